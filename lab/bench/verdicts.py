@@ -1,7 +1,8 @@
 """How often a verdict is wrong, and how often it is right: simulated runs with a known gain,
 judged by the lab's own statistics.
 
-    python lab/bench/verdicts.py [TABLES [PART ...]]     parts: same, planted, lone
+    python lab/bench/verdicts.py [TABLES [PART ...]]
+    parts: same, planted, lone, withheld, families, sequential
 
 A run is a number of comparisons measured in interleaved rounds, as many as the plan chooses. Noise
 is drawn for every trial in time order, so that drift and slow phases hit what they would hit. Sizes
@@ -17,8 +18,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from wirespeed.results.comparison import benjamini_hochberg, compare, noise_floor, over_cells
+from wirespeed.results.comparison import benjamini_hochberg, compare, over_cells
+from wirespeed.results.judging import qs
 from wirespeed.results.rounds import QUIET_SPREAD, planned
+from wirespeed.results.spending import Spending
 from wirespeed.results.verdict import Terms, decide
 
 SIZES = (1, 4, 12, 18, 30, 60, 288)
@@ -102,12 +105,11 @@ def run(rng: random.Random, noise: Noise, gains: list[float], rounds: int) -> li
     return ratios, base
 
 
-def judged(ratios, base):
+def judged(ratios, _base):
     """(comparison, verdict) of each, and the pooled ones."""
     found = compare(ratios)
-    qs = benjamini_hochberg([one.p for one in found])
-    floor = noise_floor(base) or 0.0
-    each = [(one, decide(one, Terms(q=q, floor=floor))) for one, q in zip(found, qs, strict=True)]
+    each_q = benjamini_hochberg([one.p for one in found])
+    each = [(one, decide(one, Terms(q=q))) for one, q in zip(found, each_q, strict=True)]
     pooled = over_cells([dict(enumerate(row)) for row in ratios])
     return each, (pooled, decide(pooled, Terms(q=pooled.p)))
 
@@ -199,11 +201,86 @@ def lone(tables: int) -> None:
                 )
 
 
+def withheld(tables: int) -> None:
+    """Gains of x5 of which nothing may be claimed, among ten nulls: do they let a null pass?"""
+    print("\n## Ten nulls among withheld gains\n")
+    print("| withheld | runs with a false verdict: all count for q | those that may be claimed |")
+    print("| ---: | ---: | ---: |")
+    for held in (0, 5, 20, 60):
+        rng, wrong = seed_of("withheld", held), [0, 0]
+        count = tables_of(tables, held + 10)
+        for _ in range(count):
+            ratios, _ = run(rng, quiet, [4.0] * held + [0.0] * 10, 5)
+            found = compare(ratios)
+            terms = [Terms(withheld="x")] * held + [Terms()] * 10
+            for way, each in enumerate((benjamini_hochberg([one.p for one in found]),
+                                        qs(found, terms))):  # fmt: skip
+                words = [
+                    decide(one, Terms(q=q)).word
+                    for one, q in zip(found[held:], each[held:], strict=True)
+                ]
+                wrong[way] += "gain" in words or "loss" in words
+        print(f"| {held} | {wrong[0] / count:.1%} | {wrong[1] / count:.1%} |", flush=True)
+
+
+def families(tables: int) -> None:
+    """Pooled verdicts of nulls, each by its own p or together."""
+    print("\n## Families of nulls, four cells each\n")
+    print("| noise | families | runs with a false pooled verdict: each alone | together |")
+    print("| --- | ---: | ---: | ---: |")
+    for noise in (quiet, slow_phases, drift):
+        for number in (1, 2, 4, 8, 16):
+            rng, wrong = seed_of("families", noise.__name__, number), [0, 0]
+            count = tables_of(tables, 4 * number)
+            for _ in range(count):
+                ratios, _ = run(rng, noise, [0.0] * 4 * number, 5)
+                pooled = [
+                    over_cells([dict(enumerate(row)) for row in ratios[at : at + 4]])
+                    for at in range(0, 4 * number, 4)
+                ]
+                terms = [Terms()] * number
+                for way, each in enumerate(([one.p for one in pooled], qs(pooled, terms))):
+                    words = [
+                        decide(one, Terms(q=q)).word for one, q in zip(pooled, each, strict=True)
+                    ]
+                    wrong[way] += "gain" in words or "loss" in words
+            print(
+                f"| {name_of(noise)} | {number} | {wrong[0] / count:.1%} | "
+                f"{wrong[1] / count:.1%} |", flush=True,
+            )  # fmt: skip
+
+
+def sequential(tables: int) -> None:
+    """One comparison that goes on until it is decided, from five rounds by three to twenty."""
+    print("\n## One comparison, analysed after 5, 8, … 20 rounds\n")
+    print("| difference | by | decided | rounds on average |")
+    print("| ---: | --- | ---: | ---: |")
+    for gain in (0.0, 0.03, 0.05, 0.10):
+        for name, rounds_max in (("halving", 0), ("O'Brien and Fleming", 20)):
+            rng, decided, spent = seed_of("sequential", gain, name), 0, 0
+            for _ in range(tables):
+                at, row = [], [rng.gauss(math.log1p(gain), 0.04) for _ in range(5)]
+                while True:
+                    at.append(len(row))
+                    (one,) = compare([row])
+                    spending = Spending(len(at), True, tuple(at), rounds_max)
+                    word = decide(one, Terms(q=one.p, spending=spending)).word
+                    if word in ("gain", "loss") or len(row) >= 20:
+                        break
+                    row += [rng.gauss(math.log1p(gain), 0.04) for _ in range(3)]
+                decided += word in ("gain", "loss")
+                spent += len(row)
+            print(
+                f"| {gain:.0%} | {name} | {decided / tables:.1%} | {spent / tables:.1f} |",
+                flush=True,
+            )
+
+
 def main() -> None:
     tables = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    parts = sys.argv[2:] or ["same", "planted", "lone"]
-    for name in parts:
-        {"same": same, "planted": planted, "lone": lone}[name](tables)
+    known = {one.__name__: one for one in (same, planted, lone, withheld, families, sequential)}
+    for name in sys.argv[2:] or known:
+        known[name](tables)
 
 
 if __name__ == "__main__":

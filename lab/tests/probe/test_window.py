@@ -165,3 +165,14 @@ def test_what_a_cpu_quota_held_back_is_counted_in_either_tree_of_cgroups(before,
     assert window.of_window(samples, 0, S, PARTS).values["held_back"] == pytest.approx(0.25)
     half = window.of_window(samples, S // 4, S // 2, PARTS)
     assert half.values["held_back"] == pytest.approx(0.25)
+
+
+def test_the_fullest_thread_is_that_of_the_window():
+    samples = [raw(t, 0, 0, t * 1_000_000, 0) for t in range(3)]
+    samples[0]["threads"] = {"app-0": {"7": 5 * S, "8": 0}}
+    samples[2]["threads"] = {"app-0": {"7": 5 * S + S // 2, "8": 2 * S, "9": S // 4}}
+    usage = window.of_window(samples, 0, 2 * S, PARTS)
+    assert usage.fullest_thread == {"app-0": pytest.approx(1.0)}
+    assert usage.values["server.fullest_thread"] == pytest.approx(1.0)
+    del samples[2]["threads"]
+    assert window.of_window(samples, 0, 2 * S, PARTS).fullest_thread == {}

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wirespeed.results import comparison as c
-from wirespeed.results import rounds, student
+from wirespeed.results import rounds, spending, student
+from wirespeed.results.spending import Spending
 from wirespeed.results.verdict import Terms, decide
 
 # A busy machine must not fail a test: no time limits.
@@ -262,18 +263,20 @@ def found(gain, low, high, n=5):
         (found(0.30, 0.25, 0.35), {"better": "lower"}, "loss"),
         (found(0.001, -0.01, 0.015), {}, "no difference"),
         (found(0.10, -0.05, 0.25), {}, "not decided"),
-        (found(0.30, 0.25, 0.35), {"floor": 0.4}, "not decided"),
         (found(0.30, 0.25, 0.35), {"q": 0.2}, "not decided"),
         (found(0.015, 0.005, 0.03), {}, "not decided"),
-        # A side may have lost a fifth of its speed: 30 % is left 4 %, of 15 % nothing.
-        (found(0.30, 0.27, 0.35), {"disturbed": 0.2}, "gain"),
-        (found(0.30, 0.20, 0.35), {"disturbed": 0.2}, "not decided"),
-        (found(0.15, 0.12, 0.18), {"disturbed": 0.2}, "not decided"),
-        (found(-0.30, -0.35, -0.25), {"disturbed": 0.2}, "loss"),
-        (found(-0.30, -0.35, -0.25), {"disturbed": 1.0}, "not decided"),
-        (found(9.0, 8.0, 10.0), {"disturbed": 1.0}, "not decided"),
-        (found(-0.15, -0.18, -0.12), {"disturbed": 0.2}, "not decided"),
-        (found(0.001, -0.01, 0.015), {"disturbed": 0.05}, "not decided"),
+        # The baseline lost a fifth more: of 30 % are left 4 %, of 15 % nothing.
+        (found(0.30, 0.27, 0.35), {"interference": -0.2}, "gain"),
+        (found(0.30, 0.20, 0.35), {"interference": -0.2}, "not decided"),
+        (found(0.15, 0.12, 0.18), {"interference": -0.2}, "not decided"),
+        (found(9.0, 8.0, 10.0), {"interference": -1.0}, "not decided"),
+        # The contender lost a fifth more: its gain is at least what it shows, its loss is not.
+        (found(0.15, 0.12, 0.18), {"interference": 0.2}, "gain"),
+        (found(-0.30, -0.35, -0.25), {"interference": 0.2}, "loss"),
+        (found(-0.30, -0.35, -0.25), {"interference": 1.0}, "not decided"),
+        (found(-0.15, -0.18, -0.12), {"interference": 0.2}, "not decided"),
+        (found(-0.15, -0.18, -0.12), {"interference": -0.2}, "loss"),
+        (found(0.001, -0.01, 0.015), {"interference": 0.05}, "not decided"),
         (found(0.30, 0.25, 0.35), {"withheld": "drift"}, "not comparable"),
         # What was held back already shows more: that much is sure. Less proves nothing.
         (found(0.30, 0.25, 0.35), {"withheld": "client", "bound": "≥"}, "gain"),
@@ -310,38 +313,51 @@ def test_as_many_rounds_as_are_promised_decide_at_the_next_look(row, q):
         ends = (math.expm1(math.log1p(one.gain) + side * reach) for side in (-1, 1))
         p = student.two_sided_p(t, df)
         later = c.Comparison(one.gain, *ends, p, 5 + rounds, error, df)
-        return decide(later, Terms(q=p * q / one.p, looks=2)).word
+        return decide(later, Terms(q=p * q / one.p, spending=Spending(2))).word
 
     assert next_look(more) != "not decided" and next_look(more - 1) == "not decided"
 
 
-def test_no_number_of_rounds_is_promised_against_the_noise_floor():
+def test_no_number_of_rounds_is_promised_against_interference():
     (one,) = c.compare([[0.05, 0.052, 0.048, 0.051, 0.049]])
-    verdict = decide(one, Terms(q=one.p, floor=0.08))
-    assert "noise floor" in verdict.reason and verdict.more_rounds is None
+    verdict = decide(one, Terms(q=one.p, interference=-0.08))
+    assert "interference" in verdict.reason and verdict.more_rounds is None
     (wild,) = c.compare([[0.6, -0.5, 0.4, -0.45, 0.1]])
     assert decide(wild, Terms(q=wild.p)).more_rounds is None
 
 
-def test_each_look_spends_its_share_of_the_chance_of_an_error():
+def test_each_analysis_spends_its_share_of_the_chance_of_an_error():
     clear = found(0.30, 0.25, 0.35)  # p 0.008
     assert decide(clear, Terms(q=0.01)).word == "gain"
-    assert decide(clear, Terms(q=0.01, looks=1, is_sequential=True)).word == "gain"
-    assert decide(clear, Terms(q=0.01, looks=2)).word == "not decided"
-    assert sum(Terms(looks=n, is_sequential=True).share for n in range(1, 5)) <= 1
+    assert decide(clear, Terms(q=0.01, spending=Spending(1, True))).word == "gain"
+    assert decide(clear, Terms(q=0.01, spending=Spending(2))).word == "not decided"
+    assert sum(Spending(n, True).share for n in range(1, 5)) <= 1
     even = found(0.0, -0.017, 0.017)
     assert decide(even, Terms(q=1.0)).word == "no difference"
-    assert decide(even, Terms(q=1.0, looks=3)).word == "not decided"
+    assert decide(even, Terms(q=1.0, spending=Spending(3))).word == "not decided"
 
 
-def test_a_run_that_goes_on_until_it_is_decided_errs_no_more_often_than_one_look():
+def test_interim_analyses_spend_little_at_first_and_all_of_it_together():
+    """O'Brien and Fleming's function at 2 %: 2 - 2 Φ(2.3263 / √t), by erfc."""
+    assert spending.spent(0.5) * c.P_MAX == pytest.approx(0.00100204, rel=1e-5)
+    assert spending.spent(0.75) * c.P_MAX == pytest.approx(0.00722622, rel=1e-5)
+    at = (5, 8, 13, 20)
+    shares = [Spending(n, True, at[:n], 20).share for n in range(1, 5)]
+    assert sum(shares) == pytest.approx(1) and shares[-1] > 0.6
+    assert Spending(4, True, (*at, 25), 20).share == 0, "beyond the plan nothing is left"
+
+
+@pytest.mark.parametrize("rounds_max", [0, 14, 40])
+def test_a_run_that_goes_on_until_it_is_decided_errs_no_more_often_than_one_analysis(rounds_max):
     dice, runs, called = random.Random(9), 1000, 0
     for _ in range(runs):
         row = [dice.gauss(0, 0.04) for _ in range(5)]
+        at = []
         for look in range(1, 5):
+            at.append(len(row))
             (one,) = c.compare([row])
-            word = decide(one, Terms(q=one.p, looks=look, is_sequential=True)).word
-            if word in ("gain", "loss"):
+            spent = Spending(look, True, tuple(at), rounds_max)
+            if decide(one, Terms(q=one.p, spending=spent)).word in ("gain", "loss"):
                 called += 1
                 break
             row += [dice.gauss(0, 0.04) for _ in range(3)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 
 import pytest
 from report.make_run import Kind, make_run, netty, nginx, quickstart, zuul
 
-from wirespeed.results import diagnosis, store, summary
+from wirespeed.results import comparison, diagnosis, judging, store, summary
+from wirespeed.results.verdict import Terms, decide
 
 
 def load(kind, tmp_path, **changes):
@@ -145,7 +147,7 @@ def test_a_run_without_trials_or_tables_is_still_summarized(tmp_path):
     assert found.families == ()
 
 
-@pytest.mark.parametrize("limit", ["client", "link", "both", "unknown", "concurrency"])
+@pytest.mark.parametrize("limit", ["client", "link", "unknown", "concurrency"])
 def test_only_a_server_at_its_limit_has_an_unqualified_gain(limit, tmp_path):
     """A contender that something else held back has shown at least so much, and no less."""
 
@@ -166,6 +168,119 @@ def test_only_a_server_at_its_limit_has_an_unqualified_gain(limit, tmp_path):
     assert judged("d", slower, ["kernel"]) == {("loss", "≤")}
     if limit != "concurrency":
         assert judged("e", faster, ["kernel", "balanced"]) == {("not comparable", "")}
+
+
+@pytest.mark.parametrize("held", [["kernel"], ["balanced"], ["kernel", "balanced"]])
+@pytest.mark.parametrize(
+    ("rate", "word"), [(3500.0, "gain"), (600.0, "loss"), (1040.0, "not decided")]
+)
+def test_a_server_that_was_saturated_is_known_although_the_generator_was_too(
+    held, rate, word, tmp_path
+):
+    """Busy for 95 % of its time a server carries at most 1/0.95 of what was seen, so a gain of x3.5
+    is certain; it was "not comparable"."""
+    kind = small(
+        lambda a: rate if a["stack"] == "balanced" else 1000.0,
+        bottleneck=lambda a: "both" if a["stack"] in held else "server",
+    )
+    found = load(kind, tmp_path, noise=0.003)
+    rates = [gain for gain in found.gains if gain.metric == "rps"]
+    if rate == 1040.0 and held == ["balanced"]:
+        word = "gain"  # it may be more, but no less
+    assert {(one.verdict.word, one.verdict.bound) for one in rates} == {(word, "")}
+    plain = load(small(kind.rate), tmp_path / "plain", noise=0.003)
+    for one, other in zip(rates, plain.gains, strict=True):
+        lower = 0.95 if "kernel" in held else 1.0
+        higher = 0.95 if "balanced" in held else 1.0
+        assert 1 + one.found.low == pytest.approx((1 + other.found.low) * lower)
+        assert 1 + one.found.high == pytest.approx((1 + other.found.high) / higher)
+    (family,) = [one for one in found.families if one.metric == "rps"]
+    assert family.verdict.word == word and "saturated" in family.verdict.reason
+
+
+def test_bounds_do_not_take_the_pooled_verdict_from_the_other_cells(tmp_path):
+    """Bounds of both kinds made the pooled verdict of five certain gains "not comparable"."""
+
+    def limit(a):
+        at = {1: ("client", "server"), 2: ("server", "client")}
+        return at.get(a["connections"], ("server", "server"))[a["stack"] == "balanced"]
+
+    kind = small(lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0, bottleneck=limit)
+    axes = {"connections": [1, 2, 3, 4, 5], "stack": ["kernel", "balanced"]}
+    (family,) = [one for one in load(kind, tmp_path, axes=axes).families if one.metric == "rps"]
+    assert (family.verdict.word, family.verdict.bound) == ("gain", "")
+    assert [gain.cell.axes["connections"] for gain in family.pooled] == [3, 4, 5]
+    assert family.bounded == 2
+
+
+def test_a_noise_floor_takes_no_verdict_from_pairs(tmp_path):
+    """Drift that pairing removes came back with the unpaired floor of the baseline."""
+    run = make_run(small(lambda a: 1200.0 if a["stack"] == "balanced" else 1000.0), tmp_path)
+
+    def drift(trial):
+        trial["metrics"]["rps"] *= 1.6 ** (trial["round"] % 2)
+
+    edit_trials(run, drift)
+    found = summary.load(run)
+    assert found.floors["rps"] > 0.3 and words(found) == {"gain"}
+
+
+def test_comparisons_of_which_nothing_may_be_claimed_do_not_count_among_the_others(tmp_path):
+    """Twenty withheld gains of x5 made a null with p 0.02 one of 21 discoveries: q 0.02."""
+    held = [number for number in range(20)]
+    axes = {"connections": [*held, 100, 101], "stack": ["kernel", "balanced"]}
+
+    def limit(a):
+        return "unknown" if a["connections"] in held else "server"
+
+    kind = small(
+        lambda a: 5000.0 if a["stack"] == "balanced" and a["connections"] in held else 1000.0,
+        bottleneck=limit,
+    )
+    found = load(kind, tmp_path, axes=axes)
+    open_ = [gain for gain in found.gains if gain.cell.axes["connections"] >= 100]
+    first, second = sorted(open_, key=lambda gain: gain.found.p)
+    assert first.q == pytest.approx(min(2 * first.found.p, second.found.p))
+    assert {gain.q for gain in found.gains if gain not in open_} == {1.0}
+
+
+def test_pooled_verdicts_count_together():
+    """Eight families of nulls had a pooled gain or loss in one of seven runs."""
+    dice, called, runs = random.Random(4), 0, 300
+    for _ in range(runs):
+        pooled = [
+            comparison.over_cells([{n: dice.gauss(0, 0.02) for n in range(5)} for _ in range(4)])
+            for _ in range(8)
+        ]
+        terms = [Terms() for _ in pooled]
+        each = zip(pooled, terms, judging.qs(pooled, terms), strict=True)
+        called += any(decide(a, dataclasses.replace(b, q=q)).word in ("gain", "loss")
+                      for a, b, q in each)  # fmt: skip
+    assert called / runs <= 0.07, "5 % of 300 is 15; 21 has a chance of 6 %"
+
+
+def test_rounds_with_a_figure_of_0_are_not_passed_over(tmp_path):
+    """Two rounds of 0 vanished, and the rest had "gain -20.7 %, the interval excludes 0"."""
+    run = make_run(small(lambda a: 800.0 if a["stack"] == "balanced" else 1000.0), tmp_path)
+
+    def fall(trial):
+        if trial["axes"]["stack"] == "balanced" and trial["round"] < 3:
+            trial["metrics"]["rps"] = 0.0
+
+    edit_trials(run, fall)
+    found = summary.load(run)
+    assert words(found) == {"not comparable"}
+    assert "2 of its rounds have a figure of 0" in found.gains[0].verdict.reason
+
+
+def test_the_interval_that_is_shown_is_that_of_the_interim_analysis(tmp_path):
+    run = make_run(small(lambda a: 1200.0 if a["stack"] == "balanced" else 1000.0), tmp_path)
+    plain = summary.load(run).gains[0].found
+    data = json.loads((run / "run.json").read_text())
+    data |= {"analysed_at": [5], "rounds_max": 20, "is_sequential": True}
+    (run / "run.json").write_text(json.dumps(data))
+    early = summary.load(run).gains[0].found
+    assert early.low < plain.low < plain.high < early.high and early.gain == plain.gain
 
 
 def test_too_few_connections_on_both_sides_compare_latency(tmp_path):
@@ -192,9 +307,8 @@ def test_a_pooled_verdict_says_what_its_cells_say_of_their_limit(held, tmp_path)
         bottleneck=lambda a: "concurrency" if held == "concurrency" else limit(a),
     )
     (family,) = [one for one in load(kind, tmp_path).families if one.metric == "rps"]
-    bound = "≥" if held == "client" else ""
     scope = "latency-bound" if held == "concurrency" else "partly latency-bound"
-    assert (family.verdict.word, family.verdict.bound) == ("gain", bound)
+    assert (family.verdict.word, family.verdict.bound) == ("gain", ""), "bounds are pooled apart"
     assert family.verdict.scope == scope
 
 
@@ -284,6 +398,13 @@ def test_a_slow_host_counts_only_where_it_slowed_one_side_more(tmp_path):
     edit_trials(run, one_side)
     assert words(summary.load(run)) == {"not decided"}
 
+    def both_but_one_more(trial):
+        share = 0.30 if trial["axes"]["stack"] == "kernel" else 0.25
+        trial.update(disturbed=share, slowed=0.0)
+
+    edit_trials(run, both_but_one_more)
+    assert words(summary.load(run)) == {"gain"}, "only the difference of the two sides counts"
+
 
 def test_a_slow_host_that_changes_sides_falls_out_of_the_pooled_figure(tmp_path):
     """The bound was the mean of the cells' own, however many of them there were."""
@@ -296,7 +417,10 @@ def test_a_slow_host_that_changes_sides_falls_out_of_the_pooled_figure(tmp_path)
 
     edit_trials(run, turns)
     found = summary.load(run)
-    assert words(found) == {"not decided"}
+    by_connections = {g.cell.axes["connections"]: g.verdict.word for g in found.gains}
+    assert by_connections == {10: "not decided", 100: "gain", 1000: "gain"}, (
+        "a gain of the slowed side stands"
+    )
     assert {one.verdict.word for one in found.families if one.metric == "rps"} == {"gain"}
 
 

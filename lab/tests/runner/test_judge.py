@@ -170,3 +170,32 @@ def test_forty_milliseconds_a_request_with_idle_cores_are_explained():
     assert "check TCP_NODELAY" in note
     busy = judge(evidence(figures={"gen-0": slow}, usage=usage(0.99, 0.5))).notes
     assert busy == []
+
+
+def several(loads, threads=None, cores_each=1):
+    """A server of several instances, each busy by `loads` of all its cores, before one generator."""
+    parts, values, cpu = [PARTS[1]], {"cpu.1": 0.5, "steal": 0.0}, {"gen-0": 0.5}
+    for number, load in enumerate(loads):
+        cores = tuple(range(10 + number * cores_each, 10 + (number + 1) * cores_each))
+        parts.append(Part(f"app-{number}", "server", cores))
+        values |= {f"cpu.{core}": load for core in cores}
+        cpu[f"app-{number}"] = load * cores_each
+    foreign = {core: 0.0 for part in parts for core in part.cores}
+    fullest = {f"app-{number}": share for number, share in enumerate(threads or [])}
+    return evidence(usage=Usage(values, cpu, {}, foreign, 0.001, 1.0, fullest), parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("loads", "threads", "cores_each", "limit"),
+    [
+        ([0.25], [0.99], 4, "server"),  # one thread on four cores
+        ([0.62], [0.99], 4, "server"),  # one hot worker of four
+        ([0.62], [0.70], 4, "concurrency"),
+        ([1.0, *[0.4] * 39], [], 1, "concurrency"),  # one full instance of forty
+        ([*[1.0] * 39, 0.4], [], 1, "server"),
+    ],
+)
+def test_the_limit_is_the_fullest_thread_and_most_of_the_instances(
+    loads, threads, cores_each, limit
+):
+    assert judge(several(loads, threads, cores_each)).bottleneck == limit

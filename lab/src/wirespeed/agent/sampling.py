@@ -8,8 +8,10 @@ import resource
 import time
 
 from wirespeed.agent import clock, quota
+from wirespeed.agent.children import read_text
 
 SAMPLES_MAX = 100000  # bounds memory: 2.7 hours at 10 Hz
+THREADS_MAX = 512  # of a process: 10 µs each
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h: nanoseconds as the scheduler counts them
 QUOTA = "quota"  # among the texts of a sample: how long a CPU quota held programs back
 LAB = "lab"  # the agent and the program that started it, among the processes of a sample
@@ -78,8 +80,11 @@ class Sampler:
 
     def take(self):
         now = clock.now()
+        is_edge = bool(self.instants) and self.instants[0] <= now
         if len(self.samples) < SAMPLES_MAX:
             self.samples.append(self.read())
+            if is_edge:
+                self.samples[-1]["threads"] = self.threads()
         while self.instants and self.instants[0] <= now:
             self.instants.pop(0)
         self.due = min([now + self.every_s, *self.instants[:1]])
@@ -88,6 +93,20 @@ class Sampler:
         _, at_s, sample = clock.timed(self._read)
         sample["t_ns"] = int(clock.STEADY.at(at_s) * 1e9)
         return sample
+
+    def threads(self):
+        """{process: {thread: CPU nanoseconds}}, read at the window's edges only: one full thread of
+        many is a limit that the process's own sum does not show."""
+        found = {}
+        for child in self.children:
+            used = {}
+            for pid in child.members():
+                for tid in threads_of(pid)[:THREADS_MAX]:
+                    words = read_text("/proc/%d/task/%d/schedstat" % (pid, tid)).split()
+                    if words:
+                        used[tid] = int(words[0])
+            found[child.name] = used
+        return found
 
     def _read(self):
         text = {path: pread(fd) for path, fd in self.files.items()}

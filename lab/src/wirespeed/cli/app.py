@@ -112,6 +112,10 @@ def run(
             help="Add rounds while a comparison is not decided and more of them would decide it.",
         ),
     ] = False,
+    for_: Annotated[
+        str,
+        typer.Option("--for", metavar="TIME", help="With --until-decided: so long at most."),
+    ] = "",
     force: Annotated[
         bool, typer.Option("--force", help="Resume although the machine has changed.")
     ] = False,
@@ -142,6 +146,8 @@ def run(
         raise InputError(f"run wants a RECIPE or --resume RUN; `{COMMAND} list` names the recipes")
     if add_rounds and not resume:
         raise InputError("--add-rounds goes with --resume RUN; a new run takes --repeat N")
+    if for_ and (resume or not until_decided):
+        raise InputError("--for belongs to --until-decided of a new run")
     of_new = {
         "--site": site != "here", "--budget": budget, "--repeat": repeat, "--only": only,
         "--fit": fit != "strict", "--seed": seed is not None, "--tune": tune,
@@ -157,7 +163,8 @@ def run(
         wanted = plan_options(only, repeat, budget, fit, seed, accept_noise, tune)
         calm_wait_s = units.duration_s(wait_for_calm) if wait_for_calm else 0.0
         marks = tuple(command.label(text) for text in label or [])
-        wanted = replace(wanted, calm_wait_s=calm_wait_s, labels=marks, note=note)
+        for_s = units.duration_s(for_) if for_ else 0.0
+        wanted = replace(wanted, calm_wait_s=calm_wait_s, labels=marks, note=note, for_s=for_s)
         origin = session.source(recipe, site, set_ or [])
         ended = command.measure(origin, wanted, folder, until_decided, as_json)
     code = ended.code

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,7 +61,8 @@ def measure(
 
     def run(display: Display) -> tuple[Path, list[Trial]]:
         more = More(until_decided=until_decided, accept_noise=options.accept_noise)
-        return _extended(session.start(origin, options, runs, display), display, more)
+        end_s = time.monotonic() + options.for_s if options.for_s else math.inf
+        return _extended(session.start(origin, options, runs, display), display, more, end_s)
 
     return _shown(run, as_json)
 
@@ -85,11 +88,15 @@ def resume(name: str, runs: Path, more: More, as_json: bool = False) -> Ended:
 
 
 def _extended(
-    first: tuple[Path, list[Trial]], display: Display, more: More
+    first: tuple[Path, list[Trial]], display: Display, more: More, end_s: float = math.inf
 ) -> tuple[Path, list[Trial]]:
-    """Goes on until every verdict within reach is there, or the looks at them are used up."""
+    """Goes on until every verdict within reach is there, or its rounds or its time are used up."""
     run_dir, invalid = first
-    while more.until_decided and (rounds := extend.rounds_to_decide(load(run_dir))):
+    while (
+        more.until_decided
+        and time.monotonic() < end_s
+        and (rounds := extend.rounds_to_decide(load(run_dir)))
+    ):
         display.told(f"{rounds} more rounds to decide what is open")
         _, added = session.resume(run_dir, display, replace(more, add_rounds=rounds))
         invalid = [*invalid, *added]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -31,6 +31,7 @@ class Snapshot:
     memory_mib: float
     process_rss_mib: dict[str, float]
     held_back_s: float = 0.0  # by a CPU quota, of all cores together
+    thread_cpu_s: dict[str, dict[str, float]] = field(default_factory=dict)  # at the edges only
 
 
 def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
@@ -55,6 +56,10 @@ def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
         process_cpu_s={name: values[0] / 1e6 for name, values in raw["process"].items()},
         process_rss_mib={name: values[1] / 2**20 for name, values in raw["process"].items()},
         held_back_s=_held_back(text.get("quota", "")),
+        thread_cpu_s={
+            name: {str(tid): ns / 1e9 for tid, ns in used.items()}
+            for name, used in raw.get("threads", {}).items()
+        },
     )
 
 
@@ -106,9 +111,9 @@ def _interfaces(text: str) -> dict[str, tuple[float, float]]:
 
 
 def _pressure(text: str) -> float:
-    for field in text.splitlines()[0].split() if text else ():
-        if field.startswith("total="):
-            return float(field[6:])
+    for word in text.splitlines()[0].split() if text else ():
+        if word.startswith("total="):
+            return float(word[6:])
     return 0.0
 
 

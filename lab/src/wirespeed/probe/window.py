@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from wirespeed.probe.parse import LAB, TICKS_PER_S, CoreName, Snapshot, snapshot
 
+EDGES_APART_MIN = 0.9  # of the window: readings of threads that are nearer say nothing of it
 EDGE_S = 0.001  # samples nearer than this to an edge are the edge
 LINK_BYTES_PER_S_MIN = 1e6  # less than this on real interfaces is not the load
 
@@ -40,6 +41,7 @@ class Usage:
     foreign: dict[CoreName, float]  # per core of ours: share used by someone else
     foreign_error: float  # what one tick of /proc/stat means as such a share
     seconds: float
+    fullest_thread: dict[str, float] = field(default_factory=dict)  # by process: share of a core
 
 
 def of_window(
@@ -51,7 +53,28 @@ def of_window(
         return None
     first, last = _at(shots, start_ns), _at(shots, start_ns + length_ns)
     inside = [shot for shot in shots if start_ns <= shot.t_ns <= start_ns + length_ns]
-    return _usage(first, last, inside or [first, last], parts)
+    usage = _usage(first, last, inside or [first, last], parts)
+    fullest = _fullest_threads(shots, length_ns)
+    servers = [
+        fullest[part.label] for part in parts if part.role == "server" if part.label in fullest
+    ]
+    told = {"server.fullest_thread": max(servers)} if servers else {}
+    return replace(usage, values={**usage.values, **told}, fullest_thread=fullest)
+
+
+def _fullest_threads(shots: Sequence[Snapshot], length_ns: int) -> dict[str, float]:
+    """Of each process the share of a core that its busiest thread used between the edges."""
+    edges = [shot for shot in shots if shot.thread_cpu_s]
+    if len(edges) < 2 or edges[-1].t_ns - edges[0].t_ns < EDGES_APART_MIN * length_ns:
+        return {}
+    first, last = edges[0], edges[-1]
+    seconds = (last.t_ns - first.t_ns) / 1e9
+    return {
+        name: max((s - first.thread_cpu_s.get(name, {}).get(tid, 0.0)) / seconds
+                  for tid, s in used.items())
+        for name, used in last.thread_cpu_s.items()
+        if used
+    }  # fmt: skip
 
 
 def interface_bps(

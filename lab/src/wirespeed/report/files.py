@@ -158,7 +158,7 @@ def verdicts(summary: Summary) -> dict[str, Any]:
 def _pooled_json(family: Family) -> dict[str, Any]:
     return {
         "contender": family.contender, "over": family.over, "metric": family.metric,
-        "cells": len(family.judged), **_found_json(family),
+        "cells": len(family.pooled), "bounds_left_out": family.bounded, **_found_json(family),
     }  # fmt: skip
 
 

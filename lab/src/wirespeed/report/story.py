@@ -68,9 +68,10 @@ def _pooled(family: Family, times: bool) -> str:
         return ""
     interval = wording.interval(family.found, times)
     spread = f" ({interval})" if interval else ""
+    apart = f" ({wording.count(family.bounded, 'bound')} left out)" if family.bounded else ""
     return (
-        f"geometric mean {wording.figure(family, times)}{spread} over {len(family.judged)} cells: "
-        f"{wording.verdict_word(family)}{wording.more_rounds(family)}"
+        f"geometric mean {wording.figure(family, times)}{spread} over {len(family.pooled)} cells"
+        f"{apart}: {wording.verdict_word(family)}{wording.more_rounds(family)}"
     )
 
 
@@ -117,8 +118,8 @@ def _floor_sentence(summary: Summary) -> str:
     if floor is None:
         return ""
     return (
-        f"Noise floor: {floor * 100:.1f} %; so far the baseline differs from itself in this run "
-        "(odd against even rounds), and a smaller difference is never called a gain."
+        f"Noise floor: {floor * 100:.1f} % (baseline, odd against even rounds, not paired). Gains "
+        "are ratios within a round, from which drift falls out, so smaller ones can be decided."
     )
 
 

@@ -47,6 +47,7 @@ MEASURES = {
     "rps": Measure("requests/s"),
     "throughput": Measure("throughput", "B/s"),
     "server.cpu": Measure("server CPU", "cores"),
+    "server.fullest_thread": Measure("fullest server thread", "cores"),
     "load.cpu": Measure("load CPU", "cores"),
     "origin.cpu": Measure("origin CPU", "cores"),
     "server.cpu_us_per_request": Measure("server CPU a request", "µs"),

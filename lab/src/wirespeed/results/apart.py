@@ -23,11 +23,10 @@ from wirespeed.results.comparison import (
     THRESHOLD,
     Comparison,
     Level,
-    benjamini_hochberg,
     level,
     level_over_cells,
 )  # fmt: skip
-from wirespeed.results.judging import Pair, disturbed_over
+from wirespeed.results.judging import Pair, interference
 from wirespeed.results.summary import Summary
 from wirespeed.results.verdict import Terms, decide
 from wirespeed.units import BYTE_RATES
@@ -156,8 +155,8 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     metric, wanted = pair.metric, first.better(pair.metric)
     is_idle_held = first.run.idle_held and second.run.idle_held
     terms = Terms(
-        1.0, 0.0, wanted, *judging.held_back(pair, wanted, is_idle_held, NAMES),
-        disturbed=disturbed_over([(pair.cell, pair.base)]),
+        1.0, wanted, *judging.held_back(pair, wanted, is_idle_held, NAMES),
+        interference=interference([(pair.cell, pair.base)], wanted),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
     for values, which in ((after, NAMES[0]), (before, NAMES[1])):
@@ -168,7 +167,8 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     if min(*before, *after) <= 0:
         return _Sides(pair, None, terms, *_of_zeros(before, after, wanted))
     logs = [[math.log(value) for value in side] for side in (before, after)]
-    return _Sides(pair, _welch(level(logs[0]), level(logs[1])), terms)
+    found = _welch(level(logs[0]), level(logs[1]))
+    return _Sides(pair, judging.loosened(found, judging.slack([pair], terms)), terms)
 
 
 def _of_zeros(before: list[float], after: list[float], better: str) -> tuple[str, str]:
@@ -195,11 +195,8 @@ def _welch(before: Level, after: Level) -> Comparison:
 
 
 def _qs(sides: Sequence[_Sides]) -> list[float]:
-    """Everything that is compared at once counts."""
-    is_asked = [one.found is not None and one.found.low is not None for one in sides]
-    ps = [one.found.p for one, asked in zip(sides, is_asked, strict=True) if asked and one.found]
-    qs = iter(benjamini_hochberg(ps))
-    return [next(qs) if asked else 1.0 for asked in is_asked]
+    """Everything that is compared at once counts, where something may be claimed of it."""
+    return judging.qs([one.found for one in sides], [one.terms for one in sides])
 
 
 def _difference(one: _Sides, q: float) -> Difference:
@@ -245,9 +242,13 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
     assert before is not None and after is not None
     terms = Terms(
         better=first.better(metric),
-        disturbed=disturbed_over([(one.pair.cell, one.pair.base) for one in chosen]),
+        interference=interference(
+            [(one.pair.cell, one.pair.base) for one in chosen], first.better(metric)
+        ),
     )
-    return _Sides(chosen[0].pair, _welch(before, after), terms)
+    found = _welch(before, after)
+    slack = judging.slack([one.pair for one in chosen], terms)
+    return _Sides(chosen[0].pair, judging.loosened(found, slack), terms)
 
 
 def _logs(cell: Cell, metric: str) -> dict[int, float]:

@@ -11,6 +11,7 @@ from functools import cached_property
 from wirespeed.results.comparison import median
 from wirespeed.results.model import Axes, PlannedTrial, Run, Trial
 
+SATURATED = 0.95  # a server or generator that is busy for more of its time than this
 DISTURBED_MAX = 0.5  # a trial that lost more than this was refused, its program did not fail
 DISTURBANCES = ("other programs", "the host", "the canary", "canary", "noisy")  # of older runs
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from wirespeed.results import comparison
-from wirespeed.results.cells import Cell
+from wirespeed.results.cells import SATURATED, Cell
 from wirespeed.results.comparison import Comparison, benjamini_hochberg, log_ratios
 from wirespeed.results.model import Run
-from wirespeed.results.verdict import Terms, Verdict, decide
+from wirespeed.results.spending import Spending
+from wirespeed.results.verdict import Terms, Verdict, decide, interval_at
 
 CONNECTIONS_A_CORE_MIN = 8  # below, a free idle state decides the figure
 WORK = "server.work_us_per_request"  # judged in every comparison, whatever its table shows
@@ -25,10 +27,14 @@ BETTER_LOWER = (
     "timeouts", "cpu",
 )  # fmt: skip
 LATENCY_BOUND = "latency-bound"
+BOTH_SATURATED = (
+    "server and load generator were both saturated, so the interval is wider by up to "
+    f"{1 / SATURATED - 1:.0%}"
+)
 HELD = {
     "client": "the load generator was the limit, not the server",
     "link": "the link was the limit, not the server",
-    "both": "server and load generator were both full",
+    "both": "server and load generator were both saturated",
     "concurrency": "there were too few connections to fill the server",
     "unknown": "what was the limit is not known",
 }
@@ -50,6 +56,12 @@ class Pair:
     def ratios(self) -> dict[int, float]:
         """The log ratio of each round."""
         return log_ratios(self.cell.by_round(self.metric), self.base.by_round(self.metric))
+
+    @property
+    def rounds_without_ratio(self) -> int:
+        """Rounds with figures on both sides of which one is 0."""
+        both = self.cell.by_round(self.metric).keys() & self.base.by_round(self.metric).keys()
+        return len(both) - len(self.ratios())
 
 
 @dataclass(frozen=True)
@@ -95,13 +107,19 @@ class Family:
     over: str
     metric: str
     gains: tuple[Gain, ...]
-    found: Comparison | None  # the geometric mean over `judged`
+    pooled: tuple[Gain, ...]  # those that `found` is the geometric mean of
+    found: Comparison | None
     verdict: Verdict
 
     @property
     def judged(self) -> list[Gain]:
         """The gains that are figures or bounds."""
         return [gain for gain in self.gains if gain.is_figure]
+
+    @property
+    def bounded(self) -> int:
+        """Bounds that the pooled figure leaves out."""
+        return len(self.judged) - len(self.pooled)
 
     @property
     def mean(self) -> float | None:
@@ -115,59 +133,138 @@ class Family:
         return sum(gain.verdict.word == word for gain in self.gains)
 
 
-def judge(run: Run, pairs: Iterable[Pair], floors: Mapping[str, float | None]) -> list[Gain]:
-    """The gains of a run. Those of one metric are judged together: q counts all of them."""
+def judge(run: Run, pairs: Iterable[Pair]) -> list[Gain]:
+    """The gains of a run. Those of one metric are judged together."""
     groups: dict[str, list[Pair]] = {}
     for pair in {pair.key: pair for pair in pairs}.values():
         if pair.cell.trials and pair.base.trials:
             groups.setdefault(pair.metric, []).append(pair)
-    return [gain for group in groups.values() for gain in _judged(run, group, floors)]
+    return [gain for group in groups.values() for gain in _judged(run, group)]
 
 
-def _judged(run: Run, pairs: Sequence[Pair], floors: Mapping[str, float | None]) -> list[Gain]:
+def _judged(run: Run, pairs: Sequence[Pair]) -> list[Gain]:
     found = comparison.compare([list(pair.ratios().values()) for pair in pairs])
-    asked = [one for one in found if one is not None]
-    qs = iter(benjamini_hochberg([one.p for one in asked]))
+    terms = [_terms(run, pair) for pair in pairs]
     gains = []
-    for pair, one in zip(pairs, found, strict=True):
-        q = 1.0 if one is None else next(qs)
-        floor = floors.get(pair.metric) or 0.0
-        terms = _terms(run, pair, q, floor)
-        verdict = decide(one, terms)
+    for pair, one, term, q in zip(pairs, found, terms, qs(found, terms), strict=True):
+        wide = loosened(one, slack([pair], term))
+        verdict = _with_slack(decide(wide, replace(term, q=q)), [pair], term)
+        shown = at_level(wide, term)
         gains.append(
-            Gain(pair.cell, pair.base, pair.axis, pair.metric, terms.better, one, q, verdict)
+            Gain(pair.cell, pair.base, pair.axis, pair.metric, term.better, shown, q, verdict)
         )
     return gains
 
 
-def families(run: Run, gains: Iterable[Gain], floors: Mapping[str, float | None]) -> list[Family]:
+def qs(found: Sequence[Comparison | None], terms: Sequence[Terms]) -> list[float]:
+    """The q of each comparison, among those about which something may be claimed.
+
+    A comparison that is withheld can be no false positive; counted with the others, its small p
+    would let a true null among them pass.
+    """
+    asked = [
+        one is not None and one.low is not None and term.is_claimable
+        for one, term in zip(found, terms, strict=True)
+    ]
+    ps = [one.p for one, is_asked in zip(found, asked, strict=True) if is_asked and one]
+    each = iter(benjamini_hochberg(ps))
+    return [next(each) if is_asked else 1.0 for is_asked in asked]
+
+
+def slack(pairs: Sequence[Pair], terms: Terms) -> tuple[float, float]:
+    """(share by which the true ratio may be lower, higher) where server and generator were full.
+
+    By the utilisation law a server that is busy for a share U of its time carries at most X / U,
+    so a cell that was saturated at both ends is known to within 1 - SATURATED (Lazowska et al.,
+    Quantitative System Performance, 1984, chapter 3). Over several cells it is their mean.
+    """
+    if terms.better != "higher" or not pairs or not terms.is_claimable:
+        return 0.0, 0.0
+    lost = math.log(SATURATED)
+    lower = fmean(lost if pair.base.bottleneck == "both" else 0.0 for pair in pairs)
+    higher = fmean(lost if pair.cell.bottleneck == "both" else 0.0 for pair in pairs)
+    return -math.expm1(lower), -math.expm1(higher)
+
+
+def loosened(found: Comparison | None, slack: tuple[float, float]) -> Comparison | None:
+    """The same with its interval wider by what saturation at both ends leaves open."""
+    if found is None or found.low is None or found.high is None or slack == (0.0, 0.0):
+        return found
+    lower, higher = slack
+    return replace(
+        found, low=(1 + found.low) * (1 - lower) - 1, high=(1 + found.high) / (1 - higher) - 1
+    )
+
+
+def at_level(found: Comparison | None, terms: Terms) -> Comparison | None:
+    """As it is shown: after interim analyses the interval is wider, so that it holds 95 % of all
+    runs that are analysed as often."""
+    if found is None or found.low is None:
+        return found
+    low, high = interval_at(found, terms.spending.share)
+    return replace(found, low=low, high=high)
+
+
+def _with_slack(verdict: Verdict, pairs: Sequence[Pair], terms: Terms) -> Verdict:
+    if slack(pairs, terms) == (0.0, 0.0) or verdict.word == "not comparable":
+        return verdict
+    reason = f"{verdict.reason}; {BOTH_SATURATED}"
+    return replace(verdict, reason=reason)
+
+
+def families(run: Run, gains: Iterable[Gain]) -> list[Family]:
+    """The pooled verdicts; all of them count together, as each is one more chance to be wrong."""
     groups: dict[tuple[str, str, str], list[Gain]] = {}
     for gain in gains:
         groups.setdefault((gain.contender, gain.over, gain.metric), []).append(gain)
-    return [_family(run, *names, tuple(found)) for names, found in groups.items()]
+    pooled = [_pooled(run, tuple(group)) for group in groups.values()]
+    each = qs([one.found for one in pooled], [one.terms for one in pooled])
+    return [_family(names, one, q) for names, one, q in zip(groups, pooled, each, strict=True)]
 
 
-def _family(run: Run, contender: str, over: str, metric: str, gains: tuple[Gain, ...]) -> Family:
-    """The pooled verdict: one figure a round, so that cells which err together stay together."""
-    chosen = [gain for gain in gains if gain.is_figure]
+@dataclass(frozen=True)
+class _Pooled:
+    """What is known of a family before its q is."""
+
+    gains: tuple[Gain, ...]
+    chosen: tuple[Gain, ...]
+    found: Comparison | None
+    terms: Terms
+
+
+def _pooled(run: Run, gains: tuple[Gain, ...]) -> _Pooled:
+    """One figure a round, so that cells which err together stay together. Cells that are bounds
+    only are pooled apart: they count where there is no other, and only of one kind."""
+    figures = [gain for gain in gains if gain.is_figure]
+    chosen = [gain for gain in figures if not gain.verdict.bound] or figures
     bounds = {gain.verdict.bound for gain in chosen} - {""}
     if not chosen or len(bounds) > 1:
         reasons = Counter(gain.verdict.reason for gain in gains)
         reason = reasons.most_common(1)[0][0] if not chosen else "bounds of both kinds"
-        return Family(contender, over, metric, gains, None, Verdict("not comparable", reason))
-    pairs = [Pair(gain.cell, gain.base, gain.axis, metric).ratios() for gain in chosen]
-    found = comparison.over_cells(pairs)
+        return _Pooled(gains, (), None, Terms(withheld=reason))
+    pairs = [_pair(gain) for gain in chosen]
     terms = Terms(
-        q=found.p if found else 1.0,
         better=gains[0].better,
-        withheld="some cells are bounds only" if bounds else "",
+        withheld="all cells are bounds" if bounds else "",
         bound=next(iter(bounds), ""),
         scope=_scope(chosen),
-        looks=run.looks,
-        is_sequential=run.is_sequential,
-        disturbed=disturbed_over([(gain.cell, gain.base) for gain in chosen]),
+        spending=_spending(run),
+        interference=interference([(one.cell, one.base) for one in chosen], gains[0].better),
     )
-    return Family(contender, over, metric, gains, found, decide(found, terms))
+    found = comparison.over_cells([pair.ratios() for pair in pairs])
+    return _Pooled(gains, tuple(chosen), loosened(found, slack(pairs, terms)), terms)
+
+
+def _family(names: tuple[str, str, str], one: _Pooled, q: float) -> Family:
+    verdict = decide(one.found, replace(one.terms, q=q))
+    if not one.chosen:
+        return Family(*names, one.gains, (), None, verdict)
+    verdict = _with_slack(verdict, [_pair(gain) for gain in one.chosen], one.terms)
+    return Family(*names, one.gains, one.chosen, at_level(one.found, one.terms), verdict)
+
+
+def _pair(gain: Gain) -> Pair:
+    return Pair(gain.cell, gain.base, gain.axis, gain.metric)
 
 
 def _scope(gains: Sequence[Gain]) -> str:
@@ -196,35 +293,39 @@ def is_ceiling(run: Run, cell: Cell) -> bool:
     return bool(ceiling) and all(cell.axes.get(axis) == value for axis, value in ceiling.items())
 
 
-def _terms(run: Run, pair: Pair, q: float, floor: float) -> Terms:
+def _terms(run: Run, pair: Pair) -> Terms:
     wanted = better(run, pair.metric)
     withheld, bound, scope = _withheld(run, pair, wanted)
-    disturbed = disturbed_over([(pair.cell, pair.base)])
+    lost = interference([(pair.cell, pair.base)], wanted)
+    spending = _spending(run)
     return Terms(
-        q, floor, wanted, withheld, bound, scope, disturbed,
-        looks=run.looks, is_sequential=run.is_sequential,
+        better=wanted, withheld=withheld, bound=bound, scope=scope, interference=lost,
+        spending=spending,
     )  # fmt: skip
 
 
-def disturbed_over(pairs: Sequence[tuple[Cell, Cell]]) -> float:
-    """The share that one side of these (contender, baseline) may have lost more than the other.
+def _spending(run: Run) -> Spending:
+    return Spending(run.looks, run.is_sequential, tuple(run.analysed_at), run.rounds_max)
 
-    Other programs and steal may have cost one side all of it and the other nothing. A slow host
-    slows whatever runs, so only what it slowed one side more counts: over all the cells, as what
-    it took from the contender in one and from the baseline in the next falls out of their mean.
+
+def interference(pairs: Sequence[tuple[Cell, Cell]], better: str) -> float:
+    """The share that the contender of these (contender, baseline) lost beyond the baseline.
+
+    Other processes, steal and a slow host hit both sides of interleaved rounds, and what differs
+    from round to round is in the spread of the ratios. Only the difference of what the two sides
+    lost on average biases the gain, and it counts once: a side that lost more shows a rate that is
+    too low, or a time that is too long.
     """
-    others = fmean(max(map(_of_others, pair)) for pair in pairs)
-    return 1 - (1 - others) * (1 - abs(fmean(cell.slowed - base.slowed for cell, base in pairs)))
-
-
-def _of_others(side: Cell) -> float:
-    return max(0.0, 1 - (1 - side.disturbed) / max(1e-9, 1 - side.slowed))
+    lost = fmean(cell.disturbed - base.disturbed for cell, base in pairs)
+    return lost if better == "higher" else -lost
 
 
 def _withheld(run: Run, pair: Pair, wanted: str) -> tuple[str, str, str]:
     """(why no plain verdict may be given, on which side the true gain lies, its scope)."""
     if run.plan.order == "blocked":
         return "measured in blocks: drift cannot be told from a gain", "", ""
+    if zeros := pair.rounds_without_ratio:
+        return f"{zeros} of its rounds have a figure of 0, which has no ratio", "", ""
     names = [str(side.axes.get(pair.axis, "a cell")) for side in (pair.cell, pair.base)]
     return held_back(pair, wanted, run.idle_held, names)
 
@@ -241,7 +342,9 @@ def held_back(
         return "idle states were not held off and there are few connections a core", "", ""
     if pair.metric in COSTS:
         return "", "", ""
-    held = [side.bottleneck != "server" for side in (cell, base)]
+    # Saturated at both ends is known well enough where the metric is a rate: see `slack`.
+    good = ("server", "both") if wanted == "higher" else ("server",)
+    held = [side.bottleneck not in good for side in (cell, base)]
     if not any(held):
         return "", "", ""
     if cell.bottleneck == base.bottleneck == "concurrency":

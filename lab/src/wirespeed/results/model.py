@@ -66,6 +66,8 @@ class Run(_Record):
     budget_s: float | None = None
     looks: int = 1  # how often its verdicts stood to be read: once, and at each extension again
     is_sequential: bool = False  # begun as a run that goes on until it is decided
+    analysed_at: list[int] = field(default_factory=list)  # its rounds at each interim analysis
+    rounds_max: int = 0  # that such a run may come to; 0: of an earlier build, or a plain run
     nice: int = 0  # of every measured program
     preflight: str = ""  # what the machine could decide when the run began
     idle_held: bool = False

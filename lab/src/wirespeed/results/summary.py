@@ -122,14 +122,14 @@ def summarize(
     names = [str(metric["name"]) for metric in run.metrics]
     metrics = dict.fromkeys([*names, *(pair.metric for pair in pairs)])
     floors = {metric: judging.floor(run, cells, metric) for metric in metrics}
-    gains = judging.judge(run, pairs, floors)
+    gains = judging.judge(run, pairs)
     by_key = {(gain.cell.key, gain.base.key, gain.metric): gain for gain in gains}
     sheets = [
         replace(sheet, gains={slot: by_key[pair.key] for slot, pair in sheet.pairs().items()
                               if pair.key in by_key})
         for sheet in sheets
     ]  # fmt: skip
-    families = judging.families(run, gains, floors)
+    families = judging.families(run, gains)
     return Summary(run_dir, run, cells, tuple(sheets), tuple(gains), tuple(families), floors)
 
 

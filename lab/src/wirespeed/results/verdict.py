@@ -15,6 +15,7 @@ from wirespeed.results.comparison import (
     Comparison,
 )
 from wirespeed.results.rounds import ROUNDS_MAX
+from wirespeed.results.spending import SINGLE, Spending
 
 WORDS = ("gain", "loss", "no difference", "not decided", "not comparable")
 
@@ -36,35 +37,31 @@ class Terms:
     """Under which terms a comparison is judged.
 
     `withheld` says why a side was not at its own limit, `bound` on which side of the figure the
-    true gain lies then. `disturbed` is the share of its speed that a side may have lost to
-    something from outside: it may have hit one side only, so a verdict must hold when all of it is
-    given to the other side.
+    true gain lies then. `interference` is the share of its figure that the contender lost to other
+    processes and a slow host beyond what the baseline lost, negative where the baseline lost more:
+    the pairs hold what both lost alike. A verdict must hold with that share given back.
     """
 
     q: float = 0.0
-    floor: float = 0.0
     better: str = "higher"
     withheld: str = ""
     bound: str = ""
     scope: str = ""
-    disturbed: float = 0.0
+    interference: float = 0.0
     threshold: float = THRESHOLD
-    looks: int = 1  # how often the verdicts of the run stood to be read
-    is_sequential: bool = False  # begun as a run that goes on until it is decided
+    spending: Spending = SINGLE
 
     @property
-    def share(self) -> float:
-        """Of the accepted chance of an error: what this look may spend.
+    def is_claimable(self) -> bool:
+        """Whether anything may be said about it: only such comparisons can be false positives."""
+        return not self.withheld or bool(self.bound)
 
-        A run that goes on until it is decided spends half of what is left at each look, so all of
-        them together keep the promise of a single one. A plain run spends all at its only look;
-        those after rounds that were added later cost half as much again at most.
-        """
-        return 1.0 if self.looks == 1 and not self.is_sequential else 0.5**self.looks
-
-    @property
-    def share_of_next(self) -> float:
-        return 0.5 ** (self.looks + 1)
+    def given_back(self, low: float, high: float) -> tuple[float, float]:
+        """An interval of the gain as wide as the interference leaves it."""
+        share = min(1.0, abs(self.interference))
+        if self.interference < 0:
+            return (1 + low) * (1 - share) - 1, high
+        return low, (1 + high) / (1 - share) - 1 if share < 1 else math.inf
 
 
 def decide(found: Comparison | None, terms: Terms) -> Verdict:
@@ -87,41 +84,29 @@ def _decide(found: Comparison | None, terms: Terms) -> Verdict:
     if found.low is None or found.high is None or found.rounds < PAIRS_MIN:
         missing = PAIRS_MIN - found.rounds
         return Verdict("not decided", f"fewer than {PAIRS_MIN} rounds", missing)
-    limit, low, high = terms.threshold, found.low, found.high
-    widest = _widened(found, terms.share)
-    if -limit <= _less(widest[0], terms.disturbed) and _more(widest[1], terms.disturbed) <= limit:
+    limit, share = terms.threshold, terms.spending.share
+    low, high = terms.given_back(*interval_at(found, share))
+    if -limit <= low and high <= limit:
         return Verdict("no difference", f"the whole interval is within ±{limit:.0%}")
-    is_sure = terms.q <= Q_MAX * terms.share and found.p <= P_MAX * terms.share
-    size = _less(found.gain, terms.disturbed) if found.gain > 0 else 0.0
-    size = abs(_more(found.gain, terms.disturbed)) if found.gain < 0 else size
-    stands = _less(low, terms.disturbed) > 0 or _more(high, terms.disturbed) < 0
-    if is_sure and stands and size >= max(limit, terms.floor):
+    is_sure = terms.q <= Q_MAX * share and found.p <= P_MAX * share
+    low, high = terms.given_back(found.low, found.high)
+    size = min(map(abs, terms.given_back(found.gain, found.gain)))
+    if is_sure and (low > 0 or high < 0) and size >= limit:
         is_gain = (found.gain > 0) == (terms.better == "higher")
-        word = "gain" if is_gain else "loss"
-        return Verdict(word, "the interval excludes 0")
+        return Verdict("gain" if is_gain else "loss", "the interval excludes 0")
     return Verdict("not decided", _reason(found, terms, is_sure), _more_rounds(found, terms))
 
 
-def _widened(found: Comparison, share: float) -> tuple[float, float]:
-    """The interval at the level that a look may spend."""
+def interval_at(found: Comparison, share: float) -> tuple[float, float]:
+    """The interval at the level that an interim analysis may spend; 95 % with the others."""
     assert found.low is not None and found.high is not None
-    if share == 1.0:
+    if share >= 1.0 or found.df <= 0:
         return found.low, found.high
     df = round(found.df, 1)
     wider = student.critical(df, (1 - CONFIDENCE) * share) / student.critical(df, 1 - CONFIDENCE)
     low, high = math.log1p(found.low), math.log1p(found.high)
     centre, half = (low + high) / 2, (high - low) / 2 * wider
     return math.expm1(centre - half), math.expm1(centre + half)
-
-
-def _less(gain: float, disturbed: float) -> float:
-    """The gain, had only the other side lost that share."""
-    return (1 + gain) * (1 - disturbed) - 1
-
-
-def _more(gain: float, disturbed: float) -> float:
-    """The gain, had only this side lost that share; of all of it nothing bounds the gain."""
-    return (1 + gain) / (1 - disturbed) - 1 if disturbed < 1 else math.inf
 
 
 def _reason(found: Comparison, terms: Terms, is_sure: bool) -> str:
@@ -132,29 +117,29 @@ def _reason(found: Comparison, terms: Terms, is_sure: bool) -> str:
         return f"chance gives this once in {max(2, round(1 / max(terms.q, found.p, 1e-9))):,} times"
     if abs(found.gain) < terms.threshold:
         return f"the interval reaches over ±{terms.threshold:.0%}"
-    if abs(found.gain) < terms.floor:
-        return f"below this run's noise floor of {terms.floor:.1%}"
-    return f"its trials were disturbed from outside, which may be up to {terms.disturbed:.0%} of it"
+    side = "contender" if terms.interference > 0 else "baseline"
+    return f"interference took up to {abs(terms.interference):.0%} more from the {side}"
 
 
 def _more_rounds(found: Comparison, terms: Terms) -> int | None:
-    """Rounds until the next look, if it sees the same gain and spread, decides it.
+    """Rounds until the next interim analysis, if it sees the same gain and spread, decides it.
 
-    None where that takes more than ROUNDS_MAX, and where more rounds do not help: what they may
-    make smaller is the chance of an error, not a disturbance and not the noise floor.
+    None where that takes more than ROUNDS_MAX, and where more rounds do not help: they make the
+    chance of an error smaller, not what interference took from one side.
     """
     assert found.low is not None and found.high is not None
-    if terms.disturbed > 0 and not found.low <= 0 <= found.high:
-        return None  # more rounds would be disturbed as well
+    if terms.interference and not found.low <= 0 <= found.high:
+        return None
     centre, limit = math.log1p(found.gain), math.log1p(terms.threshold)
     gain, below = abs(centre), math.log1p(-min(terms.threshold, 0.99))
-    if limit <= gain < math.log1p(terms.floor) or found.error <= 0:
+    if found.error <= 0:
         return None
     rank = found.p / terms.q if terms.q > found.p else 1.0  # what other comparisons leave of q
     bar = min(P_MAX, Q_MAX * rank) if gain >= limit else 1 - CONFIDENCE
     reach = gain if gain >= limit else max(0.0, min(limit - centre, centre - below))
     for more in range(1, ROUNDS_MAX + 1):
+        share = terms.spending.share_after(found.rounds + more)
         error = found.error * math.sqrt(found.rounds / (found.rounds + more))
-        if student.two_sided_p(reach / error, found.df + more) <= bar * terms.share_of_next:
+        if student.two_sided_p(reach / error, found.df + more) <= bar * share:
             return more
     return None

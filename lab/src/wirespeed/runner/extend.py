@@ -1,8 +1,9 @@
 """More rounds for a run that is finished: `--add-rounds N`, and `--until-decided`.
 
 Rounds are appended to the plan and measured like a resumed run. A run whose verdicts were read
-before it went on has had one chance more to find something by accident, so each look may spend its
-share of that chance only (`looks` and `is_sequential` of run.json; results/verdict.py).
+before it went on has had one chance more to find something by accident, so each interim analysis
+may spend its share of that chance only (`looks`, `analysed_at` and `rounds_max` of run.json;
+results/spending.py).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from wirespeed.runner import order
 from wirespeed.runner import plan as plans
 from wirespeed.runner.cells import PlannedCell
 
-LOOKS_MAX = 4  # then what is not decided stays so
-ROUNDS_AT_ONCE_MIN = 2  # a look is worth more than a round
+LOOKS_MAX = 4  # then what is not decided stays so; of runs without rounds_max
+ROUNDS_TIMES = 4  # a run without --for comes to so many times its planned rounds at most
+ROUNDS_AT_ONCE_MIN = 2  # an analysis is worth more than a round
 ROUNDS_AT_ONCE_MAX = 10
 
 
@@ -46,25 +48,41 @@ def add_rounds(run_dir: Path, rounds: int) -> Run:
     others = [line for line in lines if line.state != "planned"]
     store.write_plan(run_dir, [*planned, *added, *others])
     plan = replace(run.plan, repeat=last + rounds)
-    run = replace(run, plan=plan, state="interrupted", looks=run.looks + 1, budget_s=None)
+    at = [*run.analysed_at, last + rounds] if run.analysed_at else []
+    run = replace(
+        run, plan=plan, state="interrupted", looks=run.looks + 1, analysed_at=at, budget_s=None
+    )
     store.write_run(run_dir, run)
     store.append_event(run_dir, "extended", rounds=rounds)
     return run
 
 
-def begun(run: Run) -> Run:
+def rounds_max(repeat: int, seconds: float, for_s: float) -> int:
+    """How many rounds a run that goes on until it is decided may come to: known before it begins
+    and from its time alone, or its analyses could not share one chance of an error."""
+    if not for_s:
+        return ROUNDS_TIMES * repeat
+    return max(repeat, int(repeat * for_s / max(seconds, 1e-9)))
+
+
+def begun(run: Run, seconds: float = 0.0, for_s: float = 0.0) -> Run:
     """A run that will go on until it is decided, where nobody could read its verdicts yet."""
-    return replace(run, is_sequential=run.is_sequential or run.looks == 1)
+    if run.looks > 1 or run.analysed_at:
+        return run
+    most = rounds_max(run.plan.repeat, seconds, for_s)
+    return replace(run, is_sequential=True, analysed_at=[run.plan.repeat], rounds_max=most)
 
 
 def rounds_to_decide(summary: Summary) -> int:
     """How many more rounds would decide what is open and within reach; 0 when nothing is."""
-    if summary.run.looks >= LOOKS_MAX:
+    run = summary.run
+    left = run.rounds_max - run.plan.repeat if run.rounds_max else ROUNDS_AT_ONCE_MAX
+    if left <= 0 or (not run.rounds_max and run.looks >= LOOKS_MAX):
         return 0
     wanted = [
         gain.verdict.more_rounds
         for gain in summary.gains
         if gain.metric == summary.primary and gain.verdict.word == "not decided"
     ]
-    within = sorted(rounds for rounds in wanted if rounds and rounds <= ROUNDS_AT_ONCE_MAX)
-    return max(ROUNDS_AT_ONCE_MIN, within[-1]) if within else 0
+    within = sorted(rounds for rounds in wanted if rounds and rounds <= left)
+    return min(left, max(ROUNDS_AT_ONCE_MIN, within[-1])) if within else 0

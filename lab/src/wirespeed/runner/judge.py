@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from wirespeed.driver.base import Figures
 from wirespeed.probe.window import Part, Usage
+from wirespeed.results.cells import SATURATED
 from wirespeed.results.model import Bottleneck, Canary
 from wirespeed.runner import disturbance
 from wirespeed.runner.disturbance import Disturbance, Others
@@ -14,7 +15,6 @@ from wirespeed.runner.disturbance import Disturbance, Others
 ERROR_SHARE_MAX = 0.001  # of completed requests; more and the rate is of something else
 LITTLE_NOTE = 0.05
 LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
-SATURATED = 0.95
 IDLE_MAX = 0.5  # of a core: nobody was busy
 DELAYED_ACK_MS = (38.0, 50.0)  # Linux waits 40 ms before it acknowledges by itself
 OPEN_LOOP_SENT_MIN = 0.99
@@ -196,19 +196,33 @@ def _server_load(evidence: Evidence) -> float:
 
 
 def _load_of(evidence: Evidence, role: str) -> float:
-    """How full the role's fullest process or core was, of what others left of it: 1 is all."""
+    """How busy the role was, of what others left of its cores: 1 is saturated.
+
+    A server of several instances is as busy as they are on average: one full one of forty limits
+    only its own share of the rate. Of generators and origins the fullest counts, as it holds back
+    its own share of what the servers are asked.
+    """
+    loads = _loads(evidence, role)
+    if not loads:
+        return 0.0
+    return sum(min(1.0, load) for load in loads) / len(loads) if role == "server" else max(loads)
+
+
+def _loads(evidence: Evidence, role: str) -> list[float]:
+    """Of each process, by its fullest thread where its cores are not full on average: a server with
+    one thread on four cores is at its limit with a quarter of them."""
     usage = evidence.usage
     if usage is None:
-        return 0.0
-    shares = [0.0]
+        return []
+    loads = []
     for part in _parts(evidence, role):
         taken = _taken_of(evidence, part)
         cpu = usage.process_cpu_s.get(part.label, 0.0) / usage.seconds / len(part.cores)
         # With the interrupts that serve it.
         cores = [usage.values.get(f"cpu.{core}", 0.0) for core in part.cores]
-        own = max(cpu, sum(cores) / len(cores) - taken)
-        shares.append(own / (1 - taken) if taken < 1 else 0.0)
-    return max(shares)
+        own = max(cpu, sum(cores) / len(cores) - taken, usage.fullest_thread.get(part.label, 0.0))
+        loads.append(own / (1 - taken) if taken < 1 else 0.0)
+    return loads
 
 
 def _taken(evidence: Evidence) -> float:

@@ -45,6 +45,7 @@ class PlanOptions:
     labels: tuple[tuple[str, str], ...] = ()
     note: str = ""
     until_decided: bool = False
+    for_s: float = 0.0  # that such a run may take; 0: a multiple of its planned rounds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,7 +126,8 @@ def start(
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned, preflight=seen, audit=audit)
         run = replace(run, labels=dict(options.labels), note=options.note)
-        run = replace(run, is_sequential=options.until_decided)
+        if options.until_decided:
+            run = extend.begun(run, schedule.seconds, options.for_s)
         store.write_text(run_dir / "recipe.toml", origin.text)
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         printed.keep(origin.recipe, origin.recipe_file, origin.root, run_dir)
