@@ -238,7 +238,7 @@ pub struct Plan {
     pub stamps: bool,
     /// The target is the null server inside this program.
     pub sink: bool,
-    /// What another program holds the load back through.
+    /// The file through which another program holds the load back.
     pub control: Option<Arc<Control>>,
 }
 

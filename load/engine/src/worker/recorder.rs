@@ -204,7 +204,7 @@ impl Recorder {
         }
     }
 
-    /// What was counted so far: errors from the first connect on, the rest since the measured window
+    /// Counts so far: errors from the first connect on, the rest since the measured window
     /// began, as in the result file. Adding up statuses takes a microsecond, so only `with_status`.
     #[inline]
     pub fn tally(&self, with_status: bool) -> Tally {
