@@ -15,6 +15,16 @@ from wirespeed.fleet.host import Host
 
 GATED = Path(__file__).parent.parent / "fakes" / "gated.py"
 SERVER = "import os, time\nos.fork()\nwhile True: time.sleep(0.0005)"
+REALTIME = """
+import os, time
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+print(1, flush=True)
+while True:
+    end = time.monotonic() + 0.01
+    while time.monotonic() < end:
+        pass
+    time.sleep(0.01)
+"""
 PATIENCE_S = 60.0
 
 
@@ -178,9 +188,8 @@ def test_a_server_that_dies_ends_the_turns(duo):
 
 def test_nobody_takes_turns_beside_a_program_with_real_time_priority(duo):
     core = max(os.sched_getaffinity(0))
-    busy = f"import os; os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)); print(1, flush=True)\nimport time\nwhile True:\n end = time.monotonic() + .01\n while time.monotonic() < end: pass\n time.sleep(.01)"  # noqa: E501
     other = subprocess.Popen(
-        ["taskset", "-c", str(core), sys.executable, "-c", busy], stdout=subprocess.PIPE
+        ["taskset", "-c", str(core), sys.executable, "-c", REALTIME], stdout=subprocess.PIPE
     )
     try:
         if not other.stdout.read(1):

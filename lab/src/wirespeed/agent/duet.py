@@ -1,9 +1,9 @@
 """Part of the agent: two contenders take turns while the other rests, held at its gate and frozen.
 
 Each contender is a side: its servers and its generators, whose control files (docs/load.md,
-"Holding the load back") have the gate and the counters. A slice: go and thaw, wait, hold, wait until
-nothing is in flight, freeze, read. Nothing moves in a frozen side, so counters and CPU time are read
-at rest and belong together. Standard library of Python 3.6 only: see main.py.
+"Holding the load back") have the gate and the counters. A slice: go and thaw, wait, hold, wait
+until nothing is in flight, freeze, read. Nothing moves in a frozen side, so counters and CPU time
+are read at rest and belong together. Standard library of Python 3.6 only: see main.py.
 """
 
 import ctypes
@@ -212,8 +212,8 @@ def play(message, children):
     """
     sides = []
     try:
-        for (servers, loads), paths in zip(children, message["controls"]):
-            sides.append(Side(servers, loads, paths))
+        for number, (servers, loads) in enumerate(children):
+            sides.append(Side(servers, loads, message["controls"][number]))
         is_realtime = rise(message.get("core"))
         rows = take_turns(sides, message)
     finally:
@@ -255,7 +255,7 @@ def take_turns(sides, message):
         first = chance.randrange(2)
         for number in (first, 1 - first, 1 - first, first):
             row, marks[number] = one_slice(sides[number], marks[number], message)
-            rows.append([group, number] + row)
+            rows.append([group, number, *row])
             silent = silent + 1 if row[1] == 0 else 0
             if silent and (silent >= SILENT_SLICES or sides[number].has_died()):
                 return rows
@@ -293,8 +293,7 @@ def check_alone(cores, ours):
             name = read_text("/proc/%d/comm" % task).strip()
             raise Refused(
                 "%s (process %d) runs with real-time priority on a measured core: contenders "
-                "cannot take turns beside it; end it, or set plan.method = \"trials\""
-                % (name, task)
+                'cannot take turns beside it; end it, or set plan.method = "trials"' % (name, task)
             )
 
 

@@ -45,6 +45,8 @@ stack       = {_toml(stacks)}   # the second is the first again: its gain is noi
 [plan]
 warmup   = "1s"   # at most; a JVM wants more
 repeat   = 5
+method   = "duet"  # each stack and the kernel take turns; separate trials where they cannot
+duet     = {{ pair = "4s" }}
 baseline = {{ stack = "{KERNEL}" }}
 duration = "1s"
 
@@ -85,6 +87,7 @@ class ComparisonDraft:
     duration: str
     status: int = 200
     cwd: str = "{recipe.dir}"
+    method: str = "duet"
 
 
 def comparison(made: ComparisonDraft) -> str:
@@ -109,6 +112,7 @@ variant     = {_toml(names)}
 [axis.variant]
 {variants}
 [plan]
+method   = {_toml(made.method)}
 baseline = {{ variant = "A" }}
 duration = {_toml(made.duration)}
 
