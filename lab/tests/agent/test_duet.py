@@ -130,7 +130,7 @@ def test_a_side_at_rest_counts_nothing(duo):
 
 
 def test_a_generator_that_does_not_drain_is_frozen_all_the_same_and_told(duo):
-    start(duo, "deaf")
+    start(duo, "ungated")
     rows = duo.ask("duet", PATIENCE_S, **message(duo, 0.1, drain_s=0.002))["slices"]
     assert rows and all(row[7] == 0 for row in rows)
 
@@ -156,7 +156,7 @@ def test_the_end_of_the_lab_in_the_middle_leaves_nothing(duo):
 
 
 def test_an_agent_that_is_killed_in_the_middle_leaves_nothing_alive_or_frozen(duo):
-    """The kernel ends its children; those that they forked are frozen, and hear of nothing."""
+    """The kernel ends its children; their own children are frozen, and receive no signal."""
     start(duo)
     duo.send("duet", **message(duo, 60))
     wait_until(lambda: is_frozen(duo.pids["server-a"]) or is_frozen(duo.pids["server-b"]))
@@ -208,5 +208,5 @@ def test_a_file_that_is_none_of_a_generator_is_refused(duo):
     wait_until(lambda: (duo.folder / "control-b").exists())
     (duo.folder / "control-b").write_bytes(bytes(200))
     words = message(duo, 0.2, controls=[[str(duo.folder / "control-b")]] * 2)
-    with pytest.raises(HostError, match="is no control file of wirespeed-load"):
+    with pytest.raises(HostError, match="is not a control file of wirespeed-load"):
         duo.ask("duet", PATIENCE_S, **words)

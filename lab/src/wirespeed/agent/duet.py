@@ -48,7 +48,7 @@ class Gate:
         with open(path, "r+b") as file:
             self.map = mmap.mmap(file.fileno(), 0)
         if self.map[: len(MAGIC)] != MAGIC:
-            raise Refused("%s is no control file of wirespeed-load" % path)
+            raise Refused("%s is not a control file of wirespeed-load" % path)
         self.wanted = ctypes.c_uint32.from_buffer(self.map, WANTED_AT)
         self.until_ns = ctypes.c_uint64.from_buffer(self.map, UNTIL_AT)
         threads = ctypes.c_uint32.from_buffer(self.map, THREADS_AT).value
@@ -282,8 +282,8 @@ def one_slice(side, mark, message):
 
 
 def check_alone(cores, ours):
-    """Refuses to take turns beside a program with real-time priority that is at work on these
-    cores: it would stop one contender and not the other, and hold back whoever thaws it."""
+    """Refuses to take turns while a program with real-time priority uses these cores: it would
+    stop one contender and not the other, and delay the controller."""
     before = realtime_tasks(set(cores), ours)
     if not before:
         return
@@ -292,8 +292,8 @@ def check_alone(cores, ours):
         if cpu_ns(task) - used_ns > BUSY_SHARE * BUSY_LOOK_S * CLOCK_NS:
             name = read_text("/proc/%d/comm" % task).strip()
             raise Refused(
-                "%s (process %d) runs with real-time priority on a measured core: contenders "
-                'cannot take turns beside it; end it, or set plan.method = "trials"' % (name, task)
+                "%s (process %d) runs with real-time priority on a measured core, so contenders "
+                'cannot take turns; end it, or set plan.method = "trials"' % (name, task)
             )
 
 

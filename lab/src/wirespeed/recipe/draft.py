@@ -103,7 +103,7 @@ def comparison(made: ComparisonDraft) -> str:
 # Made by `wirespeed compare --run`.
 wirespeed = 1
 name      = "compare"
-title     = {_toml(" against ".join(" ".join(argv) for argv in made.commands))}
+title     = {_toml(_title(made))}
 
 [axes]
 connections = {list(made.connections)}
@@ -130,6 +130,11 @@ name  = "load"
 role  = "load"
 pin   = {{ cores = "from 0", per = 1 }}
 {_measured(url, "variant", "A", of_latency)}"""
+
+
+def _title(made: ComparisonDraft) -> str:
+    commands = (" ".join(argv).replace("{port}", str(made.port)) for argv in made.commands)
+    return " against ".join(commands)
 
 
 def _measured(url: Url, columns: str, over: str, of_latency: str) -> str:

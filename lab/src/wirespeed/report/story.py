@@ -305,8 +305,9 @@ def _duets(summary: Summary) -> str:
     plain = "" if all(duet.is_realtime for duet in found) else ", without real-time priority"
     return (
         f" In a duet two fresh servers live side by side for {_time(times['pair'])} and take turns "
-        f"of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round is theirs, for "
-        f"{wording.count(len(found), 'pair')} in all. A duet says nothing of latencies."
+        f"of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round comes from "
+        f"their turns: {wording.count(len(found), 'pair')} in all. "
+        "A duet says nothing of latencies."
     )
 
 

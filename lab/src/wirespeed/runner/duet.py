@@ -24,8 +24,8 @@ _PORT_NAMES = ("port", "address", "ports")
 def paired(
     recipe: Recipe, place: Place, cells: list[PlannedCell]
 ) -> tuple[list[PlannedCell], list[str]]:
-    """The cells, with `over` in those that take turns with the baseline's cell of the rest of their
-    axes; and a sentence for each reason why some do not."""
+    """The cells, with `over` set where a cell takes turns with the baseline's cell of the same other
+    axes; and a sentence for each reason why other cells have separate trials."""
     cells = [replace(cell, over="") for cell in cells]
     if recipe.plan.method != "duet":
         return cells, []
@@ -70,7 +70,7 @@ def why_not(recipe: Recipe, place: Place, base: PlannedCell, cell: PlannedCell) 
         if instance.role == "load" and instance.tool != "load":
             return f"{instance.tool} cannot be held back between requests; wirespeed-load can"
         if instance.role == "load" and any(word.startswith(_RATES) for word in instance.argv):
-            return "an open loop sends by the clock, and cannot rest"
+            return "a generator with a fixed rate (open loop) cannot be held back"
     if not {"server", "load"} <= {instance.role for instance in sides[1]}:
         return "a cell has no server, or no generator"
     for instance in sides[1]:

@@ -24,7 +24,7 @@ Entry = tuple[PlannedTrial, PlannedCell]
 
 
 class DuetRunner(Runner):
-    """A duet's life is two: the baseline's servers, and the contender's beside them."""
+    """A duet's life is two: the baseline's servers and the contender's."""
 
     def _one_life(self, queue: list[Entry]) -> None:
         if not any(line.over for line, _ in queue):
