@@ -4,9 +4,9 @@
     python lab/bench/duets.py planted PERCENT PAIRS [SECONDS]
     python lab/bench/duets.py judge FILE ... [OF]          comparisons of OF (5) kept pairs each
 
-Each pair is two fresh servers with a generator each; they live side by side for SECONDS (8) and
-take turns of 25 ms, as in a run of the lab: its agent, its controller, its estimator. What a pair
-gave is appended to build/duets-aa.jsonl or -planted-PERCENT.jsonl. The server is
+Each pair is two fresh servers with a generator each; they live next to each other for SECONDS (8)
+and take turns of 25 ms, as in a run of the lab (agent, controller, estimator). The ratios
+of a pair are appended to build/duets-aa.jsonl or -planted-PERCENT.jsonl. The server is
 lab/tests/fakes/planted.py, whose requests cost 100 blocks to hash, or PERCENT more; what is the
 same for both (about a tenth of a request) makes the true difference so much smaller.
 """

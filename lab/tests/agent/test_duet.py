@@ -129,7 +129,7 @@ def test_a_side_at_rest_counts_nothing(duo):
         assert sum(row[3] for row in mine) <= sum(row[2] for row in mine) / 0.0002
 
 
-def test_a_generator_that_does_not_drain_is_frozen_all_the_same_and_told(duo):
+def test_a_generator_that_does_not_drain_is_frozen_all_the_same_and_reported(duo):
     start(duo, "ungated")
     rows = duo.ask("duet", PATIENCE_S, **message(duo, 0.1, drain_s=0.002))["slices"]
     assert rows and all(row[7] == 0 for row in rows)
@@ -186,7 +186,7 @@ def test_a_server_that_dies_ends_the_turns(duo):
     assert rows[-1][3] == 0
 
 
-def test_nobody_takes_turns_beside_a_program_with_real_time_priority(duo):
+def test_a_program_with_real_time_priority_prevents_a_duet(duo):
     core = max(os.sched_getaffinity(0))
     other = subprocess.Popen(
         ["taskset", "-c", str(core), sys.executable, "-c", REALTIME], stdout=subprocess.PIPE

@@ -97,7 +97,7 @@ def test_groups_that_did_not_drain_are_left_out_and_many_of_them_are_a_problem()
     assert not found.ratios and "did not drain" in found.problem
 
 
-def test_cpu_of_a_server_that_polls_is_no_figure():
+def test_cpu_of_a_server_that_polls_gives_no_figure():
     found = duet.of_slices(slices(random.Random(1), 1.0), 2.0, has_cpu=False)
     assert list(found.ratios) == ["rps"]
 
@@ -146,7 +146,7 @@ def test_a_comparison_is_of_duets_or_of_trials_and_says_which():
     assert other.method == "separate trials", "the duet was with another baseline"
 
 
-def test_a_duet_is_not_widened_by_what_disturbed_its_trials():
+def test_a_duet_is_not_widened_by_noise_of_its_trials():
     run = Run("run", "recipe", metrics=[{"name": "rps"}], idle_held=True)
     (by_duet,) = judging.judge(run, [pair_of(4, 4)], {"rps": 0.4})
     assert (by_duet.verdict.word, by_duet.method) == ("gain", "duet")

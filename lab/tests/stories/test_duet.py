@@ -88,7 +88,7 @@ def wait_for_turns(checkout, process):
             if len(gates) == 2 and any(gate.read_bytes()[12] for gate in gates):
                 return
         time.sleep(0.01)
-    raise AssertionError("nobody took turns")
+    raise AssertionError("no turns were taken")
 
 
 def test_a_planted_cost_is_found_by_a_duet_and_the_report_names_the_method(checkout, made):
@@ -107,7 +107,7 @@ def test_a_planted_cost_is_found_by_a_duet_and_the_report_names_the_method(check
     assert {one["method"] for one in verdicts} == {"duet"}
     assert "requests/s (duet)" in out
     assert (
-        "In a duet two fresh servers live side by side for 1 s"
+        "In a duet two fresh servers live next to each other for 1 s"
         in (checkout.latest / "derived" / "report.html").read_text()
     )
     assert len(list(checkout.latest.glob("trials/*/slices.jsonl"))) == 3

@@ -215,13 +215,13 @@ fn time_at_the_gate_is_in_no_latency() {
 }
 
 #[test]
-fn a_controller_that_dies_holds_nobody_for_ever() {
+fn a_hold_ends_when_its_controller_dies() {
     let server = Server::start(always(HELLO));
     let load = Load::start(&format!("-c2 {}", server.url()), 1);
     load.controller.hold(Duration::from_millis(300));
     load.controller.wait_for(HELD);
     let answered = load.controller.sum(2);
-    // nobody says go
+    // and no controller says go
     load.controller.wait(|own| own.sum(2) > answered + 100);
     load.end();
 }

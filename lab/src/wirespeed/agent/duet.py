@@ -364,6 +364,6 @@ def watch(pipe, known):
     if os.read(pipe, 1):
         return
     for child, began in known:
-        if start_ticks(child.pid) in (None, began):  # else the number is another's by now
+        if start_ticks(child.pid) in (None, began):  # else another process has the number by now
             child.kill()
             child.thaw()

@@ -89,7 +89,7 @@ class DuetPlan(Strict):
 
 
 class Plan(Strict):
-    # duet: what is compared lives side by side and takes turns, where it can
+    # duet: what is compared lives next to each other and takes turns, where it can
     method: Literal["trials", "duet"] = "trials"
     duet: DuetPlan = Field(default_factory=lambda: DuetPlan.model_validate({}))
     repeat: int | None = Field(None, ge=1, le=REPEAT_MAX)  # None: as many as the verdicts need

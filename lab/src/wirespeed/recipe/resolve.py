@@ -46,7 +46,7 @@ class Place:
     java_major: int = 17
     duration_s: float | None = None
     warmup_s: float | None = None
-    side: str = ""  # not empty for the second of two contenders that live side by side
+    side: str = ""  # not empty for the second of two contenders that live next to each other
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Instance:
     version: tuple[str, ...] = ()  # a command that tells the program's version
     prepare: tuple[str, ...] = ()  # a command that ends before the program starts
     figures: OwnFigures | None = None  # where they stand in the output of a tool of one's own
-    side: str = ""  # of two contenders that live side by side
+    side: str = ""  # of two contenders that live next to each other
 
     @property
     def host(self) -> str:

@@ -304,8 +304,8 @@ def _duets(summary: Summary) -> str:
     how = wording.listed(sorted({duet.how for duet in found if duet.how}))
     plain = "" if all(duet.is_realtime for duet in found) else ", without real-time priority"
     return (
-        f" In a duet two fresh servers live side by side for {_time(times['pair'])} and take turns "
-        f"of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round comes from "
+        f" In a duet two fresh servers live next to each other for {_time(times['pair'])} "
+        f"and take turns of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round comes from "
         f"their turns: {wording.count(len(found), 'pair')} in all. "
         "A duet says nothing of latencies."
     )

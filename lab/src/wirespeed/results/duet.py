@@ -42,7 +42,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Told:
-    """What the slices of one pair say."""
+    """The result of one pair."""
 
     ratios: dict[str, DuetRatio]
     groups: int
@@ -109,7 +109,7 @@ def _settled(groups: list[list[Slice]], settle_s: float) -> list[list[Slice]]:
 
 
 def _counts(group: Sequence[Slice]) -> bool:
-    """What was in flight at a freeze has its CPU time in one slice and its response in another."""
+    """A request in flight at a freeze has its CPU time in one slice and its response in another."""
     return all(one.is_drained and one.counted > 0 and one.counted_s > 0 for one in group)
 
 

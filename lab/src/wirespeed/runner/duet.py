@@ -1,7 +1,7 @@
 """Which comparisons of a run are duets: contender and baseline alive at once, taking turns.
 
-Each contender has duets of its own with the baseline. Where two cannot live side by side on one
-host they are measured in separate trials, and the plan says why.
+Each contender has duets of its own with the baseline. Where two cannot live next to each other on
+one host they are measured in separate trials, and the plan says why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wirespeed.runner.cells import PlannedCell
 
 PAIRS = 6  # of fresh servers, where the recipe does not say how many
 SIDE = "b"  # of the contender: its labels and ports
-OVERHEAD_S = 0.6  # of a duet beside its slices: generators start, connect and stop
+OVERHEAD_S = 0.6  # of a duet besides its slices: generators start, connect and stop
 _RATES = ("-R", "--rate")
 _PORT_NAMES = ("port", "address", "ports")
 
@@ -24,8 +24,8 @@ _PORT_NAMES = ("port", "address", "ports")
 def paired(
     recipe: Recipe, place: Place, cells: list[PlannedCell]
 ) -> tuple[list[PlannedCell], list[str]]:
-    """The cells, with `over` set where a cell takes turns with the baseline's cell of the same other
-    axes; and a sentence for each reason why other cells have separate trials."""
+    """The cells, with `over` set in those compared by a duet: the cell that has the baseline's
+    value and the same other axes. And a sentence for each reason for separate trials."""
     cells = [replace(cell, over="") for cell in cells]
     if recipe.plan.method != "duet":
         return cells, []

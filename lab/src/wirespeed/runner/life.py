@@ -40,7 +40,7 @@ class Life:
     )  # by cell; every life of a run adds to it
     reached: dict[str, float | None] = field(default_factory=dict)  # headroom.py has its keys
     urls: set[str] = field(default_factory=set)  # that were asked for once
-    side: str = ""  # not empty where it is the second of two that live side by side
+    side: str = ""  # not empty where it is the second of two that live next to each other
 
     @property
     def place(self) -> Place:

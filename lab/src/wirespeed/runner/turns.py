@@ -1,4 +1,4 @@
-"""One duet as it is run: two servers' lives side by side, a trial of each alone, their turns."""
+"""One duet as it is run: two servers' lives, a trial of each alone, then their turns."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _polls(pair: Pair) -> bool:
 
 
 def _failure(totals: Sequence[Sequence[int]], slices: Sequence[Slice]) -> str:
-    """What went wrong with the programs themselves."""
+    """Why the programs themselves spoiled the pair; empty when they did not."""
     for side, (sent, _, errors, non_2xx) in zip(("baseline", "contender"), totals, strict=True):
         if errors > ERRORS_MAX * sent:
             return f"{errors} of {sent} requests to the {side} had errors"

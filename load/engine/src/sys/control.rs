@@ -20,7 +20,7 @@
 //! | 40 | 8 | bytes of responses |
 //! | 48 | 8 | requests in flight |
 //!
-//! docs/load.md has the same table for those who write a controller.
+//! docs/load.md has the same table for authors of controllers.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -137,8 +137,8 @@ impl Control {
             tv_sec: longest.as_secs() as libc::time_t,
             tv_nsec: longest.subsec_nanos() as libc::c_long,
         };
-        // SAFETY: word and time are valid for the call. Whatever ends the wait, the caller looks
-        // at the word again.
+        // SAFETY: word and time are valid for the call. The caller looks at the word again after
+        // every return, also after an error.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -173,7 +173,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing borrows from it any more.
+        // SAFETY: this value owns the mapping, and nothing borrows from it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A thread that is held sends nothing new; when the last request in flight has its answer, it says
 //! so and waits on the controller's word. A hold has an end of its own, so that a controller that
-//! dies holds nobody for ever. Without `--control` nothing here runs.
+//! dies holds no thread for ever. Without `--control` nothing here runs.
 
 use super::{Doing, Worker};
 use crate::sys::clock::monotonic_ns;
@@ -10,7 +10,7 @@ use crate::sys::control::State;
 use crate::transport::Transport;
 use std::time::Duration;
 
-/// So often a held thread looks after its connections, and for a controller that wakes nobody.
+/// So often a held thread looks after its connections, and for a controller that cannot wake it.
 const LOOK_NS: u64 = 1_000_000;
 
 impl<T: Transport> Worker<'_, T> {
