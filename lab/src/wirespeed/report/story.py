@@ -305,8 +305,8 @@ def _duets(summary: Summary) -> str:
     plain = "" if all(duet.is_realtime for duet in found) else ", without real-time priority"
     return (
         f" In a duet two fresh servers live next to each other for {_time(times['pair'])} "
-        f"and take turns of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round comes from "
-        f"their turns: {wording.count(len(found), 'pair')} in all. "
+        f"and take turns of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round comes "
+        f"from their turns: {wording.count(len(found), 'pair')} in all. "
         "A duet says nothing of latencies."
     )
 
