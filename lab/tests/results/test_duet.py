@@ -120,8 +120,9 @@ def cell(key, variant, trials):
 
 
 def trial(key, variant, number, rps, one=None):
+    lost = 0.4 if key == "a" else 0.0
     return Trial(key, key, number, number, axes={"variant": variant}, bottleneck="server",
-                 metrics={"rps": rps}, duet=one, disturbed=0.0 if one or key == "b" else 0.4)  # fmt: skip
+                 metrics={"rps": rps}, duet=one, disturbed=lost)  # fmt: skip
 
 
 def pair_of(rounds, duets):

@@ -73,7 +73,9 @@ class Pair:
 
     @property
     def _duets(self) -> dict[int, float]:
-        return duet.over(self.cell.trials, self.base.key, self.cell.stored(self.metric))
+        # Also after a trial that other processes spoiled: its duet shares what they took.
+        trials = (*self.cell.trials, *self.cell.invalid)
+        return duet.over(trials, self.base.key, self.cell.stored(self.metric))
 
     @property
     def rounds_without_ratio(self) -> int:

@@ -69,7 +69,7 @@ class DuetRunner(Runner):
             pair.only(life)
             order, measured, alive = self._settled(life, queue[0], id(life) in fresh)
             fresh.discard(id(life))
-            if alive and line.over and not is_refused(measured) and measured.valid:
+            if alive and line.over and (measured.valid or is_refused(measured)):
                 measured, alive = self._with_duet(pair, order, measured, fresh)
             queue.pop(0)
             self._record(order, measured)
