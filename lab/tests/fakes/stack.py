@@ -1,6 +1,6 @@
 """Stands in for `onload` and for `bypass`: starts the program and accelerates nothing.
 
-As `bypass stat --json` it tells of the programs it started, with as many connections by the way
+As `bypass stat --json` it shows of the programs it started, with as many connections by the way
 `WIRESPEED_FAKE_WAY` (shm or kernel) as often as it was asked.
 """
 

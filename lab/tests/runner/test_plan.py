@@ -220,7 +220,7 @@ def test_every_shipped_recipe_can_be_planned_on_any_machine(path, cores):
     assert all(cell.is_measured or cell.reason for cell in schedule.cells)
 
 
-def test_quickstart_takes_less_than_three_minutes_on_two_cores():
+def test_quickstart_takes_less_than_four_minutes_on_two_cores():
     recipe = read.read(RECIPES / "quickstart.toml")
     recipe_place = Place(
         RECIPES.parent,
@@ -228,7 +228,7 @@ def test_quickstart_takes_less_than_three_minutes_on_two_cores():
         topology_of(recipe),
     )
     schedule = plan.make(recipe, recipe_place, plan.PlanOptions(seed=1))
-    assert schedule.seconds < 180
+    assert schedule.seconds < 240
 
 
 @pytest.mark.parametrize("name", ["quickstart", "transports"])

@@ -7,9 +7,12 @@ use crate::values::{Ramp, Refusal};
 use load_engine::plan::{Dispatch, Late, Open, Plan, Probe, Step, Target, Wait};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
+use load_engine::sys::control::Control;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::socket::Address;
 use std::net::UdpSocket;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Files open besides the connections.
 const OTHER_FILES: u64 = 64;
@@ -44,7 +47,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     if timeout_ns == 0 {
         return usage("--timeout: must be longer than 0");
     }
-    let plan = Plan {
+    let mut plan = Plan {
         threads,
         steps,
         warmup_ns: time(typed, "warmup", 0)?,
@@ -84,9 +87,28 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         probe: probe(typed)?,
         stamps: typed.has("rx-timestamps"),
         sink: typed.has("sink"),
+        control: None,
     };
     check_limits(typed, &plan)?;
+    plan.control = control(typed, &plan)?;
     Ok(plan)
+}
+
+/// The file of `--control`, put in place.
+fn control(typed: &Typed, plan: &Plan) -> Result<Option<Arc<Control>>, Refusal> {
+    let Some(path) = typed.last("control") else {
+        return Ok(None);
+    };
+    if plan.open.is_some() || plan.probe.is_some() {
+        let name = if plan.open.is_some() { "rate" } else { "probe" };
+        return usage(format!(
+            "--control: only a closed loop can be held back; leave out --{name}"
+        ));
+    }
+    match Control::create(Path::new(path), plan.threads) {
+        Ok(control) => Ok(Some(Arc::new(control))),
+        Err(error) => usage(format!("--control: cannot make {path}: {error}")),
+    }
 }
 
 /// Threads that send: as typed; without it two, or one where the connections are too few for that.

@@ -380,6 +380,15 @@ pub const TABLE: &[Entry] = &[
         "how readiness is reported; level for stacks that know only that",
     ),
     option(
+        Engine,
+        "control",
+        None,
+        Some("FILE"),
+        "",
+        "closed loop: make FILE, through which another program holds the load back and reads its \
+         counters (docs/load.md, Holding the load back)",
+    ),
+    option(
         Output,
         "json",
         None,

@@ -2,6 +2,7 @@
 
 use crate::interval::Phase;
 use crate::schedule::{Curve, Stretch};
+use crate::sys::control::Control;
 use crate::sys::epoll::Trigger;
 use crate::sys::socket::Address;
 use load_http1::request;
@@ -163,6 +164,7 @@ impl Probe {
                 .map(|target| target.single(load.depth))
                 .collect(),
             probe: None,
+            control: None,
             ..load.clone()
         }
     }
@@ -236,6 +238,8 @@ pub struct Plan {
     pub stamps: bool,
     /// The target is the null server inside this program.
     pub sink: bool,
+    /// The file through which another program holds the load back.
+    pub control: Option<Arc<Control>>,
 }
 
 /// A stretch of the run on the clock of the run (0 = the load starts).

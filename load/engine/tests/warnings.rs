@@ -40,6 +40,7 @@ fn closed() -> Plan {
         probe: None,
         stamps: false,
         sink: false,
+        control: None,
     }
 }
 

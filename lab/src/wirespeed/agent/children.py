@@ -143,7 +143,18 @@ class Child:
     def is_gone(self):
         return self.code is not None and not self.members()
 
+    def thaw(self):
+        """What a duet may have frozen can go on, and end."""
+        try:
+            if self.cgroup:
+                write_text(self.cgroup + "/cgroup.freeze", "0")
+            else:
+                os.killpg(self.pid, signal.SIGCONT)
+        except OSError:  # no such thing on this kernel, or all of it has ended
+            pass
+
     def terminate(self):
+        self.thaw()
         for pid in {self.pid, *self.members()} if self.code is None else self.members():
             send_signal(pid, signal.SIGTERM)
 

@@ -14,7 +14,7 @@ OUTPUT_MAX = 1 << 20  # of a program's output; the rest is dropped
 
 
 class Helpers:
-    """The running helpers: pipe → [id of the request, process, name of a child, what came]."""
+    """The running helpers: pipe → [id of the request, process, names of children, what came]."""
 
     def __init__(self):
         self.running = {}
@@ -22,7 +22,7 @@ class Helpers:
     def pipes(self):
         return list(self.running)
 
-    def start(self, number, function, name=None):
+    def start(self, number, function, *names):
         """Forks; what `function` returns is the answer to the request with this id."""
         read_end, write_end = os.pipe()
         agent = os.getpid()
@@ -44,7 +44,7 @@ class Helpers:
             finally:
                 os._exit(0)
         os.close(write_end)
-        self.running[read_end] = [number, pid, name, b""]
+        self.running[read_end] = [number, pid, names, b""]
 
     def take(self, readable, send):
         """Passes on the answers that are complete."""
@@ -62,8 +62,8 @@ class Helpers:
 
     def end(self, names):
         """Ends helpers that wait for children which are being stopped."""
-        for _, pid, name, _ in self.running.values():
-            if name is not None and name in names:
+        for _, pid, own, _ in self.running.values():
+            if not set(own).isdisjoint(names):
                 send_signal(pid, signal.SIGKILL)
 
 

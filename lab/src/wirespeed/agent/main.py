@@ -22,7 +22,7 @@ import struct
 import sys
 import time
 
-from wirespeed.agent import clock, facts, files, links, ready
+from wirespeed.agent import clock, duet, facts, files, links, ready
 from wirespeed.agent.census import Census
 from wirespeed.agent.children import (
     LIBC,
@@ -82,6 +82,7 @@ class Agent:
         self.limits = {}
         self.stops = []
         self.folders = []
+        self.guard = None
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
@@ -245,6 +246,40 @@ class Agent:
         self.children[name] = Child(name, pid, cgroup)
         return {"pid": pid}
 
+    def do_freeze(self, message):
+        """These children rest until `thaw`; should the agent be killed meanwhile, they end too."""
+        children = [self._child({"name": name}) for name in message["names"]]
+        self._watch_over(children)
+        duet.rest(children)
+        return {}
+
+    def do_thaw(self, message):
+        for name in message["names"]:
+            self._child({"name": name}).thaw()
+        return {}
+
+    def do_duet(self, message):
+        """Lets two sides of servers and generators take turns: duet.py says what comes back."""
+        sides = [
+            [[self._child({"name": name}) for name in side[role]] for role in ("servers", "loads")]
+            for side in message["sides"]
+        ]
+        children = [child for side in sides for group in side for child in group]
+        ours = {os.getpid(), *(pid for child in children for pid in child.members())}
+        self._watch_over(children)
+
+        def run():
+            duet.check_alone(message["cores"], ours)
+            return duet.play(message, sides)
+
+        self.helpers.start(message["id"], run, *(child.name for child in children))
+
+    def _watch_over(self, children):
+        """One guard at a time, of the latest children."""
+        if self.guard:
+            self.guard.dismiss()
+        self.guard = duet.Guard(children)
+
     def do_state(self, message):
         child = self._child(message)
         return {
@@ -259,6 +294,9 @@ class Agent:
         """TERM, a grace, then the cgroup's kill; replies when the last member is gone."""
         children = [self.children[name] for name in message["names"] if name in self.children]
         self.helpers.end(message["names"])
+        if self.guard and not self.guard.names.isdisjoint(message["names"]):
+            self.guard.dismiss()
+            self.guard = None
         now = time.monotonic()
         stop = {
             "id": message["id"],

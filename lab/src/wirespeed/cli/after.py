@@ -45,6 +45,9 @@ def compare(
         str, typer.Option("--connections", metavar="N,…", help="With --run.")
     ] = "50",
     duration: Annotated[str, typer.Option("--duration", metavar="TIME", help="With --run.")] = "2s",
+    method: Annotated[
+        str, typer.Option("--method", metavar="WHAT", help="With --run: duet, or trials.")
+    ] = "duet",
     repeat: RepeatOption = None,
     accept_noise: NoiseOption = False,
     fail_on: Annotated[
@@ -64,7 +67,7 @@ def compare(
     if commands:
         if names or metric or len(commands) < 2:
             raise InputError("compare takes two RUNs, or --run COMMAND twice or more")
-        given = command.CompareOptions(commands, path, port, connections, duration)
+        given = command.CompareOptions(commands, path, port, connections, duration, method)
         options = PlanOptions(repeat=repeat, accept_noise=accept_noise)
         code = command.measure(given, runs_folder(runs), options, fail_on, as_json)
         raise typer.Exit(code)

@@ -104,6 +104,9 @@ def show(first: Summary, found: apart.Apart) -> None:
     )
 
 
+METHODS = ("duet", "trials")
+
+
 @dataclass(frozen=True)
 class CompareOptions:
     """What `compare --run A --run B` was given."""
@@ -113,6 +116,7 @@ class CompareOptions:
     port: int
     connections: str
     duration: str
+    method: str = "duet"
 
 
 def measure(
@@ -120,16 +124,16 @@ def measure(
 ) -> int:
     """Lets the commands take turns in one run, so that there is a verdict."""
     check = runs_of.check_of(fail_on.replace("worse", "loss"), [])
-    filled = [
-        [word.replace("{port}", str(given.port)) for word in argv_of("--run", command)]
-        for command in given.commands
-    ]
+    if given.method not in METHODS:
+        raise InputError(f"--method takes {' and '.join(METHODS)}, not {given.method!r}")
+    argvs = [argv_of("--run", command) for command in given.commands]
+    filled = [[word.replace("{port}", str(given.port)) for word in argv] for argv in argvs]
     check_path(given.path)
     connections = connections_of(given.connections)
     answers = [tryout.ask(argv, given.port, given.path) for argv in filled]
     filled_in = draft.ComparisonDraft(
-        filled, given.port, given.path, connections, given.duration,
-        answers[0].status, draft.literal(str(Path.cwd())),
+        argvs, given.port, given.path, connections, given.duration,
+        answers[0].status, draft.literal(str(Path.cwd())), given.method,
     )  # fmt: skip
     for name, argv in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", filled, strict=False):
         print(f"{name}: {' '.join(argv)}", file=sys.stderr if as_json else sys.stdout)

@@ -89,8 +89,17 @@ def summary(schedule: Schedule) -> list[str]:
         f"warm-up {times.warmup_s:g} s, measured {times.duration_s:g} s, "
         f"a new server per {schedule.recipe.plan.restart}",
         f"about {duration_for_people(schedule.seconds)} in all",
-        verdict_text(schedule.comparisons, schedule.repeat),
     ]
+    duets = sum(bool(cell.over) and cell.is_measured for cell in schedule.cells)
+    if duets:
+        plan = schedule.recipe.plan.duet
+        lines.append(
+            f"{duets} of {schedule.comparisons} comparisons by duets: {schedule.repeat} pairs of "
+            f"fresh servers, each of which takes turns of {plan.slice * 1e3:g} ms for "
+            f"{duration_for_people(plan.pair)}"
+        )
+    if duets < schedule.comparisons or not duets:
+        lines.append(verdict_text(schedule.comparisons, schedule.repeat))
     return lines + schedule.thinned
 
 

@@ -37,6 +37,13 @@ def for_load(root: Path, instance: Instance, run: LoadRun) -> Command:
     return stack.wrap(root, instance.under, replace(made, env={**made.env, **instance.env}))
 
 
+def for_duet(root: Path, instance: Instance, run: LoadRun, control: Path) -> Command:
+    """wirespeed-load, held back through a file: it goes on until it is stopped."""
+    made = load.command(root, instance, run)
+    made = Command([*made.argv, "--control", str(control)], {**made.env, **instance.env})
+    return stack.wrap(root, instance.under, made)
+
+
 # Options of generators that make a request something else than a GET of HTTP/1.
 SPECIAL = ("-s", "--script", "-H", "--header", "-X", "--method", "--body", "--body-file", "--http2",
            "--h2", "--sink")  # fmt: skip

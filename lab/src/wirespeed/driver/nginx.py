@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import jinja2
+from jinja2 import meta
 from jinja2.sandbox import SandboxedEnvironment
 
 from wirespeed.driver.base import Command, Instance
@@ -33,6 +34,15 @@ def render(recipe_file: Path, instance: Instance, name: str, source: str, target
     except jinja2.TemplateError as error:
         raise RecipeError(recipe_file.name, key, f"{path}: {error}") from error
     target.write_text(text, encoding="utf-8")
+
+
+def names_of(path: Path) -> set[str]:
+    """The variables of a template; none of one that cannot be read, as its start will show."""
+    try:
+        tree = SandboxedEnvironment().parse(path.read_text(encoding="utf-8"))
+    except (OSError, jinja2.TemplateError):
+        return set()
+    return meta.find_undeclared_variables(tree)
 
 
 def affinity(instance: Instance) -> str:

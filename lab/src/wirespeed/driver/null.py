@@ -53,7 +53,7 @@ def _signature(instances: Sequence[Instance]) -> str:
         argv = [word for word in one.argv if not word.startswith("http://")]
         load_argv = argv if one.role == "load" else []
         if one.role != "origin":
-            parts.append((one.role, load_argv, one.seats, one.port, one.under))
+            parts.append((one.role, load_argv, one.seats, one.under))
     return repr(parts)
 
 

@@ -21,7 +21,7 @@ from wirespeed.errors import HostError
 
 MODULES = (
     "clock", "children", "helpers", "census", "quota", "sampling", "files", "facts", "switches",
-    "tuning", "leftovers", "namespaces", "ready", "links", "main",
+    "tuning", "leftovers", "namespaces", "ready", "links", "duet", "main",
 )  # fmt: skip
 MARKER = b"wirespeed-agent "
 GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks

@@ -45,6 +45,8 @@ stack       = {_toml(stacks)}   # the second is the first again: its gain is noi
 [plan]
 warmup   = "1s"   # at most; a JVM wants more
 repeat   = 5
+method   = "duet"  # each stack and the kernel take turns; separate trials where they cannot
+duet     = {{ pair = "4s" }}
 baseline = {{ stack = "{KERNEL}" }}
 duration = "1s"
 
@@ -85,6 +87,7 @@ class ComparisonDraft:
     duration: str
     status: int = 200
     cwd: str = "{recipe.dir}"
+    method: str = "duet"
 
 
 def comparison(made: ComparisonDraft) -> str:
@@ -100,7 +103,7 @@ def comparison(made: ComparisonDraft) -> str:
 # Made by `wirespeed compare --run`.
 wirespeed = 1
 name      = "compare"
-title     = {_toml(" against ".join(" ".join(argv) for argv in made.commands))}
+title     = {_toml(_title(made))}
 
 [axes]
 connections = {list(made.connections)}
@@ -109,6 +112,7 @@ variant     = {_toml(names)}
 [axis.variant]
 {variants}
 [plan]
+method   = {_toml(made.method)}
 baseline = {{ variant = "A" }}
 duration = {_toml(made.duration)}
 
@@ -126,6 +130,11 @@ name  = "load"
 role  = "load"
 pin   = {{ cores = "from 0", per = 1 }}
 {_measured(url, "variant", "A", of_latency)}"""
+
+
+def _title(made: ComparisonDraft) -> str:
+    commands = (" ".join(argv).replace("{port}", str(made.port)) for argv in made.commands)
+    return " against ".join(commands)
 
 
 def _measured(url: Url, columns: str, over: str, of_latency: str) -> str:

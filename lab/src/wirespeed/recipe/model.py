@@ -23,6 +23,8 @@ from wirespeed import units
 from wirespeed.errors import UnitError
 
 Scalar = str | int | float | bool
+SLICE_LEAST_S, SLICE_MOST_S = 0.002, 1.0
+PAIR_SLICES = 20  # five groups of four: fewer cannot be trimmed
 REPEAT_MAX = 1000  # a repeat beyond this is a typing error
 
 
@@ -64,7 +66,32 @@ class Ramp(Strict):
     ramp: list[Scalar] = Field(min_length=1)
 
 
+class DuetPlan(Strict):
+    """How two contenders take turns."""
+
+    pair: Seconds = 8.0  # of one pair of fresh servers
+    slice: Seconds = 0.025  # below the time in which the machine's own speed changes
+    skip: Seconds = 0.005  # after each thaw, in no rate: connections and caches start again
+    drain: Seconds = 0.05  # a response that takes longer costs its group of slices
+    block: Seconds = 2.0  # groups in it are trimmed together; long enough for a garbage collection
+
+    @model_validator(mode="after")
+    def _fit_into_each_other(self) -> DuetPlan:
+        if not SLICE_LEAST_S <= self.slice <= SLICE_MOST_S:
+            raise ValueError("slice is 2ms to 1s; 25ms is usual")
+        if not 0 <= self.skip <= self.slice / 2:
+            raise ValueError("skip is at most half a slice")
+        if self.pair < PAIR_SLICES * self.slice:
+            raise ValueError(f"pair has room for at least {PAIR_SLICES} slices")
+        if min(self.drain, self.block) <= 0:
+            raise ValueError("drain and block are longer than 0")
+        return self
+
+
 class Plan(Strict):
+    # duet: what is compared lives next to each other and takes turns, where it can
+    method: Literal["trials", "duet"] = "trials"
+    duet: DuetPlan = Field(default_factory=lambda: DuetPlan.model_validate({}))
     repeat: int | None = Field(None, ge=1, le=REPEAT_MAX)  # None: as many as the verdicts need
     order: Literal["interleaved", "blocked"] = "interleaved"
     baseline: dict[Name, Scalar] = {}
@@ -78,6 +105,16 @@ class Plan(Strict):
     cooldown: Seconds = 0.0
     restart: str = "trial"
     skip: list[dict[Name, Scalar]] = []
+
+    @model_validator(mode="after")
+    def _duets_have_a_baseline(self) -> Plan:
+        if self.method == "duet" and len(self.baseline) != 1:
+            raise ValueError(
+                'method = "duet" compares with a baseline: write baseline = { stack = "kernel" }'
+            )
+        if self.method == "duet" and self.order == "blocked":
+            raise ValueError('method = "duet" is interleaved; leave out order = "blocked"')
+        return self
 
 
 class Stack(Strict):

@@ -28,6 +28,7 @@ from wirespeed.topology import ROLES, Seat, Topology
 # Names of {asset:…} that are programs of this repository.
 MODULES = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
 PORT_MAX = 65535
+SIDE_PORTS = 1000  # from a contender's port to that of the one that lives beside it
 COUNT_MAX = 4096  # processes of one kind; more is a mistake in an expression
 
 
@@ -45,6 +46,7 @@ class Place:
     java_major: int = 17
     duration_s: float | None = None
     warmup_s: float | None = None
+    side: str = ""  # not empty for the second of two contenders that live next to each other
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Instance:
     version: tuple[str, ...] = ()  # a command that tells the program's version
     prepare: tuple[str, ...] = ()  # a command that ends before the program starts
     figures: OwnFigures | None = None  # where they stand in the output of a tool of one's own
+    side: str = ""  # of two contenders that live next to each other
 
     @property
     def host(self) -> str:
@@ -94,7 +97,7 @@ class Instance:
     @property
     def label(self) -> str:
         """The name in files, cgroups and samples: `http-0`."""
-        return f"{self.name}-{self.index}"
+        return f"{self.name}-{self.index}{self.side}"
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,7 @@ class Resolver:
             version=tuple(self._filled(f"{key}.version", process.version, names)),
             prepare=tuple(self._prepare(process, names)),
             figures=process.figures,
+            side=self.place.side,
         )
 
     def _env(self, process: ProcessSpec, names: Names) -> dict[str, str]:
@@ -352,6 +356,8 @@ class Resolver:
         if not process.port:
             return None
         port = process.port.base + process.port.step * index
+        if self.place.side:
+            port += SIDE_PORTS if port + SIDE_PORTS <= PORT_MAX else -SIDE_PORTS
         if port > PORT_MAX:
             self._fail(
                 f"process.{process.name}.port",
@@ -371,7 +377,7 @@ class Resolver:
         seats: dict[str, list[Seat]],
         scheme: Any = None,
     ) -> Names:
-        own = f"{process.name}-{index}" if process else ""
+        own = f"{process.name}-{index}{self.place.side}" if process else ""
         return Names(
             lambda path: self._lookup(path, process, index, seats),
             scheme or (lambda kind, name: self._scheme(kind, name, own)),

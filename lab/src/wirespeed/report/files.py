@@ -166,7 +166,7 @@ def _verdict_json(gain: Gain) -> dict[str, Any]:
     return {
         "cell": gain.cell.key, "against": gain.base.key, "axes": gain.cell.axes,
         "axis": gain.axis, "over": gain.over, "metric": gain.metric,
-        "gain_of_medians": gain.of_medians, "q": gain.q, **_found_json(gain),
+        "gain_of_medians": gain.of_medians, "q": gain.q, "method": gain.method, **_found_json(gain),
     }  # fmt: skip
 
 

@@ -48,6 +48,8 @@ def comparison(summary: Summary, family: Family) -> str:
     """Pooled verdict, best, worst and the count of each verdict of one comparison."""
     name = f"{family.contender} against {family.over}"
     metric = wording.measure(family.metric).label
+    if summary.run.plan.duet:
+        metric += f" ({wording.methods(family.gains)})"
     judged = family.judged
     if not judged:
         reasons = Counter(gain.verdict.reason for gain in family.gains)
@@ -288,7 +290,24 @@ def method(summary: Summary) -> str:
         f"{_priority(summary)}A figure is the median of its valid trials. A gain is the geometric "
         f"mean of the ratios within each round, with its {CONFIDENCE:.0%} interval; a verdict "
         f"needs {PAIRS_MIN} rounds."
+        + _duets(summary)
         + (f" {_capital(summary.run.preflight)}." if summary.run.preflight else "")
+    )
+
+
+def _duets(summary: Summary) -> str:
+    """How the contenders took turns, where they did."""
+    times = summary.run.plan.duet
+    found = [trial.duet for trial in summary.valid if trial.duet]
+    if not times or not found:
+        return ""
+    how = wording.listed(sorted({duet.how for duet in found if duet.how}))
+    plain = "" if all(duet.is_realtime for duet in found) else ", without real-time priority"
+    return (
+        f" In a duet two fresh servers live next to each other for {_time(times['pair'])} "
+        f"and take turns of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round comes "
+        f"from their turns: {wording.count(len(found), 'pair')} in all. "
+        "A duet says nothing of latencies."
     )
 
 

@@ -15,6 +15,7 @@ from wirespeed.report import published, recipe_copy, wording
 from wirespeed.report.published import HEAD, Document, Figure
 from wirespeed.results.cells import is_time
 from wirespeed.results.comparison import CONFIDENCE, geometric_mean, rank_correlation
+from wirespeed.results.judging import DUET, TRIALS
 from wirespeed.results.summary import Cell, Gain, Sheet, Summary
 
 OURS = "this run"
@@ -288,8 +289,9 @@ def verdict_entry(gain: Gain, times: bool = False) -> Entry:
     parts = [gain.verdict.reason + wording.more_rounds(gain)]
     interval = wording.interval(found, times)
     if found and interval:
-        rounds = wording.count(found.rounds, "round")
-        parts.append(f"{CONFIDENCE:.0%} interval {interval}, {rounds}, q {gain.q:.3f}")
+        parts.append(
+            f"{CONFIDENCE:.0%} interval {interval}, {wording.evidence(gain)}, q {gain.q:.3f}"
+        )
     kind = VERDICT_KINDS[gain.verdict.word]
     return Entry(wording.verdict(gain, times), kind, "; ".join(parts), interval)
 
@@ -329,6 +331,7 @@ def _notes(summary: Summary, sheet: Sheet, beside: Beside | None) -> tuple[str, 
             f"{wording.DISTURBED} disturbed from outside: others may have taken up to {most:.0%} "
             "of such a figure, and its verdict allows for that."
         )
+    notes += _method_notes(summary, sheet)
     if sheet.shares_cores:
         notes.append("Instances share cores (fit = share).")
     if beside and beside.scale != 1.0:
@@ -338,6 +341,24 @@ def _notes(summary: Summary, sheet: Sheet, beside: Beside | None) -> tuple[str, 
     if beside:
         notes += _document_note(_figures(sheet, beside), str(sheet.fixed.get("link", "")))
     return tuple(notes)
+
+
+def _method_notes(summary: Summary, sheet: Sheet) -> list[str]:
+    """Of a run with duets: which method gave the gains of a table, and with what interval."""
+    if not summary.run.plan.duet or not sheet.gains:
+        return []
+    notes = []
+    for (row, column), gain in sheet.gains.items():
+        if gain.method == DUET and gain.found:
+            interval = wording.interval(gain.found) or "no interval"
+            notes.append(
+                f"{_row_place(sheet, row, column)}: {wording.signed(gain.found.gain)} ({interval}) "
+                f"in {wording.count(gain.found.rounds, 'pair')} that took turns."
+            )
+    method = wording.methods(sheet.gains.values())
+    what = "figures and gains are" if method == TRIALS else "figures are"
+    by = "" if method == TRIALS else f"Gains by {method}; "
+    return [*notes, f"{by}{what} of each server's trial alone."]
 
 
 def _why_scaled(scale: float) -> str:

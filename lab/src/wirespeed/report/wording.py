@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from wirespeed.results.cells import is_time
 from wirespeed.results.comparison import Comparison
+from wirespeed.results.judging import DUET
 from wirespeed.results.summary import Cell, Family, Gain, Sheet
 
 MINUS = "\u2212"
@@ -164,6 +165,17 @@ def verdict(gain: Gain, times: bool = False) -> str:
     if gain.verdict.word == "not comparable" and not gain.verdict.bound:
         return f"({figure(gain, times)}) {word}"
     return f"{figure(gain, times)} {word}"
+
+
+def evidence(gain: Gain) -> str:
+    """What a gain is made of: `5 rounds`, of separate trials, or `6 pairs of a duet`."""
+    rounds = gain.found.rounds if gain.found else 0
+    return f"{count(rounds, 'pair')} of a duet" if gain.method == DUET else count(rounds, "round")
+
+
+def methods(gains: Iterable[Gain]) -> str:
+    """`duet`, `separate trials` or both."""
+    return " and ".join(sorted({gain.method for gain in gains if gain.method}))
 
 
 def more_rounds(gain: Gain | Family) -> str:

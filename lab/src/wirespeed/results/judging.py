@@ -9,9 +9,14 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from wirespeed.results import comparison
+from wirespeed.results import comparison, duet
 from wirespeed.results.cells import SATURATED, Cell
-from wirespeed.results.comparison import Comparison, benjamini_hochberg, log_ratios
+from wirespeed.results.comparison import (
+    PAIRS_MIN,
+    Comparison,
+    benjamini_hochberg,
+    log_ratios,
+)
 from wirespeed.results.model import Run
 from wirespeed.results.spending import Spending
 from wirespeed.results.verdict import Terms, Verdict, decide, interval_at
@@ -27,6 +32,7 @@ BETTER_LOWER = (
     "timeouts", "cpu",
 )  # fmt: skip
 LATENCY_BOUND = "latency-bound"
+DUET, TRIALS = "duet", "separate trials"
 BOTH_SATURATED = (
     "server and load generator were both saturated, so the interval is wider by up to "
     f"{1 / SATURATED - 1:.0%}"
@@ -54,12 +60,28 @@ class Pair:
         return (self.cell.key, self.base.key, self.metric)
 
     def ratios(self) -> dict[int, float]:
-        """The log ratio of each round."""
+        """The log ratio of each round: of its duet, where there are enough of them."""
+        if self.method == DUET:
+            return self._duets
         return log_ratios(self.cell.by_round(self.metric), self.base.by_round(self.metric))
+
+    @property
+    def method(self) -> str:
+        """DUET or TRIALS: one comparison is never made of both."""
+        trials = log_ratios(self.cell.by_round(self.metric), self.base.by_round(self.metric))
+        return DUET if len(self._duets) >= min(PAIRS_MIN, max(1, len(trials))) else TRIALS
+
+    @property
+    def _duets(self) -> dict[int, float]:
+        # Also after a trial that other processes spoiled: its duet shares what they took.
+        trials = (*self.cell.trials, *self.cell.invalid)
+        return duet.over(trials, self.base.key, self.cell.stored(self.metric))
 
     @property
     def rounds_without_ratio(self) -> int:
         """Rounds with figures on both sides of which one is 0."""
+        if self.method == DUET:
+            return 0
         both = self.cell.by_round(self.metric).keys() & self.base.by_round(self.metric).keys()
         return len(both) - len(self.ratios())
 
@@ -76,6 +98,7 @@ class Gain:
     found: Comparison | None
     q: float
     verdict: Verdict
+    method: str = ""  # DUET or TRIALS
 
     @property
     def of_medians(self) -> float | None:
@@ -150,9 +173,8 @@ def _judged(run: Run, pairs: Sequence[Pair]) -> list[Gain]:
         wide = loosened(one, slack([pair], term))
         verdict = _with_slack(decide(wide, replace(term, q=q)), [pair], term)
         shown = at_level(wide, term)
-        gains.append(
-            Gain(pair.cell, pair.base, pair.axis, pair.metric, term.better, shown, q, verdict)
-        )
+        names = (pair.axis, pair.metric, term.better)
+        gains.append(Gain(pair.cell, pair.base, *names, shown, q, verdict, pair.method))
     return gains
 
 
@@ -249,7 +271,7 @@ def _pooled(run: Run, gains: tuple[Gain, ...]) -> _Pooled:
         bound=next(iter(bounds), ""),
         scope=_scope(chosen),
         spending=_spending(run),
-        interference=interference([(one.cell, one.base) for one in chosen], gains[0].better),
+        interference=_of_trials(pairs, gains[0].better),
     )
     found = comparison.over_cells([pair.ratios() for pair in pairs])
     return _Pooled(gains, tuple(chosen), loosened(found, slack(pairs, terms)), terms)
@@ -296,7 +318,7 @@ def is_ceiling(run: Run, cell: Cell) -> bool:
 def _terms(run: Run, pair: Pair) -> Terms:
     wanted = better(run, pair.metric)
     withheld, bound, scope = _withheld(run, pair, wanted)
-    lost = interference([(pair.cell, pair.base)], wanted)
+    lost = _of_trials([pair], wanted)
     spending = _spending(run)
     return Terms(
         better=wanted, withheld=withheld, bound=bound, scope=scope, interference=lost,
@@ -306,6 +328,12 @@ def _terms(run: Run, pair: Pair) -> Terms:
 
 def _spending(run: Run) -> Spending:
     return Spending(run.looks, run.is_sequential, tuple(run.analysed_at), run.rounds_max)
+
+
+def _of_trials(pairs: Sequence[Pair], better: str) -> float:
+    """The interference of separate trials; whatever slows contenders that take turns slows both."""
+    trials = [(pair.cell, pair.base) for pair in pairs if pair.method == TRIALS]
+    return interference(trials, better) * len(trials) / len(pairs) if trials else 0.0
 
 
 def interference(pairs: Sequence[tuple[Cell, Cell]], better: str) -> float:

@@ -41,6 +41,7 @@ class RunPlan(_Record):
     cooldown_s: float = 0.0
     ceiling: dict[str, Any] = field(default_factory=dict)
     settle_s: float | None = None  # None: a run of before this was kept
+    duet: dict[str, float] = field(default_factory=dict)  # the recipe's times; empty: no duets
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class PlannedTrial(_Record):
     state: CellState = "planned"
     reason: str = ""
     life: int = 0  # trials with the same number share one server's life, in this order
+    over: str = ""  # the baseline's cell, with whose server this one's takes turns
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,36 @@ class Canary(_Record):
 
 
 @dataclass(frozen=True)
+class DuetRatio(_Record):
+    """One metric of a pair that took turns, the contender over the baseline."""
+
+    log: float  # natural logarithm of the ratio
+    error: float | None  # its standard error within the pair, over blocks; None of a single block
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Duet(_Record):
+    """A pair of fresh servers that took turns: `over` is the baseline's cell."""
+
+    over: str
+    ratios: dict[str, DuetRatio] = field(default_factory=dict)
+    groups: int = 0  # of four slices each
+    left_out: int = 0  # groups in which something was still in flight at a freeze
+    slice_s: float = 0.0
+    seconds: float = 0.0
+    how: str = ""  # cgroup.freeze or SIGSTOP
+    is_realtime: bool = False  # whoever lets them take turns has real-time priority
+    problem: str = ""  # why there are no ratios
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        duet = super().from_json(data)
+        ratios = {name: DuetRatio.from_json(one) for name, one in data.get("ratios", {}).items()}
+        return dataclasses.replace(duet, ratios=ratios)
+
+
+@dataclass(frozen=True)
 class Trial(_Record):
     """trial.json: one finished trial. It exists only when complete (it is written by rename)."""
 
@@ -160,6 +192,7 @@ class Trial(_Record):
     slowed: float = 0.0  # the part of it that a slow host took, by the canary
     discarded: list[str] = field(default_factory=list)  # windows that do not count, and why
     idle_held: bool | None = None  # off idle states; None: a trial of before this was kept
+    duet: Duet | None = None  # after this trial, with the baseline's server of the same round
     format: int = FORMAT
 
     @classmethod
@@ -171,6 +204,7 @@ class Trial(_Record):
             window=Window.from_json(window) if window else None,
             canary=Canary.from_json(canary) if canary else None,
             processes=[Process.from_json(entry) for entry in data.get("processes", [])],
+            duet=Duet.from_json(data["duet"]) if data.get("duet") else None,
         )
 
 

@@ -25,6 +25,7 @@ class PlannedCell:
     reason: str = ""
     seats: dict[str, list[Seat]] = field(default_factory=dict)
     shared_cores: bool = False
+    over: str = ""  # the baseline's cell, with whose server this one's takes turns (duet.py)
 
     @property
     def is_measured(self) -> bool:

@@ -59,6 +59,7 @@ class Runner:
     def __init__(self, run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher) -> None:
         self.run_dir, self.schedule, self.fleet, self.watcher = run_dir, schedule, fleet, watcher
         self.lines = store.read_plan(run_dir)
+        self.planned = {cell.cell.id: cell for cell in schedule.cells}
         before = store.read_trials(run_dir)
         self.done = {trial.key for trial in before}
         self.total = sum(line.state == "planned" for line in self.lines)
@@ -78,13 +79,12 @@ class Runner:
 
     def all_lives(self) -> None:
         self.watcher.began(self.run_dir, self.schedule, self.progress())
-        planned = {cell.cell.id: cell for cell in self.schedule.cells}
         lives = self._open_lives()
         left_out = 0
         for number, whole in enumerate(lives):
             lines = self._worth_trying(whole)
             if lines and self._fits(lives[number:]):
-                self._one_life([(line, planned[line.cell]) for line in lines])
+                self._one_life([(line, self.planned[line.cell]) for line in lines])
             else:
                 left_out += len(lines)
                 self.pace.trials -= len(lines)
@@ -382,7 +382,12 @@ def now() -> str:
 
 
 def execute(
-    run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher, run: Run
+    run_dir: Path,
+    schedule: Schedule,
+    fleet: Fleet,
+    watcher: Watcher,
+    run: Run,
+    kind: type[Runner] = Runner,
 ) -> list[Trial]:
     """Runs what is open of the plan; whatever happens, run.json says how it ended.
 
@@ -390,7 +395,7 @@ def execute(
     """
     holder = hold(run_dir)
     state: RunState = "failed"
-    runner = Runner(run_dir, schedule, fleet, watcher)
+    runner = kind(run_dir, schedule, fleet, watcher)
     try:
         runner.all_lives()
         state = "done"

@@ -31,7 +31,10 @@ def add_rounds(run_dir: Path, rounds: int) -> Run:
     run, lines = store.read_run(run_dir), store.read_plan(run_dir)
     recipe = plans.with_values(read.read(run_dir / "recipe.toml"), run.axes)
     planned = [line for line in lines if line.state == "planned"]
-    cells = {line.cell: PlannedCell(sweep.SweepPoint(line.cell, line.axes)) for line in planned}
+    cells = {
+        line.cell: PlannedCell(sweep.SweepPoint(line.cell, line.axes), over=line.over)
+        for line in planned
+    }
     if not cells:
         raise InputError(f"{run_dir.name} has no cell to measure more often")
     last = max(line.round for line in planned)
@@ -41,10 +44,14 @@ def add_rounds(run_dir: Path, rounds: int) -> Run:
     for number in range(last + 1, last + rounds + 1):
         for one in order.lives(recipe, list(cells.values()), 1, run.seed + number):
             life += 1
-            for cell in (planned_cell.cell for planned_cell in one.cells):
-                position += 1
+            for planned_cell in one.cells:
+                cell, position = planned_cell.cell, position + 1
                 key = sweep.trial_key(cell.id, number)
-                added.append(PlannedTrial(position, number, cell.id, key, cell.axes, life=life))
+                added.append(
+                    PlannedTrial(
+                        position, number, cell.id, key, cell.axes, life=life, over=planned_cell.over
+                    )
+                )
     others = [line for line in lines if line.state != "planned"]
     store.write_plan(run_dir, [*planned, *added, *others])
     plan = replace(run.plan, repeat=last + rounds)

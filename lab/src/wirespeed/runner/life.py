@@ -40,10 +40,14 @@ class Life:
     )  # by cell; every life of a run adds to it
     reached: dict[str, float | None] = field(default_factory=dict)  # headroom.py has its keys
     urls: set[str] = field(default_factory=set)  # that were asked for once
+    side: str = ""  # not empty where it is the second of two that live next to each other
 
     @property
     def place(self) -> Place:
-        return replace(self.schedule.place, run_dir=str(self.folder), run_tmp=str(self.scratch))
+        return replace(
+            self.schedule.place,
+            run_dir=str(self.folder), run_tmp=str(self.scratch), side=self.side,
+        )  # fmt: skip
 
     def resolver(self, planned: PlannedCell, duration_s: float | None = None) -> Resolver:
         place = self.place if duration_s is None else replace(self.place, duration_s=duration_s)

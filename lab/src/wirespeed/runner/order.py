@@ -21,7 +21,7 @@ class PlannedLife:
     """Trials of one round that share one server's life, in their order."""
 
     round: int
-    cells: list[PlannedCell]
+    cells: list[PlannedCell]  # of a duet (`over`) each after its baseline's, in a life beside it
 
 
 def life_axes(recipe: Recipe) -> list[str]:
@@ -45,20 +45,48 @@ def groups(recipe: Recipe, cells: Sequence[PlannedCell]) -> list[list[PlannedCel
     return list(found.values())
 
 
+def units(recipe: Recipe, cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
+    """The same, where cells that take turns with their baseline's bring it along."""
+    brought = {cell.over for cell in cells if cell.is_measured}
+    shared = groups(recipe, [cell for cell in cells if cell.cell.id not in brought])
+    split = [
+        [cell for cell in group if bool(cell.over) == is_duet]
+        for group in shared
+        for is_duet in (True, False)
+    ]
+    return [group for group in split if group]
+
+
 def lives(
     recipe: Recipe, cells: Sequence[PlannedCell], repeat: int, seed: int
 ) -> list[PlannedLife]:
     chance = random.Random(seed)
-    shared = groups(recipe, cells)
+    shared = units(recipe, cells)
     rounds = range(1, repeat + 1)
     if recipe.plan.order == "blocked":
         shared.sort(key=lambda group: _baseline_rank(recipe, group[0]))
         return [PlannedLife(number, list(group)) for group in shared for number in rounds]
-    return [
-        PlannedLife(number, _within(recipe, group, chance))
-        for number in rounds
-        for group in _shuffled(recipe, shared, chance)
-    ]
+    by_id = {cell.cell.id: cell for cell in cells}
+    result = []
+    for number in rounds:
+        left = {cell.over for cell in cells if cell.over and cell.is_measured}
+        for group in _shuffled(recipe, shared, chance):
+            own = _within(recipe, group, chance)
+            result.append(PlannedLife(number, _with_bases(own, by_id, left)))
+    return result
+
+
+def _with_bases(
+    group: list[PlannedCell], by_id: dict[str, PlannedCell], left: set[str]
+) -> list[PlannedCell]:
+    """Before each cell of a duet its baseline's, which is measured alone once in a round."""
+    result = []
+    for cell in group:
+        if cell.over in left:
+            left.discard(cell.over)
+            result.append(by_id[cell.over])
+        result.append(cell)
+    return result
 
 
 def _shuffled(

@@ -15,7 +15,7 @@ from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import rounds
 from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.results.model import PlannedTrial
-from wirespeed.runner import budget, order
+from wirespeed.runner import budget, duet, order
 from wirespeed.runner.budget import Times
 from wirespeed.runner.cells import PlannedCell, check_lives, planned_cells
 
@@ -77,9 +77,9 @@ class Schedule:
             for planned in life.cells:
                 cell = planned.cell
                 key = sweep.trial_key(cell.id, life.round)
-                lines.append(
-                    PlannedTrial(len(lines) + 1, life.round, cell.id, key, cell.axes, life=number)
-                )
+                position = len(lines) + 1
+                one = PlannedTrial(position, life.round, cell.id, key, cell.axes, life=number)
+                lines.append(replace(one, over=planned.over))
         for planned in self.cells:
             if not planned.is_measured:
                 cell = planned.cell
@@ -108,14 +108,19 @@ def arrange(
         plan.settle, plan.warmup, plan.duration, plan.cooldown,
         plan.warmup_least, plan.step_warmup, plan.duration_least,
     )  # fmt: skip
-    thinned: list[str] = []
+    cells, thinned = duet.paired(recipe, place, cells)
+    if options.repeat is None and plan.repeat is None and duet.is_any(cells):
+        repeat = duet.PAIRS
     guess = Guess(recipe, place, repeat)
     if options.budget_s is not None:
         fitted = budget.fit(recipe, cells, times, options.budget_s, guess.seconds)
-        cells, times, thinned = fitted.cells, fitted.times, fitted.sentences
+        cells, times = fitted.cells, fitted.times
+        thinned = [*thinned, *fitted.sentences]
     seed = secrets.randbelow(SEED_MAX) if options.seed is None else options.seed
     lives = order.lives(recipe, cells, repeat, seed)
-    check_lives(recipe, place, [life.cells for life in lives if life.round == 1], place.recipe_file)
+    first = [life.cells for life in lives if life.round == 1]
+    alike = [[c for c in own if bool(c.over) == is_duet] for own in first for is_duet in (0, 1)]
+    check_lives(recipe, place, alike, place.recipe_file)
     timed = replace(place, duration_s=times.duration_s, warmup_s=times.warmup_s)
     return Schedule(
         recipe=recipe,
@@ -199,9 +204,12 @@ class Guess:
 
     def seconds(self, cells: Sequence[PlannedCell], times: Times) -> float:
         total = 0.0
-        for group in order.groups(self.recipe, cells):
-            total += self.life_s(group[0], times)
+        for group in order.units(self.recipe, cells):
+            # Contenders that take turns with their baseline start one of it each time.
+            total += self.life_s(group[0], times) * (2 if group[0].over else 1)
             total += len(group) * self.trial_s(times)
+            total += sum(duet.seconds(self.recipe) for cell in group if cell.over)
+        total += self.trial_s(times) * len({cell.over for cell in cells if cell.over})
         return total * self.repeat + null.COST_S * self._headrooms(cells)
 
     def _headrooms(self, cells: Sequence[PlannedCell]) -> int:

@@ -31,6 +31,7 @@ from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import audit as audits
 from wirespeed.runner import (
     cells,
+    duet,
     execute,
     extend,
     files,
@@ -46,6 +47,7 @@ from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
 from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.duets import DuetRunner
 from wirespeed.runner.plan import PlanOptions, Schedule
 from wirespeed.runner.watcher import Watcher
 from wirespeed.site import kinds
@@ -136,7 +138,13 @@ def start(
         store.append_event(run_dir, "created", recipe=where, pid=os.getpid())
         store.announce(run_dir, run)
         with _tuned(run_dir, fleet, watcher, tuned):
-            return run_dir, execute.execute(run_dir, schedule, fleet, watcher, run)
+            return run_dir, _executed(run_dir, schedule, fleet, watcher, run)
+
+
+def _executed(
+    run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher, run: Run
+) -> list[Trial]:
+    return execute.execute(run_dir, schedule, fleet, watcher, run, DuetRunner)
 
 
 def _preflight(
@@ -254,7 +262,7 @@ def _resumed(
     run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *told])))
     store.write_run(run_dir, run)
     with _tuned(run_dir, fleet, watcher, tuned):
-        return run_dir, execute.execute(run_dir, schedule, fleet, watcher, run)
+        return run_dir, _executed(run_dir, schedule, fleet, watcher, run)
 
 
 def measure_links(fleet: Fleet, schedule: Schedule, watcher: Watcher) -> dict[str, str]:
@@ -365,6 +373,7 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, facts: dict[str
             times.cooldown_s,
             dict(recipe.plan.ceiling),
             times.settle_s,
+            recipe.plan.duet.model_dump() if duet.is_any(schedule.cells) else {},
         ),
         thinned=[
             *schedule.thinned,
@@ -457,7 +466,7 @@ def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> Pla
     fitted = fit.fit(Resolver(recipe, one, where), mode)
     if fitted.problem:
         raise ResultsError(f"the run cannot go on here: {fitted.problem}")
-    return PlannedCell(one, seats=fitted.seats, shared_cores=fitted.shared)
+    return PlannedCell(one, seats=fitted.seats, shared_cores=fitted.shared, over=line.over)
 
 
 def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@
 
 pub mod affinity;
 pub mod clock;
+pub mod control;
 pub mod direct;
 pub mod epoll;
 pub mod lua;

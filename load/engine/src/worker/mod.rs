@@ -16,6 +16,7 @@ mod connection;
 mod dispatch;
 mod ending;
 mod failing;
+mod gate;
 mod messages;
 mod pacing;
 mod preparing;
@@ -35,6 +36,7 @@ use crate::plan::{Plan, Target};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::{monotonic_ns, SECOND_NS};
+use crate::sys::control::State;
 use crate::sys::epoll::{Epoll, Events};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::RawAddress;
@@ -130,6 +132,8 @@ pub struct Worker<'p, T: Transport> {
     base_ns: u64,
     window_start_ns: u64,
     running: bool,
+    /// Another program holds this one back: nothing new is sent.
+    holding: bool,
     stopped: bool,
     next_check_ns: u64,
     next_timeout_scan_ns: u64,
@@ -228,6 +232,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             base_ns: 0,
             window_start_ns: 0,
             running: false,
+            holding: false,
             stopped: false,
             next_check_ns: 0,
             next_timeout_scan_ns: 0,
@@ -286,12 +291,19 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// Runs the load from `base_ns` (monotonic) to its end; gives the script back.
     pub fn run(mut self, base_ns: u64) -> (Ending, Option<ThreadScript>) {
+        self.mind_gate();
         self.start(base_ns);
         while !self.stopped {
-            let timeout_ns = self.waiting_time();
+            let timeout_ns = if self.is_at_gate() {
+                0
+            } else {
+                self.waiting_time()
+            };
             self.turn(timeout_ns);
+            self.mind_gate();
         }
         self.sit_out();
+        self.show_counters(State::Ended);
         self.end()
     }
 
@@ -465,10 +477,10 @@ impl<'p, T: Transport> Worker<'p, T> {
             let doing = connection.doing;
             match doing {
                 Doing::Closed => self.open(index as usize, now),
-                Doing::Delayed => self.send(index as usize, now, now),
+                Doing::Delayed => self.send_unless_held(index as usize, now),
                 // a script's delay, of one stream
                 Doing::Idle | Doing::Busy if T::STREAMS && self.is_free(index, generation) => {
-                    self.send(index as usize, now, now);
+                    self.send_unless_held(index as usize, now);
                 }
                 _ => {}
             }

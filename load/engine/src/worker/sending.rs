@@ -95,19 +95,21 @@ impl<T: Transport> Worker<'_, T> {
     /// until the write is inside the figure, not between two figures.
     #[inline]
     pub(super) fn send_ready(&mut self) {
-        let mut ready = std::mem::take(&mut self.ready);
-        for &(index, generation, since_ns) in &ready {
-            if !self.is_free(index, generation) || self.stopped {
-                continue;
+        if !self.holding {
+            let mut ready = std::mem::take(&mut self.ready);
+            for &(index, generation, since_ns) in &ready {
+                if !self.is_free(index, generation) || self.stopped {
+                    continue;
+                }
+                if self.schedule.is_some() {
+                    self.send_waiting(index as usize);
+                } else {
+                    self.send(index as usize, since_ns, since_ns);
+                }
             }
-            if self.schedule.is_some() {
-                self.send_waiting(index as usize);
-            } else {
-                self.send(index as usize, since_ns, since_ns);
-            }
+            ready.clear();
+            self.ready = ready;
         }
-        ready.clear();
-        self.ready = ready;
         if T::STREAMS {
             self.flush_streams();
         }
@@ -219,7 +221,7 @@ impl<T: Transport> Worker<'_, T> {
     /// On a loopback interface it is as soon as `connect` returns, and no wait need tell. A peer
     /// that is farther away is not tried a second time.
     pub(super) fn send_first(&mut self, index: usize) -> io::Result<bool> {
-        let closed_loop = self.running && self.schedule.is_none();
+        let closed_loop = self.running && self.schedule.is_none() && !self.holding;
         if T::HANDSHAKES || !self.sends_first || !closed_loop {
             return Ok(false);
         }

@@ -1,0 +1,369 @@
+"""Part of the agent: two contenders take turns while the other rests, held at its gate and frozen.
+
+Each contender is a side: its servers and its generators, whose control files (docs/load.md,
+"Holding the load back") have the gate and the counters. A slice: go and thaw, wait, hold, wait
+until nothing is in flight, freeze, read. Nothing moves in a frozen side, so counters and CPU time
+are read at rest and belong together. Standard library of Python 3.6 only: see main.py.
+"""
+
+import ctypes
+import gc
+import mmap
+import os
+import platform
+import random
+import signal
+import time
+
+from wirespeed.agent.children import LIBC, Refused, is_alive, read_text, start_ticks, stat_fields
+
+MAGIC = b"wsload1\0"
+THREADS_AT, WANTED_AT, UNTIL_AT, SLOTS_AT, SLOT_BYTES = 8, 12, 16, 64, 64
+HELD = 2
+LEASE_S = 10.0  # so long a hold lasts when this program is gone
+FOUND_S = 10.0  # until a generator's control file is there and it has had an answer
+FROZEN_S = 5.0  # a process in an uninterruptible call takes so long at most
+LOOK_S = 0.00002
+SILENT_SLICES = 40  # without a response: nothing more will come
+FIFO_PRIORITY = 10
+PR_SET_TIMERSLACK = 29
+FUTEX_WAKE = 1
+FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
+CLOCK_NS = 1e9
+PF_KTHREAD = 0x00200000
+FLAGS, POLICY = 6, 38  # places in /proc/PID/stat after the name
+REALTIME_POLICIES = (1, 2)  # SCHED_FIFO, SCHED_RR
+BUSY_SHARE, BUSY_LOOK_S = 0.01, 0.05
+
+
+class Gate:
+    """The control file of one generator."""
+
+    def __init__(self, path):
+        deadline = time.monotonic() + FOUND_S
+        while not os.path.exists(path):
+            if time.monotonic() > deadline:
+                raise Refused("%s: the generator did not make its control file" % path)
+            time.sleep(0.005)
+        with open(path, "r+b") as file:
+            self.map = mmap.mmap(file.fileno(), 0)
+        if self.map[: len(MAGIC)] != MAGIC:
+            raise Refused("%s is not a control file of wirespeed-load" % path)
+        self.wanted = ctypes.c_uint32.from_buffer(self.map, WANTED_AT)
+        self.until_ns = ctypes.c_uint64.from_buffer(self.map, UNTIL_AT)
+        threads = ctypes.c_uint32.from_buffer(self.map, THREADS_AT).value
+        slots = [SLOTS_AT + SLOT_BYTES * number for number in range(threads)]
+        self.states = [ctypes.c_uint32.from_buffer(self.map, at) for at in slots]
+        self.words = [[ctypes.c_uint64.from_buffer(self.map, at + 8 * word) for at in slots]
+                      for word in range(1, 5)]  # fmt: skip
+
+    def hold(self):
+        self.until_ns.value = int((time.monotonic() + LEASE_S) * CLOCK_NS)
+        self.wanted.value = 1
+
+    def go(self):
+        self.wanted.value = 0
+        if FUTEX:  # else it looks once a millisecond
+            LIBC.syscall(FUTEX, ctypes.byref(self.wanted), FUTEX_WAKE, 1 << 30, 0, 0, 0)
+
+    def is_held(self):
+        return all(state.value >= HELD for state in self.states)
+
+    def sum(self, word):
+        return sum(one.value for one in self.words[word])
+
+
+SENT, COMPLETED, ERRORS, NON_2XX = range(4)
+
+
+class Frozen:
+    """Freezes and thaws one child with all it forked, and reads its CPU time."""
+
+    def __init__(self, child):
+        self.child = child
+        self.freezer = self.events = self.stat = None
+        if child.cgroup and os.path.exists(child.cgroup + "/cgroup.freeze"):
+            self.freezer = os.open(child.cgroup + "/cgroup.freeze", os.O_WRONLY | os.O_CLOEXEC)
+            self.events = os.open(child.cgroup + "/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
+        if child.cgroup and os.path.exists(child.cgroup + "/cpu.stat"):
+            self.stat = os.open(child.cgroup + "/cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
+        self.members = child.members()
+
+    def freeze(self):
+        if self.freezer is not None:
+            os.pwrite(self.freezer, b"1", 0)
+        else:
+            self.signal(signal.SIGSTOP)
+
+    def thaw(self):
+        if self.freezer is not None:
+            os.pwrite(self.freezer, b"0", 0)
+        else:
+            self.signal(signal.SIGCONT)
+
+    def signal(self, number):
+        try:
+            os.killpg(self.child.pid, number)
+        except ProcessLookupError:  # it has ended, which shows as slices without a response
+            pass
+
+    def close(self):
+        for number in (self.freezer, self.events, self.stat):
+            if number is not None:
+                os.close(number)
+
+    def is_frozen(self):
+        if self.events is not None:
+            return b"frozen 1" in os.pread(self.events, 256, 0)
+        return all(is_stopped(pid) for pid in self.members)
+
+    def cpu_s(self):
+        if self.stat is not None:
+            text = os.pread(self.stat, 1024, 0)
+            return int(text.split(b"usage_usec", 1)[1].split(None, 1)[0]) / 1e6
+        return sum(process_cpu_s(pid) for pid in self.members)
+
+
+def rest(children):
+    """Freezes these children until they are thawed (`Child.thaw`) or ended."""
+    frozen = [Frozen(child) for child in children]
+    try:
+        freeze(frozen)
+    finally:
+        for one in frozen:
+            one.close()
+
+
+def freeze(frozen):
+    for one in frozen:
+        one.freeze()
+    if not wait(lambda: all(one.is_frozen() for one in frozen), FROZEN_S):
+        raise Refused("%s cannot be frozen" % ", ".join(one.child.name for one in frozen))
+
+
+def is_stopped(pid):
+    fields = stat_fields(pid)
+    return not fields or fields[0] in "TtZX"
+
+
+def process_cpu_s(pid):
+    """Of all its threads, in nanoseconds (clock_getcpuclockid; linux/posix-timers.h)."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return 0.0
+
+
+class Side:
+    """One contender: servers whose CPU time counts, and generators that hold the load."""
+
+    def __init__(self, servers, loads, paths):
+        self.servers = [Frozen(child) for child in servers]
+        self.everyone = self.servers + [Frozen(child) for child in loads]
+        self.gates = [Gate(path) for path in paths]
+
+    def go(self):
+        for gate in self.gates:
+            gate.go()
+        for one in self.everyone:
+            one.thaw()
+
+    def hold(self, longest_s):
+        """Whether nothing was in flight any more within the time."""
+        for gate in self.gates:
+            gate.hold()
+        return wait(lambda: all(gate.is_held() for gate in self.gates), longest_s)
+
+    def freeze(self):
+        freeze(self.everyone)
+
+    def count(self, word=COMPLETED):
+        return sum(gate.sum(word) for gate in self.gates)
+
+    def cpu_s(self):
+        return sum(server.cpu_s() for server in self.servers)
+
+    def has_died(self):
+        return not all(is_alive(one.child.pid) for one in self.everyone)
+
+
+def wait(condition, longest_s):
+    deadline = time.monotonic() + longest_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return condition()
+        time.sleep(LOOK_S)
+    return True
+
+
+def sleep_until(moment):
+    while True:
+        left = moment - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(left)
+
+
+def play(message, children):
+    """The duet: rows of slices, [group, side, seconds, responses, CPU seconds, seconds and
+    responses of the part that counts for the rate, whether it was drained, seconds to be frozen].
+
+    `children` is a pair of (servers, loads); message has the control files, times and the core.
+    """
+    sides = []
+    try:
+        for number, (servers, loads) in enumerate(children):
+            sides.append(Side(servers, loads, message["controls"][number]))
+        is_realtime = rise(message.get("core"))
+        rows = take_turns(sides, message)
+    finally:
+        for side in sides:
+            try:
+                side.go()
+            except OSError:  # it has ended; its exit says why
+                pass
+    how = "cgroup.freeze" if sides[0].servers[0].freezer is not None else "SIGSTOP"
+    totals = [[side.count(word) for word in (SENT, COMPLETED, ERRORS, NON_2XX)] for side in sides]
+    return {"how": how, "realtime": is_realtime, "slices": rows, "totals": totals}
+
+
+def rise(core):
+    """Moves to the generators' core, before its other tasks; whether this user may."""
+    gc.disable()  # no pause between two readings; the process is short
+    LIBC.prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    try:
+        if core is not None:
+            os.sched_setaffinity(0, {core})
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+    except OSError:
+        return False
+    return True
+
+
+def take_turns(sides, message):
+    for side in sides:
+        wait(lambda one=side: one.count() > 0, FOUND_S)
+    for side in sides:
+        side.hold(message["drain_s"])
+        side.freeze()
+    chance = random.Random(message["seed"])
+    marks = [(side.count(), side.cpu_s()) for side in sides]
+    rows, group, silent = [], 0, 0
+    begin = time.monotonic()
+    end = begin + message["length_s"]
+    while time.monotonic() < end:
+        first = chance.randrange(2)
+        for number in (first, 1 - first, 1 - first, first):
+            row, marks[number] = one_slice(sides[number], marks[number], message)
+            rows.append([group, number, *row])
+            silent = silent + 1 if row[1] == 0 else 0
+            if silent and (silent >= SILENT_SLICES or sides[number].has_died()):
+                return rows
+        group += 1
+    return rows
+
+
+def one_slice(side, mark, message):
+    count, cpu_s = mark
+    began = time.monotonic()
+    side.go()
+    sleep_until(began + message["skip_s"])
+    counted_from, count_from = time.monotonic(), side.count()
+    sleep_until(began + message["slice_s"])
+    counted_to, count_to = time.monotonic(), side.count()
+    is_drained = side.hold(message["drain_s"])
+    held = time.monotonic()
+    side.freeze()
+    frozen = time.monotonic()
+    fresh = (side.count(), side.cpu_s())
+    row = [held - began, fresh[0] - count, fresh[1] - cpu_s, counted_to - counted_from,
+           count_to - count_from, int(is_drained), frozen - held]  # fmt: skip
+    return [round(value, 7) for value in row], fresh
+
+
+def check_alone(cores, ours):
+    """Refuses to take turns while a program with real-time priority uses these cores: it would
+    stop one contender and not the other, and delay the controller."""
+    before = realtime_tasks(set(cores), ours)
+    if not before:
+        return
+    time.sleep(BUSY_LOOK_S)
+    for task, used_ns in before.items():
+        if cpu_ns(task) - used_ns > BUSY_SHARE * BUSY_LOOK_S * CLOCK_NS:
+            name = read_text("/proc/%d/comm" % task).strip()
+            raise Refused(
+                "%s (process %d) runs with real-time priority on a measured core, so contenders "
+                'cannot take turns; end it, or set plan.method = "trials"' % (name, task)
+            )
+
+
+def realtime_tasks(cores, ours):
+    """Threads of other programs that may stop ours: thread id → CPU time so far in ns."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) in ours:
+            continue
+        try:
+            threads = os.listdir("/proc/%s/task" % entry)
+        except OSError:
+            continue
+        for thread in threads:
+            fields = stat_fields(int(thread))
+            if len(fields) <= POLICY or int(fields[FLAGS]) & PF_KTHREAD:
+                continue
+            if int(fields[POLICY]) in REALTIME_POLICIES and cores & allowed(int(thread)):
+                found[int(thread)] = cpu_ns(int(thread))
+    return found
+
+
+def allowed(task):
+    try:
+        return os.sched_getaffinity(task)
+    except OSError:
+        return set()
+
+
+def cpu_ns(task):
+    fields = read_text("/proc/%d/schedstat" % task).split()
+    return int(fields[0]) if fields else 0
+
+
+class Guard:
+    """A process that ends frozen children when the agent is gone without having ended them: the
+    kernel ends the direct ones with it, and what they forked would stay frozen for ever."""
+
+    def __init__(self, children):
+        self.names = {child.name for child in children}
+        known = [(child, start_ticks(child.pid)) for child in children]
+        read_end, self.pipe = os.pipe()
+        if os.fork() == 0:
+            try:
+                watch(read_end, known)
+            finally:
+                os._exit(0)
+        os.close(read_end)
+
+    def dismiss(self):
+        os.write(self.pipe, b".")
+        os.close(self.pipe)
+
+
+def watch(pipe, known):
+    """Until the other end of the pipe says that all is well, or is gone."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)
+    # The agent's locks and pipes are to end with the agent.
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number != pipe:
+            try:
+                os.close(number)
+            except OSError:  # the folder that was listed
+                pass
+    if os.read(pipe, 1):
+        return
+    for child, began in known:
+        if start_ticks(child.pid) in (None, began):  # else another process has the number by now
+            child.kill()
+            child.thaw()

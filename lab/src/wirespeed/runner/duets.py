@@ -1,0 +1,117 @@
+"""Runs a schedule in which some cells take turns with their baseline's (duet.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wirespeed.errors import ProcessError, StorageError
+from wirespeed.results.model import PlannedTrial, Trial
+from wirespeed.runner import turns, warm
+from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.duet import SIDE
+from wirespeed.runner.execute import (
+    RETRIES_MAX,
+    Runner,
+    is_refused,
+    kept_attempts,
+    make_folder,
+    place_of,
+)
+from wirespeed.runner.life import Life
+from wirespeed.runner.trial import Attempt
+
+Entry = tuple[PlannedTrial, PlannedCell]
+
+
+class DuetRunner(Runner):
+    """A duet's life is two: the baseline's servers and the contender's."""
+
+    def _one_life(self, queue: list[Entry]) -> None:
+        if not any(line.over for line, _ in queue):
+            super()._one_life(queue)
+            return
+        self._find_headroom(queue)
+        while queue:
+            pair = self._new_pair(queue)
+            try:
+                self._begin_pair(pair, queue)
+                self._trials_of_pair(pair, queue)
+            finally:
+                killed = pair.end()
+            if killed:
+                self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
+
+    def _new_pair(self, queue: list[Entry]) -> turns.Pair:
+        line, planned = next(entry for entry in queue if entry[0].over)
+        self.lives_started += 1
+        name = f"{line.position:06d}-{self.lives_started}"
+        base = self._life_of(self.planned[line.over], name, Life)
+        contender = self._life_of(planned, f"{name}-{SIDE}", Life)
+        contender.side, contender.scratch = SIDE, contender.scratch / SIDE
+        return turns.Pair(base, contender)
+
+    def _begin_pair(self, pair: turns.Pair, queue: list[Entry]) -> None:
+        self.watcher.phase(queue[0][0], "starting", self.progress())
+        contenders = [planned for line, planned in queue if line.over]
+        bases = [self.planned[line.over] for line, _ in queue if line.over]
+        try:
+            pair.begin(bases, contenders)
+        except ProcessError as error:
+            raise self._disk_or(error) from error
+
+    def _trials_of_pair(self, pair: turns.Pair, queue: list[Entry]) -> None:
+        """Takes entries off the queue until it is empty or fresh servers are needed. Each is
+        recorded as soon as it is complete, so that a run that is cut off keeps it."""
+        fresh = {id(life) for life in pair.both}
+        while queue:
+            line, _ = queue[0]
+            life = pair.contender if line.over else pair.base
+            pair.only(life)
+            order, measured, alive = self._settled(life, queue[0], id(life) in fresh)
+            fresh.discard(id(life))
+            if alive and line.over and (measured.valid or is_refused(measured)):
+                measured, alive = self._with_duet(pair, order, measured, fresh)
+            queue.pop(0)
+            self._record(order, measured)
+            self._cool_down(queue)
+            if not alive:
+                return
+
+    def _settled(self, life: Life, entry: Entry, is_first: bool) -> tuple[Attempt, Trial, bool]:
+        """A side's trial alone, repeated where something from outside spoiled it."""
+        line, planned = entry
+        folder = self._trial_folder(line)
+        while True:
+            attempt = kept_attempts(folder) + 1
+            order = Attempt(line, planned, folder, attempt, is_first)
+            measured, alive = self._attempt(life, order)
+            is_first = False
+            again = is_refused(measured) and attempt <= RETRIES_MAX and self._may_retry(measured)
+            if not (again and alive):
+                return order, measured, alive
+            self._keep_attempt(order, measured)
+
+    def _with_duet(
+        self, pair: turns.Pair, order: Attempt, measured: Trial, fresh: set[int]
+    ) -> tuple[Trial, bool]:
+        """(the contender's trial with what the turns gave, whether the servers still live)."""
+        line = order.line
+        base = self.planned[line.over]
+        self.watcher.phase(line, "taking turns", self.progress())
+        seed = self.schedule.seed + line.position
+        try:
+            if id(pair.base) in fresh:  # its trial of this round was kept by a run that was cut off
+                pair.only(pair.base)
+                warm.warm(pair.base, base, make_folder(order.folder / "warm-up"))
+                fresh.discard(id(pair.base))
+            duet = turns.play(pair, (base, order.planned), order.folder, seed)
+        except ProcessError as error:
+            problem = self._disk_or(error)
+            if isinstance(problem, StorageError):
+                raise problem from error
+            self.fleet.each(self.fleet.all(), "clock")  # a server dies with its agent
+            self.watcher.told(f"{place_of(line)}: no duet: {error}")
+            return replace(measured, notes=[*measured.notes, f"no duet: {error}"]), False
+        if duet.problem:
+            self.watcher.told(f"{place_of(line)}: no duet: {duet.problem}")
+        return replace(measured, duet=duet), True

@@ -1,0 +1,196 @@
+"""One duet as it is run: two servers' lives, a trial of each alone, then their turns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wirespeed.agent import clock
+from wirespeed.driver import command, stack
+from wirespeed.driver.base import LoadRun
+from wirespeed.errors import HostError, ProcessError, StorageError
+from wirespeed.process import start, stop
+from wirespeed.process.start import Order, Started, StartFailed
+from wirespeed.results import duet as slices_of
+from wirespeed.results.duet import Slice
+from wirespeed.results.model import Duet
+from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.life import Life
+from wirespeed.runner.warm import timeout_s
+
+ANSWER_S = 60.0  # beyond the time of the turns, on a machine that is busy
+OUTLAST_S = 3600.0  # generators go on until they are stopped
+SLICES = "slices.jsonl"
+ERRORS_MAX = 0.001  # of the requests; as in a trial
+
+
+@dataclass
+class Pair:
+    """The baseline's life and the contender's."""
+
+    base: Life
+    contender: Life
+
+    @property
+    def both(self) -> tuple[Life, Life]:
+        return (self.base, self.contender)
+
+    def begin(self, bases: list[PlannedCell], contenders: list[PlannedCell]) -> None:
+        """Starts one after the other; the first rests while the second starts."""
+        self.base.begin(bases)
+        rest(self.base)
+        self.contender.begin(contenders)
+        rest(self.contender)
+
+    def only(self, life: Life) -> None:
+        """This one is awake, the other rests."""
+        for one in self.both:
+            rest(one) if one is not life else wake(one)
+
+    def end(self) -> list[str]:
+        try:
+            killed = self.contender.end()
+        finally:
+            killed = self.base.end()
+        return killed
+
+
+def rest(life: Life) -> None:
+    """Freezes the servers of a life; what has died is found where it is next asked for."""
+    _ask(life, "freeze")
+
+
+def wake(life: Life) -> None:
+    _ask(life, "thaw")
+
+
+def _ask(life: Life, op: str) -> None:
+    for host, own in life.fleet.by_host(started.label for started in life.running):
+        try:
+            host.ask(op, names=own)
+        except HostError as error:
+            raise ProcessError(str(error)) from error
+
+
+def play(pair: Pair, cells: tuple[PlannedCell, PlannedCell], folder: Path, seed: int) -> Duet:
+    """Lets the two take turns; the slices are kept in `folder`."""
+    fleet = pair.base.fleet
+    plan = pair.base.schedule.recipe.plan.duet
+    loads: list[list[Started]] = []
+    fleet.hold_idle()
+    try:
+        for life in pair.both:
+            wake(life)
+        for life, planned in zip(pair.both, cells, strict=True):
+            loads.append(_start_loads(life, planned, folder))
+        told = _ask_for_turns(pair, loads, seed)
+    except StartFailed as error:
+        loads.append(error.started)
+        raise
+    finally:
+        started = [one for own in loads for one in own]
+        stop.stop(fleet, started, 0.0)
+        fleet.forget(one.label for one in started)
+        fleet.release_idle()
+    slices = [Slice(*row) for row in told["slices"]]
+    _keep(folder, told["slices"])
+    found = slices_of.of_slices(slices, plan.block, not _polls(pair))
+    problem = _failure(told["totals"], slices) or found.problem
+    return Duet(
+        over=cells[0].cell.id,
+        ratios={} if problem else found.ratios,
+        groups=found.groups,
+        left_out=found.left_out,
+        slice_s=plan.slice,
+        seconds=plan.pair,
+        how=told["how"],
+        is_realtime=told["realtime"],
+        problem=problem,
+    )
+
+
+def _start_loads(life: Life, planned: PlannedCell, folder: Path) -> list[Started]:
+    here = life.fleet[host_of(life)]
+    run = LoadRun(folder, OUTLAST_S, 0.0, clock.now() + here.wall_ahead_s, timeout_s(life, planned))
+    orders = []
+    for one in life.resolver(planned, OUTLAST_S).instances(planned.seats):
+        if one.role == "load":
+            control(life, one.label).unlink(missing_ok=True)
+            made = command.for_duet(life.schedule.place.root, one, run, control(life, one.label))
+            orders.append(Order(one, made.argv, made.env, folder))
+    return start.start_all(life.fleet, orders, life.ours)
+
+
+def host_of(life: Life) -> str:
+    """The one host of a duet."""
+    return life.running[0].instance.host
+
+
+def control(life: Life, label: str) -> Path:
+    return life.scratch / f"control-{label}"
+
+
+def _ask_for_turns(pair: Pair, loads: Sequence[Sequence[Started]], seed: int) -> dict[str, Any]:
+    life, plan = pair.base, pair.base.schedule.recipe.plan.duet
+    host = life.fleet[host_of(life)]
+    everyone = [s for one in pair.both for s in one.running] + [s for own in loads for s in own]
+    message = {
+        "sides": [
+            {
+                "servers": [s.label for s in one.running if s.instance.role == "server"],
+                "loads": [s.label for s in own]
+                + [s.label for s in one.running if s.instance.role == "origin"],
+            }
+            for one, own in zip(pair.both, loads, strict=True)
+        ],
+        "controls": [
+            [str(control(one, s.label)) for s in own]
+            for one, own in zip(pair.both, loads, strict=True)
+        ],
+        "slice_s": plan.slice,
+        "skip_s": plan.skip,
+        "drain_s": plan.drain,
+        "length_s": plan.pair,
+        "seed": seed,
+        "cores": sorted({core for s in everyone for core in s.instance.cores}),
+        "core": max((core for s in loads[0] for core in s.instance.cores), default=None),
+    }
+    try:
+        told: dict[str, Any] = host.ask("duet", plan.pair + ANSWER_S, **message)
+    except HostError as error:
+        for own in loads:
+            for one in own:
+                if life.fleet.exit_of(one.label) not in (None, 0):
+                    words = one.last_words(life.fleet)
+                    raise ProcessError(f"{one.label} failed: {words}") from error
+        raise ProcessError(str(error)) from error
+    for contender in pair.both:
+        contender.check_alive()
+    return told
+
+
+def _polls(pair: Pair) -> bool:
+    root = pair.base.schedule.place.root
+    servers = (s for life in pair.both for s in life.running if s.instance.role == "server")
+    return any(stack.is_polling(root, s.instance.under) for s in servers)
+
+
+def _failure(totals: Sequence[Sequence[int]], slices: Sequence[Slice]) -> str:
+    """Why the programs themselves spoiled the pair; empty when they did not."""
+    for side, (sent, _, errors, non_2xx) in zip(("baseline", "contender"), totals, strict=True):
+        if errors > ERRORS_MAX * sent:
+            return f"{errors} of {sent} requests to the {side} had errors"
+        if non_2xx:
+            return f"{non_2xx} of {sent} responses of the {side} were not 2xx"
+    return "" if slices else "it ended before its first turn"
+
+
+def _keep(folder: Path, rows: Sequence[Sequence[float]]) -> None:
+    try:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / SLICES).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {folder / SLICES}: {error.strerror}") from error

@@ -1,0 +1,212 @@
+"""Contenders that take turns: at rest they are frozen, and nothing is left frozen or alive."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from wirespeed.errors import HostError
+from wirespeed.fleet.channel import Far
+from wirespeed.fleet.host import Host
+
+GATED = Path(__file__).parent.parent / "fakes" / "gated.py"
+SERVER = "import os, time\nos.fork()\nwhile True: time.sleep(0.0005)"
+REALTIME = """
+import os, time
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+print(1, flush=True)
+while True:
+    end = time.monotonic() + 0.01
+    while time.monotonic() < end:
+        pass
+    time.sleep(0.01)
+"""
+PATIENCE_S = 60.0
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def processes_of(mark):
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if f"WIRESPEED_RUN={mark}".encode() in environment:
+            found.append(int(entry.name))
+    return found
+
+
+def is_frozen(pid):
+    """Stopped, or in a frozen cgroup."""
+    if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+        return True
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+            events = Path(tree + line[3:] + "/cgroup.events")
+            if line.startswith("0::") and events.exists():
+                return "frozen 1" in events.read_text()
+    return False
+
+
+@pytest.fixture(params=[True, False], ids=["cgroups", "no-cgroups"])
+def duo(request, tmp_path):
+    """An agent with two servers, each with a generator: `ask` lets them take turns."""
+    mark = f"{os.getpid()}-{tmp_path.name}"
+    order = {"mark": mark, "cgroups": request.param, "lab_pid": os.getpid()}
+    host = Host(Far("here", python=sys.executable), order)
+    host.greet()
+    host.mark, host.folder, host.pids = mark, tmp_path, {}
+    yield host
+    host.close()
+    assert processes_of(mark) == []
+
+
+def spawn(host, name, argv):
+    folder = str(host.folder)
+    host.pids[name] = host.ask(
+        "spawn", name=name, argv=argv, folder=folder, cwd=folder,
+        stdout=f"{folder}/{name}.out", stderr=f"{folder}/{name}.err",
+    )["pid"]  # fmt: skip
+
+
+def start(host, *more):
+    for side in "ab":
+        spawn(host, f"server-{side}", [sys.executable, "-c", SERVER])
+        control = str(host.folder / f"control-{side}")
+        spawn(host, f"load-{side}", [sys.executable, str(GATED), control, *more])
+
+
+def message(host, length_s, **more):
+    words = {
+        "sides": [{"servers": [f"server-{s}"], "loads": [f"load-{s}"]} for s in "ab"],
+        "controls": [[str(host.folder / f"control-{s}")] for s in "ab"],
+        "slice_s": 0.02, "skip_s": 0.004, "drain_s": 1.0, "length_s": length_s, "seed": 7,
+        "cores": sorted(os.sched_getaffinity(0)), "core": max(os.sched_getaffinity(0)),
+    }  # fmt: skip
+    return {**words, **more}
+
+
+def test_the_sides_take_turns_and_rest_frozen(duo):
+    start(duo)
+    found = duo.ask("duet", PATIENCE_S, **message(duo, 0.5))
+    rows = found["slices"]
+    assert found["how"] == ("cgroup.freeze" if duo.info["cgroup"] else "SIGSTOP")
+    assert len(rows) % 4 == 0 and len(rows) >= 4
+    for number in range(0, len(rows), 4):
+        sides = [row[1] for row in rows[number : number + 4]]
+        assert sides in ([0, 1, 1, 0], [1, 0, 0, 1])
+        assert len({row[0] for row in rows[number : number + 4]}) == 1
+    for _, _, seconds, responses, cpu_s, counted_s, counted, is_drained, freezing_s in rows:
+        assert is_drained and seconds >= 0.02 and 0 <= freezing_s < 5
+        assert responses >= counted >= 0 and cpu_s >= 0 and counted_s <= seconds - 0.004 + 1e-6
+    for side in (0, 1):
+        mine = [row for row in rows if row[1] == side]
+        assert sum(row[3] for row in mine) > 0 and sum(row[4] for row in mine) > 0
+    for name, pid in duo.pids.items():
+        wait_until(lambda pid=pid: not is_frozen(pid))
+        assert duo.ask("state", name=name)["code"] is None
+
+
+def test_a_side_at_rest_counts_nothing(duo):
+    """Responses of all slices and those before the first are all that there are."""
+    start(duo)
+    before = message(duo, 0.3)
+    rows = duo.ask("duet", PATIENCE_S, **before)["slices"]
+    for side in (0, 1):
+        mine = [row for row in rows if row[1] == side]
+        # two hundred microseconds each: a side that went on at rest would have twice as many
+        assert sum(row[3] for row in mine) <= sum(row[2] for row in mine) / 0.0002
+
+
+def test_a_generator_that_does_not_drain_is_frozen_all_the_same_and_reported(duo):
+    start(duo, "ungated")
+    rows = duo.ask("duet", PATIENCE_S, **message(duo, 0.1, drain_s=0.002))["slices"]
+    assert rows and all(row[7] == 0 for row in rows)
+
+
+@pytest.mark.parametrize("frozen", ["server-a", "load-b"])
+def test_a_stop_in_the_middle_ends_all_of_them(duo, frozen):
+    start(duo)
+    serial = duo.send("duet", **message(duo, 60))
+    wait_until(lambda: is_frozen(duo.pids[frozen]))
+    answer = duo.ask("stop", PATIENCE_S, names=list(duo.pids), grace_s=3)
+    assert answer == {"killed": [], "left": []}
+    with pytest.raises(HostError, match="ended"):
+        duo.answer(serial, "duet")
+    assert processes_of(duo.mark) == []
+
+
+def test_the_end_of_the_lab_in_the_middle_leaves_nothing(duo):
+    start(duo)
+    duo.send("duet", **message(duo, 60))
+    wait_until(lambda: is_frozen(duo.pids["server-a"]) or is_frozen(duo.pids["server-b"]))
+    duo.close()
+    assert processes_of(duo.mark) == []
+
+
+def test_an_agent_that_is_killed_in_the_middle_leaves_nothing_alive_or_frozen(duo):
+    """The kernel ends its children; their own children are frozen, and receive no signal."""
+    start(duo)
+    duo.send("duet", **message(duo, 60))
+    wait_until(lambda: is_frozen(duo.pids["server-a"]) or is_frozen(duo.pids["server-b"]))
+    os.kill(duo.info["pid"], signal.SIGKILL)
+    wait_until(lambda: processes_of(duo.mark) == [])
+
+
+def test_a_server_that_rests_is_ended_with_its_agent(duo):
+    spawn(duo, "server-a", [sys.executable, "-c", SERVER])
+    wait_until(lambda: len(processes_of(duo.mark)) == 2)
+    duo.ask("freeze", names=["server-a"])
+    assert is_frozen(duo.pids["server-a"])
+    duo.ask("thaw", names=["server-a"])
+    wait_until(lambda: not is_frozen(duo.pids["server-a"]))
+    duo.ask("freeze", names=["server-a"])
+    os.kill(duo.info["pid"], signal.SIGKILL)
+    wait_until(lambda: processes_of(duo.mark) == [])
+
+
+def test_a_server_that_dies_ends_the_turns(duo):
+    start(duo)
+    serial = duo.send("duet", **message(duo, 60))
+    wait_until(lambda: is_frozen(duo.pids["server-a"]))
+    os.kill(duo.pids["load-a"], signal.SIGKILL)
+    os.kill(duo.pids["load-b"], signal.SIGKILL)
+    rows = duo.answer(serial, "duet", PATIENCE_S)["slices"]
+    assert rows[-1][3] == 0
+
+
+def test_a_program_with_real_time_priority_prevents_a_duet(duo):
+    core = max(os.sched_getaffinity(0))
+    other = subprocess.Popen(
+        ["taskset", "-c", str(core), sys.executable, "-c", REALTIME], stdout=subprocess.PIPE
+    )
+    try:
+        if not other.stdout.read(1):
+            pytest.skip("this user may not have real-time priority")
+        start(duo)
+        with pytest.raises(HostError, match=f"process {other.pid}.*real-time priority"):
+            duo.ask("duet", PATIENCE_S, **message(duo, 0.2))
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_file_that_is_none_of_a_generator_is_refused(duo):
+    start(duo)
+    (duo.folder / "control-a").unlink(missing_ok=True)
+    wait_until(lambda: (duo.folder / "control-b").exists())
+    (duo.folder / "control-b").write_bytes(bytes(200))
+    words = message(duo, 0.2, controls=[[str(duo.folder / "control-b")]] * 2)
+    with pytest.raises(HostError, match="is not a control file of wirespeed-load"):
+        duo.ask("duet", PATIENCE_S, **words)

@@ -1,0 +1,37 @@
+"""A server whose requests cost a planted amount of work: --port PORT --work BLOCKS."""
+
+import argparse
+import hashlib
+import selectors
+import socket
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--port", type=int, required=True)
+parser.add_argument("--work", type=int, default=50, help="blocks of 4 kB to hash for a request")
+options = parser.parse_args()
+block = bytes(4096)
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + b"x" * 16
+
+listener = socket.create_server(("127.0.0.1", options.port), backlog=1024)
+listener.setblocking(False)
+selector = selectors.DefaultSelector()
+selector.register(listener, selectors.EVENT_READ)
+while True:
+    for key, _ in selector.select():
+        if key.fileobj is listener:
+            connection, _ = listener.accept()
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            selector.register(connection, selectors.EVENT_READ)
+            continue
+        try:
+            request = key.fileobj.recv(4096)
+        except OSError:
+            request = b""
+        if not request:
+            selector.unregister(key.fileobj)
+            key.fileobj.close()
+            continue
+        for _ in range(options.work):
+            hashlib.sha256(block).digest()
+        key.fileobj.sendall(ANSWER)

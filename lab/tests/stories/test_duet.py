@@ -1,0 +1,165 @@
+"""Two servers that take turns in a run: a planted cost is found, and nothing stays behind."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PATIENCE_S = 180  # a loaded two-core machine
+ROOT = Path(__file__).parents[3]
+FAKES = Path(__file__).parents[1] / "fakes"
+PROGRAM = ROOT / "target" / "release" / "wirespeed-load"
+
+RECIPE = """
+wirespeed = 1
+name = "duet"
+axes = {{ variant = ["A", "B"] }}
+[axis.variant]
+A = {{ work = {work_a} }}
+B = {{ work = {work_b} }}
+[plan]
+method = "duet"
+repeat = {repeat}
+warmup = "300ms"
+duration = "200ms"
+baseline = {{ variant = "A" }}
+duet = {{ pair = "{pair}", drain = "500ms" }}
+[[process]]
+name = "app"
+role = "server"
+port = {{ base = {port} }}
+pin  = {{ cores = "from 0", per = 1 }}
+argv = ["{python}", "{server}", "--port", "{shown}", "--work", "{{variant.work}}"]
+ready = {{ http = "http://{{server.addr}}:{{port}}/", within = "60s" }}
+[[process]]
+name = "gen"
+role = "load"
+tool = "{tool}"
+pin  = {{ cores = "from 0", per = 1 }}
+argv = ["-t", "1", "-c", "4", "-d", "{{duration}}", "http://{{server.addr}}:{{app.port}}/"]
+[[metric]]
+name = "rps"
+from = "gen"
+[[table]]
+rows = "variant"
+value = "rps"
+"""
+
+
+@pytest.fixture
+def made(checkout):
+    """Writes the recipe of a checkout that has the real generator."""
+    assert PROGRAM.exists(), "./wirespeed build load makes it"
+    target = checkout.root / "target" / "release" / "wirespeed-load"
+    target.unlink()
+    shutil.copy(PROGRAM, target)
+
+    def recipe(**changes):
+        path = checkout.recipe()
+        port = path.read_text().split("base = ")[1].split()[0]
+        values = {
+            "work_a": 50, "work_b": 90, "repeat": 3, "pair": "1s", "port": port,
+            "python": sys.executable, "server": FAKES / "planted.py", "shown": "{port}",
+            "tool": "load",
+        } | changes  # fmt: skip
+        path.write_text(RECIPE.format(**values))
+        return path
+
+    return recipe
+
+
+def duets_of(checkout):
+    return [trial["duet"] for trial in checkout.trials() if trial.get("duet")]
+
+
+def wait_for_turns(checkout, process):
+    """Until both sides have a gate, and one of them is at rest."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        if (checkout.runs / "latest").exists():
+            folder = Path("/dev/shm") / f"wirespeed-{checkout.latest.name}"
+            gates = list(folder.glob("control-gen-0")) + list(folder.glob("b/control-gen-0b"))
+            if len(gates) == 2 and any(gate.read_bytes()[12] for gate in gates):
+                return
+        time.sleep(0.01)
+    raise AssertionError("no turns were taken")
+
+
+def test_a_planted_cost_is_found_by_a_duet_and_the_report_names_the_method(checkout, made):
+    process = checkout.start("run", made())
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    found = duets_of(checkout)
+    assert len(found) == 3
+    for duet in found:
+        assert duet["problem"] == "", duet
+        cpu = duet["ratios"]["server.work_us_per_request"]["log"]
+        rps = duet["ratios"]["rps"]["log"]
+        # a request costs at most 80 % more, and what is the same for both is not nothing
+        assert 0.1 < cpu < 0.75 and -0.85 < rps < 0, duet
+    verdicts = json.loads((checkout.latest / "derived" / "verdict.json").read_text())["comparisons"]
+    assert {one["method"] for one in verdicts} == {"duet"}
+    assert "requests/s (duet)" in out
+    assert (
+        "In a duet two fresh servers live next to each other for 1 s"
+        in (checkout.latest / "derived" / "report.html").read_text()
+    )
+    assert len(list(checkout.latest.glob("trials/*/slices.jsonl"))) == 3
+    assert checkout.nothing_left(process.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_between_two_turns_leaves_nothing_frozen_or_alive(
+    checkout, made, number
+):
+    process = checkout.start("run", made(pair="60s"))
+    wait_for_turns(checkout, process)
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == {2: 130, 15: 143, 9: -9}[number]
+    assert checkout.nothing_left(process.pid)
+
+
+def test_a_finished_pair_survives_an_interrupt_and_the_rest_is_measured(checkout, made):
+    process = checkout.start("run", made(repeat=3))
+    checkout.wait_for_trials(2, process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE_S)
+    kept = {path: path.stat().st_mtime_ns for path in checkout.latest.glob("trials/*/trial.json")}
+    assert 2 <= len(kept) < 6
+    code, _, err = checkout.call("run", "--resume", "latest")
+    assert code == 0, err
+    assert len(checkout.trials()) == 6
+    assert len(duets_of(checkout)) == 3
+    assert all(path.stat().st_mtime_ns == was for path, was in kept.items())
+
+
+def test_a_killed_agent_leaves_nothing_frozen_or_alive(checkout, made):
+    process = checkout.start("run", made(pair="60s"))
+    wait_for_turns(checkout, process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert checkout.nothing_left(process.pid)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"shown": "{app.count}"}, "the command of app does not use {port}"),
+        ({"tool": "wrk"}, "wrk cannot be held back between requests"),
+    ],
+)
+def test_where_two_cannot_live_side_by_side_the_plan_says_why(checkout, made, changes, reason):
+    code, out, err = checkout.call("plan", made(**changes))
+    assert code == 0, err
+    assert "1 of 2 cells are compared by separate trials, not by duets" in out
+    assert reason in " ".join(out.split())
