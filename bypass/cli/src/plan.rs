@@ -193,7 +193,7 @@ impl Plan {
         Failure::with_code(format!("{shown}: {error}"), 126)
     }
 
-    /// What somebody else preloads first, as it may have to be, then ours. A program with AddressSanitizer wants its
+    /// Libraries that are preloaded already stay first, as they may have to be; ours follows. A program with AddressSanitizer wants its
     /// library before any other.
     fn preload(&self) -> OsString {
         let others = std::env::var("LD_PRELOAD").unwrap_or_default();

@@ -321,7 +321,7 @@ fn stat_without_such_a_process_is_a_failure_and_json_is_one_document() {
     );
 }
 
-/// What only has the name of a page of statistics, as anybody can call a FIFO, is not opened: that would wait for ever.
+/// A FIFO can have the name of a page of statistics. To open it would wait for ever.
 #[test]
 fn stat_opens_no_fifo_that_is_called_like_a_page() {
     let path = format!("/memfd:wirespeed-stats-{}", std::process::id());

@@ -47,8 +47,8 @@ pub fn fork() -> libc::pid_t {
 /// Writing ends of the pipes by which [`vfork`] learns that its child has gone its own way.
 static WRITERS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// The child of a real vfork would run our hooks in the parent's memory; so it is a fork, and the
-/// parent waits until the child has called exec or has ended, as it would have.
+/// The child of a real vfork would run our hooks in the parent's memory, so a fork takes its place:
+/// the parent waits until the child has called exec or has ended, as it would have.
 pub fn vfork() -> libc::pid_t {
     let pipe = deferral::inside(|| {
         // No child is made meanwhile, which would keep the pipe open.

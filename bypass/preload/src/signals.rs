@@ -57,8 +57,8 @@ extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     kept::without(|| run(handler, flags, (signal, info, context)));
 }
 
-/// What the kernel does before it calls a handler that was set with SA_RESETHAND. It is not asked to: a handler that is
-/// put off comes once more.
+/// Sets the default action, as the kernel does before it calls a handler that was set with SA_RESETHAND. The kernel does
+/// not know of the flag: it calls a handler once more that was put off.
 fn reset(signal: c_int) {
     // SAFETY: all zero is a valid sigaction, of the default action.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };

@@ -393,7 +393,7 @@ impl View {
     }
 
     fn map(path: &std::path::Path, is_writable: bool) -> io::Result<Option<Self>> {
-        // What else has such a name, a FIFO or a device, may wait for ever as it is opened, or do something.
+        // A FIFO or a device can have such a name: to open it may wait for ever, or do something.
         let Some(file) = regular(path)? else {
             return Ok(None);
         };

@@ -3,9 +3,9 @@
 //! The handler of a signal may call poll, select, accept, connect and close (signal-safety(7)), which need memory here, and
 //! it may have interrupted malloc(3), whose lock its thread holds then. So the library takes none of its memory from
 //! there. Nor is there a lock here that a forked child could find taken: free blocks of a size are a stack whose top is
-//! changed by one compare-and-swap, with a count beside it so that a top that has gone and come back is not mistaken for
-//! one that has stayed. What was mapped for small blocks stays mapped: who looks at a block that another thread takes
-//! reads a word that nobody uses.
+//! changed by one compare-and-swap, together with a count, so that a top that has gone and come back is not mistaken for
+//! one that has stayed. Memory for small blocks stays mapped: a thread may read the first word of a block that another one
+//! has just taken, and then does not use it.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::kernel;
 
 /// Smallest block, as a power of two: 16 bytes.
 const SMALLEST: u32 = 4;
-/// Sizes of blocks: the largest has 32 KiB. What is larger is mapped by itself.
+/// Sizes of blocks: the largest has 32 KiB. Larger ones have a mapping each.
 const CLASSES: usize = 12;
 /// Mapped at once for small blocks, and at least so many blocks of larger ones.
 const CHUNK: usize = 32 << 10;
@@ -31,7 +31,7 @@ static FREE: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 #[derive(Debug)]
 pub struct Allocator;
 
-/// None for what is mapped by itself.
+/// None for a block with a mapping of its own.
 fn class_of(layout: Layout) -> Option<usize> {
     let bytes = layout.size().max(layout.align()).max(1 << SMALLEST);
     let class = (bytes.checked_next_power_of_two()?.trailing_zeros() - SMALLEST) as usize;
@@ -82,7 +82,7 @@ fn put(class: usize, first: u64, last: u64) {
     }
 }
 
-/// New blocks, of which one is returned; None where there is no memory.
+/// New blocks, of which one is returned; None without memory.
 #[cold]
 fn grow(class: usize) -> Option<u64> {
     let bytes = bytes_of(class);
@@ -115,7 +115,7 @@ fn whole_pages(layout: Layout) -> Option<usize> {
 }
 
 // SAFETY: a block is given to one caller at a time, is as large and as aligned as asked for, and stays mapped until it is
-// given back; null says that there is no memory.
+// given back; null stands for no memory.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let block = match class_of(layout) {
@@ -142,7 +142,7 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's layout.
         let at = unsafe { self.alloc(layout) };
-        // What is mapped by itself is zero, and not memory yet.
+        // A mapping of its own is zero, and not memory yet.
         if !at.is_null() && class_of(layout).is_some() {
             // SAFETY: a block of at least this size.
             unsafe { at.write_bytes(0, layout.size()) };

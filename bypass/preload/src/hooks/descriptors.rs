@@ -194,7 +194,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
             return -1;
         }
         if listener::has_threads() {
-            // What the others hold stays open. This thread is about to call exec, whose new image has what is left.
+            // The other threads keep their descriptors. This one is about to call exec, whose new image has what is left.
             return kernel(first, last);
         }
         // SAFETY: numbers only.

@@ -69,7 +69,7 @@ pub struct Control {
 }
 
 /// Before requests of Linux AIO are submitted: one that waits for a descriptor (IOCB_CMD_POLL) would see what the kernel
-/// knows of it, so the sockets of such a program are the kernel's from then on. Reads and writes of files are not meant.
+/// knows of it, so new sockets of such a program are not accelerated from then on. Reads and writes of files are not meant.
 ///
 /// # Safety
 /// `requests` leads to `count` pointers to requests, as io_submit(2) demands.

@@ -17,7 +17,7 @@ static double used_s(void) {
 static void solo(void) {
     struct rlimit limit;
     if (!getenv("CONTRACT_ALONE")) {
-        /* Where there is no way to any host: nothing is sent. */
+        /* In a namespace without routes: nothing is sent. */
         int is_alone = unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
         setenv("CONTRACT_ALONE", is_alone ? "1" : "0", 1);
         execl("/proc/self/exe", program_invocation_name, "solo", NULL);

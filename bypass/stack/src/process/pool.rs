@@ -50,7 +50,7 @@ pub fn limit_changed() {
 
 /// Numbers below are for select(2), too.
 const SELECTABLE: i32 = libc::FD_SETSIZE as i32;
-/// They are kept only beside fewer than so many: a program that uses select needs the rest for its files.
+/// They are kept as long as fewer than so many numbers are: a program that uses select needs the rest for its files.
 const SELECTABLE_KEPT: usize = 256;
 
 /// Whether one more number may be kept. A quarter of the limit at most, and none of its highest

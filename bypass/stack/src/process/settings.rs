@@ -38,7 +38,7 @@ fn resolve() -> Settings {
     settings
 }
 
-/// Whether this program is one of those that are to be accelerated.
+/// Whether this program is to be accelerated.
 fn is_included() -> bool {
     let list = |name| std::env::var(name).unwrap_or_default();
     let (only, except) = (

@@ -64,11 +64,11 @@ pub struct Content {
     stamp: Stamp,
     /// All of it.
     pub bytes: Vec<u8>,
-    /// The same in memory that can be lent, as long as it is kept.
+    /// The same bytes in memory that can be passed to the other side, as long as it is kept.
     shared: Mutex<Option<Arc<Shared>>>,
 }
 
-/// A content's bytes in memory that can be lent, by its descriptor. The other side keeps its mapping without it.
+/// A content's bytes in memory that can be passed on, by its descriptor. The other side keeps its mapping without it.
 pub struct Shared(Mapping);
 
 /// So many of them are kept: one more descriptor of the program's each.

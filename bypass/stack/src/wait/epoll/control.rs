@@ -8,7 +8,7 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outco
     if entry.kind() != Kind::Epoll {
         return match entry.kind() {
             Kind::Pooled | Kind::Internal => Outcome::Error(libc::EBADF),
-            // A set beyond those that we know: the shadow would show an end that is none.
+            // There were too many sets for this one to be known: the shadow would show an end that has not come.
             Kind::Kernel if is_refused(command, fd) => {
                 process::fall_back(Reason::Limit);
                 Outcome::Error(libc::ENOSPC)
@@ -49,7 +49,7 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outco
     result.map(|()| 0).into()
 }
 
-/// Whether a connection is added to a set that is the kernel's, because there are too many sets.
+/// Whether an accelerated connection is added to a set that only the kernel knows, because there were too many sets.
 fn is_refused(command: i32, fd: i32) -> bool {
     let is_full = used() == SETS_MAX && process::settings().ul_epoll != 0;
     is_full && command == libc::EPOLL_CTL_ADD && table::get(fd).kind() == Kind::Connected
