@@ -54,7 +54,7 @@ def build_and_test(target, is_run):
     """The text of cargo's run; the library lies in the target folder afterwards."""
     environment = os.environ | {
         "CARGO_TARGET_DIR": str(target),
-        "RUSTFLAGS": "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
+        "RUSTFLAGS": "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg libc_allocator",
         "TSAN_OPTIONS": TSAN_OPTIONS,
     }
     cargo = ["cargo", "+nightly", "-Zbuild-std"]

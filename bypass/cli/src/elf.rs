@@ -8,6 +8,13 @@ use std::path::Path;
 const HEADERS_MAX: u16 = 512;
 /// Bytes of notes that are looked at.
 const NOTES_MAX: u64 = 64 * 1024;
+/// Bytes of the list of libraries that are looked at, and of the name of one.
+const DYNAMIC_MAX: u64 = 64 * 1024;
+/// See above.
+const NAME_MAX: u64 = 256;
+/// How the libraries of AddressSanitizer begin, of GCC and of Clang.
+const SANITIZERS: [&str; 2] = ["libasan.so", "libclang_rt.asan"];
+const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
@@ -21,11 +28,14 @@ pub(crate) struct Elf {
     pub(crate) loader: Option<String>,
     /// Made by the Go linker: system calls are made without libc.
     pub(crate) is_go: bool,
+    /// The library of AddressSanitizer that it is linked with, which has to be loaded before any other.
+    pub(crate) sanitizer: Option<String>,
 }
 
 struct Header {
     kind: u32,
     offset: u64,
+    address: u64,
     length: u64,
 }
 
@@ -43,6 +53,7 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Option<Elf>> {
             is_ours: false,
             loader: None,
             is_go: false,
+            sanitizer: None,
         }));
     }
     let headers = program_headers(&mut file, &head)?;
@@ -56,11 +67,51 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Option<Elf>> {
     }
     let has_dynamic = headers.iter().any(|header| header.kind == PT_DYNAMIC);
     let loader = if has_dynamic { loader } else { None };
+    let libraries = libraries(&mut file, &headers)?.into_iter();
+    let is_sanitizer = |name: &String| SANITIZERS.iter().any(|start| name.starts_with(start));
+    let sanitizer = libraries.into_iter().find(is_sanitizer);
     Ok(Some(Elf {
         is_ours,
         loader,
         is_go,
+        sanitizer,
     }))
+}
+
+/// The libraries that a program names (DT_NEEDED of elf(5)).
+fn libraries(file: &mut File, headers: &[Header]) -> std::io::Result<Vec<String>> {
+    const DT_NEEDED: u64 = 1;
+    const DT_STRTAB: u64 = 5;
+    let Some(dynamic) = headers.iter().find(|header| header.kind == PT_DYNAMIC) else {
+        return Ok(Vec::new());
+    };
+    let bytes = part(file, dynamic, DYNAMIC_MAX)?;
+    let entries: Vec<(u64, u64)> = bytes
+        .chunks_exact(16)
+        .map(|entry| (u64_at(entry, 0), u64_at(entry, 8)))
+        .collect();
+    let Some((_, strings)) = entries.iter().find(|(tag, _)| *tag == DT_STRTAB) else {
+        return Ok(Vec::new());
+    };
+    let is_there = |load: &&Header| {
+        load.kind == PT_LOAD
+            && (load.address..load.address.saturating_add(load.length)).contains(strings)
+    };
+    let Some(load) = headers.iter().find(is_there) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for (_, name) in entries.iter().filter(|(tag, _)| *tag == DT_NEEDED) {
+        let offset = load.offset.wrapping_add(strings - load.address);
+        let at = Header {
+            kind: PT_LOAD,
+            offset: offset.wrapping_add(*name),
+            address: 0,
+            length: NAME_MAX,
+        };
+        found.push(interpreter(file, &at)?);
+    }
+    Ok(found)
 }
 
 fn machine() -> u16 {
@@ -83,11 +134,11 @@ fn program_headers(file: &mut File, head: &[u8; 64]) -> std::io::Result<Vec<Head
         if read_up_to(file, &mut bytes)? < bytes.len() {
             break;
         }
-        let (offset, length) = (u64_at(&bytes, 8), u64_at(&bytes, 32));
         headers.push(Header {
             kind: u32_at(&bytes, 0),
-            offset,
-            length,
+            offset: u64_at(&bytes, 8),
+            address: u64_at(&bytes, 16),
+            length: u64_at(&bytes, 32),
         });
     }
     Ok(headers)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use bypass_options::profile::{self, Profile, Reader};
-use bypass_options::{Resolved, PROFILE_VARIABLE};
+use bypass_options::{programs, Resolved, PROFILE_VARIABLE};
 
 use crate::failure::Failure;
 use crate::program::{self, Program};
@@ -25,6 +25,10 @@ pub(crate) struct Chosen<'a> {
     pub(crate) is_forced: bool,
     /// Names given to `--interface`.
     pub(crate) interfaces: &'a [String],
+    /// Names given to `--only`.
+    pub(crate) only: &'a [String],
+    /// Names given to `--except`.
+    pub(crate) except: &'a [String],
 }
 
 /// What it means: everything that is known before the program starts.
@@ -44,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) command: Vec<OsString>,
     /// EF_ variables that the profile overrules.
     pub(crate) overruled: Vec<String>,
+    /// Variables that say which programs are accelerated, where that was said.
+    pub(crate) chosen_programs: Vec<(&'static str, String)>,
 }
 
 impl Plan {
@@ -53,7 +59,14 @@ impl Plan {
             profiles,
             is_forced,
             interfaces,
+            only,
+            except,
         } = chosen;
+        let named_programs = [
+            (programs::ONLY_VARIABLE, only.join(",")),
+            (programs::EXCEPT_VARIABLE, except.join(",")),
+        ];
+        let chosen_programs = named_programs.into_iter().filter(|(_, names)| !names.is_empty());
         let environment = |name: &str| std::env::var(name).ok();
         let own = std::env::current_exe().ok();
         let words: Vec<String> = command
@@ -90,6 +103,7 @@ impl Plan {
             programs,
             command,
             overruled,
+            chosen_programs: chosen_programs.collect(),
         })
     }
 
@@ -169,6 +183,7 @@ impl Plan {
                 &self.profiles
             },
         );
+        command.envs(self.chosen_programs.iter().map(|(name, names)| (name, names)));
         command.env("LD_PRELOAD", self.preload());
         if self.needs_plain_uv() {
             command.env("UV_USE_IO_URING", "0");
@@ -178,16 +193,20 @@ impl Plan {
         Failure::with_code(format!("{shown}: {error}"), 126)
     }
 
-    /// Ours first, then what somebody else preloads.
+    /// Libraries that are preloaded already stay first, as they may have to be; ours follows. A program with AddressSanitizer wants its
+    /// library before any other.
     fn preload(&self) -> OsString {
-        let mut list = self.library.clone().into_os_string();
         let others = std::env::var("LD_PRELOAD").unwrap_or_default();
-        for other in others.split([':', ' ']).filter(|other| !other.is_empty()) {
-            if !other.ends_with(LIBRARY) {
-                list.push(":");
-                list.push(other);
-            }
+        let others = others.split([':', ' ']).filter(|other| !other.is_empty());
+        let others: Vec<&str> = others.filter(|other| !other.ends_with(LIBRARY)).collect();
+        let sanitizers = self.programs.iter().filter_map(|program| program.sanitizer.as_deref());
+        let is_missing = |name: &&str| !others.iter().any(|other| other.ends_with(name));
+        let mut list = OsString::new();
+        for other in sanitizers.filter(is_missing).chain(others.iter().copied()) {
+            list.push(other);
+            list.push(":");
         }
+        list.push(&self.library);
         list
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Program {
     pub(crate) warnings: Vec<String>,
     /// It is Node, whose event loop submits reads where no library sees them.
     pub(crate) is_node: bool,
+    /// See [`elf::Elf::sanitizer`].
+    pub(crate) sanitizer: Option<String>,
 }
 
 /// Every executable that a command line starts one after another: wrappers, script interpreters,
@@ -129,6 +131,7 @@ fn inspect(path: &Path) -> Result<(Program, Option<PathBuf>), Failure> {
         is_static: false,
         warnings: Vec::new(),
         is_node: false,
+        sanitizer: None,
     };
     // Who may only execute a file cannot look into it; the loader then decides.
     let elf = match elf::read(path) {
@@ -157,6 +160,7 @@ fn inspect(path: &Path) -> Result<(Program, Option<PathBuf>), Failure> {
     if let Some(elf) = elf {
         program.is_node = is_named(path, &["node", "nodejs"]);
         program.warnings.extend(warnings(&elf));
+        program.sanitizer = elf.sanitizer;
     }
     Ok((program, interpreter))
 }

@@ -18,6 +18,9 @@ code, terminal and process id are its own.
   -p, --profile NAME[,NAME]   settings by name or path (docs/profiles.md); may be repeated
   -i, --interface IF          accelerate connections with other hosts over IF too; may be repeated;
                               needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, at the start
+      --only NAME[,NAME]      accelerate only programs of these names, of all that PROGRAM starts;
+                              may be repeated
+      --except NAME[,NAME]    leave programs of these names to the kernel; may be repeated
       --force-profiles        the profile wins over EF_ variables of the environment
       --check                 say what would be accelerated and why not; start nothing
   -v, --verbose               say what is exported before starting
@@ -33,6 +36,8 @@ earlier cluster of the profile does not end, 126 and 127 as from a shell.
 struct Arguments {
     profiles: Vec<String>,
     interfaces: Vec<String>,
+    only: Vec<String>,
+    except: Vec<String>,
     force: bool,
     check: bool,
     verbose: bool,
@@ -50,6 +55,8 @@ pub(crate) fn command(words: Vec<OsString>) -> Result<ExitCode, Failure> {
         profiles: &arguments.profiles,
         is_forced: arguments.force,
         interfaces: &arguments.interfaces,
+        only: &arguments.only,
+        except: &arguments.except,
     };
     let plan = Plan::new(chosen, &arguments.command)?;
     if arguments.check {
@@ -80,6 +87,10 @@ impl Arguments {
                 "--force-profiles" => arguments.force = true,
                 "-p" | "--profile" => arguments.profiles.push(name_after(&text, &mut words)?),
                 "-i" | "--interface" => arguments.interfaces.push(name_after(&text, &mut words)?),
+                "--only" => arguments.only.push(name_after(&text, &mut words)?),
+                "--except" => arguments.except.push(name_after(&text, &mut words)?),
+                _ if text.starts_with("--only=") => arguments.only.push(text[7..].to_owned()),
+                _ if text.starts_with("--except=") => arguments.except.push(text[9..].to_owned()),
                 _ if text.starts_with("--profile=") => {
                     arguments.profiles.push(text[10..].to_owned())
                 }

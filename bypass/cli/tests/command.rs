@@ -115,7 +115,7 @@ fn forced_profiles_and_load_env_0_keep_the_environment_out() {
 }
 
 #[test]
-fn another_preloaded_library_is_kept_behind_ours() {
+fn another_preloaded_library_is_kept_before_ours() {
     let bench = Bench::new("others");
     bench.compile(&["-shared", "-o", "other.so", "nothing.c"]);
     let other = bench.folder.join("other.so").display().to_string();
@@ -126,7 +126,38 @@ fn another_preloaded_library_is_kept_behind_ours() {
         .expect("it starts");
     assert!(text(&output.stdout)
         .trim()
-        .ends_with(&format!("libbypass_preload.so:{other}")));
+        .starts_with(&format!("{other}:")));
+    assert!(text(&output.stdout).ends_with("libbypass_preload.so\n"));
+}
+
+#[test]
+fn a_program_with_address_sanitizer_starts() {
+    let bench = Bench::new("sanitizer");
+    let can_compile = Command::new("cc")
+        .args(["-fsanitize=address", "-o", "checked", "nothing.c"])
+        .current_dir(&bench.folder)
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !can_compile {
+        eprintln!("skipped: the compiler has no AddressSanitizer");
+        return;
+    }
+    let program = bench.folder.join("checked").display().to_string();
+    let output = bench.run(&["run", &program]);
+    let said = text(&output.stderr);
+    assert!(!said.contains("does not come first"), "{said}");
+    assert!(output.status.success(), "{said}");
+}
+
+#[test]
+fn the_programs_that_are_meant_reach_the_library() {
+    let bench = Bench::new("only");
+    let show = "echo $WIRESPEED_ONLY $WIRESPEED_EXCEPT";
+    let words = ["run", "--only", "nginx,wrk", "--only=redis-server", "--except", "sh"];
+    let output = bench.run(&[&words[..], &["sh", "-c", show]].concat());
+    assert_eq!(text(&output.stdout).trim(), "nginx,wrk,redis-server sh");
+    let output = bench.run(&["run", "sh", "-c", show]);
+    assert_eq!(text(&output.stdout).trim(), "");
 }
 
 #[test]
@@ -288,6 +319,37 @@ fn stat_without_such_a_process_is_a_failure_and_json_is_one_document() {
         json.starts_with("{\"schema\":\"bypass-stat/1\",") && json.ends_with("]}\n"),
         "{json}"
     );
+}
+
+/// A FIFO can have the name of a page of statistics. To open it would wait for ever.
+#[test]
+fn stat_opens_no_fifo_that_is_called_like_a_page() {
+    let path = format!("/memfd:wirespeed-stats-{}", std::process::id());
+    let made = Command::new("mkfifo").arg(&path).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: only root can make a file there");
+        return;
+    }
+    let mut holder = Command::new("sh")
+        .args(["-c", "exec 3<>\"$0\"; exec 4<\"$0\" 3>&-; sleep 60", &path])
+        .spawn()
+        .expect("sh");
+    let folder = format!("/proc/{}/fd/4", holder.id());
+    while std::fs::read_link(&folder).is_err() {
+        std::thread::yield_now();
+    }
+    let bench = Bench::new("fifo");
+    let words = ["stat", "-p", &holder.id().to_string()].map(str::to_owned);
+    let mut stat = bench.command(&words.each_ref().map(String::as_str)).spawn().expect("it starts");
+    let since = std::time::Instant::now();
+    let mut ended = None;
+    while ended.is_none() && since.elapsed() < std::time::Duration::from_secs(20) {
+        ended = stat.try_wait().expect("a child");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let _ = (stat.kill(), stat.wait(), holder.kill(), holder.wait());
+    std::fs::remove_file(&path).expect("it was made");
+    assert!(ended.is_some(), "bypass stat waits for the FIFO");
 }
 
 #[test]

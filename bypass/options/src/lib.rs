@@ -10,6 +10,7 @@ mod engine;
 pub mod markdown;
 mod nearest;
 pub mod profile;
+pub mod programs;
 mod resolve;
 mod settings;
 pub mod table;

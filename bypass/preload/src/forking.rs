@@ -1,19 +1,26 @@
 //! fork, as it is followed in the parent and in the child.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::sync::Mutex;
 
 use bypass_stack::lifecycle::fork::{self, Prepared, Taken};
 use bypass_stack::process::deferral;
-use bypass_sys::numbers;
+use bypass_sys::{kernel, numbers};
 
+use crate::locking::lock;
 use crate::outcome::{errno, set_errno};
 use crate::{environment, real, spawning, streams};
+
+/// No descriptor.
+const NONE: i32 = -1;
 
 thread_local! {
     static PREPARED: RefCell<Option<Prepared>> = const { RefCell::new(None) };
     /// What the hooks share and lock.
     static LOCKED: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+    /// Of this thread's vfork, for its child.
+    static OWN_WRITER: Cell<i32> = const { Cell::new(NONE) };
     /// Until fork says whether there is a child.
     static TAKEN: RefCell<Option<Taken>> = const { RefCell::new(None) };
 }
@@ -37,11 +44,59 @@ pub fn fork() -> libc::pid_t {
     child
 }
 
+/// Writing ends of the pipes by which [`vfork`] learns that its child has gone its own way.
+static WRITERS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// The child of a real vfork would run our hooks in the parent's memory, so a fork takes its place:
+/// the parent waits until the child has called exec or has ended, as it would have.
+pub fn vfork() -> libc::pid_t {
+    let pipe = deferral::inside(|| {
+        // No child is made meanwhile, which would keep the pipe open.
+        let mut all = lock(&WRITERS).map_err(|_| libc::EAGAIN)?;
+        let pipe = numbers::high_pair(kernel::pipe)?;
+        all.push(pipe[1].0);
+        Ok::<_, i32>(pipe)
+    });
+    let Ok([reader, writer]) = pipe else {
+        return fork();
+    };
+    let _ = OWN_WRITER.try_with(|own| own.set(writer.0));
+    let child = fork();
+    let _ = OWN_WRITER.try_with(|own| own.set(NONE));
+    if child == 0 {
+        // Closed by exec or exit.
+        let _ = writer.into_raw();
+        return 0;
+    }
+    if let Ok(mut all) = lock(&WRITERS) {
+        all.retain(|one| *one != writer.0);
+    }
+    drop(writer);
+    if child > 0 {
+        while kernel::read(reader.0, &mut [0]) == Err(libc::EINTR) {}
+    }
+    child
+}
+
+/// In a child: it keeps no other child's pipe open.
+fn close_others_writers() {
+    let own = OWN_WRITER.try_with(Cell::get).unwrap_or(NONE);
+    let all = lock(&WRITERS).map(|mut all| std::mem::take(&mut *all));
+    for fd in all.unwrap_or_default() {
+        if fd != own {
+            let _ = kernel::close(fd);
+        }
+    }
+}
+
 extern "C" fn before_fork() {
     deferral::enter();
     let prepared = fork::prepare();
     let _ = PREPARED.try_with(|place| place.replace(prepared));
-    let hooks = (streams::hold(), spawning::hold(), environment::hold());
+    let hooks = (
+        (streams::hold(), spawning::hold(), environment::hold()),
+        lock(&WRITERS).ok(),
+    );
     // Last: a thread that takes numbers waits for nothing.
     let locked: Box<dyn Any> = Box::new((hooks, numbers::hold()));
     let _ = LOCKED.try_with(|place| place.replace(Some(locked)));
@@ -59,6 +114,7 @@ extern "C" fn in_child() {
     let _ = LOCKED.try_with(RefCell::take);
     let prepared = PREPARED.try_with(RefCell::take).ok().flatten();
     environment::forget();
+    close_others_writers();
     fork::child(prepared);
     deferral::leave();
 }

@@ -5,12 +5,18 @@
 //! functions. Nothing here keeps state but [`signals`], which counts handlers for those who wait,
 //! [`streams`], [`spawning`] and [`environment`].
 //!
-//! A panic in an `extern "C"` function aborts; it never unwinds into C.
+//! Hooks that wait are `extern "C-unwind"`: pthread_cancel(3) ends a thread by unwinding through them. A panic would
+//! unwind into C there, so nothing in them may panic.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the contract of each hook is its man page"
 )]
 #![allow(missing_docs, reason = "the hooks are documented by their man pages")]
+
+/// ThreadSanitizer follows libc's allocator only: its runs leave this one out.
+#[cfg(not(libc_allocator))]
+#[global_allocator]
+static ALLOCATOR: bypass_sys::allocator::Allocator = bypass_sys::allocator::Allocator;
 
 mod cancel;
 mod environment;

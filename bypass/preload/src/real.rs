@@ -118,6 +118,7 @@ real! {
     io_uring_submit = c"io_uring_submit": fn(*mut c_void) -> c_int;
     io_uring_submit_and_wait = c"io_uring_submit_and_wait": fn(*mut c_void, c_uint) -> c_int;
     io_uring_submit_and_wait_timeout = c"io_uring_submit_and_wait_timeout": fn(*mut c_void, *mut c_void, c_uint, *mut c_void, *mut c_void) -> c_int;
+    io_submit = c"io_submit": fn(*mut c_void, c_long, *mut *mut c_void) -> c_int;
     pthread_cancel = c"pthread_cancel": fn(libc::pthread_t) -> c_int;
     pthread_testcancel = c"pthread_testcancel": fn() -> ();
     pthread_setcancelstate = c"pthread_setcancelstate": fn(c_int, *mut c_int) -> c_int;

@@ -36,15 +36,41 @@ extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     if flags & libc::SA_RESTART == 0 {
         thread.interrupts.fetch_add(1, Ordering::Relaxed);
     }
-    let may_wait = flags & libc::SA_RESETHAND == 0;
-    if may_wait && deferral::put_off(signal, || queue_again(signal, info, context)) {
+    if deferral::put_off(signal, || queue_again(signal, info, context, true)) {
         return;
     }
-    let handler = HANDLERS[index].load(Ordering::Acquire);
+    let handler = match flags & libc::SA_RESETHAND {
+        0 => HANDLERS[index].load(Ordering::Acquire),
+        _ => HANDLERS[index].swap(libc::SIG_DFL, Ordering::AcqRel),
+    };
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+        if flags & libc::SA_RESETHAND != 0 {
+            // Another thread runs the handler, the only time: what comes now has the default effect.
+            reset(signal);
+            queue_again(signal, info, context, false);
+        }
         return;
+    }
+    if flags & libc::SA_RESETHAND != 0 {
+        reset(signal);
     }
     kept::without(|| run(handler, flags, (signal, info, context)));
+}
+
+/// Sets the default action, as the kernel does before it calls a handler that was set with SA_RESETHAND. The kernel does
+/// not know of the flag: it calls a handler once more that was put off.
+fn reset(signal: c_int) {
+    // SAFETY: all zero is a valid sigaction, of the default action.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    // SAFETY: it lives on this frame.
+    unsafe {
+        real::sigaction_real()(signal, core::ptr::null(), &mut action);
+        // The program may have set another one meanwhile.
+        if action.sa_sigaction == handle as *const () as usize {
+            action.sa_sigaction = libc::SIG_DFL;
+            real::sigaction_real()(signal, &action, core::ptr::null_mut());
+        }
+    }
 }
 
 /// Runs a handler of the program.
@@ -66,9 +92,14 @@ fn run(
     }
 }
 
-/// Queues a signal for this thread as it came, and keeps it blocked when the handler returns. False
+/// Queues a signal for this thread as it came, and keeps it `blocked` when the handler returns. False
 /// when the kernel has no room: then the handler must run now.
-fn queue_again(signal: c_int, info: *const libc::siginfo_t, context: *mut libc::c_void) -> bool {
+fn queue_again(
+    signal: c_int,
+    info: *const libc::siginfo_t,
+    context: *mut libc::c_void,
+    blocked: bool,
+) -> bool {
     // SAFETY: the kernel has given us both.
     let Some(context) = (unsafe { context.cast::<libc::ucontext_t>().as_mut() }) else {
         return false;
@@ -95,7 +126,7 @@ fn queue_again(signal: c_int, info: *const libc::siginfo_t, context: *mut libc::
         )
     };
     // SAFETY: the set is a valid one of this frame.
-    queued == 0 && unsafe { libc::sigaddset(&mut context.uc_sigmask, signal) } == 0
+    queued == 0 && (!blocked || unsafe { libc::sigaddset(&mut context.uc_sigmask, signal) } == 0)
 }
 
 #[no_mangle]
@@ -123,6 +154,7 @@ pub unsafe extern "C" fn sigaction(
             FLAGS[index].store(wrapped.sa_flags, Ordering::Release);
             wrapped.sa_sigaction = handle as *const () as usize;
             wrapped.sa_flags |= libc::SA_SIGINFO;
+            wrapped.sa_flags &= !libc::SA_RESETHAND;
         }
     }
     let place = wrapped
@@ -139,7 +171,8 @@ pub unsafe extern "C" fn sigaction(
     if let Some(old) = unsafe { old.as_mut() } {
         if old.sa_sigaction == handle as *const () as usize {
             old.sa_sigaction = old_handler;
-            old.sa_flags = (old.sa_flags & !libc::SA_SIGINFO) | (old_flags & libc::SA_SIGINFO);
+            let ours = libc::SA_SIGINFO | libc::SA_RESETHAND;
+            old.sa_flags = (old.sa_flags & !ours) | (old_flags & ours);
         }
     }
     result

@@ -14,7 +14,7 @@ use crate::layout::{
 use crate::ring::{Ring, Surroundings};
 use bypass_sys::barrier;
 use bypass_sys::kernel::{self, Result};
-use bypass_sys::memory::Mapping;
+use bypass_sys::memory::{self, Mapping};
 
 /// Memory shared by one client process and the holders of one listener.
 #[derive(Debug)]
@@ -96,6 +96,9 @@ impl Segment {
     /// Makes one for process `client`; `slots` and `ring_bytes` are powers of two in bounds.
     pub fn create(client: u64, slots: usize, ring_bytes: usize) -> Result<Self> {
         check_sizes(slots, ring_bytes)?;
+        if memory::may_be_refused_when_touched() {
+            return Err(libc::ENOMEM);
+        }
         let memory = Mapping::create(c"wirespeed-segment", segment_bytes(slots, ring_bytes))?;
         let segment = Self {
             memory,

@@ -31,7 +31,7 @@ pub mod participants;
 mod ready_lists;
 pub mod untold;
 
-pub use accepting::{credits_of_ours_alone, use_hidden_sockets, withdraw_credits};
+pub use accepting::{choose_by_program, credits_of_ours_alone, is_chosen_by_program, use_hidden_sockets, withdraw_credits};
 pub use adopting::{admit, adopt, adopt_from_relay, join, names, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
 pub use holders::HOLDER_TABLE_BYTES;
@@ -149,7 +149,7 @@ pub fn hold() -> impl Sized {
             (peers, Held::lock(listener.clone(), |one| &one.blocked))
         })
         .collect();
-    (each, all, (closing::hold(), untold::hold()))
+    (each, all, (closing::hold(), untold::hold(), accepting::hold()))
 }
 
 /// Takes part in a listener whose rendezvous socket and holder table are known.
@@ -204,8 +204,8 @@ fn named_only(fd: i32) -> Result<Owned, i32> {
     numbers::high(|| kernel::open(&name, libc::O_PATH | libc::O_CLOEXEC))
 }
 
-/// Whether the program has threads beside its first: then it makes no child for each connection.
-fn has_threads() -> bool {
+/// Whether the program has threads besides its first: then it makes no child for each connection.
+pub fn has_threads() -> bool {
     let Ok(tasks) = numbers::high(|| kernel::open(c"/proc/self/task", libc::O_RDONLY)) else {
         return false;
     };

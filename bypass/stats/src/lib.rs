@@ -9,6 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bypass_sys::address::SharedAddress;
+use bypass_sys::descriptor::{self, Owned};
 use bypass_sys::memory::Mapping;
 use bypass_sys::{clock, kernel};
 
@@ -291,6 +292,13 @@ fn store_text(place: &[AtomicU32; TEXT_BYTES / 4], text: &str) {
     }
 }
 
+/// A file that is a regular one, not opened yet; None for others.
+fn regular(path: &std::path::Path) -> io::Result<Option<Owned>> {
+    let name = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+    let name = std::ffi::CString::new(name)?;
+    descriptor::regular(&name).map_err(io::Error::from_raw_os_error)
+}
+
 fn load_text(place: &[AtomicU32; TEXT_BYTES / 4]) -> String {
     let bytes: Vec<u8> = place
         .iter()
@@ -385,8 +393,12 @@ impl View {
     }
 
     fn map(path: &std::path::Path, is_writable: bool) -> io::Result<Option<Self>> {
+        // A FIFO or a device can have such a name: to open it may wait for ever, or do something.
+        let Some(file) = regular(path)? else {
+            return Ok(None);
+        };
         let mut options = std::fs::OpenOptions::new();
-        let file = options.read(true).write(is_writable).open(path)?;
+        let file = options.read(true).write(is_writable).open(format!("/proc/self/fd/{}", file.0))?;
         let map = if is_writable {
             Mapping::adopt
         } else {

@@ -1,6 +1,8 @@
 //! A descriptor of ours, closed when its owner goes.
 
-use crate::kernel;
+use core::ffi::CStr;
+
+use crate::kernel::{self, Result};
 
 /// A descriptor of ours, closed when dropped.
 #[derive(Debug)]
@@ -19,4 +21,11 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let _ = kernel::close(self.0);
     }
+}
+
+/// Names a file without opening it (O_PATH), if it is a regular one: behind `/proc/self/fd/NUMBER` it can be opened then.
+pub fn regular(name: &CStr) -> Result<Option<Owned>> {
+    let file = Owned(kernel::open(name, libc::O_PATH | libc::O_CLOEXEC)?);
+    let mode = kernel::fstat(file.0)?.st_mode;
+    Ok((mode & libc::S_IFMT == libc::S_IFREG).then_some(file))
 }

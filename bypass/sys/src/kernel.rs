@@ -114,6 +114,45 @@ plain! {
     shutdown = SYS_shutdown(fd: i32, how: i32);
 }
 
+/// Lets another thread go on, at look number `looks` of a wait for it. After some it really sleeps: under SCHED_FIFO a
+/// thread that only yields never lets one of lower priority run, which may be the one that it waits for.
+pub fn let_others_run(looks: u32) {
+    const YIELDS: u32 = 100;
+    const REST_NS: i64 = 50_000;
+    if looks < YIELDS {
+        let _ = sched_yield();
+        return;
+    }
+    let time = [0i64, REST_NS];
+    // SAFETY: the kernel reads the time, which lives on this frame.
+    let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Gives the calling thread the policy of ordinary ones, on all processors that it may have, where it has inherited that of
+/// a real-time thread: what a program spins with must not keep the library from its work, nor the other way round.
+pub fn leave_real_time() {
+    const REALTIME: [usize; 3] = [
+        libc::SCHED_FIFO as usize,
+        libc::SCHED_RR as usize,
+        6, // SCHED_DEADLINE
+    ];
+    // SAFETY: a number only.
+    let policy = unsafe { call(libc::SYS_sched_getscheduler, [0; 6]) };
+    if !policy.is_ok_and(|policy| REALTIME.contains(&(policy & 0xff))) {
+        return;
+    }
+    let priority = 0i32;
+    let all = [u64::MAX; 16];
+    // SAFETY: the kernel reads both, which live on this frame.
+    unsafe {
+        let at = core::ptr::from_ref(&priority) as usize;
+        let other = libc::SCHED_OTHER as usize;
+        let _ = call(libc::SYS_sched_setscheduler, [0, other, at, 0, 0, 0]);
+        let length = size_of_val(&all);
+        let _ = call(libc::SYS_sched_setaffinity, [0, length, all.as_ptr() as usize, 0, 0, 0]);
+    }
+}
+
 /// Whether the thread with this number exists in our process-id namespace.
 pub fn thread_exists(thread: i32) -> bool {
     // SAFETY: signal 0 is only a question.

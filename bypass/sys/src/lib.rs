@@ -5,6 +5,7 @@
 //! kept here, so that the rooms above need little of it.
 
 pub mod address;
+pub mod allocator;
 pub mod barrier;
 pub mod cache;
 pub mod clock;

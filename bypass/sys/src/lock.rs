@@ -103,7 +103,7 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
                 return None;
             }
             if !is_confined() {
-                let _ = kernel::sched_yield();
+                kernel::let_others_run(spins - SPINS);
             }
         }
         core::hint::spin_loop();

@@ -2,11 +2,15 @@
 
 use core::ffi::CStr;
 use core::ptr::NonNull;
+use std::sync::OnceLock;
 
 use crate::kernel::{self, Result};
 use crate::numbers;
 
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// A larger mapping is never locked in memory: it has far more pages than are in use.
+const POPULATED_MAX: usize = 16 << 20;
 
 /// A mapping that is undone when dropped; the descriptor stays open with it.
 #[derive(Debug)]
@@ -20,6 +24,23 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
+
+/// Whether the kernel may end a process that touches a page of shared memory for the first time: with
+/// vm.overcommit_memory=2 it counts such pages as they come, and the one that is too many is a SIGBUS.
+pub fn may_be_refused_when_touched() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let mut text = [0u8; 8];
+        let name = c"/proc/sys/vm/overcommit_memory";
+        let read = numbers::high(|| kernel::open(name, libc::O_RDONLY))
+            .and_then(|file| kernel::read(file.0, &mut text));
+        read.is_ok_and(|count| counts_all(&text[..count]))
+    })
+}
+
+fn counts_all(text: &[u8]) -> bool {
+    text.trim_ascii() == b"2"
+}
 
 impl Mapping {
     /// Makes a zeroed file of `length` bytes that can never change its size.
@@ -106,10 +127,17 @@ impl Mapping {
             libc::PROT_READ
         };
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        let arguments = [0, length, access as usize, flags as usize, fd as usize, 0];
+        // Without access at first: a program that locks all memory to come (mlockall(2)) would get every page of a file of
+        // which only those in use are to be memory.
+        let first = if length > POPULATED_MAX {
+            libc::PROT_NONE
+        } else {
+            access
+        };
+        let arguments = [0, length, first as usize, flags as usize, fd as usize, 0];
         // SAFETY: a new mapping at an address of the kernel's choice disturbs no other memory.
         let mapped = kernel::check(unsafe { kernel::raw(libc::SYS_mmap, arguments) });
-        let base = mapped.and_then(|at| NonNull::new(at as *mut u8).ok_or(libc::ENOMEM));
+        let base = mapped.and_then(|at| Self::open_up(at, length, (first, access)));
         match base {
             Ok(base) => Ok(Self { base, length, fd }),
             Err(error) => {
@@ -117,6 +145,25 @@ impl Mapping {
                 Err(error)
             }
         }
+    }
+
+    /// Leaves a new mapping out of core dumps, and gives it the access it is to have.
+    fn open_up(at: usize, length: usize, (first, access): (i32, i32)) -> Result<NonNull<u8>> {
+        let base = NonNull::new(at as *mut u8).ok_or(libc::ENOMEM)?;
+        let call = |number, argument| {
+            // SAFETY: the range is the mapping that was just made, which nobody knows yet.
+            kernel::check(unsafe { kernel::raw(number, [at, length, argument, 0, 0, 0]) })
+        };
+        // A dump would read all of it, and make memory of what was never touched.
+        let _ = call(libc::SYS_madvise, libc::MADV_DONTDUMP as usize);
+        if first != access {
+            let _ = call(libc::SYS_munlock, 0);
+            if let Err(error) = call(libc::SYS_mprotect, access as usize) {
+                let _ = call(libc::SYS_munmap, 0);
+                return Err(error);
+            }
+        }
+        Ok(base)
     }
 
     /// The descriptor, for passing on.
@@ -214,6 +261,12 @@ pub fn shared<T>(memory: &Mapping) -> &T {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_strict_way_of_counting_memory_is_told() {
+        assert!(counts_all(b"2\n"));
+        assert!(!counts_all(b"0\n") && !counts_all(b"1\n") && !counts_all(b""));
+    }
 
     #[test]
     fn a_file_that_could_shrink_is_refused() {

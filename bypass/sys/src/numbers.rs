@@ -60,7 +60,7 @@ fn wait() {
         core::hint::spin_loop();
         spins += 1;
         if spins > SPINS && !is_confined() {
-            let _ = kernel::sched_yield();
+            kernel::let_others_run(spins - SPINS);
         }
         let now_ns = clock::now_ns();
         waited_ns += now_ns.saturating_sub(looked_ns).min(LOOK_NS_MAX);

@@ -2,7 +2,8 @@
 
 use core::ffi::{c_int, c_long};
 
-use bypass_stack::process::{self, table};
+use bypass_stack::process;
+use bypass_stats::Reason;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{kernel, lock, numbers};
 
@@ -29,13 +30,8 @@ pub fn is_fork(flags: usize, stack: usize) -> bool {
 pub fn fork(flags: usize) -> c_long {
     if flags & NETWORK != 0 && process::is_started() {
         // What wakes a process has a name in the network namespace. Programs that isolate themselves
-        // so can do without, as the kernel may lack it.
-        let line =
-            "bypass: clone with CLONE_NEWNET refused: accelerated connections would not wake\n";
-        // Of a server that is started for each connection it may be the connection.
-        if table::is_kernel(libc::STDERR_FILENO) {
-            let _ = kernel::write(libc::STDERR_FILENO, line.as_bytes());
-        }
+        // so can do without, as the kernel may lack it. Nothing is printed: descriptor 2 may be a file of the program's.
+        process::fall_back(Reason::Namespace);
         return fail(libc::EINVAL).into();
     }
     let Ok(former) = Children::enter(flags & PROCESSES) else {

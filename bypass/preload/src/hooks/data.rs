@@ -433,10 +433,32 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         set_errno(error);
         return sent;
     }
+    // As the kernel stops behind a message that a connection has taken a part of: its rest would be lost.
+    let mut is_cut = false;
     each_message(messages, count, |_, header| {
+        if is_cut {
+            return -1;
+        }
         // SAFETY: a header of the caller's array.
-        unsafe { sendmsg(fd, header, flags) }
+        let sent = unsafe { sendmsg(fd, header, flags) };
+        // SAFETY: as above, with the pieces that it names.
+        let wanted = unsafe { length_of(&*header) };
+        is_cut = sent >= 0 && (sent as usize) < wanted;
+        sent
     })
+}
+
+/// Bytes of a message.
+///
+/// # Safety
+/// The header names so many pieces.
+unsafe fn length_of(header: &msghdr) -> usize {
+    if header.msg_iov.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    let pieces = unsafe { core::slice::from_raw_parts(header.msg_iov, header.msg_iovlen as usize) };
+    pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.iov_len))
 }
 
 fn each_message(

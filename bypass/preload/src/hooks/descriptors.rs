@@ -193,6 +193,10 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
         if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
             return -1;
         }
+        if listener::has_threads() {
+            // The other threads keep their descriptors. This one is about to call exec, whose new image has what is left.
+            return kernel(first, last);
+        }
         // SAFETY: numbers only.
         return unsafe { close_range(first, last, 0) };
     }

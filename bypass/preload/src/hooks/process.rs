@@ -7,7 +7,7 @@ use bypass_stack::packets;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::namespace;
 use bypass_sys::network::ioctl_number;
-use bypass_sys::{kernel, lock, numbers};
+use bypass_sys::lock;
 use libc::pid_t;
 
 use super::creating::or_give_back;
@@ -20,25 +20,9 @@ pub unsafe extern "C-unwind" fn fork() -> pid_t {
     forking::fork()
 }
 
-/// The child of a real vfork would run our hooks in the parent's memory; so it is a fork, and the
-/// parent waits until the child has called exec or has ended, as it would have.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn vfork() -> pid_t {
-    let pipe = inside(|| numbers::high_pair(kernel::pipe));
-    let child = forking::fork();
-    let Ok([reader, writer]) = pipe else {
-        return child;
-    };
-    if child == 0 {
-        // Closed by exec or exit.
-        let _ = writer.into_raw();
-        return 0;
-    }
-    drop(writer);
-    if child > 0 {
-        while kernel::read(reader.0, &mut [0]) == Err(libc::EINTR) {}
-    }
-    child
+    forking::vfork()
 }
 
 /// The operation and flags of linux/seccomp.h.
@@ -228,6 +212,10 @@ pub unsafe extern "C-unwind" fn syscall(
                     return fail(libc::ENOSYS).into();
                 }
                 uring::made_by_number(real::syscall()(number, a, b, c, d, e, f))
+            }
+            libc::SYS_io_submit => {
+                uring::before_aio(b as c_long, c as *const *const _);
+                real::syscall()(number, a, b, c, d, e, f)
             }
             libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a),
             libc::SYS_unshare => c_long::from(unshare(fd)),

@@ -52,10 +52,53 @@ fn has_libuv() -> bool {
 
 /// After a call by number that makes a ring: nothing of what is submitted there is seen.
 pub fn made_by_number(result: c_long) -> c_long {
-    if result >= 0 {
+    if result >= 0 && listener::are_attended() {
         inside(listener::use_hidden_sockets);
     }
     result
+}
+
+/// The start of the kernel's `struct iocb` (linux/aio_abi.h).
+#[repr(C)]
+pub struct Control {
+    data: u64,
+    key: u64,
+    code: u16,
+    priority: i16,
+    fd: u32,
+}
+
+/// Before requests of Linux AIO are submitted: one that waits for a descriptor (IOCB_CMD_POLL) would see what the kernel
+/// knows of it, so new sockets of such a program are not accelerated from then on. Reads and writes of files are not meant.
+///
+/// # Safety
+/// `requests` leads to `count` pointers to requests, as io_submit(2) demands.
+pub unsafe fn before_aio(count: c_long, requests: *const *const Control) {
+    const POLL: u16 = 5;
+    let count = usize::try_from(count).unwrap_or(0);
+    if count == 0 || requests.is_null() || uring::hides_sockets() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let all = unsafe { core::slice::from_raw_parts(requests, count) };
+    // SAFETY: as above; the kernel refuses null.
+    let waits = |one: &&*const Control| unsafe { one.as_ref() }.is_some_and(|one| one.code == POLL);
+    if all.iter().any(|one| waits(&one)) {
+        inside(listener::use_hidden_sockets);
+    }
+}
+
+/// libaio's, which makes the system call itself.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn io_submit(
+    context: *mut c_void,
+    count: c_long,
+    requests: *mut *mut Control,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { before_aio(count, requests.cast_const().cast()) };
+    // SAFETY: as above.
+    unsafe { real::io_submit()(context, count, requests.cast()) }
 }
 
 /// The start of liburing's `struct io_uring`, which all versions of its shared library have in common.

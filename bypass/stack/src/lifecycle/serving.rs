@@ -98,6 +98,7 @@ pub fn ask_others(inode: u64) {
 }
 
 fn run(set: i32) {
+    kernel::leave_real_time();
     thread().inside.store(1, Ordering::Relaxed);
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     let mut is_cleaning = false;

@@ -1,12 +1,14 @@
 //! What this process publishes to clients: how many connections may wait for it, see [`crate::peer::admission`].
 
 use core::sync::atomic::Ordering;
+use std::sync::Mutex;
 
 use bypass_sys::sandbox::is_confined;
 
 use super::{all, Listener};
 use crate::peer::{self, Peer};
 use crate::process::uring;
+use crate::sockets;
 
 impl Listener {
     /// As many as the kernel would let wait, which is one more than the backlog says.
@@ -14,8 +16,13 @@ impl Listener {
         self.backlog.load(Ordering::Relaxed).saturating_add(1)
     }
 
+    fn port(&self) -> u16 {
+        sockets::kernel_name(self.any_fd()).map_or(0, |name| name.port())
+    }
+
     fn credits(&self) -> u32 {
-        let accepts = self.attends() && !is_confined() && !uring::hides_sockets();
+        let is_seen = !is_confined() && !uring::hides_sockets();
+        let accepts = self.attends() && is_seen && !is_chosen_by_program(self.port());
         if accepts {
             self.backlog_credits()
         } else {
@@ -34,6 +41,32 @@ impl Listener {
     pub(super) fn publish_credits_to(&self, peer: &Peer) {
         peer.publish_credits(self.credits());
     }
+}
+
+/// Ports of listeners among which a program of the kernel's chooses (SO_ATTACH_REUSEPORT_CBPF, …_EBPF): only the kernel
+/// knows what it says.
+static CHOSEN_BY_PROGRAM: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+
+/// See [`CHOSEN_BY_PROGRAM`].
+pub fn is_chosen_by_program(port: u16) -> bool {
+    CHOSEN_BY_PROGRAM.lock().is_ok_and(|ports| ports.contains(&port))
+}
+
+/// A program chooses from now on among the listeners of the address that `fd` is bound to.
+pub fn choose_by_program(fd: i32) {
+    let port = sockets::kernel_name(fd).map_or(0, |name| name.port());
+    if port == 0 || is_chosen_by_program(port) {
+        return;
+    }
+    if let Ok(mut ports) = CHOSEN_BY_PROGRAM.lock() {
+        ports.push(port);
+    }
+    all().iter().for_each(|listener| listener.publish_credits());
+}
+
+/// Locks the list across a fork.
+pub(super) fn hold() -> impl Sized {
+    CHOSEN_BY_PROGRAM.lock().ok()
 }
 
 /// This process accepts from no segment any more, before it confines itself.

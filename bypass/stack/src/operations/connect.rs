@@ -23,6 +23,7 @@ use bypass_sys::{address, kernel, numbers};
 use super::shadow;
 use super::shutdown::dissolve;
 use crate::listener;
+use crate::packets;
 use crate::peer::admission::Admission;
 use crate::peer::{self, Peer};
 use crate::process::deadline::AT_ONCE_NS;
@@ -158,6 +159,9 @@ fn result(socket: &Socket) -> Outcome {
 fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<Connected, Reason> {
     match decide(target, patience_ms(socket)) {
         Ok(peer) => establish(fd, entry, &peer, target),
+        Err(Reason::NotLocal) if packets::is_wanted() && uring::may_hide_sockets() => {
+            Err(Reason::IoUring)
+        }
         Err(Reason::NotLocal) => over_packets::connect(fd, entry, socket, target),
         Err(reason) => Err(reason),
     }
@@ -215,16 +219,22 @@ fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     };
     if known.holders == holders && known.is_whole() {
         known.checked_ns = now;
-        return known.pick(patience_ms);
+    } else {
+        *known = Target {
+            checked_ns: now,
+            peers: vec![Met::NotYet; holders.len()],
+            // Clients of few connections each must not all begin with the same worker.
+            turn: process::number() as usize ^ known.turn,
+            holders,
+        };
     }
-    *known = Target {
-        checked_ns: now,
-        peers: vec![Met::NotYet; holders.len()],
-        // Clients of few connections each must not all begin with the same worker.
-        turn: process::number() as usize ^ known.turn,
-        holders,
-    };
-    known.pick(patience_ms)
+    let picked = known.pick(patience_ms);
+    // Last, as it looks at each descriptor: most addresses are those of other hosts or of servers on the kernel.
+    if picked.is_ok() && uring::may_hide_sockets() {
+        *known = Target::negative(now, Reason::IoUring);
+        return Err(Reason::IoUring);
+    }
+    picked
 }
 
 fn known(target: SocketAddr) -> Option<Arc<Mutex<Target>>> {
@@ -259,7 +269,8 @@ impl Target {
             return false;
         }
         let is_silent = |met: &Met| matches!(met, Met::No(Reason::NoAnswer));
-        let life_ns = if self.is_whole() {
+        let is_of_another_host = |met: &Met| matches!(met, Met::No(Reason::NotLocal));
+        let life_ns = if self.is_whole() || self.peers.iter().all(is_of_another_host) {
             POSITIVE_NS
         } else if self.peers.iter().any(is_silent) {
             SILENCE_NS
@@ -290,9 +301,6 @@ impl Target {
 }
 
 fn ask_kernel(target: SocketAddr) -> Result<Vec<Holder>, Reason> {
-    if uring::may_hide_sockets() {
-        return Err(Reason::IoUring);
-    }
     if !is_local(target.ip()) {
         return Err(Reason::NotLocal);
     }
@@ -489,15 +497,18 @@ fn local_address(
     target: SocketAddr,
     port: impl FnOnce() -> u16,
 ) -> SocketAddr {
-    if socket.has(sockets::BOUND) {
-        if let Some(bound) = sockets::kernel_name(fd) {
-            if !bound.ip().is_unspecified() {
-                return bound;
-            }
-            return SocketAddr::new(source(target.ip()), bound.port());
-        }
-    }
-    SocketAddr::new(source(target.ip()), port())
+    let bound = socket.has(sockets::BOUND).then(|| sockets::kernel_name(fd));
+    let (ip, own_port) = match bound.flatten() {
+        Some(bound) => (bound.ip(), bound.port()),
+        None => (Ipv4Addr::UNSPECIFIED.into(), 0),
+    };
+    let ip = if ip.is_unspecified() {
+        source(target.ip())
+    } else {
+        ip
+    };
+    // Bound to an address alone (IP_BIND_ADDRESS_NO_PORT), the port is chosen by connect.
+    SocketAddr::new(ip, if own_port == 0 { port() } else { own_port })
 }
 
 /// The address that the kernel would send from.

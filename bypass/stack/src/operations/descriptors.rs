@@ -178,7 +178,7 @@ pub fn clear(new: i32) -> bool {
 
 /// close_range(2) with CLOSE_RANGE_CLOEXEC: what the program will be told.
 pub fn mark_cloexec(first: u32, last: u32) {
-    for fd in first..=last.min(table::NUMBERS_MAX as u32 - 1) {
+    for fd in first..(table::used() as u32).min(last.saturating_add(1)) {
         let entry = table::get(fd as i32);
         if matches!(
             entry.kind(),
@@ -191,9 +191,9 @@ pub fn mark_cloexec(first: u32, last: u32) {
 
 /// close_range(2) without flags: closes ours one by one and says which ranges are the kernel's.
 pub fn close_range(first: u32, last: u32, mut close_kernel: impl FnMut(u32, u32)) {
-    let end = last.min(table::NUMBERS_MAX as u32 - 1);
+    let end = (table::used() as u32).min(last.saturating_add(1));
     let mut start = first;
-    for fd in first..=end {
+    for fd in first..end {
         match table::get(fd as i32).kind() {
             Kind::Kernel => continue,
             Kind::Datagram => {

@@ -99,6 +99,10 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
     if namespace::has_left() {
         return Err(Reason::Namespace);
     }
+    let is_chosen = |name: std::net::SocketAddr| listener::is_chosen_by_program(name.port());
+    if sockets::kernel_name(fd).is_some_and(is_chosen) {
+        return Err(Reason::Option);
+    }
     if uring::may_hide_sockets() {
         return Err(Reason::IoUring);
     }

@@ -6,6 +6,7 @@ use bypass_sys::{address, kernel};
 
 use super::shadow::{timeval_bytes, SWITCHES};
 use super::{inherited, signals, transport};
+use crate::listener;
 use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Kind};
 use crate::process::Outcome;
@@ -18,6 +19,8 @@ const DEMAND_KERNEL: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_MARK),
     (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
     (libc::SOL_SOCKET, libc::SO_ATTACH_BPF),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
@@ -30,6 +33,9 @@ const DEMAND_KERNEL: &[(i32, i32)] = &[
     (libc::SOL_TCP, libc::TCP_REPAIR),
     (libc::SOL_TCP, libc::TCP_ULP),
 ];
+
+/// Programs that choose among the listeners of an address.
+const CHOOSERS: [i32; 2] = [libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_ATTACH_REUSEPORT_EBPF];
 
 /// Not in the libc crate, as those that follow; of sockios.h and fcntl.h.
 pub const SIOCATMARK: u64 = 0x8905;
@@ -61,6 +67,9 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         Ok(found) => found,
         Err(outcome) => return outcome,
     };
+    if level == libc::SOL_SOCKET && CHOOSERS.contains(&name) {
+        listener::choose_by_program(fd);
+    }
     note_buffer(fd, socket, (level, name), value);
     note_low_water(socket, (level, name), value);
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY) && int(value) != Some(0) {

@@ -7,9 +7,9 @@ use crate::packets;
 use crate::peer::trimming;
 use crate::process::kept::{self, Keeper};
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, Outcome};
+use crate::process::{self, pool, Outcome};
 use crate::sockets::{self, Socket};
-use crate::stream::{self, find, index_of, named, Stream};
+use crate::stream::{self, content, find, index_of, named, Stream};
 use crate::wait::epoll;
 
 /// Takes one descriptor away from what it meant; the family of a shadow that may be kept, and whether it
@@ -139,6 +139,7 @@ pub fn provide() {
         let_go: |name| let_go(index_of(name)),
         take: |name| named(name).is_some_and(|stream| hold(&stream)),
     });
+    pool::provide_spare(content::give_descriptors_back);
     trimming::provide(|index, work| {
         if let Some(stream) = stream::of_socket(index) {
             let _ = stream.writing(|| {

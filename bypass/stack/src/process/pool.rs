@@ -3,7 +3,8 @@
 //! Only clean shadows are kept: as socket(2) made them, close-on-exec, never bound.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::Mutex;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, OnceLock};
 
 use bypass_stats::Counter;
 use bypass_sys::sandbox::is_confined;
@@ -21,9 +22,12 @@ static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// A standard number has been closed, or was at the start: the next socket may have to take it.
 static MAY_BE_FREE: AtomicBool = AtomicBool::new(true);
 
-static POOL: [Mutex<Vec<i32>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
+/// Lowest first, as the kernel would give them.
+type Shelf = BTreeSet<i32>;
 
-fn shelf(family: i32) -> &'static Mutex<Vec<i32>> {
+static POOL: [Mutex<Shelf>; 2] = [const { Mutex::new(Shelf::new()) }; 2];
+
+fn shelf(family: i32) -> &'static Mutex<Shelf> {
     &POOL[usize::from(family == libc::AF_INET6)]
 }
 
@@ -44,11 +48,17 @@ pub fn limit_changed() {
     empty();
 }
 
+/// Numbers below are for select(2), too.
+const SELECTABLE: i32 = libc::FD_SETSIZE as i32;
+/// They are kept as long as fewer than so many numbers are: a program that uses select needs the rest for its files.
+const SELECTABLE_KEPT: usize = 256;
+
 /// Whether one more number may be kept. A quarter of the limit at most, and none of its highest
 /// quarter: a number as high as that was given out because most below are in use.
-fn has_place(fd: i32, kept: usize) -> bool {
+fn has_place(fd: i32, shelf: &Shelf) -> bool {
     let quarter = limit() / 4;
-    kept < settings().socket_cache_max.min(quarter) && (fd as usize) < 3 * quarter
+    let is_spare = fd >= SELECTABLE || shelf.len() < SELECTABLE_KEPT;
+    shelf.len() < settings().socket_cache_max.min(quarter) && (fd as usize) < 3 * quarter && is_spare
 }
 
 /// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
@@ -93,7 +103,7 @@ pub fn take(family: i32) -> Result<i32, i32> {
 
 /// One of `family` that is kept; None where none is.
 fn take_kept(family: i32) -> Option<i32> {
-    shelf(family).lock().ok()?.pop()
+    shelf(family).lock().ok()?.pop_first()
 }
 
 /// Whether [`take`] needs no system call.
@@ -107,7 +117,7 @@ pub fn provide(family: i32, count: usize) {
         let Ok(fd) = make(family) else { return };
         table::set(fd, Entry::new(Kind::Pooled, 0, 0));
         if let Ok(mut shelf) = shelf(family).lock() {
-            shelf.push(fd);
+            shelf.insert(fd);
         }
     }
 }
@@ -123,8 +133,8 @@ fn make(family: i32) -> Result<i32, i32> {
 pub fn give(fd: i32, family: i32, is_clean: bool) {
     if is_clean && fd > libc::STDERR_FILENO && !is_confined() {
         if let Ok(mut shelf) = shelf(family).lock() {
-            if has_place(fd, shelf.len()) {
-                shelf.push(fd);
+            if has_place(fd, &shelf) {
+                shelf.insert(fd);
                 return;
             }
         }
@@ -155,7 +165,16 @@ pub fn empty() -> usize {
 
 /// Closes all that the program has no use of, before it would have no descriptor; says how many.
 pub fn give_back() -> usize {
-    empty() + ports::give_up() + usize::from(later::finish())
+    let spare = SPARE.get().map_or(0, |give_back| give_back());
+    empty() + ports::give_up() + usize::from(later::finish()) + spare
+}
+
+/// How those above give back what they keep.
+static SPARE: OnceLock<fn() -> usize> = OnceLock::new();
+
+/// Says how; it is not to wait for any lock.
+pub fn provide_spare(give_back: fn() -> usize) {
+    let _ = SPARE.set(give_back);
 }
 
 /// Locks the pool across a fork.

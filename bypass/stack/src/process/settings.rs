@@ -1,8 +1,9 @@
 //! What the environment says, read once.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use bypass_options::{Resolved, Settings, PROFILE_VARIABLE};
+use bypass_options::{programs, Resolved, Settings, PROFILE_VARIABLE};
 use bypass_sys::kernel;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -32,7 +33,26 @@ fn resolve() -> Settings {
             .filter(|n: &usize| n.is_power_of_two())
             .unwrap_or(16_384),
     );
-    Settings::from(&resolved)
+    let mut settings = Settings::from(&resolved);
+    settings.dont_accelerate |= !is_included();
+    settings
+}
+
+/// Whether this program is to be accelerated.
+fn is_included() -> bool {
+    let list = |name| std::env::var(name).unwrap_or_default();
+    let (only, except) = (
+        list(programs::ONLY_VARIABLE),
+        list(programs::EXCEPT_VARIABLE),
+    );
+    if only.is_empty() && except.is_empty() {
+        return true;
+    }
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let paths = [std::env::current_exe().ok(), called];
+    let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    let names: Vec<String> = paths.into_iter().flatten().filter_map(name).collect();
+    programs::is_included(&only, &except, &names)
 }
 
 /// What the options say.

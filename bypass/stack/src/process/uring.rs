@@ -86,7 +86,7 @@ fn is_about_sockets(code: u8) -> bool {
 
 /// Whether this process may submit operations on sockets where they are not seen.
 pub fn may_hide_sockets() -> bool {
-    keeping_errno(has_unknown_ring)
+    hides_sockets() || keeping_errno(has_unknown_ring)
 }
 
 fn has_unknown_ring() -> bool {

@@ -5,7 +5,7 @@
 //! the moment when it was made, and it is made only of files that have rested for a while: a
 //! change within the clock's resolution cannot go unseen.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -13,6 +13,7 @@ use bypass_sys::memory::Mapping;
 use bypass_sys::{clock, kernel};
 
 use crate::process::table;
+use crate::process::wakers::LEFT_TO_PROGRAM;
 use crate::sys::{Owned, OwnedGuard};
 
 /// Larger files are read in steps.
@@ -63,8 +64,39 @@ pub struct Content {
     stamp: Stamp,
     /// All of it.
     pub bytes: Vec<u8>,
-    /// The same in memory that can be lent; made when first wanted.
-    shared: OnceLock<Option<Mapping>>,
+    /// The same bytes in memory that can be passed to the other side, as long as it is kept.
+    shared: Mutex<Option<Arc<Shared>>>,
+}
+
+/// A content's bytes in memory that can be passed on, by its descriptor. The other side keeps its mapping without it.
+pub struct Shared(Mapping);
+
+/// So many of them are kept: one more descriptor of the program's each.
+const KEPT_MAX: usize = 64;
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+impl Shared {
+    fn new(bytes: &[u8]) -> Option<Arc<Self>> {
+        if !kernel::has_descriptors_left(LEFT_TO_PROGRAM) {
+            return None;
+        }
+        let memory = Mapping::of_bytes(c"wirespeed-content", bytes).ok()?;
+        table::hide(memory.fd());
+        KEPT.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::new(Self(memory)))
+    }
+
+    /// The descriptor, for passing on.
+    pub fn fd(&self) -> i32 {
+        self.0.fd()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+        table::show(self.0.fd());
+    }
 }
 
 impl Content {
@@ -74,27 +106,33 @@ impl Content {
             id: IDS.fetch_add(1, Ordering::Relaxed).max(1),
             stamp,
             bytes,
-            shared: OnceLock::new(),
+            shared: Mutex::default(),
         }
     }
 
-    /// A descriptor of memory with these bytes, for passing on.
-    pub fn descriptor(&self) -> Option<i32> {
-        let make = || {
-            let memory = Mapping::of_bytes(c"wirespeed-content", &self.bytes).ok()?;
-            table::hide(memory.fd());
-            Some(memory)
-        };
-        self.shared.get_or_init(make).as_ref().map(Mapping::fd)
+    /// Memory with these bytes, for passing on. Where many contents have some already it is for this once.
+    pub fn share(&self) -> Option<Arc<Shared>> {
+        // In a forked child it may be locked for ever: the bytes are copied then.
+        let mut shared = self.shared.try_lock().ok()?;
+        if let Some(kept) = &*shared {
+            return Some(kept.clone());
+        }
+        let made = Shared::new(&self.bytes)?;
+        if KEPT.load(Ordering::Relaxed) <= KEPT_MAX {
+            *shared = Some(made.clone());
+        }
+        Some(made)
     }
 }
 
-impl Drop for Content {
-    fn drop(&mut self) {
-        if let Some(Some(memory)) = self.shared.get() {
-            table::show(memory.fd());
-        }
-    }
+/// Closes what is kept for the next client, where the program would have no descriptor; says how many.
+pub fn give_descriptors_back() -> usize {
+    let kept = |content: &Arc<Content>| content.shared.try_lock().ok()?.take();
+    let Some(copies) = COPIES.get().and_then(|copies| copies.try_lock().ok()) else {
+        return 0;
+    };
+    let taken: Vec<_> = copies.by_file.values().filter_map(kept).collect();
+    taken.len()
 }
 
 #[derive(Default)]

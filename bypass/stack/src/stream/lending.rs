@@ -61,15 +61,15 @@ fn consider(stream: &Stream, content: &Content, known: u64) {
     if sends > SENDS_MIN {
         return;
     }
-    let Some(memory) = content.descriptor() else {
+    let Some(number) = stream.peer.segment.number_for_loan(stream.peer.side) else {
         return;
     };
-    let Some(number) = stream.peer.segment.number_for_loan(stream.peer.side) else {
+    let Some(memory) = content.share() else {
         return;
     };
     let message = Message::Lend {
         number: u64::from(number),
     };
-    service::tell_other_side(stream.peer, message, memory);
+    service::tell_other_side(stream.peer, message, memory.fd());
     place.store(identity | u64::from(number), Ordering::Relaxed);
 }

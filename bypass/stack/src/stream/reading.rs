@@ -150,7 +150,7 @@ fn take_or_end(
     ends: impl Fn() -> u32,
 ) -> Result<(usize, u32), Broken> {
     let mut known = 0;
-    loop {
+    for _ in 0..LOOKS_MAX {
         let count = take()?;
         let now = if count == 0 { ends() } else { known };
         if now == known {
@@ -158,7 +158,11 @@ fn take_or_end(
         }
         known = now;
     }
+    Err(Broken)
 }
+
+/// An honest writer changes how its direction has ended a few times at most; a forger would keep the reader here.
+const LOOKS_MAX: u32 = 64;
 
 /// Bytes that a read would find (FIONREAD).
 pub fn readable_bytes(stream: &Stream) -> usize {
@@ -191,6 +195,16 @@ mod tests {
             ends
         };
         take_or_end(take, ends).unwrap_or((0, FIN))
+    }
+
+    #[test]
+    fn a_writer_that_ends_in_another_way_each_time_is_not_looked_at_for_ever() {
+        let asked = Cell::new(0);
+        let ends = || {
+            asked.set(asked.get() + 1);
+            asked.get()
+        };
+        assert!(take_or_end(|| Ok(0), ends).is_err());
     }
 
     #[test]

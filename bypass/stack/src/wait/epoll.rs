@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bypass_shm::doorbell::Seen;
 use bypass_shm::layout::ReadyList;
-use bypass_stats::Counter;
+use bypass_stats::{Counter, Reason};
 use bypass_sys::barrier;
 use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
@@ -255,7 +255,10 @@ pub fn register(fd: i32) {
             })
         })
     });
-    let Some(number) = number else { return };
+    let Some(number) = number else {
+        process::fall_back(Reason::Limit);
+        return;
+    };
     let set = &SETS[number];
     *set.lock() = Some(Box::new(Inner {
         numbers: vec![fd],

@@ -70,13 +70,12 @@ impl Ownership {
     /// Returns when there is no owner any more; at once for the former one, which is not inside.
     #[cold]
     pub fn end(&self, me: usize) {
+        let mut looks = 0;
         loop {
             match self.owner.load(Ordering::Acquire) {
                 SEVERAL | NOBODY => return,
                 ENDING if self.former.load(Ordering::Acquire) == me => return,
-                ENDING => {
-                    let_others_run();
-                }
+                ENDING => let_others_run(&mut looks),
                 owner => self.end_of(owner),
             }
         }
@@ -92,8 +91,9 @@ impl Ownership {
             return;
         }
         fence_others();
+        let mut looks = 0;
         while self.inside.load(Ordering::Acquire) != 0 {
-            let_others_run();
+            let_others_run(&mut looks);
         }
         self.owner.store(SEVERAL, Ordering::Release);
     }
@@ -117,8 +117,9 @@ impl Ownership {
             return;
         }
         fence_others();
+        let mut looks = 0;
         while self.inside.load(Ordering::Acquire) != 0 {
-            let_others_run();
+            let_others_run(&mut looks);
         }
         work();
         // Nobody else ends an ownership that is ending. Release: the owner sees what was done.

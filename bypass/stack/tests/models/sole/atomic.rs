@@ -144,7 +144,7 @@ pub fn can_fence_others() -> bool {
 pub fn compiler_fence(_order: Ordering) {}
 
 /// See `src/sole/atomic.rs`.
-pub fn let_others_run() {
+pub fn let_others_run(_looks: &mut u32) {
     loom::thread::yield_now();
 }
 
