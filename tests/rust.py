@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CARGO = ["cargo", "test", "--workspace", "--locked"]
 AT_ONCE = 3
 #: Begun first, the longest at the front: none of them is to run alone at the end.
-LONG = ("packets", "shards", "contract", "models")
+LONG = ("packets", "links", "shards", "contract", "models")
 #: Begun last, one after the other: they compare times.
 ALONE = ("lost", "honesty", "http2")
 

@@ -144,11 +144,21 @@ fn interfaces(text: &mut String, plan: &Plan) -> usize {
     unusable
 }
 
+/// Whether a process is in the network namespace of this one; one that cannot be asked may be.
+fn shares_network(process: u32) -> bool {
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let other = namespace(&process.to_string());
+    other.is_none() || other == namespace("self")
+}
+
 /// Ports that accelerated processes of ours listen on now.
 fn listeners(text: &mut String) {
     text.push_str("listeners that accelerated programs reach over shared memory now\n");
     let mut count = 0;
-    for (pid, view) in View::list() {
+    for (pid, view) in View::list()
+        .into_iter()
+        .filter(|(pid, _)| shares_network(*pid))
+    {
         for socket in view
             .connections()
             .iter()

@@ -38,6 +38,7 @@ impl Sender {
         name[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
         name[4..8].copy_from_slice(&link.to_ne_bytes());
         kernel::bind(fd.0, &name).map_err(Error::Kernel)?;
+        receive_nothing(fd.0).map_err(Error::Kernel)?;
         Ok(Self::of(fd, mtu))
     }
 
@@ -88,4 +89,17 @@ impl Sender {
             Err(error) => Err(Error::Kernel(error)),
         }
     }
+}
+
+/// A process that inherits the socket may bind it to every protocol of any interface, without privilege. A filter that
+/// drops everything, and that cannot be removed (socket(7), SO_LOCK_FILTER), leaves only sending.
+fn receive_nothing(fd: i32) -> kernel::Result<()> {
+    // struct sock_filter: return 0, no byte of the frame is kept.
+    let program: [u8; 8] = [libc::BPF_RET as u8, 0, 0, 0, 0, 0, 0, 0];
+    let mut filter = [0u8; 16];
+    filter[..2].copy_from_slice(&1u16.to_ne_bytes());
+    filter[8..].copy_from_slice(&(program.as_ptr() as u64).to_ne_bytes());
+    kernel::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
+    kernel::set_option_int(fd, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 1)?;
+    Ok(())
 }

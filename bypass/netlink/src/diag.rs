@@ -58,6 +58,20 @@ pub fn listening(port: u16) -> Result<Vec<Listener>> {
     Ok(found)
 }
 
+/// The ports of all listening TCP sockets.
+pub fn listening_ports() -> Result<Vec<u16>> {
+    let mut found = Vec::new();
+    let sockets = (libc::IPPROTO_TCP, LISTEN_STATE);
+    ask(0, sockets, &mut |bytes| {
+        let port = bytes
+            .get(4..6)
+            .map(|two| u16::from_be_bytes([two[0], two[1]]));
+        found.extend(port);
+        true
+    })?;
+    Ok(found)
+}
+
 /// The inodes of all UDP sockets that are bound to a port, connected or not.
 pub fn datagram_sockets(port: u16) -> Result<Vec<u64>> {
     let mut found = Vec::new();

@@ -308,7 +308,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-fn ip(bytes: &[u8]) -> Option<IpAddr> {
+pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
         16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
@@ -316,7 +316,7 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn unspecified(family: u8) -> Option<IpAddr> {
+pub(crate) fn unspecified(family: u8) -> Option<IpAddr> {
     match i32::from(family) {
         libc::AF_INET => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         libc::AF_INET6 => Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),

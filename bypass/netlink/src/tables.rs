@@ -1,5 +1,6 @@
 //! Links, addresses, routes and neighbours, kept as the kernel has them.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -7,6 +8,8 @@ use bypass_sys::kernel::Result;
 
 use crate::item::{Address, Link, Mac, Neighbour, Route, RouteKind};
 use crate::message::{Message, Request};
+use crate::policy::{Fate, Ways};
+use crate::rule::Rule;
 use crate::socket::Socket;
 
 const GROUPS: i32 = libc::RTMGRP_LINK
@@ -14,9 +17,10 @@ const GROUPS: i32 = libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_IFADDR
     | libc::RTMGRP_IPV6_IFADDR
     | libc::RTMGRP_IPV4_ROUTE
-    | libc::RTMGRP_IPV6_ROUTE;
-/// Tables that count without policy rules, in the kernel's order: local, main, default.
-const PLAIN_TABLES: [u32; 3] = [255, 254, 253];
+    | libc::RTMGRP_IPV6_ROUTE
+    | RULES;
+/// RTNLGRP_IPV4_RULE and RTNLGRP_IPV6_RULE as bits.
+const RULES: i32 = 1 << 7 | 1 << 18;
 
 /// Floods of news in a row that are thrown away before everything is read again.
 const DRAINS_MAX: u32 = 8;
@@ -43,8 +47,12 @@ pub struct Tables {
     links: HashMap<u32, Link>,
     addresses: Vec<Address>,
     routes: Vec<Route>,
+    rules: Vec<Rule>,
+    /// Of a socket without an address, over IPv4 and IPv6; made when they are asked for.
+    ways: [OnceCell<Ways>; 2],
     neighbours: HashMap<(u32, IpAddr), Neighbour>,
     generation: u64,
+    ways_generation: u64,
     losses: u64,
     /// News were lost, and not everything could be read again yet.
     has_lost: bool,
@@ -58,8 +66,11 @@ impl Tables {
             links: HashMap::new(),
             addresses: Vec::new(),
             routes: Vec::new(),
+            rules: Vec::new(),
+            ways: Default::default(),
             neighbours: HashMap::new(),
             generation: 0,
+            ways_generation: 0,
             losses: 0,
             has_lost: false,
         };
@@ -109,6 +120,11 @@ impl Tables {
         self.generation
     }
 
+    /// Grows with every change that may give packets another way.
+    pub fn ways_generation(&self) -> u64 {
+        self.ways_generation
+    }
+
     /// How often news were lost, and everything was read again.
     pub fn losses(&self) -> u64 {
         self.losses
@@ -130,6 +146,9 @@ impl Tables {
         // Half of it would be worse than what was known.
         (self.links, self.neighbours) = (HashMap::new(), HashMap::new());
         (self.addresses, self.routes) = (Vec::new(), Vec::new());
+        self.rules = read_rules();
+        self.ways = Default::default();
+        self.ways_generation += 1;
         for change in found.into_iter().flatten() {
             self.apply(change);
         }
@@ -139,6 +158,10 @@ impl Tables {
 
     fn apply(&mut self, change: Change) {
         self.generation += 1;
+        if change.may_move_ways() {
+            self.ways = Default::default();
+            self.ways_generation += 1;
+        }
         match change {
             Change::Link(link) => drop(self.links.insert(link.index, link)),
             Change::LinkGone(index) => self.forget_link(index),
@@ -161,6 +184,8 @@ impl Tables {
             Change::NeighbourGone(one) => drop(self.neighbours.remove(&(one.link, one.ip))),
             // The kernel does not list what an IPv4 route replaces, nor what goes with a link.
             Change::RoutesReplaced => self.read_routes(),
+            // There may be several that are alike.
+            Change::Rules => self.rules = read_rules(),
         }
     }
 
@@ -213,6 +238,17 @@ impl Tables {
         &self.routes
     }
 
+    /// Every policy rule.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Ways to other hosts from an address of this one.
+    pub fn ways_from(&self, source: IpAddr) -> Ways {
+        let is_v4 = source.is_ipv4();
+        Ways::of(&self.rules, &self.routes, Some(source), is_v4, false)
+    }
+
     /// Every neighbour.
     pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
         self.neighbours.values()
@@ -230,18 +266,15 @@ impl Tables {
             .and_then(|one| one.mac)
     }
 
-    /// The way to `destination` by the tables local, main and default: longest prefix, then lowest
-    /// metric. None where there is no way. Policy rules are not looked at; see [`crate::route::ask`].
+    /// The way to `destination` of a socket without an address, by all rules and tables. None where the kernel has no route, and
+    /// where it depends on more than is known here; see [`crate::route::ask`].
     pub fn next_hop(&self, destination: IpAddr) -> Option<NextHop> {
-        let route = PLAIN_TABLES.iter().find_map(|table| {
-            self.routes
-                .iter()
-                .filter(|route| route.table == *table && contains(route, destination))
-                .max_by_key(|route| (route.prefix, std::cmp::Reverse(route.metric)))
-        })?;
-        if route.kind == RouteKind::Refused {
+        let is_v4 = destination.is_ipv4();
+        let ways = self.ways[usize::from(!is_v4)]
+            .get_or_init(|| Ways::of(&self.rules, &self.routes, None, is_v4, true));
+        let Some(Fate::Goes(route)) = ways.to(destination) else {
             return None;
-        }
+        };
         let link = self.link_at(route.link);
         Some(NextHop {
             link: route.link,
@@ -253,18 +286,24 @@ impl Tables {
     }
 }
 
-/// Whether a route's network contains an address.
-fn contains(route: &Route, ip: IpAddr) -> bool {
-    let (network, ip, bits) = match (route.destination, ip) {
-        (IpAddr::V4(network), IpAddr::V4(ip)) => {
-            (u32::from(network).into(), u32::from(ip).into(), 32)
+/// The rules of both families. A kernel without policy rules has the three of a new network namespace.
+fn read_rules() -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let request = || Request::new(libc::RTM_GETRULE, libc::NLM_F_DUMP, &[0; 12]);
+    let _ = Socket::open(0).and_then(|mut socket| {
+        socket.dump(request, &mut |message| {
+            rules.extend(Rule::read(message.body))
+        })
+    });
+    for any in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
+        if !rules
+            .iter()
+            .any(|rule| rule.source.0.is_ipv4() == any.is_ipv4())
+        {
+            rules.extend(Rule::usual(any));
         }
-        (IpAddr::V6(network), IpAddr::V6(ip)) => (u128::from(network), u128::from(ip), 128),
-        _ => return false,
-    };
-    let differing = network ^ ip;
-    let host_bits = bits - u32::from(route.prefix).min(bits);
-    differing.checked_shr(host_bits).unwrap_or(0) == 0
+    }
+    rules
 }
 
 /// One piece of news.
@@ -276,11 +315,19 @@ enum Change {
     Routes(Vec<Route>),
     RoutesGone(Vec<Route>),
     RoutesReplaced,
+    Rules,
     Neighbour(Neighbour),
     NeighbourGone(Neighbour),
 }
 
 impl Change {
+    fn may_move_ways(&self) -> bool {
+        !matches!(
+            self,
+            Self::Neighbour(_) | Self::NeighbourGone(_) | Self::Address(_)
+        )
+    }
+
     fn read(message: Message) -> Vec<Self> {
         let body = message.body;
         let is_news = message.flags & libc::NLM_F_MULTI == 0;
@@ -305,6 +352,7 @@ impl Change {
             }
             libc::RTM_NEWROUTE => vec![Self::Routes(Route::read(body))],
             libc::RTM_DELROUTE => vec![Self::RoutesGone(Route::read(body))],
+            libc::RTM_NEWRULE | libc::RTM_DELRULE => vec![Self::Rules],
             libc::RTM_NEWNEIGH => one(Neighbour::read(body), |found| vec![Self::Neighbour(found)]),
             libc::RTM_DELNEIGH => one(Neighbour::read(body), |found| {
                 vec![Self::NeighbourGone(found)]

@@ -3,12 +3,17 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use bypass_netlink::{neighbour, route, RouteKind, Tables};
-use bypass_testkit::{veth, Case, Namespace};
+use bypass_netlink::{filter, neighbour, route, Fate, RouteKind, Tables};
+use bypass_testkit::{require_tool, veth, Case, Namespace};
 
 const CASES: &[Case] = &[
     ("links_addresses_and_routes_are_the_kernels", links),
     ("the_next_hop_is_what_ip_route_get_says", next_hop),
+    (
+        "policy_rules_decide_as_ip_route_get_says_and_are_followed",
+        policy,
+    ),
+    ("chains_that_look_at_what_comes_in_are_named", filters),
     ("changes_are_followed", changes),
     ("a_neighbour_is_found_when_it_is_asked_for", neighbours),
     ("lost_news_are_read_again", losses),
@@ -116,6 +121,84 @@ fn next_hop() {
             assert_eq!((found.link, found.mtu), (asked.link, mtu), "{to}");
         }
     }
+}
+
+/// Two uplinks, of which the second one has a table of its own for what leaves from its address.
+fn policy() {
+    let (a, _b) = pair();
+    let c = Namespace::new();
+    veth((&a, "vc"), (&c, "vd"), 1);
+    a.ip("addr add 10.8.0.1/24 dev vc");
+    a.ip("route add default via 10.9.0.2");
+    a.ip("route add default via 10.8.0.2 dev vc table 7");
+    a.ip("rule add from 10.8.0.1 lookup 7");
+    a.enter();
+    let mut tables = Tables::new().expect("tables");
+    let link = |name: &str| tables.link(name).expect("the link").index;
+    let (first, second) = (link("va"), link("vc"));
+    let leaves_by =
+        |tables: &Tables, from: &str, to: &str| match tables.ways_from(ip(from)).to(ip(to)) {
+            Some(Fate::Goes(route)) => Some(route.link),
+            _ => None,
+        };
+    for (from, to) in [
+        ("10.9.0.1", "8.8.8.8"),
+        ("10.8.0.1", "8.8.8.8"),
+        ("10.8.0.1", "10.9.0.7"),
+        ("10.9.0.1", "10.8.0.7"),
+    ] {
+        let kernels = route::ask(ip(to), Some(ip(from))).expect("a way").link;
+        assert_eq!(
+            leaves_by(&tables, from, to),
+            Some(kernels),
+            "{from} to {to}"
+        );
+    }
+    assert_eq!(leaves_by(&tables, "10.9.0.1", "8.8.8.8"), Some(first));
+    assert_eq!(leaves_by(&tables, "10.8.0.1", "8.8.8.8"), Some(second));
+    assert_eq!(
+        tables.next_hop(ip("8.8.8.8")).map(|hop| hop.link),
+        Some(first)
+    );
+    a.ip("rule add to 8.8.0.0/16 prohibit");
+    until(&mut tables, "the rule counts", |tables| {
+        tables.next_hop(ip("8.8.8.8")).is_none()
+    });
+    assert_eq!(leaves_by(&tables, "10.8.0.1", "8.8.8.8"), None);
+    a.ip("rule del to 8.8.0.0/16 prohibit");
+    until(&mut tables, "the rule is gone", |tables| {
+        tables.next_hop(ip("8.8.8.8")).is_some()
+    });
+}
+
+fn filters() {
+    require_tool("nft");
+    let side = Namespace::new();
+    let chains = || side.run(filter::incoming_chains).expect("nf_tables");
+    assert_eq!(chains(), Vec::<String>::new());
+    for command in [
+        "add table ip own",
+        "add chain ip own in { type filter hook input priority 0 ; }",
+        "add chain ip own out { type filter hook output priority 0 ; }",
+        "add rule ip own out counter drop",
+        "add chain ip own other",
+        "add rule ip own other counter drop",
+    ] {
+        side.command("nft", command);
+    }
+    assert_eq!(
+        chains(),
+        Vec::<String>::new(),
+        "nothing is said of what comes in"
+    );
+    side.command("nft", "add rule ip own in ip saddr 10.0.0.1 drop");
+    assert_eq!(chains(), ["own in"]);
+    side.command("nft", "add table inet both");
+    side.command(
+        "nft",
+        "add chain inet both in { type filter hook input priority 0 ; policy drop ; }",
+    );
+    assert_eq!(chains(), ["both in", "own in"]);
 }
 
 fn changes() {

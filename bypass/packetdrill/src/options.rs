@@ -56,6 +56,9 @@ pub fn of_linux(level: i32, name: i32, value: &[u8]) -> Result<SocketOption, i32
         (libc::SOL_IP, libc::IP_TOS) | (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
             SocketOption::TrafficClass(byte(number)?)
         }
+        (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            SocketOption::Hops(byte(number)?)
+        }
         _ => return Err(libc::ENOPROTOOPT),
     })
 }
@@ -88,6 +91,9 @@ pub fn name_of(level: i32, name: i32) -> Option<OptionName> {
         (libc::SOL_IP, libc::IP_TOS) | (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
             OptionName::TrafficClass
         }
+        (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            OptionName::Hops
+        }
         _ => return None,
     })
 }
@@ -106,6 +112,7 @@ pub fn to_linux(option: SocketOption) -> Vec<u8> {
         | SocketOption::FinWait { seconds } => seconds,
         SocketOption::KeepCount(count) | SocketOption::SynRetries(count) => u32::from(count),
         SocketOption::TrafficClass(class) => u32::from(class),
+        SocketOption::Hops(hops) => u32::from(hops),
         SocketOption::UserTimeout { milliseconds } => milliseconds,
         SocketOption::SegmentMax(bytes)
         | SocketOption::SendBuffer { bytes }

@@ -79,6 +79,10 @@ const CASES: &[Case] = &[
         "a_server_that_gives_up_root_before_it_listens_takes_packets",
         gives_up_root,
     ),
+    (
+        "options_that_guard_connections_keep_them_on_the_kernel",
+        guarded,
+    ),
     ("connections_beyond_the_limit_are_the_kernels", || {
         crowd(1000, 1500, 2, "connections_beyond_the_limit")
     }),
@@ -756,3 +760,58 @@ for round in range(rounds):
             assert one.recv(100) == b''
             one.close()
 ";
+
+/// TCP-MD5 and a least number of hops, set before and after listen(2): a client that the kernel does not hear is not
+/// heard here either.
+fn guarded() {
+    const SERVER_PROGRAM: &str = "
+import socket, struct, sys
+MD5SIG, MINTTL = 14, 21
+md5 = struct.pack('<HHI120xBBHI80s', socket.AF_INET, 0, int.from_bytes(socket.inet_aton('10.79.0.1'), 'little'), 0, 0, 3, 0, b'key')
+options = {
+    'none': None,
+    'md5': (socket.IPPROTO_TCP, MD5SIG, md5),
+    'hops': (socket.IPPROTO_IP, MINTTL, 255),
+}
+name, _, when = 'WHICH'.partition(' ')
+option = options[name]
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('0.0.0.0', 80))
+if option and when == 'before':
+    listener.setsockopt(*option)
+listener.listen()
+listener.settimeout(0.2)
+try:
+    listener.accept()
+except TimeoutError:
+    pass
+if option and when == 'after':
+    listener.setsockopt(*option)
+listener.settimeout(None)
+print('ready')
+while True:
+    connection, _ = listener.accept()
+    connection.sendall(b'served')
+    connection.close()
+";
+    let network = Network::new();
+    for which in [
+        "none",
+        "hops before",
+        "hops after",
+        "md5 before",
+        "md5 after",
+    ] {
+        let program = SERVER_PROGRAM.replace("WHICH", which);
+        let server = serve(&network, &program);
+        let at = (SERVER.parse::<std::net::IpAddr>().expect("an address"), 80).into();
+        let limit = Duration::from_millis(1500);
+        let connected = network
+            .client
+            .run(|| TcpStream::connect_timeout(&at, limit));
+        assert_eq!(connected.is_ok(), which == "none", "{which}: {connected:?}");
+        let packets = accepts(server.0.id(), "packets");
+        assert_eq!(packets > 0, which == "none", "{which}");
+    }
+}

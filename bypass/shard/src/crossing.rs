@@ -248,7 +248,7 @@ impl Crossing {
     }
 }
 
-/// What another shard has said of a frame's checksum; a number that none says is verified as a whole.
+/// Another shard's statement about a frame's checksum; for an unknown number the whole sum is verified.
 fn sum_of(number: u8) -> Sum {
     let all = [Sum::MayBePartial, Sum::Verified];
     let known = all.into_iter().find(|one| *one as u8 == number);

@@ -4,19 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use bypass_netlink::{diag, neighbour, Neighbour, RouteKind, Tables};
+use bypass_netlink::{diag, neighbour, Neighbour, Tables};
 use bypass_sys::address;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::numbers;
-use bypass_tcp::{Address, Engine, Route, TxSink, Way};
+use bypass_tcp::{Address, Engine, TxSink, Way};
 use bypass_xdp::{Steering, Transport};
 
 use crate::held::Notice;
 use crate::ports::Ports;
+use crate::ways::Routing;
 
-/// Routing tables that count: main and default.
-const TABLES: [u32; 2] = [253, 254];
 /// The kernel is not asked again for the same neighbour within this time.
 const ASK_AGAIN_US: u64 = 500_000;
 /// Neighbours whose last question is remembered at most.
@@ -67,6 +66,8 @@ pub struct Host {
     /// When it is looked which of them are in use.
     ports_us: u64,
     addresses: Vec<IpAddr>,
+    /// Generation and addresses of which the engine's routes were made.
+    routing_of: Option<(u64, Vec<IpAddr>)>,
     neighbours: HashMap<IpAddr, Neighbour>,
     asked_us: HashMap<IpAddr, u64>,
     listening: Vec<u16>,
@@ -98,6 +99,7 @@ impl Host {
             ports_us: 0,
             steering,
             addresses: Vec::new(),
+            routing_of: None,
             neighbours: HashMap::new(),
             asked_us: HashMap::new(),
             listening: Vec::new(),
@@ -166,23 +168,17 @@ impl Host {
     }
 
     fn tell_routes(&mut self, engine: &mut Engine) {
-        let routes = self.tables.routes().iter().filter(|route| {
-            let is_ours = route.link == self.link && TABLES.contains(&route.table);
-            is_ours && route.kind == RouteKind::Unicast
-        });
-        let mut routes: Vec<_> = routes.collect();
-        routes.sort_by_key(|route| route.metric);
-        let routes: Vec<Route> = routes
-            .into_iter()
-            .map(|route| Route {
-                network: route.destination,
-                prefix_len: route.prefix,
-                gateway: route.gateway,
-                mtu: route.mtu.unwrap_or(0),
-                source: route.source,
-            })
-            .collect();
-        engine.set_routes(&routes);
+        // Neighbours change all the time, ways seldom.
+        let of = Some((self.tables.ways_generation(), self.addresses.clone()));
+        if self.routing_of == of {
+            return;
+        }
+        self.routing_of = of;
+        let routing = Routing::of(&self.tables, self.link, &self.addresses);
+        engine.set_routes(&routing.routes);
+        for (ip, from) in routing.from {
+            self.steering.set_ways(ip, from);
+        }
     }
 
     fn tell_neighbours(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
@@ -306,12 +302,24 @@ impl Host {
     }
 
     /// Takes ports back of which the kernel has no connections any more: asking about each of their
-    /// frames takes time.
+    /// frames takes time. Ports at which the program has left connections to it are shared from now on.
     pub fn look_at_shared(&mut self, now_us: u64) {
-        if self.shared.is_empty() || self.leaves_new || now_us < self.look_us {
+        if self.leaves_new || now_us < self.look_us {
             return;
         }
         self.look_us = now_us + LOOK_AGAIN_US;
+        let claimed: Vec<u16> = self
+            .listening
+            .iter()
+            .chain(&self.draining)
+            .copied()
+            .collect();
+        for port in claimed {
+            if self.steering.has_left(port) {
+                self.share(port);
+                self.steering.forget_left(port);
+            }
+        }
         let (steering, left, draining) = (&self.steering, &self.left, &self.draining);
         self.shared.retain(|port| {
             let is_left = left.contains(port) || draining.contains(port);
@@ -321,6 +329,12 @@ impl Host {
             }
             is_shared
         });
+    }
+
+    /// The queues were looked at: see [`Steering::looked`].
+    #[inline]
+    pub fn looked(&self) {
+        self.steering.looked();
     }
 
     /// Another queue is this shard's, which may have had another owner that has ended.
@@ -462,8 +476,8 @@ mod tests {
             kernel::ftruncate(fd.0, bytes).expect("its size");
             fd
         };
-        let fds = [table(4 << 20), table(1 << 20), table(0), table(0)];
-        Steering::of(Mode::Generic, fds).expect("mapped")
+        let fds = [4 << 20, 2 << 20, 1 << 20, 4096, 0].map(table);
+        Steering::of(Mode::Generic, fds.into()).expect("mapped")
     }
 
     /// The kernel has connections at a port because the former owner was overloaded; the successor does not know it.

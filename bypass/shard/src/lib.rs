@@ -17,6 +17,7 @@ mod ports;
 mod shard;
 mod shared;
 mod sink;
+mod ways;
 
 pub use bypass_device::Counters;
 pub use bypass_tcp as tcp;

@@ -67,7 +67,7 @@ pub(crate) fn now_us() -> u64 {
     clock::now_ns() / 1000
 }
 
-/// What the engine is to believe of a frame's checksum.
+/// A device's statement about a frame's checksum, for the engine.
 fn sum_of(checksum: Checksum) -> Sum {
     match checksum {
         Checksum::Unknown => Sum::Unknown,
@@ -213,6 +213,9 @@ impl Shard {
                 engine.rx_burst(now_us, frames, urgent)
             })
         });
+        if let Some(host) = &self.host {
+            host.looked();
+        }
         self.urgent.release(&mut *self.device);
         let mut sink = ToDevice(&mut *self.device);
         if self

@@ -109,7 +109,23 @@ pub fn is_of_others(client: impl FnOnce() -> Option<SocketAddr>) -> bool {
 /// Opens the interfaces that were named, now, before privileges are dropped.
 pub fn open_interfaces() {
     if is_wanted() && !is_confined() {
-        interface::open_all();
+        open_all();
+    }
+}
+
+/// Every interface that was named, and what has been opened before: for workers without privilege, which may accept
+/// where the program listens now.
+fn open_all() {
+    interface::open_all();
+    let port = |one: &Arc<listener::Listener>| Some(sockets::kernel_name(one.any_fd())?.port());
+    let ports: Vec<u16> = listener::all().iter().filter_map(port).collect();
+    interface::permit(&ports);
+}
+
+/// The program has given up its privileges: neither it nor whoever takes it over can claim what was not permitted before.
+pub fn give_up_privileges() {
+    if is_wanted() {
+        interface::give_up_privileges();
     }
 }
 
@@ -193,7 +209,7 @@ fn start() {
     }
     *is_started = true;
     service::with_stack(|| {
-        interface::open_all();
+        open_all();
         if service::start().is_err() {
             return;
         }

@@ -53,6 +53,22 @@ impl<O, T> Held<O, T> {
     }
 }
 
+/// Whether the process has any capability, or may take one (capget(2)).
+pub fn has_capabilities() -> bool {
+    const VERSION: u32 = 0x2008_0522;
+    let header = [VERSION, 0];
+    // Effective, permitted, inheritable; the lower half of each, then the upper.
+    let mut sets = [0u32; 6];
+    let arguments = [header.as_ptr() as usize, sets.as_mut_ptr() as usize];
+    // SAFETY: header and sets have the sizes of this version.
+    let asked =
+        unsafe { crate::kernel::raw(libc::SYS_capget, [arguments[0], arguments[1], 0, 0, 0, 0]) };
+    // The kernel wrote through the address.
+    // SAFETY: the array lives on this frame.
+    let sets = unsafe { core::ptr::read_volatile(&sets) };
+    crate::kernel::check(asked).is_err() || sets[1] != 0 || sets[4] != 0
+}
+
 /// Has `work` done when the process ends by exit(3).
 pub fn at_exit(work: extern "C" fn()) {
     // SAFETY: a function of this library, which is never unloaded.

@@ -29,6 +29,17 @@ impl Region {
         Ok(Self { base, length })
     }
 
+    /// Whether forked children are to inherit the mapping, and with it what keeps its file open.
+    pub fn keep_from_children(&self, is_kept: bool) {
+        let advice = match is_kept {
+            true => libc::MADV_DONTFORK,
+            false => libc::MADV_DOFORK,
+        };
+        let arguments = [self.base(), self.length, advice as usize, 0, 0, 0];
+        // SAFETY: it changes what a later fork does, and nothing here.
+        let _ = unsafe { kernel::raw(libc::SYS_madvise, arguments) };
+    }
+
     /// Bytes mapped.
     pub fn len(&self) -> usize {
         self.length

@@ -5,6 +5,7 @@ use crate::demux::Entry;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::input::Reply;
+use crate::option::Settings;
 use crate::route::Hop;
 use crate::segment::send_bare;
 use crate::sent::NONE;
@@ -106,7 +107,8 @@ impl Engine {
         // RFC 9293, 3.9.2.3: nothing that was not sent to or by one host alone. What claims to come from this
         // host would pass for a neighbour that may be trusted; so would IPv4 inside IPv6.
         let is_mapped = frame.ethertype == ethernet::IPV6 && packet.source.is_v4();
-        let is_personal = frame.destination[0] & 1 == 0 && !is_mapped;
+        // Under promiscuous mode frames of other hosts come too.
+        let is_personal = self.cx.is_own_station(frame.destination) && !is_mapped;
         let segment = tcp::parse(&packet, rx.sum)
             .filter(|_| is_personal && self.link.routes.is_possible_source(packet.source));
         if segment.is_none() {
@@ -131,7 +133,6 @@ impl Engine {
             cx, conns, link, ..
         } = self;
         let conn = &mut conns[index];
-        conn.heard_us = cx.now_us;
         match conn.on_segment(cx, seg) {
             Reply::None => {}
             Reply::Ack => {
@@ -204,14 +205,14 @@ impl Engine {
             timestamps,
             ..OptionsToSend::default()
         };
-        self.send_alone(&header, (&options, 0), sink);
+        self.send_alone(&header, (&options, &Settings::default()), sink);
     }
 
-    /// Sends a segment, of a traffic class, that belongs to no connection.
+    /// Sends a segment that belongs to no connection, with the traffic class and hop limit of these settings.
     pub(crate) fn send_alone<S: TxSink>(
         &mut self,
         header: &tcp::Header,
-        options: (&OptionsToSend, u8),
+        options: (&OptionsToSend, &Settings),
         sink: &mut S,
     ) {
         let (link, mut out) = self.out(sink);
@@ -262,7 +263,11 @@ impl Engine {
             window: 0,
             urgent: 0,
         };
-        self.send_alone(&header, (&OptionsToSend::default(), 0), sink);
+        self.send_alone(
+            &header,
+            (&OptionsToSend::default(), &Settings::default()),
+            sink,
+        );
     }
 
     /// A packet that is not TCP.

@@ -151,6 +151,8 @@ pub struct Config {
     pub keepalive_interval_us: u64,
     /// Unanswered keepalive probes before the connection is given up.
     pub keepalive_probes: u8,
+    /// Time to live, or hop limit, of what has none of its own.
+    pub hops: u8,
     /// Challenge acknowledgments a second, of all connections.
     pub challenge_acks_per_second: u32,
     /// Least time between two answers to segments outside a connection's window (tcp_invalid_ratelimit).
@@ -208,6 +210,7 @@ impl Default for Config {
             keepalive_idle_us: 7_200_000_000,
             keepalive_interval_us: 75_000_000,
             keepalive_probes: 9,
+            hops: 64,
             challenge_acks_per_second: 1_000,
             invalid_pause_us: 500_000,
             neighbours_max: 1_024,

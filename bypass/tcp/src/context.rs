@@ -6,6 +6,7 @@ use crate::hash::Key;
 use crate::sent::Nodes;
 use crate::stats::Stats;
 use crate::timer::Wheel;
+use crate::wire::ethernet::Mac;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -15,6 +16,8 @@ pub struct Context {
     pub now_us: u64,
     /// Settings.
     pub config: Config,
+    /// The link address before the present one: neighbours may still send there.
+    pub former_mac: Mac,
     /// Memory of the rings.
     pub pool: Pool,
     /// Segments in flight.
@@ -38,6 +41,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// Whether a frame to this link address is for this host alone.
+    #[inline]
+    pub fn is_own_station(&self, destination: Mac) -> bool {
+        destination == self.config.mac || destination == self.former_mac
+    }
+
     /// Whether one more challenge may be sent now (RFC 5961, 7). A limit that everybody knows would tell a
     /// stranger who uses it up whether others were challenged, and so whose numbers are right
     /// (CVE-2016-5696): each second has a limit of its own, around the one of the settings.

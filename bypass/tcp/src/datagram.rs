@@ -7,7 +7,6 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::neighbour::Sent;
 use crate::route::Hop;
-use crate::segment::HOPS;
 use crate::sink::{Rx, TxMeta, TxSink};
 use crate::wire::ip::{self, Addr, Header};
 use crate::wire::{ethernet, udp};
@@ -82,7 +81,7 @@ impl Engine {
         .ok()?;
         let routes = &self.link.routes;
         let is_mapped = !is_v4 && packet.source.is_v4();
-        let is_personal = frame.destination[0] & 1 == 0 && !is_mapped;
+        let is_personal = self.cx.is_own_station(frame.destination) && !is_mapped;
         let is_ours = is_personal && routes.is_local(packet.destination);
         if !is_ours || !routes.is_possible_source(packet.source) {
             return None;
@@ -139,7 +138,10 @@ impl Engine {
             destination: to,
             protocol: ip::UDP,
             traffic_class: way.traffic_class,
-            hops: if way.hops > 0 { way.hops } else { HOPS },
+            hops: match way.hops {
+                0 => self.cx.config.hops,
+                hops => hops,
+            },
             // Never fragmented: any value does (RFC 6864, 4.1).
             id: 0,
             payload_len: udp::HEADER + len,

@@ -113,6 +113,7 @@ impl Engine {
             next_port: (seeds[0] >> 48) as u16,
             fired: Vec::new(),
             cx: Context {
+                former_mac: config.mac,
                 now_us,
                 pool: Pool::new(config.buffer_bytes_max),
                 nodes: Nodes::new(),
@@ -143,11 +144,18 @@ impl Engine {
     /// follow: what was too big is sent again in smaller segments.
     pub fn set_link(&mut self, now_us: u64, mac: Mac, mtu: u32) {
         self.cx.now_us = self.cx.now_us.max(now_us);
-        self.cx.config.mac = mac;
-        let mtu = mtu.max(MTU_MIN);
-        if mtu == core::mem::replace(&mut self.cx.config.mtu, mtu) {
-            return;
+        if mac != self.cx.config.mac {
+            self.cx.former_mac = core::mem::replace(&mut self.cx.config.mac, mac);
         }
+        let mtu = mtu.max(MTU_MIN);
+        if mtu != core::mem::replace(&mut self.cx.config.mtu, mtu) {
+            self.follow_paths();
+        }
+    }
+
+    /// Every connection has segments that fit its path as it is known now.
+    fn follow_paths(&mut self) {
+        let mtu = self.cx.config.mtu;
         let Engine {
             cx, conns, link, ..
         } = self;
@@ -254,6 +262,10 @@ impl Engine {
     /// The same for `most` connections. Whether it was too few: others wait, and not for room.
     pub fn end_part<S: TxSink>(&mut self, now_us: u64, most: usize, sink: &mut S) -> bool {
         self.cx.now_us = self.cx.now_us.max(now_us);
+        if self.link.routes.has_old_paths(self.cx.now_us) {
+            self.link.routes.forget_old_paths(self.cx.now_us);
+            self.follow_paths();
+        }
         self.wait_no_longer();
         let mut position = 0;
         while let Some(&index) = self.cx.output.get(position) {

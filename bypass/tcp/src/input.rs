@@ -67,6 +67,7 @@ impl Conn {
     #[inline]
     fn on_predicted(&mut self, cx: &mut Context, seg: &Segment) -> Reply {
         cx.stats.hp_hits += 1;
+        self.heard_us = cx.now_us;
         self.keep_timestamp(cx, seg);
         self.acknowledge(cx, seg);
         if !seg.payload.is_empty() {
@@ -96,6 +97,8 @@ impl Conn {
         if let Some(reply) = self.check_acknowledgment(cx, seg) {
             return reply;
         }
+        // Only now: what does not fit the connection may come from anybody.
+        self.heard_us = cx.now_us;
         self.keep_timestamp(cx, seg);
         self.take_ecn(seg);
         self.acknowledge(cx, seg);

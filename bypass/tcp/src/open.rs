@@ -131,9 +131,9 @@ impl Engine {
             window: self.first_window(entry) as u16,
             urgent: 0,
         };
-        let class = self.listeners.slab[entry.listener].settings.traffic_class;
+        let settings = self.listeners.slab[entry.listener].settings;
         self.cx.stats.out_segs += 1;
-        self.send_alone(&header, (&options, class), sink);
+        self.send_alone(&header, (&options, &settings), sink);
     }
 
     fn receive_scale(&self, entry: &HalfOpen) -> u8 {
@@ -248,8 +248,8 @@ impl Engine {
             timestamps,
             ..OptionsToSend::default()
         };
-        let class = self.listeners.slab[entry.listener].settings.traffic_class;
-        self.send_alone(&header, (&options, class), sink);
+        let settings = self.listeners.slab[entry.listener].settings;
+        self.send_alone(&header, (&options, &settings), sink);
     }
 
     /// The third segment of the handshake: the entry becomes a connection, if the accept queue has

@@ -74,6 +74,8 @@ pub enum SocketOption {
     },
     /// IP_TOS or IPV6_TCLASS; the ECN bits are the engine's.
     TrafficClass(u8),
+    /// IP_TTL or IPV6_UNICAST_HOPS; zero for the engine's.
+    Hops(u8),
 }
 
 /// The name of an option, for [`crate::Engine::getopt`].
@@ -99,6 +101,7 @@ pub enum OptionName {
     DeferAccept,
     UnsentLow,
     TrafficClass,
+    Hops,
 }
 
 /// The options of one socket, also of one that is not yet open.
@@ -124,6 +127,8 @@ pub struct Settings {
     pub syn_retries: u8,
     /// IP_TOS.
     pub traffic_class: u8,
+    /// IP_TTL; zero for the engine's.
+    pub hops: u8,
     /// TCP_CONGESTION; none for the engine's.
     pub congestion: Option<Congestion>,
     /// SO_LINGER.
@@ -153,6 +158,14 @@ impl Settings {
             true => self.receive_bytes,
             false => config.receive_bytes_max,
         })
+    }
+
+    /// The hop limit, where the engine's is `usual`.
+    pub(crate) fn hops_or(&self, usual: u8) -> u8 {
+        match self.hops {
+            0 => usual,
+            hops => hops,
+        }
     }
 
     /// Takes an option in.
@@ -198,6 +211,7 @@ impl Settings {
             SocketOption::DeferAccept(on) => self.defer_accept = on,
             SocketOption::UnsentLow { bytes } => self.unsent_low = bytes,
             SocketOption::TrafficClass(class) => self.traffic_class = class & !3,
+            SocketOption::Hops(hops) => self.hops = hops,
         }
         Ok(())
     }
@@ -259,6 +273,7 @@ impl Settings {
                 bytes: self.unsent_low,
             },
             OptionName::TrafficClass => SocketOption::TrafficClass(self.traffic_class),
+            OptionName::Hops => SocketOption::Hops(count(self.hops, config.hops)),
         }
     }
 }

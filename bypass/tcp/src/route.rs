@@ -58,6 +58,8 @@ pub struct Routes {
     broadcasts: Vec<Addr>,
     routes: Vec<(Addr, u8, Route)>,
     paths: BTreeMap<Addr, (u32, u64)>,
+    /// When the first of them is to be tried with larger packets again; zero: none.
+    paths_until_us: u64,
 }
 
 impl Routes {
@@ -152,7 +154,25 @@ impl Routes {
             self.paths.pop_first();
         }
         self.paths.insert(to, (believed, now_us + PATH_MTU_LIFE_US));
+        self.find_first_path();
         Some(believed)
+    }
+
+    /// Whether paths are to be tried with larger packets again.
+    #[inline]
+    pub fn has_old_paths(&self, now_us: u64) -> bool {
+        self.paths_until_us != 0 && self.paths_until_us <= now_us
+    }
+
+    /// Forgets them.
+    pub fn forget_old_paths(&mut self, now_us: u64) {
+        self.paths.retain(|_, (_, until_us)| *until_us > now_us);
+        self.find_first_path();
+    }
+
+    fn find_first_path(&mut self) {
+        let first = self.paths.values().map(|(_, until_us)| *until_us).min();
+        self.paths_until_us = first.unwrap_or(0);
     }
 }
 

@@ -2,14 +2,13 @@
 
 use crate::conn::{Conn, Context, State};
 use crate::neighbour::{Link, Out, Sent};
+use crate::option::Settings;
 use crate::seq::{after, distance, later};
 use crate::sink::{put_payload, TxMeta, TxSink};
 use crate::wire::checksum::Checksum;
 use crate::wire::tcp::{self, OptionsToSend, ACK, CWR, ECE, URG};
 use crate::wire::{ethernet, ip};
 
-/// Hop limit of our packets.
-pub(crate) const HOPS: u8 = 64;
 /// Place of the checksum in a TCP header.
 const CHECKSUM_AT: core::ops::Range<usize> = 16..18;
 /// SACK blocks that fit beside timestamps; without them there is room for one more.
@@ -123,7 +122,7 @@ impl Conn {
             destination: self.flow.remote,
             protocol: ip::TCP,
             traffic_class: self.settings.traffic_class & !3 | segment.ecn,
-            hops: HOPS,
+            hops: self.settings.hops_or(cx.config.hops),
             id: 0,
             payload_len: tcp_len,
         };
@@ -171,7 +170,8 @@ impl Conn {
             cx.stats.ecn_echoes += 1;
             flags |= ECE;
         }
-        if self.cwr_wanted && segment.len > 0 && segment.ecn != 0 {
+        // Not in a GSO segment, each of whose packets a device may mark.
+        if self.cwr_wanted && segment.len > 0 && segment.ecn != 0 && segment.gso_size == 0 {
             self.cwr_wanted = false;
             flags |= CWR;
         }
@@ -258,13 +258,14 @@ fn write_headers(
     segment[CHECKSUM_AT].copy_from_slice(&sum.partial());
 }
 
-/// Sends a segment without bytes, of a traffic class, that belongs to no connection, or not yet to one.
+/// Sends a segment without bytes that belongs to no connection, or not yet to one: with the traffic class and hop limit
+/// of these settings.
 pub fn send_bare<S: TxSink>(
     out: &mut Out<'_, S>,
     link: &mut Link,
     hop: &mut crate::route::Hop,
     header: &tcp::Header,
-    (options, class): (&OptionsToSend, u8),
+    (options, settings): (&OptionsToSend, &Settings),
 ) -> Sent {
     let flow = header.flow;
     let tcp_len = tcp::HEADER + options.len();
@@ -272,8 +273,8 @@ pub fn send_bare<S: TxSink>(
         source: flow.local,
         destination: flow.remote,
         protocol: ip::TCP,
-        traffic_class: class & !3,
-        hops: HOPS,
+        traffic_class: settings.traffic_class & !3,
+        hops: settings.hops_or(out.config.hops),
         id: 0,
         payload_len: tcp_len,
     };

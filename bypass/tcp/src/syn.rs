@@ -45,7 +45,7 @@ impl Conn {
             link,
             &mut hop,
             &header,
-            (&options, self.settings.traffic_class),
+            (&options, &self.settings),
         );
         self.hop = hop;
         match sent {

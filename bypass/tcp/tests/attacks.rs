@@ -288,6 +288,39 @@ fn a_sum_that_may_be_partial_is_right_as_a_whole_or_that_of_the_pseudo_header() 
     }
 }
 
+/// Under promiscuous mode frames of other stations come too, with whatever addresses they have.
+#[test]
+fn frames_for_other_stations_are_not_taken() {
+    let mut world = World::plain();
+    let engine = &mut world.hosts[1].engine;
+    engine.listen("0.0.0.0:80".parse().unwrap(), 10).unwrap();
+    let mut frame = bare((0x0a00_0009, 1_024), 7, 0, SYN);
+    frame[5] ^= 0x40;
+    engine.rx_burst(1_000_000_000, &[Rx::new(&frame)], &mut Frames::default());
+    assert_eq!(engine.counts().half_open, 0);
+    frame[5] ^= 0x40;
+    engine.rx_burst(1_000_000_000, &[Rx::new(&frame)], &mut Frames::default());
+    assert_eq!(engine.counts().half_open, 1);
+}
+
+#[test]
+fn a_listeners_hop_limit_is_that_of_its_connections() {
+    for (hops, expected) in [(0, 64), (7, 7)] {
+        let mut world = World::plain();
+        let now_us = world.now_us;
+        let engine = &mut world.hosts[1].engine;
+        let listener = engine.listen("0.0.0.0:80".parse().unwrap(), 10).unwrap();
+        let option = bypass_tcp::SocketOption::Hops(hops);
+        engine.setopt(now_us, listener, option).unwrap();
+        let mut sink = Frames::default();
+        let peer = std::net::IpAddr::from([10, 0, 0, 9]);
+        engine.set_neighbour(now_us, peer, [2, 0, 0, 0, 0, 9], &mut sink);
+        let frame = bare((0x0a00_0009, 1_024), 7, 0, SYN);
+        engine.rx_burst(now_us, &[Rx::new(&frame)], &mut sink);
+        assert_eq!(sink.sent.last().expect("an answer")[22], expected);
+    }
+}
+
 #[test]
 fn ipv6_packets_with_addresses_of_ipv4_or_of_the_loopback_are_dropped() {
     let mut world = World::plain();

@@ -132,6 +132,47 @@ fn acknowledgments_stay_within_a_window_that_was_shut_before_what_is_in_flight()
 }
 
 /// As Linux's icsk_probes_tstamp: answers that leave the window shut are no progress.
+/// What a host sends that knows the ends of the connection but not its numbers says nothing of the peer.
+#[test]
+fn segments_outside_the_window_do_not_put_keepalive_off() {
+    accepted(
+        "set keepalive 10 5 1
+        wait 5s
+        < . 99999999:99999999 ack 1 win 65535
+        > . 1:1 ack 1
+        wait 4900ms
+        +200ms
+        > . 0:0 ack 1
+        +5s
+        > R. 1:1 ack 1
+        error timed out",
+    );
+}
+
+/// RFC 1191, 6.3: a path that has become wider is found again.
+#[test]
+fn a_path_is_tried_with_larger_packets_after_ten_minutes() {
+    let mut dialogue = play(ACCEPTED);
+    dialogue.play("send 1000\n> P. 1:1001 ack 1");
+    dialogue.play_loosely("icmp toobig 600 seq 1");
+    let path_mtu = |dialogue: &mut Dialogue| {
+        let handle = dialogue.handle.expect("a connection");
+        dialogue
+            .engine
+            .info(handle)
+            .expect("an open handle")
+            .path_mtu
+    };
+    assert_eq!(path_mtu(&mut dialogue), 600);
+    dialogue.play_loosely("+100ms");
+    dialogue.play("< . 1:1 ack 1001 win 65535");
+    dialogue.play_loosely("+599s");
+    assert_eq!(path_mtu(&mut dialogue), 600);
+    dialogue.play_loosely("+2s");
+    dialogue.play_loosely("send 1000");
+    assert_eq!(path_mtu(&mut dialogue), 1500);
+}
+
 #[test]
 fn the_user_timeout_ends_a_connection_whose_peer_only_keeps_its_window_shut() {
     let mut dialogue = accepted(

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod contract;
+pub mod links;
 mod namespace;
 mod runner;
 

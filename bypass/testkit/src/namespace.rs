@@ -75,15 +75,27 @@ impl Namespace {
 
     /// A command inside; its output. It must succeed.
     pub fn command(&self, program: &str, words: &str) -> String {
+        self.try_command(program, words)
+            .unwrap_or_else(|error| panic!("{program} {words}: {error}"))
+    }
+
+    /// The same; None where it fails.
+    pub fn may(&self, program: &str, words: &str) -> Option<String> {
+        self.try_command(program, words).ok()
+    }
+
+    fn try_command(&self, program: &str, words: &str) -> Result<String, String> {
         let done = self.run(|| {
             Command::new(program)
                 .args(words.split_whitespace())
                 .output()
         });
         let done = done.unwrap_or_else(|error| skip(format!("{program} cannot be run: {error}")));
-        let error = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{program} {words}: {error}");
-        String::from_utf8_lossy(&done.stdout).into_owned()
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match done.status.success() {
+            true => Ok(text(&done.stdout)),
+            false => Err(text(&done.stderr)),
+        }
     }
 
     /// The thread that holds the namespace: what `ip link set … netns` takes.

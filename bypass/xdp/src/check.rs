@@ -1,20 +1,16 @@
 //! What an interface can do for packets in user space, and what is missing, with the remedy.
 //!
-//! Nothing is attached and nothing is changed: the kernel is only asked.
+//! What the report promises is tried where that disturbs nobody. Nothing is attached, and nothing is left.
 
 use std::fmt;
+use std::net::IpAddr;
 
-use bypass_netlink::features::{self, Features};
-use bypass_netlink::{Link, Tables};
+use bypass_netlink::{filter, Link, Tables};
 use bypass_sys::kernel;
 
-use crate::exchange::QUEUES_MAX;
-use crate::opened::{Layout, Settings};
-use crate::steering::Mode;
-use crate::sys::channels;
-
-/// MTU up to which a frame fits one page in native mode, with what the driver puts around it.
-const NATIVE_MTU: u32 = 3498;
+use crate::opened::{Layout, Opened, Settings};
+use crate::steering::{Mode, Steering};
+use crate::traits::{LinkTraits, Way, NATIVE_MTU};
 
 // linux/capability.h.
 const CAPABILITIES: [(u32, &str); 3] =
@@ -47,14 +43,8 @@ pub struct Finding {
 pub struct Report {
     /// Its name.
     pub name: String,
-    /// The interface; None when there is none of this name.
-    pub link: Option<Link>,
-    /// What its driver offers.
-    pub features: Features,
-    /// Receive queues in use: each gets a socket.
-    pub queues: u32,
-    /// Queues in use for sending.
-    pub senders: u32,
+    /// The interface, and what follows from its kind; None when there is none of this name.
+    pub link: Option<(Link, LinkTraits)>,
     /// What stands in the way.
     pub findings: Vec<Finding>,
 }
@@ -62,35 +52,13 @@ pub struct Report {
 impl Report {
     /// Whether packets can be used.
     pub fn is_usable(&self) -> bool {
-        self.findings
-            .iter()
-            .all(|finding| finding.weight != Weight::Obstacle)
+        self.obstacles().next().is_none()
     }
 
     /// What stands in the way.
     pub fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let findings = self.findings.iter();
         findings.filter(|finding| finding.weight == Weight::Obstacle)
-    }
-
-    /// Where the program would run: in the driver where it can, where it takes frames of the MTU, and where
-    /// that saves work. On veth it does not: frames have been packets of the kernel's before either way, and
-    /// a peer of a native program has every train of segments cut, one frame for each segment.
-    pub fn mode(&self) -> Mode {
-        let mtu = self.link.as_ref().map_or(0, |link| link.mtu);
-        let fits = mtu <= NATIVE_MTU || self.features.fragments;
-        let is_pair = self.link.as_ref().is_some_and(|link| link.kind == "veth");
-        let takes_trains = is_pair && self.features.fragments;
-        match self.features.native && fits && !takes_trains {
-            true => Mode::Native,
-            false => Mode::Generic,
-        }
-    }
-
-    /// Whether several processes may use it, each with queues of its own: each sends through the queues that it
-    /// receives from.
-    pub fn is_divisible(&self) -> bool {
-        (2..=QUEUES_MAX).contains(&self.queues) && self.senders >= self.queues
     }
 
     fn add(&mut self, weight: Weight, what: impl Into<String>, remedy: impl Into<String>) {
@@ -106,30 +74,29 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match &self.link {
-            Some(link) => {
-                let kind = if link.kind.is_empty() {
-                    "device"
+            Some((link, traits)) => {
+                let kind = match (link.kind.as_str(), traits.driver.as_str()) {
+                    ("", "") => "device",
+                    ("", driver) => driver,
+                    (kind, _) => kind,
+                };
+                let way = traits
+                    .ways
+                    .first()
+                    .map_or("not used".to_owned(), Way::to_string);
+                let used = if traits.is_divisible() {
+                    " for as many processes"
                 } else {
-                    &link.kind
+                    ""
                 };
-                let mode = match self.mode() {
-                    Mode::Native => "native",
-                    Mode::Generic => "generic",
-                };
-                let copy = if self.features.zero_copy {
-                    "zero-copy"
-                } else {
-                    "copy"
-                };
-                let (name, mtu, queues) = (&self.name, link.mtu, self.queues);
-                let used = match self.is_divisible() {
-                    true => " for as many processes",
-                    false => "",
-                };
-                writeln!(
-                    f,
-                    "{name}: {kind}, {mode} mode, {copy}, queues {queues}{used}, MTU {mtu}"
-                )?;
+                let (name, mtu, queues) = (&self.name, link.mtu, traits.queues);
+                writeln!(f, "{name}: {kind}, {way}, queues {queues}{used}, MTU {mtu}")?;
+                if let [_, others @ ..] = &traits.ways[..] {
+                    let others: Vec<String> = others.iter().map(Way::to_string).collect();
+                    if !others.is_empty() {
+                        writeln!(f, "  if the kernel refuses that: {}", others.join(", "))?;
+                    }
+                }
             }
             None => writeln!(f, "{}:", self.name)?,
         }
@@ -148,18 +115,26 @@ impl fmt::Display for Report {
     }
 }
 
-/// Asks about an interface, of which every queue is to be used.
+/// Asks about an interface, of which every queue is to be used, and tries what the answer promises.
 pub fn interface(name: &str) -> kernel::Result<Report> {
+    let mut report = look(name)?;
+    if let (true, Some((link, traits))) = (report.is_usable(), report.link.clone()) {
+        if let Some(way) = traits.ways.first() {
+            try_it(&mut report, &link, &traits, way);
+        }
+    }
+    Ok(report)
+}
+
+/// The same without a try, for whoever opens it now.
+pub fn look(name: &str) -> kernel::Result<Report> {
     let tables = Tables::new()?;
     let mut report = Report {
         name: name.to_owned(),
-        link: tables.link(name).cloned(),
-        features: Features::default(),
-        queues: 0,
-        senders: 0,
+        link: None,
         findings: Vec::new(),
     };
-    let Some(link) = report.link.clone() else {
+    let Some(link) = tables.link(name).cloned() else {
         report.add(
             Weight::Obstacle,
             "there is no such interface",
@@ -167,26 +142,23 @@ pub fn interface(name: &str) -> kernel::Result<Report> {
         );
         return Ok(report);
     };
-    report.features = features::xdp(link.index).unwrap_or_default();
-    // Drivers without channels have the queues that they were made with.
-    let [queues, senders] = channels::in_use(name).unwrap_or([link.rx_queues, 0]);
-    (report.queues, report.senders) = (queues.max(1), senders);
-    look_at_link(&mut report, &link);
+    let traits = LinkTraits::of(&tables, &link);
+    report.link = Some((link.clone(), traits.clone()));
+    if let Some((what, remedy)) = &traits.refusal {
+        report.add(Weight::Obstacle, what, remedy);
+    }
+    look_at_link(&mut report, &tables, &link);
     look_at_program(&mut report, &link);
-    look_at_mtu(&mut report, &link);
-    look_at_rights(&mut report, &link);
+    look_at_rights(&mut report, &link, &traits);
+    if let (true, Some(way)) = (report.is_usable(), traits.ways.first()) {
+        look_at_way(&mut report, &link, &traits, way);
+        look_at_filter(&mut report);
+        look_at_arp(&mut report, &tables, &link);
+    }
     Ok(report)
 }
 
-fn look_at_link(report: &mut Report, link: &Link) {
-    if link.is_loopback {
-        let remedy = "peers on this host use shared memory";
-        report.add(
-            Weight::Obstacle,
-            "the loopback interface carries no packets for others",
-            remedy,
-        );
-    }
+fn look_at_link(report: &mut Report, tables: &Tables, link: &Link) {
     if !link.is_up {
         report.add(
             Weight::Obstacle,
@@ -194,21 +166,124 @@ fn look_at_link(report: &mut Report, link: &Link) {
             format!("ip link set {} up", link.name),
         );
     }
-    if let Some(master) = link.master {
-        let what = format!("it belongs to interface number {master}, which has the addresses");
-        report.add(Weight::Obstacle, what, "name that interface instead");
-    }
-    if !report.features.native {
-        let what = "the driver runs no XDP programs: generic mode is used";
-        report.add(Weight::Limit, what, "");
-    }
-    if !report.features.zero_copy {
+    // Connections of link-local addresses stay on the kernel.
+    let is_of_link = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let mut own = tables.addresses().iter();
+    if !own.any(|one| one.link == link.index && !is_of_link(one.ip)) {
+        let remedy = format!("ip addr add ADDRESS/LENGTH dev {}", link.name);
         report.add(
             Weight::Limit,
-            "the driver has no zero-copy: each frame is copied once",
-            "",
+            "it has no address: nothing comes to it until it has one",
+            remedy,
         );
     }
+}
+
+/// What is taken passes no packet filter.
+fn look_at_filter(report: &mut Report) {
+    let chains = filter::incoming_chains().unwrap_or_default();
+    if !chains.is_empty() {
+        let what = format!(
+            "rules of the packet filter do not apply to its connections ({})",
+            chains.join(", ")
+        );
+        report.add(Weight::Limit, what, "filter in front of this host");
+    }
+}
+
+/// Linux answers ARP for an address at every interface: frames for it may come by another one, where the kernel, which does
+/// not know its connections, resets them.
+fn look_at_arp(report: &mut Report, tables: &Tables, link: &Link) {
+    let ignores = |name: &str| {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/arp_ignore");
+        std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
+    };
+    let is_other = |other: &Link| {
+        let is_own = other.index == link.index || other.master == Some(link.index);
+        other.is_up && !other.is_loopback && other.mac.is_some() && !is_own
+    };
+    let mut others: Vec<&str> = tables
+        .links()
+        .filter(|other| is_other(other) && !ignores(&other.name))
+        .map(|other| other.name.as_str())
+        .collect();
+    others.sort_unstable();
+    if !others.is_empty() && !ignores("all") {
+        let what = format!(
+            "other interfaces answer ARP for its addresses, and connections whose frames come there are reset ({})",
+            others.join(", ")
+        );
+        report.add(
+            Weight::Limit,
+            what,
+            "sysctl -w net.ipv4.conf.all.arp_ignore=1",
+        );
+    }
+}
+
+fn look_at_way(report: &mut Report, link: &Link, traits: &LinkTraits, way: &Way) {
+    let features = traits.features.unwrap_or_default();
+    if way.mode == Mode::Generic && link.kind != "veth" {
+        let is_large = features.native && link.mtu > NATIVE_MTU && !features.fragments;
+        let (what, remedy) = match is_large {
+            true => (
+                format!("MTU {} needs frames of several buffers, which the driver does not offer: generic mode is used", link.mtu),
+                format!("ip link set {} mtu {NATIVE_MTU}", link.name),
+            ),
+            false => (
+                "no program runs in a driver of it: generic mode is used".to_owned(),
+                String::new(),
+            ),
+        };
+        report.add(Weight::Limit, what, remedy);
+    }
+    if traits.features.is_none() && way.mode == Mode::Native {
+        let what = "the kernel does not say what the driver offers (before Linux 6.3): native mode is tried";
+        report.add(Weight::Limit, what, "");
+    }
+    if !features.zero_copy {
+        let what = "the driver has no zero-copy: each frame is copied once";
+        report.add(Weight::Limit, what, "");
+    }
+}
+
+/// What is promised is tried, as far as that disturbs nobody: the program is loaded, and attached to a queue's socket in
+/// memory of its own, but not to the interface, whose driver may stop it for a moment.
+fn try_it(report: &mut Report, link: &Link, traits: &LinkTraits, way: &Way) {
+    if let Err(error) = Steering::try_program(link.mtu, way.scattered) {
+        let what = format!("the kernel does not load its program ({})", text(error));
+        let remedy = "start it as root of the host, outside a user namespace";
+        report.add(Weight::Obstacle, what, remedy);
+    }
+    let settings = Settings {
+        copies: true,
+        ..way
+            .settings(Settings::default())
+            .frugal()
+            .for_queue(0, traits.queues)
+    };
+    match Opened::open(link, 0, settings) {
+        Ok(_) => {}
+        Err(libc::EBUSY) => {
+            let what = "queue 0 has an AF_XDP socket already";
+            report.add(
+                Weight::Obstacle,
+                what,
+                "end its program (ss --xdp shows it)",
+            );
+        }
+        Err(error) => {
+            let what = format!(
+                "the kernel opens no AF_XDP socket on queue 0 ({})",
+                text(error)
+            );
+            report.add(Weight::Obstacle, what, "");
+        }
+    }
+}
+
+fn text(error: i32) -> String {
+    std::io::Error::from_raw_os_error(error).to_string()
 }
 
 fn look_at_program(report: &mut Report, link: &Link) {
@@ -223,21 +298,7 @@ fn look_at_program(report: &mut Report, link: &Link) {
     }
 }
 
-fn look_at_mtu(report: &mut Report, link: &Link) {
-    if link.mtu > NATIVE_MTU && report.features.native && !report.features.fragments {
-        let what = format!(
-            "MTU {} needs frames of several buffers, which the driver does not offer: generic mode is used",
-            link.mtu
-        );
-        report.add(
-            Weight::Limit,
-            what,
-            format!("ip link set {} mtu {NATIVE_MTU}", link.name),
-        );
-    }
-}
-
-fn look_at_rights(report: &mut Report, link: &Link) {
+fn look_at_rights(report: &mut Report, link: &Link, traits: &LinkTraits) {
     if kernel::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)
         .map(|fd| kernel::close(fd as i32))
         == Err(libc::EAFNOSUPPORT)
@@ -264,9 +325,9 @@ fn look_at_rights(report: &mut Report, link: &Link) {
         }
     }
     let limit = locked_memory_kib();
-    let needed = memory_kib(link, report);
+    let needed = memory_kib(link, traits);
     if held & 1 << CAP_IPC_LOCK == 0 && limit < needed {
-        let queues = report.queues;
+        let queues = traits.queues;
         let what =
             format!("{limit} KiB of memory may be locked, its queues ({queues}) need {needed}");
         let remedy = format!(
@@ -278,11 +339,11 @@ fn look_at_rights(report: &mut Report, link: &Link) {
 }
 
 /// What the sockets of all queues lock at least.
-fn memory_kib(link: &Link, report: &Report) -> u64 {
-    let queues = report.queues;
+fn memory_kib(link: &Link, traits: &LinkTraits) -> u64 {
+    let queues = traits.queues;
     let settings = |queue| {
         let frugal = Settings::default().frugal();
-        match report.is_divisible() {
+        match traits.is_divisible() {
             true => frugal.for_owner(queue, queues),
             false => frugal.for_queue(queue, queues),
         }

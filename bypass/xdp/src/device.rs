@@ -1,19 +1,18 @@
 //! The device made of an opened socket.
 
+use std::sync::Arc;
+
 use bypass_device::packet::Sender;
 use bypass_device::pool::{Chunk, Pool};
 use bypass_device::{Capabilities, Checksum, Counters, Device, Error, Frame, Offload};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{kernel, network};
 
-use crate::opened::{ring_offsets, Layout, Opened};
+use crate::opened::{Layout, Opened};
+use crate::rings::{RingMemory, UsedRings};
 use crate::sys::frames::Frames;
 use crate::sys::ring::Ring;
 
-const PAGE_RX: u64 = 0;
-const PAGE_TX: u64 = 0x8000_0000;
-const PAGE_FILL: u64 = 0x1_0000_0000;
-const PAGE_COMPLETION: u64 = 0x1_8000_0000;
 /// XDP_PKT_CONTD: the frame goes on in the next entry.
 const CONTINUED: u32 = 1;
 /// Longest frame that is put together of several chunks.
@@ -39,6 +38,7 @@ pub struct Xdp {
     layout: Layout,
     socket: Owned,
     packet: Option<Sender>,
+    memory: UsedRings,
     frames: Frames,
     pool: Pool,
     receive: Ring<libc::xdp_desc>,
@@ -56,6 +56,7 @@ pub struct Xdp {
 
 /// The memory of a socket and its rings.
 struct Rings {
+    memory: UsedRings,
     frames: Frames,
     receive: Ring<libc::xdp_desc>,
     send: Ring<libc::xdp_desc>,
@@ -64,33 +65,39 @@ struct Rings {
 }
 
 impl Rings {
-    fn map(opened: &Opened) -> kernel::Result<Self> {
-        let (layout, socket) = (&opened.layout, opened.socket.0);
-        let [rx, tx, fill, completion] = ring_offsets(socket)?;
+    fn of(opened: &Opened) -> kernel::Result<Self> {
+        let (layout, sizes) = (&opened.layout, opened.layout.sizes());
+        let memory = match &opened.rings {
+            Some(memory) => memory.clone(),
+            None => Arc::new(RingMemory::map(opened.socket.0, sizes)?),
+        };
+        let memory = UsedRings::of(memory);
         Ok(Self {
             frames: Frames::map(opened.memory.0, layout.frames(), layout.chunk)?,
-            receive: Ring::map(socket, PAGE_RX, rx, layout.receive)?.reading(),
-            send: Ring::map(socket, PAGE_TX, tx, layout.send)?,
-            fill: Ring::map(socket, PAGE_FILL, fill, layout.receive)?,
-            completion: Ring::map(socket, PAGE_COMPLETION, completion, layout.send)?.reading(),
+            receive: memory.0.receive(sizes)?,
+            send: memory.0.send(sizes)?,
+            fill: memory.0.fill(sizes)?,
+            completion: memory.0.completion(sizes)?,
+            memory,
         })
     }
 }
 
 impl Xdp {
-    /// Maps the rings of a socket and gives the kernel frames to receive into, or takes over what a
-    /// process has left that used it and has ended. EBUSY: the kernel does not finish sending for that one.
+    /// Takes over what stands in the rings of a socket, as it was opened or as a process has left it that used it and has
+    /// ended. EBUSY: the kernel does not finish sending for that one.
     pub fn new(opened: Opened) -> kernel::Result<Self> {
         Self::over(opened).map_err(|(error, _)| error)
     }
 
     /// The same; what cannot be used now is given back, for another try.
     pub fn over(opened: Opened) -> Result<Self, (i32, Opened)> {
-        let rings = match Rings::map(&opened) {
+        let rings = match Rings::of(&opened) {
             Ok(rings) => rings,
             Err(error) => return Err((error, opened)),
         };
         let mut device = Self {
+            memory: rings.memory,
             frames: rings.frames,
             pool: Pool::new(opened.layout.frames()),
             receive: rings.receive,
@@ -107,14 +114,7 @@ impl Xdp {
             layout: opened.layout,
         };
         let memory = opened.memory;
-        let begun = match device.fill.was_used() {
-            true => device.take_over(),
-            false => {
-                device.lend_all();
-                Ok(())
-            }
-        };
-        match begun {
+        match device.take_over() {
             // The memory is mapped: its descriptor is not needed any more.
             Ok(()) => Ok(device),
             Err(error) => Err((error, device.close(memory))),
@@ -127,21 +127,12 @@ impl Xdp {
             socket: self.socket,
             memory,
             packet: self.packet,
+            rings: Some(self.memory.0.clone()),
         }
     }
 
-    /// Frames for receiving are the lowest ones, and stay what they are.
-    fn lend_all(&mut self) {
-        for _ in 0..self.layout.receive {
-            if let Some(chunk) = self.pool.take(self.layout.send as usize) {
-                self.lend(chunk);
-            }
-        }
-        self.fill.publish();
-    }
-
-    /// The rings tell which frames are whose: those for receiving are the kernel's, or wait for us with
-    /// what has arrived since; of the others those that stand in a ring. One that was killed between two
+    /// The rings show where each frame is: the lowest, for receiving, are with the kernel, or wait here with what has arrived
+    /// since; of the others, the ones in a ring are with the kernel. One that was killed between two
     /// stores may have lost the frames of that round.
     fn take_over(&mut self) -> kernel::Result<()> {
         for _ in 0..self.layout.receive {

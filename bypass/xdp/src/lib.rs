@@ -12,13 +12,20 @@
 pub mod check;
 mod device;
 mod exchange;
+mod guarded;
 mod opened;
 mod program;
 pub mod queues;
+mod rings;
 mod steering;
 mod sys;
+mod traits;
+mod ways;
 
 pub use device::Xdp;
 pub use exchange::{Exchange, Handed};
+pub use guarded::Transport;
 pub use opened::{Layout, Opened, Settings};
-pub use steering::{Mode, Steering, Transport};
+pub use steering::{Mode, Steering};
+pub use traits::{LinkTraits, Way};
+pub use ways::From;

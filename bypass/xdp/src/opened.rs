@@ -1,13 +1,15 @@
 //! An AF_XDP socket of one queue with its memory: what is made with privilege and passed on.
 
+use std::sync::Arc;
+
 use bypass_device::packet::Sender;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::network;
 use bypass_sys::numbers;
 
+use crate::rings::{RingMemory, Sizes};
 use crate::sys::frames::Frames;
-use crate::sys::ring::Offsets;
 
 /// Room that the kernel keeps in front of a received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: u32 = 256;
@@ -32,6 +34,10 @@ pub struct Settings {
     pub busy_poll_us: u32,
     /// Demand zero-copy; else the driver does it when it can.
     pub zero_copy: bool,
+    /// Demand copies, also of a driver that could do without.
+    pub copies: bool,
+    /// Checksums may have been left to a device: see [`Layout`].
+    pub partial_checksums: bool,
     /// Open a way to send by AF_PACKET too, for trains of segments.
     pub packet_sender: bool,
     /// Take frames above the MTU: in generic mode a sender on this host (veth) leaves trains of
@@ -46,6 +52,8 @@ impl Default for Settings {
             send: 2048,
             busy_poll_us: 0,
             zero_copy: false,
+            copies: false,
+            partial_checksums: true,
             packet_sender: false,
             uncut_trains: false,
         }
@@ -118,7 +126,7 @@ pub struct Layout {
     pub busy_poll_us: u32,
     /// A frame may lie in several chunks.
     pub has_fragments: bool,
-    /// Frames of a sender on this host may come with checksums that nobody has completed (veth).
+    /// Frames of a sender on this host may come with checksums that nobody has completed.
     pub has_partial_checksums: bool,
 }
 
@@ -182,6 +190,13 @@ impl Layout {
         self.receive + self.send
     }
 
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes {
+            receive: self.receive,
+            send: self.send,
+        }
+    }
+
     /// Memory that the kernel locks.
     pub fn bytes(&self) -> usize {
         self.frames() as usize * self.chunk as usize
@@ -208,7 +223,7 @@ impl Layout {
             send: settings.send,
             busy_poll_us: settings.busy_poll_us,
             has_fragments: chunk.is_none() || settings.uncut_trains,
-            has_partial_checksums: link.kind == "veth",
+            has_partial_checksums: settings.partial_checksums,
         };
         Self::decode(&layout.encode())
     }
@@ -221,6 +236,8 @@ pub struct Opened {
     pub(crate) socket: Owned,
     pub(crate) memory: Owned,
     pub(crate) packet: Option<Sender>,
+    /// Mapped before the socket was bound, which Linux demands before 6.4; None in a process that was passed it.
+    pub(crate) rings: Option<Arc<RingMemory>>,
 }
 
 impl Opened {
@@ -239,7 +256,10 @@ impl Opened {
         kernel::ftruncate(memory.0, bytes)?;
         register(socket.0, memory.0, &layout)?;
         set_busy_poll(socket.0, settings.busy_poll_us)?;
-        bind(socket.0, &layout, settings.zero_copy)?;
+        let rings = RingMemory::map(socket.0, layout.sizes())?;
+        // Drivers with zero-copy ask once for frames to receive into, as the socket is bound.
+        fill(&rings, &layout)?;
+        bind(socket.0, &layout, settings)?;
         let packet = match settings.packet_sender {
             true => Some(Sender::open(link.index, link.mtu).map_err(|_| libc::EPERM)?),
             false => None,
@@ -249,6 +269,7 @@ impl Opened {
             socket,
             memory,
             packet,
+            rings: Some(Arc::new(rings)),
         })
     }
 
@@ -268,6 +289,7 @@ impl Opened {
             socket,
             memory,
             packet,
+            rings: None,
         })
     }
 
@@ -287,7 +309,10 @@ impl Opened {
             .into_iter()
             .map(numbers::duplicate)
             .collect();
-        Self::of(self.layout, fds?)
+        Ok(Self {
+            rings: self.rings.clone(),
+            ..Self::of(self.layout, fds?)?
+        })
     }
 
     /// See [`Layout`].
@@ -347,19 +372,35 @@ fn set_busy_poll(socket: i32, us: u32) -> Result<()> {
     Ok(())
 }
 
-fn bind(socket: i32, layout: &Layout, zero_copy: bool) -> Result<()> {
-    let mut flags = libc::XDP_USE_NEED_WAKEUP;
-    flags |= if zero_copy { libc::XDP_ZEROCOPY } else { 0 };
-    flags |= if layout.has_fragments {
-        libc::XDP_USE_SG
-    } else {
-        0
+/// Whether the kernel's sockets take frames that lie in several buffers (Linux 6.6). Of an interface that cannot be, it
+/// says so only once it has understood the flags.
+pub(crate) fn takes_scattered_frames() -> bool {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    let Ok(socket) = numbers::high(|| kernel::socket(libc::AF_XDP, kind, 0)) else {
+        // Without the right to have one: what this kernel is like is not known, and the next one has it.
+        return true;
     };
+    let name = name_of(libc::XDP_USE_SG, i32::MAX as u32, 0);
+    kernel::bind(socket.0, &name) == Err(libc::ENODEV)
+}
+
+/// `struct sockaddr_xdp`.
+fn name_of(flags: u16, link: u32, queue: u32) -> [u8; 16] {
     let mut name = [0u8; 16];
     name[..2].copy_from_slice(&(libc::AF_XDP as u16).to_ne_bytes());
     name[2..4].copy_from_slice(&flags.to_ne_bytes());
-    name[4..8].copy_from_slice(&layout.link.to_ne_bytes());
-    name[8..12].copy_from_slice(&layout.queue.to_ne_bytes());
+    name[4..8].copy_from_slice(&link.to_ne_bytes());
+    name[8..12].copy_from_slice(&queue.to_ne_bytes());
+    name
+}
+
+fn bind(socket: i32, layout: &Layout, settings: Settings) -> Result<()> {
+    let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+    let flags = libc::XDP_USE_NEED_WAKEUP
+        | flag(settings.zero_copy, libc::XDP_ZEROCOPY)
+        | flag(settings.copies, libc::XDP_COPY)
+        | flag(layout.has_fragments, libc::XDP_USE_SG);
+    let name = name_of(flags, layout.link, layout.queue);
     for _ in 1..BINDS_MAX {
         match kernel::bind(socket, &name) {
             Err(libc::EBUSY) => std::thread::sleep(BIND_PAUSE),
@@ -369,23 +410,14 @@ fn bind(socket: i32, layout: &Layout, zero_copy: bool) -> Result<()> {
     kernel::bind(socket, &name).map(|_| ())
 }
 
-/// Where the parts of the four rings lie: receive, send, fill, completion.
-pub(crate) fn ring_offsets(socket: i32) -> Result<[Offsets; 4]> {
-    let mut bytes = [0u8; 128];
-    let count = network::option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut bytes)?;
-    if count < bytes.len() {
-        return Err(libc::ENOSYS);
+/// Gives the kernel the first frames to receive into.
+fn fill(rings: &RingMemory, layout: &Layout) -> Result<()> {
+    let mut fill = rings.fill(layout.sizes())?;
+    for index in 0..layout.receive {
+        fill.push(u64::from(index) * u64::from(layout.chunk));
     }
-    let word = |at: usize| {
-        let eight = bytes[at * 8..at * 8 + 8].try_into().unwrap_or_default();
-        u64::from_ne_bytes(eight)
-    };
-    Ok([0, 1, 2, 3].map(|ring| Offsets {
-        producer: word(ring * 4),
-        consumer: word(ring * 4 + 1),
-        entries: word(ring * 4 + 2),
-        flags: word(ring * 4 + 3),
-    }))
+    fill.publish();
+    Ok(())
 }
 
 #[cfg(test)]

@@ -8,17 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::Result;
 
+use crate::guarded::{self, Guarded, Transport};
 use crate::program::{self, Maps};
 use crate::sys::bpf::{self, Kind};
 use crate::sys::table::Table;
+use crate::ways::{self, From};
 
 const PORTS: usize = 65_536;
 const SLOTS: usize = 65_536;
-const PORT_BYTES: u32 = program::WORDS as u32 * 8;
 /// Connections at most that are told from what the kernel keeps of earlier ones (some 7 MB).
-const REOPENED: u32 = 65_536;
+const REOPENED: usize = 65_536;
 /// Queues of an interface at most.
-const QUEUES: u32 = 1024;
+const QUEUES: usize = 1024;
 
 /// Where the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,32 +40,58 @@ impl Mode {
     }
 }
 
-/// What a port number belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-}
-
-impl Transport {
-    /// The word of a port in which its claims stand.
-    fn word(self) -> usize {
-        match self {
-            Self::Tcp => program::TCP,
-            Self::Udp => program::UDP,
-        }
-    }
-}
-
 /// The program, its tables and, while somebody holds it, its place on an interface.
 #[derive(Debug)]
 struct Attached {
     mode: Mode,
-    fds: [Owned; 4],
+    /// Descriptors that every user has: [`PORTS_MAP`] and its neighbours.
+    fds: [Owned; SHARED],
     ports: Table,
-    addresses: Table,
+    uses: Table,
+    ways: Table,
+    pending: Table,
+    /// Tables of the claims that are believed, until privileges are given up.
+    guarded: Mutex<Option<Guarded>>,
+}
+
+/// The program with its tables, attached nowhere yet.
+struct Loaded {
+    shared: [Owned; SHARED - 1],
+    guarded: [Owned; guarded::COUNT],
+    program: Owned,
+}
+
+impl Loaded {
+    fn new(mtu: u32, takes_fragments: bool) -> Result<Self> {
+        let map = |kind, sizes, count: usize| bpf::make_map(kind, sizes, count as u32);
+        let words = |count: usize| [4, count as u32 * 8];
+        let ports = map(Kind::Mapped, words(program::WORDS), PORTS)?;
+        let uses = map(Kind::Mapped, words(program::USE_WORDS), SLOTS)?;
+        let ways = map(Kind::Mapped, words(ways::LIST_WORDS), ways::LISTS)?;
+        let pending = map(Kind::Mapped, words(1), program::OWNERS_MAX as usize)?;
+        let addresses = map(Kind::Array, [4, 16], SLOTS)?;
+        let permits = map(Kind::Array, [4, 4], PORTS)?;
+        let sockets = map(Kind::Sockets, [4, 4], QUEUES)?;
+        // Only the program uses it, which keeps it.
+        let reopened = map(Kind::Recent, [program::FLOW_BYTES, 4], REOPENED)?;
+        let maps = Maps {
+            reopened: reopened.0,
+            ports: ports.0,
+            permits: permits.0,
+            addresses: addresses.0,
+            uses: uses.0,
+            ways: ways.0,
+            pending: pending.0,
+            sockets: sockets.0,
+        };
+        let code = program::steering(maps, mtu);
+        let program = bpf::load(&code, takes_fragments)?;
+        Ok(Self {
+            shared: [ports, uses, ways, pending],
+            guarded: [addresses, permits, sockets],
+            program,
+        })
+    }
 }
 
 /// The same as one owner uses it: who has all queues, or who has some of them beside others that have the rest. What
@@ -80,39 +107,49 @@ pub struct Steering {
     claims: Mutex<HashMap<(Transport, u16), u32>>,
 }
 
+const SHARED: usize = 5;
 const PORTS_MAP: usize = 0;
-const ADDRESSES_MAP: usize = 1;
-const SOCKETS_MAP: usize = 2;
-const LINK: usize = 3;
-
+const USES_MAP: usize = 1;
+const WAYS_MAP: usize = 2;
+const PENDING_MAP: usize = 3;
 impl Steering {
     /// Attaches the program to interface `link`; nothing is claimed yet. Needs CAP_BPF and
     /// CAP_NET_ADMIN. EBUSY: there is another program. `takes_fragments`: for an MTU above what one
     /// frame holds. Datagrams longer than the MTU are the kernel's.
     pub fn attach(link: u32, mtu: u32, mode: Mode, takes_fragments: bool) -> Result<Self> {
-        let ports = bpf::make_map(Kind::Array, [4, PORT_BYTES], PORTS as u32)?;
-        let addresses = bpf::make_map(Kind::Array, [4, 16], SLOTS as u32)?;
-        let sockets = bpf::make_map(Kind::Sockets, [4, 4], QUEUES)?;
-        // Only the program uses it, which keeps it.
-        let reopened = bpf::make_map(Kind::Recent, [program::FLOW_BYTES, 4], REOPENED)?;
-        let maps = Maps {
-            reopened: reopened.0,
-            ports: ports.0,
-            addresses: addresses.0,
-            sockets: sockets.0,
-        };
-        let code = program::steering(maps, mtu);
-        let program = bpf::load(&code, takes_fragments)?;
-        let attached = bpf::attach(program.0, link, mode.flags())?;
-        Self::of(mode, [ports, addresses, sockets, attached])
+        let loaded = Loaded::new(mtu, takes_fragments)?;
+        bpf::set_entries(
+            loaded.guarded[guarded::PERMITS_MAP].0,
+            &guarded::usual_permits(),
+        )?;
+        let attached = bpf::attach(loaded.program.0, link, mode.flags())?;
+        let all = loaded.shared.into_iter().chain([attached]);
+        let steering = Self::of(mode, all.chain(loaded.guarded).collect())?;
+        ways::begin(&steering.attached.ways);
+        Ok(steering)
     }
 
-    /// One that somebody else has attached and passed on.
-    pub fn of(mode: Mode, fds: [Owned; 4]) -> Result<Self> {
+    /// Has the kernel make the tables and load the program, as [`attach`](Self::attach) does, and drops both.
+    pub fn try_program(mtu: u32, takes_fragments: bool) -> Result<()> {
+        Loaded::new(mtu, takes_fragments).map(|_| ())
+    }
+
+    /// One that somebody else has attached and passed on, by its [descriptors](Self::descriptors). EINVAL: they
+    /// are none.
+    pub fn of(mode: Mode, mut fds: Vec<Owned>) -> Result<Self> {
+        let guarded = fds.split_off(SHARED.min(fds.len()));
+        let fds: [Owned; SHARED] = fds.try_into().map_err(|_| libc::EINVAL)?;
+        let guarded = match guarded.len() {
+            0 => None,
+            _ => Some(Guarded::of(guarded)?),
+        };
         let attached = Attached {
             mode,
             ports: Table::map(fds[PORTS_MAP].0, PORTS * program::WORDS)?,
-            addresses: Table::map(fds[ADDRESSES_MAP].0, SLOTS * 2)?,
+            uses: Table::map(fds[USES_MAP].0, SLOTS * program::USE_WORDS)?,
+            ways: Table::map(fds[WAYS_MAP].0, ways::LISTS * ways::LIST_WORDS)?,
+            pending: Table::map(fds[PENDING_MAP].0, program::OWNERS_MAX as usize)?,
+            guarded: Mutex::new(guarded),
             fds,
         };
         Ok(Self::owned(Arc::new(attached), 0, u64::MAX))
@@ -156,10 +193,28 @@ impl Steering {
         }
     }
 
-    /// The descriptors, for passing on: [`of`](Self::of) takes them in this order.
-    pub fn descriptors(&self) -> [i32; 4] {
-        let fds = &self.attached.fds;
-        [fds[0].0, fds[1].0, fds[2].0, fds[LINK].0]
+    /// The descriptors, for passing on: [`of`](Self::of) takes them in this order. Without privilege only those with which
+    /// nothing more can be claimed than was permitted before.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let guarded = self.guarded();
+        let guarded = guarded.iter().flat_map(|guarded| &guarded.fds);
+        let all = self.attached.fds.iter().chain(guarded);
+        all.map(|fd| fd.0).collect()
+    }
+
+    /// How many of the [descriptors](Self::descriptors) whoever has given up its privileges has.
+    pub const UNPRIVILEGED: usize = SHARED;
+
+    /// This process gives up its privileges: what it may not have without them, to be closed. Whatever it does later, it
+    /// can claim no port and no address that was not permitted before.
+    pub fn give_up_privileges(&self) -> Vec<Owned> {
+        let guarded = self.guarded().take();
+        guarded.map_or_else(Vec::new, |guarded| guarded.fds.into())
+    }
+
+    fn guarded(&self) -> MutexGuard<'_, Option<Guarded>> {
+        let guarded = self.attached.guarded.lock();
+        guarded.unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Where the program runs.
@@ -169,31 +224,108 @@ impl Steering {
 
     /// Gives what arrives on a queue to a socket. Needs CAP_BPF; the entry goes with the socket.
     pub fn set_socket(&self, queue: u32, socket: i32) -> Result<()> {
-        bpf::set_entry(self.attached.fds[SOCKETS_MAP].0, queue, socket as u32)
+        let guarded = self.guarded();
+        guarded
+            .as_ref()
+            .ok_or(libc::EPERM)?
+            .set_socket(queue, socket)
+    }
+
+    /// Permits claims of a port, which processes without privilege may then make. Whether it was; without privilege
+    /// TCP ports that anybody may bind are permitted, but the kernel is asked about each of their frames.
+    pub fn permit(&self, transport: Transport, port: u16) -> bool {
+        let mut guarded = self.guarded();
+        let guarded = guarded.as_mut();
+        guarded.is_some_and(|guarded| guarded.permit(transport, port))
     }
 
     /// Adds an address of this host whose claimed ports are taken. False when another one has its
-    /// place in the table: that address stays the kernel's.
+    /// place in the table, and without privilege for one that was never added with it: the kernel keeps that address.
     pub fn add_address(&self, ip: IpAddr) -> bool {
-        let (slot, words) = place(ip);
-        let addresses = &self.attached.addresses;
-        let found = [addresses.get(slot * 2), addresses.get(slot * 2 + 1)];
-        if found != [0, 0] && found != words {
+        if !self.permit_address(ip) {
             return false;
         }
-        // The first word of an IPv4 address is 0: an entry is complete with its second.
-        addresses.set(slot * 2, words[0]);
-        addresses.set(slot * 2 + 1, words[1]);
+        let at = place(ip).0 * program::USE_WORDS;
+        if self.attached.uses.get(at) == 0 {
+            self.attached.uses.set(at, ways::ALL as u64 + 1);
+        }
         true
+    }
+
+    /// Permits an address of this host to be added, also by processes without privilege. Whether it was. An address
+    /// in use keeps its place; one that is not gives way.
+    pub fn permit_address(&self, ip: IpAddr) -> bool {
+        let (slot, words) = place(ip);
+        let at = slot * program::USE_WORDS;
+        let uses = &self.attached.uses;
+        if [uses.get(at + 1), uses.get(at + 2)] == words {
+            return true;
+        }
+        let guarded = self.guarded();
+        let is_free = uses.get(at) == 0;
+        let guarded = guarded.as_ref().filter(|_| is_free);
+        let is_set = guarded.is_some_and(|one| one.set_address(slot as u32, words).is_ok());
+        if is_set {
+            uses.set(at + 1, words[0]);
+            uses.set(at + 2, words[1]);
+        }
+        is_set
     }
 
     /// Removes an address.
     pub fn remove_address(&self, ip: IpAddr) {
+        if let Some(at) = self.use_of(ip) {
+            self.attached.uses.set(at, 0);
+        }
+    }
+
+    /// Where an address in use stands.
+    fn use_of(&self, ip: IpAddr) -> Option<usize> {
         let (slot, words) = place(ip);
-        let addresses = &self.attached.addresses;
-        if [addresses.get(slot * 2), addresses.get(slot * 2 + 1)] == words {
-            addresses.set(slot * 2 + 1, 0);
-            addresses.set(slot * 2, 0);
+        let at = slot * program::USE_WORDS;
+        let uses = &self.attached.uses;
+        let found = [uses.get(at + 1), uses.get(at + 2)];
+        (found == words && uses.get(at) != 0).then_some(at)
+    }
+
+    /// New connections to an address are taken from these networks alone, the longest prefix deciding; all others are the
+    /// kernel's. Until this is called they are taken from everywhere.
+    pub fn set_ways(&self, ip: IpAddr, from: Vec<From>) {
+        let Some(at) = self.use_of(ip) else {
+            return;
+        };
+        let uses = &self.attached.uses;
+        let is_used = |list: usize| {
+            (0..SLOTS).any(|slot| uses.get(slot * program::USE_WORDS) == list as u64 + 1)
+        };
+        let list = ways::place(&self.attached.ways, &ways::shortened(from), ip, is_used);
+        uses.set(at, list as u64 + 1);
+    }
+
+    /// The owner has looked for frames: new connections that came before wait no longer. Who does not for a quarter of a
+    /// second while some wait gets no more of them; they go to the kernel.
+    #[inline]
+    pub fn looked(&self) {
+        let mut queues = self.queues.load(Ordering::Relaxed);
+        while queues != 0 {
+            let queue = queues.trailing_zeros() as usize;
+            queues &= queues - 1;
+            if self.attached.pending.get(queue) != 0 {
+                self.attached.pending.set(queue, 0);
+            }
+        }
+    }
+
+    /// Whether the program has left new connections of a port to the kernel, since that was [forgotten](Self::forget_left).
+    pub fn has_left(&self, port: u16) -> bool {
+        self.get(usize::from(port), program::LEFT) != 0
+    }
+
+    /// Forgets that, once the port is [shared](Self::share) with the kernel.
+    pub fn forget_left(&self, port: u16) {
+        if self.has_left(port) {
+            let at = usize::from(port) * program::WORDS + program::LEFT;
+            self.attached.ports.set(at, 0);
         }
     }
 
@@ -230,6 +362,7 @@ impl Steering {
     /// Takes what comes for a port from now on; true for the owner's first claim, which are counted. Without a
     /// system call, and without privilege.
     pub fn claim(&self, transport: Transport, port: u16) -> bool {
+        self.permit(transport, port);
         let mut claims = self.claims();
         let count = claims.entry((transport, port)).or_default();
         *count += 1;
@@ -266,7 +399,8 @@ impl Steering {
 
     /// Whether the kernel is asked about the TCP frames of a port.
     pub fn is_shared(&self, port: u16) -> bool {
-        self.get(usize::from(port), program::SHARED) != 0
+        let word = |word| self.get(usize::from(port), word);
+        word(program::SHARED) | word(program::LEFT) != 0
     }
 
     /// The owner has connections of a port that is [shared](Self::share), but takes no new ones, or takes them

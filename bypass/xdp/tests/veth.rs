@@ -9,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bypass_device::{Device, Frame, Offload};
-use bypass_netlink::Tables;
+use bypass_netlink::{Prefix, Tables};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{address, kernel, network};
 use bypass_testkit::contract::{self, Pair, PORT};
 use bypass_testkit::{skip, veth, Case, Namespace};
-use bypass_xdp::{check, Layout, Mode, Opened, Settings, Steering, Transport, Xdp};
+use bypass_xdp::{check, From, Layout, Mode, Opened, Settings, Steering, Transport, Xdp};
 
 const CASES: &[Case] = &[
     ("native_mode_keeps_the_contract", native),
@@ -64,6 +64,22 @@ const CASES: &[Case] = &[
         "a_process_without_privilege_uses_what_it_was_passed",
         passed,
     ),
+    (
+        "whoever_has_given_up_root_can_hear_and_claim_nothing_of_others",
+        misused,
+    ),
+    (
+        "new_connections_that_nobody_looks_at_are_the_kernels",
+        unattended,
+    ),
+    (
+        "new_connections_are_taken_where_their_answers_have_a_way",
+        ways,
+    ),
+    (
+        "a_socket_receives_as_soon_as_it_is_opened",
+        received_when_opened,
+    ),
     ("a_successor_finds_what_arrived_meanwhile", succeeded),
     ("another_program_is_refused_and_named", occupied),
     ("the_check_names_what_is_missing", checked),
@@ -77,6 +93,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("hold") => hold(),
         Some("use-passed") => use_passed(),
+        Some("misuse") => misuse(),
         Some("check") => print!("{}", check::interface("va").expect("netlink")),
         _ => bypass_testkit::main(CASES),
     }
@@ -330,6 +347,7 @@ fn shared() {
         let at = (ip(address), 5000).into();
         let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
         let connect = || {
+            steering.looked();
             let limit = Duration::from_millis(300);
             sides[0].run(|| TcpStream::connect_timeout(&at, limit))
         };
@@ -362,6 +380,7 @@ fn owners() {
     let at = (ip(ADDRESSES[1]), 5000).into();
     let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
     let mut is_kernels = || {
+        steering.looked();
         let limit = Duration::from_millis(300);
         let connected = sides[0].run(|| TcpStream::connect_timeout(&at, limit));
         let is_kernels = connected.is_ok();
@@ -448,7 +467,10 @@ fn time_wait() {
         let at = (ip(address), 5000).into();
         let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
         let limit = Duration::from_millis(300);
-        let connect = || sides[0].run(|| TcpStream::connect_timeout(&at, limit));
+        let connect = || {
+            steering.looked();
+            sides[0].run(|| TcpStream::connect_timeout(&at, limit))
+        };
         for leaves_new in [false, true] {
             let first = Connection::of(connect().expect("the kernel's"), &listener);
             first.close_by_server();
@@ -483,7 +505,10 @@ fn noted_before() {
     let at = SocketAddr::from((ip(ADDRESSES[1]), 5000));
     let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
     let limit = Duration::from_millis(300);
-    let connect = || sides[0].run(|| TcpStream::connect_timeout(&at, limit));
+    let connect = || {
+        steering.looked();
+        sides[0].run(|| TcpStream::connect_timeout(&at, limit))
+    };
     Connection::of(connect().expect("the kernel's"), &listener).close_by_server();
     let end = Instant::now() + Duration::from_secs(10);
     while !sides[1].run(|| keeps("tcp", TIME_WAIT)) {
@@ -819,7 +844,7 @@ fn use_passed() {
     let layout = Layout::decode(&bytes[..count]).expect("a layout");
     let refused = kernel::socket(libc::AF_XDP, libc::SOCK_RAW, 0);
     assert_eq!(refused, Err(libc::EPERM), "this process has no privilege");
-    let steering: [_; 4] = fds.drain(..4).collect::<Vec<_>>().try_into().expect("four");
+    let steering = fds.drain(..Steering::UNPRIVILEGED).collect();
     let steering = Steering::of(Mode::Native, steering).expect("tables");
     let mut device = Xdp::new(Opened::of(layout, fds).expect("opened")).expect("rings");
     assert!(
@@ -863,6 +888,189 @@ fn turned(frame: &[u8]) -> Vec<u8> {
     turned
 }
 
+/// Passes the descriptors that a process without privilege may have.
+fn pass(to: &UnixDatagram, steering: &Steering, opened: &Opened) {
+    let steering = &steering.descriptors()[..Steering::UNPRIVILEGED];
+    let fds = [steering, &opened.descriptors()].concat();
+    let layout = opened.layout().encode();
+    network::send_descriptors(to.as_raw_fd(), &layout, &fds).expect("sent");
+}
+
+/// As [`NOBODY`], with everything that a worker inherits: each misuse of it, and a word to the one that looks.
+fn misuse() {
+    let mut bytes = [0; 256];
+    let (_, mut fds) = network::receive_descriptors(0, &mut bytes).expect("descriptors");
+    let steering = fds.drain(..Steering::UNPRIVILEGED).collect();
+    let steering = Steering::of(Mode::Native, steering).expect("tables");
+    let packet = fds.pop().expect("a packet socket");
+    // The whole traffic of the loopback.
+    const ALL: u16 = 0x0003;
+    let loopback = Tables::new().expect("tables").link("lo").expect("lo").index;
+    let mut name = [0u8; 20];
+    name[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
+    name[2..4].copy_from_slice(&ALL.to_be_bytes());
+    name[4..8].copy_from_slice(&loopback.to_ne_bytes());
+    kernel::bind(packet.0, &name).expect("not refused by Linux");
+    for option in [libc::SO_DETACH_FILTER, libc::SO_LOCK_FILTER] {
+        let refused = kernel::set_option_int(packet.0, libc::SOL_SOCKET, option, 0);
+        assert_eq!(refused, Err(libc::EPERM), "option {option}");
+    }
+    let here = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let to = here.local_addr().expect("bound");
+    here.send_to(b"secret", to).expect("sent");
+    here.recv(&mut [0; 9]).expect("received");
+    let heard = kernel::receive(packet.0, &mut [0; 99], libc::MSG_DONTWAIT);
+    assert_eq!(heard, Err(libc::EAGAIN), "others' frames");
+    // Ports and addresses of others; each claim is a store into memory that is its to write.
+    for port in [22, 5001, 5002] {
+        steering.claim(Transport::Tcp, port);
+        steering.claim(Transport::Udp, port);
+    }
+    assert!(!steering.add_address(ip("10.77.0.3")) && !steering.permit_address(ip("10.77.0.3")));
+    assert!(!steering.permit(Transport::Tcp, 22));
+    assert_eq!(steering.set_socket(0, packet.0), Err(libc::EPERM));
+    kernel::write(1, b"ready").expect("a pipe");
+    kernel::read(0, &mut [0; 9]).ok();
+}
+
+/// A worker that has given up root can take its server's ports, ports that nobody has, and nothing else.
+fn misused() {
+    let sides = namespaces(1, 1500);
+    let (here, there) = UnixDatagram::pair().expect("a pair");
+    let mut child = again(&sides[1], "misuse", |command| {
+        command.uid(NOBODY).gid(NOBODY).stdin(OwnedFd::from(there));
+    });
+    sides[1].ip("addr add 10.77.0.3/24 dev vb");
+    let listen =
+        |address: &str, port| sides[1].run(|| TcpListener::bind((address, port)).expect("a port"));
+    let settings = Settings {
+        packet_sender: true,
+        ..Settings::default()
+    };
+    let others = [listen(ADDRESSES[1], 22), listen(ADDRESSES[1], 5001)];
+    let other_address = listen("10.77.0.3", 5002);
+    let datagrams = socket(&sides[1], ADDRESSES[1], 5001);
+    let (steering, opened) = sides[1].run(|| {
+        let tables = Tables::new().expect("tables");
+        let link = tables.link("vb").expect("the link");
+        let steering = match Steering::attach(link.index, link.mtu, Mode::Native, false) {
+            Err(libc::EPERM) => {
+                skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
+            }
+            other => other.expect("attached"),
+        };
+        steering.add_address(ip(ADDRESSES[1]));
+        assert!(steering.permit(Transport::Tcp, 80));
+        let opened = Opened::open(link, 0, settings).expect("opened");
+        steering.set_socket(0, opened.socket()).expect("room");
+        pass(&here, &steering, &opened);
+        (steering, opened)
+    });
+    let mut said = [0; 5];
+    let output = child.stdout.as_mut().expect("a pipe");
+    output.read_exact(&mut said).expect("it is ready");
+    let mut device = Xdp::new(opened).expect("rings");
+    let connect = |address: &str, port: u16| {
+        let limit = Duration::from_millis(300);
+        let at = (ip(address), port).into();
+        sides[0].run(|| TcpStream::connect_timeout(&at, limit))
+    };
+    for other in &others {
+        let port = other.local_addr().expect("bound").port();
+        connect(ADDRESSES[1], port).unwrap_or_else(|error| panic!("port {port}: {error}"));
+    }
+    connect("10.77.0.3", 5002).expect("another address");
+    socket(&sides[0], ADDRESSES[0], 0)
+        .send_to(&[7], (ADDRESSES[1], 5001))
+        .expect("sent");
+    assert_eq!(hears(&datagrams), Some(7));
+    assert_eq!(frames(&mut device), 0);
+    // What it may: a port of the server, and one that nobody has.
+    steering.claim(Transport::Tcp, 80);
+    for port in [80, 5002] {
+        assert!(connect(ADDRESSES[1], port).is_err(), "port {port}");
+        assert!(syns(&mut device) > 0, "port {port}");
+        steering.looked();
+    }
+    drop(other_address);
+    here.send(b"end").expect("sent");
+    assert!(child.wait().expect("an end").success());
+}
+
+/// Nobody looks at the queue of a program that is stopped, or has been killed while another holds its descriptors:
+/// the kernel's listener answers instead, from a quarter of a second after the first new connection on.
+fn unattended() {
+    let sides = namespaces(1, 1500);
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    let at = (ip(ADDRESSES[1]), 5000).into();
+    let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
+    steering.claim(Transport::Tcp, 5000);
+    // Its SYN is taken, and sent again after a second.
+    let limit = Duration::from_secs(5);
+    let first = sides[0].run(|| TcpStream::connect_timeout(&at, limit));
+    let mut first = Connection::of(first.expect("the kernel's"), &listener);
+    let quick = || {
+        let limit = Duration::from_millis(500);
+        sides[0].run(|| TcpStream::connect_timeout(&at, limit))
+    };
+    let mut second = Connection::of(quick().expect("at once"), &listener);
+    assert!(steering.has_left(5000) && steering.is_shared(5000));
+    steering.looked();
+    assert!(quick().is_err(), "somebody looks again");
+    assert!(syns(&mut device) > 0);
+    // The kernel keeps both connections.
+    first.exchange();
+    second.exchange();
+}
+
+/// New connections are taken from where their answers can leave for.
+fn ways() {
+    let sides = namespaces(1, 1500);
+    for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
+        side.ip(&format!("addr add fd77::{host}/64 dev {name} nodad"));
+    }
+    sides[0].ip("addr add 10.77.0.9/24 dev va");
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    assert!(steering.add_address(ip("fd77::2")));
+    let from = |network: &str, len, is_ours| From {
+        network: Prefix::new(ip(network), len),
+        is_ours,
+    };
+    let mut is_taken = |to: &str, by: &str| {
+        let at = SocketAddr::from((ip(to), 5000));
+        let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
+        steering.claim(Transport::Tcp, 5000);
+        let limit = Duration::from_millis(300);
+        sides[0].ip(&format!("route replace {to} dev va src {by}"));
+        let connected = sides[0].run(|| TcpStream::connect_timeout(&at, limit));
+        let is_taken = syns(&mut device) > 0;
+        assert_ne!(connected.is_ok(), is_taken, "{to} from {by}");
+        steering.looked();
+        steering.forget_left(5000);
+        steering.release(Transport::Tcp, 5000);
+        drop(listener);
+        is_taken
+    };
+    assert!(is_taken(ADDRESSES[1], ADDRESSES[0]) && is_taken("fd77::2", "fd77::1"));
+    let list = vec![from("10.77.0.0", 24, true), from("10.77.0.9", 32, false)];
+    steering.set_ways(ip(ADDRESSES[1]), list);
+    assert!(is_taken(ADDRESSES[1], ADDRESSES[0]));
+    assert!(!is_taken(ADDRESSES[1], "10.77.0.9"));
+    assert!(
+        is_taken("fd77::2", "fd77::1"),
+        "another address's are its own"
+    );
+    steering.set_ways(
+        ip("fd77::2"),
+        vec![from("::", 0, true), from("fd77::", 64, false)],
+    );
+    assert!(!is_taken("fd77::2", "fd77::1"));
+    steering.set_ways(ip(ADDRESSES[1]), Vec::new());
+    assert!(!is_taken(ADDRESSES[1], ADDRESSES[0]));
+    steering.set_ways(ip(ADDRESSES[1]), vec![from("0.0.0.0", 0, true)]);
+    assert!(is_taken(ADDRESSES[1], "10.77.0.9"));
+}
+
 fn passed() {
     let sides = namespaces(1, 1500);
     let (here, there) = UnixDatagram::pair().expect("a pair");
@@ -884,8 +1092,8 @@ fn passed() {
         steering.add_address(ip(ADDRESSES[1]));
         let opened = Opened::open(&link, 0, Settings::default()).expect("opened");
         steering.set_socket(0, opened.socket()).expect("room");
-        let fds = [&steering.descriptors()[..], &opened.descriptors()].concat();
-        network::send_descriptors(here.as_raw_fd(), &opened.layout().encode(), &fds).expect("sent");
+        assert!(steering.permit(Transport::Udp, 5000));
+        pass(&here, &steering, &opened);
     });
     let mut said = [0; 5];
     child
@@ -910,6 +1118,34 @@ fn passed() {
             .expect("the link")
     });
     assert_eq!(link.xdp_program, None, "nobody holds it any more");
+}
+
+/// A driver with zero-copy asks for frames to receive into when the socket is bound, and need not ask again.
+fn received_when_opened() {
+    let sides = namespaces(1, 1500);
+    let (steering, opened) = sides[1].run(|| {
+        let tables = Tables::new().expect("tables");
+        let link = tables.link("vb").expect("the link");
+        let steering = match Steering::attach(link.index, link.mtu, Mode::Native, false) {
+            Err(libc::EPERM) => {
+                skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
+            }
+            other => other.expect("attached"),
+        };
+        let opened = Opened::open(link, 0, Settings::default()).expect("opened");
+        steering.set_socket(0, opened.socket()).expect("room");
+        (steering, opened)
+    });
+    steering.add_address(ip(ADDRESSES[1]));
+    steering.claim(Transport::Udp, 5000);
+    let client = socket(&sides[0], ADDRESSES[0], 0);
+    for number in 0..3 {
+        client
+            .send_to(&[number], (ADDRESSES[1], 5000))
+            .expect("sent");
+    }
+    let mut device = Xdp::new(opened).expect("rings");
+    assert_eq!(count(&mut device, 5000), 3);
 }
 
 /// One process after the other uses a socket; its descriptors stay open in a third. Frames that nobody
@@ -1020,14 +1256,62 @@ fn checked() {
     let report = |name: &'static str| sides[0].run(|| check::interface(name).expect("netlink"));
     let usable = report("va");
     assert!(usable.is_usable(), "{usable}");
-    assert!(usable.features.native && usable.features.fragments && !usable.features.zero_copy);
+    let (_, traits) = usable.link.as_ref().expect("a link");
+    let features = traits.features.expect("said by Linux 6.3");
+    assert!(features.native && features.fragments && !features.zero_copy);
     // Its peer on this host need not cut trains for it.
-    assert_eq!(usable.mode(), Mode::Generic);
+    let modes = |report: &check::Report| -> Vec<Mode> {
+        let (_, traits) = report.link.as_ref().expect("a link");
+        traits.ways.iter().map(|way| way.mode).collect()
+    };
+    assert_eq!(modes(&usable), [Mode::Generic, Mode::Native]);
     let text = usable.to_string();
     assert!(
         text.contains("queues 4") && text.contains("no zero-copy"),
         "{text}"
     );
+    // Made of others: no driver runs programs, and a member is its bridge's.
+    sides[0].ip("link add mv link va type macvlan mode bridge");
+    sides[0].ip("link set mv up");
+    sides[0].ip("link add bri type bridge");
+    sides[0].ip("link set bri up");
+    for name in ["mv", "bri"] {
+        let report = report(name);
+        assert!(report.is_usable(), "{report}");
+        assert_eq!(modes(&report), [Mode::Generic], "{name}");
+        assert!(report.to_string().contains("no address"), "{report}");
+    }
+    sides[0].ip("link add vp type veth peer name vq");
+    sides[0].ip("link set vp master bri up");
+    let member = report("vp").to_string();
+    assert!(
+        member.contains("belongs to bridge bri") && member.contains("name bri instead"),
+        "{member}"
+    );
+    // Not known to work.
+    sides[0].ip("link add vx type vxlan id 5 dstport 4789 remote 10.77.0.2 dev va");
+    sides[0].ip("link set vx up");
+    let tunnel = report("vx").to_string();
+    assert!(
+        tunnel.contains("kind vxlan have not been tried"),
+        "{tunnel}"
+    );
+    sides[0].ip("tuntap add tu mode tun");
+    let routed = report("tu").to_string();
+    assert!(routed.contains("no Ethernet header"), "{routed}");
+    let text = report("va").to_string();
+    assert!(
+        text.contains("answer ARP") && text.contains("arp_ignore=1"),
+        "{text}"
+    );
+    // What is promised was tried, and another program has the socket.
+    let taken = sides[0].run(|| {
+        let tables = Tables::new().expect("tables");
+        let link = tables.link("mv").expect("the link");
+        let _opened = Opened::open(link, 0, Settings::default()).expect("opened");
+        check::interface("mv").expect("netlink").to_string()
+    });
+    assert!(taken.contains("has an AF_XDP socket already"), "{taken}");
     assert!(report("nowhere")
         .to_string()
         .contains("there is no such interface"));

@@ -4,10 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bypass_device::tap::Tap;
-use bypass_netlink::Tables;
 use bypass_shard::tcp::Address;
 use bypass_shard::Shard;
-use bypass_xdp::{check, Mode, Opened, Settings, Steering};
+use bypass_xdp::{check, Mode, Opened, Settings, Steering, Way};
 
 use crate::Options;
 
@@ -21,32 +20,31 @@ pub fn shard(options: &Options) -> Result<Shard, String> {
 }
 
 fn over_interface(name: &str, options: &Options) -> Result<Shard, String> {
-    let report = check::interface(name).map_err(|error| format!("{name}: {}", text(error)))?;
-    if !report.is_usable() {
+    let report = check::look(name).map_err(|error| format!("{name}: {}", text(error)))?;
+    let is_usable = report.is_usable();
+    let Some((link, traits)) = report.link.as_ref().filter(|_| is_usable) else {
         return Err(format!("packets cannot be used on\n{report}"));
-    }
+    };
     let failed = |what: &str| {
         let what = format!("{name}: {what}");
         move |error| format!("{what}: {}", text(error))
     };
-    let tables = Tables::new().map_err(failed("netlink"))?;
-    let link = tables.link(name).ok_or(format!("{name}: gone"))?;
-    let is_generic = options.has("--generic") || !report.features.native;
-    let settings = Settings {
+    let is_wanted = |way: &&Way| !options.has("--generic") || way.mode == Mode::Generic;
+    let way = traits
+        .ways
+        .iter()
+        .find(is_wanted)
+        .ok_or(format!("{name}: no generic mode"))?;
+    let settings = way.settings(Settings {
         busy_poll_us: options.number("--busy-poll", 0)?,
         packet_sender: options.has("--trains"),
-        uncut_trains: is_generic && link.kind == "veth",
+        partial_checksums: traits.has_partial_checksums(way),
         ..Settings::default()
-    };
+    });
     let opened = Opened::open(link, options.number("--queue", 0)?, settings)
         .map_err(failed("AF_XDP socket"))?;
-    let mode = if is_generic {
-        Mode::Generic
-    } else {
-        Mode::Native
-    };
     let takes_fragments = opened.layout().has_fragments;
-    let steering = Steering::attach(link.index, link.mtu, mode, takes_fragments)
+    let steering = Steering::attach(link.index, link.mtu, way.mode, takes_fragments)
         .map_err(failed("XDP program"))?;
     steering
         .set_socket(opened.layout().queue, opened.socket())

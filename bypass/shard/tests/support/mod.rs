@@ -17,6 +17,8 @@ use bypass_shard::Shard;
 use bypass_testkit::{skip, veth, Namespace};
 use bypass_xdp::{Mode, Opened, Settings, Steering, Xdp};
 
+/// The shard's station.
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
 /// The echo server's.
 pub const PORT: u16 = 7000;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,6 +48,7 @@ impl Link {
     pub fn veth_with(mtu: u32, mode: Mode, settings: Settings) -> Self {
         let (linux, own) = (Namespace::new(), Namespace::new());
         veth((&linux, "va"), (&own, "vb"), 1);
+        own.ip("link set vb address 02:00:00:00:00:77");
         for (side, name, host) in [(&linux, "va", 1), (&own, "vb", 2)] {
             side.ip(&format!("link set {name} mtu {mtu}"));
             side.ip(&format!("addr add 10.77.0.{host}/24 dev {name}"));
@@ -180,6 +183,7 @@ impl Link {
     /// frame reaches; with `is_whole` the lengths fit too.
     pub fn dress(&self, frame: &mut [u8], is_whole: bool) {
         let mut header = vec![0; 34];
+        header[..6].copy_from_slice(&MAC);
         header[12..15].copy_from_slice(&[8, 0, 0x45]);
         let length = if is_whole {
             frame.len() - 14
@@ -303,13 +307,7 @@ fn over_tap(
         ip: [10, 77, 0, 2].into(),
         prefix_len: 24,
     };
-    Shard::alone(
-        wrap(Box::new(tap)),
-        [2, 0, 0, 0, 0, 0x77],
-        &[address],
-        &[],
-        shard,
-    )
+    Shard::alone(wrap(Box::new(tap)), MAC, &[address], &[], shard)
 }
 
 /// An echo server that runs.

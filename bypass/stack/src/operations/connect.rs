@@ -21,7 +21,7 @@ use bypass_sys::waker::Name;
 use bypass_sys::{address, kernel, numbers};
 
 use super::shadow;
-use super::shutdown::dissolve;
+use super::shutdown::{dissolve, unconnect};
 use crate::listener;
 use crate::packets;
 use crate::peer::admission::Admission;
@@ -120,7 +120,7 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
     match entry.kind() {
         Kind::Unbound => {}
         Kind::Connected if is_dissolving(bytes) => return dissolve(fd, entry),
-        Kind::Connected if socket.has(sockets::CONNECTING) => return result(socket),
+        Kind::Connected if socket.has(sockets::CONNECTING) => return result(fd, entry, socket),
         Kind::Connected | Kind::Listener => return Outcome::Error(libc::EISCONN),
         Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
         Kind::Epoll | Kind::Kernel | Kind::Datagram => return Outcome::Kernel,
@@ -147,12 +147,18 @@ fn must_not_wait(socket: &Socket) -> bool {
 }
 
 /// connect(2) again, after EINPROGRESS.
-fn result(socket: &Socket) -> Outcome {
+fn result(fd: i32, entry: Entry, socket: &Socket) -> Outcome {
     if socket.is_opening() {
         return Outcome::Error(libc::EALREADY);
     }
     socket.set(sockets::CONNECTING, false);
-    socket.take_error().map_or(Outcome::Done(0), Outcome::Error)
+    if !socket.has(sockets::REFUSED) {
+        return socket.take_error().map_or(Outcome::Done(0), Outcome::Error);
+    }
+    // The program may have asked for the error before. In both cases the socket can be connected again.
+    let error = socket.take_error().unwrap_or(libc::ECONNABORTED);
+    unconnect(fd, entry);
+    Outcome::Error(error)
 }
 
 /// Connects through shared memory or over packets; a reason: the kernel is to do it.

@@ -29,6 +29,7 @@ const OPTIONS: &[(i32, i32)] = &[
     (libc::SOL_IP, libc::IP_TOS),
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IPV6, libc::IPV6_TCLASS),
+    (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS),
 ];
 
 /// Room for the longest of them, the name of a congestion control.

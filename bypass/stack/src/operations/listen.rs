@@ -134,10 +134,27 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
     if let Err(error) = kernel::shutdown(fd, how) {
         return Outcome::Error(error);
     }
-    if how != libc::SHUT_WR && table::replace(fd, entry, Entry::KERNEL) {
-        epoll::leave_to_kernel(entry.index());
-        release::release(fd, entry);
+    if how != libc::SHUT_WR {
+        give_up(fd, entry);
         listener::settle_waiting();
     }
     Outcome::Done(0)
+}
+
+/// One number of a listener means the kernel's from now on.
+fn give_up(fd: i32, entry: Entry) {
+    if table::replace(fd, entry, Entry::KERNEL) {
+        epoll::leave_to_kernel(entry.index());
+        release::release(fd, entry);
+    }
+}
+
+/// Leaves a listener to the kernel, under all its numbers.
+pub fn leave_to_kernel(fd: i32) {
+    process::fall_back(Reason::Option);
+    let entry = table::get(fd);
+    for number in table::all(entry) {
+        give_up(number, entry);
+    }
+    listener::settle_waiting();
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use bypass_sys::{address, kernel};
 
 use super::shadow::{timeval_bytes, SWITCHES};
-use super::{inherited, signals, transport};
+use super::{inherited, listen, signals, transport};
 use crate::listener;
 use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Kind};
@@ -29,13 +29,27 @@ const DEMAND_KERNEL: &[(i32, i32)] = &[
     (libc::SOL_IP, libc::IP_TRANSPARENT),
     (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
-    (libc::SOL_TCP, libc::TCP_MD5SIG),
     (libc::SOL_TCP, libc::TCP_REPAIR),
     (libc::SOL_TCP, libc::TCP_ULP),
 ];
 
 /// Programs that choose among the listeners of an address.
 const CHOOSERS: [i32; 2] = [libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_ATTACH_REUSEPORT_EBPF];
+
+/// Options that guard a connection against what others send: whoever cannot obey them must not have it. Of
+/// linux/tcp.h and linux/in6.h where the libc crate has no name.
+const GUARDS: &[(i32, i32)] = &[
+    (libc::SOL_TCP, libc::TCP_MD5SIG),
+    (libc::SOL_TCP, TCP_MD5SIG_EXT),
+    (libc::SOL_TCP, TCP_AO_ADD_KEY),
+    (libc::SOL_TCP, TCP_AO_INFO),
+    (libc::SOL_IP, libc::IP_MINTTL),
+    (libc::SOL_IPV6, IPV6_MINHOPCOUNT),
+];
+const TCP_MD5SIG_EXT: i32 = 32;
+const TCP_AO_ADD_KEY: i32 = 38;
+const TCP_AO_INFO: i32 = 40;
+const IPV6_MINHOPCOUNT: i32 = 73;
 
 /// Not in the libc crate, as those that follow; of sockios.h and fcntl.h.
 pub const SIOCATMARK: u64 = 0x8905;
@@ -78,6 +92,9 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     if let (Kind::Connected, Some(error)) = (kind, too_late((level, name))) {
         return Outcome::Error(error);
     }
+    if guards((level, name), value) {
+        return guard(fd, socket, kind);
+    }
     inherited::set_by_program(socket, (level, name));
     let is_kept = remember(socket, level, name, value);
     let told = match kind {
@@ -98,6 +115,22 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         socket.set(sockets::KERNEL_ONLY, true);
     }
     socket.set(sockets::DIRTY, true);
+    Outcome::Kernel
+}
+
+/// Whether an option with this value guards a connection: a least number of hops of zero does not.
+fn guards(option: (i32, i32), value: &[u8]) -> bool {
+    let counts_hops = option.0 != libc::SOL_TCP;
+    GUARDS.contains(&option) && !(counts_hops && int(value) == Some(0))
+}
+
+/// The kernel obeys it for connections that are its own; of one that is not it says that it does not know it.
+fn guard(fd: i32, socket: &Socket, kind: Kind) -> Outcome {
+    match kind {
+        Kind::Connected => return Outcome::Error(libc::ENOPROTOOPT),
+        Kind::Listener => listen::leave_to_kernel(fd),
+        _ => socket.set(sockets::KERNEL_ONLY | sockets::DIRTY, true),
+    }
     Outcome::Kernel
 }
 

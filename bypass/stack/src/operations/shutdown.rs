@@ -19,6 +19,10 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
         return Outcome::Error(libc::EINVAL);
     }
+    if stream.socket.is_opening() {
+        // As the kernel does in SYN-SENT: the attempt is over, and a connect that waits for it.
+        return dissolve(fd, table::get(fd));
+    }
     let ends = stream.inbound_ends();
     let is_over = ends & FIN != 0 && stream.is_shut(sockets::SHUT_WRITE);
     if is_over || ends & RST != 0 || stream.is_shut(sockets::WROTE_TO_CLOSED) {

@@ -29,6 +29,7 @@ pub fn of_host() -> Config {
             }
             Some(SocketOption::KeepCount(probes)) => engine.keepalive_probes = probes,
             Some(SocketOption::SynRetries(retries)) => engine.syn_retries = retries,
+            Some(SocketOption::Hops(hops)) => engine.hops = hops,
             Some(SocketOption::FinWait { seconds }) => {
                 engine.fin_wait_us = u64::from(seconds) * SECOND_US;
             }

@@ -3,7 +3,7 @@
 //! What is opened is inherited by children, as listeners are. Which of them uses it, or which of its queues, is
 //! decided by locks that end with their holder: nginx's master opens, the workers that wait use.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use bypass_netlink::{Link, Tables};
 use bypass_shard::{Crossing, Shard};
@@ -11,7 +11,9 @@ use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{kernel, numbers};
-use bypass_xdp::{check, queues, Exchange, Mode, Opened, Settings, Steering, Transport, Xdp};
+use bypass_xdp::{
+    check, queues, Exchange, LinkTraits, Mode, Opened, Settings, Steering, Transport, Way, Xdp,
+};
 
 use super::captured::Shown;
 use super::dividing::{Around, Free, Looks};
@@ -23,6 +25,7 @@ use crate::process::{self, table};
 use crate::sys::{is_file_locked, lock_file, lock_part, part_holder, unlock_part};
 
 mod cluster;
+mod opening;
 mod passing;
 
 pub use cluster::{admit as admit_to_cluster, meet as meet_cluster};
@@ -139,6 +142,9 @@ const SOUGHT_NS: u64 = 500_000_000;
 
 static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
 
+/// The steering of each interface that was opened, whether an engine of this process uses it or not.
+static STEERINGS: Mutex<Vec<(u32, Weak<Steering>)>> = Mutex::new(Vec::new());
+
 /// Descriptors of those that this process uses.
 static USED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
@@ -166,7 +172,7 @@ pub fn hold() -> impl Sized {
     }
     (
         known,
-        USED.lock().ok(),
+        (STEERINGS.lock().ok(), USED.lock().ok()),
         NETWORK.lock().ok(),
         passing::hold(),
     )
@@ -187,6 +193,9 @@ pub fn close_used() {
         let (used, others) = std::mem::take(all).into_iter().partition(is_used);
         *all = others;
         let used: Vec<Interface> = used;
+        if let Ok(mut steerings) = STEERINGS.lock() {
+            steerings.retain(|(link, _)| others_have(all, *link));
+        }
         // Not dropped: their descriptors are among those that are closed here.
         used.into_iter().for_each(std::mem::forget);
     }
@@ -195,6 +204,10 @@ pub fn close_used() {
         table::show(fd);
         let _ = kernel::close(fd);
     }
+}
+
+fn others_have(interfaces: &[Interface], link: u32) -> bool {
+    interfaces.iter().any(|one| one.link == link)
 }
 
 /// Opens every interface that was named, once; those that cannot be are named on standard error.
@@ -211,11 +224,18 @@ pub fn open_all() {
         let room = room.ok_or_else(|| format!("more than {ENGINES_MAX} interfaces"));
         let open = || passing::inherited(name).map_or_else(|| cluster::open(name), Ok);
         match room.and_then(|()| open()) {
-            Ok(interface) => opened.push(interface),
+            Ok(interface) => {
+                if let Ok(mut steerings) = STEERINGS.lock() {
+                    steerings.push((interface.link, Arc::downgrade(&interface.steering)));
+                }
+                opened.push(interface);
+            }
             Err(why) => {
                 process::fall_back(Reason::Interface);
-                let line = format!("bypass: {name}: {why}; connections there stay on the kernel\n");
-                let _ = kernel::write(2, line.as_bytes());
+                opening::say(
+                    name,
+                    &format!("{why}; connections there stay on the kernel"),
+                );
             }
         }
     }
@@ -224,85 +244,41 @@ pub fn open_all() {
     cluster::meet();
 }
 
-fn open(name: &str) -> Result<Interface, String> {
-    let report = check::interface(name).map_err(text)?;
-    if let Some(obstacle) = report.obstacles().next() {
-        return Err(match obstacle.remedy.as_str() {
-            "" => obstacle.what.clone(),
-            remedy => format!("{} ({remedy})", obstacle.what),
-        });
-    }
-    let link = report.link.clone().ok_or("it is gone")?;
-    let mode = report.mode();
-    let is_divided = report.is_divisible() && !process::settings().cluster_ignore;
-    let opened = open_queues(&link, mode, report.queues, is_divided)?;
-    attach(&link, mode, opened, is_divided).map_err(text)
-}
-
-/// All of them or none: what arrives on one that is not ours would be lost.
-fn open_queues(
-    link: &Link,
-    mode: Mode,
-    count: u32,
-    is_divided: bool,
-) -> Result<Vec<Opened>, String> {
-    let settings = Settings {
-        packet_sender: true,
-        uncut_trains: mode == Mode::Generic && link.kind == "veth",
-        ..Settings::default()
+/// Permits the ports of listeners and the addresses of the interfaces, whichever process of the program accepts there:
+/// while there is the privilege.
+pub fn permit(ports: &[u16]) {
+    let Ok(mut all) = STEERINGS.lock() else {
+        return;
     };
-    let open_with = |settings: Settings| -> Result<Vec<Opened>, (u32, i32)> {
-        let open = |queue| {
-            let settings = match is_divided {
-                true => settings.for_owner(queue, count),
-                false => settings.for_queue(queue, count),
-            };
-            let opened = Opened::open(link, queue, settings);
-            opened.map_err(|error| (queue, error))
+    all.retain(|(_, one)| one.upgrade().is_some());
+    let tables = match all.is_empty() {
+        true => None,
+        false => Tables::new().ok(),
+    };
+    let addresses = tables.as_ref().map_or(&[][..], Tables::addresses);
+    for (link, steering) in &*all {
+        let Some(steering) = steering.upgrade() else {
+            continue;
         };
-        (0..count).map(open).collect()
-    };
-    let opened = match open_with(settings) {
-        // The limits may be enough for less.
-        Err((_, libc::ENOBUFS | libc::EFBIG)) => open_with(settings.frugal()),
-        other => other,
-    };
-    opened.map_err(|(queue, error)| format!("queue {queue} of {count}: {}", text(error)))
+        for one in addresses.iter().filter(|one| one.link == *link) {
+            steering.permit_address(one.ip);
+        }
+        for port in ports {
+            steering.permit(Transport::Tcp, *port);
+        }
+    }
 }
 
-fn attach(
-    link: &Link,
-    mode: Mode,
-    opened: Vec<Opened>,
-    is_divided: bool,
-) -> kernel::Result<Interface> {
-    let has_fragments = opened.iter().any(|one| one.layout().has_fragments);
-    let steering = Steering::attach(link.index, link.mtu, mode, has_fragments)?;
-    for one in &opened {
-        steering.set_socket(one.layout().queue, one.socket())?;
-    }
-    let lease = numbers::high(|| kernel::memfd_create(c"wirespeed-lease"))?;
-    let divided = || Exchange::open(opened.len() as u32).map(Divided::new);
-    let interface = Interface {
-        link: link.index,
-        divided: is_divided.then(divided).transpose()?,
-        steering: Arc::new(steering),
-        opened: opened.into_iter().map(Some).collect(),
-        lease: Arc::new(lease),
-        rendezvous: None,
+/// Privileges are gone: what may not be had without them is closed.
+pub fn give_up_privileges() {
+    let Ok(all) = STEERINGS.lock() else {
+        return;
     };
-    interface.descriptors().for_each(table::hide);
-    Ok(interface)
-}
-
-fn text(error: i32) -> String {
-    if error == libc::EFBIG {
-        return "the limit on the size of files is below what it needs (ulimit -f)".to_owned();
+    for steering in all.iter().filter_map(|(_, one)| one.upgrade()) {
+        for fd in steering.give_up_privileges() {
+            forget_used(fd.0);
+        }
     }
-    if error == libc::ENOBUFS {
-        return "no more memory may be locked (ulimit -l unlimited)".to_owned();
-    }
-    std::io::Error::from_raw_os_error(error).to_string()
 }
 
 /// What was taken at a look.

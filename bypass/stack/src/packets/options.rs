@@ -58,6 +58,12 @@ const OPTIONS: &[Row] = &[
     (libc::SOL_IPV6, libc::IPV6_TCLASS, |class| {
         Some(SocketOption::TrafficClass(class as u8))
     }),
+    (libc::SOL_IP, libc::IP_TTL, |hops| {
+        u8::try_from(hops).ok().map(SocketOption::Hops)
+    }),
+    (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS, |hops| {
+        u8::try_from(hops).ok().map(SocketOption::Hops)
+    }),
 ];
 
 const _: () = assert!(OPTIONS.len() <= ASKABLE);

@@ -6,8 +6,10 @@ use bypass_sys::network;
 use bypass_sys::numbers;
 
 const MAP_CREATE: u32 = 0;
+const MAP_LOOKUP: u32 = 1;
 const MAP_UPDATE: u32 = 2;
 const PROG_LOAD: u32 = 5;
+const MAP_UPDATE_BATCH: u32 = 26;
 const LINK_CREATE: u32 = 28;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
@@ -17,12 +19,26 @@ const MMAPABLE: u32 = 1 << 10;
 /// Kinds of maps.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// An array that can be mapped.
-    Array = 2,
+    /// An array that whoever has its descriptor maps and writes.
+    Mapped,
+    /// An array that is written by bpf(2) alone.
+    Array,
     /// A hash table; where it is full the least recently used go.
-    Recent = 9,
+    Recent,
     /// Queue number → AF_XDP socket.
-    Sockets = 17,
+    Sockets,
+}
+
+impl Kind {
+    /// BPF_MAP_TYPE_… and flags.
+    fn numbers(self) -> [u32; 2] {
+        match self {
+            Self::Mapped => [2, MMAPABLE],
+            Self::Array => [2, 0],
+            Self::Recent => [9, 0],
+            Self::Sockets => [17, 0],
+        }
+    }
 }
 
 /// One instruction of the kernel's virtual machine.
@@ -67,12 +83,9 @@ impl Attributes {
 
 /// Makes a map with keys and values of so many bytes.
 pub fn make_map(kind: Kind, [key, value]: [u32; 2], entries: u32) -> Result<Owned> {
-    let flags = match kind {
-        Kind::Array => MMAPABLE,
-        Kind::Recent | Kind::Sockets => 0,
-    };
+    let [number, flags] = kind.numbers();
     let attributes = Attributes::new()
-        .word(0, kind as u32)
+        .word(0, number)
         .word(4, key)
         .word(8, value)
         .word(12, entries)
@@ -81,14 +94,40 @@ pub fn make_map(kind: Kind, [key, value]: [u32; 2], entries: u32) -> Result<Owne
     numbers::high(|| unsafe { attributes.call(MAP_CREATE) })
 }
 
-/// Puts a number into a map.
-pub fn set_entry(map: i32, key: u32, value: u32) -> Result<()> {
+/// Puts bytes into a map whose keys are numbers.
+pub fn set_entry<const BYTES: usize>(map: i32, key: u32, value: [u8; BYTES]) -> Result<()> {
     let attributes = Attributes::new()
         .word(0, map as u32)
         .address(8, &key)
         .address(16, &value);
-    // SAFETY: key and value are 4 bytes on this frame, as the map of sockets has them.
+    // SAFETY: both are on this frame; whoever has made the map gives values of its size.
     unsafe { attributes.call(MAP_UPDATE) }.map(|_| ())
+}
+
+/// A number of 4 bytes in a map whose keys are numbers.
+pub fn entry(map: i32, key: u32) -> Result<[u8; 4]> {
+    let mut value = [0; 4];
+    let attributes = Attributes::new()
+        .word(0, map as u32)
+        .address(8, &key)
+        .address(16, value.as_mut_ptr());
+    // SAFETY: both are on this frame; whoever has made the map gives it values of 4 bytes.
+    unsafe { attributes.call(MAP_LOOKUP) }?;
+    // The kernel wrote through the address in the request.
+    // SAFETY: as above.
+    Ok(unsafe { core::ptr::read_volatile(&value) })
+}
+
+/// Fills an array of numbers from its first place on.
+pub fn set_entries(map: i32, values: &[u32]) -> Result<()> {
+    let keys: Vec<u32> = (0..values.len() as u32).collect();
+    let attributes = Attributes::new()
+        .address(16, keys.as_ptr())
+        .address(24, values.as_ptr())
+        .word(32, keys.len() as u32)
+        .word(36, map as u32);
+    // SAFETY: both lists outlive the call and have as many numbers.
+    unsafe { attributes.call(MAP_UPDATE_BATCH) }.map(|_| ())
 }
 
 /// Loads an XDP program.

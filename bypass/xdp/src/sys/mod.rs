@@ -1,7 +1,7 @@
 //! The unsafe ground of AF_XDP: rings and frames in memory that the kernel shares, and bpf(2).
 
 pub mod bpf;
-pub mod channels;
+pub mod ethtool;
 pub mod frames;
 pub mod ring;
 pub mod table;

@@ -2,6 +2,7 @@
 //! entries. Cursors that the kernel writes are checked before they are used.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 use bypass_sys::kernel::Result;
 use bypass_sys::region::Region;
@@ -23,7 +24,7 @@ pub struct Offsets {
 /// numbers: every content is valid.
 #[derive(Debug)]
 pub struct Ring<T> {
-    memory: Region,
+    memory: Arc<Region>,
     offsets: Offsets,
     size: u32,
     /// Our own cursor, and the kernel's as last seen.
@@ -47,10 +48,8 @@ unsafe impl Entry for u64 {}
 unsafe impl Entry for libc::xdp_desc {}
 
 impl<T: Entry> Ring<T> {
-    /// Maps a ring of `size` entries of socket `fd`; `page` says which.
-    pub fn map(fd: i32, page: u64, offsets: Offsets, size: u32) -> Result<Self> {
-        let length = offsets.entries as usize + size as usize * size_of::<T>();
-        let memory = Region::map(fd, page, length)?;
+    /// A ring of `size` entries in memory that was mapped from its socket. EPROTO: it does not fit.
+    pub fn over(memory: Arc<Region>, offsets: Offsets, size: u32) -> Result<Self> {
         let words = [offsets.producer, offsets.consumer, offsets.flags];
         let are_inside = words
             .iter()
@@ -130,11 +129,6 @@ impl<T: Entry> Ring<T> {
             .wrapping_sub(self.word(self.offsets.consumer).load(Ordering::Acquire))
     }
 
-    /// For a ring that we write: whether anything was ever written.
-    pub fn was_used(&self) -> bool {
-        self.own != 0
-    }
-
     /// The reader's cursor: entries that were ever taken.
     pub fn taken(&self) -> u32 {
         self.word(self.offsets.consumer).load(Ordering::Acquire)
@@ -211,8 +205,12 @@ mod tests {
         file
     }
 
+    fn memory(file: &Owned) -> Arc<Region> {
+        Arc::new(Region::map(file.0, 0, 4096).expect("memory"))
+    }
+
     fn ring(file: &Owned) -> Ring<u64> {
-        Ring::map(file.0, 0, OFFSETS, 8).expect("memory")
+        Ring::over(memory(file), OFFSETS, 8).expect("fits")
     }
 
     #[test]
@@ -259,11 +257,11 @@ mod tests {
             ..OFFSETS
         };
         assert_eq!(
-            Ring::<u64>::map(file.0, 0, outside, 8).err(),
+            Ring::<u64>::over(memory(&file), outside, 8).err(),
             Some(libc::EPROTO)
         );
         assert_eq!(
-            Ring::<u64>::map(file.0, 0, OFFSETS, 7).err(),
+            Ring::<u64>::over(memory(&file), OFFSETS, 7).err(),
             Some(libc::EPROTO)
         );
     }

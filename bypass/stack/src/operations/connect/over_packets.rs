@@ -66,6 +66,11 @@ fn wait_for(fd: i32, now: Entry, socket: &Socket) -> Connected {
             }
         }
     }
+    if !socket.has(sockets::CONNECTED) && !socket.has(sockets::REFUSED) {
+        // Another thread has shut it down, which this call reports.
+        socket.set(sockets::DISSOLVED, false);
+        return Connected::Failed(libc::ECONNRESET);
+    }
     if !socket.has(sockets::REFUSED) {
         // Our half of the greeting waits a round for what may carry it. The server is to hear of this
         // connection before it can hear of what the program, or its child, begins next.

@@ -10,6 +10,7 @@ use std::sync::MutexGuard;
 use bypass_shm::link::{self, Message, FDS_MAX, VERSION};
 use bypass_sys::waker::Name;
 
+use super::opening::text;
 use super::passing::{received, Description};
 use super::*;
 use crate::service::{self, Role};
@@ -24,7 +25,7 @@ const PAUSE: core::time::Duration = core::time::Duration::from_millis(10);
 pub(super) fn open(name: &str) -> Result<Interface, String> {
     let settings = process::settings();
     if settings.cluster_name.is_empty() || settings.cluster_ignore {
-        return super::open(name);
+        return opening::open(name);
     }
     let tables = Tables::new().map_err(text)?;
     let link = tables.link(name).ok_or("there is no such interface")?.index;
@@ -49,7 +50,7 @@ pub(super) fn open(name: &str) -> Result<Interface, String> {
 }
 
 fn open_first(name: &str, rendezvous: Owned) -> Result<Interface, String> {
-    let mut interface = super::open(name)?;
+    let mut interface = opening::open(name)?;
     if let Some(divided) = &interface.divided {
         divided.exchange.note_fork();
         table::hide(rendezvous.0);
@@ -110,14 +111,14 @@ pub fn admit(link: u32, asking: i32) {
     let Some(rendezvous) = &interface.rendezvous else {
         return;
     };
-    let may_join = || -> kernel::Result<bool> {
-        let uid = kernel::peer_credentials(asking)?.uid;
-        Ok(uid == 0 || uid == kernel::fstat(rendezvous.0)?.st_uid)
+    let Ok(uid) = kernel::peer_credentials(asking).map(|one| one.uid) else {
+        return;
     };
-    if !may_join().unwrap_or(false) {
+    let is_owner = kernel::fstat(rendezvous.0).is_ok_and(|file| file.st_uid == uid);
+    if uid != 0 && !is_owner {
         return;
     }
-    let mut described = Description::default();
+    let mut described = Description::for_unprivileged(uid != 0);
     described.add(interface);
     let Some(file) = described.file() else {
         return;

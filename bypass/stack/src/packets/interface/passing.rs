@@ -6,9 +6,8 @@
 use super::*;
 use bypass_xdp::Layout;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x02\0\0");
-/// Words of a steering's descriptors, and of a layout.
-const STEERING: usize = 4;
+const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x03\0\0");
+/// Words of a layout.
 const LAYOUT: usize = 9;
 /// Words of a file at most.
 const WORDS_MAX: usize = 1 << 16;
@@ -57,12 +56,21 @@ pub fn leave() -> Option<Left> {
 /// What has to be known of interfaces to use them.
 #[derive(Default)]
 pub struct Description {
+    is_unprivileged: bool,
     words: Vec<u64>,
     /// In the order in which the words speak of them.
     pub descriptors: Vec<i32>,
 }
 
 impl Description {
+    /// Of as much as whoever reads it may have.
+    pub fn for_unprivileged(is_unprivileged: bool) -> Self {
+        Self {
+            is_unprivileged,
+            ..Self::default()
+        }
+    }
+
     /// Adds an interface, every queue of which is open here.
     pub fn add(&mut self, interface: &Interface) {
         let used = interface.divided.iter().flat_map(|one| &one.used);
@@ -78,7 +86,13 @@ impl Description {
         self.words
             .extend([u64::from(interface.link), u64::from(is_generic)]);
         self.words.extend(counts.map(|count| count as u64));
-        self.mention(interface.steering.descriptors());
+        let steering = interface.steering.descriptors();
+        let kept = match self.is_unprivileged {
+            true => steering.len().min(Steering::UNPRIVILEGED),
+            false => steering.len(),
+        };
+        self.words.push(kept as u64);
+        self.mention(steering.into_iter().take(kept));
         self.mention(exchange);
         self.mention([interface.lease.0]);
         self.words.push(u64::from(interface.rendezvous.is_some()));
@@ -195,7 +209,8 @@ impl Words {
             _ => Mode::Generic,
         };
         let counts = [self.next()? as usize, self.next()? as usize];
-        let steering = self.descriptors(STEERING)?.try_into().ok()?;
+        let count = self.next()? as usize;
+        let steering = self.descriptors(count.min(WORDS_MAX))?;
         let steering = Steering::of(mode, steering).ok()?;
         let exchange = self.descriptors(counts[1].min(WORDS_MAX))?;
         let lease = self.descriptor()?;

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Runs a command under another kernel, with emulated network cards: QEMU boots the kernel of an unpacked Debian package
+with this host's files, which it can read and not write.
+
+    apt-get install qemu-system-x86 busybox-static
+    apt-get download linux-image-6.1.0-56-amd64 && dpkg -x linux-image-*.deb kernel
+    guest.py --kernel kernel -- /usr/bin/uname -r
+    guest.py --kernel kernel --card e1000e -- target/debug/deps/links-… a_pair_of_cards
+
+With --card there are two of a model, joined by a hub; BYPASS_TEST_CARDS names them to the command. Emulation only: no
+figure of speed from such a guest means anything.
+"""
+
+import argparse
+import lzma
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+#: Modules that the guest needs to reach this host's files, and those of links that tests make.
+ALWAYS = ("crc32c_generic", "virtio_pci", "9p", "9pnet_virtio", "veth", "bridge", "macvlan", "8021q", "bonding", "vrf", "ipvlan",
+          "dummy", "tun", "vxlan", "wireguard", "nf_tables", "xsk_diag")
+CARDS = {"virtio-net-pci": "virtio_net", "e1000": "e1000", "e1000e": "e1000e", "vmxnet3": "vmxnet3", "igb": "igb",
+         "rtl8139": "8139cp"}
+END = re.compile(rb"GUEST END (\d+)")
+INIT = """#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /dev /host
+/bin/busybox mount -t proc proc /proc
+/bin/busybox mount -t sysfs sys /sys
+/bin/busybox mount -t devtmpfs dev /dev
+for module in $(/bin/busybox cat /modules/order); do /bin/busybox insmod /modules/$module.ko $(case $module in bonding) echo max_bonds=0;; dummy) echo numdummies=0;; esac) || echo "no $module"; done
+/bin/busybox mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose,ro host /host
+for folder in proc sys dev; do /bin/busybox mount --bind /$folder /host/$folder; done
+/bin/busybox mkdir -p /host/dev/shm
+for folder in tmp run dev/shm; do /bin/busybox mount -t tmpfs tmpfs /host/$folder; done
+/bin/busybox mount -t bpf bpf /host/sys/fs/bpf
+/bin/busybox cp -r /extra/. /host/tmp/
+/bin/busybox chroot /host /bin/sh /tmp/command </dev/null
+echo "GUEST END $?"
+/bin/busybox poweroff -f
+"""
+
+
+def modules(kernel, wanted):
+    """Name and content of modules with the modules they need, in the order of loading."""
+    folder = next((kernel / "lib/modules").glob("*"), None) or next((kernel / "usr/lib/modules").glob("*"))
+    known = {path.name.split(".ko")[0].replace("-", "_"): path for path in folder.glob("kernel/**/*.ko*")}
+    loaded = {}
+
+    def add(name):
+        name = name.replace("-", "_")
+        if name in loaded or name not in known:
+            return
+        data = known[name].read_bytes()
+        data = lzma.decompress(data) if known[name].suffix == ".xz" else data
+        needs = re.search(rb"(?:^|\0)depends=([^\0]*)\0", data)
+        for needed in needs.group(1).decode().split(",") if needs and needs.group(1) else ():
+            add(needed)
+        loaded[name] = data
+
+    for name in wanted:
+        add(name)
+    return loaded
+
+
+def archive(folder, kernel, card, command, extra):
+    """An initial file system; the path of its archive."""
+    root = folder / "root"
+    for name in ("bin", "modules", "extra"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(shutil.which("busybox") or sys.exit("guest: busybox is missing (apt-get install busybox-static)"),
+                root / "bin/busybox")
+    found = modules(kernel, (*ALWAYS, *([CARDS[card]] if card else ())))
+    for name, data in found.items():
+        (root / "modules" / f"{name}.ko").write_bytes(data)
+    (root / "modules/order").write_text("\n".join(found))
+    (root / "init").write_text(INIT)
+    (root / "init").chmod(0o755)
+    environment = f"export PATH={shlex.quote(os.environ['PATH'])} HOME=/tmp\ncd {shlex.quote(os.getcwd())}\nip link set lo up\n"
+    if card:
+        environment += ('export BYPASS_TEST_CARDS="$(ls -d /sys/class/net/*/device | cut -d/ -f5 | sort | tr \'\\n\' \' \')"\n')
+    (root / "extra/command").write_text(f"{environment}{extra}\nexec {shlex.join(command)}\n")
+    out = folder / "initrd"
+    with out.open("wb") as file:
+        names = subprocess.run(["find", "."], cwd=root, stdout=subprocess.PIPE, check=True)
+        subprocess.run(["busybox", "cpio", "-o", "-H", "newc"], cwd=root, input=names.stdout, stdout=file,
+                       stderr=subprocess.DEVNULL, check=True)
+    return out
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kernel", type=Path, required=True, help="folder of an unpacked linux-image package")
+    parser.add_argument("--card", choices=sorted(CARDS), help="two cards of this model, joined by a hub")
+    parser.add_argument("--properties", default="", help="of both cards, such as ,mq=on")
+    parser.add_argument("--cpus", type=int, default=2)
+    parser.add_argument("--seconds", type=int, default=280, help="limit of the whole run")
+    parser.add_argument("command", nargs="+", help="after --; in this folder")
+    return parser.parse_args()
+
+
+def main():
+    wanted = arguments()
+    image = next((wanted.kernel / "boot").glob("vmlinuz-*"))
+    cards = []
+    for number in (1, 2) if wanted.card else ():
+        bus = ""
+        if wanted.card in ("e1000e", "igb"):
+            cards += ["-device", f"pcie-root-port,id=port{number},chassis={number},slot={number}"]
+            bus = f",bus=port{number}"
+        cards += ["-netdev", f"hubport,id=net{number},hubid=0", "-device",
+                  f"{wanted.card},netdev=net{number},mac=52:54:00:00:00:0{number},romfile={bus}{wanted.properties}"]
+    with tempfile.TemporaryDirectory() as name:
+        initrd = archive(Path(name), wanted.kernel, wanted.card, wanted.command, "")
+        run = subprocess.run(
+            ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(wanted.cpus),
+             "-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
+             "-kernel", image, "-initrd", initrd, "-append",
+             "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check",
+             "-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap", *cards],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=wanted.seconds)
+    sys.stdout.buffer.write(run.stdout)
+    end = END.search(run.stdout)
+    return int(end.group(1)) if end else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+//! Policy rules (`ip rule`), as far as they decide about the TCP packets of this host's own sockets.
+
+use std::net::IpAddr;
+
+use crate::item::{ip, unspecified};
+use crate::message::{attributes, u32_at};
+
+// linux/fib_rules.h.
+const DST: u16 = 1;
+const SRC: u16 = 2;
+const IIF: u16 = 3;
+const PRIORITY: u16 = 6;
+const MARK: u16 = 10;
+const TUNNEL: u16 = 12;
+const SUPPRESS_GROUP: u16 = 13;
+const SUPPRESS_PREFIX: u16 = 14;
+const TABLE: u16 = 15;
+const MASK: u16 = 16;
+const OIF: u16 = 17;
+const L3MDEV: u16 = 19;
+const USERS: u16 = 20;
+const PROTOCOL: u16 = 22;
+const SOURCE_PORTS: u16 = 23;
+const PORTS: u16 = 24;
+const INVERT: u32 = 2;
+const TO_TABLE: u8 = 1;
+const NOTHING: u8 = 3;
+const BLACKHOLE: u8 = 6;
+const PROHIBIT: u8 = 8;
+
+/// Whether a rule decides about a packet of an unmarked TCP socket that is bound to no interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Applies {
+    /// Never: it is for forwarded, marked or tunnelled packets, or for another protocol.
+    Never,
+    /// It depends on what is not known here: a user, a port, a traffic class.
+    Perhaps,
+    /// Where its prefixes fit.
+    Always,
+}
+
+/// What a rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Looks the destination up in a table.
+    Table(u32),
+    /// Drops or refuses the packet.
+    Refuse,
+    /// Nothing.
+    Nothing,
+    /// Anything: a jump, or one that is not known.
+    Unknown,
+}
+
+/// A policy rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// The lower one is asked first.
+    pub priority: u32,
+    /// Prefix of the packet's source; its address is unspecified, and its length 0, where any fits.
+    pub source: (IpAddr, u8),
+    /// The same of the destination.
+    pub destination: (IpAddr, u8),
+    /// See [`Action`].
+    pub action: Action,
+    /// Routes whose prefix has at most so many bits do not count.
+    pub suppressed: Option<u32>,
+    /// See [`Applies`].
+    pub applies: Applies,
+}
+
+impl Rule {
+    /// Those of a family that every network namespace begins with: local, main, default.
+    pub(crate) fn usual(any: IpAddr) -> impl Iterator<Item = Self> {
+        let tables = [(0, 255), (32_766, 254), (32_767, 253)];
+        tables.into_iter().map(move |(priority, table)| Self {
+            priority,
+            source: (any, 0),
+            destination: (any, 0),
+            action: Action::Table(table),
+            suppressed: None,
+            applies: Applies::Always,
+        })
+    }
+
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let fixed = body.get(..12)?;
+        let any = unspecified(fixed[0])?;
+        let mut table = u32::from(fixed[4]);
+        let mut rule = Self {
+            priority: 0,
+            source: (any, fixed[2]),
+            destination: (any, fixed[1]),
+            action: Action::Unknown,
+            suppressed: None,
+            applies: Applies::Always,
+        };
+        let (mut mark, mut mask) = (0, None);
+        let mut at_most = Applies::Always;
+        if fixed[3] != 0 || u32_at(fixed, 8) & INVERT != 0 {
+            at_most = Applies::Perhaps;
+        }
+        for (kind, value) in attributes(body.get(12..)?) {
+            let number = u32_at(value, 0);
+            let bound = match kind {
+                DST => {
+                    rule.destination.0 = ip(value)?;
+                    Applies::Always
+                }
+                SRC => {
+                    rule.source.0 = ip(value)?;
+                    Applies::Always
+                }
+                // Packets of this host's own come from there.
+                IIF if value.starts_with(b"lo\0") => Applies::Always,
+                IIF | OIF | TUNNEL => Applies::Never,
+                L3MDEV if value.first() == Some(&1) => Applies::Never,
+                PROTOCOL if value.first() != Some(&(libc::IPPROTO_TCP as u8)) => Applies::Never,
+                USERS if value.get(..4) != Some(&[0; 4]) || u32_at(value, 4) != u32::MAX => {
+                    Applies::Perhaps
+                }
+                SOURCE_PORTS | PORTS => Applies::Perhaps,
+                SUPPRESS_GROUP if number != u32::MAX => Applies::Perhaps,
+                SUPPRESS_PREFIX if number != u32::MAX => {
+                    rule.suppressed = Some(number);
+                    Applies::Always
+                }
+                PRIORITY => {
+                    rule.priority = number;
+                    Applies::Always
+                }
+                MARK => {
+                    mark = number;
+                    Applies::Always
+                }
+                MASK => {
+                    mask = Some(number);
+                    Applies::Always
+                }
+                TABLE => {
+                    table = number;
+                    Applies::Always
+                }
+                _ => Applies::Always,
+            };
+            at_most = at_most.min(bound);
+        }
+        if mark & mask.unwrap_or(u32::MAX) != 0 {
+            at_most = Applies::Never;
+        }
+        rule.applies = at_most;
+        rule.action = match fixed[7] {
+            TO_TABLE => Action::Table(table),
+            NOTHING => Action::Nothing,
+            BLACKHOLE..=PROHIBIT => Action::Refuse,
+            _ => Action::Unknown,
+        };
+        Some(rule)
+    }
+}

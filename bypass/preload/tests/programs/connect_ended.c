@@ -1,0 +1,88 @@
+/* pair: a connect that fails, or is shut down before it is through, leaves a socket that connects again. */
+#include "contract.h"
+
+static int port_full, port_closed, port_open;
+
+static struct sockaddr_in full, closed, open_;
+
+static int connect_to(int fd, struct sockaddr_in *to) {
+    return connect(fd, (struct sockaddr *)to, sizeof *to);
+}
+
+/* A listener whose queue is full drops what comes; a port that was closed refuses it. */
+static void server(void) {
+    stay_on_the_kernel("server");
+    int waiting = listener(0), gone = listener(1), open = listener(16);
+    close(gone);
+    hear();
+    for (int i = 0; i < 3; i++) {
+        int fd = accept(open, NULL, NULL);
+        need(fd >= 0, "accept");
+        write_all(fd, "hello", 5);
+        close(fd);
+    }
+    meet();
+    close(waiting);
+}
+
+static void say_hello(const char *what, int fd) {
+    char bytes[6] = "";
+    wait_for(fd, POLLIN);
+    read_all(fd, bytes, 5);
+    say("%s: %s", what, bytes);
+}
+
+static void refused(int asks_first) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    result("connect", connect_to(fd, &closed));
+    wait_for(fd, POLLOUT);
+    if (asks_first)
+        say("SO_ERROR %s", error_name(so_error(fd)));
+    result("connect again", connect_to(fd, &closed));
+    result("and to one that listens", connect_to(fd, &open_));
+    wait_for(fd, POLLOUT);
+    result("that stands", connect_to(fd, &open_));
+    result("and is one", connect_to(fd, &open_));
+    say_hello("served", fd);
+    close(fd);
+}
+
+static volatile pid_t blocked;
+static int blocked_fd;
+
+static void *block(void *unused) {
+    blocked = gettid();
+    result("blocked connect", connect_to(blocked_fd, &full));
+    return unused;
+}
+
+static void client(void) {
+    port_full = hear(), port_closed = hear(), port_open = hear();
+    full = ipv4("127.0.0.1", port_full);
+    closed = ipv4("127.0.0.1", port_closed);
+    open_ = ipv4("127.0.0.1", port_open);
+    tell(0);
+    refused(0);
+    refused(1);
+
+    /* Its queue has room for one. */
+    int first = dial_port(port_full);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    result("connect", connect_to(fd, &full));
+    result("shutdown", shutdown(fd, SHUT_RDWR));
+    result("write", send(fd, "x", 1, MSG_NOSIGNAL) == -1 ? 0 : 1);
+    result("connect elsewhere", connect_to(fd, &open_));
+    wait_for(fd, POLLOUT);
+    say_hello("served", fd);
+    close(fd);
+
+    blocked_fd = socket(AF_INET, SOCK_STREAM, 0);
+    pthread_t thread;
+    need(pthread_create(&thread, NULL, block, NULL) == 0, "pthread_create");
+    until_it_waits(&blocked);
+    result("shutdown", shutdown(blocked_fd, SHUT_RDWR));
+    need(pthread_join(thread, NULL) == 0, "pthread_join");
+    close(blocked_fd);
+    close(first);
+    meet();
+}

@@ -1,0 +1,103 @@
+//! Opens an interface, with the privilege that this needs: a socket of each queue, the program, what owners share.
+
+use super::*;
+
+/// A line on standard error.
+pub(super) fn say(name: &str, what: &str) {
+    let line = format!("bypass: {name}: {what}\n");
+    let _ = kernel::write(2, line.as_bytes());
+}
+
+/// Opens an interface in the best way that the kernel grants.
+pub(super) fn open(name: &str) -> Result<Interface, String> {
+    let report = check::look(name).map_err(text)?;
+    if let Some(obstacle) = report.obstacles().next() {
+        return Err(match obstacle.remedy.as_str() {
+            "" => obstacle.what.clone(),
+            remedy => format!("{} ({remedy})", obstacle.what),
+        });
+    }
+    let (link, traits) = report.link.ok_or("it is gone")?;
+    let mut refused = Vec::new();
+    for way in &traits.ways {
+        let opened = open_queues(&link, &traits, way);
+        match opened.and_then(|opened| attach(&link, way, opened, &traits).map_err(text)) {
+            Ok(interface) => {
+                if !refused.is_empty() {
+                    say(name, &format!("{}; {way} is used", refused.join(", ")));
+                }
+                return Ok(interface);
+            }
+            Err(why) => refused.push(format!("{way}: {why}")),
+        }
+    }
+    Err(refused.join(", "))
+}
+
+/// Each queue may have a process of its own.
+fn is_divided(traits: &LinkTraits) -> bool {
+    traits.is_divisible() && !process::settings().cluster_ignore
+}
+
+/// All of them or none: what arrives on one that is not ours would be lost.
+fn open_queues(link: &Link, traits: &LinkTraits, way: &Way) -> Result<Vec<Opened>, String> {
+    let (count, is_divided) = (traits.queues, is_divided(traits));
+    let settings = way.settings(Settings {
+        packet_sender: true,
+        partial_checksums: traits.has_partial_checksums(way),
+        ..Settings::default()
+    });
+    let open_with = |settings: Settings| -> Result<Vec<Opened>, (u32, i32)> {
+        let open = |queue| {
+            let settings = match is_divided {
+                true => settings.for_owner(queue, count),
+                false => settings.for_queue(queue, count),
+            };
+            let opened = Opened::open(link, queue, settings);
+            opened.map_err(|error| (queue, error))
+        };
+        (0..count).map(open).collect()
+    };
+    let opened = match open_with(settings) {
+        // The limits may be enough for less.
+        Err((_, libc::ENOBUFS | libc::EFBIG)) => open_with(settings.frugal()),
+        other => other,
+    };
+    opened.map_err(|(queue, error)| format!("queue {queue} of {count}: {}", text(error)))
+}
+
+fn attach(
+    link: &Link,
+    way: &Way,
+    opened: Vec<Opened>,
+    traits: &LinkTraits,
+) -> kernel::Result<Interface> {
+    let has_fragments = opened.iter().any(|one| one.layout().has_fragments);
+    let steering = Steering::attach(link.index, link.mtu, way.mode, has_fragments)?;
+    for one in &opened {
+        steering.set_socket(one.layout().queue, one.socket())?;
+    }
+    let lease = numbers::high(|| kernel::memfd_create(c"wirespeed-lease"))?;
+    let divided = || Exchange::open(opened.len() as u32).map(Divided::new);
+    let interface = Interface {
+        link: link.index,
+        divided: is_divided(traits).then(divided).transpose()?,
+        steering: Arc::new(steering),
+        opened: opened.into_iter().map(Some).collect(),
+        lease: Arc::new(lease),
+        rendezvous: None,
+    };
+    interface.descriptors().for_each(table::hide);
+    Ok(interface)
+}
+
+/// An error of the kernel's, with what would help.
+pub(super) fn text(error: i32) -> String {
+    if error == libc::EFBIG {
+        return "the limit on the size of files is below what it needs (ulimit -f)".to_owned();
+    }
+    if error == libc::ENOBUFS {
+        return "no more memory may be locked (ulimit -l unlimited)".to_owned();
+    }
+    std::io::Error::from_raw_os_error(error).to_string()
+}

@@ -1,0 +1,231 @@
+//! What an interface is, and what follows for frames that come by it: decided once, from its kind and its driver.
+
+use bypass_netlink::features::{self, Features};
+use bypass_netlink::{Link, Tables};
+
+use crate::exchange::QUEUES_MAX;
+use crate::opened::{takes_scattered_frames, Settings};
+use crate::steering::Mode;
+use crate::sys::ethtool;
+
+/// MTU up to which a frame fits one page in native mode, with what most drivers put around it.
+pub(crate) const NATIVE_MTU: u32 = 3498;
+
+/// One way of receiving frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// Where the program runs.
+    pub mode: Mode,
+    /// Frames may lie in several buffers: those above the MTU, which generic mode hands over as senders on this host
+    /// have left them or as the kernel has merged them, and those of a large MTU.
+    pub scattered: bool,
+    /// Each frame is copied, also where the driver could share its buffers.
+    pub copies: bool,
+}
+
+impl Way {
+    /// As a socket is opened for it.
+    pub fn settings(&self, settings: Settings) -> Settings {
+        Settings {
+            uncut_trains: self.scattered,
+            copies: self.copies,
+            ..settings
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match (self.mode, self.copies) {
+            (Mode::Native, false) => "native mode",
+            (Mode::Native, true) => "native mode, copying",
+            (Mode::Generic, _) => "generic mode",
+        }
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why an interface is not used, and the command, or the step, that would help.
+pub type Refusal = (String, String);
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct LinkTraits {
+    /// The kind of a virtual interface, e.g. `veth`; empty for a device.
+    pub kind: String,
+    /// Its driver's name, where it has one.
+    pub driver: String,
+    /// Features of the driver; None where the kernel does not say (before Linux 6.3).
+    pub features: Option<Features>,
+    /// Receive queues in use: each gets a socket.
+    pub queues: u32,
+    /// Queues in use for sending.
+    pub senders: u32,
+    /// Ways of receiving, the best first: the first that the kernel grants is used.
+    pub ways: Vec<Way>,
+    /// Nothing of the kind is known to work.
+    pub refusal: Option<Refusal>,
+}
+
+impl LinkTraits {
+    /// Of an interface, with the one that it belongs to.
+    pub fn of(tables: &Tables, link: &Link) -> Self {
+        // Drivers without channels have the queues that they were made with.
+        let [queues, senders] = ethtool::queues(&link.name).unwrap_or([link.rx_queues, 0]);
+        let mut traits = Self {
+            kind: link.kind.clone(),
+            driver: ethtool::driver(&link.name).unwrap_or_default(),
+            features: features::xdp(link.index).ok(),
+            queues: queues.max(1),
+            senders,
+            ways: Vec::new(),
+            refusal: None,
+        };
+        let of_kind = refused_kind(link).or_else(|| refused_master(tables, link));
+        match of_kind {
+            Some(refusal) => traits.refusal = Some(refusal),
+            None => traits.find_ways(link),
+        }
+        traits
+    }
+
+    /// Whether several processes may use it, each with queues of its own: each sends through the queues that it
+    /// receives from.
+    pub fn is_divisible(&self) -> bool {
+        (2..=QUEUES_MAX).contains(&self.queues) && self.senders >= self.queues
+    }
+
+    fn find_ways(&mut self, link: &Link) {
+        let scatters = takes_scattered_frames();
+        let is_pair = link.kind == "veth";
+        let fits = link.mtu <= NATIVE_MTU;
+        let (may_be_native, has_fragments) = match (self.features, self.has_driver(link)) {
+            (_, false) => (false, false),
+            (Some(features), true) => (features.native, features.fragments),
+            // Tried where nobody says.
+            (None, true) => (true, false),
+        };
+        let way = |mode, scattered| Way {
+            mode,
+            scattered,
+            copies: false,
+        };
+        let native = (may_be_native && (fits || has_fragments && scatters))
+            .then(|| way(Mode::Native, !fits));
+        let may_merge = self.kind.is_empty() && ethtool::merges(&link.name);
+        let must_scatter = !self.kind.is_empty() || may_merge || !fits;
+        let generic = (scatters || !must_scatter).then(|| way(Mode::Generic, scatters));
+        // The peer of a native program on veth segments every GSO packet, one frame each, and either way the kernel has made
+        // packets of the frames before.
+        self.ways = match is_pair && scatters {
+            true => generic.into_iter().chain(native).collect(),
+            false => native.into_iter().chain(generic).collect(),
+        };
+        let zero_copies = self.features.is_some_and(|features| features.zero_copy);
+        if let Some(native) = native.filter(|_| zero_copies) {
+            // A driver may refuse zero-copy, and work with copies.
+            let at = self
+                .ways
+                .iter()
+                .position(|one| *one == native)
+                .map_or(0, |at| at + 1);
+            self.ways.insert(
+                at,
+                Way {
+                    copies: true,
+                    ..native
+                },
+            );
+        }
+        if self.ways.is_empty() {
+            let what =
+                "frames that the kernel has merged, or that are longer than a page, need Linux 6.6";
+            let remedy = match may_merge {
+                true => format!("ethtool -K {} gro off lro off", link.name),
+                false if link.mtu > NATIVE_MTU => {
+                    format!("ip link set {} mtu {NATIVE_MTU}", link.name)
+                }
+                false => String::new(),
+            };
+            self.refusal = Some((what.to_owned(), remedy));
+        }
+    }
+
+    /// Programs can run in the driver at all: not in interfaces that are made of others.
+    fn has_driver(&self, link: &Link) -> bool {
+        matches!(link.kind.as_str(), "" | "veth" | "tun")
+    }
+
+    /// Frames that come this way may have a checksum that a sender on this host, or the host of a virtual machine, has
+    /// left to a device.
+    pub fn has_partial_checksums(&self, way: &Way) -> bool {
+        const VIRTUAL: [&str; 4] = ["virtio_net", "vif", "hv_netvsc", "xen_netfront"];
+        way.mode == Mode::Generic
+            || !self.kind.is_empty()
+            || VIRTUAL.contains(&self.driver.as_str())
+    }
+}
+
+/// Kinds of interfaces that have been tried and carry, in the words of `ip -d link`; all others are refused.
+const CARRYING: [&str; 5] = ["", "veth", "macvlan", "bridge", "tun"];
+
+fn refused_kind(link: &Link) -> Option<Refusal> {
+    let refusal = |what: &str, remedy: &str| Some((what.to_owned(), remedy.to_owned()));
+    if link.is_loopback {
+        let what = "the loopback interface carries no packets for others";
+        return refusal(what, "peers on this host use shared memory");
+    }
+    if link.mac.is_none() {
+        let what = "its packets have no Ethernet header, which is needed";
+        return refusal(
+            what,
+            "name the interface below it, or one that is switched, not routed",
+        );
+    }
+    if CARRYING.contains(&link.kind.as_str()) {
+        return None;
+    }
+    let name = &link.name;
+    let (what, remedy) = match link.kind.as_str() {
+        "bond" | "team" => (
+            "programs that run on its members would lose frames, and generic mode on it has not been tried".to_owned(),
+            format!("ip link set MEMBER nomaster, and name MEMBER with the addresses of {name}"),
+        ),
+        "vrf" => (
+            "it carries packets by a routing table of its own, which is not followed".to_owned(),
+            "ip link set MEMBER nomaster, and name MEMBER".to_owned(),
+        ),
+        "ipvlan" | "ipvtap" => (
+            "it shares its link address with others".to_owned(),
+            format!("ip link add link PARENT name {name} type macvlan mode bridge"),
+        ),
+        "dummy" | "ifb" => ("it carries no packets to other hosts".to_owned(), String::new()),
+        kind => (
+            format!("interfaces of the kind {kind} have not been tried"),
+            "name the interface below it, or leave these connections to the kernel".to_owned(),
+        ),
+    };
+    Some((what, remedy))
+}
+
+/// A member's frames are its master's business, except that a VRF's members keep their addresses.
+fn refused_master(tables: &Tables, link: &Link) -> Option<Refusal> {
+    let master = link.master?;
+    let Some(master) = tables.link_at(master) else {
+        let what = format!("it belongs to interface number {master}");
+        return Some((what, format!("ip link set {} nomaster", link.name)));
+    };
+    let (kind, name) = (&master.kind, &master.name);
+    let what = match kind.as_str() {
+        "vrf" => format!("it belongs to {kind} {name}, whose routing table is not followed"),
+        _ => format!("it belongs to {kind} {name}, which has the addresses"),
+    };
+    let remedy = match refused_kind(master) {
+        None => format!("name {name} instead"),
+        Some(_) => format!("ip link set {} nomaster", link.name),
+    };
+    Some((what, remedy))
+}
