@@ -217,12 +217,17 @@ def room_of(path):
     return "/".join(path.split("/")[:2])
 
 
+def place_of(path):
+    """The folder at the root, or `.` for the files of the root itself."""
+    return path.split("/")[0] if "/" in path else "."
+
+
 def over_limit(found, limits):
     """One line for each clean place with a finding and each other place with more than its number."""
     clean = tuple(limits["clean"])
     dirty = [one for one in found if in_place(one.path, clean)]
     lines = [f"{one} (this place is clean)" for one in dirty]
-    counts = Counter(one.path.split("/")[0] for one in found if one not in dirty)
+    counts = Counter(place_of(one.path) for one in found if one not in dirty)
     lines += [f"{place}: {count} findings, {limits['left'].get(place, 0)} are left from earlier "
               f"(see them with tests/architecture/words.py {place})"
               for place, count in sorted(counts.items()) if count > limits["left"].get(place, 0)]
@@ -239,7 +244,7 @@ def limits():
 
 def lower(found):
     """Writes lower numbers where places have fewer findings than allowed."""
-    counts = Counter(one.path.split("/")[0] for one in found)
+    counts = Counter(place_of(one.path) for one in found)
     text = LEFT.read_text()
     for place, number in limits()["left"].items():
         if counts[place] < number:
