@@ -152,7 +152,7 @@ def test_a_process_whose_name_is_no_text_is_one_like_any_other(tmp_path, monkeyp
 
 
 def test_a_program_that_does_not_exist_is_refused(host, tmp_path):
-    with pytest.raises(HostError, match="there is no program /no/such"):
+    with pytest.raises(HostError, match="program /no/such not found"):
         spawn(host, tmp_path, argv=("/no/such",))
 
 
@@ -374,7 +374,7 @@ def test_a_program_is_held_back_until_its_instant(host, tmp_path):
     spawn(host, tmp_path, argv=argv, at=at, env={"PATH": os.environ["PATH"]})
     assert host.wait_exit(["app"], PATIENCE_S)
     assert float((tmp_path / "out").read_text()) >= at
-    with pytest.raises(HostError, match="there is no program no-such"):
+    with pytest.raises(HostError, match="program no-such not found"):
         spawn(host, tmp_path, argv=("no-such",), at=at, env={"PATH": "/bin"})
 
 

@@ -124,10 +124,10 @@ def test_findings_as_json_leave_with_1():
         ("", "no column is a metric"),
         ("a,b\n1,2\n", "no column is a metric"),
         ("server,rps\nx,fast\n", "line 2: rps: 'fast' is not a number"),
-        ("server,latency_mean\nx,5\n", "a latency has the unit ''"),
-        ("server,throughput_potatoes\nx,5\n", "throughput has the unit 'potatoes'"),
+        ("server,latency_mean\nx,5\n", "unknown unit '' of a latency"),
+        ("server,throughput_potatoes\nx,5\n", "unknown unit 'potatoes' of throughput"),
         ("metric,value,unit\nrps,nan,\n", "'nan' is not a number"),
-        ('server,latency_mean_ms\nx,"1,5"\n', "'1,5' is not a number; commas stand before three"),
+        ('server,latency_mean_ms\nx,"1,5"\n', "'1,5' is not a number (a comma groups three digits"),
     ],
 )
 def test_a_table_that_cannot_be_read_says_where(tmp_path, text, said):

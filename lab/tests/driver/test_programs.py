@@ -157,7 +157,7 @@ def test_onload_is_preferred_where_it_is_installed(tmp_path, monkeypatch):
     ("programs", "profile", "wanted", "problem"),
     [
         (False, True, FAST, "bypass is not built"),
-        (True, False, FAST, "there is no profiles/fast.opf"),
+        (True, False, FAST, "profiles/fast.opf not found"),
         (True, True, Stack(provider="onload"), "onload is not installed"),
         (True, True, FAST, ""),
     ],

@@ -138,7 +138,7 @@ def test_a_chart_of_its_own_is_an_image_with_colours_for_light_and_dark(run, tmp
 
 
 def test_a_table_that_is_not_there_cannot_be_drawn(run, tmp_path):
-    with pytest.raises(ResultsError, match="there is no table 99"):
+    with pytest.raises(ResultsError, match="table 99 does not exist"):
         charts.write_chart(run, tmp_path / "chart.svg", table=99)
 
 

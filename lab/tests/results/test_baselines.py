@@ -65,5 +65,5 @@ def test_a_strange_name_is_refused(runs, name):
 
 
 def test_what_is_not_there_cannot_be_removed(runs):
-    with pytest.raises(InputError, match="no baseline 'nothing'"):
+    with pytest.raises(InputError, match="baseline 'nothing': not found"):
         baselines.remove(runs, "nothing")

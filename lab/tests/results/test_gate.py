@@ -139,7 +139,7 @@ def test_a_rule_that_cannot_be_read_is_refused_before_anything_runs(text):
 
 def test_an_unknown_kind_of_failure_is_refused(run_dir):
     done = report(run_dir, "--fail-on", "gain")
-    assert "takes loss and undecided, not 'gain'" in str(done.exception)
+    assert "unknown value 'gain' (loss, undecided)" in str(done.exception)
 
 
 @pytest.mark.parametrize("short", ["p50", "p99_9", "mean", "max"])

@@ -154,11 +154,11 @@ def test_a_run_is_found_by_path_name_part_and_latest(tmp_path, run_dir):
     runs = tmp_path / "runs"
     for name in (str(run_dir), run_dir.name, run_dir.name[-4:], "latest"):
         assert store.find_run(runs, name) == run_dir
-    with pytest.raises(ResultsError, match="there is no run 'nowhere'"):
+    with pytest.raises(ResultsError, match="run 'nowhere': not found"):
         store.find_run(runs, "nowhere")
     other = store.create(runs, "demo")
     store.write_run(other, Run(run_id=other.name, recipe="demo"))
-    with pytest.raises(ResultsError, match="fits 2 runs"):
+    with pytest.raises(ResultsError, match="2 runs match"):
         store.find_run(runs, "demo")
 
 

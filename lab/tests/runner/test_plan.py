@@ -178,7 +178,7 @@ def test_what_the_recipe_skips_is_shown_as_left_out():
 
 @pytest.mark.parametrize(
     ("only", "message"),
-    [("paylod=1", "no axis 'paylod'"), ("payload=9", "no value '9'"), ("7", "no axis '7'")],
+    [("paylod=1", "unknown axis 'paylod'"), ("payload=9", "unknown value '9'"), ("7", "unknown axis '7'")],
 )
 def test_a_wrong_only_says_what_there_is(only, message):
     with pytest.raises(InputError, match=message):
@@ -316,7 +316,7 @@ def test_what_would_be_started_is_shown_with_what_is_missing():
     recipe = recipe.model_copy(update={"process": [server, recipe.process[1]]})
     lines = commands.of_schedule(made(recipe))
     assert "payload=16:" in lines and "  app-0: gone-program --size 32" in lines
-    assert lines[-1] == "missing: there is no program gone-program"
+    assert lines[-1] == "missing program: gone-program"
 
 
 def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number():

@@ -34,4 +34,4 @@ def test_the_first_recipe_runs_with_a_server_beside_it(checkout, tmp_path):
     os.remove(program)
     code, _, err = checkout.call("run", folder / "my-server.toml", *arguments)
     assert code == 1
-    assert f"there is no program {program}" in err
+    assert f"program {program} not found" in err

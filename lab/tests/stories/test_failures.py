@@ -165,7 +165,7 @@ def test_a_port_in_use_is_named_with_the_remedy(checkout):
 def test_a_server_program_that_does_not_exist_is_named(checkout):
     code, _, err = checkout.call("run", checkout.recipe(python="/nowhere/python"))
     assert code == 1
-    one_line(err, "there is no program /nowhere/python")
+    one_line(err, "program /nowhere/python not found")
 
 
 def test_a_generator_that_fails_is_told_with_its_last_words(checkout):

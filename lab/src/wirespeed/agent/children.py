@@ -238,7 +238,7 @@ def descendants(root):
 def spawn(message, cgroup, mark):
     """Forks and execs; what goes wrong before exec comes back through a pipe as an errno."""
     if message.get("at") and not shutil.which(message["argv"][0], path=message["env"]["PATH"]):
-        raise Refused("there is no program %s" % message["argv"][0])
+        raise Refused("program %s not found" % message["argv"][0])
     report_read, report_write = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -259,7 +259,7 @@ def spawn(message, cgroup, mark):
     os.waitpid(pid, 0)
     step, number, text = json.loads(failure.decode())
     if step == "exec" and number == errno.ENOENT:
-        raise Refused("there is no program %s" % message["argv"][0])
+        raise Refused("program %s not found" % message["argv"][0])
     raise Refused("%s: %s failed: %s" % (message["argv"][0], step, text))
 
 

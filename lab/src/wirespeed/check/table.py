@@ -93,8 +93,8 @@ def read(path: Path) -> list[Case]:
     long = {"metric", "value"} <= set(heads)
     if not long and not any(metric_of(head) for head in heads):
         raise InputError(
-            f"{path}: no column is a metric; name one like rps, latency_mean_ms or "
-            "throughput_Gb/s, or give one figure a row in columns metric, value and unit"
+            f"{path}: no column is a metric (name one, for example rps, latency_mean_ms or "
+            "throughput_Gb/s, or write one value per row in columns metric, value and unit)"
         )
     return _long(path, rows) if long else _wide(path, heads, rows)
 
@@ -168,10 +168,10 @@ def _scale(metric: str, unit: str, where: str) -> float:
     if metric == "throughput":
         match = _BIT_RATE.fullmatch(unit)
         if not match:
-            raise InputError(f"{where}: throughput has the unit {unit!r}; write Mb/s, Gb/s or MB/s")
+            raise InputError(f"{where}: unknown unit {unit!r} of throughput (Mb/s, Gb/s or MB/s)")
         return _PREFIX[match[1]] * _BITS[match[2][0]]
     if metric == "latency_mean" or metric.startswith("p"):
         if unit not in _TIME_S:
-            raise InputError(f"{where}: a latency has the unit {unit!r}; write ms, us or s")
+            raise InputError(f"{where}: unknown unit {unit!r} of a latency (ms, us or s)")
         return _TIME_S[unit]
     return 1.0

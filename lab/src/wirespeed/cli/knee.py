@@ -98,8 +98,8 @@ def _rate_of(recipe: Recipe) -> str:
         if metric.combine == "sum" and metric.field in ("rps", ""):
             return str(metric.name)
     raise InputError(
-        "the recipe has no metric of requests a second, and knee searches such a rate: add a "
-        '[[metric]] with name = "rps" and from = the generator'
+        "the recipe has no metric of requests per second, which knee searches for (add a "
+        '[[metric]] with name = "rps" and from = the generator)'
     )
 
 
@@ -204,8 +204,8 @@ def _refuse_unknown(summary: Summary, rules: Sequence[gate.Rule]) -> None:
     for rule in rules:
         if known and rule.metric not in known:
             raise InputError(
-                f"--require {rule.text!r}: there is no metric {rule.metric!r} in these trials, or "
-                f"too few requests for it; there are {', '.join(sorted(known))}"
+                f"--require {rule.text!r}: these trials have no metric {rule.metric!r}, or too few "
+                f"requests for it (metrics: {', '.join(sorted(known))})"
             )
 
 

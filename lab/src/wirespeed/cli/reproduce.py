@@ -70,7 +70,7 @@ def _folder(name: str, runs: Path) -> str:
     if path.suffix != ".html":
         return name
     if not path.exists():
-        raise InputError(f"there is no {name}")
+        raise InputError(f"{name}: not found")
     beside = path.resolve().parent.parent
     if path.resolve().parent.name == "derived" and (beside / "run.json").exists():
         return str(beside)

@@ -62,7 +62,7 @@ def _missing(root: Path, stack: Stack) -> str:
     if not is_built(root) and not can_build(root):
         return "bypass is not built"
     if stack.profile and not profile(root, stack).exists():
-        return f"there is no profiles/{stack.profile}.opf"
+        return f"profiles/{stack.profile}.opf not found"
     return ""
 
 
