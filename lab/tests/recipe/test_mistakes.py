@@ -45,6 +45,7 @@ value = "rps"
 gain = { over = "kernel" }
 """
 
+
 def written(tmp_path, right, wrong, text=GOOD):
     assert right in text
     path = tmp_path / "r.toml"

@@ -92,7 +92,9 @@ def test_measured_programs_come_first_only_where_there_is_no_link(site, preferre
 
 @pytest.mark.parametrize("addr", ["fd00::1", {"25G": "fd00::1"}, "server1:8080"])
 def test_an_address_that_no_url_can_hold_is_one_line(addr):
-    with pytest.raises(InputError, match="cannot be part of a URL \(write the host's IPv4 address"):
+    with pytest.raises(
+        InputError, match=r"cannot be part of a URL \(write the host's IPv4 address"
+    ):
         base.addresses_of(RoleSite(addr=addr), ["25G"], "10.0.0.1")
 
 

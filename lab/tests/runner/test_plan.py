@@ -178,7 +178,11 @@ def test_what_the_recipe_skips_is_shown_as_left_out():
 
 @pytest.mark.parametrize(
     ("only", "message"),
-    [("paylod=1", "unknown axis 'paylod'"), ("payload=9", "unknown value '9'"), ("7", "unknown axis '7'")],
+    [
+        ("paylod=1", "unknown axis 'paylod'"),
+        ("payload=9", "unknown value '9'"),
+        ("7", "unknown axis '7'"),
+    ],
 )
 def test_a_wrong_only_says_what_there_is(only, message):
     with pytest.raises(InputError, match=message):

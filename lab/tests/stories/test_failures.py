@@ -398,7 +398,7 @@ def test_a_complete_run_takes_more_rounds(checkout):
     assert checkout.run_json()["looks"] == 2
     code, _, err = checkout.call("run", "some", "--add-rounds", "2")
     assert code == 2
-    one_line(err, "--add-rounds goes with --resume")
+    one_line(err, "--add-rounds: needs --resume")
 
 
 def test_the_scratch_folder_is_memory_where_there_is_some(checkout):

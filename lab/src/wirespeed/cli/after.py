@@ -112,7 +112,9 @@ def trend(
     label: LabelOption = None,
     fail_on: Annotated[
         str,
-        typer.Option("--fail-on", metavar="WHAT", help="Exit with status 3 on: worse, in the last run."),
+        typer.Option(
+            "--fail-on", metavar="WHAT", help="Exit with status 3 on: worse, in the last run."
+        ),
     ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,

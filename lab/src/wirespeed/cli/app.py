@@ -38,7 +38,9 @@ from wirespeed.errors import COMMAND, InputError, UnitError, WirespeedError
 if TYPE_CHECKING:
     from wirespeed.runner.plan import PlanOptions
 
-USAGE_ERROR: Any = typer.BadParameter.__base__  # the base of all usage errors; Typer has no name for it
+USAGE_ERROR: Any = (
+    typer.BadParameter.__base__
+)  # the base of all usage errors; Typer has no name for it
 
 app = typer.Typer(
     name="wirespeed",
@@ -143,7 +145,9 @@ def run(
 
     check = command.check_of(fail_on, require or [], allow_missing)
     if bool(recipe) == bool(resume):
-        raise InputError(f"run: needs either RECIPE or --resume RUN (`{COMMAND} list` lists the recipes)")
+        raise InputError(
+            f"run: needs either RECIPE or --resume RUN (`{COMMAND} list` lists the recipes)"
+        )
     if add_rounds and not resume:
         raise InputError("--add-rounds: needs --resume RUN (for a new run use --repeat N)")
     if for_ and (resume or not until_decided):
@@ -266,7 +270,9 @@ def recover(
 
 
 tune_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Apply the machine settings of a recipe, and restore them."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Apply the machine settings of a recipe, and restore them.",
 )
 app.add_typer(tune_app, name="tune")
 
@@ -305,7 +311,9 @@ def init(
         typer.Option("--command", metavar="TEXT", help="Starts the server; {port} is its port."),
     ] = "",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N")] = 8000,
-    path: Annotated[str, typer.Option("--path", metavar="PATH", help="Path of the requests.")] = "/",
+    path: Annotated[
+        str, typer.Option("--path", metavar="PATH", help="Path of the requests.")
+    ] = "/",
     connections: Annotated[
         str, typer.Option("--connections", metavar="N,…", help="Rows of the table.")
     ] = "1,50",

@@ -76,7 +76,9 @@ def _asked(answers: Answers) -> Answers:
     if answers.command:
         return answers
     if not sys.stdin.isatty():
-        raise InputError("init: --command is missing (for example --command './my-server --port {port}')")
+        raise InputError(
+            "init: --command is missing (for example --command './my-server --port {port}')"
+        )
     command = typer.prompt("Command that starts the server ({port} stands for its port)")
     port = typer.prompt("Port", default=answers.port, type=int)
     if not 1 <= port <= 65535:
@@ -96,9 +98,7 @@ def argv_of(option: str, command: str) -> list[str]:
         raise InputError(f"{option}: empty")
     shell = [word for word in words if word in OF_A_SHELL]
     if shell or (words[0] == "cd"):
-        raise InputError(
-            f"{option}: {(shell or words)[0]!r} needs a shell (write sh -c '…')"
-        )
+        raise InputError(f"{option}: {(shell or words)[0]!r} needs a shell (write sh -c '…')")
     if re.match(r"\w+=", words[0]):
         raise InputError(f"{option}: {words[0]!r} is not a program (write env {command})")
     if "/" not in words[0] and not shutil.which(words[0]):
@@ -118,7 +118,9 @@ def check_path(path: str) -> None:
     if not path.startswith("/"):
         raise InputError(f"--path: {path!r} does not start with /")
     if re.search(r"[^!-~]", path):
-        raise InputError(f"--path: {path!r} has characters that a URL must encode (write a space as %20)")
+        raise InputError(
+            f"--path: {path!r} has characters that a URL must encode (write a space as %20)"
+        )
 
 
 def connections_of(given: str) -> list[int]:

@@ -65,7 +65,9 @@ AllowMissingOption = Annotated[
 ]
 FailOnOption = Annotated[
     str,
-    typer.Option("--fail-on", metavar="WHAT", help="Exit with status 3 on: loss, undecided, or both."),
+    typer.Option(
+        "--fail-on", metavar="WHAT", help="Exit with status 3 on: loss, undecided, or both."
+    ),
 ]
 RequireOption = Annotated[
     list[str] | None,

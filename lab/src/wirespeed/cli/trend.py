@@ -49,7 +49,9 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
     told_in = dict.fromkeys(one.unit(metric) for one in summaries)
     if len({BYTE_RATES.get(unit, 1.0) for unit in told_in}) > 1:
         told = " and ".join(unit or "no unit" for unit in told_in)
-        raise ResultsError(f"--metric: these runs measure {metric} in {told} (choose runs of one unit)")
+        raise ResultsError(
+            f"--metric: these runs measure {metric} in {told} (choose runs of one unit)"
+        )
     found = [one for one in trends.series(summaries, metric) if choice.covers(one.axes)]
     if not found:
         raise ResultsError(f"no measured cell of these runs has {metric!r} and fits --where")

@@ -64,9 +64,13 @@ def _with_base(
         return dict(data)
     base = _base(path, name, folders)
     if base.resolve() in seen:
-        raise RecipeError(path.name, "extends", f"{name!r} extends this recipe (remove one of the two)")
+        raise RecipeError(
+            path.name, "extends", f"{name!r} extends this recipe (remove one of the two)"
+        )
     if len(seen) > BASES_MAX:
-        raise RecipeError(path.name, "extends", f"more than {BASES_MAX} levels of recipes that extend each other")
+        raise RecipeError(
+            path.name, "extends", f"more than {BASES_MAX} levels of recipes that extend each other"
+        )
     below = _with_base(base, _parsed(base, _text(base)), folders, [*seen, base.resolve()])
     if base.parent.resolve() != path.parent.resolve():
         below = _moved(below, base.parent.resolve())

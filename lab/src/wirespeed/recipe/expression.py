@@ -58,9 +58,7 @@ def split(text: str) -> list[tuple[bool, str]]:
             pieces.append((True, text[position + 1 : end]))
             literal, position = "", end + 1
         elif character == "}":
-            raise ExpressionError(
-                f"'}}' without '{{' in {text!r} (write '}}}}' for a plain brace)"
-            )
+            raise ExpressionError(f"'}}' without '{{' in {text!r} (write '}}}}' for a plain brace)")
         else:
             literal, position = literal + character, position + 1
     if literal:

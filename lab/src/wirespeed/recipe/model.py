@@ -156,7 +156,7 @@ def _cores(value: Any) -> Any:
     is_text = isinstance(value, str) and re.fullmatch(r"all|from \d+", value)
     if not (is_text or (is_list and len(set(numbers)) == len(numbers))):
         raise ValueError(
-            f'{value!r} does not select cores (write "from 0" for the role\'s cores in order, "all", '
+            f'{value!r} does not select cores (write "from 0" for the cores of the role, "all", '
             "or a list of different core numbers such as [2, 3])"
         )
     return value
@@ -358,7 +358,9 @@ class Metric(Strict):
         """A figure is told in its unit: one that the lab cannot convert to is a false name."""
         known, unit = [one for one in units.BYTE_RATES if one], self.unit
         if self.field == "bytes_per_second" and unit and unit not in known:
-            raise ValueError(f"{unit!r} is not a unit of bytes_per_second (use one of {', '.join(known)})")
+            raise ValueError(
+                f"{unit!r} is not a unit of bytes_per_second (use one of {', '.join(known)})"
+            )
         if self.field in ("rps", "") and unit in known:
             raise ValueError(f'{unit} is not a unit of requests (add field = "bytes_per_second")')
         return self
@@ -476,7 +478,9 @@ class Site(Strict):
         if vain := [key for key, kinds in self._of_kinds() if self.kind not in kinds]:
             kinds = dict(self._of_kinds())[vain[0]]
             wanted = " or ".join(f'"{kind}"' for kind in kinds) or '"netns", of load alone'
-            raise ValueError(f'{vain[0]} needs kind = {wanted} (this site has kind = "{self.kind}")')
+            raise ValueError(
+                f'{vain[0]} needs kind = {wanted} (this site has kind = "{self.kind}")'
+            )
         return self
 
     def _of_kinds(self) -> list[tuple[str, tuple[str, ...]]]:

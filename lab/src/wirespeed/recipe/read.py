@@ -232,13 +232,18 @@ class _Checks:
                 # A value that is declared but not swept may be asked for later.
                 if value not in known and difflib.get_close_matches(value, known, 1, 0.85):
                     near = difflib.get_close_matches(value, known, 1)[0]
-                    self._fail(f"axis.{name}.{value}", f"not a value of the axis (did you mean {near!r}?)")
+                    self._fail(
+                        f"axis.{name}.{value}", f"not a value of the axis (did you mean {near!r}?)"
+                    )
 
     def _processes(self) -> None:
         names = [process.name for process in self.recipe.process]
         for number, name in enumerate(names):
             if name in names[:number]:
-                self._fail(f"process[{number}].name", f"{name!r} is the name of another process (names must differ)")
+                self._fail(
+                    f"process[{number}].name",
+                    f"{name!r} is the name of another process (names must differ)",
+                )
         for role in ("server", "load"):
             if role not in {process.role for process in self.recipe.process}:
                 self._fail("process", f'no process has role = "{role}" (a recipe needs one)')

@@ -127,7 +127,7 @@ def _document(page: Path) -> dict[str, Any]:
         raise InputError(f"{page}: cannot be read: {error.strerror}") from None
     if not found:
         raise InputError(
-            f"{page}: not a report with a copy of its run: it is from an earlier build, or the run is "
+            f"{page}: not a report with a copy of its run: from an earlier build, or the run is "
             "too large for a page (use the run's directory)"
         )
     try:

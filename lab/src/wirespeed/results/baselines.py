@@ -19,7 +19,9 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 def save(runs: Path, name: str, run_dir: Path) -> None:
     """Names a run, or gives the name to another one."""
     if not NAME.fullmatch(name) or name == "latest":
-        raise InputError(f"{name!r}: not a name for a baseline (letters, digits, . - _; not latest)")
+        raise InputError(
+            f"{name!r}: not a name for a baseline (letters, digits, . - _; not latest)"
+        )
     if (runs / name / "run.json").exists():
         raise InputError(f"{name!r}: already the name of a run (choose another)")
     # As the kernel will follow it: the folder of runs may be a link to a larger disk.

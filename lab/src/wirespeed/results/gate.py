@@ -51,7 +51,7 @@ def rule(text: str) -> Rule:
     match = _RULE.fullmatch(text.strip())
     if not match:
         raise InputError(
-            f"--require {text!r}: not a rule (for example 'p99 < 5ms' or 'stack=bypass: rps > 100k')"
+            f"--require {text!r}: not a rule (such as 'p99 < 5ms' or 'stack=bypass: rps > 100k')"
         )
     pairs = [part.partition("=") for part in (match["where"] or "").split(",") if part]
     where = tuple((axis.strip(), value.strip()) for axis, _, value in pairs)

@@ -25,8 +25,8 @@ def check(recipe: Recipe, recipe_file: Path, root: Path) -> None:
         if table.published and not path:
             known = ", ".join(sorted(path.name for path in _shipped(root).glob("*.csv")))
             raise InputError(
-                f"{recipe_file.name}: table[{number}].published.file: {table.published.file!r} not found "
-                f"next to the recipe (files of the kit: {known})"
+                f"{recipe_file.name}: table[{number}].published.file: {table.published.file!r} "
+                f"not found next to the recipe (files of the kit: {known})"
             )
 
 
