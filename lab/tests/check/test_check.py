@@ -38,17 +38,17 @@ def test_a_throughput_in_units_of_wrk_is_recognised(tmp_path):
     # 1000 responses of 100,258 bytes a second in wrk's MB times 8 / 1000
     printed = 1000 * 100_258 * 8 / 1.048576e9
     text = f"payload,rps,throughput_Gb/s\n100000,1000,{printed}\n"
-    (finding,) = found(tmp_path, text, "bytes a request")
+    (finding,) = found(tmp_path, text, "bytes per request")
     assert "95,613 to 95,613" in finding.says and "multiply by 1.04858" in finding.says
     decimal = "payload,rps,throughput_Gb/s\n100000,1000,0.802064\n"
-    assert not found(tmp_path, decimal, "bytes a request")
+    assert not found(tmp_path, decimal, "bytes per request")
 
 
 def test_a_case_with_another_length_is_named(tmp_path):
     text = "server,rps,throughput_Mb/s\na,1000,24\nb,1000,24.3\nc,1000,18\n"
-    (finding,) = found(tmp_path, text, "bytes a request")
+    (finding,) = found(tmp_path, text, "bytes per request")
     assert "server c" in finding.where
-    assert "2,250 bytes a request, 3,000 in the others" in finding.says
+    assert "2,250 bytes per request, 3,000 in the others" in finding.says
 
 
 def test_superlinear_scaling_doubts_the_smaller_figure(tmp_path):
@@ -86,13 +86,13 @@ def test_the_published_ramp_breaks_littles_law_in_every_tomcat_row_only():
     cases = table.read(PUBLISHED / "zuul_ramp.csv")
     little = [f.where for f in laws.check(cases) if f.law == "Little's law"]
     assert len(little) == 8 and all("tomcat" in where for where in little)
-    (other,) = [f for f in laws.check(cases) if f.law == "bytes a request"]
+    (other,) = [f for f in laws.check(cases) if f.law == "bytes per request"]
     assert "tomcat, connections 2000" in other.where and "2,338" in other.says
 
 
 def test_the_published_nginx_tables_show_unit_link_and_baseline():
     findings = laws.check(table.read(PUBLISHED / "nginx_onload_cookbook.csv"))
-    (unit,) = [f for f in findings if f.law == "bytes a request"]
+    (unit,) = [f for f in findings if f.law == "bytes per request"]
     assert "as wrk's MB" in unit.says
     full = [f for f in findings if f.law == "link" and f.where.startswith("T5")]
     assert {f.where.rsplit(" ", 1)[1]: f.says.split(",")[0] for f in full} == {

@@ -111,7 +111,7 @@ def throughput_scale(cases: list[Case]) -> float:
 
 
 def _misfits(cases: list[Case], scale: float) -> list[tuple[Case, float]]:
-    """Cases whose bytes a request are no payload with a head of up to 2 KB and 1 %."""
+    """Cases whose bytes per request are no payload with a head of up to 2 KB and 1 %."""
     out = []
     for case in cases:
         size, payload = _bytes_a_request(case, scale), case.number(PAYLOAD)
@@ -130,14 +130,14 @@ def units(cases: list[Case]) -> Iterator[Finding]:
     sizes = [size for _, size in misfits]
     payload = case.number(PAYLOAD)
     says = (
-        f"throughput ÷ rate gives {min(sizes):,.0f} to {max(sizes):,.0f} bytes a response in "
+        f"throughput ÷ rate gives {min(sizes):,.0f} to {max(sizes):,.0f} bytes per response in "
         f"{len(misfits)} cases, and the payload is {payload:,.0f}: the unit is not what it says"
     )
     scale = throughput_scale(cases)
     if scale != 1.0:
         reading = next(name for name, value in READINGS.items() if value == scale)
         says += f"; it fits when read as {reading} (multiply by {scale:.6g})"
-    yield Finding("bytes a request", str(case), says)
+    yield Finding("bytes per request", str(case), says)
 
 
 def bytes_spread(cases: list[Case]) -> Iterator[Finding]:
@@ -151,8 +151,8 @@ def bytes_spread(cases: list[Case]) -> Iterator[Finding]:
         for case, size in group:
             if len(group) > 2 and abs(size / middle - 1) > BYTES_SPREAD:
                 yield Finding(
-                    "bytes a request", str(case),
-                    f"{size:,.0f} bytes a request, {middle:,.0f} in the others: rate and "
+                    "bytes per request", str(case),
+                    f"{size:,.0f} bytes per request, {middle:,.0f} in the others: rate and "
                     "throughput are not of the same window",
                 )  # fmt: skip
 
