@@ -104,14 +104,14 @@ def test_the_published_nginx_tables_show_unit_link_and_baseline():
     assert scaling == ["T3", "T4", "T5"]
 
 
-def test_a_quiet_table_says_so_and_leaves_with_0(tmp_path):
+def test_a_table_without_findings_exits_with_status_0(tmp_path):
     path = tmp_path / "ok.csv"
     path.write_text("server,connections,rps,latency_mean_ms\na,100,10000,10\n")
     result = CliRunner().invoke(app, ["check", str(path)])
     assert result.exit_code == 0 and "nothing found" in result.stdout
 
 
-def test_findings_as_json_leave_with_1():
+def test_findings_as_json_exit_with_status_1():
     result = CliRunner().invoke(app, ["check", "--json", str(PUBLISHED / "zuul_ramp.csv")])
     assert result.exit_code == 1
     ((_, findings),) = json.loads(result.stdout).items()

@@ -56,16 +56,14 @@ def test_a_recipe_takes_over_what_it_does_not_say(recipes):
     app, gen = found.process
     assert app.env == {"WORKERS": "4"} and gen.name == "gen"
     shipped = recipes / "shipped"
-    assert app.argv == [f"{shipped}/app", f"{shipped}/data"], (
-        "what lies beside the base stays there"
-    )
+    assert app.argv == [f"{shipped}/app", f"{shipped}/data"], "files next to the base stay there"
     assert app.template == {"app.conf": f"{shipped}/app.j2"}
     again = recipes / "mine" / "again.toml"
     again.write_text(made)
     assert read.read(again) == found, "the text that is kept with a run says the same"
 
 
-def test_a_recipe_beside_its_base_is_named_by_a_path(recipes):
+def test_a_recipe_next_to_its_base_is_named_by_a_path(recipes):
     (recipes / "mine" / "base.toml").write_text(BASE)
     found, _ = mine(recipes, 'extends = "./base.toml"\n[axes]\nconnections = [7]\n')
     assert found.axes == {"connections": [7]}

@@ -73,7 +73,7 @@ def test_a_server_that_somebody_else_started_does_not_answer_for_this_one(here):
     assert not (here / "a.toml").exists()
 
 
-def test_a_page_that_is_not_there_is_no_recipe(here):
+def test_a_missing_page_gives_no_recipe(here):
     done = init("a.toml", "--command", SERVER, "--port", free_port(), "--path", "/gone")
     assert "/gone responds with 404 (choose a --path that responds with 200)" in str(done.exception)
     assert not (here / "a.toml").exists()

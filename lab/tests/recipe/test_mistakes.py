@@ -59,7 +59,7 @@ def test_the_good_recipe_is_good(tmp_path):
     assert read.read(path).name == "good"
 
 
-def test_the_command_prints_the_line_and_leaves_with_2(tmp_path):
+def test_the_command_prints_the_line_and_exits_with_status_2(tmp_path):
     path = written(tmp_path, "repeat = 5", "repeats = 5")
     command = [sys.executable, "-m", "wirespeed", "run", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -68,7 +68,7 @@ def test_the_command_prints_the_line_and_leaves_with_2(tmp_path):
     assert done.stdout == ""
 
 
-def test_a_recipe_typed_as_a_command_is_told_how_to_measure_it():
+def test_a_recipe_typed_as_a_command_shows_how_to_measure_it():
     command = [sys.executable, "-m", "wirespeed", "quickstart"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
@@ -77,7 +77,7 @@ def test_a_recipe_typed_as_a_command_is_told_how_to_measure_it():
 
 
 @pytest.mark.parametrize("name", ["net core", "../etc/passwd", "NET.x", "net..x", ""])
-def test_a_strange_name_of_a_sysctl_is_refused_before_anything_starts(tmp_path, name):
+def test_an_invalid_name_of_a_sysctl_is_refused_before_anything_starts(tmp_path, name):
     path = tmp_path / "r.toml"
     path.write_text(GOOD + f'\n[tune]\nsysctl = {{ "{name}" = 1 }}\n')
     with pytest.raises(RecipeError, match=r"r\.toml: tune\.sysctl"):

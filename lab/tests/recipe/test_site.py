@@ -80,13 +80,13 @@ def test_namespaces_share_the_machines_cores_and_have_a_network_for_each_link():
     [
         ({}, True),
         ({"priority": "normal"}, False),
-        # Beside a program at nice -20 the kernel's packet threads get 1 % of a core it fills.
+        # Next to a program at nice -20 the kernel's packet threads get 1 % of a core it fills.
         ({"link": {"25G": {}}}, False),
         ({"kind": "netns"}, False),
         ({"link": {"25G": {}}, "priority": "high"}, True),
     ],
 )
-def test_measured_programs_come_first_only_where_there_is_no_link(site, preferred):
+def test_measured_programs_have_priority_only_without_a_link(site, preferred):
     assert Site.model_validate(site).is_high_priority is preferred
 
 

@@ -79,7 +79,7 @@ def test_a_cell_without_a_valid_trial_keeps_no_rule(run_dir):
     assert line.endswith("rps > 1: no valid trial")
 
 
-def test_what_cannot_be_compared_is_not_decided(run_dir):
+def test_incomparable_cells_are_not_decided(run_dir):
     summary = load(run_dir)
     verdict = replace(summary.gains[0].verdict, word="not comparable", reason="both were full")
     gains = (replace(summary.gains[0], verdict=verdict),)

@@ -77,7 +77,7 @@ def test_a_torn_last_line_of_the_journal_is_left_out(run_dir):
     assert [event["event"] for event in store.read_events(run_dir)] == ["created"]
 
 
-def test_what_follows_a_torn_line_of_the_journal_is_a_line_of_its_own(run_dir):
+def test_a_torn_line_of_the_journal_does_not_swallow_the_next(run_dir):
     store.append_event(run_dir, "created")
     with open(run_dir / "journal.jsonl", "a") as file:
         file.write('{"t": 1, "ev')
@@ -115,7 +115,7 @@ def as_nobody(question):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-def test_runs_that_somebody_keeps_to_himself_hinder_nobody():
+def test_runs_without_read_permission_are_skipped():
     runs = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are for its user only
     try:
         runs.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What the machine can decide is told before minutes are spent."""
+"""A run reports in advance what the machine can decide."""
 
 from types import SimpleNamespace
 
@@ -31,12 +31,12 @@ def test_a_noisy_machine_needs_many_rounds_for_a_small_difference():
     "seen",
     [Preflight(0.05, 0, 0, 0, None), Preflight(0, 0.3, 0, 0, None), Preflight(0, 0, 0.8, 0, None)],
 )
-def test_steal_other_programs_and_a_slow_host_are_not_calm(seen):
+def test_steal_other_programs_and_a_slow_host_are_noise(seen):
     assert not seen.is_calm
     assert "--wait-for-calm TIME waits" in seen.text(SCHEDULE)
 
 
-def test_waiting_ends_with_the_first_calm_look_or_with_the_time(monkeypatch):
+def test_waiting_ends_with_the_first_quiet_look_or_with_the_time(monkeypatch):
     looks = [Preflight(0, 0.3, 0, 0, None), Preflight(0, 0.2, 0, 0, None), CALM]
     monkeypatch.setattr(preflight, "look", lambda *_: looks.pop(0))
     fleet, told = SimpleNamespace(poll=lambda _s: None), []

@@ -1,4 +1,4 @@
-"""Files of printed figures: beside the recipe or the kit's own, refused when they are nowhere."""
+"""Files of published results: next to the recipe or of the kit, refused when missing."""
 
 from pathlib import Path
 
