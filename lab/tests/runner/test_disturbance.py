@@ -50,7 +50,7 @@ def test_lasting_interference_is_reported_once():
     assert monitor.to_tell() == ""
     for _ in range(RECENT_MIN):
         monitor.saw(None, is_disturbed=True, is_first_window=True)
-    assert "not calm" in monitor.to_tell()
+    assert "noisy machine" in monitor.to_tell()
     assert monitor.to_tell() == ""
 
 

@@ -372,7 +372,7 @@ class Agent:
 
     def _child(self, message):
         if message["name"] not in self.children:
-            raise Refused("there is no process %s" % message["name"])
+            raise Refused("process %s not found" % message["name"])
         return self.children[message["name"]]
 
     # -- the loop ---------------------------------------------------------------------------

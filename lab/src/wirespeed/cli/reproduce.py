@@ -153,5 +153,5 @@ def _sentence(found: apart.Apart) -> str:
         return f"Reproduced: no figure of {len(words)} differs{tail}."
     return (
         f"Not decided: no figure of {len(words)} differs{tail}, but too little is known for more; "
-        "more rounds or a calmer machine may tell."
+        "more rounds or a quieter machine may show it."
     )

@@ -78,7 +78,7 @@ def check_url(fleet: Fleet, label: str, host: str, url: str) -> None:
         "problem"
     ]
     if problem.startswith("status "):
-        raise LastingError(f"{label} would ask in vain: GET {url}: {problem}")
+        raise LastingError(f"{label} would get the wrong response: GET {url}: {problem}")
 
 
 def fail_if_dead(fleet: Fleet, started: Started) -> None:

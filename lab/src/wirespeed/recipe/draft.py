@@ -53,7 +53,7 @@ duration = "1s"
 [stacks.{KERNEL}]
 [stacks.{AGAIN}]
 {_bypass() if draft.bypass else ""}
-[axis.stack]   # past the kernel both ends must go
+[axis.stack]   # both ends must bypass the kernel
 {KERNEL}       = {{ client = "{KERNEL}" }}
 {AGAIN} = {{ client = "{KERNEL}" }}
 {f'{BYPASS}       = {{ client = "wrk" }}' if draft.bypass else ""}

@@ -515,7 +515,7 @@ def _problem_of_url(url: str) -> str:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - it is read here, and refused here
     except ValueError as error:
-        return f"is no address: {error}"
+        return f"is not an address: {error}"
     if parts.scheme != "http" or not parts.hostname:
         return "is not http://HOST:PORT/PATH; of a server that speaks TLS ask with tcp or log"
     if not all(33 <= ord(character) < 127 for character in url):

@@ -54,7 +54,7 @@ from wirespeed.site import kinds
 from wirespeed.site.base import Ask, Opened
 from wirespeed.topology import Topology
 
-NOISE_ACCEPTED = "Trials that other programs disturbed were kept and noted (--accept-noise)."
+NOISE_ACCEPTED = "Trials with noise from other programs were kept and noted (--accept-noise)."
 
 MIXED = "Builds are mixed: the run went on with another one (--force): {}."
 
