@@ -1,6 +1,6 @@
 """A recipe from parts: the file, the one that it extends, and what `--set` puts over both.
 
-    extends = "quickstart"            # a shipped recipe, or a path beside this one
+    extends = "quickstart"            # a shipped recipe, or a path relative to this one
     --set plan.duration=30s --set process.app.env.WORKERS=4
 
 Tables are merged key by key; processes, metrics and other lists of named tables are merged by name;
@@ -92,7 +92,7 @@ def _base(path: Path, name: Any, folders: Sequence[Path]) -> Path:
 
 
 def _moved(below: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What lies beside the base is named in full, since the result lies elsewhere."""
+    """Files next to the base get their full path, since the result is elsewhere."""
     for process in below.get("process", []):
         template = process.get("template", {})
         process["template"] = {name: str(folder / source) for name, source in template.items()}

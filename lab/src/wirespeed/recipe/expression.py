@@ -9,7 +9,7 @@
     factor     = number | "-" factor | "(" sum ")" | path
     path       = name ("." name | "[" sum "]")*
 
-There is no call, no comparison, no assignment and no eval: a recipe can only name things.
+It has no call, comparison, assignment or eval: a recipe can only name things.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Stack(Strict):
 
 
 class PlacedStack(Stack):
-    """A stack on a site; `has_onload` as its hosts told, None where this machine is asked."""
+    """A stack on a site; `has_onload` as its hosts reported, None where this machine is asked."""
 
     has_onload: bool | None = None
     interface: str = ""  # where bypass carries connections with other hosts; empty: nowhere
@@ -289,7 +289,7 @@ class ProcessSpec(Strict):
     inherit: Names = []  # variables of the user's environment; all others are left out
     cwd: str = ""
     requires: Requires = Requires()
-    version: Texts = []  # a command that tells it
+    version: Texts = []  # a command that prints it
     prepare: Texts = []  # run to its end before each start
     ready: Ready | None = None
 
@@ -355,7 +355,7 @@ class Metric(Strict):
 
     @model_validator(mode="after")
     def _unit_is_what_is_counted(self) -> Metric:
-        """A figure is told in its unit: one that the lab cannot convert to is a false name."""
+        """Units must be convertible: another one would be a false name."""
         known, unit = [one for one in units.BYTE_RATES if one], self.unit
         if self.field == "bytes_per_second" and unit and unit not in known:
             raise ValueError(
@@ -472,8 +472,8 @@ class Site(Strict):
     slurm: SlurmSpec = SlurmSpec()
 
     @model_validator(mode="after")
-    def _says_nothing_in_vain(self) -> Site:
-        """What another kind of site reads would be passed over: `host` of a site that is `local`,
+    def _has_no_ignored_keys(self) -> Site:
+        """Keys of another kind of site would be ignored: `host` of a site that is `local`,
         as the kind is when none is said, measured this machine alone."""
         if vain := [key for key, kinds in self._of_kinds() if self.kind not in kinds]:
             kinds = dict(self._of_kinds())[vain[0]]

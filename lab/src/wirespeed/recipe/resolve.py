@@ -28,7 +28,7 @@ from wirespeed.topology import ROLES, Seat, Topology
 # Names of {asset:…} that are programs of this repository.
 MODULES = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
 PORT_MAX = 65535
-SIDE_PORTS = 1000  # from a contender's port to that of the one that lives beside it
+SIDE_PORTS = 1000  # from a contender's port to that of the one running in parallel
 COUNT_MAX = 4096  # processes of one kind; more is a mistake in an expression
 
 
@@ -81,7 +81,7 @@ class Instance:
     cwd: str = ""  # where it is started; empty: in the folder of this server's files
     netns: dict[str, str] | None = None  # a namespace of its own: interface below and address
     under: Stack | None = None  # what `stack` names, with its profile filled in
-    version: tuple[str, ...] = ()  # a command that tells the program's version
+    version: tuple[str, ...] = ()  # a command that prints the program's version
     prepare: tuple[str, ...] = ()  # a command that ends before the program starts
     figures: OwnFigures | None = None  # where they stand in the output of a tool of one's own
     side: str = ""  # of two contenders that live next to each other
@@ -537,7 +537,7 @@ def template_file(label: str, name: str) -> str:
 
 
 def _beside(program: str, folder: Path) -> str:
-    """`./my-server` lies beside the recipe; a bare name is looked up on the path."""
+    """`./my-server` is relative to the recipe; a bare name is looked up on the path."""
     is_relative = "/" in program and not Path(program).is_absolute()
     return str((folder / program).resolve()) if is_relative else program
 

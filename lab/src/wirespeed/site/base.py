@@ -1,4 +1,4 @@
-"""What every kind of site gives: its agents, and the topology of its hosts."""
+"""The interface of every kind of site: its agents, and the topology of its hosts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def split(site: Site, cores: list[int], has_origin: bool) -> dict[str, list[int]
 
 
 def ids_of(info: dict[str, Any], what: str) -> CoreIds:
-    """core → physical core or NUMA node, as the agent tells it."""
+    """core → physical core or NUMA node, as the agent reports it."""
     return {int(core): number for core, number in info[what].items()}
 
 
