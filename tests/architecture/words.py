@@ -54,7 +54,7 @@ HABITS = [
     (r"\bgates? (?:is|are|stays?|were) (?:open|shut)\b", "passes, fails"),
     (r"\b(?:greet|greets|greeting|knock|bell|doorbell|luggage|grave|limbo|deaf|moot|strike|whispers?)\b",
      "the field's term"),
-    (r"\bheights?\b", "absolute values"),
+    (r"\bheights?\b(?!=)", "absolute values"),
     (r"\btrains?\b", "GSO segments, burst"),
     (r"\b(?:lent|lend|lends|loan|loans)\b", "zero-copy share"),
     (r"\bcannot be had\b", "is not available"),
@@ -74,7 +74,8 @@ HABITS = [(re.compile(pattern, re.M if pattern.startswith("(") else re.I), inste
 
 SKIP = re.compile(r"(^|/)(target|build|node_modules|published|history|corpus|corpora)/"
                   r"|(^|/)(LICENSE|words(-left|-allowed)?\.(py|toml)|test_words\.py)$|\.lock$")
-CODE_SPAN = re.compile(r"`[^`]*`")
+#: Code in prose, and the values that a message has placeholders for.
+CODE_SPAN = re.compile(r"`[^`]*`|\{[^{}]*\}")
 
 #: Comments, strings and characters of Rust, Java and C, so that none is taken for another.
 C_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|\br(#*)".*?"\1|""".*?"""|"(?:\\.|[^"\\])*"'

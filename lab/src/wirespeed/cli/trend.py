@@ -68,7 +68,7 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
 def _broken(
     summaries: list[Summary], found: list[trends.MetricHistory], metric: str, choice: Choice
 ) -> list[str]:
-    """What the last run shows for the first time, so that a change that was accepted passes."""
+    """Changes that the last run shows first, so that an accepted change passes."""
     last = summaries[-1].run
     lines = [] if last.state == "done" else [f"{last.run_id} did not end: {last.state}"]
     lines += [
