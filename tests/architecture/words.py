@@ -67,7 +67,7 @@ HABITS = [
     (r"\bpast the kernel\b", "kernel bypass"),
     (r"\b(?:wants?) (?:a|an|one|no) \w+", "needs"),
     (r"\bside by side\b", "in parallel, next to each other"),
-    (r"\bnobody\b", "the actor's name"),
+    (r"(?<!user )(?<!uid=)(?<!uid = )(?<!')\bnobody\b", "the actor's name"),
 ]
 HABITS = [(re.compile(pattern, re.M if pattern.startswith("(") else re.I), instead)
           for pattern, instead in HABITS]
