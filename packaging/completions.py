@@ -17,7 +17,7 @@ FILES = {
     "fish": "fish/vendor_completions.d/wirespeed.fish",
 }
 PARENTS = ("wirespeed", "bypass")
-#: What the front door does itself, and the programs that it starts.
+#: Commands of the front door itself, and the programs that it starts.
 OF_THE_DOOR = ("load", "bypass", "build", "package", "completion", "lab")
 #: Servers that need Java to say their options; a checkout that has not built them completes the rest.
 JAVA = ("wirespeed-http-server", "wirespeed-origin", "wirespeed-gateway")

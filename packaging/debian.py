@@ -10,7 +10,7 @@ MAINTAINER = "Wirespeed maintainers <maintainers@wirespeed.invalid>"
 OVERRIDES = """\
 # The servers' jars lie where a checkout has them, so that one front door serves both.
 wirespeed: jar-not-in-usr-share *
-# A module of hdrhistogram names an interpreter; nobody starts it.
+# A module of hdrhistogram names an interpreter, but is never started.
 wirespeed: unusual-interpreter python *hdrh/dump.py*
 """
 #: Packages of Onload: both have /usr/bin/onload, onload_stackdump and onload_tcpdump.
@@ -22,7 +22,7 @@ Licensed under the Apache License, Version 2.0. On Debian systems its text is in
 /usr/share/common-licenses/Apache-2.0.
 
 The Python packages below /usr/lib/wirespeed/python and the libraries in the jars below
-/usr/lib/wirespeed/servers have their own licences, which lie beside or in them.
+/usr/lib/wirespeed/servers have their own licences, which lie next to or in them.
 """
 
 

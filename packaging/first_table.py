@@ -4,8 +4,8 @@
     python3 packaging/first_table.py --package wirespeed-V.tar.gz  from the unpacked package
 
 Types the commands of docs/your-server.md as they stand there, one after another, in an empty folder
-that holds the server of docs/guides/python.md. What compilers and package managers have fetched
-before stays where it is. Prints the seconds of each command; fails when a cell has no valid figure,
+that holds the server of docs/guides/python.md. Files that compilers and
+package managers fetched before stay where they are. Prints the seconds of each command; fails when a cell has no valid figure,
 or when all of it took longer than the page promises.
 """
 
@@ -71,7 +71,7 @@ def server(text):
 
 
 def commands(text):
-    """What stands after each prompt of the page, indented or not."""
+    """The commands after the prompts of the page, indented or not."""
     return re.findall(r"^ *\$ (\./wirespeed .*)$", text, re.M)
 
 

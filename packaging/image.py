@@ -43,7 +43,7 @@ def bootstrap(root):
 
 
 def _mirror():
-    """The archive that apt is told to use, without options in brackets."""
+    """The archive that apt is configured to use, without options in brackets."""
     folder = Path("/etc/apt")
     files = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
     text = "\n".join(path.read_text() for path in files if path.is_file())

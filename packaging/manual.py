@@ -33,7 +33,7 @@ PROGRAMS = {
     "onload_stackdump": ("show what accelerated processes are doing", ["onload_stackdump"]),
     "onload_tcpdump": ("write the frames of accelerated processes as a capture file", ["onload_tcpdump"]),
 }
-#: What the front door takes before the program sees the rest.
+#: Options that the front door handles before it starts the program.
 OF_THE_DOOR = {"wirespeed-gateway": [("--carrier NAME", "netty, also without it, or tomcat")]}
 
 

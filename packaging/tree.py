@@ -28,7 +28,7 @@ COMMANDS = {
 #: Names under which the generator has the command line, output and exit codes of another one. They are not
 #: in PREFIX/bin, where Debian's wrk is.
 STAND_INS = ("wrk", "wrk2")
-#: What of the Python packages no program reads.
+#: Parts of the Python packages that no program reads.
 _UNREAD = ("__pycache__", "bin", "tests", "*.pyi")
 
 
@@ -101,7 +101,7 @@ def _python(target):
     source = ROOT / "lab" / "src" / "wirespeed"
     shutil.copytree(source, target / "wirespeed", ignore=shutil.ignore_patterns("__pycache__"))
     (target / "__main__.py").write_text(
-        '"""What the front door starts: the lab."""\n\nfrom wirespeed.cli.app import main\n\nmain()\n'
+        '"""The lab, as the front door starts it."""\n\nfrom wirespeed.cli.app import main\n\nmain()\n'
     )
     for folder, folders, names in os.walk(target):
         for name in [name for name in folders if name in _UNREAD]:

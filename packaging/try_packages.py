@@ -1,4 +1,4 @@
-"""Tries packages where there is no checkout: install, quickstart, remove, nothing left.
+"""Tries packages outside a checkout: install, quickstart, remove, nothing left.
 
     ./wirespeed package --only deb,tarball,wheel,image --output DIR
     python3 packaging/try_packages.py DIR
@@ -19,7 +19,7 @@ from pathlib import Path
 PART = "payload=128,connections=100"
 #: Lines of a command's output that are shown, from its end.
 LINES_SHOWN = 12
-#: What runs write, below a home folder.
+#: Folders that runs write, below a home folder.
 DATA = (".local/share/wirespeed", ".local/state/wirespeed")
 #: Sees neither the checkout nor any process of this machine; all of it ends with the command.
 _ENTER = """\
@@ -128,7 +128,7 @@ def try_wheel(root, packages, version):
     _inside(root, "apt-get", "install", "-q", "-y", "--no-install-recommends", "python3-venv")
     _unpack(packages / f"wirespeed-{version}.tar.gz", root / "opt")
     (wheel,) = packages.glob(f"wirespeed-{version}-*.whl")
-    # What pip would fetch is fetched out here, where this machine's settings of pip count.
+    # The packages that pip would fetch are fetched outside, where this machine's settings of pip count.
     command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check",
                "-d", root / "opt" / "wheels", wheel]
     subprocess.run(command, check=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Long transfers: iperf3 and large files of nginx, kernel and accelerated by turns, as ratios.
+"""Long transfers: iperf3 and large files of nginx, kernel and accelerated interleaved, as ratios.
 
     bypass/bench/bulk.py [CELL...] [--rounds 3] [--seconds 2] [--other LIBRARY]
 
@@ -61,7 +61,7 @@ class Bench:
             process.wait()
 
     def load(self, stack, connections, url, seconds=None):
-        """What the generator's JSON says of one window."""
+        """The results of one window from the generator's JSON."""
         result = self.folder / "load.json"
         seconds = seconds or self.options.seconds
         words = [GENERATOR, "-t1", f"-c{connections}", f"-d{seconds}s", "--json", result, url]

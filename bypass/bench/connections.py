@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""nginx with many connections over a veth pair: what they cost while nobody uses them, and per request.
+"""nginx with many connections over a veth pair: their cost while idle, and per request.
 
     ./wirespeed build bypass                        once; needs root, nginx and wrk
     bypass/bench/connections.py idle                1,000 connections, 20 s, nginx with the balanced profile
@@ -34,7 +34,7 @@ from packets import ADDRESS, BYPASS, LIBRARY, NGINX, PORT, Link, counters, start
 
 # Enough for 50,000 connections with what a process needs besides.
 DESCRIPTORS = 80_000
-# What nginx and the generator need besides one for each connection.
+# Descriptors of nginx and the generator besides one for each connection.
 OTHERS = 2000
 REQUEST = f"GET /0 HTTP/1.1\r\nHost: {ADDRESS}\r\n\r\n".encode()
 
@@ -185,7 +185,7 @@ def requests(options, folder):
         for count in options.connections:
             found = figures.get((name, count), [float("nan")])
             middle = statistics.median(found)
-            print(f"{name:8} {count:6} connections: {middle:6.2f} µs a request ({min(found):.2f}–{max(found):.2f}), "
+            print(f"{name:8} {count:6} connections: {middle:6.2f} µs per request ({min(found):.2f}–{max(found):.2f}), "
                   f"{middle / base:.2f} × that of {options.connections[0]}")
 
 

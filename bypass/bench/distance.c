@@ -4,7 +4,7 @@
  *
  * Prints the median of 15 turns of 500 round trips in nanoseconds, after a few milliseconds. Two threads of one core, or cores that
  * share a cache, are below 100 ns, cores with caches of their own at some 300. A hypervisor may move a guest's cores from one to the other
- * at any time, which changes ratios of kernel and bypass several times, so every figure wants it beside itself.
+ * at any time, which changes ratios of kernel and bypass several times, so every figure needs it next to it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pairs, proxy, round trip, half acceleration, profiles and Netty: kernel and accelerated by turns, as ratios.
+"""Pairs, proxy, round trip, half acceleration, profiles and Netty: kernel and accelerated interleaved, as ratios.
 
     bypass/bench/figures.py CELL... [--rounds 5] [--seconds 1] [--java PATH] [--other RELEASE]
 
@@ -67,7 +67,7 @@ class Distance:
 
 
 def port_that_is_free():
-    """A port nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -103,7 +103,7 @@ class Bench:
         return ["taskset", "-c", str(core), *self.launcher(stack), *map(str, words)]
 
     def launcher(self, stack):
-        """What stands before a program to run it over `stack`."""
+        """The words before a program that run it over `stack`."""
         if stack is None:
             return []
         release = self.options.other if stack.endswith(OTHER) else self.options.release
@@ -209,7 +209,7 @@ def half(bench):
 
 
 def profiles(bench):
-    """The balanced profile against performance, where there is enough to do that nobody sleeps long."""
+    """The balanced profile against performance, where load keeps both sides from sleeping long."""
     files = {"0": "0 KB", "1024": "1 KB", "10k": "10 KB"}
     Path(bench.folder).chmod(0o755)
     Path(bench.folder, "10k").write_bytes(b"x" * 10240)

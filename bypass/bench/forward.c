@@ -2,9 +2,9 @@
  *
  *   forward IF IF loss=SHARE delay_us=N rate_bps=N queue=N seed=N
  *
- * Forwards every frame from each interface to the other until SIGTERM, each direction by itself: a frame is
+ * Forwards every frame from each interface to the other until SIGTERM, each direction separately: a frame is
  * lost by chance (IP only), or because `queue` others wait for the rate, or it arrives `delay_us` after it
- * has left. rate_bps=0 is no limit. At the end it prints what happened as one line of JSON; "late_us" is the
+ * has left. rate_bps=0: unlimited. At the end it prints what happened as one line of JSON; "late_us" is the
  * worst time by which a frame was sent too late, "missed" what the kernel dropped before it was seen.
  */
 #define _GNU_SOURCE
@@ -88,7 +88,7 @@ static int open_interface(const char *name) {
     return fd;
 }
 
-/* When a frame that came now has left the queue; 0: there was no room. */
+/* When a frame that arrives now leaves the queue; 0: the queue is full. */
 static uint64_t leave(struct direction *d, uint32_t length, uint64_t now) {
     if (rate_bps == 0)
         return now;
@@ -172,7 +172,7 @@ static void read_options(char **words) {
         else if (sscanf(*words, "seed=%lu", &number) == 1)
             state = (number + 1) * 0x9e3779b97f4a7c15ull;
         else {
-            fprintf(stderr, "forward: %s is no option, or out of its range\n", *words);
+            fprintf(stderr, "forward: unknown option or value out of range: %s\n", *words);
             exit(2);
         }
     }

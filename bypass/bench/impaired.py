@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Bulk transfers over a link with loss and delay, and beside a flow of Linux's: TCP in the program against Linux's.
+"""Bulk transfers over a link with loss and delay, and in parallel with a flow of Linux: TCP in the program against Linux's.
 
 Three namespaces: a, b, and between them forward.c with a rate, a queue, a delay and seeded loss, the same for all
 that is compared, in turns, and all of it with the priority of real time: an acknowledgment that waits for a core
 is delay on the link. Every byte is compared by digest, the kernel's counters prove that a flow was not the
-kernel's, and a frame that the machine lost beside the link ends the round. Standard library only.
+kernel's, and a frame that the machine lost outside the link ends the round. Standard library only.
 
     ./wirespeed build bypass              once; needs root, cc, ip, ethtool and chrt
     bypass/bench/impaired.py bulk         loss 0, 0.1, 1, 5 % and round trips of 1, 20, 100 ms: 12 cells
     bypass/bench/impaired.py bulk --loss 1 --rtt 20 --rounds 5
-    bypass/bench/impaired.py fairness     one flow of ours beside one of Linux's on a link of 100 Mb/s
+    bypass/bench/impaired.py fairness     one flow of bypass in parallel with one of Linux on a link of 100 Mb/s
 
 bulk      goodput of Linux to Linux, of us to Linux, and of Linux to us, with as many parallel flows as --flows
           says (their sum is steadier than one); half of the round trip and all of the loss in each direction
-fairness  share of the bytes that one of two flows has that start together; Linux beside Linux as a check
+fairness  share of the bytes that one of two flows has that start together; Linux against Linux as a check
 """
 
 import argparse
@@ -184,7 +184,7 @@ def compared(sent, received):
 
 
 def attempt(bench, pairs, flows, skip, seconds, conditions):
-    """One round, again where the machine disturbed it; bytes of each pair and the link's counts."""
+    """One round, repeated after noise of the machine; bytes of each pair and the link's counts."""
     for _ in range(4):
         try:
             with forwarding(bench.link, bench.forward, **conditions) as counted:
@@ -195,7 +195,7 @@ def attempt(bench, pairs, flows, skip, seconds, conditions):
             return found, ends
         except Disturbed as why:
             print(f"  again: {why}", flush=True)
-    sys.exit("impaired.py: four rounds were disturbed")
+    sys.exit("impaired.py: four rounds were noisy")
 
 
 def bulk(bench):
@@ -223,7 +223,7 @@ def bulk(bench):
 
 def fairness(bench):
     options = bench.options
-    cells = {"Linux beside Linux": "kernel", "packets beside Linux": "packets"}
+    cells = {"Linux against Linux": "kernel", "packets against Linux": "packets"}
     queue = max(options.queue_of_fairness, 10)
     print(f"100 Mb/s, round trip {options.rtt_of_fairness} ms, queue of {queue} frames, {options.seconds_of_fairness} s "
           f"after {options.skip} s, {options.rounds} rounds, {options.control}")

@@ -8,7 +8,7 @@ one was the kernel's is an error. Everything that it starts ends with it.
     ./wirespeed build bypass                        once; needs root, nginx and wrk
     bypass/bench/packets.py                         1 KB, keep-alive, MTU 1500, 5 rounds of 2 s: about 40 s
     bypass/bench/packets.py --size 0 100 10000      several sizes, each a table
-    bypass/bench/packets.py --close                 one connection a request; --multi-accept beside it
+    bypass/bench/packets.py --close                 one connection per request; with --multi-accept too
     bypass/bench/packets.py --latency --connections 1   wirespeed-load in place of wrk: p50 and p99.9 too
     bypass/bench/packets.py --mtu 9000 --size 100000
     bypass/bench/packets.py kernel performance both --connections 1
@@ -170,7 +170,7 @@ def command_of(server, folder, options):
 
 
 def jvm_options():
-    """Those that hold for every Java."""
+    """Options for every Java."""
     lines = (JAR.parents[1] / "jvm.options").read_text().splitlines()
     return [line for line in lines if line.startswith("-")]
 
@@ -218,7 +218,7 @@ def beside(before, after):
 
 def warm_up(load, group, options):
     """Repeats the window until the server's other threads are quiet in it. With one long run a JVM is not warm: the
-    first connections that end and come anew have it give compiled code up, and compile again on the server's core."""
+    first connections that end and return make it discard compiled code, and compile again on the server's core."""
     deadline = time.monotonic() + options.warmup
     while time.monotonic() < deadline:
         before = cpu_ns(group)
@@ -254,7 +254,7 @@ def measure(link, server, folder, options):
     """The figures of one round with a fresh server."""
     with started(link.inside(1, 0, *command_of(server, folder, options))) as (process, said):
         deadline = time.monotonic() + 15
-        # The first connections may be faster than nginx's first wait: those are the kernel's.
+        # The first connections may be faster than nginx's first wait: these stay on the kernel.
         while not (answers(link) and (server not in PROFILES or counters(link, process.pid)["accepts_packets"])):
             if process.poll() is not None or time.monotonic() > deadline:
                 said.seek(0)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""nginx with one worker and with one on every core over a veth pair, each beside a generator on its core.
+"""nginx with one worker and with one on every core over a veth pair, each with a generator on its core.
 
     ./wirespeed build bypass               once; needs root, nginx and wrk
     bypass/bench/workers.py                kernel and balanced, 5 rounds of 2 s: about a minute

@@ -30,7 +30,7 @@ HOSTS = 24
 ROUNDS = int(sys.argv[3]) if sys.argv[3:] else 5
 LEAD_S = 1.0
 GONE_S = 30.0
-# Waits by itself until its instant, as wirespeed-load does. It rests before it prints and ends: 24
+# Waits until its instant, as wirespeed-load does. It waits before it prints and ends: 24
 # ends of a Python on two cores take 45 ms, and whoever wakes up meanwhile would seem late by that.
 SHOW = (
     "import sys, time; time.sleep(max(0.0, float(sys.argv[1]) - time.time())); "

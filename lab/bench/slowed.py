@@ -1,9 +1,9 @@
-"""Starts a server that is slower by a known share: a thief beside it takes that much of its core.
+"""Starts a server that is slower by a known share: a second thread takes that much of its core.
 
     python slowed.py SHARE nginx -p … -c …
 
 The thief is part of the server as the lab sees it: in its cgroup, pinned with it, ended with it,
-counted in its CPU a request. A server that fills its core then answers (1 - SHARE) of the requests.
+counted in its CPU per request. A server that fills its core then answers (1 - SHARE) of the requests.
 """
 
 import ctypes

@@ -46,7 +46,7 @@ value = "rps"
 
 
 def free_port():
-    """Below the ports that the kernel gives away, where nobody's connection takes it meanwhile."""
+    """Below the ports that the kernel gives away, where no connection takes it."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ class Checkout:
 
     def start(self, *arguments):
         command = [sys.executable, "-m", "wirespeed", *map(str, arguments)]
-        # Stories are told on busy machines; that noise repeats a trial is tested without a machine.
+        # Stories run on busy machines; that noise repeats a trial is tested without a machine.
         command += ["--accept-noise"] if arguments[0] == "run" else []
         return subprocess.Popen(
             command,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 PATIENCE_S = 60.0
 CABLE = "192.0.2.{}"
-# SHLVL: a bash below another reads no ~/.bashrc; what this user has there is no part of the hosts.
+# SHLVL: a bash below another reads no ~/.bashrc; so the files of this user do not affect the hosts.
 SSHD = "/usr/sbin/sshd"
 SSHD_CONFIG = """
 ListenAddress {address}
@@ -255,7 +255,7 @@ class Slurm:
 
 
 def free_ports(count):
-    """A row of ports that nobody uses now, below those that the kernel gives away."""
+    """A row of free ports, below the ephemeral range."""
     for first in range(20_000 + os.getpid() % 9000, 32_000, count):
         try:
             for port in range(first, first + count):

@@ -6,11 +6,11 @@ from pathlib import Path
 import wirespeed
 
 SOURCES = Path(wirespeed.__file__).parent
-AGENT = SOURCES / "agent"  # writes numbers and plain names only, and runs where there is no UTF-8
+AGENT = SOURCES / "agent"  # writes numbers and plain names only, and runs without UTF-8
 
 
 def left_to_the_locale(text):
-    """Lines of calls that read or write a file as text without saying its encoding."""
+    """Lines of calls that open text files without their encoding."""
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call) or any(k.arg == "encoding" for k in node.keywords):
             continue

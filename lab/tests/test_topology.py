@@ -1,4 +1,4 @@
-"""Cores: every role has some, nobody's core is another's while there are enough."""
+"""Cores: every role has some, and no core has two roles while there are enough."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Gateways side by side, A B A B in one run: CPU per request, capacity, tail, churn, memory.
+"""Gateways interleaved, A B A B in one run: CPU per request, capacity, tail, churn, memory.
 
 Every gateway runs from the start on core 0 and is idle while another is measured; generator and
 origin share core 1. Ratios are taken inside a round, the figure is the median over rounds.
 
   servers/bench/gateway.py --cell cpu                                 # nginx, netty, haproxy
   servers/bench/gateway.py --cell tail --only nginx netty --rounds 5
-  servers/bench/gateway.py --cell equal-rate --rounds 3 --seconds 6   # beside Tomcat and Zuul
+  servers/bench/gateway.py --cell equal-rate --rounds 3 --seconds 6   # against Tomcat and Zuul
 
 Cells: cpu (closed loop, 50 ms origin), capacity (closed loop, an origin without latency), tail
 (open loop at --share of the lowest capacity of them, the same rate for all), equal-rate (open loop
 at --rate, one that each can carry on a core, 50 ms origin), churn and tls-churn (Connection: close),
 memory (2000 connections, small heap), websocket (messages to and fro), tls, http2, filters, cache,
-body-16k, body-1m: gateway_cells.py has what each contender is told there. gateway_contenders.py says
+body-16k, body-1m: gateway_cells.py has the settings of each contender. gateway_contenders.py says
 how to add a gateway.
 "JVM" is what of the CPU compilers and collectors took: where it is large, --warm was too short.
 Standard library only; needs wirespeed-load (cargo build --release), nginx and, for its rows,
@@ -56,7 +56,7 @@ LOWEST = "lowest"
 WARM_PIECE_S = 5
 # Of the answers; a gateway that refuses more than this does other work than the rest.
 ERRORS_SHARE_MAX = 0.01
-# What compilers and collectors may take of a JVM's CPU when it counts as warm.
+# Share of compilers and collectors of a JVM's CPU below which it counts as warm.
 WARM_JVM_SHARE = 0.15
 
 
@@ -241,7 +241,7 @@ def table(summary, options):
 
 
 def not_comparable(rows):
-    """Who answered errors instead of doing the work; a line for each."""
+    """Gateways that responded with errors; a line for each."""
     for name in sorted({row["name"] for row in rows}):
         own = [row for row in rows if row["name"] == name]
         answered = sum(row["rps"] * row["seconds"] for row in own)

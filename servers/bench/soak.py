@@ -228,7 +228,7 @@ def settle(gateway):
 
 
 def verdicts(tally, rows, last, idle, alive, leaks, faults, code):
-    """What has to hold, each with what was seen."""
+    """Conditions of the soak, each with the observed value."""
     heap, direct = growth(rows, "heap"), growth(rows, "direct")
     return [
         ("no lost or mixed-up answer", tally.counts["violations"] == 0,
@@ -280,7 +280,7 @@ def arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600, help="of load")
     parser.add_argument("--idle", type=int, default=20_000, help="connections that only wait")
-    parser.add_argument("--rate", type=float, default=300, help="requests a second")
+    parser.add_argument("--rate", type=float, default=300, help="requests per second")
     parser.add_argument("--workers", type=int, default=100, help="connections that carry them")
     parser.add_argument("--restart", type=float, default=20, help="seconds between restarts")
     parser.add_argument("--java", default="java")

@@ -20,7 +20,7 @@ ids = itertools.count(1)
 
 
 class Tally:
-    """What became of the requests."""
+    """Results of the requests."""
 
     def __init__(self):
         self.counts = collections.Counter()

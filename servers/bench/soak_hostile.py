@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Eight kinds of hostile clients at once beside honest load: nobody honest loses an answer.
+"""Eight kinds of hostile clients at once with honest load: no honest client loses a response.
 
   servers/bench/soak_hostile.py                             # 10 minutes
   servers/bench/soak_hostile.py --seconds 20 --each 10      # a short look
@@ -7,7 +7,7 @@
 Kinds: heads in single bytes, heads that are too long, bodies in single bytes, bodies that stop,
 readers that read nothing, HTTP/2 resets, floods of SETTINGS and PING, floods of CONTINUATION. Each
 hostile client comes again when it was ended. Every honest answer is checked against its request, and
-the time it took is told. Memory is read after a collection, five times under the same load. Prints a
+the time it took is printed. Memory is read after a collection, five times under the same load. Prints a
 Markdown summary; exit code 1 when an honest request was lost or mixed up, when memory grew by more
 than 10 %, or when a kind was never ended by the gateway. Traffic goes to loopback only. Standard
 library only; a JDK with jcmd.
@@ -104,7 +104,7 @@ async def lazy_reader(reader, writer):
     writer.transport.pause_reading()
     for _ in range(2_000):
         await pushed(writer, b"GET /lazy HTTP/1.1\r\nHost: a\r\n\r\n")
-    # Who does not read is not told of a reset either.
+    # A client that does not read is not notified of a reset.
     sock = writer.get_extra_info("socket")
     while sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_ESTABLISHED:
         await asyncio.sleep(0.2)

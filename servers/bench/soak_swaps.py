@@ -201,7 +201,7 @@ def arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--api", type=int, default=1000, help="swaps by the admin port")
     parser.add_argument("--folder", type=int, default=1000, help="swaps by the watched folder")
-    parser.add_argument("--rate", type=float, default=200, help="requests a second meanwhile")
+    parser.add_argument("--rate", type=float, default=200, help="requests per second during it")
     parser.add_argument("--workers", type=int, default=20, help="connections that carry them")
     parser.add_argument("--java", default="java")
     parser.add_argument("--flag", action="append", default=[], help="of the gateway's JVM")

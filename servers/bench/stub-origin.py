@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the stub origin can carry: rate, true latency and CPU time a request, by connections.
+"""Capacity of the stub origin: rate, true latency and CPU time per request, by connections.
 
 The stub runs on one core, wrk on the other; at 50 ms the rate is the connections' own
 (connections / latency) as long as the stub is not the limit. Prints also what the stub itself says.

@@ -60,6 +60,8 @@ def test_a_habit_is_found_in_every_kind_of_text(name, text):
     ("a.py", "told = beside\n"),
     ("a.md", "There is no longer a limit.\n"),
     ("a.bin", "is no number\n"),
+    ("a.py", 'fail(f"the rate is {told:.1f}")\n'),
+    ("a.py", 'draw("<rect height=\'3\'/>")\n'),
 ])
 def test_code_and_good_sentences_pass(name, text):
     assert not words.findings_in(name, text)

@@ -54,7 +54,7 @@ HABITS = [
     (r"\bgates? (?:is|are|stays?|were) (?:open|shut)\b", "passes, fails"),
     (r"\b(?:greet|greets|greeting|knock|bell|doorbell|luggage|grave|limbo|deaf|moot|strike|whispers?)\b",
      "the field's term"),
-    (r"\bheights?\b", "absolute values"),
+    (r"\bheights?\b(?!=)", "absolute values"),
     (r"\btrains?\b", "GSO segments, burst"),
     (r"\b(?:lent|lend|lends|loan|loans)\b", "zero-copy share"),
     (r"\bcannot be had\b", "is not available"),
@@ -67,14 +67,15 @@ HABITS = [
     (r"\bpast the kernel\b", "kernel bypass"),
     (r"\b(?:wants?) (?:a|an|one|no) \w+", "needs"),
     (r"\bside by side\b", "in parallel, next to each other"),
-    (r"\bnobody\b", "the actor's name"),
+    (r"(?<!user )(?<!uid=)(?<!uid = )(?<!')\bnobody\b", "the actor's name"),
 ]
 HABITS = [(re.compile(pattern, re.M if pattern.startswith("(") else re.I), instead)
           for pattern, instead in HABITS]
 
 SKIP = re.compile(r"(^|/)(target|build|node_modules|published|history|corpus|corpora)/"
                   r"|(^|/)(LICENSE|words(-left|-allowed)?\.(py|toml)|test_words\.py)$|\.lock$")
-CODE_SPAN = re.compile(r"`[^`]*`")
+#: Code in prose, and the values that a message has placeholders for.
+CODE_SPAN = re.compile(r"`[^`]*`|\{[^{}]*\}")
 
 #: Comments, strings and characters of Rust, Java and C, so that none is taken for another.
 C_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|\br(#*)".*?"\1|""".*?"""|"(?:\\.|[^"\\])*"'
@@ -217,12 +218,17 @@ def room_of(path):
     return "/".join(path.split("/")[:2])
 
 
+def place_of(path):
+    """The folder at the root, or `.` for the files of the root itself."""
+    return path.split("/")[0] if "/" in path else "."
+
+
 def over_limit(found, limits):
     """One line for each clean place with a finding and each other place with more than its number."""
     clean = tuple(limits["clean"])
     dirty = [one for one in found if in_place(one.path, clean)]
     lines = [f"{one} (this place is clean)" for one in dirty]
-    counts = Counter(one.path.split("/")[0] for one in found if one not in dirty)
+    counts = Counter(place_of(one.path) for one in found if one not in dirty)
     lines += [f"{place}: {count} findings, {limits['left'].get(place, 0)} are left from earlier "
               f"(see them with tests/architecture/words.py {place})"
               for place, count in sorted(counts.items()) if count > limits["left"].get(place, 0)]
@@ -239,7 +245,7 @@ def limits():
 
 def lower(found):
     """Writes lower numbers where places have fewer findings than allowed."""
-    counts = Counter(one.path.split("/")[0] for one in found)
+    counts = Counter(place_of(one.path) for one in found)
     text = LEFT.read_text()
     for place, number in limits()["left"].items():
         if counts[place] < number:

@@ -104,7 +104,10 @@ def answer(door, asked, folder):
         if not child:
             in_child(door, asked["command"], folder, output.fileno())
         _, status = os.waitpid(child, 0)
-    return {"output": path.read_text(), "status": os.waitstatus_to_exitcode(status)}
+    left = sorted({one.name for one in folder.iterdir()} - {*asked["files"]}) + [
+        one.name for one in folder.parent.glob("runs")]
+    output = path.read_text() + "".join(f"(left behind: {name})\n" for name in left)
+    return {"output": output, "status": os.waitstatus_to_exitcode(status)}
 
 
 def main():

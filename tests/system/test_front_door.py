@@ -38,14 +38,14 @@ def test_every_command_explains_itself(wirespeed, command):
 
 
 @pytest.mark.parametrize(("words", "hint"), [
-    (["build", "nonsense"], "there is no part 'nonsense'"),
+    (["build", "nonsense"], "unknown part 'nonsense'"),
     (["gateway", "--carrier", "jetty"], "netty or tomcat"),
     (["completion", "tcsh"], "bash, zsh, fish"),
     (["run", "no-such-recipe"], "no-such-recipe"),
-    (["no-such-command"], "no command 'no-such-command'"),
-    (["rum", "quickstart"], "no command 'rum'; did you mean 'run'?"),
+    (["no-such-command"], "unknown command 'no-such-command'"),
+    (["rum", "quickstart"], "unknown command 'rum' (did you mean 'run'?)"),
     (["./my.toml"], "measure it with: "),
-    (["qickstart"], "did you mean the recipe 'quickstart'? "),
+    (["qickstart"], "did you mean the recipe 'quickstart': "),
     (["load", "--no-such-option", "http://127.0.0.1/"], "no-such-option"),
     (["http-server", "--port", "0", "--payload", "16", "--transport", "carrier-pigeon"],
      "carrier-pigeon"),

@@ -101,7 +101,7 @@ def wait_for(port):
             return
         except OSError:
             time.sleep(0.025)
-    raise SystemExit(f"endurance: nobody listens on port {port}")
+    raise SystemExit(f"endurance: port {port} has no listener")
 
 
 def memory_of(pid):
@@ -263,7 +263,7 @@ print(sum(good), len(bad), bad[:3])
 def _nginx(bench, port):
     path = bench.folder / "nginx.conf"
     path.write_text(NGINX.format(folder=bench.folder, port=port, body=BODY))
-    # An upgrade executes this path again, so it is a whole one.
+    # An upgrade executes this path again, so it must be complete.
     program = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
     bench.start(program, "-c", path).wait(20)
     wait_for(port)
@@ -320,7 +320,7 @@ def connections(bench):
 
 
 def idle(bench):
-    """CPU time of server and client with connections that nobody uses."""
+    """CPU time of server and client with idle connections."""
     port, count = free_port(), 1000
     server = bench.start(bench.echo, "server", port)
     wait_for(port)
@@ -364,7 +364,7 @@ def soak(bench):
 
 
 def stutter(bench):
-    """Stops and continues either side at random for 1 to 50 ms: nothing is lost, nobody hangs."""
+    """Stops and continues either side at random for 1 to 50 ms: nothing is lost, no client hangs."""
     port, dice, stops = free_port(), random.Random(bench.options.seed), 0
     server = bench.start(bench.echo, "server", port)
     wait_for(port)
@@ -416,7 +416,7 @@ def main():
     wrong = 0
     for name in options.runs or RUNS:
         if name not in RUNS:
-            parser.error(f"there is no run {name!r}; there are {', '.join(RUNS)}")
+            parser.error(f"unknown run {name!r} ({', '.join(RUNS)})")
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
             bench = Bench(options, folder)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""nginx over packets for long, reloaded, upgraded and killed, beside the kernel: every answer compared.
+"""nginx over packets for long, reloaded, upgraded and killed, against the kernel: every answer compared.
 
     python3 link.py [RUN...] [--seconds 8]     all runs; needs root, nginx and the release build
 
@@ -7,7 +7,7 @@ Runs: `reload` (SIGHUP twice a second), `upgrade` (binary upgrades in turn, afte
 last binary is asked: its connections must be over packets), `worker` (a worker gets SIGKILL every
 second), `master` (it gets SIGKILL once), `all` (all get SIGKILL: until the kernel has the interface, and another nginx
 answers), `soak` (clients that pipeline, shut down one way, reset, give up in the middle and close). nginx has two workers that are
-`nobody`, its clients are the kernel's in the other namespace of a veth pair. A request that ended before a byte of its
+`nobody`, its clients are kernel clients in the other namespace of a veth pair. A request that ended before a byte of its
 answer on a used connection is sent again, as HTTP clients do; anything else is a failure. Prints Markdown;
 ends with 1 when an answer was wrong, or failed in a run without SIGKILL. Standard library only.
 """
@@ -140,7 +140,7 @@ def under_load(link, stack, folder, what, seconds):
             count = UNDER_LOAD[what](SimpleNamespace(folder=folder), master, seconds)
             said = load.communicate(timeout=120)[0].split(maxsplit=4)
         if what == "upgrade" and stack != "kernel" and not stays_over_packets(link, master):
-            said[4:] = ["the last binary's connections are the kernel's"]
+            said[4:] = ["the last binary's connections stay on the kernel"]
             said[3] = str(int(said[3]) + 1)
     right, ends, resets, failures = map(int, said[:4])
     return [right, count, ends, resets, failures], said[4].strip() if len(said) > 4 else ""
@@ -155,7 +155,7 @@ def stays_over_packets(link, group):
 
 
 def is_the_kernels(link):
-    """In the client's namespace: whether the kernel answers where nobody listens, by a reset."""
+    """In the client's namespace: whether the kernel answers a port without a listener by a reset."""
     ask = link.inside(0, "0-1", sys.executable, "-c", f"import socket; socket.create_connection(('{ADDRESS}', {PORT}), 1)")
     return "ConnectionRefused" in subprocess.run(ask, capture_output=True, text=True, check=False).stderr
 

@@ -1,4 +1,4 @@
-"""Soak: six kinds of servers and their clients side by side, all accelerated, for minutes.
+"""Soak: six kinds of servers and their clients in parallel, all accelerated, for minutes.
 
     python3 mixed.py --bypass target/release/bypass [--seconds 600] [--kernel]
 
@@ -32,7 +32,7 @@ JAR = HERE.parents[2] / "servers" / "http-server" / "target" / "http-server.jar"
 FILE_BYTES = 3_000_017
 PATIENCE_S = 120
 PAUSE_S = 0.002
-#: What clients that have ended left behind rests in their servers for 12 to 16 s.
+#: State of ended clients stays in their servers for 12 to 16 s.
 REST_S = 20
 
 

@@ -27,7 +27,7 @@ COLUMNS = ("requests", "reloads", "ends of idle connections", "resets of idle co
 
 
 def client(address, port, length, seconds):
-    """What the process `reload.py client ADDRESS PORT LENGTH SECONDS` does; prints its counts."""
+    """The process `reload.py client ADDRESS PORT LENGTH SECONDS`; prints its counts."""
     import socket
     from collections import Counter
     counts = Counter()
@@ -83,7 +83,7 @@ def load_words(options, port):
 
 
 def read(options, text):
-    """(requests, ends, resets, failures); generators tell read errors, which are both."""
+    """(requests, ends, resets, failures); generators report read errors, which are both."""
     if options.load == "client":
         words = text.split(maxsplit=4)
         return [int(word) for word in words[:4]], words[4] if len(words) > 4 else ""
@@ -166,7 +166,7 @@ def main():
     parser.add_argument("--what", choices=("reload", "upgrade"), default="reload")
     options = parser.parse_args()
     if options.load == "wrk" and not shutil.which("wrk"):
-        raise SystemExit("reload: there is no wrk; install it with: apt-get install wrk")
+        raise SystemExit("reload: wrk is missing (install it with: apt-get install wrk)")
     what = {"reload": reloads, "upgrade": upgrades}[options.what]
     sums = {"kernel": [0] * 5, "bypass": [0] * 5}
     for _ in range(options.rounds):

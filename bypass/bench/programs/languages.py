@@ -214,7 +214,7 @@ PREPARATIONS = {"gunicorn": prepare_python, "uvicorn": prepare_python, "aiohttp"
 
 
 def prepare(name, work):
-    """What must be built or fetched before a program can run in a namespace without a network."""
+    """Builds and downloads before a program can run in a namespace without a network."""
     for prefix, work_of in PREPARATIONS.items():
         if name.split("-")[0] == prefix:
             work_of(work)

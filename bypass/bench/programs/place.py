@@ -175,7 +175,7 @@ class Place:
 
 
 def is_listening(port):
-    """Whether anything listens on a TCP port of this namespace; asks nobody."""
+    """Whether anything listens on a TCP port of this namespace; without a connection."""
     wanted = f":{port:04X}"
     for name in ("/proc/net/tcp", "/proc/net/tcp6"):
         with open(name) as rows:

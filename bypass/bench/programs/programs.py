@@ -3,7 +3,7 @@
     sudo python3 programs.py --bypass target/release/bypass [PROGRAM …] [--install] [--markdown FILE]
 
 Each program runs in a network and process namespace of its own, in three ways: on the kernel, with
-server and client accelerated, and with the server alone. What went through the kernel is read from the
+server and client accelerated, and with the server alone. Traffic through the kernel is read from the
 namespace's own TCP counters, what went through shared memory from `bypass stat`. With --packets the
 clients are in another network namespace, joined by veth, a fourth run accelerates them alone, and connections
 of the server with itself are its host's. Root only; packages
@@ -44,7 +44,7 @@ def main():
         return inside(options, *options.inside)
     for name in options.programs:
         if name not in catalogue.ALL:
-            parser.error(f"there is no program {name!r}; there are {', '.join(catalogue.ALL)}")
+            parser.error(f"unknown program {name!r} ({', '.join(catalogue.ALL)})")
     if os.geteuid() != 0:
         parser.error("namespaces and users of their own need root; start it with sudo")
     if not options.bypass.exists():

@@ -1,5 +1,5 @@
 """curl against nginx, also through HAProxy: many options and large files, all on the kernel, then all
-accelerated. What curl writes and its exit code must be the same."""
+accelerated. The output of curl and its exit code must be the same."""
 
 import contextlib
 import hashlib

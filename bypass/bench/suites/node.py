@@ -26,5 +26,5 @@ def compare(runner):
 
 
 def _flags(path):
-    """What the file itself says it must be started with."""
+    """The options that the file itself asks for."""
     return " ".join(FLAGS.findall(path.read_text(errors="replace"))).split()

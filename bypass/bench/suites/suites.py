@@ -254,7 +254,7 @@ def main():
     options = parser.parse_args()
     for name in options.suites:
         if name not in SUITES:
-            parser.error(f"there is no suite {name!r}; there are {', '.join(SUITES)}")
+            parser.error(f"unknown suite {name!r} ({', '.join(SUITES)})")
     if missing := missing_programs(options.suites or SUITES):
         parser.error("; ".join(missing))
     options.work.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The exception tree. Each message is the one line that the user reads.
 
 WirespeedError
-├── InputError        what was typed is wrong: exit code 2
+├── InputError        bad input: exit code 2
 │   ├── UnitError     a duration, size or rate that cannot be read
 │   ├── RecipeError   a key of a recipe or site, with file and key
 │   └── ResultsError  a run directory that cannot be read or does not fit
@@ -23,13 +23,13 @@ COMMAND = os.environ.get("WIRESPEED_COMMAND", "wirespeed")
 
 
 class WirespeedError(Exception):
-    """The root: the command line prints the message and leaves with `exit_code`."""
+    """The root: the command line prints the message and exits with status `exit_code`."""
 
     exit_code = 1
 
 
 class InputError(WirespeedError):
-    """What was typed is wrong; nothing has been started."""
+    """Bad input; nothing has been started."""
 
     exit_code = 2
 

@@ -118,7 +118,7 @@ def by_node(seats: Sequence[Seat], nodes: Mapping[str, CoreIds], wish: str) -> l
 
 @dataclass(frozen=True)
 class Dealt:
-    """The seats of each process, or why they cannot be had."""
+    """The seats of each process, or why there are none."""
 
     seats: list[list[Seat]]
     problem: str = ""

@@ -17,7 +17,7 @@ _SIZE_BYTES = {
 }  # fmt: skip
 _COUNT = {"": 1, "k": 1000, "K": 1000, "M": 1000**2, "G": 1000**3}
 _LINK_BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-#: Units of a metric that counts bytes → what bytes a second are multiplied by.
+#: Units of a metric that counts bytes → the factor from bytes per second.
 BYTE_RATES = {
     "": 1.0, "B/s": 1.0, "kB/s": 1e-3, "MB/s": 1e-6, "GB/s": 1e-9, "Mb/s": 8e-6, "Gb/s": 8e-9,
 }  # fmt: skip
@@ -32,7 +32,7 @@ def grouped(text: str) -> float:
     decimal one in half of the world, so such a text is refused."""
     plain = text.strip()
     if "," in plain and not _GROUPED.fullmatch(plain):
-        raise UnitError(f"{text!r} is not a number; commas stand before three digits, 1,234.5")
+        raise UnitError(f"{text!r} is not a number (a comma groups three digits: 1,234.5)")
     try:
         return float(plain.replace(",", ""))
     except ValueError:
@@ -43,7 +43,7 @@ def _split(value: str | int | float, what: str, example: str) -> tuple[float, st
     text = str(value).strip()
     match = _NUMBER.fullmatch(text)
     if isinstance(value, bool) or not match:
-        raise UnitError(f"{text!r} is not a {what}; write it like {example}")
+        raise UnitError(f"{text!r} is not a {what} (for example {example})")
     return float(match[1]), match[2]
 
 
@@ -52,7 +52,7 @@ def _scaled(value: str | int | float, table: dict[str, float], what: str, exampl
     if unit not in table:
         units = ", ".join(name for name in table if name)
         problem = f"has the unknown unit {unit!r}" if unit else "has no unit"
-        raise UnitError(f"{str(value)!r} {problem}; a {what} ends in one of {units}")
+        raise UnitError(f"{str(value)!r} {problem} (units: {units})")
     return number * table[unit]
 
 

@@ -117,8 +117,8 @@ def test_the_output_of_a_program_is_its_own_and_not_the_one_before_its(host, tmp
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-def test_a_process_whose_name_is_no_text_is_one_like_any_other(tmp_path, monkeypatch, locale):
-    """prctl(2) takes any bytes: such a process broke every agent, run and restoring beside it."""
+def test_a_process_may_have_a_name_that_is_not_text(tmp_path, monkeypatch, locale):
+    """prctl(2) takes any bytes: such a process broke every agent of the machine."""
     monkeypatch.setenv("LC_ALL", locale)
     monkeypatch.setenv("PYTHONCOERCECLOCALE", "0")
     python = (sys.executable, "-X", "utf8=0", "-c")
@@ -152,7 +152,7 @@ def test_a_process_whose_name_is_no_text_is_one_like_any_other(tmp_path, monkeyp
 
 
 def test_a_program_that_does_not_exist_is_refused(host, tmp_path):
-    with pytest.raises(HostError, match="there is no program /no/such"):
+    with pytest.raises(HostError, match="program /no/such not found"):
         spawn(host, tmp_path, argv=("/no/such",))
 
 
@@ -179,7 +179,7 @@ def test_samples_count_the_cpu_of_a_process(host, tmp_path):
     host.ask("stop", names=["app"], grace_s=0)
 
 
-def test_an_agent_beside_another_reads_only_the_counters_that_it_is_asked_for(host):
+def test_a_second_agent_reads_only_the_requested_counters(host):
     host.ask("sample_start", names=[], every_s=60, instants=[], paths=["/proc/net/snmp"])
     samples = host.ask("sample_stop")
     assert len(samples) == 2
@@ -308,7 +308,7 @@ def test_an_agent_that_ends_is_waited_for_and_no_run_that_measures(tmp_path, mon
     finally:
         fleet.close()
     assert (tmp_path / "lock").read_text().startswith(leftovers.ENDING)
-    assert not leftovers.is_ending()  # nobody holds it
+    assert not leftovers.is_ending()  # without an owner
 
 
 def test_a_folder_that_a_following_run_has_taken_over_is_left_to_it(tmp_path):
@@ -374,7 +374,7 @@ def test_a_program_is_held_back_until_its_instant(host, tmp_path):
     spawn(host, tmp_path, argv=argv, at=at, env={"PATH": os.environ["PATH"]})
     assert host.wait_exit(["app"], PATIENCE_S)
     assert float((tmp_path / "out").read_text()) >= at
-    with pytest.raises(HostError, match="there is no program no-such"):
+    with pytest.raises(HostError, match="program no-such not found"):
         spawn(host, tmp_path, argv=("no-such",), at=at, env={"PATH": "/bin"})
 
 
@@ -436,7 +436,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for namesp
 
 
 @needs_root
-def test_what_an_agent_of_another_pid_namespace_uses_is_left_alone(tmp_path):
+def test_files_of_an_agent_in_another_pid_namespace_are_kept(tmp_path):
     """A step of a batch system or a container sees other process ids, and the same /dev/shm: it
     took the files of a run that was being measured for those of one that had ended."""
     mark = f"{os.getpid()}-{tmp_path.name}"
@@ -550,7 +550,7 @@ def test_a_program_gets_a_namespace_of_its_own_on_the_interface_that_it_names(tm
         spawn(host, tmp_path, argv=look, namespace=own)
         assert host.wait_exit(["app"], PATIENCE_S)
         text = (tmp_path / "out").read_text()
-        # By the same name, so that a stack that is told the link's interface finds it there too.
+        # By the same name, so that a stack that gets the link's interface finds it there too.
         assert "10.99.0.7/24" in text and "macvlan" in text
         with pytest.raises(HostError, match=r"ip link add .* nothing9"):
             spawn(host, tmp_path, namespace={"on": "nothing9", "addr": "10.99.0.8/24"}, name="b")

@@ -1,4 +1,4 @@
-"""Who else used the machine: every process but our own, the largest first."""
+"""The census of other processes: every process but our own, the largest first."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Tidying beside another run that tidies too."""
+"""Cleaning up while another run does so too."""
 
 import errno
 import os
@@ -60,7 +60,7 @@ def test_a_lock_on_a_full_disk_is_one_all_the_same(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a namespace of process ids needs root")
 def test_a_run_in_a_container_that_has_the_lock_is_named(tmp_path):
-    """Its process id means nothing here, and the run was told as another user's."""
+    """Its process id means nothing here, and the run was reported as another user's."""
     lock = tmp_path / "lock"
     script = (
         "import sys; from wirespeed.agent import leftovers\n"
@@ -114,8 +114,8 @@ def test_a_scratch_folder_that_another_user_made_first_is_refused(tmp_path):
     assert victim.read_text() == "of root"
 
 
-def test_a_pipe_in_the_place_of_a_lock_or_an_owner_holds_nobody_up(tmp_path, monkeypatch):
-    """Whoever opens a pipe for reading waits until somebody writes: for ever."""
+def test_a_pipe_in_the_place_of_a_lock_or_an_owner_blocks_no_agent(tmp_path, monkeypatch):
+    """A reader that opens a pipe waits for a writer, possibly for ever."""
     lock = tmp_path / "lock"
     os.mkfifo(lock)
     monkeypatch.setattr(leftovers, "lock_files", lambda: [str(lock)])

@@ -44,7 +44,7 @@ def test_an_answer_is_judged(address, path, length, answered, problem):
     assert request(address + path, 200, length) == (answered, problem)
 
 
-def test_a_closed_port_is_no_answer():
+def test_a_closed_port_is_not_ready():
     answered, problem = request("http://127.0.0.1:1/", 200, None)
     assert not answered
     assert "refused" in problem

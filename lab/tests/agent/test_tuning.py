@@ -17,10 +17,10 @@ from wirespeed.fleet.host import Host
 
 PATIENCE_S = 120.0
 CORES = sorted(os.sched_getaffinity(0))
-SETTING = "net.unix.max_dgram_qlen"  # nothing that runs beside the tests asks for it
+SETTING = "net.unix.max_dgram_qlen"  # no other test sets it
 SETTING_FILE = "/proc/sys/net/unix/max_dgram_qlen"
 
-# A program with a second thread; on a line from outside it starts a child and tells its id.
+# A program with a second thread; on a line from outside it starts a child and prints its id.
 PROGRAM = """
 import subprocess, sys, threading, time
 threading.Thread(target=time.sleep, args=(500,), daemon=True).start()
@@ -118,7 +118,7 @@ def test_the_agents_end_puts_back_what_it_moved_and_what_that_started(tmp_path, 
 
 
 @two_cores
-def test_what_its_owner_pinned_stays_and_is_named(tmp_path, program, state):
+def test_threads_that_their_owner_pinned_stay_and_are_named(tmp_path, program, state):
     for tid in os.listdir(f"/proc/{program.pid}/task"):
         os.sched_setaffinity(int(tid), CORES[:1])
     with agent(tmp_path) as host:
@@ -178,7 +178,7 @@ def test_a_value_that_the_kernel_rounds_is_put_back_too(tmp_path, program, state
 
 
 @may_set
-def test_what_somebody_else_set_meanwhile_is_kept(tmp_path, program, state):
+def test_a_setting_that_was_changed_since_is_kept(tmp_path, program, state):
     was = tuning.sysctl_now(SETTING)
     try:
         with agent(tmp_path) as host:

@@ -38,17 +38,17 @@ def test_a_throughput_in_units_of_wrk_is_recognised(tmp_path):
     # 1000 responses of 100,258 bytes a second in wrk's MB times 8 / 1000
     printed = 1000 * 100_258 * 8 / 1.048576e9
     text = f"payload,rps,throughput_Gb/s\n100000,1000,{printed}\n"
-    (finding,) = found(tmp_path, text, "bytes a request")
+    (finding,) = found(tmp_path, text, "bytes per request")
     assert "95,613 to 95,613" in finding.says and "multiply by 1.04858" in finding.says
     decimal = "payload,rps,throughput_Gb/s\n100000,1000,0.802064\n"
-    assert not found(tmp_path, decimal, "bytes a request")
+    assert not found(tmp_path, decimal, "bytes per request")
 
 
 def test_a_case_with_another_length_is_named(tmp_path):
     text = "server,rps,throughput_Mb/s\na,1000,24\nb,1000,24.3\nc,1000,18\n"
-    (finding,) = found(tmp_path, text, "bytes a request")
+    (finding,) = found(tmp_path, text, "bytes per request")
     assert "server c" in finding.where
-    assert "2,250 bytes a request, 3,000 in the others" in finding.says
+    assert "2,250 bytes per request, 3,000 in the others" in finding.says
 
 
 def test_superlinear_scaling_doubts_the_smaller_figure(tmp_path):
@@ -86,13 +86,13 @@ def test_the_published_ramp_breaks_littles_law_in_every_tomcat_row_only():
     cases = table.read(PUBLISHED / "zuul_ramp.csv")
     little = [f.where for f in laws.check(cases) if f.law == "Little's law"]
     assert len(little) == 8 and all("tomcat" in where for where in little)
-    (other,) = [f for f in laws.check(cases) if f.law == "bytes a request"]
+    (other,) = [f for f in laws.check(cases) if f.law == "bytes per request"]
     assert "tomcat, connections 2000" in other.where and "2,338" in other.says
 
 
 def test_the_published_nginx_tables_show_unit_link_and_baseline():
     findings = laws.check(table.read(PUBLISHED / "nginx_onload_cookbook.csv"))
-    (unit,) = [f for f in findings if f.law == "bytes a request"]
+    (unit,) = [f for f in findings if f.law == "bytes per request"]
     assert "as wrk's MB" in unit.says
     full = [f for f in findings if f.law == "link" and f.where.startswith("T5")]
     assert {f.where.rsplit(" ", 1)[1]: f.says.split(",")[0] for f in full} == {
@@ -104,14 +104,14 @@ def test_the_published_nginx_tables_show_unit_link_and_baseline():
     assert scaling == ["T3", "T4", "T5"]
 
 
-def test_a_quiet_table_says_so_and_leaves_with_0(tmp_path):
+def test_a_table_without_findings_exits_with_status_0(tmp_path):
     path = tmp_path / "ok.csv"
     path.write_text("server,connections,rps,latency_mean_ms\na,100,10000,10\n")
     result = CliRunner().invoke(app, ["check", str(path)])
     assert result.exit_code == 0 and "nothing found" in result.stdout
 
 
-def test_findings_as_json_leave_with_1():
+def test_findings_as_json_exit_with_status_1():
     result = CliRunner().invoke(app, ["check", "--json", str(PUBLISHED / "zuul_ramp.csv")])
     assert result.exit_code == 1
     ((_, findings),) = json.loads(result.stdout).items()
@@ -124,10 +124,10 @@ def test_findings_as_json_leave_with_1():
         ("", "no column is a metric"),
         ("a,b\n1,2\n", "no column is a metric"),
         ("server,rps\nx,fast\n", "line 2: rps: 'fast' is not a number"),
-        ("server,latency_mean\nx,5\n", "a latency has the unit ''"),
-        ("server,throughput_potatoes\nx,5\n", "throughput has the unit 'potatoes'"),
+        ("server,latency_mean\nx,5\n", "unknown unit '' of a latency"),
+        ("server,throughput_potatoes\nx,5\n", "unknown unit 'potatoes' of throughput"),
         ("metric,value,unit\nrps,nan,\n", "'nan' is not a number"),
-        ('server,latency_mean_ms\nx,"1,5"\n', "'1,5' is not a number; commas stand before three"),
+        ('server,latency_mean_ms\nx,"1,5"\n', "'1,5' is not a number (a comma groups three digits"),
     ],
 )
 def test_a_table_that_cannot_be_read_says_where(tmp_path, text, said):

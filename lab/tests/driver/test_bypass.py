@@ -1,4 +1,4 @@
-"""A server that should be accelerated must have served past the kernel."""
+"""A server that should be accelerated must have bypassed the kernel."""
 
 import os
 import time
@@ -49,7 +49,7 @@ def test_work_is_cpu_time_without_the_empty_looks():
         (Served(1, 5, 1), Served(1, 5, 101), 2.0, "100 of 100 connections used the kernel"),
         (Served(1, 5, 1), Served(1, 95, 11), 0.0, "10 of 100 connections used the kernel"),
         (Served(0, 0, 0), Served(0, 0, 0), 0.0, "does not list it"),
-        # A forked worker is not counted: the kernel's segments tell.
+        # A forked worker is not counted: the kernel's segments show it.
         (Served(1, 0, 0), Served(1, 0, 0), 0.01, ""),
         (Served(1, 0, 0), Served(1, 0, 0), 2.0, "2.0 TCP segments a request"),
         (Served(1, 0, 0), Served(1, 0, 0), None, "? TCP segments a request"),

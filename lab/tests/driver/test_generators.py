@@ -1,4 +1,4 @@
-"""The contract of every load generator, on those that are installed, and outputs as they were.
+"""The contract of the installed load generators, and their recorded outputs.
 
 The texts below were printed by the tools themselves (nginx with a body of 128 bytes on loopback).
 """
@@ -23,7 +23,7 @@ from wirespeed.topology import Seat
 
 OUTPUTS = Path(__file__).parent / "outputs"
 CONNECTIONS = 4
-#: What makes each of them ask over four connections in a closed loop, before the address.
+#: Options for four connections in a closed loop, before the address.
 CLOSED = {
     "wrk": ["-t", "1", "-c", "4"],
     "h2load": ["--h1", "-t", "1", "-c", "4"],
@@ -98,7 +98,7 @@ def tool(request):
     return request.param
 
 
-def test_a_generator_tells_rate_bytes_window_and_latency(tool, address, tmp_path):
+def test_a_generator_reports_rate_bytes_window_and_latency(tool, address, tmp_path):
     found = asked(tool, f"{address}/", tmp_path)
     assert found.completed > 0 and found.rps > 0
     assert found.rps == pytest.approx(found.completed / found.window.length_ns * 1e9, rel=0.15)
@@ -112,12 +112,12 @@ def test_a_generator_tells_rate_bytes_window_and_latency(tool, address, tmp_path
     assert math.isfinite(found.little_residual)
 
 
-def test_a_generator_counts_answers_that_are_no_success(tool, address, tmp_path):
+def test_a_generator_counts_unsuccessful_responses(tool, address, tmp_path):
     found = asked(tool, f"{address}/missing", tmp_path)
     assert found.non_2xx >= 0.9 * found.rps * found.window.length_ns / 1e9 > 0
 
 
-def test_a_generator_that_reaches_nobody_gives_no_rate(tool, tmp_path):
+def test_a_generator_without_a_server_gives_no_rate(tool, tmp_path):
     try:
         found = asked(tool, "http://127.0.0.1:1/", tmp_path)
     except ProcessError as error:
@@ -175,7 +175,7 @@ OHA = {  # in the form that oha 1.x writes; this one was not printed by it
 }  # fmt: skip
 
 
-def test_oha_is_read_from_its_json_and_requests_cut_off_are_no_errors(tmp_path):
+def test_oha_is_read_from_its_json_and_requests_cut_off_do_not_count_as_errors(tmp_path):
     found = read("oha", ["-c", "4", "u"], json.dumps(OHA), tmp_path)
     assert (found.rps, found.completed, found.bytes_per_second) == (4000, 8000, 512000)
     assert (found.errors, found.timeouts, found.non_2xx) == (1, 1, 10)
@@ -247,7 +247,7 @@ def test_a_tool_of_ones_own_is_read_by_patterns(tmp_path):
     ],
 )
 def test_the_window_of_a_tool_of_ones_own_is_as_long_as_it_worked(told, lived_s, seconds, tmp_path):
-    """What the server used in it is divided by the requests of the same time."""
+    """CPU time of the server is divided by the requests of the same time."""
     wanted = OwnFigures.model_validate({"json": {"rps": "r", **told}})
     (tmp_path / "stdout").write_text(json.dumps({"r": 100, "c": 25, "s": 0.3}))
     one = instance("command", ["mine"], wanted)
@@ -276,5 +276,5 @@ def test_a_decimal_comma_of_a_tool_is_refused_and_not_left_out(tmp_path):
     """ "12,5 requests/s" were 125."""
     wanted = OwnFigures(text={"rps": r"^tps = (\S+)"})
     assert read("command", ["mine"], "tps = 1,234.5\n", tmp_path, wanted).rps == 1234.5
-    with pytest.raises(ProcessError, match=r"gen-0: '12,5' is not a number; .*\(rps\)"):
+    with pytest.raises(ProcessError, match=r"gen-0: '12,5' is not a number .*\(rps\)"):
         read("command", ["mine"], "tps = 12,5\n", tmp_path, wanted)

@@ -53,7 +53,7 @@ def test_a_generator_without_a_duration_gets_the_plans_window():
     assert made[made.index("-d") + 1] == units.duration_text(run_in("/t").duration_s)
 
 
-def test_what_the_recipe_says_itself_is_not_said_twice():
+def test_options_of_the_recipe_are_not_added_twice():
     argv = ["-t", "4", "--pin", "0", "--warmup", "1s", "http://x/"]
     command = load.command(Path("/root"), instance(argv), run_in("/t"))
     assert command.argv.count("-t") == command.argv.count("--pin") == 1

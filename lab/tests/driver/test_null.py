@@ -1,4 +1,4 @@
-"""The null server in a server's place: where it tells something, and how it is started."""
+"""The null server in a server's place: where its result is useful, and how it is started."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_it_stands_where_the_server_would_with_nothing_of_its_own():
     assert made.ready.url == "tcp://10.0.0.1:8080"
 
 
-def test_cells_that_ask_for_other_files_share_what_it_tells():
+def test_cells_that_request_other_files_share_its_result():
     assert key() and key() == key(load=replace(LOAD, argv=[*LOAD.argv[:2], "http://x:1/big"]))
     assert key() != key(load=replace(LOAD, argv=["-c", "51", LOAD.argv[-1]]))
     assert key() != key(server=replace(SERVER, under=Stack(provider="bypass", profile="p")))
@@ -43,7 +43,7 @@ def test_cells_that_ask_for_other_files_share_what_it_tells():
 @pytest.mark.parametrize(
     ("of", "change"),
     [
-        (LOAD, {"under": None}),  # its core tells how full it is
+        (LOAD, {"under": None}),  # its core shows its load
         (LOAD, {"tool": "wrk"}),
         (LOAD, {"argv": ["-R", "5", *LOAD.argv]}),
         (LOAD, {"argv": ["-s", "a.lua", *LOAD.argv]}),
@@ -51,12 +51,12 @@ def test_cells_that_ask_for_other_files_share_what_it_tells():
         (SERVER, {"port": None}),
     ],
 )
-def test_where_it_tells_nothing_it_is_not_asked(of, change):
+def test_it_is_not_run_where_its_result_is_useless(of, change):
     changed = {of.role: replace(of, **change)}
     assert key(**changed) == ""
 
 
-def test_one_connection_with_several_requests_under_way_is_no_single_one():
+def test_one_connection_with_several_requests_in_flight_counts_as_many():
     assert key(load=replace(LOAD, argv=["-c", "1", "--depth", "8", LOAD.argv[-1]]))
 
 

@@ -95,7 +95,7 @@ def test_a_template_that_is_not_there_is_named(tmp_path):
         nginx.command(web, tmp_path / "recipe.toml", tmp_path)
 
 
-def test_a_jvm_logs_its_collections_beside_the_trial(tmp_path):
+def test_a_jvm_logs_its_collections_in_the_folder_of_the_trial(tmp_path):
     server = instance(["java", "-jar", "x.jar"], tool="jvm")
     assert (
         jvm.command(server, tmp_path).argv[1].startswith(f"-Xlog:gc:file={tmp_path}/gc-web-0.log:")
@@ -157,7 +157,7 @@ def test_onload_is_preferred_where_it_is_installed(tmp_path, monkeypatch):
     ("programs", "profile", "wanted", "problem"),
     [
         (False, True, FAST, "bypass is not built"),
-        (True, False, FAST, "there is no profiles/fast.opf"),
+        (True, False, FAST, "profiles/fast.opf not found"),
         (True, True, Stack(provider="onload"), "onload is not installed"),
         (True, True, FAST, ""),
     ],

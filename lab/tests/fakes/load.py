@@ -54,7 +54,7 @@ parser.add_argument("url")
 options = parser.parse_args()
 
 if "WIRESPEED_FAKE_EXIT" in os.environ:
-    print("the fake generator fails as it was told", file=sys.stderr)
+    print("the fake generator fails as requested", file=sys.stderr)
     sys.exit(int(os.environ["WIRESPEED_FAKE_EXIT"]))
 time.sleep(max(0.0, options.start_at - time.time()))
 end = time.time() + options.warmup + options.d

@@ -32,7 +32,7 @@ class Handler(BaseHTTPRequestHandler):
         with lock:
             served += 1
             if options.die_after and served > options.die_after:
-                print("the fake server dies as it was told", file=sys.stderr, flush=True)
+                print("the fake server dies as requested", file=sys.stderr, flush=True)
                 os._exit(3)
         if options.silent:
             time.sleep(60)

@@ -22,7 +22,7 @@ def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
     monkeypatch.setattr(threading, "excepthook", seen.append)
     far = Far("here", python=sys.executable, lease_s=0.05 * KEEPS_A_LEASE)
     channel = Channel(far, {"mark": "test-channel", "cgroups": False, "lab_pid": None})
-    channel._closing.wait = lambda pause_s: time.sleep(pause_s)  # it never hears of the end
+    channel._closing.wait = lambda pause_s: time.sleep(pause_s)  # it is never notified of the end
     time.sleep(0.1)
     channel.close()
     channel.wait(15)
@@ -50,7 +50,7 @@ def test_a_silent_host_is_noticed_while_others_speak():
         silent.heard -= SILENCE_S + 1
         with pytest.raises(HostError, match="silent has not been heard for 1"):
             fleet["speaks"].ask("clock")
-        # told once: machines that live can be put back
+        # reported once: machines that live can be put back
         assert fleet["speaks"].ask("clock")["now"] > 0
         begun = time.monotonic()
         with pytest.raises(HostError, match="silent has not been heard for 1"):
@@ -64,7 +64,7 @@ def test_a_silent_host_is_noticed_while_others_speak():
         fleet.close()
 
 
-def test_an_agent_that_ended_is_told_once():
+def test_an_agent_that_ended_is_reported_once():
     """Its closed pipe stayed readable, and every question to the others failed for it."""
     fleet = Fleet([Far(name, python=sys.executable) for name in ("stays", "ends")], "e", False)
     try:

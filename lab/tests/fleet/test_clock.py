@@ -22,7 +22,7 @@ def test_a_reading_ages_as_clocks_drift():
     assert better(old, fresh, 100.0) is fresh
 
 
-def test_a_clock_that_was_set_is_read_anew():
+def test_a_clock_that_was_set_is_read_again():
     kept, fresh = Reading(0.1, 0.0005, 100.0), Reading(-3600.0, 0.04, 101.0)
     assert better(kept, fresh, 101.0) is fresh
 
@@ -95,7 +95,7 @@ def far_host():
     return far
 
 
-def test_a_clock_that_was_set_is_told(set_clock):
+def test_a_clock_that_was_set_is_reported(set_clock):
     far = far_host()
     far.far = Far("here")
     far.measure_clock()
@@ -152,7 +152,7 @@ def test_a_sample_that_was_held_up_is_read_again(monkeypatch):
     assert before + 0.05 <= taken <= agent_clock.now()
 
 
-def test_the_quickest_reading_counts_and_is_told_for_its_middle(monkeypatch):
+def test_the_quickest_reading_counts_for_its_middle(monkeypatch):
     waits, clock = iter([0.03, 0.01, 0.02, 0.03, 0.02]), [100.0]
     monkeypatch.setattr(agent_clock.time, "monotonic", lambda: clock[0])
 

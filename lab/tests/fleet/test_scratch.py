@@ -25,7 +25,7 @@ def fleet():
     fleet.close()
 
 
-def test_what_one_agent_writes_after_another_has_ended_is_removed_too(fleet, tmp_path):
+def test_files_written_after_another_agent_has_ended_are_removed_too(fleet, tmp_path):
     """A busy agent works through what it was asked for while the others are ending."""
     run_dir = tmp_path / "20261122T000000Z-test-scratch"
     files.prepare(fleet, run_dir)
@@ -47,7 +47,7 @@ def test_what_one_agent_writes_after_another_has_ended_is_removed_too(fleet, tmp
     assert not list(Path(scratch).parent.glob(f"{scratch.name}*"))
 
 
-def test_a_file_that_was_written_anew_with_the_same_length_is_fetched_again(fleet, tmp_path):
+def test_a_file_that_was_rewritten_with_the_same_length_is_fetched_again(fleet, tmp_path):
     """Figures of the window before stood for those of this one, where both had as many digits."""
     host, here, there = fleet["one"], tmp_path / "here", tmp_path / "there"
     there.mkdir()

@@ -82,7 +82,7 @@ def test_steal_is_the_worst_of_our_cores():
     assert usage.foreign[0] == pytest.approx(0.0)  # the host is not another program
 
 
-def test_the_lab_is_told_apart_and_is_no_other_program():
+def test_the_lab_is_recognized_and_not_counted_as_another_program():
     samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 0, 1_000_000, 950_000)]
     samples[0]["process"]["lab"], samples[1]["process"]["lab"] = [0, 0], [50_000, 0]
     for core, left in ((1, 0.0), (0, 0.05)):
@@ -136,9 +136,9 @@ def with_interrupts(sample, ticks, eth_bytes=0):
 @pytest.mark.parametrize(
     ("apart", "eth_bytes", "ours", "foreign"),
     [
-        # Charged to the process they interrupt: a stranger's 20 % is not hidden behind them.
+        # Charged to the process they interrupt: another process's 20 % is not hidden behind them.
         (False, 0, 800_000, 0.2),
-        # Accounted apart, they are in no process: our own packets are no stranger.
+        # Accounted apart, they are in no process: our own packets are not interference.
         (True, 0, 700_000, 0.0),
         # Over a link on a full core all of them fell into somebody's time.
         (False, 10**8, 800_000, 0.2),

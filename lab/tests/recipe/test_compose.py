@@ -56,16 +56,14 @@ def test_a_recipe_takes_over_what_it_does_not_say(recipes):
     app, gen = found.process
     assert app.env == {"WORKERS": "4"} and gen.name == "gen"
     shipped = recipes / "shipped"
-    assert app.argv == [f"{shipped}/app", f"{shipped}/data"], (
-        "what lies beside the base stays there"
-    )
+    assert app.argv == [f"{shipped}/app", f"{shipped}/data"], "files next to the base stay there"
     assert app.template == {"app.conf": f"{shipped}/app.j2"}
     again = recipes / "mine" / "again.toml"
     again.write_text(made)
     assert read.read(again) == found, "the text that is kept with a run says the same"
 
 
-def test_a_recipe_beside_its_base_is_named_by_a_path(recipes):
+def test_a_recipe_next_to_its_base_is_named_by_a_path(recipes):
     (recipes / "mine" / "base.toml").write_text(BASE)
     found, _ = mine(recipes, 'extends = "./base.toml"\n[axes]\nconnections = [7]\n')
     assert found.axes == {"connections": [7]}
@@ -92,11 +90,11 @@ def test_set_goes_over_the_recipe(recipes, assignment, look):
 @pytest.mark.parametrize(
     ("assignment", "line"),
     [
-        ("plan.duration", "write KEY=VALUE"),
-        ("=3", "write KEY=VALUE"),
-        ("process.appp.count=2", "there is no 'appp'; there are: app, gen"),
-        ("name.x=2", "'x' is no key of a table"),
-        ("wirespeed.x.y=2", "is no table"),
+        ("plan.duration", "not KEY=VALUE"),
+        ("=3", "not KEY=VALUE"),
+        ("process.appp.count=2", "unknown name 'appp' (known: app, gen)"),
+        ("name.x=2", "'x' is not a key of a table"),
+        ("wirespeed.x.y=2", "is not a table"),
     ],
 )
 def test_a_set_that_names_nothing_is_one_line(recipes, assignment, line):
@@ -108,9 +106,9 @@ def test_a_set_that_names_nothing_is_one_line(recipes, assignment, line):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('extends = "nothing"', "mine.toml: extends: there is no recipe 'nothing'"),
-        ("extends = 3", "mine.toml: extends: 3 is wrong here; it must be a text"),
-        ('extends = "./mine.toml"', "leads back to this recipe"),
+        ('extends = "nothing"', "mine.toml: extends: recipe 'nothing' not found"),
+        ("extends = 3", "mine.toml: extends: 3 is not a string"),
+        ('extends = "./mine.toml"', "extends this recipe"),
         ('extends = "base"\n[plan]\nduratoin = "1s"', "plan.duratoin: unknown key"),
     ],
 )

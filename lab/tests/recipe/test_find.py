@@ -11,7 +11,7 @@ from wirespeed.recipe import read
 
 def test_a_recipe_that_two_folders_hold_is_named_once(tmp_path):
     (tmp_path / "netty.toml").touch()
-    with pytest.raises(InputError, match=r"shipped recipes: netty$"):
+    with pytest.raises(InputError, match=r"shipped recipes: netty\)$"):
         read.find("zzz", [tmp_path, tmp_path])
 
 

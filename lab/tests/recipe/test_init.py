@@ -73,9 +73,9 @@ def test_a_server_that_somebody_else_started_does_not_answer_for_this_one(here):
     assert not (here / "a.toml").exists()
 
 
-def test_a_page_that_is_not_there_is_no_recipe(here):
+def test_a_missing_page_gives_no_recipe(here):
     done = init("a.toml", "--command", SERVER, "--port", free_port(), "--path", "/gone")
-    assert "/gone answers 404; choose a --path that answers 200" in str(done.exception)
+    assert "/gone responds with 404 (choose a --path that responds with 200)" in str(done.exception)
     assert not (here / "a.toml").exists()
 
 
@@ -106,32 +106,32 @@ def test_a_port_that_is_typed_in_is_checked_like_one_that_is_given(monkeypatch):
     terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("wirespeed.cli.init.sys", terminal)
     monkeypatch.setattr("wirespeed.cli.init.typer.prompt", lambda *_, **__: next(typed))
-    with pytest.raises(InputError, match="there is no port 70000"):
+    with pytest.raises(InputError, match="port 70000 is out of range"):
         _asked(Answers("", 8000, "/", "1", True, True, False))
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["a.toml"], "init wants --command"),
-        (["a.txt", "--command", "true"], "named like my-server.toml"),
-        (["a.toml", "--command", "no-such-program-x"], "no program 'no-such-program-x'"),
+        (["a.toml"], "init: --command is missing"),
+        (["a.txt", "--command", "true"], "as in my-server.toml"),
+        (["a.toml", "--command", "no-such-program-x"], "program 'no-such-program-x' not found"),
         (["a.toml", "--command", "sh -c 'echo broken; exit 3'"], "exit code 3"),
         (["a.toml", "--command", "sh 'unclosed"], "No closing quotation"),
         (["a.toml", "--command", "true", "--connections", "many", "--no-try"], "'many'"),
         (["a.toml", "--command", "true", "--connections", "0", "--no-try"], "'0'"),
-        (["file.toml", "--command", "true"], "file.toml exists"),
+        (["file.toml", "--command", "true"], "file.toml: already exists"),
         (["my.server.toml", "--command", "true"], "letters, digits, - and _"),
-        (["gone/a.toml", "--command", "true"], "there is no folder gone"),
-        (["a.toml", "--command", "true", "--path", "file.txt"], "does not begin with /"),
+        (["gone/a.toml", "--command", "true"], "folder gone does not exist"),
+        (["a.toml", "--command", "true", "--path", "file.txt"], "does not start with /"),
         (["a.toml", "--command", "true", "--path", "/a b", "--no-try"], "write a space as %20"),
-        (["a.toml", "--command", "true", "--path", "/ä", "--no-try"], "is no part of a URL"),
+        (["a.toml", "--command", "true", "--path", "/ä", "--no-try"], "a URL must encode"),
         (
             ["a.toml", "--command", "true", "--connections", "1,1", "--no-try"],
             "has the same number twice",
         ),
         (["a.toml", "--command", "PORT={port} node x.js"], "write env PORT={port} node x.js"),
-        (["a.toml", "--command", "cd app && true"], "'&&' is for a shell"),
+        (["a.toml", "--command", "cd app && true"], "'&&' needs a shell"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(here, words, said):

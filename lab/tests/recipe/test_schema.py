@@ -16,7 +16,7 @@ KINDS = {"string": str, "integer": int, "number": int | float, "boolean": bool, 
 
 
 def problems(value, schema, at="recipe"):
-    """What of JSON Schema this one uses (draft 2020-12): where a value breaks it."""
+    """The parts of JSON Schema that this one uses (draft 2020-12): where a value breaks it."""
     if "$ref" in schema:
         return problems(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], at)
     found = []

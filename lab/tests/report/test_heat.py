@@ -18,7 +18,7 @@ def test_a_map_has_a_tile_for_each_comparison(tmp_path):
     assert all(tile.kind == "good" and tile.text.startswith("+") for tile in tiles)
 
 
-def test_what_may_not_be_judged_has_no_colour_of_gain(tmp_path):
+def test_cells_without_a_verdict_have_no_colour_of_gain(tmp_path):
     summary = load(make_run(KINDS["nginx"](), tmp_path))
     tiles = [t for found in heat.maps(summary) for _, tiles in found.rows for t in tiles]
     assert tiles

@@ -1,4 +1,4 @@
-"""Resources inside a measured window: the report charts those that the recipe's [sample] names."""
+"""Resources inside a measured window: the report charts the ones in the recipe's [sample]."""
 
 from __future__ import annotations
 

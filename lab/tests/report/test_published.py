@@ -75,7 +75,7 @@ def test_every_table_of_the_nginx_cookbook_has_its_place(tmp_path):
     assert "25 GbE" not in over["loopback"]
 
 
-def test_a_link_without_a_rate_stands_beside_the_fastest(tmp_path):
+def test_a_link_without_a_rate_is_next_to_the_fastest(tmp_path):
     summary = load(make_run(nginx(), tmp_path))
     found = published_lines(summary, sheet_of(summary, "loopback", "tps"))
     assert found[0] == "1 42836.30 103569.00 106688.00 141.78% 149.06%"
@@ -115,7 +115,7 @@ def test_the_documents_unit_is_converted_and_said(tmp_path):
 
 
 def test_a_document_in_another_unit_says_its_own(tmp_path):
-    """B/s stood beside figures of a document in MB/s under one head, and any factor was explained
+    """B/s stood next to figures of a document in MB/s under one head, and any factor was explained
     with wrk's megabytes."""
     run_dir = make_run(nginx(), tmp_path)
     path = run_dir / "run.json"

@@ -89,7 +89,7 @@ def test_every_cell_of_the_plan_is_on_the_page(run, text):
         assert all(label in text for label in labels)
 
 
-def test_what_was_left_out_is_said(run, text):
+def test_omitted_cells_are_reported(run, text):
     summary = load(run)
     for sentence in summary.run.thinned:
         assert text.count(sentence) > len(summary.sheets)  # on the front and below every table
@@ -138,7 +138,7 @@ def test_a_chart_of_its_own_is_an_image_with_colours_for_light_and_dark(run, tmp
 
 
 def test_a_table_that_is_not_there_cannot_be_drawn(run, tmp_path):
-    with pytest.raises(ResultsError, match="there is no table 99"):
+    with pytest.raises(ResultsError, match="table 99 does not exist"):
         charts.write_chart(run, tmp_path / "chart.svg", table=99)
 
 
@@ -329,7 +329,7 @@ def test_ticks_are_round_and_cover_the_values():
     assert plot.ticks(-7, 7) == [-6, -4, -2, 0, 2, 4, 6] or plot.ticks(-7, 7) == [-5, 0, 5]
 
 
-def test_on_a_phone_every_figure_of_a_row_is_named_beside_it(tmp_path):
+def test_on_a_phone_every_value_of_a_row_has_its_name(tmp_path):
     text = page.html(load(make_run(KINDS["quickstart"](), tmp_path)))
     for label in ("connections ", "against kernel: balanced", "geometric mean"):
         assert f'::before{{content:"{label}"}}' in text
@@ -397,7 +397,7 @@ def test_a_chart_says_how_many_lines_it_leaves_out(tmp_path):
 
 
 @pytest.mark.parametrize("points", [3, 30, 100])
-def test_what_held_cells_back_stands_beside_each_other(points):
+def test_bottlenecks_of_cells_are_next_to_each_other(points):
     """Letters of forty cells lay on top of each other."""
     line = plot.Series("a", 1, tuple(plot.Point(n, 1.0, (), "server") for n in range(points)))
     svg = plot.line_chart([line], plot.Labels("t", "x", "y"))

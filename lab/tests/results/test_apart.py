@@ -92,7 +92,7 @@ def test_a_noisier_run_is_not_easier_to_reproduce(spread, factor):
         assert found.words.count("worse") > 20 and compare.broken(found, ["worse"])
 
 
-def test_what_shows_nothing_is_not_reproduced():
+def test_a_run_without_results_is_not_reproduced():
     wild = apart.compare(plain(1, 3, 0.2), plain(2, 3, 0.2), ["rps"])
     assert set(wild.words) == {"not decided"} and wild.verdict == "not decided"
     held = apart.compare(plain(1, limit="client"), plain(2, limit="client"), ["rps"])
@@ -128,7 +128,7 @@ def test_a_metric_has_the_short_names_of_a_rule_and_a_typing_error_is_refused(tm
     for words in (["compare", run, run], ["reproduce", run]):
         done = CliRunner().invoke(app, [*words, "--metric", "rsp"])
         assert isinstance(done.exception, InputError) or done.exit_code == 2
-        assert "neither run has 'rsp'; there are " in f"{done.exception} {done.output}"
+        assert "neither run has 'rsp' (metrics: " in f"{done.exception} {done.output}"
 
 
 def test_differences_of_the_hosts_come_first(tmp_path):
@@ -159,10 +159,10 @@ def told_in(summary, unit):
     return replace(summary, run=run)
 
 
-def test_runs_that_tell_a_metric_in_two_units_are_not_compared(capsys):
-    """23 Gb/s against 2,900 MB/s was a hundred times better; and what one recipe tells in Gb/s
+def test_runs_with_a_metric_in_two_units_are_not_compared(capsys):
+    """23 Gb/s against 2,900 MB/s was a hundred times better; and what one recipe measures in Gb/s
     stood under the head B/s."""
-    with pytest.raises(ResultsError, match=r"tells rps in Gb/s, the second in MB/s"):
+    with pytest.raises(ResultsError, match=r"measures rps in Gb/s, the second in MB/s"):
         apart.compare(told_in(plain(1), "Gb/s"), told_in(plain(2), "MB/s"), ["rps"])
     first = told_in(plain(1), "Gb/s")
     compare.show(first, apart.compare(first, told_in(plain(2), "Gb/s"), ["rps"]))

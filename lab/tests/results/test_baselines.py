@@ -25,7 +25,7 @@ def test_a_baseline_stands_for_its_run_and_can_move(runs):
     baselines.save(runs, "main", second)
     assert store.find_run(runs, "main") == second
     assert baselines.every(runs) == {"main": second.name}
-    assert store.list_runs(runs) == [first, second], "a baseline is no run of its own"
+    assert store.list_runs(runs) == [first, second], "a baseline does not count as a run"
     baselines.remove(runs, "main")
     with pytest.raises(ResultsError):
         store.find_run(runs, "main")
@@ -65,5 +65,5 @@ def test_a_strange_name_is_refused(runs, name):
 
 
 def test_what_is_not_there_cannot_be_removed(runs):
-    with pytest.raises(InputError, match="no baseline 'nothing'"):
+    with pytest.raises(InputError, match="baseline 'nothing': not found"):
         baselines.remove(runs, "nothing")

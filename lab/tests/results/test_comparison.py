@@ -103,7 +103,7 @@ def test_a_comparisons_own_spread_is_never_made_smaller():
     assert found.error == pytest.approx(alone.error)
 
 
-def test_equal_figures_in_every_round_are_no_difference():
+def test_equal_values_in_every_round_show_no_difference():
     (found,) = c.compare([[0.0] * 5])
     assert decide(found, Terms()).word == "no difference"
 
@@ -190,7 +190,7 @@ def test_single_lost_trials_take_no_rounds_from_the_pooled_figure():
 @pytest.mark.parametrize("common", [0.0, 0.05])
 @pytest.mark.parametrize("loss", [0.1, 0.4])
 def test_pooled_intervals_hold_when_trials_are_lost_at_random(common, loss):
-    """Twelve cells; their own error is 5 %, and beside it what a round has in common."""
+    """Twelve cells; their own error is 5 %, plus an error that a round has in common."""
     rng, found = random.Random(8), []
     for _ in range(800):
         rounds = [rng.gauss(0, common) for _ in range(5)]
@@ -278,7 +278,7 @@ def found(gain, low, high, n=5):
         (found(-0.15, -0.18, -0.12), {"interference": -0.2}, "loss"),
         (found(0.001, -0.01, 0.015), {"interference": 0.05}, "not decided"),
         (found(0.30, 0.25, 0.35), {"withheld": "drift"}, "not comparable"),
-        # What was held back already shows more: that much is sure. Less proves nothing.
+        # A limited cell already shows more: that much is sure. Less proves nothing.
         (found(0.30, 0.25, 0.35), {"withheld": "client", "bound": "≥"}, "gain"),
         (found(-0.30, -0.35, -0.25), {"withheld": "client", "bound": "≥"}, "not comparable"),
         (found(-0.30, -0.35, -0.25), {"withheld": "client", "bound": "≤"}, "loss"),

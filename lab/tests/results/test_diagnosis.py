@@ -17,7 +17,7 @@ from wirespeed.results.summary import load
         ("left out to keep the budget of 2 min", "a longer --budget"),
     ],
 )
-def test_what_was_left_out_comes_back_by_the_way_it_went(tmp_path, reason, remedy):
+def test_an_omitted_cell_has_the_remedy_of_its_reason(tmp_path, reason, remedy):
     """For all of them doctor advised a longer budget."""
     run_dir = make_run(KINDS["quickstart"](), tmp_path)
     lines = store.read_plan(run_dir)

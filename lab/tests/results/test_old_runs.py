@@ -74,14 +74,14 @@ def changed(run_dir, name, change):
         ("trials/*/trial.json", lambda d: {"format": 1, "cell": "x"}, "trial.json is not whole"),
     ],
 )
-def test_what_cannot_be_read_is_one_line_with_its_file(run_dir, name, change, line):
+def test_an_unreadable_file_is_one_line_with_its_name(run_dir, name, change, line):
     changed(run_dir, name, change)
     with pytest.raises(ResultsError) as caught:
         load(run_dir)
     assert line in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_newer_builds_extra_fields_are_no_hindrance(run_dir):
+def test_extra_fields_of_a_newer_build_are_ignored(run_dir):
     changed(run_dir, "run.json", lambda d: {**d, "colour": "blue"})
     changed(run_dir, "trials/*/trial.json", lambda d: {**d, "colour": "blue"})
     assert len(store.read_trials(run_dir)) == 4 and load(run_dir).measured

@@ -65,7 +65,7 @@ def test_rows_for_programs(run_dir):
         ("selct 1", "syntax error"),
         ("delete from trials", "readonly"),
         ("select 1; select 2", "one statement"),
-        ("", "only a SELECT"),
+        ("", "not a SELECT"),
     ],
 )
 def test_a_wrong_question_is_one_line_that_names_the_columns(run_dir, question, said):

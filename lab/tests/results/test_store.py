@@ -77,7 +77,7 @@ def test_a_torn_last_line_of_the_journal_is_left_out(run_dir):
     assert [event["event"] for event in store.read_events(run_dir)] == ["created"]
 
 
-def test_what_follows_a_torn_line_of_the_journal_is_a_line_of_its_own(run_dir):
+def test_a_torn_line_of_the_journal_does_not_swallow_the_next(run_dir):
     store.append_event(run_dir, "created")
     with open(run_dir / "journal.jsonl", "a") as file:
         file.write('{"t": 1, "ev')
@@ -115,7 +115,7 @@ def as_nobody(question):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-def test_runs_that_somebody_keeps_to_himself_hinder_nobody():
+def test_runs_without_read_permission_are_skipped():
     runs = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are for its user only
     try:
         runs.chmod(0o755)
@@ -154,11 +154,11 @@ def test_a_run_is_found_by_path_name_part_and_latest(tmp_path, run_dir):
     runs = tmp_path / "runs"
     for name in (str(run_dir), run_dir.name, run_dir.name[-4:], "latest"):
         assert store.find_run(runs, name) == run_dir
-    with pytest.raises(ResultsError, match="there is no run 'nowhere'"):
+    with pytest.raises(ResultsError, match="run 'nowhere': not found"):
         store.find_run(runs, "nowhere")
     other = store.create(runs, "demo")
     store.write_run(other, Run(run_id=other.name, recipe="demo"))
-    with pytest.raises(ResultsError, match="fits 2 runs"):
+    with pytest.raises(ResultsError, match="2 runs match"):
         store.find_run(runs, "demo")
 
 

@@ -355,7 +355,7 @@ def edit_trials(run, change):
         path.write_text(json.dumps(trial))
 
 
-def test_work_per_request_is_judged_beside_every_rate(tmp_path):
+def test_work_per_request_is_judged_with_every_rate(tmp_path):
     """A contender that costs a fifth more CPU, at rates that too few connections decide."""
     run = make_run(small(lambda a: 1000.0, bottleneck=lambda a: "concurrency"), tmp_path)
 

@@ -45,8 +45,8 @@ def test_few_runs_show_no_change_however_large():
     assert len(trend.changes(points([100, 101, 102, 103, 50, 51, 52, 53]), True)) == 1
 
 
-def test_who_asks_after_every_run_is_seldom_told_a_change_that_is_none():
-    """Asked anew at one in twenty, four of ten histories of 32 runs had a false change once."""
+def test_false_changes_are_rare_when_every_run_is_tested():
+    """Tested again at one in twenty, four of ten histories of 32 runs had a false change once."""
     dice, shut = random.Random(9), 0
     for _ in range(60):
         history = points(noisy(32, dice, spread=0.1))
@@ -66,7 +66,7 @@ def test_a_lone_change_of_many_cells_and_runs_is_found():
     assert [len(trend.changes(one, True, limit)) for one in cells] == [0] * 12 + [1]
 
 
-def test_a_part_beside_a_change_has_half_of_the_chance():
+def test_a_segment_next_to_a_change_has_half_of_the_chance():
     dice, called = random.Random(12), 0
     for _ in range(20):
         values = [*noisy(10, dice, spread=0.05), *noisy(10, dice, 0, 2.0, spread=0.05)]

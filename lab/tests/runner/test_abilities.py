@@ -1,4 +1,4 @@
-"""What doctor says of a machine: each thing that is missing names the command that mends it."""
+"""The output of doctor: each missing ability names the command that fixes it."""
 
 from wirespeed.runner import abilities
 

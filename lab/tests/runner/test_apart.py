@@ -45,7 +45,7 @@ def fast_cell(place):
 
 
 @pytest.mark.parametrize("link", [{}, {"queues": 1}, {"queues": 4}])
-def test_the_program_is_told_the_interface_of_the_link(tmp_path, link):
+def test_the_program_gets_the_interface_of_the_link(tmp_path, link):
     place = place_on(tmp_path, link)
     planned = fast_cell(place)
     assert planned.is_measured, planned.reason

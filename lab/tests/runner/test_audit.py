@@ -50,13 +50,13 @@ def test_this_machine_is_judged_whole(facts):
         ("CPU quota", {"cpu_quota": None}, "good", ""),
     ],
 )
-def test_what_disturbs_is_named_with_its_remedy(facts, what, audit, level, remedy):
+def test_each_source_of_noise_is_named_with_its_remedy(facts, what, audit, level, remedy):
     found = finding(facts, what, **audit)
     assert found.level == level
     assert remedy in found.remedy
 
 
-def test_a_kernel_that_paces_is_to_be_mended(facts):
+def test_a_kernel_that_paces_is_to_be_fixed(facts):
     def found(control):
         judgements = judged({**facts, "congestion_control": control})
         return next(one for one in judgements if one.what == "congestion control")
@@ -65,7 +65,7 @@ def test_a_kernel_that_paces_is_to_be_mended(facts):
     assert found("cubic").level == "good"
 
 
-def test_adaptive_coalescing_of_a_card_is_to_be_mended(facts):
+def test_adaptive_coalescing_of_a_card_is_to_be_fixed(facts):
     card = {"name": "eth9", "driver": "ice", "speed_mbps": 25000, "mtu": 9000, "qdisc": "mq",
             "queues": 8, "coalesce": {"adaptive-rx": True, "rx-usecs": 50}}  # fmt: skip
     found = finding(facts, "coalescing of eth9", interfaces=[card])
@@ -103,7 +103,7 @@ def test_small_rings_and_offloads_that_are_off_are_noted(facts):
     assert finding(facts, "offloads of eth9", interfaces=[card]).level == "good"
 
 
-def test_a_card_that_tells_neither_rings_nor_offloads_is_not_judged_by_them(facts):
+def test_a_card_that_reports_neither_rings_nor_offloads_is_not_judged_by_them(facts):
     card = {"name": "eth9", "driver": "virtual", "speed_mbps": None, "mtu": 1500,
             "qdisc": "noqueue", "queues": None, "coalesce": {}, "rings": {},
             "offloads": {}}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a run does about a machine that is not calm, decided from disturbances alone."""
+"""Reactions of a run to a noisy machine, decided from interference alone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def windows_until_enough(monitor):
     return windows
 
 
-def test_a_calm_machine_spends_more_windows_on_a_bad_moment_than_one_that_is_never_calm():
+def test_a_quiet_machine_spends_more_windows_on_a_bad_moment_than_a_noisy_one():
     monitor = monitor_of()
     assert windows_until_enough(monitor) == WINDOWS_MAX
     for _ in range(RECENT_MIN):
@@ -45,16 +45,16 @@ def test_accepted_noise_and_a_late_run_measure_once():
     assert windows_until_enough(NoiseMonitor(Pace(100.0, 100.0, 100))) == 1
 
 
-def test_a_lasting_disturbance_is_told_once():
+def test_lasting_interference_is_reported_once():
     monitor = monitor_of()
     assert monitor.to_tell() == ""
     for _ in range(RECENT_MIN):
         monitor.saw(None, is_disturbed=True, is_first_window=True)
-    assert "not calm" in monitor.to_tell()
+    assert "noisy machine" in monitor.to_tell()
     assert monitor.to_tell() == ""
 
 
-def test_windows_that_follow_a_disturbed_one_do_not_make_it_lasting():
+def test_windows_after_a_noisy_one_do_not_make_it_lasting():
     monitor = monitor_of()
     for _ in range(100):
         monitor.saw(None, is_disturbed=True, is_first_window=False)
@@ -99,7 +99,7 @@ def usage(foreign, error):
     return Usage({"steal": 0.0}, {}, {}, {0: foreign}, error, 0.4)
 
 
-def test_in_a_short_window_the_census_tells_what_ticks_cannot():
+def test_in_a_short_window_the_census_sees_more_than_ticks():
     """0.4 s: two ticks are 5 % of it; processes are counted in nanoseconds."""
     four_percent = usage(0.04, 0.05)
     assert of_window(four_percent, None, None).share == 0
@@ -139,11 +139,11 @@ def measured(tmp_path, monkeypatch):
     return run
 
 
-def test_a_calm_window_is_measured_once(measured):
+def test_a_quiet_window_is_measured_once(measured):
     assert measured((0.0, 100))[1] == 1
 
 
-def test_a_disturbed_window_is_measured_until_one_is_calm(measured, tmp_path):
+def test_a_noisy_window_is_repeated_until_one_is_quiet(measured, tmp_path):
     chosen, windows = measured((0.1, 300), (0.2, 200), (0.0, 100))
     assert (chosen.rps, windows) == (100, 3)
     assert (tmp_path / "figures").read_text() == "100"
@@ -163,7 +163,7 @@ def test_a_window_that_fails_for_its_own_reason_is_not_measured_again(measured):
 
 @pytest.mark.parametrize("second", [0.0, 0.3])
 def test_a_failure_is_the_trials_in_whichever_window_it_comes(measured, tmp_path, second):
-    """The disturbed window stood in its place: a cell without failures, by measuring again."""
+    """The noisy window stood in its place: a cell without failures, by measuring again."""
     chosen, windows = measured((0.1, 100), (second, 0, "no request was completed"))
     assert (chosen.rps, chosen.has_failed, windows) == (0, True, 2)
     assert (tmp_path / "figures").read_text() == "0"
@@ -199,7 +199,7 @@ def test_a_user_without_a_home_measures_too(monkeypatch):
     assert known.of_machine({"cpu_model": "of no run at all"}) == known.Known()
 
 
-def test_a_run_that_goes_on_knows_its_canaries_of_before():
+def test_a_resumed_run_knows_its_earlier_canaries():
     """Resumed on a host that had become slow, a run took that for the machine's usual self."""
     before = [
         Trial(f"t{n}", "c", n, n, t_start=float(n), metrics={"rps": 1.0}, canary=Canary(10.0, 10.0),

@@ -1,4 +1,4 @@
-"""What becomes of a trial whose programs fail."""
+"""Trials whose programs fail."""
 
 import threading
 from types import SimpleNamespace
@@ -46,7 +46,7 @@ def test_a_generator_that_fails_is_a_result(monkeypatch, tmp_path):
 
 
 def test_a_generator_that_fails_because_an_agent_was_killed_is_none(monkeypatch, tmp_path):
-    """The server dies with its agent; the trial stood as failed, which no `--resume` mends."""
+    """The server dies with its agent; the trial stood as failed, which `--resume` cannot fix."""
     with pytest.raises(HostError, match="has ended"):
         attempted(monkeypatch, tmp_path, has_died=True)
 

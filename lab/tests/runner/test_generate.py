@@ -1,4 +1,4 @@
-"""What the hosts of a trial are asked for while it is measured."""
+"""Requests to the hosts of a trial while it is measured."""
 
 from types import SimpleNamespace
 
@@ -73,8 +73,10 @@ def test_a_window_that_fails_ends_the_sampling_too(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("tool", "before_s"), [("load", 0.25), ("wrk", 0.0), ("ab", 0.0)])
-def test_what_has_no_warm_up_begins_with_its_window(monkeypatch, tmp_path, tool, before_s):
-    """CPU a request of a server that polls was divided by a quarter of a second more than wrk had
+def test_without_a_warm_up_a_generator_starts_with_its_window(
+    monkeypatch, tmp_path, tool, before_s
+):
+    """CPU per request of a server that polls was divided by a quarter of a second more than wrk had
     run: a fifth less than it was in a window of one second, of that side alone."""
     asked = []
 

@@ -30,7 +30,7 @@ def recipe_of(required):
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Java 17 is the default, 21 and 25 lie beside it."""
+    """Java 17 is the default, 21 and 25 are installed too."""
     for major in (17, 21, 25):
         home = tmp_path / f"jdk-{major}"
         (home / "bin").mkdir(parents=True)
@@ -58,7 +58,7 @@ def test_the_newest_java_serves_every_cell_when_one_needs_it(installed, required
         assert (first.argv[0], first.tool) == (place.java, "jvm")
 
 
-def test_what_no_java_here_can_run_is_said(installed):
+def test_a_program_that_no_installed_java_can_run_is_reported(installed):
     recipe = recipe_of(26)
     place = java.chosen(recipe, place_of(recipe), installed)
     unmet = [Resolver(recipe, cell, place).unmet() for cell in cells(recipe)]

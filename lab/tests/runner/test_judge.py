@@ -55,10 +55,10 @@ def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
     [
         ({"usage": usage(server=0.7, load=0.99)}, "client"),
         ({"usage": usage(server=0.99, load=0.99)}, "both"),
-        # Both poll, so both cores are full whatever limits: work tells, not time.
+        # Both poll, so both cores are saturated anyway: work shows the limit, not time.
         ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "polling_load": True}, "both"),
         ({"usage": usage(0.99, 0.99), "useful_server": 0.4, "polling_load": True}, "unknown"),
-        # What the generator reaches without a server tells where its core does not.
+        # The rate without a server shows the limit where the core does not.
         ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "polling_load": True, "headroom": 1.4}, "server"),
         ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "polling_load": True, "headroom": 1.2}, "both"),
         ({"usage": usage(0.99, 0.99), "useful_server": 0.4, "polling_load": True, "headroom": 1.2}, "client"),
@@ -66,7 +66,7 @@ def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
         ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "headroom": 9.0}, "both"),
         ({"usage": usage(0.99, 0.99), "useful_server": 0.4}, "client"),
         ({"usage": usage(0.99, 0.5), "useful_server": 0.4}, "concurrency"),
-        # A request at a time for each thread: nobody can be at a limit, however full its core.
+        # A request at a time for each thread: no program can be at a limit, however busy its core.
         ({"usage": usage(0.99, 0.99), "figures": {"gen-0": replace(FIGURES, connections=1, threads=1)}}, "concurrency"),
         # Two thirds of the connections were not served: a full core does not overrule that.
         ({"usage": usage(0.99, 0.5), "figures": {"gen-0": replace(FIGURES, little_residual=-0.6)}}, "unknown"),
@@ -88,7 +88,7 @@ def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
         ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, busiest_thread=0.99)}}, "client"),
     ],
 )  # fmt: skip
-def test_who_was_at_its_limit(changed, bottleneck):
+def test_the_limit_is_found(changed, bottleneck):
     assert judge(evidence(**changed)).bottleneck == bottleneck
 
 
@@ -106,7 +106,7 @@ def test_who_was_at_its_limit(changed, bottleneck):
         ({"common_share": 0.2}, "ran together for 20% of their windows only"),
     ],
 )
-def test_what_makes_a_trial_invalid(changed, reason):
+def test_reasons_that_make_a_trial_invalid(changed, reason):
     verdict = judge(evidence(**changed))
     assert not verdict.is_valid
     assert reason in verdict.reasons[0]
@@ -123,7 +123,7 @@ def test_what_makes_a_trial_invalid(changed, reason):
         ({"usage": usage(foreign=0.1, steal=0.2)}, 1 - 0.9 * 0.8, "steal"),
     ],
 )  # fmt: skip
-def test_a_disturbance_is_told_with_what_it_may_have_cost(changed, share, word):
+def test_interference_is_reported_with_its_possible_cost(changed, share, word):
     verdict = judge(evidence(**changed))
     assert verdict.is_valid
     assert verdict.disturbed.share == pytest.approx(share)
@@ -140,7 +140,7 @@ def test_a_disturbance_is_told_with_what_it_may_have_cost(changed, share, word):
         ({"figures": {"gen-0": replace(FIGURES, warnings=["lateness is high"])}}, "lateness is high"),
     ],
 )  # fmt: skip
-def test_what_is_only_told(changed, note):
+def test_notes_that_keep_a_trial_valid(changed, note):
     verdict = judge(evidence(**changed))
     assert verdict.is_valid
     assert any(note in one for one in verdict.notes)

@@ -83,7 +83,7 @@ def test_percentiles_of_eight_generators_are_those_of_all_their_samples_together
         assert flat[f"m.{name}"] == pytest.approx(exact_us, rel=2e-3)
 
 
-def test_a_quantile_without_enough_samples_is_no_figure():
+def test_a_quantile_without_enough_samples_is_missing():
     flat = metrics.combined(
         [metric(combine="histogram", quantiles=[0.9, 0.99, 0.999])],
         {"gen": [figures(latency={"service": histogram([1000] * 1000)})]},
@@ -111,7 +111,7 @@ def test_the_common_window_is_where_all_generators_measured():
     assert metrics.common_window(both) == Window(4, 6)
 
 
-def test_cpu_a_request_is_of_the_time_in_which_all_generators_measured(monkeypatch):
+def test_cpu_per_request_covers_the_time_in_which_all_generators_measured(monkeypatch):
     """CPU of the common second was divided by the requests of both windows, the longer one's
     second half too: a third less a request than it was."""
     both = {

@@ -167,7 +167,7 @@ def test_a_cell_that_needs_a_newer_java_is_shown_as_not_runnable():
     )
 
 
-def test_what_the_recipe_skips_is_shown_as_left_out():
+def test_cells_that_the_recipe_skips_are_shown_as_left_out():
     recipe = recipe_of(
         {"payload": [1, 2], "stack": ["kernel", "other"]},
         skip=[{"payload": 2, "stack": "other"}],
@@ -178,7 +178,11 @@ def test_what_the_recipe_skips_is_shown_as_left_out():
 
 @pytest.mark.parametrize(
     ("only", "message"),
-    [("paylod=1", "no axis 'paylod'"), ("payload=9", "no value '9'"), ("7", "no axis '7'")],
+    [
+        ("paylod=1", "unknown axis 'paylod'"),
+        ("payload=9", "unknown value '9'"),
+        ("7", "unknown axis '7'"),
+    ],
 )
 def test_a_wrong_only_says_what_there_is(only, message):
     with pytest.raises(InputError, match=message):
@@ -277,7 +281,7 @@ def test_a_budget_keeps_the_least_warm_up_of_the_recipe():
     assert (times.warmup_s >= 6.0, times.step_warmup_s, times.warmup_least_s) == (True, 0.5, 6.0)
 
 
-def test_a_budget_tells_only_what_it_made_shorter():
+def test_a_budget_reports_only_what_it_shortened():
     before = Times(0.0, 3.0, 0.5, 0.0, 2.0, 0.25, 0.5)
     after = replace(before, warmup_s=2.0, duration_s=0.4999)
     (sentence,) = budget._said([], before, after, 120.0)
@@ -304,19 +308,19 @@ def test_a_budget_takes_no_rounds_from_the_verdicts(budget_s):
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
 def test_a_process_of_a_shipped_recipe_is_not_called_like_another_program(path):
-    """Who reads `wrk` in a report must be right to think that it was wrk."""
+    """A report that names `wrk` must mean wrk."""
     for process in read.read(path).process:
         if process.name in GENERATORS:
             assert process.tool == process.name
 
 
-def test_what_would_be_started_is_shown_with_what_is_missing():
+def test_planned_commands_are_shown_with_missing_programs():
     recipe = recipe_of({"payload": [16, 32]})
     server = recipe.process[0].model_copy(update={"argv": ["gone-program", "--size", "{payload}"]})
     recipe = recipe.model_copy(update={"process": [server, recipe.process[1]]})
     lines = commands.of_schedule(made(recipe))
     assert "payload=16:" in lines and "  app-0: gone-program --size 32" in lines
-    assert lines[-1] == "missing: there is no program gone-program"
+    assert lines[-1] == "missing program: gone-program"
 
 
 def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number():
@@ -351,7 +355,7 @@ def test_a_run_that_goes_on_keeps_the_times_of_its_budget():
     ("has_sources", "state", "parts"),
     [(True, "planned", ["bypass", "load"]), (False, "not-runnable", ["load"])],
 )
-def test_what_the_run_would_build_is_planned(tmp_path, monkeypatch, has_sources, state, parts):
+def test_builds_of_the_run_are_planned(tmp_path, monkeypatch, has_sources, state, parts):
     """In a fresh clone the plan called every cell of bypass not runnable, and the run built it."""
     monkeypatch.setattr(stack, "_has_onload", lambda: False)
     if has_sources:
@@ -379,7 +383,7 @@ echo '{"parts": [{"name": "bypass", "state": "missing"}, {"name": "load", "state
 """
 
 
-def test_a_plan_tells_what_is_built_first_and_how_long_that_takes(tmp_path):
+def test_a_plan_shows_builds_and_their_time(tmp_path):
     door = tmp_path / "wirespeed"
     door.write_text(DOOR)
     door.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What the machine can decide is told before minutes are spent."""
+"""A run reports in advance what the machine can decide."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ CALM = Preflight(0.0, 0.005, 0.05, 0.004, None)
 
 def test_a_quiet_machine_says_from_where_on_differences_are_decided():
     text = CALM.text(SCHEDULE)
-    assert CALM.is_calm and "not calm" not in text
+    assert CALM.is_calm and "noisy now" not in text
     assert "in 5 rounds differences below about 4% will not be decided, 3% needs" in text
 
 
@@ -31,16 +31,16 @@ def test_a_noisy_machine_needs_many_rounds_for_a_small_difference():
     "seen",
     [Preflight(0.05, 0, 0, 0, None), Preflight(0, 0.3, 0, 0, None), Preflight(0, 0, 0.8, 0, None)],
 )
-def test_steal_other_programs_and_a_slow_host_are_not_calm(seen):
+def test_steal_other_programs_and_a_slow_host_are_noise(seen):
     assert not seen.is_calm
     assert "--wait-for-calm TIME waits" in seen.text(SCHEDULE)
 
 
-def test_waiting_ends_with_the_first_calm_look_or_with_the_time(monkeypatch):
+def test_waiting_ends_with_the_first_quiet_look_or_with_the_time(monkeypatch):
     looks = [Preflight(0, 0.3, 0, 0, None), Preflight(0, 0.2, 0, 0, None), CALM]
     monkeypatch.setattr(preflight, "look", lambda *_: looks.pop(0))
     fleet, told = SimpleNamespace(poll=lambda _s: None), []
     assert preflight.wait_for_calm(fleet, SCHEDULE, {}, 60.0, told.append) is CALM
-    assert told == ["waiting up to 1 min for a calm machine"]
+    assert told == ["waiting up to 1 min for a quiet machine"]
     looks[:] = [Preflight(0, 0.3, 0, 0, None)]
     assert not preflight.wait_for_calm(fleet, SCHEDULE, {}, 0.0, told.append).is_calm

@@ -1,4 +1,4 @@
-"""Files of printed figures: beside the recipe or the kit's own, refused when they are nowhere."""
+"""Files of published results: next to the recipe or of the kit, refused when missing."""
 
 from pathlib import Path
 
@@ -40,17 +40,17 @@ def test_a_run_keeps_a_copy(file, tmp_path):
 
 @pytest.mark.parametrize("file", ["nowhere.csv", "../claims.csv", ""])
 def test_a_file_that_is_nowhere_is_refused_with_the_table(file, tmp_path):
-    with pytest.raises(InputError, match=r"mine.toml: table\[0\].published.file: there is no"):
+    with pytest.raises(InputError, match=r"mine.toml: table\[0\].published.file: .* not found"):
         printed.check(recipe_with(file), tmp_path / "mine.toml", ROOT)
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("metric,value\nrps,1\n", "there is no column 'unit'"),
-        ("metric,value,unit\nrps,fast,req/s\n", "line 2: value is 'fast', which is no number"),
-        ("metric,value,unit\nrps\n", "line 2: value is None"),
-        ("metric,value,unit,link_gbps\nrps,1,req/s,25G\n", "link_gbps is '25G'"),
+        ("metric,value\nrps,1\n", "column 'unit' is missing"),
+        ("metric,value,unit\nrps,fast,req/s\n", "line 2: value: 'fast' is not a number"),
+        ("metric,value,unit\nrps\n", "line 2: value: None"),
+        ("metric,value,unit,link_gbps\nrps,1,req/s,25G\n", "link_gbps: '25G'"),
     ],
 )
 def test_a_file_that_no_report_could_show_is_refused_before_the_run(text, line, tmp_path):

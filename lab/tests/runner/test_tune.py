@@ -57,7 +57,7 @@ def test_a_value_for_each_role_is_the_largest_on_one_machine():
     assert want.sysctl == {"vm.nr_hugepages": 10, "net.core.somaxconn": 5000}
 
 
-def test_what_was_done_and_what_was_not_is_told():
+def test_changes_made_and_not_made_are_reported():
     told = {
         "sysctl": [["net.core.somaxconn", "4096", "5000"]],
         "switches": [["service irqbalance", "active", "inactive"]],
@@ -81,7 +81,7 @@ def test_without_permission_one_line_says_so():
     assert "takes root" in line
 
 
-def test_a_plan_tells_what_the_method_asks_for_and_what_is_the_users_to_set():
+def test_a_plan_shows_settings_of_the_method_and_those_left_to_the_user():
     asked = {
         "sysctl": {"net.core.somaxconn": 5000},
         "services": {"stop": ["irqbalance"]},

@@ -78,7 +78,7 @@ def nothing_yet(errors=0):
 
 
 def test_a_server_with_a_compiler_of_its_own_is_warmed_until_steady(loaded):
-    """Node, .NET, PyPy, PHP: nobody tells the lab that they compile while they run."""
+    """Node, .NET, PyPy, PHP: the lab cannot know that they compile while they run."""
     rates, _ = loaded(life_of(), lambda number, _: figures(min(1000, 300 * number)))
     assert rates == [300, 600, 900, 1000, 1000, 1000]
 

@@ -1,4 +1,4 @@
-"""What of a server's CPU time was work, and when that is not known."""
+"""The share of a server's CPU time that was work, and when it is unknown."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ from wirespeed.runner import work
 
 
 def found(told_s, used_s, loaded_s=1.0):
-    """At 1,000 requests/s: bypass told of so much CPU time, the cgroup of so much."""
+    """At 1,000 requests/s: bypass reported so much CPU time, the cgroup of so much."""
     server = SimpleNamespace(label="pg", instance=SimpleNamespace(role="server", cores=[0]))
     life = SimpleNamespace(running=[server])
     served = (Served(1, 0, 0), Served(1, 9, 0, polled_s=0.1, cpu_s=told_s))
@@ -18,7 +18,7 @@ def found(told_s, used_s, loaded_s=1.0):
     return work.of_window(life, served, figures, usage, loaded_s)
 
 
-def test_work_is_what_bypass_told_of_without_its_empty_looks():
+def test_work_is_the_reported_cpu_time_without_empty_polls():
     assert found(0.5, 0.5).us_per_request == pytest.approx(400)
 
 

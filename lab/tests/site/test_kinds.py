@@ -113,9 +113,9 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
 
 
 @pytest.mark.parametrize("kind", ["netns"], indirect=True)
-def test_a_killed_agent_ends_the_run_and_is_no_result_of_its_server(kind):
+def test_a_killed_agent_ends_the_run_and_does_not_count_against_its_server(kind):
     """Its server dies with it, and the generator on the other host fails for that reason: the trial
-    stood as failed, and a resumed run could not mend it."""
+    stood as failed, and a resumed run could not fix it."""
     process = started(kind, recipe(kind, duration="1500ms"))
     kind.wait_for_trials(1, process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -153,7 +153,7 @@ def test_a_host_that_cannot_be_reached_is_one_line(kind):
 
 
 @pytest.mark.parametrize("kind", ["ssh"], indirect=True)
-def test_a_wrong_address_of_the_server_is_told_before_anything_is_measured(kind):
+def test_a_wrong_address_of_the_server_is_reported_before_anything_is_measured(kind):
     text = (kind.root / "sites.toml").read_text().replace(address(11), "127.0.0.1")
     (kind.root / "sites.toml").write_text(text)
     process = started(kind, recipe(kind, connections=[1]))

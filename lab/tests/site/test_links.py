@@ -69,7 +69,7 @@ def test_several_load_hosts_reach_the_server_and_share_its_link(tmp_path):
 
 @needs_root
 def test_every_load_host_reaches_the_origin_without_the_server(tmp_path):
-    """What generator and origin can do alone: those cells had no way to the origin."""
+    """The rate of generator and origin alone: those cells had no way to the origin."""
     site = Site.model_validate(
         {"kind": "netns", "load": {"count": 2}, "link": {"thin": {"rate": "100mbit"}}}
     )
@@ -84,7 +84,7 @@ def test_every_load_host_reaches_the_origin_without_the_server(tmp_path):
         fleet.close()
 
 
-def test_differences_from_the_declaration_are_told():
+def test_differences_from_the_declaration_are_reported():
     found = Capacity(TENTH, "eth0", 2.4e9, 2.45e9, 1500)
     assert found.differences() == []
     assert found.share(0, 2.4e9) == 1 and found.share(2.45e9, 0) == 1
@@ -112,7 +112,7 @@ def test_a_link_that_only_cores_limit_is_never_full():
     assert Capacity(replace(TENTH, is_limit=False), "v", 9e9, 9e9, 1500).share(9e9, 9e9) == 0
 
 
-def test_each_direction_is_held_against_what_that_direction_carries():
+def test_each_direction_is_checked_against_its_own_rate():
     """A line with a slow way up: answers at half of its way down were "the link was the limit"."""
     line = Capacity(replace(TENTH, rate_bps=None), "eth0", 1e9, 1e8, 1500)
     assert line.share(1e7, 5e8) == 0.5

@@ -137,8 +137,8 @@ def test_a_rate_at_which_trials_fail_is_broken_and_one_without_figures_is_not_kn
     assert found == why or (why and found.startswith(why))
 
 
-def test_the_search_tells_figures_in_the_units_of_the_tables():
-    """Throughput that a recipe tells in MB/s was printed as so many B/s."""
+def test_the_search_prints_the_units_of_the_tables():
+    """Throughput that a recipe measures in MB/s was printed as so many B/s."""
     cell = SimpleNamespace(
         trials=(1,), failures="", median=lambda name: {"rps": 400.0, "throughput": 34.5}.get(name)
     )
@@ -148,17 +148,17 @@ def test_the_search_tells_figures_in_the_units_of_the_tables():
 
 
 def test_the_search_counts_requests_whatever_the_recipe_names_first():
-    """With bytes or a time as the first metric it asked for so many requests a second."""
+    """With bytes or a time as the first metric it sent so many requests per second."""
     first = '[[metric]]\nname = "throughput"\nfrom = "gen"\nfield = "bytes_per_second"\n'
     text = TEXT.replace("[[metric]]", first + "[[metric]]", 1)
     assert knee._rate_of(rates.at_rates(text, [1])[0]) == "rps"
     only = TEXT.replace('name = "rps"', 'name = "throughput"\nfield = "bytes_per_second"')
-    with pytest.raises(InputError, match="no metric of requests a second"):
+    with pytest.raises(InputError, match="no metric of requests per second"):
         knee._rate_of(rates.at_rates(only, [1])[0])
 
 
 def test_a_rule_of_the_search_holds_for_the_cells_that_it_means():
-    """It was held against every cell, and `errors` against valid trials, which have none."""
+    """It was checked against every cell, and `errors` against valid trials, which have none."""
     slow, fast = (
         SimpleNamespace(axes={"stack": stack}, trials=(), invalid=()) for stack in ("slow", "fast")
     )
@@ -234,7 +234,7 @@ def checkout_page(checkout):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("<html></html>", "is no report that carries its run"),
+        ("<html></html>", "not a report with a copy of its run"),
         ('<script type="application/json" id="source">"AAAA"</script>', "is damaged"),
         (None, "is not whole"),
     ],

@@ -16,7 +16,7 @@ def first_recipe():
     return re.search(r"```toml\n(.*?)```", RECIPES.read_text(), re.S).group(1)
 
 
-def test_the_first_recipe_runs_with_a_server_beside_it(checkout, tmp_path):
+def test_the_first_recipe_runs_with_a_server_next_to_it(checkout, tmp_path):
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if probe.connect_ex(("127.0.0.1", 8000)) == 0:
@@ -34,4 +34,4 @@ def test_the_first_recipe_runs_with_a_server_beside_it(checkout, tmp_path):
     os.remove(program)
     code, _, err = checkout.call("run", folder / "my-server.toml", *arguments)
     assert code == 1
-    assert f"there is no program {program}" in err
+    assert f"program {program} not found" in err

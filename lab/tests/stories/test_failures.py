@@ -1,4 +1,4 @@
-"""What goes wrong in a run: one clear line, nothing left, finished trials kept."""
+"""Failures of a run: one clear line, nothing left, finished trials kept."""
 
 import fcntl
 import hashlib
@@ -19,7 +19,7 @@ FAKES = Path(__file__).parents[1] / "fakes"
 
 
 def one_line(err, part):
-    """The line of the lab's own that tells the story."""
+    """The line of the lab that names the cause."""
     lines = [line for line in err.splitlines() if part in line]
     assert len(lines) == 1, err
     return lines[0]
@@ -37,7 +37,7 @@ def test_a_run_measures_every_cell_and_leaves_nothing(checkout):
     assert checkout.nothing_left(process.pid)
 
 
-def test_a_run_tells_which_build_of_the_server_it_measured(checkout, tmp_path):
+def test_a_run_records_which_build_of_the_server_it_measured(checkout, tmp_path):
     program = tmp_path / "my-server"
     server = Path(__file__).parents[1] / "fakes" / "server.py"
     program.write_text(
@@ -117,7 +117,7 @@ def test_a_server_that_dies_is_a_result_and_is_not_tried_to_the_end(checkout):
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     line = one_line(err, "stayed invalid")
-    assert "app-0 died (exit code 3): the fake server dies as it was told" in line
+    assert "app-0 died (exit code 3): the fake server dies as requested" in line
     trials = checkout.trials()
     # Each failure is a trial of its own, nothing is repeated until it works, and after the third
     # of a cell in the same words its last two are not tried.
@@ -165,14 +165,14 @@ def test_a_port_in_use_is_named_with_the_remedy(checkout):
 def test_a_server_program_that_does_not_exist_is_named(checkout):
     code, _, err = checkout.call("run", checkout.recipe(python="/nowhere/python"))
     assert code == 1
-    one_line(err, "there is no program /nowhere/python")
+    one_line(err, "program /nowhere/python not found")
 
 
-def test_a_generator_that_fails_is_told_with_its_last_words(checkout):
+def test_a_generator_that_fails_is_reported_with_its_last_line(checkout):
     checkout.environment["WIRESPEED_FAKE_EXIT"] = "1"
     code, _, err = checkout.call("run", checkout.recipe(connections=[1]))
     assert code == 1
-    assert "the fake generator fails as it was told" in one_line(err, "stayed invalid")
+    assert "the fake generator fails as requested" in one_line(err, "stayed invalid")
 
 
 def test_a_generator_that_was_called_wrongly_is_tried_once_a_cell(checkout):
@@ -398,7 +398,7 @@ def test_a_complete_run_takes_more_rounds(checkout):
     assert checkout.run_json()["looks"] == 2
     code, _, err = checkout.call("run", "some", "--add-rounds", "2")
     assert code == 2
-    one_line(err, "--add-rounds goes with --resume")
+    one_line(err, "--add-rounds: needs --resume")
 
 
 def test_the_scratch_folder_is_memory_where_there_is_some(checkout):
@@ -464,7 +464,7 @@ def test_a_server_may_say_in_its_output_that_it_is_ready(checkout, line, within,
 
 
 FAKE_WRK = """#!{python}
-# Prints as wrk does: a hundred requests a second in its first run, a hundred more in each after.
+# Prints as wrk does: a hundred requests per second in its first run, a hundred more in each after.
 import pathlib, sys, time
 if "-d" not in sys.argv:  # asked for its version
     sys.exit(1)
@@ -481,8 +481,8 @@ print("Transfer/sec:      1.00MB")
 """
 
 
-def test_a_trial_tells_the_figures_of_its_window_and_not_of_its_warm_up(checkout, tmp_path):
-    """What both printed stood in one file, and the first line that matched was the warm-up's."""
+def test_a_trial_reports_its_window_and_not_its_warm_up(checkout, tmp_path):
+    """Both outputs were in one file, and the first line that matched was the warm-up's."""
     program = tmp_path / "bin" / "wrk"
     program.parent.mkdir()
     program.write_text(FAKE_WRK.format(python=sys.executable))
@@ -500,7 +500,7 @@ def test_a_trial_tells_the_figures_of_its_window_and_not_of_its_warm_up(checkout
     assert printed.read_text().count("Requests/sec") == 1
 
 
-def test_what_the_shell_exports_reaches_no_measured_program(checkout, tmp_path):
+def test_exports_of_the_shell_reach_no_measured_program(checkout, tmp_path):
     """EF_POLL_USEC=0 of a shell changed a contender and stood nowhere."""
     kept = tmp_path / "environment"
     recipe = checkout.recipe(connections=[1])

@@ -1,4 +1,4 @@
-"""Output that nobody reads to its end: the measurement is finished and kept all the same."""
+"""Output that is not read to its end: the measurement is finished and kept all the same."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def piped(checkout, *arguments, out=subprocess.PIPE, err=subprocess.PIPE):
     )  # fmt: skip
 
 
-def test_a_run_whose_tables_nobody_reads_ends_well_and_says_where_its_report_is(checkout):
+def test_a_run_whose_tables_are_not_read_ends_well_and_names_its_report(checkout):
     process = piped(checkout, "run", checkout.recipe(connections=[1, 2]), "--accept-noise")
     process.stdout.close()  # as `head` does
     err = process.stderr.read()
@@ -37,7 +37,7 @@ def test_a_run_goes_on_when_its_progress_is_read_no_longer(checkout):
     assert checkout.run_json()["state"] == "done" and len(checkout.trials()) == 2
 
 
-def test_a_gate_keeps_its_exit_code_when_nobody_reads_the_tables(checkout):
+def test_a_failed_check_keeps_its_exit_code_when_the_tables_are_not_read(checkout):
     process = piped(
         checkout, "run", checkout.recipe(connections=[1]), "--accept-noise",
         "--require", "rps > 1000000000",
@@ -48,7 +48,7 @@ def test_a_gate_keeps_its_exit_code_when_nobody_reads_the_tables(checkout):
 
 
 @pytest.mark.parametrize("command", [("runs",), ("list",), ("schema",), ("--help",)])
-def test_a_closed_pipe_is_no_failure(checkout, command):
+def test_a_closed_pipe_does_not_fail_a_command(checkout, command):
     process = piped(checkout, *command)
     process.stdout.close()
     err = process.stderr.read()

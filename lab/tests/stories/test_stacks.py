@@ -121,7 +121,7 @@ def test_an_onload_that_left_the_traffic_to_the_kernel_is_found_out(checkout, re
     )
 
 
-def test_a_recipe_that_wants_bypass_uses_it_beside_an_installed_onload(checkout, recipe, onload):
+def test_a_recipe_that_wants_bypass_uses_it_despite_an_installed_onload(checkout, recipe, onload):
     assert checkout.call("run", recipe("bypass"))[0] == 0
     assert server_of(checkout, by_stack(checkout)["fast"])[0].endswith("/bypass")
 

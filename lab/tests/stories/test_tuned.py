@@ -117,7 +117,7 @@ def test_an_agent_that_is_killed_alone_leaves_nothing_changed(checkout, other):
     assert not checkout.left_behind(process.pid)
 
 
-def test_what_both_killed_left_is_gone_after_the_next_run(checkout, other):
+def test_settings_of_two_killed_runs_are_gone_after_the_next_run(checkout, other):
     process = checkout.start("run", checkout.recipe(duration="700ms"), "--tune")
     checkout.wait_for_trials(1, process)
     agent = json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]

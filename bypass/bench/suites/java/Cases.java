@@ -1,4 +1,4 @@
-// What the programs beside this file share: cases that run one after the other, each in a thread of its
+// Shared by the programs next to this file: cases that run one after the other, each in a thread of its
 // own with a bound in time, and print one line, "ok NAME" or "not ok NAME - what happened".
 
 import java.util.Arrays;

@@ -134,7 +134,7 @@ public class Channels extends Cases {
             two.client.close();
             expect(SocketException.class, () -> two.server.getInputStream().read());
         });
-        cases.put("a reset is told once more to the next read", () -> {
+        cases.put("a reset is reported again to the next read", () -> {
             Sockets two = Sockets.open();
             two.client.setSoLinger(true, 0);
             two.client.close();
@@ -170,7 +170,7 @@ public class Channels extends Cases {
             check(two.client.getLocalSocketAddress().equals(two.server.getRemoteSocketAddress())
                     && two.client.getRemoteSocketAddress().equals(two.server.getLocalSocketAddress()), two);
         });
-        cases.put("nobody listens", () -> {
+        cases.put("no listener", () -> {
             int port;
             try (ServerSocket free = new ServerSocket(0, 5, LOCAL)) {
                 port = free.getLocalPort();
@@ -330,7 +330,7 @@ public class Channels extends Cases {
             check(!key.isValid() && selector.keys().isEmpty(), "the key is there");
             check(two.server.read(ByteBuffer.allocate(1)) == -1, "no end");
         });
-        cases.put("a cancelled key can be registered anew", () -> {
+        cases.put("a cancelled key can be registered again", () -> {
             Selector selector = Selector.open();
             Pair two = Pair.open();
             two.client.configureBlocking(false).register(selector, SelectionKey.OP_READ).cancel();
@@ -354,7 +354,7 @@ public class Channels extends Cases {
             }
             check(selector.select(20_000) == 1, "still not writable");
         });
-        cases.put("nobody listens for a selector", () -> {
+        cases.put("no listener for a selector", () -> {
             int port;
             try (ServerSocket free = new ServerSocket(0, 5, LOCAL)) {
                 port = free.getLocalPort();

@@ -1,7 +1,7 @@
 """Part of the agent: who else used the machine between two instants, by name.
 
 A census reads every process once, a few milliseconds of work, so the lab asks for it outside the
-measured window and only when windows were disturbed. Standard library of Python 3.6 only: see
+measured window and only when windows were noisy. Standard library of Python 3.6 only: see
 main.py.
 """
 
@@ -10,13 +10,13 @@ import time
 
 from wirespeed.agent.children import read_text
 
-NAMES_MAX = 5  # told of one census; what follows is small
+NAMES_MAX = 5  # reported of one census; the others are small
 CENSUS_S_MAX = 0.1  # a machine with thousands of processes is not read to the end
 TICK_NS = 1000000000 // os.sysconf("SC_CLK_TCK")
 
 
 class Census:
-    """Remembers the census before, so that each one tells what was used since."""
+    """Remembers the census before, so that each one reports the use since."""
 
     def __init__(self):
         self.before = {}

@@ -39,7 +39,8 @@ class Refused(Exception):
 
 
 def read_text(path):
-    """Empty where it cannot be read. What is no UTF-8, as a process may name itself, is replaced;
+    """Empty where it cannot be read. Bytes that are not UTF-8, as a process may be named, are
+    replaced;
     of the locale nothing is asked: it may be C."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -74,7 +75,7 @@ class Cgroups:
 
     @staticmethod
     def name_of(mark):
-        """wirespeed-MARK-nsNAMESPACE-AGENT: who finds it can tell whether its agent works."""
+        """wirespeed-MARK-nsNAMESPACE-AGENT: its finder can check whether its agent works."""
         return "wirespeed-%s-ns%s-%s" % (mark, pid_namespace(), identity(os.getpid()))
 
     def _usable(self, folder):
@@ -212,7 +213,7 @@ def identity(pid):
 
 
 def pid_namespace():
-    """The namespace in which process ids are counted here; empty where the kernel does not tell."""
+    """The namespace in which process ids are counted here; empty where unknown."""
     try:
         return str(os.stat("/proc/self/ns/pid").st_ino)
     except OSError:
@@ -238,7 +239,7 @@ def descendants(root):
 def spawn(message, cgroup, mark):
     """Forks and execs; what goes wrong before exec comes back through a pipe as an errno."""
     if message.get("at") and not shutil.which(message["argv"][0], path=message["env"]["PATH"]):
-        raise Refused("there is no program %s" % message["argv"][0])
+        raise Refused("program %s not found" % message["argv"][0])
     report_read, report_write = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -259,7 +260,7 @@ def spawn(message, cgroup, mark):
     os.waitpid(pid, 0)
     step, number, text = json.loads(failure.decode())
     if step == "exec" and number == errno.ENOENT:
-        raise Refused("there is no program %s" % message["argv"][0])
+        raise Refused("program %s not found" % message["argv"][0])
     raise Refused("%s: %s failed: %s" % (message["argv"][0], step, text))
 
 

@@ -87,14 +87,14 @@ def of_programs(message):
 
 
 def _hashed(path):
-    """Path and content of a program: what tells two builds apart that call themselves the same."""
+    """Path and content of a program: two builds with the same version differ in it."""
     if not path:
         return ""
     return "%s, sha256 %s" % (path, hash_of(path)[:12])
 
 
 def audited():
-    """What `wirespeed audit` judges beside the facts."""
+    """Further facts that `wirespeed audit` judges."""
     return {
         "turbo": turbo(),
         "idle_states": idle_states(),
@@ -194,7 +194,7 @@ def nofile_hard():
 
 
 def running_services():
-    """Of those that the published methods stop, the ones that run here."""
+    """The services that the published methods stop and that run here."""
     if not shutil.which("systemctl"):
         return None
     names = [name + ".service" for name in SERVICES]
@@ -311,7 +311,7 @@ def chosen(path):
 
 
 def output(argv, path=None):
-    """(exit code, output); (127, "") where there is no such program."""
+    """(exit code, output); (127, "") where the program is missing."""
     search = path or os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
     program = shutil.which(argv[0], path=search)
     if not program:

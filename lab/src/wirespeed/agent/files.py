@@ -30,7 +30,7 @@ mounted = set()
 def scratch_roots():
     """Where the files of a run may lie while it lasts, the best first: memory, where there is some.
 
-    What killed agents have left is looked for in all of them.
+    Leftovers of killed agents are searched in all of them.
     """
     return ["/dev/shm", os.environ.get("TMPDIR", "/tmp"), "/var/tmp"]
 

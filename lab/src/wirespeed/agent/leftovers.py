@@ -1,6 +1,6 @@
 """Part of the agent: what agents that were killed may have left: processes, cgroups, folders.
 
-An agent cleans up by itself, also after kill -9 of the lab. This is for what remains when the agent
+An agent cleans up, also after kill -9 of the lab. This is for what remains when the agent
 was killed too, or the host lost power. Who is still at work is judged by the agent's own process
 on this host; the lab's process id means nothing here. Standard library of Python 3.6 only.
 """
@@ -91,12 +91,12 @@ def sign(handle, text):
         os.ftruncate(handle, 0)
         words = (text, identity(os.getpid()), pid_namespace())
         os.pwrite(handle, ("%s\n%s\n%s\n" % words).encode(), 0)
-    except OSError:  # a full /tmp is no reason not to measure
+    except OSError:  # a full /tmp must not stop a measurement
         pass
 
 
 def holder(handle):
-    """Who holds a lock, as it says there; one who could not write left the words of another."""
+    """The owner of a lock as the file names it; it may be the one before."""
     lines = os.pread(handle, 512, 0).decode("utf-8", "replace").split("\n")
     text, agent, namespace = [*lines, "", ""][:3]
     if agent and not is_at_work(agent, namespace):

@@ -27,7 +27,7 @@ def receive(message):
         try:
             stream, _ = listener.accept()
         except socket.timeout:  # noqa: UP041 (another class before Python 3.10)
-            raise Refused("nobody connected to %s" % message["address"]) from None
+            raise Refused("no connection arrived at %s" % message["address"]) from None
     with stream:
         stream.settimeout(CONNECT_S)
         total = 0

@@ -149,7 +149,7 @@ class Agent:
         self.helpers.start(message["id"], lambda: facts.of_host(message, self.cgroups))
 
     def do_programs(self, message):
-        """What the measured programs are: {name: text}."""
+        """Versions of the measured programs: {name: text}."""
         self.helpers.start(message["id"], lambda: facts.of_programs(message))
 
     def do_ready(self, message):
@@ -215,7 +215,7 @@ class Agent:
         return {"restored": restore(message.get("state") or state_file(), even_standing=True)}
 
     def do_put_back(self, message):
-        """What an agent that was killed has left changed; nothing of those at work."""
+        """Settings that a killed agent left changed; not of running agents."""
         return {"restored": restore(message.get("state") or state_file())}
 
     def do_restore(self, _):
@@ -344,7 +344,7 @@ class Agent:
         return self.sampler.stop()
 
     def do_census(self, message):
-        """Who else used the machine since the census before: [[name, CPU seconds], …]."""
+        """Other processes that used the machine since the last census: [[name, CPU seconds], …]."""
         ours = {os.getpid(), self.lab_pid, *message.get("ours", ())}
         for child in self.children.values():
             ours.update(child.members())
@@ -372,7 +372,7 @@ class Agent:
 
     def _child(self, message):
         if message["name"] not in self.children:
-            raise Refused("there is no process %s" % message["name"])
+            raise Refused("process %s not found" % message["name"])
         return self.children[message["name"]]
 
     # -- the loop ---------------------------------------------------------------------------
@@ -484,7 +484,7 @@ class Agent:
             for child in self.children.values():
                 child.kill()
             orphans = descendants(os.getpid()) - {os.getpid()}
-            for pid in orphans:  # as subreaper, whatever daemonised itself is ours too
+            for pid in orphans:  # as subreaper, daemonised programs are children too
                 send_signal(pid, signal.SIGKILL)
             reap_quietly()
             if not orphans:
@@ -499,7 +499,7 @@ class Agent:
 
 
 def is_taken(handle):
-    """Whether the lock is ours now."""
+    """Whether this agent has the lock now."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -535,7 +535,7 @@ def send(message):
 def check_port(address, port):
     """A port in use would make the trial measure someone else's server."""
     with socket.socket() as probe:
-        # TIME_WAIT of the trial before is no one's server.
+        # TIME_WAIT of the last trial does not mean a server.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))

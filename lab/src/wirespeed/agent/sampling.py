@@ -122,7 +122,7 @@ class Sampler:
 
 
 class Lab:
-    """The lab's own processes: what they use is told apart from what strangers use.
+    """The lab's own processes: their use is separated from that of other processes.
 
     While a window is measured they stay on one core, so that it is known which one they disturb.
     The lab itself is one of them only on the machine where it runs, where `lab_pid` names it.
@@ -153,7 +153,7 @@ class Lab:
                 pass
 
     def cpu_us(self):
-        """Of all threads, those that have ended too."""
+        """Of all threads, ended ones included."""
         used_s = time.process_time() + (process_time_of(self.parent) if self.parent else 0.0)
         return int(used_s * 1e6)
 
@@ -190,7 +190,7 @@ def pread(fd):
         return b""
 
 
-ARITHMETIC_ROUNDS = 150000  # about 10 ms each: long enough to time, short beside a trial
+ARITHMETIC_ROUNDS = 150000  # about 10 ms each: long enough to time, short against a trial
 SYSCALL_ROUNDS = 25000
 
 

@@ -1,4 +1,4 @@
-"""Part of the agent: settings that are no files: services, and interrupt coalescing of cards.
+"""Part of the agent: settings without files: services, and interrupt coalescing of cards.
 
 A switch is [kind, target, key]; it is read as a text and set to one. Standard library of Python
 3.6 only: see main.py.

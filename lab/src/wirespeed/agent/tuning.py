@@ -22,14 +22,14 @@ from wirespeed.agent.children import (
 
 PF_NO_SETAFFINITY = 0x04000000  # kernel threads that belong to their core
 WORKQUEUE = "/sys/devices/virtual/workqueue/cpumask"
-NEW_THREADS_PASSES = 5  # threads are born while others are moved; nobody forks faster than this
+NEW_THREADS_PASSES = 5  # threads are born while others are moved; no program forks faster than this
 # Bounds, of which more does no harm: a machine that gives more than asked for keeps its own.
 BOUNDS = ("max", "nr_open", "backlog", "somaxconn")
 SYSCTL_NAME = re.compile(r"^[a-z][a-z0-9_-]*([./][A-Za-z0-9_-]+)+$")
 
 
 class Tuning:
-    """What one agent has changed; `state` is the file that tells how it was."""
+    """The changes of one agent; `state` is the file with the earlier values."""
 
     def __init__(self, state):
         self.state = state
@@ -117,7 +117,7 @@ class Tuning:
                 told["threads"] += 1
 
     def _kept(self, kind, what, new):
-        """What the kernel or the card made of `new`: some values are rounded. It is on the disk,
+        """The value after setting `new`: kernel and cards round some. It is on the disk,
         as what differs from the record at the end was set by somebody else."""
         now = words_of(read_text(what)) if kind == "files" else switches.now(what)
         if now and now != new:
@@ -133,7 +133,7 @@ class Tuning:
 
 
 def state_file():
-    """In memory that a restart empties; the lock of runs lies beside it."""
+    """In memory that a restart empties; next to the lock of runs."""
     if "WIRESPEED_TUNED" in os.environ:
         return os.environ["WIRESPEED_TUNED"]
     user = os.geteuid()
@@ -248,7 +248,7 @@ def _interrupts(clear, to):
 
 
 def restore(state, even_standing=False):
-    """Puts back what a state file tells; None without one, else what was done.
+    """Restores the values of a state file; None without one, else what was done.
 
     {"by": N} alone: the agent N that wrote it still runs, and nothing is touched. So it is with
     settings that are meant to stand, unless they are asked for.
@@ -310,12 +310,12 @@ def _restore_switches(record, done):
 
 
 def is_as_set(path, now, new):
-    """Huge pages are given as far as there is memory, so fewer than asked for is ours too."""
+    """Huge pages are given as far as there is memory, so fewer than requested count too."""
     return now == new or (path.endswith("hugepages") and int(now) < int(new))
 
 
 def _restore_threads(record, done):
-    """Threads that were moved, and those that they have started since."""
+    """Threads that were moved, and their children since."""
     before = {tid: cores for tid, ticks, cores in record["threads"] if start_ticks(tid) == ticks}
     to = set(record["to"])
     for tid, ticks, cores in record["threads"]:

@@ -22,7 +22,7 @@ SCALING_MAX = 1.05  # speed-up a worker
 SAME_TEST = 1.10  # between two links, neither of them near its limit
 LINK_NEAR = 0.9  # of the link
 BYTES_SPREAD = 0.15  # of the median of all cases
-TAIL_JUMP = 100  # between two percentiles that stand beside each other
+TAIL_JUMP = 100  # between two neighbouring percentiles
 GAIN_POINTS = 0.6  # percentage points that rounding explains
 
 FRAME_BYTES = 38 + 20 + 20  # Ethernet with preamble, check and gap; IPv4; TCP without options
@@ -105,13 +105,13 @@ def _bytes_a_request(case: Case, scale: float = 1.0) -> float | None:
 
 
 def throughput_scale(cases: list[Case]) -> float:
-    """What the throughput is multiplied by, so that responses are as long as their payload."""
+    """The factor of the throughput with which responses are as long as their payload."""
     fits = [scale for scale in READINGS.values() if not _misfits(cases, scale)]
     return fits[0] if fits else 1.0
 
 
 def _misfits(cases: list[Case], scale: float) -> list[tuple[Case, float]]:
-    """Cases whose bytes a request are no payload with a head of up to 2 KB and 1 %."""
+    """Cases whose bytes per request do not fit the payload with a head of up to 2 KB and 1 %."""
     out = []
     for case in cases:
         size, payload = _bytes_a_request(case, scale), case.number(PAYLOAD)
@@ -130,14 +130,14 @@ def units(cases: list[Case]) -> Iterator[Finding]:
     sizes = [size for _, size in misfits]
     payload = case.number(PAYLOAD)
     says = (
-        f"throughput ÷ rate gives {min(sizes):,.0f} to {max(sizes):,.0f} bytes a response in "
+        f"throughput ÷ rate gives {min(sizes):,.0f} to {max(sizes):,.0f} bytes per response in "
         f"{len(misfits)} cases, and the payload is {payload:,.0f}: the unit is not what it says"
     )
     scale = throughput_scale(cases)
     if scale != 1.0:
         reading = next(name for name, value in READINGS.items() if value == scale)
         says += f"; it fits when read as {reading} (multiply by {scale:.6g})"
-    yield Finding("bytes a request", str(case), says)
+    yield Finding("bytes per request", str(case), says)
 
 
 def bytes_spread(cases: list[Case]) -> Iterator[Finding]:
@@ -151,8 +151,8 @@ def bytes_spread(cases: list[Case]) -> Iterator[Finding]:
         for case, size in group:
             if len(group) > 2 and abs(size / middle - 1) > BYTES_SPREAD:
                 yield Finding(
-                    "bytes a request", str(case),
-                    f"{size:,.0f} bytes a request, {middle:,.0f} in the others: rate and "
+                    "bytes per request", str(case),
+                    f"{size:,.0f} bytes per request, {middle:,.0f} in the others: rate and "
                     "throughput are not of the same window",
                 )  # fmt: skip
 

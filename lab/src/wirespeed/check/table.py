@@ -29,12 +29,12 @@ METRICS = {
 _CALLED = {name: metric for metric, names in METRICS.items() for name in names.split()}
 _PERCENTILE = re.compile(r"(?:latency_)?p(\d{2,3}(?:\.\d+)?)")
 
-#: What counts parallel workers, and what counts open connections.
+#: Names of columns with parallel workers, and with open connections.
 WORKERS = ("instances_or_connections", "instances", "workers", "processes", "cores", "threads")
 CONNECTIONS = ("connections", "concurrency", "clients")
 PAYLOAD = ("payload_bytes", "payload", "size_bytes", "bytes")
 LINK = ("link_gbps",)
-#: Where a figure stands, which tells nothing about what was measured.
+#: Position of a value, which does not identify the case.
 _PLACE = {"table", "source", "file", "note"}
 
 _TIME_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -47,7 +47,7 @@ Keys = tuple[tuple[str, str], ...]
 
 @dataclass
 class Case:
-    """What was measured, in which table and line, and its metrics: 1/s, s, bit/s, percent."""
+    """One measured case, with table and line, and its metrics: 1/s, s, bit/s, percent."""
 
     keys: dict[str, str]
     table: str = ""
@@ -65,7 +65,7 @@ class Case:
         return None
 
     def without(self, names: Iterable[str]) -> Keys:
-        """What identifies the case when these keys are left aside."""
+        """The identity of the case without these keys."""
         left = set(names)
         return tuple((key, value) for key, value in self.keys.items() if key not in left)
 
@@ -93,8 +93,8 @@ def read(path: Path) -> list[Case]:
     long = {"metric", "value"} <= set(heads)
     if not long and not any(metric_of(head) for head in heads):
         raise InputError(
-            f"{path}: no column is a metric; name one like rps, latency_mean_ms or "
-            "throughput_Gb/s, or give one figure a row in columns metric, value and unit"
+            f"{path}: no column is a metric (name one, for example rps, latency_mean_ms or "
+            "throughput_Gb/s, or write one value per row in columns metric, value and unit)"
         )
     return _long(path, rows) if long else _wide(path, heads, rows)
 
@@ -168,10 +168,10 @@ def _scale(metric: str, unit: str, where: str) -> float:
     if metric == "throughput":
         match = _BIT_RATE.fullmatch(unit)
         if not match:
-            raise InputError(f"{where}: throughput has the unit {unit!r}; write Mb/s, Gb/s or MB/s")
+            raise InputError(f"{where}: unknown unit {unit!r} of throughput (Mb/s, Gb/s or MB/s)")
         return _PREFIX[match[1]] * _BITS[match[2][0]]
     if metric == "latency_mean" or metric.startswith("p"):
         if unit not in _TIME_S:
-            raise InputError(f"{where}: a latency has the unit {unit!r}; write ms, us or s")
+            raise InputError(f"{where}: unknown unit {unit!r} of a latency (ms, us or s)")
         return _TIME_S[unit]
     return 1.0

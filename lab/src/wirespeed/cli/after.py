@@ -53,26 +53,26 @@ def compare(
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="WHAT", help="Exit with 3 on: worse (loss), or undecided."
+            "--fail-on", metavar="WHAT", help="Exit with status 3 on: worse (loss), or undecided."
         ),
     ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Put two runs beside each other, or let commands take turns: --run 'A' --run 'B'."""
+    """Compare two runs, or measure commands alternately: --run 'A' --run 'B'."""
     from wirespeed.cli import compare as command
     from wirespeed.runner.plan import PlanOptions
 
     names = names or []
     if commands:
         if names or metric or len(commands) < 2:
-            raise InputError("compare takes two RUNs, or --run COMMAND twice or more")
+            raise InputError("compare: needs two RUNs, or --run COMMAND at least twice")
         given = command.CompareOptions(commands, path, port, connections, duration, method)
         options = PlanOptions(repeat=repeat, accept_noise=accept_noise)
         code = command.measure(given, runs_folder(runs), options, fail_on, as_json)
         raise typer.Exit(code)
     if len(names) != 2:
-        raise InputError("compare takes two RUNs, or --run COMMAND twice or more")
+        raise InputError("compare: needs two RUNs, or --run COMMAND at least twice")
     pair = (names[0], names[1])
     code = command.compare(pair, runs_folder(runs), metric or [], as_json, fail_on)
     raise typer.Exit(code)
@@ -112,7 +112,9 @@ def trend(
     label: LabelOption = None,
     fail_on: Annotated[
         str,
-        typer.Option("--fail-on", metavar="WHAT", help="Exit with 3 on: worse, in the last run."),
+        typer.Option(
+            "--fail-on", metavar="WHAT", help="Exit with status 3 on: worse, in the last run."
+        ),
     ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,

@@ -38,11 +38,13 @@ from wirespeed.errors import COMMAND, InputError, UnitError, WirespeedError
 if TYPE_CHECKING:
     from wirespeed.runner.plan import PlanOptions
 
-USAGE_ERROR: Any = typer.BadParameter.__base__  # of all mistakes in words; Typer has no name for it
+USAGE_ERROR: Any = (
+    typer.BadParameter.__base__
+)  # the base of all usage errors; Typer has no name for it
 
 app = typer.Typer(
     name="wirespeed",
-    help="Measures HTTP servers as a recipe says, and tells what the figures are worth.",
+    help="Measures HTTP servers as a recipe describes, and reports how reliable the results are.",
     no_args_is_help=True,
     rich_markup_mode=None,  # an error is a line, without a box around it
     pretty_exceptions_enable=False,
@@ -65,7 +67,7 @@ def plan_options(
     from wirespeed.runner.plan import FIT_MODES, PlanOptions
 
     if fit not in FIT_MODES:
-        raise InputError(f"--fit is one of {', '.join(FIT_MODES)}, not {fit!r}")
+        raise InputError(f"--fit: unknown mode {fit!r} ({', '.join(FIT_MODES)})")
     try:
         budget_s = units.duration_s(budget) if budget else None
     except UnitError as error:
@@ -99,32 +101,32 @@ def run(
     fit: FitOption = "strict",
     seed: SeedOption = None,
     resume: Annotated[
-        str, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+        str, typer.Option("--resume", metavar="RUN", help="Continue a run that was stopped.")
     ] = "",
     add_rounds: Annotated[
         int,
-        typer.Option("--add-rounds", min=0, max=1000, help="With --resume: so many rounds more."),
+        typer.Option("--add-rounds", min=0, max=1000, help="With --resume: measure N more rounds."),
     ] = 0,
     until_decided: Annotated[
         bool,
         typer.Option(
             "--until-decided",
-            help="Add rounds while a comparison is not decided and more of them would decide it.",
+            help="Add rounds while a comparison is undecided and more rounds would decide it.",
         ),
     ] = False,
     for_: Annotated[
         str,
-        typer.Option("--for", metavar="TIME", help="With --until-decided: so long at most."),
+        typer.Option("--for", metavar="TIME", help="With --until-decided: for at most TIME."),
     ] = "",
     force: Annotated[
-        bool, typer.Option("--force", help="Resume although the machine has changed.")
+        bool, typer.Option("--force", help="Resume even if the machine has changed.")
     ] = False,
     accept_noise: NoiseOption = False,
     tune: TuneOption = False,
     wait_for_calm: Annotated[
         str,
         typer.Option(
-            "--wait-for-calm", metavar="TIME", help="Wait so long for a calm machine first."
+            "--wait-for-calm", metavar="TIME", help="Wait at most TIME for a quiet machine first."
         ),
     ] = "",
     fail_on: FailOnOption = "",
@@ -136,25 +138,27 @@ def run(
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Measure a recipe: every cell, repeated, in an order that drift cannot fake."""
+    """Measure a recipe: every cell several times, interleaved so that drift cancels out."""
     from wirespeed import units
     from wirespeed.cli import run as command
     from wirespeed.runner import session
 
     check = command.check_of(fail_on, require or [], allow_missing)
     if bool(recipe) == bool(resume):
-        raise InputError(f"run wants a RECIPE or --resume RUN; `{COMMAND} list` names the recipes")
+        raise InputError(
+            f"run: needs either RECIPE or --resume RUN (`{COMMAND} list` lists the recipes)"
+        )
     if add_rounds and not resume:
-        raise InputError("--add-rounds goes with --resume RUN; a new run takes --repeat N")
+        raise InputError("--add-rounds: needs --resume RUN (for a new run use --repeat N)")
     if for_ and (resume or not until_decided):
-        raise InputError("--for belongs to --until-decided of a new run")
+        raise InputError("--for: needs --until-decided and a new run")
     of_new = {
         "--site": site != "here", "--budget": budget, "--repeat": repeat, "--only": only,
         "--fit": fit != "strict", "--seed": seed is not None, "--tune": tune,
         "--wait-for-calm": wait_for_calm, "--set": set_, "--label": label, "--note": note,
     }  # fmt: skip
     if resume and (given := [option for option, value in of_new.items() if value]):
-        raise InputError(f"with --resume the run keeps its own; leave out {', '.join(given)}")
+        raise InputError(f"--resume: the run keeps its own settings (leave out {', '.join(given)})")
     folder = runs_folder(runs)
     if resume:
         more = session.More(add_rounds, until_decided, force, accept_noise)
@@ -188,7 +192,7 @@ def plan(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show cells, trials and time before anything runs."""
+    """Show cells, trials and time without running anything."""
     from wirespeed.cli import show
     from wirespeed.runner import session
 
@@ -220,7 +224,7 @@ def report(
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Write a run's report, tables and CSV again from its trials, and show the tables."""
+    """Rebuild a run's report, tables and CSV from its trials, and show the tables."""
     from wirespeed.cli import run as command
     from wirespeed.results import store
 
@@ -249,7 +253,7 @@ def list_runs(as_json: JsonOption = False, runs: RunsOption = None) -> None:
 
 @app.command()
 def audit(site: SiteOption = "here", as_json: JsonOption = False) -> None:
-    """Show what is known about a site's machines and what of it disturbs measuring."""
+    """Show the facts of a site's machines, and which of them add noise."""
     from wirespeed.cli import hosts
 
     hosts.audit(site, as_json)
@@ -259,21 +263,23 @@ def audit(site: SiteOption = "here", as_json: JsonOption = False) -> None:
 def recover(
     site: SiteOption = "here", as_json: JsonOption = False, runs: RunsOption = None
 ) -> None:
-    """Tidy up after a run that was killed: processes, cgroups, folders, settings."""
+    """Clean up after a run that was killed: processes, cgroups, folders, settings."""
     from wirespeed.cli import hosts
 
     hosts.recover(runs_folder(runs), site, as_json)
 
 
 tune_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Set the machine as a recipe asks, and back."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Apply the machine settings of a recipe, and restore them.",
 )
 app.add_typer(tune_app, name="tune")
 
 
 @tune_app.command()
 def apply(recipe: RecipeArgument, site: SiteOption = "here", as_json: JsonOption = False) -> None:
-    """Set sysctls, services and cards as a recipe asks, until `tune restore`."""
+    """Apply a recipe's sysctls, services and card settings, until `tune restore`."""
     from wirespeed.cli import hosts
 
     hosts.tune_apply(recipe, site, as_json)
@@ -281,7 +287,7 @@ def apply(recipe: RecipeArgument, site: SiteOption = "here", as_json: JsonOption
 
 @tune_app.command()
 def status(site: SiteOption = "here", as_json: JsonOption = False) -> None:
-    """Show what is changed at present, by whom, and what somebody else set since."""
+    """Show which settings are changed, by which run, and which were changed by others since."""
     from wirespeed.cli import hosts
 
     hosts.tune_status(site, as_json)
@@ -289,7 +295,7 @@ def status(site: SiteOption = "here", as_json: JsonOption = False) -> None:
 
 @tune_app.command()
 def restore(site: SiteOption = "here", as_json: JsonOption = False) -> None:
-    """Put back what `tune apply` set, or a killed run left changed."""
+    """Restore settings that `tune apply` or a killed run left changed."""
     from wirespeed.cli import hosts
 
     hosts.tune_restore(site, as_json)
@@ -305,7 +311,9 @@ def init(
         typer.Option("--command", metavar="TEXT", help="Starts the server; {port} is its port."),
     ] = "",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N")] = 8000,
-    path: Annotated[str, typer.Option("--path", metavar="PATH", help="What is asked for.")] = "/",
+    path: Annotated[
+        str, typer.Option("--path", metavar="PATH", help="Path of the requests.")
+    ] = "/",
     connections: Annotated[
         str, typer.Option("--connections", metavar="N,…", help="Rows of the table.")
     ] = "1,50",
@@ -313,12 +321,12 @@ def init(
         bool, typer.Option("--bypass/--no-bypass", help="Measure on user-level sockets too.")
     ] = True,
     tried: Annotated[
-        bool, typer.Option("--try/--no-try", help="Start the server once and ask it.")
+        bool, typer.Option("--try/--no-try", help="Start the server once and send it a request.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the recipe of your own server; asks on a terminal what is not given."""
+    """Write a recipe for your own server; prompts on a terminal for missing options."""
     from wirespeed.cli import init as writer
 
     given = writer.Answers(command, port, path, connections, bypass, tried, force)
@@ -341,7 +349,7 @@ def query(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
     runs: RunsOption = None,
 ) -> None:
-    """Ask a run's trials in SQL: tables trials (axes and metrics as columns) and plan."""
+    """Query a run's trials in SQL: tables trials (axes and metrics as columns) and plan."""
     from wirespeed.cli import query as command
 
     command.query_run(run, runs_folder(runs), question, as_json, as_csv)
@@ -352,7 +360,7 @@ def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE.csv …", help="Tables of figures.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check anybody's table of figures: Little's law, link limit, bytes a request, scaling."""
+    """Check a published table of results: Little's law, link limit, bytes per request, scaling."""
     from wirespeed.cli import check as command
 
     raise typer.Exit(command.check(files, as_json))
@@ -362,11 +370,11 @@ def _refuse_recipe_as_command() -> None:
     """`wirespeed quickstart` is what many type first."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     if word.isidentifier() and word in complete_recipe(word):
-        raise InputError(f"{word} is a recipe; measure it with: {COMMAND} run {word}")
+        raise InputError(f"{word}: a recipe, not a command (measure it with: {COMMAND} run {word})")
 
 
 def _called() -> int:
-    """The exit code of the command; mistakes in its words are one line, not Typer's four."""
+    """The exit code of the command; a usage error is one line, not Typer's four."""
     try:
         code = app(standalone_mode=False, prog_name="wirespeed")
     except USAGE_ERROR as error:
@@ -377,7 +385,7 @@ def _called() -> int:
         path = error.ctx.command_path.partition(" ")[2] if error.ctx else ""
         where = f"{path}: " if path else ""
         help_ = " ".join(filter(None, [COMMAND, path, "--help"]))
-        raise InputError(f"{where}{text.rstrip('.')}; see {help_}") from None
+        raise InputError(f"{where}{text.rstrip('.')} (see {help_})") from None
     except typer.Abort:
         print("wirespeed: stopped", file=sys.stderr)
         return 130

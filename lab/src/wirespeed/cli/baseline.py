@@ -30,7 +30,7 @@ def show(runs: Path, as_json: bool) -> None:
 
 
 def remove(runs: Path, name: str, as_json: bool) -> None:
-    """Prints nothing but JSON: that there is no error says it."""
+    """Prints nothing but JSON: success needs no message."""
     baselines.remove(runs, name)
     if as_json:
         output.write({"removed": name})

@@ -1,4 +1,4 @@
-"""`wirespeed compare A B`: two runs beside each other."""
+"""`wirespeed compare A B`: compares two runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def compare(
     """Prints what differs between the hosts, then each cell of both runs; 3 on `fail_on`."""
     words = [word.strip() for word in fail_on.split(",") if word.strip()]
     if wrong := [word for word in words if word not in FAIL_ON]:
-        raise InputError(f"--fail-on takes worse and undecided, not {wrong[0]!r}")
+        raise InputError(f"--fail-on: unknown value {wrong[0]!r} (worse, undecided)")
     first, second = (load(store.find_run(runs, name)) for name in names)
     found = apart.compare(first, second, metrics or [first.primary])
     if as_json:

@@ -48,7 +48,7 @@ def _judgements(found: list[audits.Judgement]) -> Table:
 def _summary(found: list[audits.Judgement]) -> str:
     bad = sum(one.level == "bad" for one in found)
     notes = sum(one.level == "note" for one in found)
-    return f"{bad} to mend, {notes} to know, {len(found) - bad - notes} good"
+    return f"{bad} to fix, {notes} to know, {len(found) - bad - notes} good"
 
 
 def tune_apply(recipe: str, site: str, as_json: bool) -> None:

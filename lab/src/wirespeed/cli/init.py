@@ -22,7 +22,7 @@ OF_A_SHELL = ("&&", "||", ";", "|", "&", ">", ">>", "<")
 
 @dataclass(frozen=True)
 class Answers:
-    """What was given as options; empty and 0 are asked for on a terminal."""
+    """The options given; for empty ones and 0 there is a prompt on a terminal."""
 
     command: str
     port: int
@@ -37,19 +37,19 @@ def init(file: Path, answers: Answers, as_json: bool = False) -> None:
     """Writes `file`, after the server was started once and asked one request."""
     if file.suffix != ".toml" or not NAME.fullmatch(file.stem):
         raise InputError(
-            f"{file}: a recipe's file is named like my-server.toml: letters, digits, - and _"
+            f"{file}: not a file name of a recipe (letters, digits, - and _, as in my-server.toml)"
         )
     if not file.parent.is_dir():
-        raise InputError(f"{file}: there is no folder {file.parent}")
+        raise InputError(f"{file}: folder {file.parent} does not exist")
     if file.exists() and not answers.force:
-        raise InputError(f"{file} exists; --force writes it again")
+        raise InputError(f"{file}: already exists (--force overwrites it)")
     answers = _asked(answers)
     argv = argv_of("--command", answers.command)
     connections = connections_of(answers.connections)
     check_path(answers.path)
     if not any("{port}" in word for word in argv):
         print(
-            f"note: the command has no {{port}}; it must listen on port {answers.port} by itself",
+            f"note: the command has no {{port}}; it must listen on port {answers.port} on its own",
             file=sys.stderr,
         )
     found = tryout.ask(argv, answers.port, answers.path) if answers.tried else None
@@ -76,12 +76,14 @@ def _asked(answers: Answers) -> Answers:
     if answers.command:
         return answers
     if not sys.stdin.isatty():
-        raise InputError("init wants --command, for example --command './my-server --port {port}'")
+        raise InputError(
+            "init: --command is missing (for example --command './my-server --port {port}')"
+        )
     command = typer.prompt("Command that starts the server ({port} stands for its port)")
     port = typer.prompt("Port", default=answers.port, type=int)
     if not 1 <= port <= 65535:
-        raise InputError(f"there is no port {port}; ports go from 1 to 65535")
-    path = typer.prompt("Path to ask for", default=answers.path)
+        raise InputError(f"port {port} is out of range (1 to 65535)")
+    path = typer.prompt("Path of the requests", default=answers.path)
     connections = typer.prompt("Connections", default=answers.connections)
     return Answers(command, port, path, connections, answers.bypass, answers.tried, answers.force)
 
@@ -93,17 +95,14 @@ def argv_of(option: str, command: str) -> list[str]:
     except ValueError as error:
         raise InputError(f"{option}: {error}") from None
     if not words:
-        raise InputError(f"{option} is empty")
+        raise InputError(f"{option}: empty")
     shell = [word for word in words if word in OF_A_SHELL]
     if shell or (words[0] == "cd"):
-        raise InputError(
-            f"{option}: {(shell or words)[0]!r} is for a shell, and none is started; "
-            "write sh -c '…'"
-        )
+        raise InputError(f"{option}: {(shell or words)[0]!r} needs a shell (write sh -c '…')")
     if re.match(r"\w+=", words[0]):
-        raise InputError(f"{option}: {words[0]!r} is no program; write env {command}")
+        raise InputError(f"{option}: {words[0]!r} is not a program (write env {command})")
     if "/" not in words[0] and not shutil.which(words[0]):
-        raise InputError(f"{option}: there is no program {words[0]!r} on the path")
+        raise InputError(f"{option}: program {words[0]!r} not found in PATH")
     if "/" in words[0]:
         words[0] = str(Path(words[0]).absolute())
     return words
@@ -117,9 +116,11 @@ def _cwd(file: Path) -> str:
 
 def check_path(path: str) -> None:
     if not path.startswith("/"):
-        raise InputError(f"--path: {path!r} does not begin with /")
+        raise InputError(f"--path: {path!r} does not start with /")
     if re.search(r"[^!-~]", path):
-        raise InputError(f"--path: {path!r} is no part of a URL; write a space as %20")
+        raise InputError(
+            f"--path: {path!r} has characters that a URL must encode (write a space as %20)"
+        )
 
 
 def connections_of(given: str) -> list[int]:
@@ -128,7 +129,7 @@ def connections_of(given: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 1:
-        raise InputError(f"--connections: {given!r} is no list of numbers like 1,50")
+        raise InputError(f"--connections: {given!r} is not a list of numbers (for example 1,50)")
     if len(set(numbers)) < len(numbers):
         raise InputError(f"--connections: {given!r} has the same number twice")
     return numbers

@@ -1,6 +1,6 @@
 """`wirespeed knee`: the highest rate at which a server keeps a limit, each cell for itself.
 
-First a closed loop tells what the cell carries at most. Then an open loop asks for shares of that,
+First a closed loop finds the maximum of the cell. Then an open loop asks for shares of that,
 in rounds, inside one server's life; then once more between the highest rate that kept the limit
 and the lowest that broke it. A rate is kept when the medians keep every rule, at least KEPT_MIN
 of the asked requests were answered, and no trial failed. Windows are long enough for the quantiles
@@ -98,8 +98,8 @@ def _rate_of(recipe: Recipe) -> str:
         if metric.combine == "sum" and metric.field in ("rps", ""):
             return str(metric.name)
     raise InputError(
-        "the recipe has no metric of requests a second, and knee searches such a rate: add a "
-        '[[metric]] with name = "rps" and from = the generator'
+        "the recipe has no metric of requests per second, which knee searches for (add a "
+        '[[metric]] with name = "rps" and from = the generator)'
     )
 
 
@@ -128,7 +128,7 @@ def _measured(origin: session.Source, options: PlanOptions, runs: Path) -> Summa
 
 @dataclass(frozen=True)
 class _Start:
-    """A cell in the closed loop: how many requests a second it carries, by which metric."""
+    """A cell in the closed loop: its requests per second, and by which metric."""
 
     cell: Cell
     most: float
@@ -204,8 +204,8 @@ def _refuse_unknown(summary: Summary, rules: Sequence[gate.Rule]) -> None:
     for rule in rules:
         if known and rule.metric not in known:
             raise InputError(
-                f"--require {rule.text!r}: there is no metric {rule.metric!r} in these trials, or "
-                f"too few requests for it; there are {', '.join(sorted(known))}"
+                f"--require {rule.text!r}: these trials have no metric {rule.metric!r}, or too few "
+                f"requests for it (metrics: {', '.join(sorted(known))})"
             )
 
 

@@ -45,7 +45,7 @@ NoiseOption = Annotated[
     bool,
     typer.Option(
         "--accept-noise",
-        help="Keep trials that other programs disturbed; they are noted instead of repeated.",
+        help="Keep trials with noise from other programs: note it instead of repeating them.",
     ),
 ]
 TuneOption = Annotated[
@@ -65,12 +65,14 @@ AllowMissingOption = Annotated[
 ]
 FailOnOption = Annotated[
     str,
-    typer.Option("--fail-on", metavar="WHAT", help="Exit with 3 on: loss, undecided, or both."),
+    typer.Option(
+        "--fail-on", metavar="WHAT", help="Exit with status 3 on: loss, undecided, or both."
+    ),
 ]
 RequireOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--require", metavar="RULE", help="Exit with 3 unless 'p99 < 5ms'; may be repeated."
+        "--require", metavar="RULE", help="Exit with status 3 unless 'p99 < 5ms'; may be repeated."
     ),
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]

@@ -1,4 +1,4 @@
-"""What commands print for programs: one JSON document on standard output (docs/json-output.md)."""
+"""Output of commands for programs: one JSON document on standard output (docs/json-output.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wirespeed reproduce RUN`: the same recipe again, beside the original."""
+"""`wirespeed reproduce RUN`: the same recipe again, compared with the original."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from wirespeed.results.summary import Summary, load
 from wirespeed.runner import place, session
 from wirespeed.runner.plan import PlanOptions
 
-FROM_REPORTS = "from-reports"  # beside the runs: what pages carried
+FROM_REPORTS = "from-reports"  # next to the runs: the contents of pages
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What may differ from the original, and what is kept with the new run."""
+    """Allowed differences from the original, and notes of the new run."""
 
     site: str
     metrics: list[str]
@@ -70,7 +70,7 @@ def _folder(name: str, runs: Path) -> str:
     if path.suffix != ".html":
         return name
     if not path.exists():
-        raise InputError(f"there is no {name}")
+        raise InputError(f"{name}: not found")
     beside = path.resolve().parent.parent
     if path.resolve().parent.name == "derived" and (beside / "run.json").exists():
         return str(beside)
@@ -91,7 +91,7 @@ def _origin(run_dir: Path, run: Run, site: str) -> session.Source:
 
 
 def _carried(found: session.Source, run_dir: Path) -> session.Source:
-    """Of a page: its own templates, and what lies beside the recipe from there or from here."""
+    """Of a page: its own templates, and files next to the recipe from there or from here."""
     kept = store.read_json(run_dir / "templates.json")
     data = tomllib.loads(found.text)
     for process in data.get("process", []):
@@ -153,5 +153,5 @@ def _sentence(found: apart.Apart) -> str:
         return f"Reproduced: no figure of {len(words)} differs{tail}."
     return (
         f"Not decided: no figure of {len(words)} differs{tail}, but too little is known for more; "
-        "more rounds or a calmer machine may tell."
+        "more rounds or a quieter machine may show it."
     )

@@ -44,7 +44,7 @@ def label(text: str) -> tuple[str, str]:
     """`branch=main` of `--label`; raises InputError."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise InputError(f"--label {text!r}: write KEY=VALUE, for example branch=main")
+        raise InputError(f"--label {text!r}: not KEY=VALUE (for example branch=main)")
     return key.strip(), value.strip()
 
 
@@ -119,10 +119,10 @@ def check_of(fail_on: str, require: list[str], allow_missing: bool = False) -> g
     words = tuple(word.strip() for word in fail_on.split(",") if word.strip())
     wrong = [word for word in words if word not in gating.FAIL_ON]
     if wrong:
-        raise InputError(f"--fail-on takes {' and '.join(gating.FAIL_ON)}, not {wrong[0]!r}")
+        raise InputError(f"--fail-on: unknown value {wrong[0]!r} ({', '.join(gating.FAIL_ON)})")
     rules = tuple(gating.rule(text) for text in require)
     if allow_missing and not (words or rules):
-        raise InputError("--allow-missing belongs to --fail-on or --require")
+        raise InputError("--allow-missing: needs --fail-on or --require")
     return gating.Check(words, rules, allow_missing)
 
 

@@ -21,7 +21,7 @@ from wirespeed.runner.plan import PlanOptions, Schedule, verdict_text
 from wirespeed.topology import LOCAL, Seat
 from wirespeed.units import duration_for_people
 
-RUNS_COLUMNS = 120  # in a pipe, where nobody told the width
+RUNS_COLUMNS = 120  # in a pipe, where the width is unknown
 CELLS_SHOWN_MAX = 400  # a plan longer than this is summed up
 
 
@@ -199,7 +199,7 @@ def runs(folder: Path, as_json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("run", "recipe", "state", "trials", "commit", "labels and note"):
-        # The run's name is what the next command is given, so it is never cut.
+        # The run's name is an argument of the next command, so never cut it.
         table.add_column(heading, no_wrap=True)
     for row in rows:
         if row.error:

@@ -31,7 +31,7 @@ def guard() -> None:
 
 
 def _guarded(stream: TextIO | None, own: TextIO | None, number: int) -> TextIO:
-    """Whoever calls the lab from Python may have put a stream there that is no descriptor."""
+    """A Python caller of the lab may have set a stream without a descriptor."""
     if stream is None:  # closed by whoever called: `>&-`
         return open(os.devnull, "w", encoding="utf-8")
     if stream is not own:
@@ -51,7 +51,7 @@ def _shown(stream: TextIO) -> str | None:
 
 
 def problem() -> OSError | None:
-    """What has happened to standard output; a reader that has gone is a BrokenPipeError."""
+    """The error of standard output; a reader that has gone is a BrokenPipeError."""
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return raw.problem if isinstance(raw, Stream) else None

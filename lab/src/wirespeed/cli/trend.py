@@ -43,13 +43,15 @@ class Choice:
 def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) -> int:
     """Prints each cell's course and changes; 3 when the last run shows one for the worse first."""
     if fail_on not in ("", "worse"):
-        raise InputError(f"--fail-on takes worse, not {fail_on!r}")
+        raise InputError(f"--fail-on: unknown value {fail_on!r} (worse)")
     summaries = _summaries(choice, runs)
     metric = full_name(metric) if metric else summaries[-1].primary
     told_in = dict.fromkeys(one.unit(metric) for one in summaries)
     if len({BYTE_RATES.get(unit, 1.0) for unit in told_in}) > 1:
         told = " and ".join(unit or "no unit" for unit in told_in)
-        raise ResultsError(f"--metric: these runs tell {metric} in {told}; choose runs of one unit")
+        raise ResultsError(
+            f"--metric: these runs measure {metric} in {told} (choose runs of one unit)"
+        )
     found = [one for one in trends.series(summaries, metric) if choice.covers(one.axes)]
     if not found:
         raise ResultsError(f"no measured cell of these runs has {metric!r} and fits --where")
@@ -66,7 +68,7 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
 def _broken(
     summaries: list[Summary], found: list[trends.MetricHistory], metric: str, choice: Choice
 ) -> list[str]:
-    """What the last run shows for the first time, so that a change that was accepted passes."""
+    """Changes that the last run shows first, so that an accepted change passes."""
     last = summaries[-1].run
     lines = [] if last.state == "done" else [f"{last.run_id} did not end: {last.state}"]
     lines += [
@@ -90,7 +92,7 @@ def _summaries(choice: Choice, runs: Path) -> list[Summary]:
     for key, value in map(label, choice.labels):
         found = [one for one in found if one.run.labels.get(key) == value]
     if len(found) < 2:
-        raise ResultsError(f"a trend takes two runs or more, and there are {len(found)}")
+        raise ResultsError(f"a trend needs at least two runs, and there are {len(found)}")
     return sorted(found, key=lambda one: one.run.started)
 
 

@@ -21,7 +21,7 @@ from wirespeed.driver.generator import (
     number_after,
 )
 
-RATE_MAX = 500_000  # requests a second that ab is given room for; it keeps 32 bytes of each
+RATE_MAX = 500_000  # requests per second that ab has memory for; it keeps 32 bytes of each
 
 
 def command(_root: Path, instance: Instance, run: LoadRun) -> Command:
@@ -66,7 +66,7 @@ def _taken(text: str) -> float | None:
 
 
 def _failed(text: str) -> int:
-    """An answer of another length than the first is no error: the server may count or date."""
+    """A response of another length is not an error: the server may count or date."""
     parts = re.search(r"\(Connect: (\d+), Receive: (\d+), Length: \d+, Exceptions: (\d+)\)", text)
     return sum(map(int, parts.groups())) if parts else 0
 

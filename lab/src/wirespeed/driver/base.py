@@ -41,7 +41,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Figures:
-    """What one generator measured in its window."""
+    """The results of one generator in its window."""
 
     rps: float
     bytes_per_second: float
@@ -57,7 +57,7 @@ class Figures:
     little_residual: float | None = None
     latency: dict[str, Latency] = field(default_factory=dict)
     busiest_thread: float | None = None
-    threads: int = 0  # 0: not told
+    threads: int = 0  # 0: unknown
     depth: int = 1  # requests in flight on one connection
     warnings: list[str] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""bypass: the proof that an accelerated server really served past the kernel.
+"""bypass: the proof that an accelerated server really bypassed the kernel.
 
 A preloaded library that cannot help a program falls back to the kernel without a word, and the
 trial would compare the kernel with itself. `bypass stat --json` (schema bypass-stat/1) counts the
@@ -67,7 +67,7 @@ def kernel_carried(segments_per_request: float | None) -> str:
 
 
 def served(root: Path, pids: Collection[int]) -> Served:
-    """What these processes have accepted since they started."""
+    """Connections that these processes have accepted since they started."""
     command = [str(root / "target" / "release" / "bypass"), "stat", "--json"]
     try:
         done = subprocess.run(
@@ -99,7 +99,7 @@ def counted(data: dict[str, Any], pids: Collection[int]) -> Served:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of all threads of a process, as exact as this kernel tells it."""
+    """CPU time of all threads of a process, as exact as this kernel reports it."""
     total_ns = 0
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:

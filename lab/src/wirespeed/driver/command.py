@@ -27,7 +27,7 @@ GENERATORS = {
 
 
 def generator(instance: Instance) -> Generator | None:
-    """Its driver; None for a command whose output nobody said how to read."""
+    """Its driver; None for a command whose output is not mapped."""
     return mapped.GENERATOR if instance.figures else GENERATORS.get(instance.tool)
 
 

@@ -1,4 +1,4 @@
-"""What every load generator's driver is, and what the drivers of other people's tools share."""
+"""The interface of a load generator's driver, and the common parts of drivers of other tools."""
 
 from __future__ import annotations
 

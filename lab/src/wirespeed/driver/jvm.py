@@ -1,4 +1,4 @@
-"""JVM servers: a log of collections beside the trial, so that pauses can be counted."""
+"""JVM servers: a log of collections in the folder of the trial, so that pauses can be counted."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _figures(instance: Instance, metrics: dict, run: LoadRun, started: int) -> F
     failed = int(metrics.get("http_req_failed", {}).get("passes", 0))
     dropped = int(metrics.get("dropped_iterations", {}).get("count", 0))
     received = float(metrics.get("data_received", {}).get("count", 0.0))
-    # k6 counts attempts: where not a byte came back nobody answered any of them.
+    # k6 counts attempts: without a byte received none had a response.
     completed, rate = (int(requests["count"]), float(requests["rate"])) if received else (0, 0.0)
     length_s = completed / rate if rate else run.duration_s
     latency = _latency(metrics["http_req_duration"], completed)

@@ -1,8 +1,8 @@
 """The null server of wirespeed-load in a server's place.
 
-What the generators reach against it is their own limit, on their own stack.
+The rate of the generators against it is their own limit, on their own stack.
 
-A generator on a stack that polls fills its core whatever it does, so that its core tells nothing.
+A generator on a stack that polls fills its core whatever it does, so its core shows nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from wirespeed.recipe.resolve import Check, Instance
 
 COST_S = 1.1  # of one cell: two starts and stops, a step of load and a window
 READY_S = 10.0
-#: The null server's answers have no body, so they tell what requests and small answers cost.
+#: The null server's responses have no body, so they show the cost of requests and small responses.
 ANSWER_BYTES_MAX = 1500
 _RATE = ("-R", "--rate")
 
 
 def key_of(root: Path, instances: Sequence[Instance]) -> str:
     """The same for cells in which generators reach the same, whatever file they ask for; empty
-    where the null server has nothing to tell: it is asked in closed loops that poll."""
+    where the null server adds nothing: it is asked in closed loops that poll."""
     return _signature(instances) if _tells(root, instances) else ""
 
 

@@ -12,7 +12,7 @@ from wirespeed.recipe.model import PlacedStack, Stack
 
 @dataclass(frozen=True)
 class Provider:
-    """Who carries a stack here, or why nobody can."""
+    """The provider of a stack here, or why there is none."""
 
     name: str  # kernel, onload or bypass
     problem: str = ""
@@ -49,7 +49,7 @@ def is_built(root: Path) -> bool:
 
 
 def library(root: Path) -> Path:
-    """What bypass puts into a program."""
+    """The environment that bypass adds to a program."""
     return root / "target" / "release" / "libbypass_preload.so"
 
 
@@ -58,11 +58,11 @@ def profile(root: Path, stack: Stack) -> Path:
 
 
 def _missing(root: Path, stack: Stack) -> str:
-    """What no build mends."""
+    """Problems that no build fixes."""
     if not is_built(root) and not can_build(root):
         return "bypass is not built"
     if stack.profile and not profile(root, stack).exists():
-        return f"there is no profiles/{stack.profile}.opf"
+        return f"profiles/{stack.profile}.opf not found"
     return ""
 
 

@@ -86,7 +86,7 @@ def _figures(instance: Instance, data: dict, started_unix_ns: int) -> Figures:  
 
 
 def _rate(argv: list[str]) -> float:
-    """Requests a second of `-rate 100`, `-rate=100/1s` or `-rate 6000/1m`."""
+    """Requests per second of `-rate 100`, `-rate=100/1s` or `-rate 6000/1m`."""
     for word, after in zip(argv, [*argv[1:], ""], strict=True):
         text = after if word == "-rate" else word[6:] if word.startswith("-rate=") else ""
         number, _, per = text.partition("/")

@@ -90,7 +90,7 @@ class Channel:
         # In memory: a full disk must not keep a run from saying that the disk is full.
         self._complaints = os.fdopen(os.memfd_create("wirespeed-agent"), "w+b")
         try:
-            # A session of its own: Ctrl-C in the terminal is for the lab, which tells the agent.
+            # A session of its own: Ctrl-C in the terminal is for the lab, which notifies the agent.
             self.process = subprocess.Popen(
                 far.argv(),
                 stdin=subprocess.PIPE,

@@ -22,7 +22,7 @@ class Fleet:
     """The running agents of a site, by the name of their host."""
 
     def __init__(self, fars: Sequence[Far], mark: str, cgroups: bool = True) -> None:
-        """Starts all agents side by side; when one cannot be had, none stays."""
+        """Starts all agents in parallel; when one fails, none stays."""
         self._selector = selectors.DefaultSelector()
         self.hosts: dict[str, Host] = {}
         self._places: dict[str, Host] = {}  # label of a process → its host
@@ -57,7 +57,7 @@ class Fleet:
 
     @property
     def machines(self) -> list[Host]:
-        """One host for each kernel: locks, settings and strangers are a kernel's, not a host's."""
+        """One host for each kernel: locks, settings and processes are per kernel."""
         found: dict[str, Host] = {}
         for host in sorted(self.all(), key=lambda host: host.far.is_seat):
             found.setdefault(host.info["boot_id"], host)
@@ -184,7 +184,7 @@ class Fleet:
         return nice
 
     def census(self) -> list[list[Any]]:
-        """[[name, CPU seconds since the census before], …] of strangers on all machines."""
+        """[[name, CPU seconds since the census before], …] of other processes on all machines."""
         found: list[list[Any]] = []
         for machine in self.machines:
             others = [host for host in self.on_machine_of(machine) if host is not machine]

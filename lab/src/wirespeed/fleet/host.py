@@ -135,7 +135,7 @@ class Host:
 
     def take_in(self) -> None:
         messages = self.channel.receive()
-        self.heard = time.monotonic()  # a part of a long message, or of a greeting, counts too
+        self.heard = time.monotonic()  # a part of a long message, or of the hello, counts too
         for message in messages:
             if message.get("event") == "exit":
                 self.exits[message["name"]] = message["code"]
@@ -143,7 +143,7 @@ class Host:
                 self._answers[message["id"]] = message
 
     def check_heard(self) -> None:
-        """A log-in may take longer: the greeting has a time limit of its own."""
+        """A log-in may take longer: the hello has a time limit of its own."""
         if not self.info:
             return
         silent_s = time.monotonic() - self.heard
@@ -243,7 +243,7 @@ class Host:
 
     def bring_back(self, folder: Path) -> None:
         """Fetches what programs there wrote in the folder that stands for this one, and what they
-        wrote anew: a file of the same length may hold other figures."""
+        rewrote: a file of the same length may have other values."""
         if self.far.shares_files:
             return
         there = self.folder_there(folder)
@@ -270,7 +270,7 @@ class Host:
         self.channel.wait(END_S)
 
     def leave(self) -> None:
-        """The first half of `close`: many hosts end side by side."""
+        """The first half of `close`: many hosts end in parallel."""
         try:
             self._selector.unregister(self.channel.fd)
         except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""What the links of a site carry: measured at a run's start, compared with what is declared."""
+"""The capacity of a site's links: measured at a run's start, compared with what is declared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wirespeed.topology import Link, Topology
 
 SECONDS = 0.4
 TOLERANCE = 0.1  # of the declared rate; the rest is headers and a short measurement
-PORTS = (20_000, 31_999)  # below those that the kernel gives away
+PORTS = (20_000, 31_999)  # below the ephemeral range
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Capacity:
 
         A link is full at the rate that it is declared with, whatever one stream reached: in so
         short a time that is a few per cent more or less. 0 where only cores limit it, and where no
-        rate is declared and it carries more than that stream: then nobody knows what it can carry.
+        rate is declared and it carries more than that stream: then its capacity is unknown.
         """
         if not self.link.is_limit:
             return 0.0
@@ -68,7 +68,7 @@ class Capacity:
         return max(shares) if is_known else 0.0
 
     def _full(self, reached_bps: float, carried_bps: float) -> float:
-        """What one stream reached, and never more than what is declared, unless it is proven wrong;
+        """The rate of one stream, at most the declared one, unless it is proven wrong;
         what is declared where one stream fell far short of it."""
         declared = self.link.rate_bps
         if declared is None or carried_bps > (1 + TOLERANCE) * declared:

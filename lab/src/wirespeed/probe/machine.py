@@ -6,7 +6,7 @@ from typing import Any
 
 from wirespeed.fleet.host import Host
 
-_ANSWER_S = 60.0  # a JVM that tells its version on a loaded host
+_ANSWER_S = 60.0  # a JVM that prints its version on a loaded host
 # Where a run may be resumed only if these are as they were.
 IDENTITY = ("cpu_model", "cores", "kernel", "memory_mib")
 
@@ -14,7 +14,7 @@ IDENTITY = ("cpu_model", "cores", "kernel", "memory_mib")
 def facts(
     host: Host, search_path: str, java: str = "java", is_audit: bool = False
 ) -> dict[str, Any]:
-    """What the agent reads there; with `is_audit` also cards, settings and services."""
+    """The facts that the agent reads there; with `is_audit` also cards, settings and services."""
     found: dict[str, Any] = host.ask(
         "facts", _ANSWER_S, search_path=search_path, java=java, is_audit=is_audit
     )

@@ -17,7 +17,7 @@ from wirespeed.probe.parse import LAB, CoreName, Snapshot, snapshot
 
 @dataclass(frozen=True)
 class HostSamples:
-    """What one host's agent has sampled."""
+    """The samples of one host's agent."""
 
     host: str
     machine: str  # hosts with the same machine have one kernel

@@ -17,7 +17,7 @@ class Snapshot:
     """Counters and levels at one instant. Counters only ever grow."""
 
     t_ns: int
-    idle_s: PerCore  # per core, with I/O wait: what nobody used
+    idle_s: PerCore  # per core, with I/O wait
     steal_s: PerCore
     interrupt_s: PerCore  # served for whoever: no process is charged for it everywhere
     switches: float

@@ -17,7 +17,7 @@ from typing import Any
 
 from wirespeed.probe.parse import LAB, TICKS_PER_S, CoreName, Snapshot, snapshot
 
-EDGES_APART_MIN = 0.9  # of the window: readings of threads that are nearer say nothing of it
+EDGES_APART_MIN = 0.9  # of the window: readings of threads that are nearer do not cover it
 EDGE_S = 0.001  # samples nearer than this to an edge are the edge
 LINK_BYTES_PER_S_MIN = 1e6  # less than this on real interfaces is not the load
 
@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used between two instants, as the flat names of docs/results-format.md."""
+    """The use of resources between two instants, as the flat names of docs/results-format.md."""
 
     values: dict[str, float]
     process_cpu_s: dict[str, float]
@@ -202,7 +202,7 @@ def _interrupts_apart(
 
 
 def _link_bytes(shot: Snapshot) -> float:
-    """What real interfaces carried, both ways."""
+    """The traffic of real interfaces, both ways."""
     return sum(sum(both) for name, both in shot.interfaces.items() if name != "lo")
 
 
@@ -240,12 +240,12 @@ def _our_cores(parts: Sequence[Part], busy: dict[CoreName, float]) -> set[CoreNa
 def _foreign(
     busy: dict[CoreName, float], cpu: dict[str, float], parts: Sequence[Part], seconds: float
 ) -> tuple[dict[CoreName, float], float]:
-    """What others used on our cores. Cores that processes share are judged together.
+    """The use of our cores by other processes. Cores that processes share are judged together.
 
     `busy` is without stolen time and without interrupts that no process was charged for.
     """
     groups: list[tuple[set[CoreName], set[str]]] = []
-    # The lab comes last, so that it only joins groups: a core of its own is nobody's business.
+    # The lab comes last, so that it only joins groups: its own core does not matter.
     for part in sorted(parts, key=lambda part: part.role == LAB):
         cores: set[CoreName] = set(part.cores) & set(busy)
         labels = {part.label}

@@ -10,12 +10,12 @@ from wirespeed.fleet.fleet import Fleet
 from wirespeed.process.start import Started
 from wirespeed.recipe.resolve import Check
 
-REACH_S = 5.0  # the server answers already: one lost packet or a busy moment is no wrong address
+REACH_S = 5.0  # the server answers already: a lost packet is not a wrong address
 _SPARE_S = 20.0  # beyond the recipe's own time, for an agent on a loaded host
 
 
 def attempt(check: Check) -> str:
-    """What was done, in a message."""
+    """The action, for a message."""
     url = check.url
     if check.log:
         return f"look for {check.log!r} in its output"
@@ -73,12 +73,12 @@ def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
 
 
 def check_url(fleet: Fleet, label: str, host: str, url: str) -> None:
-    """One request for what a generator will ask: an answer other than 2xx is no use to it."""
+    """One request as the generator will send it: a response other than 2xx is useless to it."""
     problem = fleet[host].ask("ready", name=label, url=url, status=None, length=None, within_s=0.0)[
         "problem"
     ]
     if problem.startswith("status "):
-        raise LastingError(f"{label} would ask in vain: GET {url}: {problem}")
+        raise LastingError(f"{label} would get the wrong response: GET {url}: {problem}")
 
 
 def fail_if_dead(fleet: Fleet, started: Started) -> None:

@@ -68,7 +68,7 @@ class Order:
 
 
 def start_all(fleet: Fleet, orders: Sequence[Order], ours: Sequence[Path]) -> list[Started]:
-    """Starts processes on all their hosts side by side; those that started are known to the fleet.
+    """Starts processes on all their hosts in parallel; started ones are known to the fleet.
 
     `ours` are the folders whose files are sent along when a command names them.
     """

@@ -1,6 +1,6 @@
 """A recipe from parts: the file, the one that it extends, and what `--set` puts over both.
 
-    extends = "quickstart"            # a shipped recipe, or a path beside this one
+    extends = "quickstart"            # a shipped recipe, or a path relative to this one
     --set plan.duration=30s --set process.app.env.WORKERS=4
 
 Tables are merged key by key; processes, metrics and other lists of named tables are merged by name;
@@ -64,9 +64,13 @@ def _with_base(
         return dict(data)
     base = _base(path, name, folders)
     if base.resolve() in seen:
-        raise RecipeError(path.name, "extends", f"{name!r} leads back to this recipe")
+        raise RecipeError(
+            path.name, "extends", f"{name!r} extends this recipe (remove one of the two)"
+        )
     if len(seen) > BASES_MAX:
-        raise RecipeError(path.name, "extends", f"more than {BASES_MAX} recipes below each other")
+        raise RecipeError(
+            path.name, "extends", f"more than {BASES_MAX} levels of recipes that extend each other"
+        )
     below = _with_base(base, _parsed(base, _text(base)), folders, [*seen, base.resolve()])
     if base.parent.resolve() != path.parent.resolve():
         below = _moved(below, base.parent.resolve())
@@ -76,7 +80,7 @@ def _with_base(
 
 def _base(path: Path, name: Any, folders: Sequence[Path]) -> Path:
     if not isinstance(name, str):
-        raise RecipeError(path.name, "extends", f"{name!r} is wrong here; it must be a text")
+        raise RecipeError(path.name, "extends", f"{name!r} is not a string")
     if name.endswith(".toml") or "/" in name:
         found = [path.parent / name]
     else:
@@ -84,11 +88,11 @@ def _base(path: Path, name: Any, folders: Sequence[Path]) -> Path:
     for candidate in found:
         if candidate.is_file():
             return candidate
-    raise RecipeError(path.name, "extends", f"there is no recipe {name!r}")
+    raise RecipeError(path.name, "extends", f"recipe {name!r} not found")
 
 
 def _moved(below: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What lies beside the base is named in full, since the result lies elsewhere."""
+    """Files next to the base get their full path, since the result is elsewhere."""
     for process in below.get("process", []):
         template = process.get("template", {})
         process["template"] = {name: str(folder / source) for name, source in template.items()}
@@ -127,12 +131,12 @@ def _assign(data: dict[str, Any], assignment: str) -> None:
     path, equals, text = assignment.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
-        raise InputError(f"--set {assignment!r}: write KEY=VALUE, for example plan.duration=30s")
+        raise InputError(f"--set {assignment!r}: not KEY=VALUE (for example plan.duration=30s)")
     here: Any = data
     for key in keys[:-1]:
         here = _inside(here, key, assignment)
     if not isinstance(here, dict):
-        raise InputError(f"--set {assignment!r}: {keys[-1]!r} is no key of a table")
+        raise InputError(f"--set {assignment!r}: {keys[-1]!r} is not a key of a table")
     here[keys[-1]] = _value(text.strip())
 
 
@@ -147,8 +151,8 @@ def _inside(here: Any, key: str, assignment: str) -> Any:
         if key.isdigit() and int(key) < len(here):
             return here[int(key)]
         known = ", ".join(str(name) for name in names if name) or f"0 to {len(here) - 1}"
-        raise InputError(f"--set {assignment!r}: there is no {key!r}; there are: {known}")
-    raise InputError(f"--set {assignment!r}: {key!r} is no table")
+        raise InputError(f"--set {assignment!r}: unknown name {key!r} (known: {known})")
+    raise InputError(f"--set {assignment!r}: {key!r} is not a table")
 
 
 def _value(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Writes the recipe of a user's own server: kernel, the kernel again, and bypass, side by side."""
+"""Writes the recipe of a user's own server: kernel, the kernel again, and bypass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KERNEL, AGAIN, BYPASS = "kernel", "kernel-again", "bypass"
 
 @dataclass(frozen=True)
 class Draft:
-    """What the user said, and what the server answered when it was tried."""
+    """The user's answers, and the response of the server when it was tried."""
 
     name: str
     argv: Sequence[str]  # {port} stands for the port
@@ -53,7 +53,7 @@ duration = "1s"
 [stacks.{KERNEL}]
 [stacks.{AGAIN}]
 {_bypass() if draft.bypass else ""}
-[axis.stack]   # past the kernel both ends must go
+[axis.stack]   # both ends must bypass the kernel
 {KERNEL}       = {{ client = "{KERNEL}" }}
 {AGAIN} = {{ client = "{KERNEL}" }}
 {f'{BYPASS}       = {{ client = "wrk" }}' if draft.bypass else ""}

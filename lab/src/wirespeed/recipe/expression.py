@@ -9,7 +9,7 @@
     factor     = number | "-" factor | "(" sum ")" | path
     path       = name ("." name | "[" sum "]")*
 
-There is no call, no comparison, no assignment and no eval: a recipe can only name things.
+It has no call, comparison, assignment or eval: a recipe can only name things.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ def split(text: str) -> list[tuple[bool, str]]:
             pieces.append((True, text[position + 1 : end]))
             literal, position = "", end + 1
         elif character == "}":
-            raise ExpressionError(
-                f"a '}}' without '{{' in {text!r}; a plain brace is written '}}}}'"
-            )
+            raise ExpressionError(f"'}}' without '{{' in {text!r} (write '}}}}' for a plain brace)")
         else:
             literal, position = literal + character, position + 1
     if literal:
@@ -74,7 +72,7 @@ def _closing(text: str, start: int) -> int:
         depth += {"{": 1, "}": -1}.get(text[position], 0)
         if depth == 0:
             return position
-    raise ExpressionError(f"a '{{' without '}}' in {text!r}")
+    raise ExpressionError(f"'{{' without '}}' in {text!r} (write '{{{{' for a plain brace)")
 
 
 def value_of(text: str, names: Names, depth: int = 0) -> Any:
@@ -88,7 +86,7 @@ def value_of(text: str, names: Names, depth: int = 0) -> Any:
     for is_placeholder, inside in pieces:
         value = _placeholder(inside, names, depth) if is_placeholder else inside
         if isinstance(value, list | dict):
-            raise ExpressionError(f"{{{inside}}} is a list and must stand alone in its argument")
+            raise ExpressionError(f"{{{inside}}} is a list (it must be an argument of its own)")
         parts.append("" if value is NOTHING else to_text(value))
     return "".join(parts)
 
@@ -151,7 +149,7 @@ class _Reader:
     def all(self) -> Any:
         value = self._sum()
         if self.kind:
-            raise self._error(f"{self.token!r} is not expected here")
+            raise self._error(f"unexpected {self.token!r}")
         return value
 
     def _next(self) -> None:
@@ -161,7 +159,7 @@ class _Reader:
             return
         match = _TOKEN.match(rest)
         if not match:
-            raise self._error(f"{rest.strip()[0]!r} is not part of the placeholder language")
+            raise self._error(f"unexpected character {rest.strip()[0]!r}")
         self.kind = match.lastgroup or ""
         self.token = match[self.kind]
         self.position += match.end()

@@ -124,7 +124,7 @@ class Stack(Strict):
 
 
 class PlacedStack(Stack):
-    """A stack on a site; `has_onload` as its hosts told, None where this machine is asked."""
+    """A stack on a site; `has_onload` as its hosts reported, None where this machine is asked."""
 
     has_onload: bool | None = None
     interface: str = ""  # where bypass carries connections with other hosts; empty: nowhere
@@ -156,8 +156,8 @@ def _cores(value: Any) -> Any:
     is_text = isinstance(value, str) and re.fullmatch(r"all|from \d+", value)
     if not (is_text or (is_list and len(set(numbers)) == len(numbers))):
         raise ValueError(
-            f'{value!r} names no cores; write "from 0" (the role\'s cores in order), "all", or a '
-            "list of different core numbers such as [2, 3]"
+            f'{value!r} does not select cores (write "from 0" for the cores of the role, "all", '
+            "or a list of different core numbers such as [2, 3])"
         )
     return value
 
@@ -179,7 +179,7 @@ def _expression(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise ValueError(f"{value!r} is no regular expression: {error}") from error
+        raise ValueError(f"{value!r} is not a regular expression: {error}") from error
     return value
 
 
@@ -195,10 +195,10 @@ class Ready(Strict):
     def _one_of_both(self) -> Ready:
         if sum(map(bool, (self.http, self.tcp, self.log))) != 1:
             raise ValueError(
-                'write http = "http://…", tcp = "ADDRESS:PORT" or log = "REGEX", one of them'
+                'needs one of http = "http://…", tcp = "ADDRESS:PORT" and log = "REGEX"'
             )
         if not self.http and {"status", "length"} & self.model_fields_set:
-            raise ValueError("status and length belong to http")
+            raise ValueError("status and length need http")
         return self
 
 
@@ -236,7 +236,7 @@ FigureNames = Literal[
 
 def _pattern(value: str) -> str:
     if re.compile(_expression(value)).groups != 1:
-        raise ValueError(f"{value!r} must have one group: the number, in parentheses")
+        raise ValueError(f"{value!r} needs exactly one group (put the number in parentheses)")
     return value
 
 
@@ -250,9 +250,9 @@ class OwnFigures(Strict):
     @model_validator(mode="after")
     def _has_rate(self) -> OwnFigures:
         if bool(self.json_) == bool(self.text):
-            raise ValueError("write json = { … } or text = { … }, one of them")
+            raise ValueError("needs one of json = { … } and text = { … }")
         if "rps" not in {**self.json_, **self.text}:
-            raise ValueError("rps is missing; without the rate there is no figure")
+            raise ValueError("rps is missing (map at least the rate)")
         return self
 
 
@@ -289,14 +289,14 @@ class ProcessSpec(Strict):
     inherit: Names = []  # variables of the user's environment; all others are left out
     cwd: str = ""
     requires: Requires = Requires()
-    version: Texts = []  # a command that tells it
+    version: Texts = []  # a command that prints it
     prepare: Texts = []  # run to its end before each start
     ready: Ready | None = None
 
     @model_validator(mode="after")
     def _is_prepared(self) -> ProcessSpec:
         if self.prepare and self.role == "load":
-            raise ValueError("prepare belongs to a server or an origin; a generator has none")
+            raise ValueError("prepare is for servers and origins (remove it from this generator)")
         return self
 
 
@@ -330,7 +330,7 @@ class SampleSpec(Strict):
 
 def _quantile(value: float) -> float:
     if not 0 < value < 1:
-        raise ValueError(f'{value:g} is no quantile; write 0.5, 0.99, "mean" or "max"')
+        raise ValueError(f'{value:g} is not a quantile (for example 0.5, 0.99, "mean" or "max")')
     return value
 
 
@@ -350,17 +350,19 @@ class Metric(Strict):
     def _times_are_merged(self) -> Metric:
         is_time = bool(self.quantiles) or self.field in ("service", "response", "connect")
         if is_time and self.combine == "sum":
-            raise ValueError('times are not added up; write combine = "histogram"')
+            raise ValueError('quantiles cannot be summed (write combine = "histogram")')
         return self
 
     @model_validator(mode="after")
     def _unit_is_what_is_counted(self) -> Metric:
-        """A figure is told in its unit: one that the lab cannot convert to is a false name."""
+        """Units must be convertible: another one would be a false name."""
         known, unit = [one for one in units.BYTE_RATES if one], self.unit
         if self.field == "bytes_per_second" and unit and unit not in known:
-            raise ValueError(f"bytes_per_second is told in {', '.join(known)}, not in {unit!r}")
+            raise ValueError(
+                f"{unit!r} is not a unit of bytes_per_second (use one of {', '.join(known)})"
+            )
         if self.field in ("rps", "") and unit in known:
-            raise ValueError(f'requests are not told in {unit}; add field = "bytes_per_second"')
+            raise ValueError(f'{unit} is not a unit of requests (add field = "bytes_per_second")')
         return self
 
 
@@ -470,13 +472,15 @@ class Site(Strict):
     slurm: SlurmSpec = SlurmSpec()
 
     @model_validator(mode="after")
-    def _says_nothing_in_vain(self) -> Site:
-        """What another kind of site reads would be passed over: `host` of a site that is `local`,
+    def _has_no_ignored_keys(self) -> Site:
+        """Keys of another kind of site would be ignored: `host` of a site that is `local`,
         as the kind is when none is said, measured this machine alone."""
         if vain := [key for key, kinds in self._of_kinds() if self.kind not in kinds]:
             kinds = dict(self._of_kinds())[vain[0]]
             wanted = " or ".join(f'"{kind}"' for kind in kinds) or '"netns", of load alone'
-            raise ValueError(f'{vain[0]} belongs to kind = {wanted}; this one is "{self.kind}"')
+            raise ValueError(
+                f'{vain[0]} needs kind = {wanted} (this site has kind = "{self.kind}")'
+            )
         return self
 
     def _of_kinds(self) -> list[tuple[str, tuple[str, ...]]]:

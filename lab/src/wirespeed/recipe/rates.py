@@ -22,7 +22,7 @@ def at_rates(text: str, rates: Sequence[int], window_s: float = 0.0) -> tuple[Re
     data = tomllib.loads(text)
     axes = data.setdefault("axes", {})
     if any(isinstance(values, dict) for values in axes.values()):
-        raise InputError("the recipe has a ramp already; --set axes.NAME='[1, 2]' makes it a list")
+        raise InputError("the recipe has a ramp already (--set axes.NAME='[1, 2]' makes it a list)")
     axes[AXIS] = {"ramp": list(rates)}
     for process in _generators(data):
         process["argv"] = ["-R", "{rate / count}", *process["argv"]]
@@ -42,7 +42,7 @@ def _generators(data: dict[str, Any]) -> list[dict[str, Any]]:
         if process.get("tool") not in RATE_TOOLS:
             tools = " or ".join(RATE_TOOLS)
             raise InputError(
-                f"the generator {process['name']!r} keeps no rate; its tool is {tools}"
+                f"the generator {process['name']!r} has no open loop (its tool is {tools})"
             )
         if any(word.startswith("-R") for word in process["argv"] if isinstance(word, str)):
             raise InputError(f"the generator {process['name']!r} has a rate (-R) of its own")

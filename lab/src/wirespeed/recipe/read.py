@@ -1,4 +1,4 @@
-"""Reads a recipe strictly: every mistake is one line with the file, the key and what is right."""
+"""Reads a recipe strictly: each mistake is one line: file: key: why (what to do)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe.compose import compose
 from wirespeed.recipe.model import WINDOW_OPTIONS, ProcessSpec, Recipe, Table
 
-WINDOW_LEAST_S = 0.001  # generators are told of whole milliseconds
+WINDOW_LEAST_S = 0.001  # generators take whole milliseconds
 Model = TypeVar("Model", bound=BaseModel)
 # Figures every trial has, whatever the recipe's metrics: docs/results-format.md lists them.
 RESOURCE_ROLES = ("server", "load", "origin", "gc", "cpu")
@@ -33,7 +33,7 @@ def find(name: str, folders: list[Path]) -> Path:
     if path.suffix == ".toml" or "/" in name:
         if path.is_file():
             return path
-        raise InputError(f"there is no recipe {name!r}")
+        raise InputError(f"recipe {name!r}: not found")
     for folder in folders:
         if (folder / f"{name}.toml").is_file():
             return folder / f"{name}.toml"
@@ -44,7 +44,7 @@ def find(name: str, folders: list[Path]) -> Path:
     )
     if Path(f"{name}.toml").is_file():
         hint = f"did you mean './{name}.toml'?"
-    raise InputError(f"there is no recipe {name!r}; {hint}")
+    raise InputError(f"recipe {name!r}: not found ({hint})")
 
 
 def read(path: Path) -> Recipe:
@@ -99,7 +99,7 @@ def _explained(
     if first["type"] == "extra_forbidden":
         return RecipeError(path.name, key, _unknown(model, location))
     if first["type"] == "missing":
-        return RecipeError(path.name, key, "is missing")
+        return RecipeError(path.name, key, "required key is missing")
     same_place = [p for p in problems if [x for x in p["loc"] if _is_key(x)] == location]
     return RecipeError(path.name, key, _wrong_value(first, same_place))
 
@@ -136,8 +136,8 @@ def _unknown(model: type[BaseModel], location: list[Any]) -> str:
     known = _keys_at(model, location[:-1])
     near = difflib.get_close_matches(str(location[-1]), known, 1)
     if near:
-        return f"unknown key; did you mean {near[0]!r}?"
-    return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+        return f"unknown key (did you mean {near[0]!r}?)"
+    return f"unknown key (known here: {', '.join(known)})" if known else "unknown key"
 
 
 def _keys_at(model: type[BaseModel], location: list[Any]) -> list[str]:
@@ -174,20 +174,20 @@ def _wrong_value(first: Any, same_place: list[Any]) -> str:
     if kind == "literal_error":
         return f"{value!r} is not one of {first['ctx']['expected']}"
     if kind == "string_pattern_mismatch":
-        return f"{value!r} is not a name: letters, digits, - and _, starting with a letter"
+        return f"{value!r} is not a name (letters, digits, - and _, starting with a letter)"
     if kind in ("greater_than_equal", "less_than_equal"):
         bound = first["ctx"].get("ge", first["ctx"].get("le"))
         word = "at least" if kind == "greater_than_equal" else "at most"
-        return f"{value!r} is out of range; it must be {word} {bound}"
+        return f"{value!r} is out of range ({word} {bound})"
     if kind == "list_type" and isinstance(value, dict) and first["loc"] == (first["loc"][0],):
-        return f"is a list of tables; write its head as [[{first['loc'][0]}]]"
+        return f"must be a list of tables (write [[{first['loc'][0]}]])"
     wanted = dict.fromkeys(_wanted(problem) for problem in same_place)
-    return f"{value!r} is wrong here; it must be {' or '.join(wanted)}"
+    return f"{value!r} is not {' or '.join(wanted)}"
 
 
 def _wanted(problem: Any) -> str:
     kinds = {
-        "string_type": "a text", "int_type": "a whole number", "int_parsing": "a whole number",
+        "string_type": "a string", "int_type": "a whole number", "int_parsing": "a whole number",
         "float_type": "a number", "float_parsing": "a number", "bool_type": "true or false",
         "finite_number": "a finite number", "bool_parsing": "true or false",
         "list_type": "a list", "dict_type": "a table",
@@ -198,7 +198,7 @@ def _wanted(problem: Any) -> str:
 
 
 class _Checks:
-    """What no single key can show: names that must exist elsewhere in the recipe."""
+    """Checks over several keys: names that must exist elsewhere in the recipe."""
 
     def __init__(self, recipe: Recipe, file: str) -> None:
         self.recipe, self.file = recipe, file
@@ -215,15 +215,15 @@ class _Checks:
     def _axes(self) -> None:
         for name, values in self.axes.items():
             if not values:
-                self._fail(f"axes.{name}", "is empty; an axis has at least one value")
+                self._fail(f"axes.{name}", "empty (an axis needs at least one value)")
             if len({(type(v), v) for v in values}) != len(values):
-                self._fail(f"axes.{name}", "has the same value twice")
+                self._fail(f"axes.{name}", "has the same value twice (remove one)")
             for number, value in enumerate(values):
                 same = [one for one in values[:number] if one == value or str(one) == str(value)]
                 if same:
                     self._fail(
                         f"axes.{name}",
-                        f"{same[0]!r} and {value!r} cannot be told apart in tables; write one",
+                        f"{same[0]!r} and {value!r} look the same in tables (remove one)",
                     )
         for name, variables in self.recipe.axis.items():
             self._axis_name(f"axis.{name}", name)
@@ -232,16 +232,21 @@ class _Checks:
                 # A value that is declared but not swept may be asked for later.
                 if value not in known and difflib.get_close_matches(value, known, 1, 0.85):
                     near = difflib.get_close_matches(value, known, 1)[0]
-                    self._fail(f"axis.{name}.{value}", f"is not a value; did you mean {near!r}?")
+                    self._fail(
+                        f"axis.{name}.{value}", f"not a value of the axis (did you mean {near!r}?)"
+                    )
 
     def _processes(self) -> None:
         names = [process.name for process in self.recipe.process]
         for number, name in enumerate(names):
             if name in names[:number]:
-                self._fail(f"process[{number}].name", f"{name!r} is taken by another process")
+                self._fail(
+                    f"process[{number}].name",
+                    f"{name!r} is the name of another process (names must differ)",
+                )
         for role in ("server", "load"):
             if role not in {process.role for process in self.recipe.process}:
-                self._fail("process", f'no process has role = "{role}"; a recipe needs one')
+                self._fail("process", f'no process has role = "{role}" (a recipe needs one)')
         for process in self.recipe.process:
             key = f"process.{process.name}.stack"
             self._window(process)
@@ -254,13 +259,13 @@ class _Checks:
                 self._one_of(key, process.stack, list(self.recipe.stacks), "stack")
 
     def _one_text(self, process: ProcessSpec) -> None:
-        """A whole command line in one text would be looked for as a program of that name."""
+        """A whole command line in one string would be taken for the name of a program."""
         alone = re.sub(r"\{[^{}]*\}", "", process.argv[0])
         if len(process.argv) == 1 and " " in alone.strip():
             words = ", ".join(f'"{word}"' for word in process.argv[0].split())
             self._fail(
                 f"process.{process.name}.argv",
-                f"is a single text; write each word as one of its own: [{words}]",
+                f"a single string (write each word separately: [{words}])",
             )
 
     def _window(self, process: ProcessSpec) -> None:
@@ -274,8 +279,8 @@ class _Checks:
             if (is_alone or is_joined) and "{" not in text:
                 self._fail(
                     f"process.{process.name}.argv",
-                    f"{word!r} sets a window of its own; write {{duration}}, and the length as "
-                    "plan.duration",
+                    f"{word!r} fixes the length of the window (write {{duration}}, and the length "
+                    "as plan.duration)",
                 )
 
     def _plan(self) -> None:
@@ -286,15 +291,15 @@ class _Checks:
             for name, value in values.items():
                 self._axis_value(f"plan.skip[{number}].{name}", name, value)
         if plan.duration < WINDOW_LEAST_S:
-            what = "is shorter than 1ms" if plan.duration else "is zero"
-            self._fail("plan.duration", f"{what}; a measured window has a length")
+            what = "shorter than 1ms" if plan.duration else "zero"
+            self._fail("plan.duration", f"{what} (a measured window needs a length)")
         if plan.restart not in ("trial", "ramp"):
             for name in plan.restart.split("+"):
                 if name not in self.axes:
                     axes = ", ".join(self.axes)
                     self._fail(
                         "plan.restart",
-                        f"{name!r} is no axis; write trial, ramp, or axes joined by + from: {axes}",
+                        f"unknown axis {name!r} (write trial, ramp, or axes joined by +: {axes})",
                     )
 
     def _metrics(self) -> None:
@@ -308,8 +313,8 @@ class _Checks:
                 tools = ", ".join(WINDOW_OPTIONS)
                 self._fail(
                     key,
-                    f"{metric.from_!r} gives no figures; give it a tool ({tools}), or say by "
-                    "`figures` where they stand in its output",
+                    f"{metric.from_!r} has no results to read (set its tool to one of {tools}, or "
+                    "map its output with figures)",
                 )
 
     def _table(self, table: Table, key: str) -> None:
@@ -327,7 +332,7 @@ class _Checks:
         if table.gain and table.columns:
             self._axis_value(f"{key}.gain.over", table.columns, table.gain.over)
         elif table.gain:
-            self._fail(f"{key}.gain", "a gain compares columns; add columns = an axis")
+            self._fail(f"{key}.gain", "a gain compares columns (add columns = an axis)")
 
     def _metric_name(self, key: str, value: str) -> None:
         metrics = {metric.name: metric for metric in self.recipe.metric}
@@ -350,9 +355,10 @@ class _Checks:
         hint = (
             f"did you mean {near[0]!r}?"
             if near
-            else f"there are: {', '.join(map(str, known)) or 'none'}"
+            else f"known: {', '.join(map(str, known)) or 'none'}"
         )
-        self._fail(key, f"{value!r} is no {what}; {hint}")
+        noun, _, rest = what.partition(" ")
+        self._fail(key, f"unknown {noun} {value!r}{' ' * bool(rest)}{rest} ({hint})")
 
     def _fail(self, key: str, problem: str) -> NoReturn:
         raise RecipeError(self.file, key, problem)

@@ -28,7 +28,7 @@ from wirespeed.topology import ROLES, Seat, Topology
 # Names of {asset:…} that are programs of this repository.
 MODULES = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
 PORT_MAX = 65535
-SIDE_PORTS = 1000  # from a contender's port to that of the one that lives beside it
+SIDE_PORTS = 1000  # from a contender's port to that of the one running in parallel
 COUNT_MAX = 4096  # processes of one kind; more is a mistake in an expression
 
 
@@ -81,7 +81,7 @@ class Instance:
     cwd: str = ""  # where it is started; empty: in the folder of this server's files
     netns: dict[str, str] | None = None  # a namespace of its own: interface below and address
     under: Stack | None = None  # what `stack` names, with its profile filled in
-    version: tuple[str, ...] = ()  # a command that tells the program's version
+    version: tuple[str, ...] = ()  # a command that prints the program's version
     prepare: tuple[str, ...] = ()  # a command that ends before the program starts
     figures: OwnFigures | None = None  # where they stand in the output of a tool of one's own
     side: str = ""  # of two contenders that live next to each other
@@ -330,7 +330,7 @@ class Resolver:
         name = str(self._value(key, process.stack, process))
         if name not in self.recipe.stacks:
             known = ", ".join(self.recipe.stacks) or "none"
-            self._fail(key, f"there is no [stacks.{name}]; stacks: {known}")
+            self._fail(key, f"unknown stack {name!r} (stacks: {known})")
         return name
 
     def _under(self, process: ProcessSpec, index: int) -> Stack | None:
@@ -361,7 +361,7 @@ class Resolver:
         if port > PORT_MAX:
             self._fail(
                 f"process.{process.name}.port",
-                f"instance {index} would have port {port}; the highest is {PORT_MAX}",
+                f"instance {index} would have port {port} (the highest is {PORT_MAX})",
             )
         return port
 
@@ -412,7 +412,7 @@ class Resolver:
             return str(self.file.resolve().parent)
         if head == "link":
             return self._of_link(path, rest)
-        raise ExpressionError(f"there is no {_dotted(path)!r}; {self._hint(head)}")
+        raise ExpressionError(f"unknown name {_dotted(path)!r} ({self._hint(head)})")
 
     def _plain(self, name: str, process: ProcessSpec | None, index: int) -> Any:
         if name in self.cell.axes:
@@ -430,7 +430,7 @@ class Resolver:
             return self.count(process)
         if process and name == "port" and process.port:
             return self._port(process, index)
-        raise ExpressionError(f"there is no {name!r} here; {self._hint(name)}")
+        raise ExpressionError(f"unknown name {name!r} ({self._hint(name)})")
 
     def _is_variable(self, axis: str, name: str) -> bool:
         return any(name in variables for variables in self.recipe.axis[axis].values())
@@ -438,7 +438,7 @@ class Resolver:
     def _walk(self, path: tuple[Any, ...], value: Any, rest: tuple[Any, ...]) -> Any:
         for step in rest:
             if not isinstance(value, dict) or step not in value:
-                raise ExpressionError(f"there is no {_dotted(path)!r}")
+                raise ExpressionError(f"unknown name {_dotted(path)!r}")
             value = value[step]
         return value
 
@@ -457,7 +457,7 @@ class Resolver:
     def _of_link(self, path: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
         link = self.topology.links.get(self.link)
         if link is None or len(rest) != 1 or not hasattr(link, str(rest[0])):
-            raise ExpressionError(f"there is no {_dotted(path)!r} on this site's links")
+            raise ExpressionError(f"unknown name {_dotted(path)!r} among this site's links")
         return getattr(link, str(rest[0]))
 
     def _scheme(self, kind: str, name: str, label: str) -> Any:
@@ -474,7 +474,7 @@ class Resolver:
         if beside.exists():
             return str(beside.resolve())
         raise ExpressionError(
-            f"there is no asset {name!r}: neither {beside} nor one of {', '.join(MODULES)}"
+            f"unknown asset {name!r} (neither {beside} nor one of {', '.join(MODULES)})"
         )
 
     def _hint(self, name: str) -> str:
@@ -515,7 +515,7 @@ def _problem_of_url(url: str) -> str:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - it is read here, and refused here
     except ValueError as error:
-        return f"is no address: {error}"
+        return f"is not an address: {error}"
     if parts.scheme != "http" or not parts.hostname:
         return "is not http://HOST:PORT/PATH; of a server that speaks TLS ask with tcp or log"
     if not all(33 <= ord(character) < 127 for character in url):
@@ -537,7 +537,7 @@ def template_file(label: str, name: str) -> str:
 
 
 def _beside(program: str, folder: Path) -> str:
-    """`./my-server` lies beside the recipe; a bare name is looked up on the path."""
+    """`./my-server` is relative to the recipe; a bare name is looked up on the path."""
     is_relative = "/" in program and not Path(program).is_absolute()
     return str((folder / program).resolve()) if is_relative else program
 

@@ -38,4 +38,6 @@ def find(name: str, folders: list[Path]) -> Site:
     if name in SHIPPED:
         return SHIPPED[name]
     where = " or ".join(str(folder / "sites.toml") for folder in dict.fromkeys(folders))
-    raise InputError(f"--site: there is no site {name!r} in {where}; sites: {', '.join(known)}")
+    raise InputError(
+        f"--site: unknown site {name!r} (sites in {where}: {', '.join(dict.fromkeys(known))})"
+    )

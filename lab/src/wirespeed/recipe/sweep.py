@@ -55,13 +55,13 @@ def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
         if name not in values:
             axes = ", ".join(values) or "none"
             if not equals and piece in values:
-                raise InputError(f"--only: write {piece}=VALUE; without = it is no choice")
-            raise InputError(f"--only: the recipe has no axis {name or piece!r}; its axes: {axes}")
+                raise InputError(f"--only: {piece!r} has no value (write {piece}=VALUE)")
+            raise InputError(f"--only: unknown axis {name or piece!r} (axes: {axes})")
         known: dict[str, Any] = {value: value for value in recipe.axis.get(name, {})}
         known |= {_as_text(value): value for value in values[name]}
         if piece not in known:
             raise InputError(
-                f"--only: axis {name} has no value {piece!r}; it has {', '.join(known)}"
+                f"--only: unknown value {piece!r} of axis {name} (values: {', '.join(known)})"
             )
         wanted.setdefault(name, []).append(known[piece])
     return wanted

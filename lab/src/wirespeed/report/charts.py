@@ -380,7 +380,7 @@ def _pick(summary: Summary, table: int | None) -> Sheet:
         for sheet in summary.sheets:
             if sheet.number == table:
                 return sheet
-        raise ResultsError(f"{summary.run_dir}: there is no table {table}; it has "
+        raise ResultsError(f"{summary.run_dir}: table {table} does not exist; the run has "
                            f"{len(summary.sheets)}")  # fmt: skip
     if not summary.sheets:
         raise ResultsError(f"{summary.run_dir}: the recipe has no table to draw")

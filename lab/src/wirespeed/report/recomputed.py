@@ -215,7 +215,7 @@ def _peak(nginx: Cookbook, table: str) -> PublishedFigure:
 
 
 def ramp(path: Path) -> list[dict[str, Any]]:
-    """Little's law over the ramp: mean latency against connections / rate; bytes a request."""
+    """Little's law over the ramp: mean latency against connections / rate; bytes per request."""
     figures: dict[tuple[str, int], dict[str, float]] = {}
     with path.open(newline="", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):

@@ -116,7 +116,7 @@ def unpack(page: Path, folder: Path) -> Path:
             _lay_out(run_dir, document, plan, trials)
             store.write_run(run_dir, run)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{page}: what it carries of its run is not whole: {error}") from None
+        raise InputError(f"{page}: its copy of the run is incomplete: {error}") from None
     return run_dir
 
 
@@ -124,20 +124,20 @@ def _document(page: Path) -> dict[str, Any]:
     try:
         found = _ELEMENT.search(page.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
-        raise InputError(f"{page} cannot be read: {error.strerror}") from None
+        raise InputError(f"{page}: cannot be read: {error.strerror}") from None
     if not found:
         raise InputError(
-            f"{page} is no report that carries its run: it is of an earlier build, or its run is "
-            "too large for a page; give the run's directory"
+            f"{page}: not a report with a copy of its run: from an earlier build, or the run is "
+            "too large for a page (use the run's directory)"
         )
     try:
         inflate = zlib.decompressobj()
         plain = inflate.decompress(base64.b64decode(found[1], validate=True), UNPACKED_BYTES_MAX)
         document = json.loads(plain)
     except (ValueError, zlib.error):
-        raise InputError(f"{page}: what it carries of its run is damaged") from None
+        raise InputError(f"{page}: its copy of the run is damaged") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f"{page} is of a newer version; use that one")
+        raise InputError(f"{page}: written by a newer version (use that one)")
     return document
 
 

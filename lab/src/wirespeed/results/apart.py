@@ -127,14 +127,14 @@ def _known(runs: Iterable[Summary], metric: str) -> str:
         if any(cell.values(name) for cell in cells):
             return name
     known = sorted({name for cell in cells for trial in cell.trials for name in trial.metrics})
-    raise InputError(f"--metric: neither run has {metric!r}; there are {', '.join(known)}")
+    raise InputError(f"--metric: neither run has {metric!r} (metrics: {', '.join(known)})")
 
 
 def _same_unit(first: Summary, second: Summary, metric: str) -> None:
     told = [one.unit(metric) for one in (first, second)]
     if BYTE_RATES.get(told[0], 1.0) != BYTE_RATES.get(told[1], 1.0):
         before, after = (unit or "no unit" for unit in told)
-        raise ResultsError(f"the first run tells {metric} in {before}, the second in {after}")
+        raise ResultsError(f"the first run measures {metric} in {before}, the second in {after}")
 
 
 def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:

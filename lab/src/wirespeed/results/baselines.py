@@ -19,9 +19,11 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 def save(runs: Path, name: str, run_dir: Path) -> None:
     """Names a run, or gives the name to another one."""
     if not NAME.fullmatch(name) or name == "latest":
-        raise InputError(f"{name!r} is no name for a baseline: letters, digits, . - _ (not latest)")
+        raise InputError(
+            f"{name!r}: not a name for a baseline (letters, digits, . - _; not latest)"
+        )
     if (runs / name / "run.json").exists():
-        raise InputError(f"{name!r} is the name of a run already")
+        raise InputError(f"{name!r}: already the name of a run (choose another)")
     # As the kernel will follow it: the folder of runs may be a link to a larger disk.
     folder = (runs / FOLDER).resolve()
     try:
@@ -37,7 +39,7 @@ def save(runs: Path, name: str, run_dir: Path) -> None:
 def remove(runs: Path, name: str) -> None:
     link = runs / FOLDER / name
     if not NAME.fullmatch(name) or not link.is_symlink():
-        raise InputError(f"there is no baseline {name!r}; `{COMMAND} baseline list` names them")
+        raise InputError(f"baseline {name!r}: not found (`{COMMAND} baseline list` lists them)")
     link.unlink()
 
 

@@ -42,7 +42,7 @@ def _state(summary: Summary) -> list[Diagnosis]:
         remedy = f"{COMMAND} run --resume {run.run_id}"
         found.append(Diagnosis(f"the run is {run.state}", "its plan is not done", remedy, []))
     if run.plan.order == "blocked":
-        why = "in blocks, drift of the machine cannot be told from a gain"
+        why = "in blocks, drift of the machine looks like a gain"
         found.append(Diagnosis("no verdicts", why, 'plan.order = "interleaved"', []))
     if not run.idle_held:
         why = "idle states were not held off: few connections look slow on the kernel's stack"
@@ -81,7 +81,7 @@ def _of_thinned(reason: str) -> str:
 
 def _of_invalid(cell: Cell) -> str:
     if not cell.failed:
-        return "a calmer machine (--wait-for-calm 10m), --tune, or --accept-noise"
+        return "a quieter machine (--wait-for-calm 10m), --tune, or --accept-noise"
     if "errors" in cell.reason or "2xx" in cell.reason:
         return (
             "look at the server's output in the trial's folder; a listen backlog shorter than "
@@ -110,7 +110,7 @@ def _decider(gain: Gain, summary: Summary) -> str:
         if more:
             return f"about {more} more rounds: {COMMAND} run --resume {run} --add-rounds {more}"
         if "disturbed" in gain.verdict.reason:
-            return "the same on a calm machine: --wait-for-calm 10m, --tune"
+            return "the same on a quiet machine: --wait-for-calm 10m, --tune"
         return "a difference this small takes more rounds than are worth it; a quieter machine"
     for side in (gain.cell, gain.base):
         if side.failures:

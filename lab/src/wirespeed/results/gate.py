@@ -51,7 +51,7 @@ def rule(text: str) -> Rule:
     match = _RULE.fullmatch(text.strip())
     if not match:
         raise InputError(
-            f"--require {text!r}: write it like 'p99 < 5ms' or 'stack=bypass: rps > 100k'"
+            f"--require {text!r}: not a rule (such as 'p99 < 5ms' or 'stack=bypass: rps > 100k')"
         )
     pairs = [part.partition("=") for part in (match["where"] or "").split(",") if part]
     where = tuple((axis.strip(), value.strip()) for axis, _, value in pairs)
@@ -139,7 +139,7 @@ def _of_rule(summary: Summary, one: Rule) -> list[str]:
             lines.append(f"{_place(cell)}: {one.text}: no valid trial")
         elif value is None:
             known = sorted({name for trial in cell.trials for name in trial.metrics})
-            return [f"{one.text}: there is no metric {one.metric!r}; there are {', '.join(known)}"]
+            return [f"{one.text}: unknown metric {one.metric!r} (metrics: {', '.join(known)})"]
         elif not one.is_kept(value):
             what = "the most is" if one.metric in COUNTS else "the median is"
             unit = " µs" if is_time(one.metric) else ""

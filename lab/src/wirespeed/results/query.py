@@ -35,11 +35,11 @@ def ask(run_dir: Path, question: str) -> tuple[list[str], list[Row]]:
         try:
             cursor = tables.execute(question)
             if cursor.description is None:
-                raise InputError("query: only a SELECT gives rows; a run is never changed")
+                raise InputError("query: not a SELECT (a run cannot be changed)")
             return [column[0] for column in cursor.description], cursor.fetchall()
         except (sqlite3.Error, sqlite3.Warning) as error:
             known = "; ".join(f"{name}: {', '.join(columns(tables, name))}" for name in TABLES)
-            raise InputError(f"query: {error}. Tables and columns: {known}") from None
+            raise InputError(f"query: {error} (tables and columns: {known})") from None
 
 
 TABLES = ("trials", "plan")

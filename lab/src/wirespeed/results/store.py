@@ -63,9 +63,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ResultsError(f"{path} is missing; is {path.parent} a run directory?") from None
+        raise ResultsError(f"{path}: missing (is {path.parent} a run directory?)") from None
     except (OSError, ValueError) as error:
-        raise ResultsError(f"{path} cannot be read: {error}") from error
+        raise ResultsError(f"{path}: cannot be read: {error}") from error
 
 
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -219,8 +219,8 @@ def find_run(runs: Path, name: str) -> Path:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise ResultsError(f"{name!r} fits {len(matches)} runs; write more of the name")
+        raise ResultsError(f"run {name!r}: {len(matches)} runs match (write more of the name)")
     if not list_runs(runs):
-        way = f"there are none yet, and `{COMMAND} run quickstart` makes one"
-        raise ResultsError(f"there is no run {name!r} in {runs}; {way}")
-    raise ResultsError(f"there is no run {name!r} in {runs}; `{COMMAND} runs` lists them")
+        way = f"there are no runs yet; `{COMMAND} run quickstart` makes one"
+        raise ResultsError(f"run {name!r}: not found in {runs} ({way})")
+    raise ResultsError(f"run {name!r}: not found in {runs} (`{COMMAND} runs` lists the runs)")

@@ -181,7 +181,7 @@ def _services(audit: dict[str, Any]) -> Iterator[Judgement]:
     yield _one(
         not running,
         "services",
-        ", ".join(running) or "none of those that the methods stop",
+        ", ".join(running) or "none of the services that the methods stop",
         "they move interrupts, change clock rates or filter packets",
         f"systemctl stop {' '.join(running)}, or run --tune with a recipe that asks for it",
     )
@@ -230,5 +230,5 @@ def _offloads(card: dict[str, Any]) -> Iterator[Judgement]:
             f"offloads of {card['name']}",
             f"{', '.join(off)} off" if off else "checksums, TSO and GRO on",
             "the kernel's stack then sums, cuts or joins packets itself, which a user-level stack "
-            "beside it is not made to do",
+            "does not do",
         )

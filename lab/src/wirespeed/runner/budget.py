@@ -78,8 +78,8 @@ def fit(
         if victim is None:
             least = duration_for_people(math.ceil(estimate(cells, shortest)))
             raise InputError(
-                f"--budget {duration_for_people(budget_s)} is too short: the smallest plan of "
-                f"{recipe.name} takes {least}; narrow it with --only"
+                f"--budget: {duration_for_people(budget_s)} is too short: the smallest plan of "
+                f"{recipe.name} takes {least} (narrow it with --only)"
             )
         name, value = victim
         cells = [_thinned(cell, name, value, budget_s) for cell in cells]

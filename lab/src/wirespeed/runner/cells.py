@@ -73,7 +73,7 @@ def _link_problem(cell: sweep.SweepPoint, place: Place) -> str:
     link, links = cell.axes.get("link"), place.topology.links
     if link is None or link in links:
         return ""
-    return f"not runnable here: this site has no link {link}; its links: {', '.join(links)}"
+    return f"not runnable here: this site has no link {link} (links: {', '.join(links)})"
 
 
 def _apart_problem(resolver: Resolver, carrier: str) -> str:

@@ -28,4 +28,4 @@ def of_schedule(schedule: Schedule) -> list[str]:
             is_built = one.tool == "load"  # by the front door, before a run
             if program and not is_built and not shutil.which(program, path=SEARCH_PATH):
                 missing.add(program)
-    return [*lines, *(f"missing: there is no program {name}" for name in sorted(missing))]
+    return [*lines, *(f"missing program: {name}" for name in sorted(missing))]

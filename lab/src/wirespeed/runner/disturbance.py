@@ -170,7 +170,6 @@ class NoiseMonitor:
             return ""
         self.has_told = True
         return (
-            "this machine is not calm: most windows are disturbed from outside, so a disturbed one "
-            "is measured again only once and then counts, marked with ~; a gain must exceed its "
-            "share"
+            "noisy machine: most windows have interference from outside, so each is repeated only "
+            "once and then counts, marked with ~; a gain must exceed its share"
         )

@@ -182,7 +182,7 @@ def _waiting(evidence: Evidence) -> list[str]:
     if not means_ms or not DELAYED_ACK_MS[0] <= min(means_ms) <= max(means_ms) <= DELAYED_ACK_MS[1]:
         return []
     return [
-        f"about {means_ms[0]:.0f} ms a request and nobody busy: Nagle's algorithm and delayed "
+        f"about {means_ms[0]:.0f} ms per request and idle programs: Nagle's algorithm and delayed "
         "acknowledgements wait for each other; check TCP_NODELAY"
     ]
 

@@ -58,7 +58,7 @@ class Preflight:
             f"spreads by {self.spread:.1%} and takes {max(0.0, self.slow):.0%} more than at best"
         )
         seen += f", trials of former runs by {self.trial_spread:.1%}" if self.trial_spread else ""
-        calm = "" if self.is_calm else "; not calm now (--wait-for-calm TIME waits)"
+        calm = "" if self.is_calm else "; noisy now (--wait-for-calm TIME waits)"
         return f"preflight: {seen}{calm}{self._reach(schedule)}"
 
     def _reach(self, schedule: Schedule) -> str:
@@ -97,7 +97,7 @@ def wait_for_calm(
     deadline = time.monotonic() + most_s
     seen = look(fleet, schedule, facts)
     if not seen.is_calm and most_s > 0:
-        tell(f"waiting up to {duration_for_people(most_s)} for a calm machine")
+        tell(f"waiting up to {duration_for_people(most_s)} for a quiet machine")
     while not seen.is_calm and time.monotonic() < deadline:
         fleet.poll(min(AGAIN_S, max(0.0, deadline - time.monotonic())))
         seen = look(fleet, schedule, facts)

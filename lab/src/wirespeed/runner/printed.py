@@ -25,8 +25,8 @@ def check(recipe: Recipe, recipe_file: Path, root: Path) -> None:
         if table.published and not path:
             known = ", ".join(sorted(path.name for path in _shipped(root).glob("*.csv")))
             raise InputError(
-                f"{recipe_file.name}: table[{number}].published.file: there is no "
-                f"{table.published.file!r} beside the recipe, nor among the kit's: {known}"
+                f"{recipe_file.name}: table[{number}].published.file: {table.published.file!r} "
+                f"not found next to the recipe (files of the kit: {known})"
             )
 
 
@@ -37,7 +37,7 @@ def _problem(path: Path) -> str:
             reader = csv.DictReader(lines)
             missing = [head for head in COLUMNS if head not in (reader.fieldnames or [])]
             if missing:
-                return f"there is no column {missing[0]!r}; it takes {', '.join(COLUMNS)}"
+                return f"column {missing[0]!r} is missing (columns: {', '.join(COLUMNS)})"
             for row in reader:
                 for head in NUMBERS:
                     if row.get(head) or head in COLUMNS:
@@ -55,7 +55,7 @@ def _number(head: str, text: str | None, line: int) -> None:
     except ValueError:
         is_number = False
     if not is_number:
-        raise ValueError(f"line {line}: {head} is {text!r}, which is no number")
+        raise ValueError(f"line {line}: {head}: {text!r} is not a number")
 
 
 def keep(recipe: Recipe, recipe_file: Path, root: Path, run_dir: Path) -> None:

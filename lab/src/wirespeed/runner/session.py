@@ -54,7 +54,7 @@ from wirespeed.site import kinds
 from wirespeed.site.base import Ask, Opened
 from wirespeed.topology import Topology
 
-NOISE_ACCEPTED = "Trials that other programs disturbed were kept and noted (--accept-noise)."
+NOISE_ACCEPTED = "Trials with noise from other programs were kept and noted (--accept-noise)."
 
 MIXED = "Builds are mixed: the run went on with another one (--force): {}."
 
@@ -214,7 +214,7 @@ def resume(run_dir: Path, watcher: Watcher, more: More) -> tuple[Path, list[Tria
     rounds more. A run that is refused stays as it was."""
     run = store.read_run(run_dir)
     if execute.is_held(run_dir):
-        raise ResultsError(f"{run_dir.name} is still running; wait for it or stop it")
+        raise ResultsError(f"run {run_dir.name}: still running (wait for it or stop it)")
     origin = source_of(run_dir, run)
     with opened(origin) as site:
         schedule = _schedule_of(run_dir, run, origin, site.topology)

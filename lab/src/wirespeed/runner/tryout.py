@@ -82,7 +82,7 @@ def _refuse_taken(port: int) -> None:
     except OSError:
         return
     raise InputError(
-        f"port {port} is in use; stop what uses it (ss -ltnp), or choose another with --port"
+        f"port {port} is in use (stop its owner, see ss -ltnp, or choose another with --port)"
     )
 
 
@@ -92,7 +92,7 @@ class _Silent(Exception):
 
 def _answer(process: subprocess.Popen[bytes], others: set[int], port: int, path: str) -> Answer:
     end = time.monotonic() + WITHIN_S
-    problem = f"nobody listens on port {port} of {LOOPBACK} after {WITHIN_S:.0f} s"
+    problem = f"port {port} of {LOOPBACK} has no listener after {WITHIN_S:.0f} s"
     while time.monotonic() < end:
         if process.poll() is not None:
             raise _Silent(_ended(process.returncode, others))
@@ -105,7 +105,7 @@ def _answer(process: subprocess.Popen[bytes], others: set[int], port: int, path:
             raise _Silent(f"no HTTP answer on port {port}: {error}") from None
         if answer.status // 100 == 2:
             return answer
-        problem = f"{path} answers {answer.status}; choose a --path that answers 200"
+        problem = f"{path} responds with {answer.status} (choose a --path that responds with 200)"
         end = min(end, time.monotonic() + WRONG_ANSWER_S)
         time.sleep(0.2)
     raise _Silent(problem)

@@ -111,7 +111,7 @@ def foreseen(schedule: Schedule, is_asked_for: bool) -> list[str]:
     if tune and tune.expect:
         texts = [f"{name} {value}" for name, value in tune.expect.items()]
         found.append(
-            f"the method also had (firmware, yours to set; {COMMAND} audit tells what is): "
+            f"the method also had (firmware, yours to set; {COMMAND} audit shows them): "
             f"{'; '.join(texts)}"
         )
     return found

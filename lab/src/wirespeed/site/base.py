@@ -1,4 +1,4 @@
-"""What every kind of site gives: its agents, and the topology of its hosts."""
+"""The interface of every kind of site: its agents, and the topology of its hosts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def split(site: Site, cores: list[int], has_origin: bool) -> dict[str, list[int]
 
 
 def ids_of(info: dict[str, Any], what: str) -> CoreIds:
-    """core → physical core or NUMA node, as the agent tells it."""
+    """core → physical core or NUMA node, as the agent reports it."""
     return {int(core): number for core, number in info[what].items()}
 
 
@@ -76,7 +76,7 @@ def check_cores(wanted: list[int], cores: list[int], key: str) -> None:
     missing = sorted(set(wanted) - set(cores))
     if missing:
         have = ", ".join(map(str, cores))
-        raise InputError(f"the site's {key}: there is no core {missing[0]}; its cores: {have}")
+        raise InputError(f"the site's {key}: core {missing[0]} does not exist (cores: {have})")
 
 
 def by_role(site: Site) -> dict[str, RoleSite]:
@@ -90,8 +90,8 @@ def addresses_of(own: RoleSite, links: list[str], default: str) -> dict[str, str
     for address in found.values():
         if ":" in address:
             raise InputError(
-                f"the site's address {address!r} cannot be part of a URL; write the host's IPv4 "
-                'address or its name as addr = "…", without a port'
+                f"the site's address {address!r} cannot be part of a URL (write the host's IPv4 "
+                'address or its name as addr = "…", without a port)'
             )
     return found
 

@@ -18,7 +18,7 @@ from wirespeed.fleet.host import Host
 from wirespeed.site.base import Ask, Opened, links_of, own_cores, own_ids, seats, split
 from wirespeed.topology import Link, Topology
 
-MACHINE = "machine"  # the agent outside the namespaces, for what is the kernel's
+MACHINE = "machine"  # the agent outside the namespaces, for settings of the kernel
 SERVER, ORIGIN = "server", "origin"
 NETS_MAX = 60  # 10.77.0 to 10.77.59 for links
 ORIGIN_ADDRESS = "10.77.100.2"

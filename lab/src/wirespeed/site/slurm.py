@@ -50,7 +50,9 @@ class Slurm:
 
 def roles_of(nodes: list[str], has_origin: bool) -> dict[str, list[str]]:
     if len(nodes) < 2:
-        raise InputError("a slurm site needs two nodes: a server's and a generator's")
+        raise InputError(
+            "a slurm site needs two nodes, one for the server and one for the generator"
+        )
     load = nodes[1:]
     return {"server": nodes[:1], "load": load, "origin": load[:1] if has_origin else []}
 
@@ -92,7 +94,9 @@ class Allocation:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            raise HostError("a slurm site needs Slurm's commands: there is no salloc") from None
+            raise HostError(
+                "a slurm site needs Slurm's commands: salloc is not installed"
+            ) from None
         assert self._holder.stdout
         line = self._holder.stdout.readline().strip()
         if not line.isdigit():

@@ -65,7 +65,7 @@ def hosts_of(site: Site, has_origin: bool) -> dict[str, list[str]]:
     found = {role: named(own, role) for role, own in by_role(site).items()}
     for role in ("server", "load"):
         if not found[role]:
-            raise InputError(f'the site needs {role} = {{ host = "…" }}')
+            raise InputError(f'the site has no host for {role} (write {role} = {{ host = "…" }})')
     if not has_origin:
         found["origin"] = []
     elif not found["origin"]:
@@ -76,7 +76,7 @@ def hosts_of(site: Site, has_origin: bool) -> dict[str, list[str]]:
 def named(own: RoleSite, role: str) -> list[str]:
     hosts = [own.host, *own.hosts] if own.host else list(own.hosts)
     if role != "load" and len(hosts) > 1:
-        raise InputError(f"the site's {role} has {len(hosts)} hosts; only load may have several")
+        raise InputError(f"the site's {role} has {len(hosts)} hosts (only load may have several)")
     return hosts
 
 

@@ -16,7 +16,7 @@ public class SpringCloudGateway {
     /** Runs until it is ended. */
     public static void main(String[] arguments) {
         origin = "http://127.0.0.1:" + arguments[1];
-        // One loop, as the others have; by itself reactor-netty takes four.
+        // One loop, as the others have; by default reactor-netty takes four.
         System.setProperty("reactor.netty.ioWorkerCount", "1");
         SpringApplication gateway = new SpringApplication(SpringCloudGateway.class);
         gateway.setDefaultProperties(Map.of(

@@ -135,7 +135,7 @@ public final class Zuul2 extends BaseServerStartup {
         }
     }
 
-    /** Zuul 2 wants a filter on the way back; this one is asked and declines. */
+    /** Zuul 2 requires a filter for responses; this one declines. */
     @Filter(order = 0, type = FilterType.OUTBOUND)
     public static final class Nothing extends HttpOutboundSyncFilter {
         @Override
@@ -154,7 +154,7 @@ public final class Zuul2 extends BaseServerStartup {
         }
     }
 
-    /** Without a registry of services there is no one to tell the status to. */
+    /** Without a registry of services the status has no receiver. */
     private static final class StatusKeptHere extends ServerStatusManager {
         StatusKeptHere() {
             super(null);
