@@ -135,10 +135,9 @@ pub fn watch(number: usize) {
 /// none to be had we sleep by the millisecond until a later member finds one.
 fn need_waker_or_look(set: &Set, inner: &mut Inner) -> Result<(), i32> {
     let was_without = inner.waker.is_none();
-    match inner.need_waker(set) {
-        // For want of a descriptor, or because no Unix socket may be made here.
-        Err(_) => return Ok(()),
-        Ok(()) => {}
+    // For want of a descriptor, or because no Unix socket may be made here.
+    if inner.need_waker(set).is_err() {
+        return Ok(());
     }
     if was_without {
         // Their segments are entered again: nobody can have rung here before.
