@@ -93,6 +93,8 @@ names! {
     DatagramsOut = "datagrams_out",
     /// Datagrams that came over packets and found no room, or no socket.
     DatagramsLost = "datagrams_lost",
+    /// Sleeps of a millisecond at most, because not everything that is waited for can wake the sleeper.
+    PollingSleeps = "polling_sleeps",
 }
 
 names! {

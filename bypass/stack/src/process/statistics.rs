@@ -35,6 +35,14 @@ pub fn count(counter: Counter, amount: u64) {
     }
 }
 
+/// Counts a wait that sleeps; whether it looks again after a millisecond, whatever happens.
+pub fn count_sleep(is_polling: bool) {
+    count(Counter::Sleeps, 1);
+    if is_polling {
+        count(Counter::PollingSleeps, 1);
+    }
+}
+
 /// Counts a fallback to the kernel.
 pub fn fall_back(reason: Reason) {
     if let Some(stats) = STATS.get() {
