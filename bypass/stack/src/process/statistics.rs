@@ -12,8 +12,12 @@ static STATS: Leaked<Stats> = Leaked::new();
 
 /// Makes the page of a process that has begun.
 pub fn open() {
+    let was_switched_off = is_switched_off();
     if let Ok(stats) = Stats::create(profile(), &settings().cluster_name, &command()) {
         table::hide(stats.fd());
+        if was_switched_off {
+            stats.switch_off();
+        }
         STATS.put(stats);
     }
 }
@@ -48,6 +52,12 @@ pub fn fall_back(reason: Reason) {
     if let Some(stats) = STATS.get() {
         stats.fall_back(reason);
     }
+}
+
+/// Whether an administrator has switched new connections off.
+#[inline]
+pub fn is_switched_off() -> bool {
+    stats().is_some_and(Stats::is_switched_off)
 }
 
 /// The page, as long as somebody captures what this process sends and receives.
