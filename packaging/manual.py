@@ -27,6 +27,8 @@ PROGRAMS = {
     "bypass-run": ("start a program on user-level sockets", ["bypass", "run"]),
     "bypass-stat": ("show what accelerated processes are doing", ["bypass", "stat"]),
     "bypass-top": ("show live what accelerated processes are doing", ["bypass", "top"]),
+    "bypass-off": ("leave new connections of running processes to the kernel", ["bypass", "off"]),
+    "bypass-on": ("accelerate new connections of running processes again", ["bypass", "on"]),
     "bypass-capture": ("write the frames of accelerated processes as a capture file", ["bypass", "capture"]),
     "bypass-options": ("list the EF_ options", ["bypass", "options"]),
     "onload": ("start a program on user-level sockets", ["onload"]),

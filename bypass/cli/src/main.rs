@@ -13,6 +13,7 @@ mod probe;
 mod program;
 mod run;
 mod stat;
+mod switch;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,6 +28,7 @@ usage: bypass COMMAND [OPTIONS]
   run --check [-p PROFILE] [--] PROGRAM …     say what would be accelerated, and why not
   stat                                        what accelerated processes are doing
   top                                         the same, live: stat --watch
+  off, on                                     new connections of running processes to the kernel, and back
   capture                                     their frames, for Wireshark and tcpdump
   options                                     every EF_* option
 
@@ -71,10 +73,12 @@ fn dispatch(command: &str, rest: Vec<OsString>) -> Result<ExitCode, Failure> {
         "run" => run::command(rest),
         "stat" => stat::command(&rest),
         "top" => stat::command(&[vec![OsString::from("--watch")], rest].concat()),
+        "off" => switch::command(false, &rest),
+        "on" => switch::command(true, &rest),
         "capture" => capture::command(&rest),
         "options" => options::command(&rest),
         other => Err(Failure::usage(format!(
-            "{other:?} is no command; there are run, stat, top, capture and options (bypass --help)"
+            "{other:?} is no command; there are run, stat, top, off, on, capture and options (bypass --help)"
         ))),
     }
 }

@@ -353,6 +353,17 @@ fn stat_opens_no_fifo_that_is_called_like_a_page() {
 }
 
 #[test]
+fn only_accelerated_processes_can_be_switched_off() {
+    let bench = Bench::new("switch");
+    let own = std::process::id().to_string();
+    let said = refusal(&bench.run(&["off", &own]), 1);
+    assert!(said.contains("is not accelerated"), "{said}");
+    for words in [&["off"][..], &["on", "nginx"]] {
+        refusal(&bench.run(words), 2);
+    }
+}
+
+#[test]
 fn top_is_the_live_view_and_takes_the_same_words() {
     let bench = Bench::new("top");
     assert!(text(&bench.run(&["top", "--help"]).stdout).starts_with("usage: bypass stat"));

@@ -56,6 +56,8 @@ pub struct Listener {
     proof: Option<Owned>,
     /// Whether this process has waited for connections here: clients' segments are for those that do.
     attends: AtomicBool,
+    /// Whether new connections were switched off when the credits were last published.
+    is_switched_off: AtomicBool,
     /// Connections come here through an engine of this process.
     is_served: AtomicBool,
     /// Whether the kernel may have connections that came before those over packets.
@@ -177,6 +179,7 @@ pub fn enter(
         holder_table,
         proof,
         attends: AtomicBool::new(false),
+        is_switched_off: AtomicBool::new(false),
         kernel_is_first: AtomicBool::new(false),
         is_served: AtomicBool::new(false),
         peers: Mutex::default(),
@@ -228,6 +231,8 @@ impl Listener {
     pub fn attend(self: &Arc<Self>) {
         if !self.attends.load(Ordering::Relaxed) {
             self.begin_to_attend();
+        } else if self.is_switched_off.load(Ordering::Relaxed) != process::is_switched_off() {
+            self.publish_credits();
         }
     }
 

@@ -15,7 +15,7 @@ use bypass_sys::{clock, kernel};
 
 pub mod capture;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x02\0");
+const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x03\0");
 /// Threads that count alone; further ones share the last stripe.
 pub const STRIPES: usize = 64;
 const ROWS: usize = 16_384;
@@ -93,6 +93,8 @@ names! {
     DatagramsOut = "datagrams_out",
     /// Datagrams that came over packets and found no room, or no socket.
     DatagramsLost = "datagrams_lost",
+    /// Sleeps of a millisecond at most, because not everything that is waited for can wake the sleeper.
+    PollingSleeps = "polling_sleeps",
 }
 
 names! {
@@ -183,6 +185,8 @@ struct Page {
     started_unix_ns: AtomicU64,
     stripes_taken: AtomicU32,
     rows_used: AtomicU32,
+    /// 1: new connections are to use the kernel. Written by an administrator's command.
+    is_switched_off: AtomicU32,
     texts: [[AtomicU32; TEXT_BYTES / 4]; 3],
     reasons: [AtomicU64; REASON_WORDS],
     stripes: [Stripe; STRIPES],
@@ -254,6 +258,17 @@ impl Stats {
             .rows_used
             .fetch_max((index.min(ROWS - 1) + 1) as u32, Ordering::Relaxed);
         self.page().rows.get(index)
+    }
+
+    /// Whether an administrator has switched new connections off.
+    #[inline]
+    pub fn is_switched_off(&self) -> bool {
+        self.page().is_switched_off.load(Ordering::Relaxed) != 0
+    }
+
+    /// For a forked child: as its parent.
+    pub fn switch_off(&self) {
+        self.page().is_switched_off.store(1, Ordering::Relaxed);
     }
 
     /// Whether somebody captures this process.
@@ -441,6 +456,13 @@ impl View {
     pub(crate) fn release_ring(&self) {
         let (offset, length) = capture::Shared::ring_in(core::mem::offset_of!(Page, capture));
         self.memory.release(offset, length);
+    }
+
+    /// Has new connections of the process use the kernel, or be accelerated again; of a page that was
+    /// [opened](Self::open_for_capture) for writing.
+    pub fn switch_off(&self, is_off: bool) {
+        let word = &self.page().is_switched_off;
+        word.store(u32::from(is_off), Ordering::Relaxed);
     }
 
     /// Whether it is the page that process `pid` has now.

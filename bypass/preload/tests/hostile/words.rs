@@ -10,6 +10,7 @@ use bypass_shm::segment::Segment;
 use bypass_stack::lifecycle::fork;
 use bypass_stack::operations::options;
 use bypass_stack::Outcome;
+use bypass_stats::View;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_sys::waker::Name;
@@ -97,6 +98,30 @@ fn the_flags_of_a_shared_connection_are_not_the_peers() {
     assert_eq!(read_once, Some(Err(libc::EAGAIN)), "an event loop waits");
     let flags = options::fcntl(server, libc::F_GETFL, 0);
     assert_eq!(flags, Outcome::Done(nonblocking as isize));
+    close(server);
+    listening.close();
+}
+
+/// What a peer says of itself may cost looks; an administrator sees them.
+#[test]
+fn sleeps_that_look_again_are_counted() {
+    let polling = || {
+        let view = View::open(std::process::id()).expect("readable").expect("a page");
+        let counters = view.counters();
+        let found = counters.iter().find(|(name, _)| *name == "polling_sleeps");
+        found.expect("a counter").1
+    };
+    let listening = Listening::open();
+    let client = Client::of(&listening);
+    let server = client.connect(&listening, 7);
+    client.segment.set_silent(0, client.index);
+    let mut a_while = [0u8; 16];
+    a_while[8..].copy_from_slice(&20_000i64.to_ne_bytes());
+    let set = options::set(server, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &a_while);
+    assert_eq!(set, Outcome::Done(0));
+    let before = polling();
+    assert_eq!(read(server, 10), Err(libc::EAGAIN));
+    assert!(polling() > before);
     close(server);
     listening.close();
 }

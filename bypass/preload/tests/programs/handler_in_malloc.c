@@ -3,7 +3,8 @@
 
 #define HANDLED 1500
 
-static int fd, listening, handled;
+static int fd, listening;
+static volatile int handled;
 static void *volatile kept[64];
 
 static void on_alarm(int number) {

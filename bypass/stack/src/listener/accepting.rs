@@ -7,7 +7,7 @@ use bypass_sys::sandbox::is_confined;
 
 use super::{all, Listener};
 use crate::peer::{self, Peer};
-use crate::process::uring;
+use crate::process::{self, uring};
 use crate::sockets;
 
 impl Listener {
@@ -21,7 +21,9 @@ impl Listener {
     }
 
     fn credits(&self) -> u32 {
-        let is_seen = !is_confined() && !uring::hides_sockets();
+        let is_off = process::is_switched_off();
+        self.is_switched_off.store(is_off, Ordering::Relaxed);
+        let is_seen = !is_off && !is_confined() && !uring::hides_sockets();
         let accepts = self.attends() && is_seen && !is_chosen_by_program(self.port());
         if accepts {
             self.backlog_credits()

@@ -175,7 +175,7 @@ fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<C
 
 /// The address, if it is one that shared memory could reach.
 fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
-    if !process::settings().tcp_client_loopback {
+    if !process::settings().tcp_client_loopback || process::is_switched_off() {
         return Err(Reason::SwitchedOff);
     }
     if is_confined() || peer::has_confined_holder() {

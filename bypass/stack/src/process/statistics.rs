@@ -12,8 +12,12 @@ static STATS: Leaked<Stats> = Leaked::new();
 
 /// Makes the page of a process that has begun.
 pub fn open() {
+    let was_switched_off = is_switched_off();
     if let Ok(stats) = Stats::create(profile(), &settings().cluster_name, &command()) {
         table::hide(stats.fd());
+        if was_switched_off {
+            stats.switch_off();
+        }
         STATS.put(stats);
     }
 }
@@ -35,11 +39,25 @@ pub fn count(counter: Counter, amount: u64) {
     }
 }
 
+/// Counts a wait that sleeps; whether it looks again after a millisecond, whatever happens.
+pub fn count_sleep(is_polling: bool) {
+    count(Counter::Sleeps, 1);
+    if is_polling {
+        count(Counter::PollingSleeps, 1);
+    }
+}
+
 /// Counts a fallback to the kernel.
 pub fn fall_back(reason: Reason) {
     if let Some(stats) = STATS.get() {
         stats.fall_back(reason);
     }
+}
+
+/// Whether an administrator has switched new connections off.
+#[inline]
+pub fn is_switched_off() -> bool {
+    stats().is_some_and(Stats::is_switched_off)
 }
 
 /// The page, as long as somebody captures what this process sends and receives.

@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-use bypass_stats::Counter;
-
 use super::poll::KernelLook;
 use super::{sleep_on, spin};
 use crate::datagrams::Socket;
@@ -80,7 +78,7 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
         return Ok(());
     }
     let bound = (!is_complete).then_some(Duration::from_millis(1));
-    process::count(Counter::Sleeps, 1);
+    process::count_sleep(bound.is_some());
     let mut fds = [polled(fd), polled(waker.fd())];
     match asleep(|| packets::poll(&mut fds, shorter(deadline.left(), bound), None)) {
         // The handler wants the call to go on.
@@ -123,7 +121,7 @@ pub fn block_on_datagrams(socket: &Socket, fd: i32, deadline: Deadline) -> Resul
     let result = match socket.is_readable() {
         true => Ok(0),
         false => {
-            process::count(Counter::Sleeps, 1);
+            process::count_sleep(bound.is_some());
             let sleep = || packets::poll(&mut fds, shorter(deadline.left(), bound), None);
             wakers::sleeping_on(waker.ringing(), || asleep(sleep))
         }

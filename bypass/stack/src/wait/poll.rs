@@ -4,7 +4,6 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bypass_shm::doorbell::Sleeper;
-use bypass_stats::Counter;
 use bypass_sys::clock::{ticks, ticks_in};
 use bypass_sys::kernel;
 
@@ -322,7 +321,6 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
     if fds.iter().any(|one| user_events(one) != 0) {
         return Ok(());
     }
-    process::count(Counter::Sleeps, 1);
     // Only those that are the kernel's: with ours there could be more than the limit of descriptors.
     let mut part = kernel_part(fds);
     part.retain(|one| one.fd >= 0);
@@ -337,6 +335,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         registered.is_crowded = true;
     }
     let bound = registered.is_crowded.then_some(CROWDED);
+    process::count_sleep(bound.is_some());
     let sleep = || packets::poll(&mut part, shorter(deadline.left(), bound), mask).map(|_| ());
     wakers::sleeping_on(waker.ringing(), || asleep(sleep))
 }

@@ -79,9 +79,10 @@ pub fn sleep_on(
     let result = if is_ready() {
         Ok(0)
     } else if sleeps_by_read {
-        process::count(Counter::Sleeps, 1);
+        process::count_sleep(true);
         asleep(|| waker.wait().map(|()| 0))
     } else {
+        process::count_sleep(bound.is_some());
         sleep(&waker, shorter(deadline.left(), bound))
     };
     sleeper.withdraw(place);
@@ -89,11 +90,11 @@ pub fn sleep_on(
 }
 
 fn nap(deadline: Deadline) -> Result<(), i32> {
+    process::count_sleep(true);
     asleep(|| packets::poll(&mut [], shorter(deadline.left(), Some(CROWDED)), None).map(|_| ()))
 }
 
 fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {
-    process::count(Counter::Sleeps, 1);
     let mut fds = [libc::pollfd {
         fd: waker.fd(),
         events: libc::POLLIN,

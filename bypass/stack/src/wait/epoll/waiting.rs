@@ -371,7 +371,7 @@ fn sleep(
         }
         (inner.must_look_again(set).then_some(SCAN), ends)
     };
-    process::count(Counter::Sleeps, 1);
+    process::count_sleep(bound.is_some());
     let waker = set.waker.load(Ordering::Acquire).checked_sub(1);
     let result = wakers::sleeping_on(waker.map(|waker| waker as u32), || {
         process::deferral::asleep(|| {
