@@ -94,23 +94,23 @@ def serving():
 class Stopper(threading.Thread):
     """Stops a worker for `stall` of each `period` until it is told to end."""
 
-    def __init__(self, workers, stall, period):
+    def __init__(self, workers, base, stall, period):
         super().__init__(daemon=True)
-        self.workers, self.stall, self.period = workers, stall, period
-        self.base = [sockets(worker) for worker in workers]
+        self.workers, self.base, self.stall, self.period = workers, base, stall, period
         self.over = threading.Event()
-        self.share = 0.0
+        self.most, self.share = 0, 0.0
 
     def run(self):
         victim = self.workers[1]
         began, number = time.monotonic(), 0
         while not self.over.wait(max(0, began + number * self.period - time.monotonic())):
+            own = [sockets(worker) - base for worker, base in zip(self.workers, self.base)]
+            if sum(own) > self.most:
+                self.most, self.share = sum(own), own[1] / sum(own)
             os.kill(victim, signal.SIGSTOP)
             self.over.wait(self.stall)
             os.kill(victim, signal.SIGCONT)
             number += 1
-            own = [sockets(worker) - base for worker, base in zip(self.workers, self.base)]
-            self.share = own[1] / max(1, sum(own)) or self.share
 
     def end(self):
         """Ends it, with the worker running."""
@@ -130,7 +130,8 @@ def ours(arguments, connections, way, url):
     """Percentiles of wirespeed-load, from its result file."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         subprocess.run(
-            [arguments.load, "-t1", f"-c{connections}", f"-R{arguments.rate}",
+            [arguments.load, *(["--realtime"] if arguments.realtime else []), "-t1",
+             f"-c{connections}", f"-R{arguments.rate}",
              f"-d{arguments.seconds}s", f"--warmup={arguments.period}s", "-T10s", *WAYS[way],
              "--json", file.name, url], check=True, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
@@ -139,16 +140,19 @@ def ours(arguments, connections, way, url):
     return {**{p: value and value / 1e9 for p, value in known.items()}, "max": found["max"] / 1e9}
 
 
-def measure(arguments, connections, way, url, workers):
+def measure(arguments, connections, way, url, workers, base):
     """What a generator found, and the share of connections that were stopped."""
-    stopper = Stopper(workers, arguments.stall, arguments.period)
+    while [sockets(worker) for worker in workers] != base:
+        time.sleep(0.05)  # connections of the run before
+    stopper = Stopper(workers, base, arguments.stall, arguments.period)
     stopper.start()
     try:
         if way != "wrk2":
             return ours(arguments, connections, way, url), stopper.share
         path = os.pathsep.join([*arguments.tools, os.environ["PATH"]])
         # wrk2 throws away what it measured in its first 10 s
-        command = [shutil.which("wrk2", path=path), "-t1", f"-c{connections}", "-L", "-T10s",
+        command = [*(["chrt", "--fifo", "10"] if arguments.realtime else []),
+                   shutil.which("wrk2", path=path), "-t1", f"-c{connections}", "-L", "-T10s",
                    f"-d{arguments.seconds + 10}s", f"-R{round(arguments.rate)}", url]
         return wrk_like(command), stopper.share
     finally:
@@ -173,6 +177,8 @@ def options():
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--connections", type=int, action="append")
     parser.add_argument("--way", action="append", help=f"one of {', '.join([*WAYS, 'wrk2'])}")
+    parser.add_argument("--realtime", action="store_true",
+                        help="real-time priority for the generators and for the workers")
     parser.add_argument("--tools", action="append", default=[], help="folder of other generators")
     return parser.parse_args()
 
@@ -187,9 +193,12 @@ def main():
     print("| connections | way | stopped of them | " + " | ".join(COLUMNS) + " |")
     print("|---" * (len(COLUMNS) + 3) + "|")
     with serving() as (url, workers):
+        base = [sockets(worker) for worker in workers]
+        for worker in workers if arguments.realtime else []:
+            os.sched_setscheduler(worker, os.SCHED_FIFO, os.sched_param(10))
         for connections in arguments.connections or [50, 200]:
             for way in arguments.way or list(WAYS):
-                found, share = measure(arguments, connections, way, url, workers)
+                found, share = measure(arguments, connections, way, url, workers, base)
                 expected = truth(share, arguments.stall, arguments.period)
                 cells = [cell(found[column], expected[column]) for column in COLUMNS]
                 print(f"| {connections} | {way} | {share * 100:.0f} % | " + " | ".join(cells) + " |",

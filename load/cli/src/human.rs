@@ -18,6 +18,12 @@ pub struct Parts {
 
 /// The lines before the run.
 pub fn banner(plan: &Plan, url: &str, connections: &str) -> String {
+    let (threads, requests) = (plan.threads, plan.requests);
+    if let Some(requests) = requests {
+        return format!(
+            "Running {requests} requests @ {url}\n  {threads} threads and {connections} connections\n"
+        );
+    }
     let seconds = plan.duration_ns() as f64 / 1e9;
     // whole seconds as wrk prints them; ours may be shorter
     let length = if seconds >= 0.9995 {
@@ -25,7 +31,6 @@ pub fn banner(plan: &Plan, url: &str, connections: &str) -> String {
     } else {
         time_us(seconds * 1e6)
     };
-    let threads = plan.threads;
     format!("Running {length} test @ {url}\n  {threads} threads and {connections} connections\n")
 }
 
@@ -54,6 +59,9 @@ pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
         }
     } else if parts.latency {
         distribution(&mut text, latency);
+    }
+    if parts.latency {
+        text += &crate::parts::lines(plan, outcome);
     }
     totals(&mut text, plan, outcome);
     steps(&mut text, plan, outcome);
@@ -135,7 +143,7 @@ fn row(text: &mut String, name: &str, cells: [String; 3], within: Option<f64>) {
 
 fn latency_row(text: &mut String, latency: &Latency) {
     let within = (!latency.is_empty()).then(|| latency.share_within(1.0));
-    let is_bound = latency.lost().is_some();
+    let is_bound = latency.is_incomplete();
     let cells = [
         time(latency.mean_ns(), is_bound),
         time(latency.stdev_ns(), false),
@@ -189,10 +197,16 @@ fn without_answer(text: &mut String, plan: &Plan, outcome: &Outcome) {
     let lost = outcome.total.counts.lost;
     // in closed loop those in flight at the end are in no figure
     let unfinished = plan.open.as_ref().map_or(0, |_| outcome.unfinished());
-    if lost + unfinished > 0 {
+    let dropped = outcome.total.counts.dropped;
+    if lost + unfinished + dropped > 0 {
+        let never_sent = if dropped > 0 {
+            format!(", {dropped} dropped")
+        } else {
+            String::new()
+        };
         let _ = writeln!(
             text,
-            "  Without an answer: {lost} lost, {unfinished} unfinished; ≥ marks what they may raise"
+            "  Without an answer: {lost} lost, {unfinished} unfinished{never_sent}; ≥ marks what they may raise"
         );
     }
 }

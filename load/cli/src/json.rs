@@ -1,10 +1,11 @@
 //! The result file: everything that was measured, for programs. All times in nanoseconds.
 
+use crate::parts;
 use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use load_engine::interval::{Counts, Errors, Interval, Phase};
 use load_engine::latency::Latency;
-use load_engine::plan::Plan;
+use load_engine::plan::{Late, Plan};
 use load_engine::run::{Outcome, SecondSummary, ThreadOutcome};
 use load_engine::warnings::{self, Warning};
 use load_http1::Malformed;
@@ -48,6 +49,8 @@ pub fn document(
         "bytes_per_second": outcome.bytes_per_second(),
         "errors": errors(&total.counts.errors),
         "latency": latencies(plan, total, outcome.probe.as_ref()),
+        "breakdown": parts::document(plan, outcome),
+        "tcp": tcp(outcome),
         "episodes": episodes(plan, outcome),
         "steps": steps(plan, outcome),
         "seconds": outcome.seconds.iter().filter_map(second).collect::<Vec<_>>(),
@@ -92,6 +95,9 @@ fn plan_value(plan: &Plan) -> Value {
         "grpc": plan.grpc,
         "streams": plan.streams,
         "threads": plan.threads,
+        "late": open.map(|open| if open.late == Late::Drop { "drop" } else { "queue" }),
+        "requests": requests(plan),
+        "timeout_s": plan.timeout_ns as f64 / 1e9,
         "duration_s": plan.duration_ns() as f64 / 1e9,
         "warmup_s": plan.warmup_ns as f64 / 1e9,
         "close": plan.close,
@@ -103,6 +109,45 @@ fn plan_value(plan: &Plan) -> Value {
         "targets": plan.targets.iter().map(|target| &target.url).collect::<Vec<_>>(),
         "addresses": plan.targets.iter().map(|target| target.address.to_string()).collect::<Vec<_>>(),
     })
+}
+
+/// What is sent where, in short: equal for plans with the same requests in the same order.
+fn requests(plan: &Plan) -> String {
+    let mut hash = Fingerprint::default();
+    for target in &plan.targets {
+        hash.add(target.url.as_bytes());
+        hash.add(&target.weight.to_be_bytes());
+        target.requests.iter().for_each(|one| hash.add(&one.bytes));
+        target
+            .order
+            .iter()
+            .for_each(|place| hash.add(&place.to_be_bytes()));
+    }
+    hash.text()
+}
+
+/// FNV-1a over texts of any length; not for what somebody may forge.
+pub struct Fingerprint(u64);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Fingerprint(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fingerprint {
+    /// Takes bytes, and that they end here.
+    pub fn add(&mut self, bytes: &[u8]) {
+        let length = bytes.len() as u64;
+        for byte in bytes.iter().copied().chain(length.to_be_bytes()) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    /// As sixteen digits.
+    pub fn text(&self) -> String {
+        format!("{:016x}", self.0)
+    }
 }
 
 fn totals(plan: &Plan, outcome: &Outcome) -> Value {
@@ -120,6 +165,7 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Value {
         "earlier": counts.earlier,
         "lost": counts.lost,
         "dropped": counts.dropped,
+        "shed": counts.shed,
         "unfinished": outcome.unfinished(),
         "unsent": unsent,
         "status": statuses(counts),
@@ -127,8 +173,10 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Value {
         "bytes_in": counts.bytes_in,
         "bytes_out": counts.bytes_out,
         "connects": counts.connects,
+        "tls_resumed": counts.resumed,
         "tolerated": counts.tolerated,
         "unstamped": counts.unstamped,
+        "warmup_errors": outcome.warmup_errors,
     })
 }
 
@@ -163,6 +211,7 @@ pub fn errors(errors: &Errors) -> Value {
         "http2": errors.http2,
         "websocket": errors.websocket,
         "grpc": errors.grpc,
+        "unexpected": errors.unexpected,
         "write": errors.write,
         "timeout": errors.timeout,
         "malformed": malformed,
@@ -177,6 +226,9 @@ fn latencies(plan: &Plan, total: &Interval, probe: Option<&Interval>) -> Value {
         all.insert(name.to_string(), distribution(latency));
     }
     let times = &total.times;
+    let is_split = !plan.http2 && !plan.websocket;
+    let first_byte = is_split.then(|| distribution(&times.first_byte()));
+    all.insert("first_byte".to_string(), first_byte.unwrap_or(Value::Null));
     let counting = if plan.open.is_some() {
         &times.response
     } else {
@@ -214,6 +266,7 @@ pub fn distribution(latency: &Latency) -> Value {
         "mean": latency.mean_ns(),
         "stdev": latency.stdev_ns(),
         "lost": latency.lost().map_or(0, Latency::count),
+        "dropped": latency.dropped(),
         "at_least": bounds(latency),
         "quantiles": quantiles,
         "hdr_v2": encoded(latency),
@@ -225,7 +278,7 @@ pub fn distribution(latency: &Latency) -> Value {
 fn bounds(latency: &Latency) -> Vec<&'static str> {
     let raised = QUANTILES.iter().filter(|(_, q)| latency.is_bound(*q));
     let mut names: Vec<_> = raised.map(|(name, _)| *name).collect();
-    if latency.lost().is_some() {
+    if latency.is_incomplete() {
         names.extend(["mean", "max"]);
     }
     names
@@ -238,6 +291,29 @@ pub fn encoded(latency: &Latency) -> String {
         .serialize(&latency.histogram(), &mut bytes)
         .expect("writing to memory does not fail");
     base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// What TCP did; null where the kernel does not report it.
+fn tcp(outcome: &Outcome) -> Value {
+    let (samples, sent) = (&outcome.total.tcp, outcome.tcp());
+    if samples.count() == 0 && sent.connections == 0 {
+        return Value::Null;
+    }
+    json!({
+        "rtt": distribution(&samples.rtt),
+        "rtt_deviation": distribution(&samples.rtt_deviation),
+        "window_segments": {
+            "min": samples.window_min,
+            "mean": samples.window_mean(),
+            "max": samples.window_max,
+        },
+        "delivery_bytes_per_second": samples.delivery_mean(),
+        "at_end": {
+            "connections": sent.connections,
+            "segments": sent.segments,
+            "retransmitted": sent.retransmitted,
+        },
+    })
 }
 
 /// What was chosen before waits: how many there were, and pauses before them.

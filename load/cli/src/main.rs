@@ -1,5 +1,7 @@
 //! The command `wirespeed-load`.
 
+mod addresses;
+mod conditions;
 mod console;
 mod file;
 mod headroom;
@@ -10,9 +12,11 @@ mod live;
 mod measure;
 mod merge;
 mod options;
+mod parts;
 mod prometheus;
 mod series;
 mod setup;
+mod sockets;
 mod spectrum;
 mod table;
 mod targets;

@@ -1,5 +1,6 @@
 //! One measurement from its plan to its outputs.
 
+use crate::conditions::StopWhen;
 use crate::console::{print, say};
 use crate::headroom::Headroom;
 use crate::human::{self, Parts};
@@ -11,7 +12,7 @@ use crate::spectrum;
 use crate::targets::{Common, NO_URL};
 use crate::values::{choice, usage, Refusal};
 use load_engine::plan::Plan;
-use load_engine::run::{run, Outcome, Second};
+use load_engine::run::{run, Observer, Outcome, Second};
 use load_engine::script::{Script, ScriptMain};
 use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
@@ -19,6 +20,7 @@ use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
 use load_engine::transport::{Http2, Plain, Stamped, Tls, Transport, WebSocket};
 use load_engine::warnings::{self, Warning};
+use std::cell::Cell;
 use std::path::Path;
 
 /// Whose manners the program has, by the name it was called.
@@ -64,15 +66,11 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     let script_arguments = split_off_arguments(typed, &mut words);
     let plan = setup::plan(typed, &words)?;
     let script = script(typed, script_arguments, face)?;
+    let stop_when = StopWhen::read(typed)?;
     let headroom = typed
         .last("headroom")
         .map(|file| Headroom::read(file, &plan))
         .transpose()?;
-    print(&human::banner(
-        &plan,
-        &plan.targets[0].url,
-        &connections(&plan),
-    ));
     signal::watch();
     let mut series = Series::new(&plan, live, typed.has("hlog"), typed.last("prometheus"));
     let run = Run {
@@ -81,6 +79,8 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
         plan: &plan,
         script: script.as_ref(),
         headroom,
+        face,
+        stop_when: Cell::new(stop_when),
     };
     if plan.stamps {
         return run.measure(&|| Stamped::default(), &mut series);
@@ -98,8 +98,9 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
         return usage("--epoll: level is not for https");
     }
     // tried once here, so that the threads cannot fail
-    Tls::new(&plan.targets, plan.http2).map_err(Refusal::Usage)?;
-    let tls = || Tls::new(&plan.targets, plan.http2).expect("it could be made before");
+    let make = || Tls::new(&plan.targets, plan.http2, &plan.tls);
+    make().map_err(Refusal::Usage)?;
+    let tls = || make().expect("it could be made before");
     if plan.http2 {
         run.measure(&|| Http2::new(tls()), &mut series)
     } else if plan.websocket {
@@ -192,6 +193,8 @@ struct Run<'a> {
     plan: &'a Plan,
     script: Option<&'a ScriptMain>,
     headroom: Option<Headroom>,
+    face: Face,
+    stop_when: Cell<StopWhen>,
 }
 
 impl Run<'_> {
@@ -200,14 +203,21 @@ impl Run<'_> {
         transports: &(dyn Fn() -> T + Sync),
         series: &mut Series,
     ) -> Result<u8, Refusal> {
-        let mut result = Ok(0);
-        // both closures use the series, one during the run and one after it
-        let series = std::cell::RefCell::new(series);
-        let mut after = |outcome: &Outcome| result = self.finish(outcome, &mut series.borrow_mut());
-        let mut observe = |second: &Second| series.borrow_mut().take(second);
-        run(self.plan, self.script, transports, &mut observe, &mut after)
+        let mut following = Following {
+            run: self,
+            series,
+            stop_when: self.stop_when.take(),
+            stopped_by: None,
+            result: Ok(0),
+        };
+        run(self.plan, self.script, transports, &mut following)
             .map_err(|error| Refusal::Absent(error.to_string()))?;
-        result
+        match (following.result, following.stopped_by) {
+            (Ok(_), Some(condition)) => Err(Refusal::Absent(format!(
+                "ended early: {condition} (--stop-when)"
+            ))),
+            (result, _) => result,
+        }
     }
 
     fn finish(&self, outcome: &Outcome, series: &mut Series) -> Result<u8, Refusal> {
@@ -231,8 +241,58 @@ impl Run<'_> {
             say(&format!("warning: {}", warning.text));
         }
         write_files(typed, plan, outcome, &found, series, self.arguments)?;
+        if let (Face::Own, Some(why)) = (self.face, unreached(outcome)) {
+            return Err(Refusal::Absent(why));
+        }
         Ok(u8::from(typed.has("strict") && !found.is_empty()))
     }
+}
+
+/// Follows a run: shows it, keeps its seconds, reports it.
+struct Following<'a, 'r> {
+    run: &'a Run<'r>,
+    series: &'a mut Series,
+    result: Result<u8, Refusal>,
+    stop_when: StopWhen,
+    /// The condition that ended the run.
+    stopped_by: Option<String>,
+}
+
+impl Observer for Following<'_, '_> {
+    fn begins(&mut self) {
+        // as wrk: what a script prints in `init` comes before this line
+        let plan = self.run.plan;
+        print(&human::banner(
+            plan,
+            &plan.targets[0].url,
+            &connections(plan),
+        ));
+    }
+
+    fn second(&mut self, second: &Second) {
+        self.series.take(second);
+        if self.stopped_by.is_none() {
+            let met = self.stop_when.met_by(&second.interval).map(String::from);
+            self.stopped_by = met.inspect(|_| signal::request_stop());
+        }
+    }
+
+    fn ends(&mut self, outcome: &Outcome) {
+        self.result = self.run.finish(outcome, self.series);
+    }
+}
+
+/// Why nothing was measured, if no connection could be opened.
+fn unreached(outcome: &Outcome) -> Option<String> {
+    let counts = &outcome.total.counts;
+    let tried = counts.errors.connect();
+    if tried == 0 || counts.sent > 0 {
+        return None;
+    }
+    let why = warnings::first_connect_note(outcome).unwrap_or("see the warnings");
+    Some(format!(
+        "none of {tried} attempts to connect succeeded: {why}"
+    ))
 }
 
 fn start_sink(words: &mut Vec<String>) -> Result<Sink, Refusal> {

@@ -3,7 +3,7 @@
 
 use crate::console::{print, say};
 use crate::human::time;
-use crate::json::{distribution, write, SCHEMA};
+use crate::json::{distribution, write, Fingerprint, SCHEMA};
 use crate::units::metric;
 use crate::values::Refusal;
 use base64::Engine as _;
@@ -14,11 +14,15 @@ use serde_json::{json, Map, Value};
 use std::path::Path;
 
 /// Parts of the plan that must be equal.
-const SAME: [&str; 13] = [
+const SAME: [&str; 17] = [
     "mode",
     "rate_rps",
     "arrival",
     "dispatch",
+    "late",
+    "targets",
+    "requests",
+    "timeout_s",
     "connections",
     "depth",
     "http2",
@@ -31,7 +35,7 @@ const SAME: [&str; 13] = [
 ];
 
 /// Distributions that are added.
-const DISTRIBUTIONS: [&str; 8] = [
+const DISTRIBUTIONS: [&str; 9] = [
     "service",
     "response",
     "lateness",
@@ -39,6 +43,7 @@ const DISTRIBUTIONS: [&str; 8] = [
     "connect",
     "tls",
     "client_delay",
+    "first_byte",
     "censored",
 ];
 
@@ -126,12 +131,18 @@ fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
         "bytes_per_second": sums("bytes_per_second"),
         "errors": sums("errors"),
         "latency": latency,
+        "breakdown": parts_of(documents)?,
         "steps": steps(documents)?,
         "seconds": seconds(documents, start_ns, end_ns),
         "threads": documents.iter().filter_map(|d| d["threads"].as_array()).flatten().collect::<Vec<_>>(),
         "cpu": sums("cpu"),
         "warnings": warnings(documents),
     }))
+}
+
+/// The distributions by request, target and status.
+fn parts_of(documents: &[Value]) -> Result<Value, String> {
+    crate::parts::merged(documents, &|each| added(each.into_iter(), "breakdown"))
 }
 
 /// What each run warned of, and what only all of them together show.
@@ -210,14 +221,11 @@ fn identity(part: &Value) -> &Value {
     part.get("fingerprint").unwrap_or(part)
 }
 
-/// FNV-1a over the whole result: runs that began together at one rate differ in their times only.
+/// Of the whole result: runs that began together at one rate differ in their times only.
 fn fingerprint(document: &Value) -> String {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = document
-        .to_string()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, step);
-    format!("{hash:016x}")
+    let mut hash = Fingerprint::default();
+    hash.add(document.to_string().as_bytes());
+    hash.text()
 }
 
 /// The seconds of the common time, so that a sum can be added to other results.
@@ -318,6 +326,7 @@ fn restored(latency: &Value) -> Option<Latency> {
     let whole = decoded(&latency["hdr_v2"])?;
     let (min_ns, max_ns) = (latency["min"].as_u64()?, latency["max"].as_u64()?);
     let mut own = Latency::restore(whole, min_ns, max_ns, latency["mean"].as_f64()?);
+    own.note_dropped(latency["dropped"].as_u64().unwrap_or(0));
     if !latency["lost_hdr_v2"].is_null() {
         let lost = decoded(&latency["lost_hdr_v2"])?;
         let mean_ns = lost.mean();

@@ -1,6 +1,6 @@
 //! The command line as getopt_long reads it: what was typed, not yet what it means.
 
-use crate::table::{Entry, TABLE};
+use crate::table::{Entry, Group, TABLE};
 
 /// What was typed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -68,9 +68,14 @@ fn by_long(name: &str) -> Result<&'static Entry, String> {
     if let Some(entry) = TABLE.iter().find(|entry| entry.long == name) {
         return Ok(entry);
     }
-    let mut begun = TABLE
-        .iter()
-        .filter(|entry| !name.is_empty() && entry.long.starts_with(name));
+    let is_begun = |entry: &&Entry| !name.is_empty() && entry.long.starts_with(name);
+    // what is short for an option of wrk or wrk2 there is short for it here, whatever else begins so
+    let is_theirs = |entry: &&Entry| matches!(entry.group, Group::Wrk | Group::Wrk2);
+    let mut theirs = TABLE.iter().filter(is_theirs).filter(is_begun);
+    if let (Some(entry), None) = (theirs.next(), theirs.next()) {
+        return Ok(entry);
+    }
+    let mut begun = TABLE.iter().filter(is_begun);
     match (begun.next(), begun.next()) {
         (Some(entry), None) => Ok(entry),
         (Some(one), Some(other)) => Err(format!(

@@ -1,10 +1,12 @@
 //! From what was typed to what it means: a checked [`Plan`].
 
+use crate::conditions::expect;
 use crate::options::Typed;
+use crate::sockets;
 use crate::targets::{targets, Common};
 use crate::values::{choice, count, number, pins, ramp, sources, start_at, time, usage, whole};
 use crate::values::{Ramp, Refusal};
-use load_engine::plan::{Dispatch, Late, Open, Plan, Probe, Step, Target, Wait};
+use load_engine::plan::{Dispatch, Late, Open, Plan, Probe, Step, Target, TlsOptions, Wait};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::control::Control;
@@ -33,6 +35,10 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         return usage(format!("--depth: must be at most {DEPTH_MAX}"));
     }
     let (steps, stretches) = steps(typed)?;
+    if typed.has("threads") {
+        // known without the targets, whose names may take a while to resolve
+        threads(typed, &steps, 0)?;
+    }
     let common = Common::read(typed, depth)?;
     if is_http2(typed) && common.asks_to_close() {
         return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
@@ -47,22 +53,44 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     if timeout_ns == 0 {
         return usage("--timeout: must be longer than 0");
     }
+    let connect_timeout_ns = time(typed, "connect-timeout", timeout_ns)?;
+    if connect_timeout_ns == 0 {
+        return usage("--connect-timeout: must be longer than 0");
+    }
+    let tls = tls(typed, &targets)?;
+    let expect = expect(typed)?;
+    let socket = sockets::options(typed)?;
+    let proxy_header = sockets::proxy_header(typed, &targets)?;
+    let requests = requests(typed)?;
+    if websocket && (expect.status.is_some() || expect.body.is_some()) {
+        return usage("--expect: of a ws:// message only the length can be expected");
+    }
     let mut plan = Plan {
         threads,
         steps,
         warmup_ns: time(typed, "warmup", 0)?,
         drain_ns: time(typed, "drain", timeout_ns)?,
         timeout_ns,
+        connect_timeout_ns,
         depth,
         http2: is_http2(typed),
         websocket,
         grpc: typed.has("grpc"),
         streams,
-        batch_latency: typed.has("batch_latency"),
+        // as wrk and wrk2: with a rate each answer is recorded, without one each batch
+        batch_latency: typed.has("batch_latency") || !typed.has("rate"),
         open: stretches
             .map(|stretches| open_loop(typed, stretches))
             .transpose()?,
         targets,
+        socket,
+        proxy_header,
+        requests,
+        per_connection: per_connection(typed)?,
+        expect,
+        deadline_ns: deadline(typed)?,
+        all_addresses: choice(typed, "addresses", &[("first", false), ("all", true)])?,
+        tls,
         sources: sources(typed)?,
         abort: typed.has("abort"),
         close: common.asks_to_close(),
@@ -117,7 +145,7 @@ fn threads(typed: &Typed, steps: &[Step], targets: usize) -> Result<usize, Refus
     // a script has one target; in an open loop each thread sends to all of them
     let targets = if typed.has("script") { 1 } else { targets };
     let each = if typed.has("rate") { targets } else { 1 };
-    let default = (fewest / each).clamp(1, 2);
+    let default = (fewest / each.max(1)).clamp(1, 2);
     let threads = count(typed, "threads", default as f64)?;
     if fewest < threads {
         return usage("number of connections must be >= threads");
@@ -234,7 +262,13 @@ fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
 }
 
 fn step_length(typed: &Typed, steps: usize) -> Result<u64, Refusal> {
-    let duration_ns = time(typed, "duration", 10_000_000_000)?;
+    // with a number of requests the time is only a bound
+    let default_ns = if typed.has("requests") {
+        24 * 3600 * 1_000_000_000
+    } else {
+        10_000_000_000
+    };
+    let duration_ns = time(typed, "duration", default_ns)?;
     let length_ns = time(typed, "step", duration_ns / steps as u64)?;
     if duration_ns == 0 || (steps == 1 && length_ns == 0) {
         return usage("--duration: must be longer than 0");
@@ -293,6 +327,85 @@ fn open_loop(typed: &Typed, stretches: Vec<Stretch>) -> Result<Open, Refusal> {
     })
 }
 
+/// The options of TLS, which need an https or wss URL.
+fn tls(typed: &Typed, targets: &[Target]) -> Result<TlsOptions, Refusal> {
+    let names = [
+        "tls-version",
+        "tls-groups",
+        "tls-ciphers",
+        "sni",
+        "ca",
+        "cert",
+        "key",
+        "tls-resume",
+    ];
+    if targets.iter().all(|target| target.tls_name.is_none()) {
+        if let Some(name) = names.iter().find(|name| typed.has(name)) {
+            return usage(format!("--{name}: is for https:// and wss://"));
+        }
+    }
+    let list = |name: &str| -> Vec<String> {
+        let text = typed.last(name).unwrap_or_default();
+        let words = text
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty());
+        words.map(String::from).collect()
+    };
+    let identity = match (typed.last("cert"), typed.last("key")) {
+        (Some(certificate), key) => Some((certificate.into(), key.unwrap_or(certificate).into())),
+        (None, Some(_)) => {
+            return usage("--key: needs the certificate that it belongs to (--cert)")
+        }
+        (None, None) => None,
+    };
+    Ok(TlsOptions {
+        versions: list("tls-version"),
+        groups: list("tls-groups"),
+        ciphers: list("tls-ciphers"),
+        name: typed.last("sni").map(String::from),
+        authorities: typed.last("ca").map(Into::into),
+        identity,
+        resumes: typed.has("tls-resume"),
+    })
+}
+
+/// Requests of the whole run.
+fn requests(typed: &Typed) -> Result<Option<u64>, Refusal> {
+    if !typed.has("requests") {
+        return Ok(None);
+    }
+    let figure = number(typed, "requests", 1.0)?;
+    if figure < 1.0 || figure.fract() != 0.0 {
+        return usage("--requests: must be a whole number of at least 1");
+    }
+    if typed.has("warmup") {
+        return usage("--requests: is not for --warmup, whose requests would be among them");
+    }
+    Ok(Some(figure as u64))
+}
+
+fn per_connection(typed: &Typed) -> Result<Option<u16>, Refusal> {
+    if !typed.has("requests-per-connection") {
+        return Ok(None);
+    }
+    let figure = count(typed, "requests-per-connection", 1.0)?;
+    match u16::try_from(figure) {
+        Ok(figure) => Ok(Some(figure)),
+        Err(_) => usage("--requests-per-connection: must be at most 65535"),
+    }
+}
+
+fn deadline(typed: &Typed) -> Result<Option<u64>, Refusal> {
+    if !typed.has("deadline") {
+        return Ok(None);
+    }
+    if !typed.has("rate") {
+        return usage("--deadline: is for an open loop; give a rate (-R)");
+    }
+    time(typed, "deadline", 0).map(Some)
+}
+
 fn probe(typed: &Typed) -> Result<Option<Probe>, Refusal> {
     if !typed.has("probe") {
         return Ok(None);
@@ -319,6 +432,9 @@ fn refused_realtime(plan: &Plan) -> Option<std::io::Error> {
 
 /// Addresses from which no target could be reached.
 fn check_sources(plan: &Plan) -> Result<(), Refusal> {
+    if plan.all_addresses && !plan.sources.is_empty() {
+        return usage("--addresses: all is not for --source, whose addresses have one family");
+    }
     for source in &plan.sources {
         if let Err(error) = UdpSocket::bind((*source, 0)) {
             return usage(format!(
@@ -357,7 +473,9 @@ fn check_limits(typed: &Typed, plan: &Plan) -> Result<(), Refusal> {
             "--pin: {cores} cores for {threads} threads; give one for each"
         ));
     }
-    let wanted = plan.connections_max() as u64 + OTHER_FILES;
+    // the null server inside this program has the other end of each
+    let ends = if plan.sink { 2 } else { 1 };
+    let wanted = ends * plan.connections_max() as u64 + OTHER_FILES;
     let allowed = affinity::allow_files(wanted);
     if allowed < wanted {
         return usage(format!(

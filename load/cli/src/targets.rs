@@ -1,19 +1,15 @@
 //! Where requests go and what they ask: URLs, header fields, bodies, weights.
 
+use crate::addresses::Book;
 use crate::options::Typed;
 use crate::values::{usage, Refusal};
+use base64::Engine as _;
 use load_engine::plan::{weighted_order, Rendered, Target};
-use load_engine::sys::socket::Address;
 use load_http1::request::Request;
 use load_http1::url::Url;
 use load_websocket::{frame, upgrade, Opcode};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
-/// Longest test of whether a target takes connections.
-const TEST_CONNECT: Duration = Duration::from_secs(5);
 /// Most requests until an order repeats.
 const WEIGHTS_MAX: u64 = 1_000_000;
 
@@ -91,29 +87,63 @@ impl Common {
         let (body, mut bytes) = (self.body.as_deref().unwrap_or_default(), Vec::new());
         frame::push(&mut bytes, opcode, body, mask.to_be_bytes());
         Rendered {
-            bytes: bytes.repeat(self.depth),
+            bytes: bytes.repeat(self.depth).into(),
             head_only: false,
             mixed: None,
         }
+    }
+
+    /// The fields, with the user and password of a URL that has them (RFC 7617).
+    fn headers_for(&self, url: &Url) -> Vec<(String, String)> {
+        let mut headers = self.headers.clone();
+        let is_given = |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
+        if let (Some(user), false) = (&url.user, headers.iter().any(is_given)) {
+            let pair = base64::engine::general_purpose::STANDARD.encode(percent_decoded(user));
+            headers.push(("Authorization".to_string(), format!("Basic {pair}")));
+        }
+        headers
     }
 
     fn render(&self, url: &Url) -> Rendered {
         if url.is_websocket() {
             return self.message();
         }
+        let headers = self.headers_for(url);
         let request = Request {
             method: &self.method,
             path: &url.path,
             host: &url.host_header(),
-            headers: &self.headers,
+            headers: &headers,
             body: self.body.as_deref(),
         };
         Rendered {
-            bytes: request.render().repeat(self.depth),
+            bytes: request.render().repeat(self.depth).into(),
             head_only: self.method == "HEAD",
             mixed: None,
         }
     }
+}
+
+/// The bytes of a text in which some are written as `%XX` (RFC 3986, 2.1).
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                at += 3;
+            }
+            None => {
+                decoded.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    decoded
 }
 
 /// A unary call: POST, and a body of one message that is not compressed, behind its length
@@ -203,7 +233,7 @@ pub fn targets(typed: &Typed, words: &[String], common: &Common) -> Result<Vec<T
             other.text
         ));
     }
-    group(&lines, common)
+    group(&lines, common, &Book::read(typed)?)
 }
 
 fn parse_url(text: &str) -> Result<Url, Refusal> {
@@ -268,7 +298,7 @@ fn read_lines(text: &str, base: Option<&Url>) -> Result<Vec<Line>, String> {
 }
 
 /// Puts URLs of the same server together.
-fn group(lines: &[Line], common: &Common) -> Result<Vec<Target>, Refusal> {
+fn group(lines: &[Line], common: &Common, book: &Book) -> Result<Vec<Target>, Refusal> {
     let same = |a: &Url, b: &Url| (&a.scheme, &a.host, &a.port) == (&b.scheme, &b.host, &b.port);
     let mut groups: Vec<Vec<&Line>> = Vec::new();
     for line in lines {
@@ -285,11 +315,11 @@ fn group(lines: &[Line], common: &Common) -> Result<Vec<Target>, Refusal> {
     }
     groups
         .into_iter()
-        .map(|group| target(&group, common))
+        .map(|group| target(&group, common, book))
         .collect()
 }
 
-fn target(lines: &[&Line], common: &Common) -> Result<Target, Refusal> {
+fn target(lines: &[&Line], common: &Common, book: &Book) -> Result<Target, Refusal> {
     let url = &lines[0].url;
     if let (true, Some(second)) = (url.is_websocket(), lines.get(1)) {
         return usage(format!(
@@ -297,58 +327,22 @@ fn target(lines: &[&Line], common: &Common) -> Result<Target, Refusal> {
             second.text
         ));
     }
-    let upgrade = || upgrade::head(&url.path, &url.host_header(), &common.headers);
+    let upgrade = || upgrade::head(&url.path, &url.host_header(), &common.headers_for(url));
     let weights: Vec<u32> = lines.iter().map(|line| line.weight).collect();
+    let mut addresses = book.addresses(url)?.into_iter();
+    let Some(address) = addresses.next() else {
+        return usage(format!("{}: no address", lines[0].text));
+    };
     Ok(Target {
         url: lines[0].text.clone(),
-        address: resolve(url)?,
+        address,
+        others: addresses.collect(),
         tls_name: url.is_tls().then(|| url.host.clone()),
         upgrade: url.is_websocket().then(upgrade),
         requests: lines.iter().map(|line| common.render(&line.url)).collect(),
         order: weighted_order(&weights),
         weight: weights.iter().sum(),
     })
-}
-
-/// The first address behind a URL that takes a connection.
-pub fn resolve(url: &Url) -> Result<Address, Refusal> {
-    let service = url.port.clone().unwrap_or_else(|| url.scheme.clone());
-    let refused = |reason: &dyn std::fmt::Display| {
-        Refusal::Absent(format!(
-            "unable to connect to {}:{service} {reason}",
-            url.host
-        ))
-    };
-    if url.scheme == "unix" {
-        let path = std::path::PathBuf::from(&url.host);
-        UnixStream::connect(&path).map_err(|error| refused(&plain(&error)))?;
-        return Ok(Address::Unix(path));
-    }
-    let found = (url.host.as_str(), url.port_number()).to_socket_addrs();
-    let addresses = found.map_err(|error| {
-        Refusal::Absent(format!(
-            "unable to resolve {}:{service} {}",
-            url.host,
-            plain(&error)
-        ))
-    })?;
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, TEST_CONNECT) {
-            Ok(_) => return Ok(Address::Inet(address)),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.map_or_else(|| refused(&"no address"), |error| refused(&plain(&error))))
-}
-
-/// The text of an error without its number, as wrk prints it.
-fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error")
-        .next()
-        .unwrap_or_default()
-        .to_string()
 }
 
 #[cfg(test)]
@@ -373,6 +367,23 @@ mod tests {
     }
 
     #[test]
+    fn a_user_in_a_url_is_a_field_unless_one_is_given() {
+        let mut common = Common {
+            method: "GET".into(),
+            headers: Vec::new(),
+            body: None,
+            is_text: true,
+            depth: 1,
+        };
+        let url = Url::parse("http://me%40here:a:b@h/").expect("a URL");
+        let text =
+            |common: &Common| String::from_utf8_lossy(&common.render(&url).bytes).into_owned();
+        assert!(text(&common).contains("\r\nAuthorization: Basic bWVAaGVyZTphOmI=\r\n"));
+        common.headers.push(("authorization".into(), "own".into()));
+        assert!(!text(&common).contains("Basic"));
+    }
+
+    #[test]
     fn a_batch_is_copies_of_one_request() {
         let common = Common {
             method: "HEAD".into(),
@@ -384,7 +395,7 @@ mod tests {
         let rendered = common.render(&Url::parse("http://h/x").expect("a URL"));
         assert!(rendered.head_only);
         assert_eq!(
-            rendered.bytes,
+            &rendered.bytes[..],
             b"HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2)
         );
     }

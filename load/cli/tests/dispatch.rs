@@ -126,6 +126,20 @@ fn connections_of_a_closed_loop_share_the_order_of_urls() {
     assert_eq!((of_one.count(), seen.len()), (10, 20));
 }
 
+#[test]
+fn each_connection_asks_for_each_url() {
+    let server = Server::start(always(HELLO));
+    let urls: Vec<_> = ["a", "b"].map(|path| server.url() + path).to_vec();
+    measured(&format!("-t1 -c4 -d1s -R80 -T30s {}", urls.join(" ")));
+    let mut counts: HashMap<(usize, String), usize> = HashMap::new();
+    for seen in server.seen() {
+        let key = (seen.connection, seen.path().to_string());
+        *counts.entry(key).or_default() += 1;
+    }
+    assert_eq!(counts.len(), 8, "{counts:?}");
+    assert!(counts.values().all(|&count| count == 10), "{counts:?}");
+}
+
 /// How often each server of a list with weights was asked.
 fn asked(servers: &[Server], weights: &[u32], options: &str) -> (Vec<usize>, Value) {
     let list = support::temporary("urls");

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{abort, always, count, measured, temporary, Conversation, Server, HELLO};
+use support::{abort, always, count, measured, temporary, unreached, Conversation, Server, HELLO};
 
 /// A server that does `fault` on the first request of every third connection and is counted.
 fn sometimes(
@@ -150,8 +150,12 @@ fn a_server_that_goes_away_is_refused_connections_and_never_a_hot_loop() {
     let address = listener.local_addr().expect("bound");
     // one connection is the test whether the server is there; then nobody listens any more
     let server = std::thread::spawn(move || drop(listener.accept()));
-    let result = measured(&format!("-t1 -c2 -d2s http://{address}/"));
+    let result = unreached(&format!("-t1 -c2 -d2s http://{address}/"));
     server.join().expect("no panic");
+    let warnings = result["warnings"].to_string();
+    assert!(
+        warnings.contains("refused (nothing listens there") && !warnings.contains("source port")
+    );
     let refused = count(&result, "/errors/connect/refused");
     // 2 connections, waits of 1, 2, 4 … 100 ms: about 26 tries each, fewer on a machine with other work
     assert!((4..200).contains(&refused), "{refused}");
@@ -210,13 +214,12 @@ fn idle_connections_may_be_closed_at_any_time() {
         }
     });
     let result = measured(&format!("-t1 -c2 -d500ms -R 40 -T 30s {}", server.url()));
-    assert_eq!(
-        count(&result, "/totals/completed"),
-        20,
-        "{}",
-        result["errors"]
-    );
-    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    // on a busy machine an end may take as long as the next request
+    let crossed = count(&result, "/errors/stale");
+    let completed = count(&result, "/totals/completed");
+    assert_eq!(completed + crossed, 20, "{}", result["errors"]);
+    assert!(completed >= 15, "{crossed} of them crossed");
+    assert_eq!(count(&result, "/errors/total"), crossed);
 }
 
 #[test]

@@ -314,7 +314,10 @@ fn an_open_loop_marks_its_bounds_on_standard_output() {
             conversation.send(HELLO);
         }
     });
-    let line = format!("-t1 -c2 -d1s -R20 --drain 100ms -T30s -L {}", server.url());
+    let line = format!(
+        "-t1 -c2 -d1s -R20 --drain 100ms -T30s --dispatch any -L {}",
+        server.url()
+    );
     let text = String::from_utf8_lossy(&run(&line).stdout).into_owned();
     assert!(is_marked(&text, "100.000%"), "{text}");
     assert!(!is_marked(&text, "50.000%"), "{text}");

@@ -1,52 +1,15 @@
 //! https: handshakes, exchanges, and servers that are none.
 
+#[path = "support/https.rs"]
+mod https;
 mod support;
 
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use https::{echo, https, serving, Stream};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use support::{always, count, measured, Server, HELLO};
-
-/// The server's end of a connection.
-type Stream = StreamOwned<ServerConnection, TcpStream>;
-
-/// Answers everything.
-fn https() -> SocketAddr {
-    serving(|mut stream| {
-        let mut buffer = [0; 4096];
-        while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
-            let written = stream.write_all(HELLO).and_then(|()| stream.flush());
-            if written.is_err() {
-                return;
-            }
-        }
-    })
-}
-
-/// A server with a certificate of its own; each connection is handed to `serve`.
-fn serving(serve: fn(Stream)) -> SocketAddr {
-    let names = vec!["localhost".to_string()];
-    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-    let key = rustls::pki_types::PrivateKeyDer::try_from(made.key_pair.serialize_der());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
-        .expect("they fit");
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("bound");
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
-            std::thread::spawn(move || serve(StreamOwned::new(session, stream)));
-        }
-    });
-    address
-}
+use std::time::Duration;
+use support::{always, count, measured, unreached, Server, HELLO};
 
 #[test]
 fn https_is_measured_with_its_handshakes_apart() {
@@ -57,6 +20,52 @@ fn https_is_measured_with_its_handshakes_apart() {
     assert!(count(&result, "/totals/completed") > 10);
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
     assert_eq!(count(&result, "/latency/tls/count"), 3);
+}
+
+/// Takes handshakes one after the other, each after `pause` but the first. Before that comes the
+/// test whether the server is there.
+fn slow_handshakes(pause: Duration) -> SocketAddr {
+    let taken = Arc::new(std::sync::Mutex::new(0));
+    serving(move |mut stream| {
+        {
+            let mut taken = taken.lock().expect("no panic");
+            *taken += 1;
+            if *taken > 2 {
+                std::thread::sleep(pause);
+            }
+            while stream.conn.is_handshaking() {
+                if stream.conn.complete_io(&mut stream.sock).is_err() {
+                    return;
+                }
+            }
+        }
+        echo(stream);
+    })
+}
+
+#[test]
+fn the_load_begins_when_slow_handshakes_are_over() {
+    // 30 of them take 900 ms, none of them more than 600 ms once it has begun
+    let address = slow_handshakes(Duration::from_millis(30));
+    let result = measured(&format!(
+        "-t1 -c30 -d300ms -T30s --connect-timeout 20s https://localhost:{}/",
+        address.port()
+    ));
+    assert_eq!(count(&result, "/latency/tls/count"), 30);
+    let warnings = result["warnings"].to_string();
+    assert!(!warnings.contains("\"setup\""), "{warnings}");
+}
+
+#[test]
+fn a_load_that_begins_before_all_are_connected_is_warned_of() {
+    // two wait for each other for longer than a connection may take; the first is there at once
+    let address = slow_handshakes(Duration::from_secs(3));
+    let result = measured(&format!(
+        "-t1 -c4 -d300ms -T30s --connect-timeout 2s https://localhost:{}/",
+        address.port()
+    ));
+    let warnings = result["warnings"].to_string();
+    assert!(warnings.contains("the load began with"), "{warnings}");
 }
 
 #[test]
@@ -145,7 +154,7 @@ fn a_body_that_lasts_until_the_end_is_whole_only_with_the_end_of_tls() {
 #[test]
 fn a_plain_server_behind_https_is_a_connect_error() {
     let server = Server::start(always(HELLO));
-    let result = measured(&format!(
+    let result = unreached(&format!(
         "-t1 -c1 -d300ms -T 1s https://{}/",
         server.address
     ));
@@ -157,7 +166,7 @@ fn a_plain_server_behind_https_is_a_connect_error() {
 
 #[test]
 fn a_server_that_does_not_choose_http2_is_told_as_one() {
-    let result = measured(&format!("--http2 -t1 -c1 -d300ms https://{}/", https()));
+    let result = unreached(&format!("--http2 -t1 -c1 -d300ms https://{}/", https()));
     assert!(count(&result, "/errors/connect/other") > 0);
     let notes = result["notes"].to_string();
     assert!(notes.contains("did not choose HTTP/2"), "{notes}");

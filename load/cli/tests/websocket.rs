@@ -5,7 +5,7 @@ mod support;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{abort, count, measured, run, temporary, Conversation, Server};
+use support::{abort, count, measured, run, temporary, unreached, Conversation, Server};
 use tungstenite::protocol::frame::coding::{Data, OpCode};
 use tungstenite::protocol::frame::Frame;
 use tungstenite::{accept, Message, WebSocket};
@@ -303,7 +303,7 @@ fn an_upgrade_that_is_refused_is_an_error_to_connect() {
         ),
     ] {
         let server = Server::start(support::always(answer));
-        let result = measured(&format!("-t1 -c1 -d300ms -T30s ws://{}/", server.address));
+        let result = unreached(&format!("-t1 -c1 -d300ms -T30s ws://{}/", server.address));
         let failed = count(&result, "/errors/connect/other");
         assert!(failed > 0 && failed < 300, "{result}");
         assert_eq!(count(&result, "/totals/completed"), 0);

@@ -3,8 +3,10 @@
 //! Threads hand intervals over and get empty ones back, so that adding up and printing never take
 //! time from the hot path.
 
+use crate::breakdown::{Breakdown, Ended};
 use crate::latency::Latency;
 use crate::peaks::Peaks;
+use crate::tcp::TcpSamples;
 use load_http1::Malformed;
 
 /// What part of a run an interval belongs to.
@@ -29,6 +31,9 @@ pub struct Counts {
     pub sent: u64,
     /// Requests not sent because no connection was free (open loop, `--late drop`).
     pub dropped: u64,
+    /// Requests that were too late to be sent (open loop, `--deadline`); they are entered as lost after
+    /// the time that they had waited.
+    pub shed: u64,
     /// Answers read.
     pub completed: u64,
     /// Among them those to requests that fell due in the warm-up (open loop): they are in the rate, and
@@ -42,6 +47,8 @@ pub struct Counts {
     pub bytes_out: u64,
     /// Connections established.
     pub connects: u64,
+    /// TLS sessions that were resumed.
+    pub resumed: u64,
     /// Answers by status code.
     pub status: Box<[u64; 1000]>,
     /// What went wrong.
@@ -58,12 +65,14 @@ impl Default for Counts {
             due: 0,
             sent: 0,
             dropped: 0,
+            shed: 0,
             completed: 0,
             earlier: 0,
             lost: 0,
             bytes_in: 0,
             bytes_out: 0,
             connects: 0,
+            resumed: 0,
             status: Box::new([0; 1000]),
             errors: Errors::default(),
             tolerated: 0,
@@ -96,6 +105,8 @@ pub struct Errors {
     pub websocket: u64,
     /// Calls whose answer says that they failed, or says nothing (gRPC).
     pub grpc: u64,
+    /// Whole responses that were not as expected (`--expect`).
+    pub unexpected: u64,
     /// Writes that failed.
     pub write: u64,
     /// Requests without an answer in time.
@@ -113,6 +124,17 @@ impl Errors {
         self.connect_refused + self.connect_timeout + self.connect_no_port + self.connect_other
     }
 
+    /// The failures to connect alone.
+    pub fn connects(&self) -> Errors {
+        Errors {
+            connect_refused: self.connect_refused,
+            connect_timeout: self.connect_timeout,
+            connect_no_port: self.connect_no_port,
+            connect_other: self.connect_other,
+            ..Errors::default()
+        }
+    }
+
     /// What wrk counts as read errors: answers that broke off, never came or made no sense.
     pub fn broken(&self) -> u64 {
         let rules = self.http2 + self.websocket + self.malformed.iter().sum::<u64>();
@@ -124,7 +146,7 @@ impl Errors {
         let malformed: u64 = self.malformed.iter().sum();
         let rules = self.stream_reset + self.http2 + self.websocket;
         let lost = self.read + self.stale + self.write + self.timeout + rules;
-        self.connect() + lost + malformed + self.grpc
+        self.connect() + lost + malformed + self.grpc + self.unexpected
     }
 
     /// Adds those of another interval.
@@ -139,6 +161,7 @@ impl Errors {
         self.http2 += other.http2;
         self.websocket += other.websocket;
         self.grpc += other.grpc;
+        self.unexpected += other.unexpected;
         self.write += other.write;
         self.timeout += other.timeout;
         self.short_body += other.short_body;
@@ -154,12 +177,14 @@ impl Counts {
         self.due += other.due;
         self.sent += other.sent;
         self.dropped += other.dropped;
+        self.shed += other.shed;
         self.completed += other.completed;
         self.earlier += other.earlier;
         self.lost += other.lost;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.connects += other.connects;
+        self.resumed += other.resumed;
         self.tolerated += other.tolerated;
         self.unstamped += other.unstamped;
         self.errors.add(&other.errors);
@@ -196,6 +221,10 @@ pub struct Distributions {
     pub tls: Latency,
     /// Wake-up to read: how long an answer waited for this program.
     pub client_delay: Latency,
+    /// Write to first byte, of answers that came in more than one read …
+    pub first_of_split: Latency,
+    /// … and their service times: of all others the first byte came with the last.
+    pub last_of_split: Latency,
 }
 
 impl Distributions {
@@ -212,7 +241,14 @@ impl Distributions {
         ]
     }
 
-    fn each_mut(&mut self) -> [&mut Latency; 7] {
+    /// Write to first byte (HTTP/1.1).
+    pub fn first_byte(&self) -> Latency {
+        let mut all = self.service.without(&self.last_of_split);
+        all.add(&self.first_of_split);
+        all
+    }
+
+    fn each_mut(&mut self) -> [&mut Latency; 9] {
         [
             &mut self.service,
             &mut self.response,
@@ -221,12 +257,16 @@ impl Distributions {
             &mut self.connect,
             &mut self.tls,
             &mut self.client_delay,
+            &mut self.first_of_split,
+            &mut self.last_of_split,
         ]
     }
 
     /// Adds those of another interval.
     pub fn add(&mut self, other: &Distributions) {
-        for (own, (_, more)) in self.each_mut().into_iter().zip(other.named()) {
+        let split = [&other.first_of_split, &other.last_of_split];
+        let named = other.named().into_iter().map(|(_, latency)| latency);
+        for (own, more) in self.each_mut().into_iter().zip(named.chain(split)) {
             own.add(more);
         }
     }
@@ -244,11 +284,14 @@ pub struct Straggler {
     pub response_ns: u64,
     /// It was lost: its true times are at least these.
     pub lost: bool,
+    /// Its row and its status.
+    pub ended: Ended,
 }
 
 impl Straggler {
     /// Enters it.
-    pub fn record(&self, times: &mut Distributions) {
+    pub fn record(&self, times: &mut Distributions, breakdown: &mut Breakdown) {
+        breakdown.record(self.ended, self.response_ns, 1);
         if self.lost {
             times.service.record_lost(self.service_ns, 1);
             times.response.record_lost(self.response_ns, 1);
@@ -274,6 +317,10 @@ pub struct Interval {
     pub counts: Counts,
     /// Distributions.
     pub times: Distributions,
+    /// What TCP did.
+    pub tcp: TcpSamples,
+    /// The time that counts, by request and by status.
+    pub breakdown: Breakdown,
     /// Requests of earlier steps that ended here; they are not in the distributions.
     pub stragglers: Vec<Straggler>,
     /// The longest latencies and when they were.
@@ -293,6 +340,8 @@ impl Default for Interval {
             end_ns: 0,
             counts: Counts::default(),
             times: Distributions::default(),
+            tcp: TcpSamples::default(),
+            breakdown: Breakdown::default(),
             stragglers: Vec::new(),
             peaks: Peaks::default(),
             rates: Vec::new(),
@@ -306,6 +355,8 @@ impl Interval {
     pub fn clear(&mut self) {
         self.counts = Counts::default();
         self.times.each_mut().into_iter().for_each(Latency::clear);
+        self.tcp.clear();
+        self.breakdown.clear();
         self.stragglers.clear();
         self.peaks.clear();
         self.rates.clear();

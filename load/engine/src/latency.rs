@@ -12,7 +12,7 @@ const LOWEST_NS: u64 = 1 << LOWEST_BITS;
 const LOWEST_BITS: u32 = 6;
 /// Longest duration kept apart; longer ones count as this.
 const HIGHEST_NS: u64 = 24 * 3600 * 1_000_000_000;
-/// Three digits: a bucket is at most 0.1 % wide.
+/// Three digits: a bucket is at most 0.1 % wide, or as wide as the resolution at the low end.
 const DIGITS: u8 = 3;
 /// Three digits need 2,000 buckets below the first doubling of their width: 2^11, and half of them
 /// for each doubling after it.
@@ -54,6 +54,9 @@ pub struct Latency {
     /// Those among them that are lower bounds: requests that were lost, with the time they were
     /// outstanding.
     lost: Option<Box<Latency>>,
+    /// Requests that were dropped: they stand nowhere among the durations and would have taken longer
+    /// than none at all, so they raise percentiles by an unknown amount.
+    dropped: u64,
 }
 
 impl Default for Latency {
@@ -65,6 +68,7 @@ impl Default for Latency {
             max_ns: 0,
             sum_ns: 0,
             lost: None,
+            dropped: 0,
         }
     }
 }
@@ -104,6 +108,21 @@ impl Latency {
         self.record_many(outstanding_ns, times);
         let lost = self.lost.get_or_insert_default();
         lost.record_many(outstanding_ns, times);
+    }
+
+    /// Says that requests were dropped, whose durations nobody will know.
+    pub fn note_dropped(&mut self, times: u64) {
+        self.dropped += times;
+    }
+
+    /// How many were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Whether some durations are lower bounds or missing, so that mean and maximum may be higher.
+    pub fn is_incomplete(&self) -> bool {
+        self.dropped > 0 || self.lost().is_some()
     }
 
     /// Those among them that are lower bounds.
@@ -151,9 +170,29 @@ impl Latency {
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns += other.sum_ns;
+        self.dropped += other.dropped;
         if let Some(lost) = other.lost() {
             self.lost.get_or_insert_default().add(lost);
         }
+    }
+
+    /// The distribution without a part of it. Its ends and mean are known to the width of a bucket.
+    pub fn without(&self, part: &Latency) -> Latency {
+        let mut left = Latency::default();
+        let mut taken = part.filled().peekable();
+        for (bucket, count) in self.filled() {
+            let gone = taken.next_if(|(other, _)| *other == bucket);
+            let count = count.saturating_sub(gone.map_or(0, |(_, gone)| gone));
+            if count > 0 {
+                left.record_many(span_ns(bucket).1.min(self.max_ns), count);
+            }
+        }
+        if let Some(lost) = self.lost() {
+            let gone = part.lost().cloned().unwrap_or_default();
+            left.set_lost(lost.without(&gone));
+        }
+        left.dropped = self.dropped.saturating_sub(part.dropped);
+        left
     }
 
     /// Forgets everything, and keeps the memory.
@@ -162,7 +201,7 @@ impl Latency {
             group.fill(0);
         }
         (self.count, self.min_ns, self.max_ns, self.sum_ns) = (0, u64::MAX, 0, 0);
-        self.lost = None;
+        (self.lost, self.dropped) = (None, 0);
     }
 
     /// Number of durations.
@@ -238,20 +277,23 @@ impl Latency {
     }
 
     /// Whether the value of a quantile is only a lower bound: it would be another one if the lost
-    /// requests had taken for ever instead of the time after which they were lost.
+    /// and dropped requests had taken for ever instead of the time after which they were lost.
     pub fn is_bound(&self, quantile: f64) -> bool {
-        let Some(lost) = self.lost() else {
+        if !self.is_incomplete() {
             return false;
-        };
-        let rank = self.rank(quantile);
-        let mut gone = lost.filled().peekable();
+        }
+        // among all that were due the dropped ones come last
+        let all = (self.count + self.dropped) as f64;
+        let rank = (quantile * all * (1.0 - f64::EPSILON)).ceil() as u64;
+        let lost = self.lost().into_iter().flat_map(Latency::filled);
+        let mut gone = lost.peekable();
         let mut until = 0;
         let longest = self.filled().find(|&(bucket, count)| {
             let lost = gone.next_if(|(other, _)| *other == bucket);
             until += count - lost.map_or(0, |(_, lost)| lost);
             until >= rank
         });
-        let told = self.bucket_at(rank);
+        let told = self.bucket_at(self.rank(quantile));
         longest.map(|(bucket, _)| bucket) != told
     }
 
@@ -323,6 +365,39 @@ mod tests {
         assert_eq!(sum.lost().map(Latency::count), Some(5));
         sum.clear();
         assert!(sum.lost().is_none());
+    }
+
+    #[test]
+    fn dropped_requests_make_bounds_of_what_they_may_raise() {
+        let mut latency = Latency::default();
+        latency.record_many(1_000_000, 90);
+        latency.record_many(2_000_000, 10);
+        latency.note_dropped(25);
+        assert_eq!(
+            latency.at_ns(0.5),
+            latency.at_ns(0.7),
+            "percentiles of the sent requests"
+        );
+        assert!(!latency.is_bound(0.5) && latency.is_bound(0.75) && latency.is_bound(1.0));
+        let mut sum = Latency::default();
+        sum.add(&latency);
+        assert_eq!(sum.dropped(), 25);
+        sum.clear();
+        assert!(!sum.is_incomplete());
+    }
+
+    #[test]
+    fn a_part_taken_away_leaves_the_rest() {
+        let (mut one, mut two) = (Latency::default(), Latency::default());
+        (1..500u64).for_each(|n| one.record(n * 7_001));
+        (1..300u64).for_each(|n| two.record(n * 11_003));
+        two.record_lost(9_000_000, 3);
+        let mut both = one.clone();
+        both.add(&two);
+        let left = both.without(&two);
+        assert_eq!((left.count(), left.lost().is_none()), (one.count(), true));
+        assert_eq!(left.at_ns(0.9), one.at_ns(0.9));
+        assert_eq!(both.without(&one).lost().map(Latency::count), Some(3));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! added up by [`run`]. Start reading at [`run::run`], then [`worker`].
 #![deny(unsafe_code)]
 
+pub mod breakdown;
 pub mod interval;
 pub mod latency;
 pub mod machine;
@@ -17,6 +18,7 @@ pub mod script;
 pub mod sink;
 mod sum;
 pub mod sys;
+pub mod tcp;
 pub mod transport;
 pub mod warnings;
 pub mod worker;

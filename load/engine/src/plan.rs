@@ -4,18 +4,21 @@ use crate::interval::Phase;
 use crate::schedule::{Curve, Stretch};
 use crate::sys::control::Control;
 use crate::sys::epoll::Trigger;
+use crate::sys::options::SocketOptions;
 use crate::sys::socket::Address;
 use load_http1::request;
 use std::cmp::{Ordering, Reverse};
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// One request, rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendered {
-    /// The bytes of one batch: as many copies of the request as the plan's depth.
-    pub bytes: Vec<u8>,
+    /// The bytes of one batch: as many copies of the request as the plan's depth. Connections share
+    /// them: an upload is in memory once.
+    pub bytes: Arc<[u8]>,
     /// It is a HEAD request, whose answer has no body.
     pub head_only: bool,
     /// Which requests of a batch are HEAD requests, where not all are or are not.
@@ -23,13 +26,20 @@ pub struct Rendered {
 }
 
 impl Rendered {
+    /// Method and path, where it is a request of HTTP/1.
+    pub fn name(&self) -> Option<String> {
+        let line = self.bytes.split(|byte| *byte == b'\r').next()?;
+        let line = std::str::from_utf8(line).ok()?;
+        Some(line.rsplit_once(" HTTP/")?.0.to_string())
+    }
+
     /// Requests that a script has rendered.
     pub fn of_text(bytes: Vec<u8>) -> Rendered {
         let heads = request::heads(&bytes).unwrap_or_default();
         let head_only = heads.first().is_some_and(|head| *head);
         let is_mixed = heads.iter().any(|head| *head != head_only);
         Rendered {
-            bytes,
+            bytes: bytes.into(),
             head_only,
             mixed: is_mixed.then(|| heads.into()),
         }
@@ -43,6 +53,8 @@ pub struct Target {
     pub url: String,
     /// Where it listens.
     pub address: Address,
+    /// Other addresses of the same name.
+    pub others: Vec<Address>,
     /// Name for the TLS handshake; `None` for plain connections.
     pub tls_name: Option<String>,
     /// The head of the upgrade to WebSocket without its key; `None` for HTTP.
@@ -114,6 +126,56 @@ pub enum Wait {
     Spin,
 }
 
+/// Properties of a response; one without them counts as an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expect {
+    /// Its status.
+    pub status: Option<u16>,
+    /// The length of its body.
+    pub length: Option<u64>,
+    /// A text that its body contains.
+    pub body: Option<Vec<u8>>,
+}
+
+impl Expect {
+    /// What is wrong about a response, if anything is.
+    pub fn fault(&self, status: u16, length: u64, body: Option<&[u8]>) -> Option<String> {
+        if let Some(wanted) = self.status.filter(|&wanted| wanted != status) {
+            return Some(format!("status {status} instead of {wanted}"));
+        }
+        if let Some(wanted) = self.length.filter(|&wanted| wanted != length) {
+            return Some(format!("{length} bytes instead of {wanted}"));
+        }
+        let (wanted, body) = (self.body.as_ref()?, body?);
+        let is_there = wanted.is_empty() || body.windows(wanted.len()).any(|part| part == wanted);
+        (!is_there).then(|| format!("a body without '{}'", wanted.escape_ascii()))
+    }
+
+    /// Whether anything is expected.
+    pub fn is_any(&self) -> bool {
+        *self != Expect::default()
+    }
+}
+
+/// How TLS is spoken; the default is what the library has, with nothing verified.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// Versions, `1.2` and `1.3`; empty: both.
+    pub versions: Vec<String>,
+    /// Key exchange groups in order of preference; empty: the library's.
+    pub groups: Vec<String>,
+    /// Cipher suites in order of preference; empty: the library's.
+    pub ciphers: Vec<String>,
+    /// Name that is asked for instead of the URL's host.
+    pub name: Option<String>,
+    /// Certificates (PEM) that servers' certificates must lead to; without it nothing is verified.
+    pub authorities: Option<PathBuf>,
+    /// Certificate chain and key (PEM) that are shown to servers.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Connections after the first resume its session where the server lets them.
+    pub resumes: bool,
+}
+
 /// A stretch of the run with the same number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -163,6 +225,7 @@ impl Probe {
                 .iter()
                 .map(|target| target.single(load.depth))
                 .collect(),
+            requests: None,
             probe: None,
             control: None,
             ..load.clone()
@@ -174,7 +237,7 @@ impl Target {
     /// The same target with batches of one request each instead of `depth` copies.
     fn single(&self, depth: usize) -> Target {
         let one = |request: &Rendered| Rendered {
-            bytes: request.bytes[..request.bytes.len() / depth].to_vec(),
+            bytes: request.bytes[..request.bytes.len() / depth].into(),
             head_only: request.head_only,
             mixed: None,
         };
@@ -196,8 +259,10 @@ pub struct Plan {
     pub warmup_ns: u64,
     /// Longest wait for answers after the window (open loop).
     pub drain_ns: u64,
-    /// Longest wait for an answer and for a connection.
+    /// Longest wait for an answer.
     pub timeout_ns: u64,
+    /// Longest wait for a connection with its handshakes.
+    pub connect_timeout_ns: u64,
     /// Requests sent together on a connection.
     pub depth: usize,
     /// HTTP/2 instead of HTTP/1.1.
@@ -214,6 +279,22 @@ pub struct Plan {
     pub open: Option<Open>,
     /// Servers; connections are dealt to them in turn.
     pub targets: Vec<Target>,
+    /// Requests of the whole run, after which it ends.
+    pub requests: Option<u64>,
+    /// Responses after which a connection is closed and opened again.
+    pub per_connection: Option<u16>,
+    /// Properties that responses must have.
+    pub expect: Expect,
+    /// A request that could not be sent so long after it was due is shed (open loop).
+    pub deadline_ns: Option<u64>,
+    /// Connections are dealt to all addresses of a name, not made to the first that takes them.
+    pub all_addresses: bool,
+    /// How https and wss are spoken.
+    pub tls: TlsOptions,
+    /// What is set on each TCP socket.
+    pub socket: SocketOptions,
+    /// Connections begin with a PROXY header of this version (1 or 2).
+    pub proxy_header: Option<u8>,
     /// Source addresses, used in turn.
     pub sources: Vec<IpAddr>,
     /// Close with RST.

@@ -8,6 +8,7 @@ use crate::script::{Command, Script, ScriptMain, Shape, ThreadScript};
 use crate::sum::Sum;
 use crate::sys::affinity;
 use crate::sys::clock::{monotonic_ns, realtime_ns, CpuTime, SECOND_NS};
+use crate::tcp::TcpSent;
 use crate::transport::Transport;
 use crate::worker::{Ending, Pauses, Recorder, Worker};
 use std::io;
@@ -68,6 +69,8 @@ pub struct Outcome {
     pub probe: Option<Interval>,
     /// The longest latencies and when they were.
     pub peaks: Peaks,
+    /// Errors in the warm-up, failures to connect among them.
+    pub warmup_errors: u64,
     /// What a script has decided.
     pub shape: Option<Shape>,
     /// Share of the time of the threads' cores that a hypervisor took, if it could be told.
@@ -165,14 +168,22 @@ impl Gate {
     }
 }
 
-/// Runs `plan`. `transports` makes the transport of each thread; `observe` sees every second;
-/// `after` sees the outcome while the threads still are there for the script's `done`.
+/// A follower of a run from outside.
+pub trait Observer {
+    /// Scripts are set up, and the threads connect.
+    fn begins(&mut self);
+    /// A second of the run is over.
+    fn second(&mut self, second: &Second);
+    /// The run is over; the threads are still there for the script's `done`.
+    fn ends(&mut self, outcome: &Outcome);
+}
+
+/// Runs `plan`. `transports` makes the transport of each thread.
 pub fn run<T: Transport>(
     plan: &Plan,
     script: Option<&ScriptMain>,
     transports: &(dyn Fn() -> T + Sync),
-    observe: &mut dyn FnMut(&Second),
-    after: &mut dyn FnMut(&Outcome),
+    observer: &mut dyn Observer,
 ) -> io::Result<()> {
     let probe_plan = plan.probe.as_ref().map(|probe| probe.plan(plan));
     let gate = Gate::default();
@@ -218,6 +229,7 @@ pub fn run<T: Transport>(
                 }
             }
         }
+        observer.begins();
         if let Some(probe_plan) = &probe_plan {
             let probe = start(probe_plan, 0, plan.threads);
             commands.push(probe.0);
@@ -227,12 +239,14 @@ pub fn run<T: Transport>(
         let base_ns = gate.open(commands.len(), || moment(plan));
         let mut sum = Sum::new(plan, base_ns);
         let ticks = Ticks::now(&plan.pins);
-        sum.collect(&intervals, &give_back, observe);
+        sum.collect(&intervals, &give_back, &mut |second| {
+            observer.second(second)
+        });
         sum.outcome.stolen = Ticks::now(&plan.pins).stolen_since(ticks);
         sum.outcome.slow_clock = machine::slow_clock();
         sum.outcome.shape = decided;
         let outcome = in_order(&endings, commands.len()).and_then(|endings| sum.outcome(endings));
-        let outcome = outcome.map(|outcome| after(&outcome));
+        let outcome = outcome.map(|outcome| observer.ends(&outcome));
         proceed(&commands, Shape::default());
         outcome
     })
@@ -242,6 +256,21 @@ fn proceed(threads: &[Sender<Command>], shape: Shape) {
     for commands in threads {
         // a thread without a script does not listen
         let _ = commands.send(Command::Proceed(shape));
+    }
+}
+
+/// Counts a thread as ready that ends before it is, by a failure or a panic: the others must not
+/// wait for it.
+struct Arrival<'a> {
+    gate: &'a Gate,
+    is_over: bool,
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.gate.count_as_ready();
+        }
     }
 }
 
@@ -284,18 +313,23 @@ impl Thread<'_> {
             asked,
             ended,
         } = self;
+        let mut arrival = Arrival {
+            gate: common.gate,
+            is_over: false,
+        };
         // the probe (whose source is not its number) sends the plain request
         let script = common.script.filter(|_| source == number);
         let prepared = prepare(plan, number, recorder, script, &asked, common.transports);
         let (ending, script) = match prepared {
             Ok(mut worker) => {
                 worker.connect();
+                arrival.is_over = true;
                 let base_ns = worker.wait_for(common.gate.wait_for_start());
                 let (ending, script) = worker.run(base_ns);
                 (Ok(ending), script)
             }
             Err(error) => {
-                common.gate.count_as_ready();
+                drop(arrival);
                 (Err(error), None)
             }
         };
@@ -374,11 +408,42 @@ impl Outcome {
         })
     }
 
+    /// Segments sent by the connections that were open at the end, over all threads.
+    pub fn tcp(&self) -> TcpSent {
+        let mut sum = TcpSent::default();
+        self.threads
+            .iter()
+            .for_each(|thread| sum.add(thread.ending.tcp));
+        sum
+    }
+
     /// Requests without an answer at the end.
     pub fn unfinished(&self) -> u64 {
         self.threads
             .iter()
             .map(|thread| thread.ending.unfinished)
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_before_it_is_ready_keeps_nobody_waiting() {
+        let gate = Gate::default();
+        std::thread::scope(|scope| {
+            let panics = scope.spawn(|| {
+                let _arrival = Arrival {
+                    gate: &gate,
+                    is_over: false,
+                };
+                // as a panic, without the message that a hook would print
+                std::panic::resume_unwind(Box::new(()));
+            });
+            assert_eq!(gate.open(1, || 7), 7);
+            assert!(panics.join().is_err());
+        });
     }
 }

@@ -64,6 +64,10 @@ impl Part {
     /// Solves before + from·t + (to - from)·t²/(2·length) = `lambda` for t.
     fn time_at(&self, lambda: f64) -> f64 {
         let count = lambda - self.before;
+        if count <= 0.0 {
+            // a rate of 0 at the start has no other answer
+            return self.start_ns;
+        }
         let slope = (self.to - self.from) / self.length_ns;
         if slope == 0.0 {
             return self.start_ns + count / self.from;
@@ -282,6 +286,21 @@ mod tests {
         // half of the ramp's requests are due in its last 29.3 %
         assert!(due[50].abs_diff(707_106_781) < 2, "{}", due[50]);
         assert!(due.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+
+    #[test]
+    fn a_ramp_from_zero_behind_a_warm_up_begins_with_the_ramp() {
+        let part = |from_rps, to_rps| Stretch {
+            length_ns: SECOND_NS,
+            from_rps,
+            to_rps,
+        };
+        let due = all(Schedule::even(
+            Curve::new(&[part(0.0, 0.0), part(0.0, 4.0)]),
+            0,
+            1,
+        ));
+        assert_eq!((due.len(), due[0]), (2, SECOND_NS));
     }
 
     #[test]

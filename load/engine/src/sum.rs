@@ -71,8 +71,17 @@ impl<'p> Sum<'p> {
             return;
         }
         match interval.phase {
-            Phase::Setup => self.take_setup(interval),
-            Phase::Warmup => {}
+            Phase::Setup => {
+                self.take_connects(interval);
+                self.outcome
+                    .total
+                    .notes
+                    .extend(interval.notes.iter().cloned());
+            }
+            Phase::Warmup => {
+                self.take_connects(interval);
+                self.outcome.warmup_errors += interval.counts.errors.total();
+            }
             Phase::Drain => {
                 add(&mut self.outcome.total, interval);
                 // by the clock, what is answered now was due in the last step or is a straggler
@@ -105,21 +114,22 @@ impl<'p> Sum<'p> {
 
     fn take_stragglers(&mut self, interval: &Interval) {
         for straggler in &interval.stragglers {
-            straggler.record(&mut self.outcome.total.times);
+            let total = &mut self.outcome.total;
+            straggler.record(&mut total.times, &mut total.breakdown);
             if let Some(step) = self.outcome.steps.get_mut(straggler.step) {
-                straggler.record(&mut step.times);
+                straggler.record(&mut step.times, &mut step.breakdown);
             }
         }
     }
 
-    /// From before the load only connections count.
-    fn take_setup(&mut self, interval: &Interval) {
+    /// From before the window only connections count.
+    fn take_connects(&mut self, interval: &Interval) {
         let total = &mut self.outcome.total;
         total.counts.connects += interval.counts.connects;
-        total.counts.errors.add(&interval.counts.errors);
+        total.counts.resumed += interval.counts.resumed;
+        total.counts.errors.add(&interval.counts.errors.connects());
         total.times.connect.add(&interval.times.connect);
         total.times.tls.add(&interval.times.tls);
-        total.notes.extend(interval.notes.iter().cloned());
     }
 
     fn take_second(&mut self, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
@@ -129,7 +139,7 @@ impl<'p> Sum<'p> {
         (sum.start_ns, sum.end_ns) = (interval.start_ns, interval.end_ns);
         add(sum, interval);
         for straggler in &interval.stragglers {
-            straggler.record(&mut sum.times);
+            straggler.record(&mut sum.times, &mut sum.breakdown);
         }
         if *told == self.plan.threads {
             if let Some((_, complete)) = self.pending.remove(&interval.start_ns) {
@@ -211,6 +221,8 @@ fn add_aged(interval: &mut Interval, aged: &Aged) {
 
 fn add(sum: &mut Interval, more: &Interval) {
     sum.times.add(&more.times);
+    sum.tcp.add(&more.tcp);
+    sum.breakdown.add(&more.breakdown);
     sum.counts.add(&more.counts);
     sum.rates.extend_from_slice(&more.rates);
     for note in &more.notes {

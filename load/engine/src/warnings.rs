@@ -31,12 +31,16 @@ pub struct Little {
     pub residual: f64,
 }
 
-/// The law's figures; nothing for open loops, pipelines and scripted delays, where it says nothing.
+/// The law's figures; nothing for open loops, pipelines, scripted delays and threads that a script
+/// stopped, where it does not apply.
 pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
     let scripted = outcome
         .shape
         .is_some_and(|shape| shape.delays || shape.depth != 1);
-    if plan.open.is_some() || plan.depth != 1 || scripted || outcome.completed_in_window == 0 {
+    let threads = &outcome.threads;
+    let was_stopped = threads.iter().any(|thread| thread.ending.was_stopped);
+    let has_one_each = plan.open.is_none() && plan.depth == 1 && !scripted && !was_stopped;
+    if !has_one_each || outcome.completed_in_window == 0 {
         return None;
     }
     let duration_ns = plan.duration_ns().max(1) as f64;
@@ -82,6 +86,8 @@ pub fn find(plan: &Plan, outcome: &Outcome) -> Vec<Warning> {
         schedule(plan, outcome, &mut add);
     }
     laws(plan, outcome, &mut add);
+    setup(plan, outcome, &mut add);
+    retransmits(outcome, &mut add);
     errors(outcome, &mut add);
     samples(plan, outcome, &mut add);
     // above capacity the whole run is one episode, and that has been said
@@ -281,7 +287,85 @@ fn laws(plan: &Plan, outcome: &Outcome, add: Add) {
     }
 }
 
+/// Why connections could not be opened, each cause with what may be done about it.
+fn connect_errors(outcome: &Outcome, add: Add) {
+    let errors = &outcome.total.counts.errors;
+    let causes = [
+        (
+            errors.connect_refused,
+            "refused (nothing listens there, or it was restarted)",
+        ),
+        (
+            errors.connect_timeout,
+            "not open in time (overloaded, a queue of the server's that is too short for so many \
+             at once, or packets dropped on the way; --connect-timeout sets the time)",
+        ),
+        (
+            errors.connect_no_port,
+            "without a free source port (give more addresses with --source)",
+        ),
+        (errors.connect_other, "failed"),
+    ];
+    if errors.connect() == 0 {
+        return;
+    }
+    let told = causes.iter().filter(|(count, _)| *count > 0);
+    let told: Vec<String> = told.map(|(count, why)| format!("{count} {why}")).collect();
+    let note = first_connect_note(outcome).map_or(String::new(), |note| format!(": {note}"));
+    add(
+        "connect-errors",
+        errors.connect() as f64,
+        0.0,
+        format!("connections could not be opened: {}{note}", told.join(", ")),
+    );
+}
+
+/// The cause of the first failure to connect.
+pub fn first_connect_note(outcome: &Outcome) -> Option<&str> {
+    let notes = outcome.total.notes.iter();
+    notes
+        .filter_map(|note| note.strip_prefix("connect: "))
+        .next()
+}
+
+/// Segments that the kernel had to send again.
+fn retransmits(outcome: &Outcome, add: Add) {
+    const SHARE_MAX: f64 = 0.001;
+    let sent = outcome.tcp();
+    let share = sent.retransmitted_share();
+    if share > SHARE_MAX {
+        let text = format!(
+            "TCP retransmitted {} of the segments that the {} connections open at the end had sent: \
+             latencies hold its waits; look for loss on the path or full queues",
+            percent(share),
+            sent.connections
+        );
+        add("retransmits", share, SHARE_MAX, text);
+    }
+}
+
+/// Connections that were opened within the window, as the time before it was too short for them.
+fn setup(plan: &Plan, outcome: &Outcome, add: Add) {
+    const LATE_MAX: f64 = 0.01;
+    let first = plan.steps.first().map_or(0, |step| step.connections);
+    let each = outcome
+        .threads
+        .iter()
+        .map(|thread| thread.ending.missing_at_start);
+    let missing: usize = each.sum();
+    let late = missing as f64 / first.max(1) as f64;
+    if late > LATE_MAX {
+        let open = first - missing.min(first);
+        let text = format!(
+            "the load began with {open} of {first} connections open: the others connected while it \
+             was measured; give the server time (--connect-timeout) or fewer connections"
+        );
+        add("setup", late, LATE_MAX, text);
+    }
+}
+
 fn errors(outcome: &Outcome, add: Add) {
+    connect_errors(outcome, add);
     let counts = &outcome.total.counts;
     let errors = &counts.errors;
     let malformed = errors.malformed.iter().sum::<u64>();
@@ -293,13 +377,13 @@ fn errors(outcome: &Outcome, add: Add) {
             .map_or(String::new(), |note| format!(" ({note})"))
     };
     let table = [
-        ("connect-errors", errors.connect(), "connections failed; is the server's backlog or the number of source ports (--source) too small?"),
         ("read-errors", errors.read, "answers were cut off; the server closes connections or fails"),
         ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?"),
         ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json"),
         ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json"),
         ("websocket-errors", errors.websocket, "connections were ended because the server broke the rules of WebSocket or spoke unasked; which is among the notes of --json"),
         ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json"),
+        ("unexpected", errors.unexpected, "responses were not as --expect has it; which is among the notes of --json"),
         ("write-errors", errors.write, "requests could not be written; the server closes connections"),
         ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds"),
         ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json"),
@@ -409,7 +493,9 @@ fn drift(outcome: &Outcome, add: Add) {
         .filter(|second| second.phase == Phase::Measured && second.length_ns > 500_000_000)
         .map(|second| second.completed as f64 * 1e9 / second.length_ns as f64)
         .collect();
-    if rates.len() < SECONDS_MIN || outcome.steps.len() > 1 {
+    let threads = &outcome.threads;
+    let was_stopped = threads.iter().any(|thread| thread.ending.was_stopped);
+    if rates.len() < SECONDS_MIN || outcome.steps.len() > 1 || was_stopped {
         return;
     }
     let quarter = rates.len() / 4;

@@ -17,4 +17,4 @@ pub mod url;
 
 pub use head::{Framing, Head, Malformed};
 pub use response::{Done, Ignore, Parser, Progress, Sink};
-pub use template::Template;
+pub use template::{Recognised, Template};

@@ -15,7 +15,7 @@ pub struct Request<'a> {
     pub host: &'a str,
     /// Header fields in order; a later one of the same name wins.
     pub headers: &'a [(String, String)],
-    /// Body; Content-Length follows it alone.
+    /// Body; Content-Length follows it alone. It goes out as one chunk if a field asks for that.
     pub body: Option<&'a [u8]>,
 }
 
@@ -44,15 +44,35 @@ impl Request<'_> {
                 line(format_args!("{name}: {value}"));
             }
         }
-        if self.body.is_some() || matches!(self.method, "POST" | "PUT" | "PATCH") {
+        if self.is_chunked() {
+            // one framing alone (RFC 9112, 6.2)
+        } else if self.body.is_some() || matches!(self.method, "POST" | "PUT" | "PATCH") {
             // methods of which a body is expected say that there is none (RFC 9110, 8.6)
             let length = self.body.map_or(0, <[u8]>::len);
             line(format_args!("Content-Length: {length}"));
         }
         line(format_args!(""));
         let mut bytes = head.into_bytes();
-        bytes.extend_from_slice(self.body.unwrap_or_default());
+        let body = self.body.unwrap_or_default();
+        if self.is_chunked() {
+            if !body.is_empty() {
+                bytes.extend_from_slice(alloc::format!("{:x}\r\n", body.len()).as_bytes());
+                bytes.extend_from_slice(body);
+                bytes.extend_from_slice(b"\r\n");
+            }
+            bytes.extend_from_slice(b"0\r\n\r\n");
+        } else {
+            bytes.extend_from_slice(body);
+        }
         bytes
+    }
+
+    /// Whether the fields ask for a chunked body.
+    fn is_chunked(&self) -> bool {
+        self.headers.iter().any(|(name, value)| {
+            let last = value.rsplit(',').next().unwrap_or_default().trim();
+            name.eq_ignore_ascii_case("transfer-encoding") && last.eq_ignore_ascii_case("chunked")
+        })
     }
 }
 
@@ -77,34 +97,92 @@ pub fn heads(text: &[u8]) -> Result<Vec<bool>, (usize, usize)> {
     Ok(heads)
 }
 
-/// The length of the request at the start of `text`.
+/// The length of the request at the start of `text`: lines may end with LF alone, and a body may be
+/// chunked, as scripts may write it.
 fn one(text: &[u8]) -> Option<usize> {
-    let end = text.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let head = core::str::from_utf8(&text[..end]).ok()?;
-    let mut lines = head.split("\r\n");
-    let mut words = lines.next()?.split(' ');
+    let mut lines = Lines { text, used: 0 };
+    let mut words = lines.next()?.split(|byte| *byte == b' ');
     let method = words.next()?;
     let well_formed = !method.is_empty()
         && method
-            .bytes()
-            .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+            .iter()
+            .all(|byte| byte.is_ascii_uppercase() || *byte == b'-')
         && words.next().is_some_and(|path| !path.is_empty())
         && words
             .next()
-            .is_some_and(|version| version.starts_with("HTTP/1."))
+            .is_some_and(|version| version.starts_with(b"HTTP/1."))
         && words.next().is_none();
     if !well_formed {
         return None;
     }
-    let mut length = 0;
-    for line in lines {
-        let (name, value) = line.split_once(':')?;
-        if name.eq_ignore_ascii_case("content-length") {
-            length = value.trim().parse::<usize>().ok()?;
+    let (mut length, mut is_chunked) = (0, false);
+    loop {
+        let line = lines.next()?;
+        if line.is_empty() {
+            break;
+        }
+        let colon = line.iter().position(|byte| *byte == b':');
+        let Some(colon) = colon else {
+            // a line that goes on with the field before it (obs-fold)
+            if line.starts_with(b" ") || line.starts_with(b"\t") {
+                continue;
+            }
+            return None;
+        };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            length = core::str::from_utf8(value).ok()?.parse::<usize>().ok()?;
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            // chunked is the last coding, or it is none of a request (RFC 9112, 6.1)
+            let last = value.rsplit(|byte| *byte == b',').next()?;
+            is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
         }
     }
-    let total = (end + 4).checked_add(length)?;
-    (total <= text.len()).then_some(total)
+    if is_chunked {
+        lines.skip_chunks()?;
+    } else {
+        lines.skip(length)?;
+    }
+    Some(lines.used)
+}
+
+/// Lines of a text, without their ends.
+struct Lines<'a> {
+    text: &'a [u8],
+    used: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = &self.text[self.used..];
+        let end = rest.iter().position(|byte| *byte == b'\n')?;
+        self.used += end + 1;
+        let line = &rest[..end];
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+
+    fn skip(&mut self, bytes: usize) -> Option<()> {
+        self.used = self.used.checked_add(bytes)?;
+        (self.used <= self.text.len()).then_some(())
+    }
+
+    /// Goes over a chunked body with its trailers (RFC 9112, 7.1).
+    fn skip_chunks(&mut self) -> Option<()> {
+        loop {
+            let size = self.next()?.split(|byte| *byte == b';').next()?;
+            let size = core::str::from_utf8(size.trim_ascii()).ok()?;
+            let size = usize::from_str_radix(size, 16).ok()?;
+            if size == 0 {
+                break;
+            }
+            self.skip(size)?;
+            if !self.next()?.is_empty() {
+                return None;
+            }
+        }
+        while !self.next()?.is_empty() {}
+        Some(())
+    }
 }
 
 fn position(text: &[u8], offset: usize) -> (usize, usize) {
@@ -159,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn a_body_has_one_framing() {
+        let own = [("Transfer-Encoding".into(), "chunked".into())];
+        let start = "GET /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let text = request(&own, Some(b"hello world, hello"));
+        assert_eq!(
+            text,
+            alloc::format!("{start}12\r\nhello world, hello\r\n0\r\n\r\n")
+        );
+        assert_eq!(count(text.as_bytes()), Ok(1));
+        assert_eq!(request(&own, None), alloc::format!("{start}0\r\n\r\n"));
+    }
+
+    #[test]
     fn a_method_that_has_a_body_says_when_it_has_none() {
         for (method, expected) in [("POST", true), ("PUT", true), ("DELETE", false)] {
             let (path, host, headers) = ("/", "h", &[][..]);
@@ -183,6 +274,12 @@ mod tests {
             heads(&[head, &two[..]].concat()).expect("three"),
             [true, false, false]
         );
+        let bare = b"GET /a HTTP/1.1\nHost: h\n\nPOST /b HTTP/1.1\r\nContent-Length: 2\r\n\r\nab";
+        assert_eq!(count(bare), Ok(2));
+        let chunked = b"PUT / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n\
+            5;x=y\r\nhello\r\n0\r\nTrailer: 1\r\n\r\n";
+        assert_eq!(count(&[&chunked[..], chunked].concat()), Ok(2));
+        assert_eq!(count(&chunked[..chunked.len() - 2]), Err((1, 1)));
         assert_eq!(count(b""), Err((1, 1)));
         assert_eq!(count(b"GET / HTTP/1.1\r\n\r\nnonsense"), Err((3, 1)));
     }

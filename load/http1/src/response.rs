@@ -90,6 +90,14 @@ impl Parser {
         self.state = State::Fixed(left);
     }
 
+    /// A reader that stands before the chunked body of a response whose head was recognised.
+    pub fn before_chunks(done: Done) -> Parser {
+        Parser {
+            state: State::Chunked(Chunked::Size),
+            done,
+        }
+    }
+
     /// Reads on. `no_body` says that the response answers a HEAD request.
     /// `seen` learns of every complete head and its bytes.
     pub fn feed(

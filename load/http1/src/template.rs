@@ -1,8 +1,9 @@
-//! The fast path: an answer whose head is, `Date` apart, the same as the one before it.
+//! The fast path: a response whose head is the same as the one before it, but for values that vary.
 //!
-//! All bytes of the head are compared, so an answer of equal size but other framing cannot pass.
-//! Only the value of `Date` is left out; a line end inside it would be the one way to be fooled,
-//! so it is looked for.
+//! All other bytes of the head are compared, so a response of equal size but other framing cannot
+//! pass. The value of `Date` is left out, and the values of fields that differed between two heads
+//! of one size (ETag, request numbers, cookies), unless they say how the body ends. A line end inside
+//! such a value would be the one way to be fooled; values with one are refused.
 
 use crate::head::{Framing, Head};
 use crate::response::Done;
@@ -10,14 +11,30 @@ use alloc::vec::Vec;
 
 /// Longest head that is kept as a template; longer ones take the full path.
 const TEMPLATE_MAX_BYTES: usize = 2048;
+/// Most values that are left out.
+const MASKS_MAX: usize = 8;
+/// Fields that are always compared: they decide how long the body is and whether the connection lasts.
+const FRAMING: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"connection"];
 
 /// The last complete head and what it meant.
 #[derive(Debug)]
 pub struct Template {
     head: Vec<u8>,
-    date_start: usize,
-    date_end: usize,
+    /// Where the values lie that are left out, in order.
+    masks: Vec<(usize, usize)>,
     done: Done,
+    is_chunked: bool,
+}
+
+/// What a recognised head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recognised {
+    /// Length of the head.
+    pub head_bytes: usize,
+    /// The response; of a chunked body the length is not known yet.
+    pub done: Done,
+    /// Its body is chunked.
+    pub is_chunked: bool,
 }
 
 /// All bytes are looked at, without a way out between, so that many are compared at once: a date
@@ -39,28 +56,36 @@ impl Default for Template {
         };
         Template {
             head: Vec::new(),
-            date_start: 0,
-            date_end: 0,
+            masks: Vec::new(),
             done,
+            is_chunked: false,
         }
     }
 }
 
 impl Template {
-    /// Takes a head that the full parser has understood; heads without a known length clear it.
+    /// Takes a head that the full parser has understood; one without a known end clears it.
     pub fn learn(&mut self, head: &Head, bytes: &[u8]) {
-        self.head.clear();
         let body_bytes = match head.framing {
-            Framing::None => 0,
+            Framing::None | Framing::Chunked => 0,
             // sums with the head's length must not overflow
             Framing::Length(length) if length <= u64::MAX / 2 => length,
-            Framing::Length(_) | Framing::Chunked | Framing::UntilClose => return,
+            Framing::Length(_) | Framing::UntilClose => return self.head.clear(),
         };
         if head.tolerated || bytes.len() > TEMPLATE_MAX_BYTES {
-            return;
+            return self.head.clear();
         }
+        if !self.mask_differences(bytes) {
+            self.masks.clear();
+        }
+        let is_masked = |date: &(usize, usize)| self.masks.iter().any(|mask| mask.1 == date.1);
+        if let Some(date) = head.date.filter(|date| !is_masked(date)) {
+            self.masks.push(date);
+            self.masks.sort_unstable();
+        }
+        self.head.clear();
         self.head.extend_from_slice(bytes);
-        (self.date_start, self.date_end) = head.date.unwrap_or((bytes.len(), bytes.len()));
+        self.is_chunked = head.framing == Framing::Chunked;
         self.done = Done {
             status: head.status,
             keep_alive: head.keep_alive,
@@ -69,18 +94,69 @@ impl Template {
         };
     }
 
-    /// If `input` begins with the known head: the length of the head and what the answer is.
+    /// Leaves out the values in which another head of the same fields and sizes differs; false if it
+    /// is not such a head.
+    fn mask_differences(&mut self, bytes: &[u8]) -> bool {
+        if self.head.len() != bytes.len() {
+            return false;
+        }
+        let mut start = 0;
+        for line in self.head.split_inclusive(|byte| *byte == b'\n') {
+            let end = start + line.len();
+            let other = &bytes[start..end];
+            if line != other {
+                let Some(value) = differing_value(line, other) else {
+                    return false;
+                };
+                let mask = (start + value, end - 2);
+                let is_new = !self.masks.iter().any(|known| known.1 == mask.1);
+                if is_new && self.masks.len() == MASKS_MAX {
+                    return false;
+                }
+                if is_new {
+                    self.masks.push(mask);
+                    self.masks.sort_unstable();
+                }
+            }
+            start = end;
+        }
+        true
+    }
+
+    /// The response that `input` begins with, if it begins with the known head.
     #[inline]
-    pub fn recognise(&self, input: &[u8]) -> Option<(usize, Done)> {
+    pub fn recognise(&self, input: &[u8]) -> Option<Recognised> {
         let len = self.head.len();
         if len == 0 || input.len() < len {
             return None;
         }
-        let same = input[..self.date_start] == self.head[..self.date_start]
-            && input[self.date_end..len] == self.head[self.date_end..]
-            && !has_line_end(&input[self.date_start..self.date_end]);
-        same.then_some((len, self.done))
+        let mut from = 0;
+        for &(start, end) in &self.masks {
+            if input[from..start] != self.head[from..start] || has_line_end(&input[start..end]) {
+                return None;
+            }
+            from = end;
+        }
+        (input[from..len] == self.head[from..]).then_some(Recognised {
+            head_bytes: len,
+            done: self.done,
+            is_chunked: self.is_chunked,
+        })
     }
+}
+
+/// Where the value begins of a line that two heads have with different values; nothing if they
+/// differ in more, or if the field is one that is always compared.
+fn differing_value(line: &[u8], other: &[u8]) -> Option<usize> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let is_same_field = line[..=colon] == other[..=colon];
+    let ends_alike = line.ends_with(b"\r\n") && other.ends_with(b"\r\n");
+    let inner = other.len().saturating_sub(2);
+    let is_one_line = colon < inner && !has_line_end(&other[..inner]);
+    let decides = FRAMING
+        .iter()
+        .any(|name| line[..colon].eq_ignore_ascii_case(name));
+    (is_same_field && ends_alike && is_one_line && !decides).then_some(colon + 1)
 }
 
 #[cfg(test)]
@@ -101,8 +177,11 @@ mod tests {
     fn recognises_the_same_head_with_another_date() {
         let template = learned("HTTP/1.1 200 OK\r\nDate: Sat 1\r\nContent-Length: 5\r\n\r\n");
         let other = b"HTTP/1.1 200 OK\r\nDate: Sun 2\r\nContent-Length: 5\r\n\r\nhello";
-        let (len, done) = template.recognise(other).expect("same head");
-        assert_eq!((len, done.body_bytes), (other.len() - 5, 5));
+        let known = template.recognise(other).expect("same head");
+        assert_eq!(
+            (known.head_bytes, known.done.body_bytes),
+            (other.len() - 5, 5)
+        );
     }
 
     #[test]
@@ -129,9 +208,47 @@ mod tests {
     }
 
     #[test]
-    fn unknown_lengths_are_not_learned() {
-        let template = learned("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-        let again = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert!(template.recognise(again).is_none());
+    fn a_body_that_lasts_until_the_end_is_not_learned() {
+        let template = learned("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+        assert_eq!(
+            template.recognise(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_chunked_head_is_known_as_one() {
+        let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let known = learned(text).recognise(text.as_bytes()).expect("the same");
+        assert!(known.is_chunked && known.head_bytes == text.len());
+    }
+
+    fn learn(template: &mut Template, text: &str) {
+        let head = parse(text.as_bytes(), false, &mut |_, _| {})
+            .expect("ok")
+            .expect("whole");
+        template.learn(&head, &text.as_bytes()[..head.len]);
+    }
+
+    #[test]
+    fn values_that_vary_are_left_out_and_those_that_decide_are_not() {
+        let head = |tag: &str, length: u32| {
+            alloc::format!(
+                "HTTP/1.1 200 OK\r\nETag: {tag}\r\nContent-Length: {length}\r\nX: 1\r\n\r\n"
+            )
+        };
+        let mut template = learned(&head("aaa", 5));
+        assert_eq!(template.recognise(head("bbb", 5).as_bytes()), None);
+        learn(&mut template, &head("bbb", 5));
+        assert!(template.recognise(head("ccc", 5).as_bytes()).is_some());
+        assert_eq!(template.recognise(head("ccc", 6).as_bytes()), None);
+        assert_eq!(template.recognise(head("c\nc", 5).as_bytes()), None);
+        // another length is another template, and the one before is forgotten
+        learn(&mut template, &head("ddd", 7));
+        assert_eq!(template.recognise(head("ddd", 5).as_bytes()), None);
+        let known = template
+            .recognise(head("ddd", 7).as_bytes())
+            .expect("learned");
+        assert_eq!(known.done.body_bytes, 7);
     }
 }

@@ -11,6 +11,8 @@ pub struct Url {
     pub host: String,
     /// Port as typed, if any.
     pub port: Option<String>,
+    /// User and password as typed, if any.
+    pub user: Option<String>,
     /// Everything from the path on, query and fragment included; at least `/`.
     pub path: String,
 }
@@ -29,9 +31,10 @@ impl Url {
         }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        let authority = authority
-            .rsplit_once('@')
-            .map_or(authority, |(_, host)| host);
+        let (user, authority) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user.to_string()), host),
+            None => (None, authority),
+        };
         let (host, port) = split_port(authority)?;
         if host.is_empty() {
             return None;
@@ -45,6 +48,7 @@ impl Url {
             scheme,
             host: host.to_string(),
             port,
+            user,
             path,
         })
     }
@@ -63,6 +67,7 @@ impl Url {
             scheme,
             host,
             port: None,
+            user: None,
             path: path.to_string(),
         })
     }

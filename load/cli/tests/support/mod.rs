@@ -97,6 +97,11 @@ impl Conversation {
         Some(seen)
     }
 
+    /// Fills `bytes` as they come; false if the client ends before.
+    pub fn read_exact(&mut self, bytes: &mut [u8]) -> bool {
+        self.reader.read_exact(bytes).is_ok()
+    }
+
     /// Writes bytes; false if the client is gone.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.reader.get_mut().write_all(bytes).is_ok()
@@ -120,6 +125,11 @@ impl Conversation {
     /// Ends the connection with RST as soon as it is dropped.
     pub fn abort(&self) {
         abort(self.reader.get_ref());
+    }
+
+    /// The connection itself.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        self.reader.get_mut()
     }
 
     /// Number of this connection.
@@ -220,13 +230,29 @@ pub fn run(line: &str) -> Output {
 
 /// Runs the command and reads its result file.
 pub fn measured(line: &str) -> Value {
+    let (result, code) = measured_or_not(line);
+    assert_eq!(code, 0, "{line}: {}", result["warnings"]);
+    result
+}
+
+/// Runs the command, which opens no connection and says so by its exit code; its result file.
+pub fn unreached(line: &str) -> Value {
+    let (result, code) = measured_or_not(line);
+    assert_eq!(code, 1, "{line}: {}", result["warnings"]);
+    result
+}
+
+/// Runs the command, which may or may not open a connection; its result file and its exit code.
+pub fn measured_or_not(line: &str) -> (Value, i32) {
     let file = temporary("json");
     let output = run(&format!("--json {} {line}", file.display()));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{line}: {errors}");
+    let code = output.status.code().expect("no signal");
+    let is_unreached = errors.contains("attempts to connect succeeded: ");
+    assert!(code == i32::from(is_unreached), "{line}: {errors}");
     let text = std::fs::read_to_string(&file).expect("a result file");
     std::fs::remove_file(&file).expect("ours");
-    serde_json::from_str(&text).expect("JSON")
+    (serde_json::from_str(&text).expect("JSON"), code)
 }
 
 /// A path that nobody else uses.

@@ -76,7 +76,7 @@ pub struct ScriptMain {
 impl ScriptMain {
     /// Loads the script and finds the addresses of its URL.
     pub fn open(script: Script) -> Result<ScriptMain, String> {
-        let (lua, fault) = open(&script).map_err(|error| message(&error))?;
+        let (lua, _, fault) = open(&script).map_err(|error| message(&error))?;
         let main = ScriptMain { script, lua, fault };
         main.resolve().map_err(|error| message(&error))?;
         flush_output();

@@ -37,7 +37,12 @@ function wrk.format(method, path, headers, body)
   headers = headers or wrk.headers
   body = body or wrk.body
   headers["Host"] = headers["Host"] or wrk.headers["Host"]
-  headers["Content-Length"] = body and #body
+  -- one framing alone: a script that names a transfer coding has applied it to the body
+  local coded = false
+  for name in pairs(headers) do
+    coded = coded or name:lower() == "transfer-encoding"
+  end
+  headers["Content-Length"] = body and not coded and #body or nil
   local text = (method or wrk.method) .. " " .. (path or wrk.path) .. " HTTP/1.1\r\n"
   for name, value in pairs(headers) do
     text = text .. name .. ": " .. tostring(value) .. "\r\n"
@@ -45,4 +50,23 @@ function wrk.format(method, path, headers, body)
   return text .. "\r\n" .. (body or "")
 end
 
-return wrk
+-- Looked up at each call: a script may replace its functions while the run goes on.
+local calls = {}
+
+function calls.request()
+  local own = request
+  if type(own) == "function" then return own() end
+  return _G.wrk.request()
+end
+
+function calls.response(status, headers, body)
+  local own = response
+  if type(own) == "function" then own(status, headers, body) end
+end
+
+function calls.delay()
+  local own = delay
+  if type(own) == "function" then return own() end
+end
+
+return wrk, calls

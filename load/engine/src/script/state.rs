@@ -24,9 +24,11 @@ impl UserData for ScriptAddress {
 
 /// Opens a state and runs the script in it. A fault of the script's own text is returned beside
 /// the state: wrk prints it and goes on with what was defined before it.
-pub fn open(script: &Script) -> mlua::Result<(Lua, Option<String>)> {
+///
+/// The table has the functions that call the script's own `request`, `response` and `delay`.
+pub fn open(script: &Script) -> mlua::Result<(Lua, Table, Option<String>)> {
     let lua = lua::open();
-    let wrk: Table = lua
+    let (wrk, calls): (Table, Table) = lua
         .load(include_str!("prelude.lua"))
         .set_name("=wrk")
         .eval()?;
@@ -40,7 +42,19 @@ pub fn open(script: &Script) -> mlua::Result<(Lua, Option<String>)> {
     let fault = loaded
         .err()
         .map(|error| format!("{}: {}", script.file, message(&error)));
-    Ok((lua, fault))
+    let unresolved = lua.remove_app_data::<Unresolved>();
+    if let Some(Unresolved(text)) = unresolved {
+        return Err(mlua::Error::runtime(text));
+    }
+    Ok((lua, calls, fault))
+}
+
+/// `wrk.lookup` found nothing: wrk exits there, whatever the script would do about it.
+struct Unresolved(String);
+
+fn unresolved(lua: &Lua, text: String) -> mlua::Error {
+    lua.set_app_data(Unresolved(text.clone()));
+    mlua::Error::runtime(text)
 }
 
 fn fill(lua: &Lua, wrk: &Table, script: &Script) -> mlua::Result<()> {
@@ -70,6 +84,8 @@ fn lookup(lua: &Lua, (host, service): (String, Value)) -> mlua::Result<Table> {
         Value::String(text) => text.to_string_lossy(),
         Value::Integer(number) => number.to_string(),
         Value::Number(number) => number.to_string(),
+        // as getaddrinfo without a service: port 0
+        Value::Nil => "0".to_string(),
         _ => {
             return Err(mlua::Error::runtime(
                 "wrk.lookup: the service is no name or number",
@@ -77,15 +93,14 @@ fn lookup(lua: &Lua, (host, service): (String, Value)) -> mlua::Result<Table> {
         }
     };
     let port = port_of(&service)
-        .ok_or_else(|| mlua::Error::runtime(format!("unable to resolve {host}:{service}")))?;
+        .ok_or_else(|| unresolved(lua, format!("unable to resolve {host}:{service}")))?;
     if host.starts_with('/') {
         let address = ScriptAddress(Address::Unix(host.into()));
         return lua.create_sequence_from([lua.create_userdata(address)?]);
     }
     let found = (host.as_str(), port).to_socket_addrs();
-    let found = found.map_err(|error| {
-        mlua::Error::runtime(format!("unable to resolve {host}:{service} {error}"))
-    })?;
+    let found = found
+        .map_err(|error| unresolved(lua, format!("unable to resolve {host}:{service} {error}")))?;
     let list = lua.create_table()?;
     for address in found {
         list.push(lua.create_userdata(ScriptAddress(Address::Inet(address)))?)?;

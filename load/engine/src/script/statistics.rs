@@ -21,7 +21,8 @@ impl Statistics {
     pub fn latency(latency: &Latency, by_sample: bool) -> Statistics {
         let mut counts: Vec<(u64, u64)> = Vec::new();
         for (value_ns, more) in latency.recorded() {
-            let us = value_ns / 1000;
+            // the end of the last bucket lies above the longest
+            let us = (value_ns / 1000).min(latency.max_ns() / 1000);
             match counts.last_mut() {
                 Some((value, count)) if *value == us => *count += more,
                 _ => counts.push((us, more)),
@@ -149,6 +150,14 @@ mod tests {
             .eval()
             .expect("runs");
         assert_eq!((p50, p99, n, value, count), (10.0, 30.0, 3.0, 20.0, 3.0));
+    }
+
+    #[test]
+    fn no_percentile_is_above_the_maximum() {
+        let mut latency = Latency::default();
+        latency.record(1_234_567_000);
+        let statistics = Statistics::latency(&latency, false);
+        assert_eq!(statistics.percentile(99.999) as f64, statistics.max);
     }
 
     #[test]

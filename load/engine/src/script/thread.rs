@@ -5,8 +5,8 @@ use super::transfer::Transfer;
 use super::Script;
 use crate::sys::socket::Address;
 use load_http1::Sink;
-use mlua::{Function, Lua, Table, UserData, UserDataFields, UserDataMethods};
-use std::cell::Cell;
+use mlua::{Function, Lua, Table, UserData, UserDataFields, UserDataMethods, UserDataRef};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -50,16 +50,34 @@ pub struct Shape {
     pub delays: bool,
 }
 
+/// Where a thread sends, if its script says so.
+#[derive(Default)]
+struct Place {
+    address: RefCell<Option<Address>>,
+    is_new: Cell<bool>,
+}
+
+impl Place {
+    fn set(&self, address: Address) {
+        *self.address.borrow_mut() = Some(address);
+        self.is_new.set(true);
+    }
+}
+
 /// The thread as its own script sees it: `wrk.thread`.
 struct Own {
-    address: Option<Address>,
+    address: Rc<Place>,
     stop: Rc<Cell<bool>>,
 }
 
 impl UserData for Own {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
         fields.add_field_method_get("addr", |_, this| {
-            Ok(this.address.clone().map(ScriptAddress))
+            Ok(this.address.address.borrow().clone().map(ScriptAddress))
+        });
+        fields.add_field_method_set("addr", |_, this, address: UserDataRef<ScriptAddress>| {
+            this.address.set(address.0.clone());
+            Ok(())
         });
     }
 
@@ -84,6 +102,13 @@ pub struct Answer {
     body: Vec<u8>,
 }
 
+impl Answer {
+    /// The bytes of the body.
+    pub fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+}
+
 impl Sink for Answer {
     fn header(&mut self, name: &[u8], value: &[u8]) {
         self.headers.push((name.to_vec(), value.to_vec()));
@@ -99,29 +124,29 @@ pub struct ThreadScript {
     lua: Lua,
     arguments: Vec<String>,
     stop: Rc<Cell<bool>>,
-    /// Where this thread sends, if `setup` has said so.
-    pub address: Option<Address>,
+    place: Rc<Place>,
     /// What was decided for all threads.
     pub shape: Shape,
-    request: Option<Function>,
-    response: Option<Function>,
-    delay: Option<Function>,
+    request: Function,
+    response: Function,
+    delay: Function,
 }
 
 impl ThreadScript {
     /// Loads the script in a state of this thread.
     pub fn open(script: &Script) -> Result<ThreadScript, String> {
         // the main state has already told about a fault in the script's text
-        let (lua, _) = open(script).map_err(|error| message(&error))?;
+        let (lua, calls, _) = open(script).map_err(|error| message(&error))?;
+        let call = |name| calls.get(name).map_err(|error| message(&error));
         Ok(ThreadScript {
+            request: call("request")?,
+            response: call("response")?,
+            delay: call("delay")?,
             lua,
             arguments: script.arguments.clone(),
             stop: Rc::default(),
-            address: None,
+            place: Rc::default(),
             shape: Shape::default(),
-            request: None,
-            response: None,
-            delay: None,
         })
     }
 
@@ -132,7 +157,7 @@ impl ThreadScript {
             match command {
                 Command::Get(name, reply) => drop(reply.send(self.get(&name))),
                 Command::Set(name, value, reply) => drop(reply.send(self.set(&name, &value))),
-                Command::Address(address) => self.address = Some(address),
+                Command::Address(address) => self.place.set(address),
                 Command::Init(reply) => drop(reply.send(self.init())),
                 Command::Inspect(reply) => drop(reply.send(self.inspect())),
                 Command::Proceed(shape) => {
@@ -166,7 +191,7 @@ impl ThreadScript {
     fn try_init(&mut self) -> mlua::Result<()> {
         let wrk: Table = self.lua.globals().get("wrk")?;
         let own = Own {
-            address: self.address.clone(),
+            address: Rc::clone(&self.place),
             stop: Rc::clone(&self.stop),
         };
         wrk.set("thread", own)?;
@@ -174,20 +199,15 @@ impl ThreadScript {
         for (index, argument) in self.arguments.iter().enumerate() {
             arguments.raw_set(index, argument.as_str())?;
         }
-        wrk.get::<Function>("init")?.call::<()>(arguments)?;
-        let ready: Function = wrk.get("request")?;
-        self.request = Some(function(&self.lua, "request").unwrap_or(ready));
-        self.response = function(&self.lua, "response");
-        self.delay = function(&self.lua, "delay");
-        Ok(())
+        wrk.get::<Function>("init")?.call::<()>(arguments)
     }
 
     fn inspect(&mut self) -> Result<Facts, String> {
         let shape = Shape {
             depth: 1,
             dynamic: function(&self.lua, "request").is_some(),
-            wants_answers: self.response.is_some(),
-            delays: self.delay.is_some(),
+            wants_answers: function(&self.lua, "response").is_some(),
+            delays: function(&self.lua, "delay").is_some(),
         };
         Ok(Facts {
             request: self.request()?,
@@ -197,10 +217,8 @@ impl ThreadScript {
 
     /// The next request.
     pub fn request(&mut self) -> Result<Vec<u8>, String> {
-        let Some(request) = &self.request else {
-            return Err("there is no request".to_string());
-        };
-        let text = request
+        let text = self
+            .request
             .call::<mlua::String>(())
             .map_err(|error| message(&error))?;
         let bytes = text.as_bytes().to_vec();
@@ -209,14 +227,10 @@ impl ThreadScript {
 
     /// Shows an answer to the script.
     pub fn answer(&mut self, status: u16, answer: Answer) -> Result<(), String> {
-        let Some(response) = &self.response else {
-            return Ok(());
-        };
-        self.show(response, status, &answer)
-            .map_err(|error| message(&error))
+        self.show(status, &answer).map_err(|error| message(&error))
     }
 
-    fn show(&self, response: &Function, status: u16, answer: &Answer) -> mlua::Result<()> {
+    fn show(&self, status: u16, answer: &Answer) -> mlua::Result<()> {
         let headers = self.lua.create_table()?;
         for (name, value) in &answer.headers {
             headers.raw_set(
@@ -224,18 +238,26 @@ impl ThreadScript {
                 self.lua.create_string(value)?,
             )?;
         }
-        response.call::<()>((status, headers, self.lua.create_string(&answer.body)?))
+        let body = self.lua.create_string(&answer.body)?;
+        self.response.call::<()>((status, headers, body))
     }
 
     /// How long the next request shall wait.
     pub fn delay_ns(&mut self) -> Result<u64, String> {
-        let Some(delay) = &self.delay else {
-            return Ok(0);
-        };
-        let ms = delay.call::<Option<f64>>(());
+        let ms = self.delay.call::<Option<f64>>(());
         let ms = ms.map_err(|error| message(&error))?;
         // as under wrk, no number is no delay
         Ok((ms.unwrap_or(0.0).max(0.0) * 1e6) as u64)
+    }
+
+    /// Where new connections of this thread go from now on, if the script has said so since this was
+    /// asked last.
+    #[inline]
+    pub fn new_address(&self) -> Option<Address> {
+        if !self.place.is_new.replace(false) {
+            return None;
+        }
+        self.place.address.borrow().clone()
     }
 
     /// What runs only now could not be stopped before; wrk forgets it too.

@@ -12,8 +12,10 @@ pub mod control;
 pub mod direct;
 pub mod epoll;
 pub mod lua;
+pub mod options;
 pub mod signal;
 pub mod socket;
+pub mod tcp_info;
 
 use std::io;
 

@@ -21,6 +21,11 @@ pub fn watch() {
     }
 }
 
+/// Ends the run as a signal does.
+pub fn request_stop() {
+    STOP.store(true, Ordering::Relaxed);
+}
+
 /// Whether a signal has come.
 #[inline]
 pub fn stop_wanted() -> bool {

@@ -35,6 +35,13 @@ pub struct RawAddress {
     len: libc::socklen_t,
 }
 
+impl RawAddress {
+    /// Whether it is one of IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        libc::c_int::from(self.storage.ss_family) == libc::AF_INET6
+    }
+}
+
 impl Address {
     /// The form that the kernel takes.
     pub fn raw(&self) -> io::Result<RawAddress> {
@@ -163,6 +170,38 @@ pub fn bind_source(fd: Fd, source: IpAddr) -> io::Result<()> {
     let pointer: *const libc::sockaddr_storage = &address.storage;
     // SAFETY: the address is valid for `len` bytes.
     check(unsafe { libc::bind(fd, pointer.cast(), address.len) }).map(drop)
+}
+
+/// The addresses of both ends of a TCP connection: ours and the other side's.
+pub fn ends(fd: Fd) -> io::Result<(SocketAddr, SocketAddr)> {
+    Ok((end(fd, libc::getsockname)?, end(fd, libc::getpeername)?))
+}
+
+/// A call that writes the address of an end of a socket.
+type EndCall =
+    unsafe extern "C" fn(libc::c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int;
+
+fn end(fd: Fd, call: EndCall) -> io::Result<SocketAddr> {
+    // SAFETY: all zeros is a valid storage.
+    let mut storage: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut size = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let pointer: *mut libc::sockaddr_storage = &mut storage;
+    // SAFETY: at most `size` bytes are written to the storage.
+    check(unsafe { call(fd, pointer.cast(), &mut size) })?;
+    let family = libc::c_int::from(storage.ss_family);
+    if family == libc::AF_INET {
+        // SAFETY: the family says that this is what was written; the storage is aligned for it.
+        let v4 = unsafe { &*pointer.cast::<libc::sockaddr_in>() };
+        let ip = std::net::Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+        return Ok(SocketAddr::from((ip, u16::from_be(v4.sin_port))));
+    }
+    if family == libc::AF_INET6 {
+        // SAFETY: as above.
+        let v6 = unsafe { &*pointer.cast::<libc::sockaddr_in6>() };
+        let ip = std::net::Ipv6Addr::from(v6.sin6_addr.s6_addr);
+        return Ok(SocketAddr::from((ip, u16::from_be(v6.sin6_port))));
+    }
+    Err(io::Error::other("not a TCP socket"))
 }
 
 /// Sends each write at once.

@@ -62,7 +62,6 @@ fn no_http2(fault: Fault) -> io::Error {
 
 impl<T: Transport> Transport for Http2<T> {
     type Session = Session<T::Session>;
-    const SHORT_READ_EMPTIES: bool = T::SHORT_READ_EMPTIES;
     const HANDSHAKES: bool = true;
     const STREAMS: bool = true;
 
@@ -95,6 +94,14 @@ impl<T: Transport> Transport for Http2<T> {
         }
         self.send_pending(session, fd)?;
         Ok(is_settled)
+    }
+
+    fn emptied(&self, length: usize, room: usize) -> bool {
+        self.inner.emptied(length, room)
+    }
+
+    fn was_resumed(&self, session: &Self::Session) -> bool {
+        self.inner.was_resumed(&session.inner)
     }
 
     #[inline]

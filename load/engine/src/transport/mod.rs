@@ -1,9 +1,11 @@
 //! The bytes of a connection: as they are, or encrypted. Chosen once for a run, so the plain way
 //! pays nothing for the other.
 
+mod certificate;
 mod http2;
 mod stamped;
 mod tls;
+mod tls_config;
 mod websocket;
 
 pub use http2::{Asked, Http2};
@@ -19,9 +21,6 @@ use std::io;
 pub trait Transport {
     /// What each connection keeps.
     type Session;
-
-    /// Whether a read that did not fill the buffer has emptied the socket.
-    const SHORT_READ_EMPTIES: bool;
 
     /// Whether a connection begins with a handshake.
     const HANDSHAKES: bool;
@@ -80,6 +79,17 @@ pub trait Transport {
     /// Goes on with the handshake; true once it is over.
     fn handshake(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool>;
 
+    /// Whether the last read, of `length` bytes with room for `room`, has emptied the socket.
+    #[inline]
+    fn emptied(&self, length: usize, room: usize) -> bool {
+        length < room
+    }
+
+    /// Whether a handshake that is over has resumed an earlier session.
+    fn was_resumed(&self, _session: &Self::Session) -> bool {
+        false
+    }
+
     /// Reads bytes of answers; 0 at the end of the stream.
     fn read(&self, session: &mut Self::Session, fd: Fd, buffer: &mut [u8]) -> io::Result<usize>;
 
@@ -95,7 +105,6 @@ pub struct Plain;
 
 impl Transport for Plain {
     type Session = ();
-    const SHORT_READ_EMPTIES: bool = true;
     const HANDSHAKES: bool = false;
 
     fn begin(&self, _target: usize) -> io::Result<()> {

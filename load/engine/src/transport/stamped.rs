@@ -14,7 +14,6 @@ pub struct Stamped {
 
 impl Transport for Stamped {
     type Session = ();
-    const SHORT_READ_EMPTIES: bool = true;
     const HANDSHAKES: bool = false;
     const STAMPS: bool = true;
 

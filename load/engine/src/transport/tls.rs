@@ -1,51 +1,91 @@
-//! TLS over the same sockets. Nothing is verified, as with wrk: this is a load, not a visit.
+//! TLS over the same sockets.
 
+use super::tls_config::configuration;
 use super::Transport;
-use crate::plan::Target;
+use crate::plan::{Target, TlsOptions};
 use crate::sys::socket::{self, Fd};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::Resumption;
-use rustls::crypto::{ring, verify_tls12_signature, verify_tls13_signature, CryptoProvider};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind};
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
 /// HTTP/2 as ALPN calls it (RFC 9113, 3.1).
 const HTTP2: &[u8] = b"h2";
 
+/// A record of TLS with its head and what encryption adds (RFC 8446, 5.2).
+const RECORD_BYTES: usize = 16_384 + 256 + 5;
+/// Bytes that one read takes from a socket.
+const RECEIVED_BYTES: usize = 64 * 1024;
+/// Bytes that a session holds encrypted until there is room for them.
+const UNSENT_BYTES: usize = 256 * 1024;
+
 /// Encrypts connections to the targets that ask for it.
 pub struct Tls {
     config: Arc<ClientConfig>,
     names: Vec<Option<ServerName<'static>>>,
+    /// Encrypted bytes of one read.
+    received: RefCell<Vec<u8>>,
+    /// Whether the last read has emptied its socket.
+    emptied: Cell<bool>,
 }
 
 impl Tls {
-    /// For these targets, with HTTP/2 as the only protocol or without a choice. Sessions are not resumed: each connection has its whole handshake.
-    pub fn new(targets: &[Target], http2: bool) -> Result<Tls, String> {
-        let provider = Arc::new(ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
-            .with_no_client_auth();
-        config.resumption = Resumption::disabled();
+    /// For these targets, with HTTP/2 as the only protocol or without a choice.
+    pub fn new(targets: &[Target], http2: bool, options: &TlsOptions) -> Result<Tls, String> {
+        let mut config = configuration(options)?;
         if http2 {
             config.alpn_protocols = vec![HTTP2.to_vec()];
         }
-        let names: Result<Vec<_>, String> = targets.iter().map(server_name).collect();
+        let names = targets.iter().map(|target| server_name(target, options));
         Ok(Tls {
             config: Arc::new(config),
-            names: names?,
+            names: names.collect::<Result<_, _>>()?,
+            received: RefCell::new(vec![0; RECEIVED_BYTES]),
+            emptied: Cell::new(false),
         })
+    }
+
+    /// Decrypts bytes that came from the socket: how many of the buffer are filled then, and whether
+    /// the other side has said that no more will come.
+    fn decrypt(
+        &self,
+        tls: &mut ClientConnection,
+        mut received: &[u8],
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, bool)> {
+        let mut filled = 0;
+        loop {
+            // the session learns of an end by a read of nothing
+            tls.read_tls(&mut received)?;
+            let state = tls.process_new_packets().map_err(io::Error::other)?;
+            let is_over = state.peer_has_closed();
+            match tls.reader().read(&mut buffer[filled..]) {
+                Ok(length) => filled += length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // what came before the end is taken first; the end is met again
+                Err(error) if filled == 0 => return Err(error),
+                Err(_) => return Ok((filled, true)),
+            }
+            if received.is_empty() {
+                return if filled > 0 || is_over {
+                    Ok((filled, is_over))
+                } else {
+                    Err(ErrorKind::WouldBlock.into())
+                };
+            }
+        }
     }
 }
 
-fn server_name(target: &Target) -> Result<Option<ServerName<'static>>, String> {
+fn server_name(
+    target: &Target,
+    options: &TlsOptions,
+) -> Result<Option<ServerName<'static>>, String> {
     let Some(name) = &target.tls_name else {
         return Ok(None);
     };
+    let name = options.name.as_ref().unwrap_or(name);
     let parsed = ServerName::try_from(name.clone());
     parsed
         .map(Some)
@@ -54,7 +94,6 @@ fn server_name(target: &Target) -> Result<Option<ServerName<'static>>, String> {
 
 impl Transport for Tls {
     type Session = Option<Box<ClientConnection>>;
-    const SHORT_READ_EMPTIES: bool = false;
     const HANDSHAKES: bool = true;
 
     fn begin(&self, target: usize) -> io::Result<Self::Session> {
@@ -63,8 +102,8 @@ impl Transport for Tls {
         };
         let session = ClientConnection::new(Arc::clone(&self.config), name.clone());
         let mut session = session.map_err(io::Error::other)?;
-        // a large body waits in the session instead of in pieces of our own
-        session.set_buffer_limit(None);
+        // of a large body a part at a time is encrypted; the rest waits unencrypted, once for all
+        session.set_buffer_limit(Some(UNSENT_BYTES));
         Ok(Some(Box::new(session)))
     }
 
@@ -94,18 +133,46 @@ impl Transport for Tls {
         protocol.is_none_or(|chosen| chosen == Some(HTTP2))
     }
 
+    fn was_resumed(&self, session: &Self::Session) -> bool {
+        let kind = session.as_ref().and_then(|tls| tls.handshake_kind());
+        kind == Some(HandshakeKind::Resumed)
+    }
+
+    fn emptied(&self, _length: usize, _room: usize) -> bool {
+        self.emptied.get()
+    }
+
     fn read(&self, session: &mut Self::Session, fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = session else {
-            return socket::read(fd, buffer);
+            let length = socket::read(fd, buffer)?;
+            self.emptied.set(length < buffer.len());
+            return Ok(length);
         };
+        self.emptied.set(false);
+        // what a handshake or an earlier read has left
+        match tls.reader().read(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result,
+        }
+        let mut received = self.received.borrow_mut();
         loop {
-            match tls.reader().read(buffer) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                result => return result,
+            // what is decrypted, with the part of a record that came before, fits the buffer
+            let spare = buffer
+                .len()
+                .saturating_sub(RECORD_BYTES)
+                .max(buffer.len() / 2);
+            let room = received.len().min(spare);
+            let length = socket::read(fd, &mut received[..room])?;
+            let is_empty = length < room;
+            match self.decrypt(tls, &received[..length], buffer) {
+                Ok((filled, is_over)) => {
+                    self.emptied
+                        .set(is_empty && !is_over && filled < buffer.len());
+                    return Ok(filled);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !is_empty => {}
+                Err(error) => return Err(error),
             }
-            // an end without close_notify makes the reader say UnexpectedEof
-            tls.read_tls(&mut Socket(fd))?;
-            tls.process_new_packets().map_err(io::Error::other)?;
         }
     }
 
@@ -113,9 +180,13 @@ impl Transport for Tls {
         let Some(tls) = session else {
             return socket::write(fd, bytes);
         };
-        let taken = tls.writer().write(bytes)?;
-        write_out(tls, fd)?;
-        Ok(taken)
+        let mut taken = 0;
+        loop {
+            taken += tls.writer().write(&bytes[taken..])?;
+            if !write_out(tls, fd)? || taken == bytes.len() {
+                return Ok(taken);
+            }
+        }
     }
 
     fn flush(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool> {
@@ -151,46 +222,5 @@ impl Write for Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Takes every certificate; signatures are still checked, so that their cost is real.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

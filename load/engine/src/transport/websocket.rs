@@ -84,7 +84,6 @@ impl<T: Transport> WebSocket<T> {
 
 impl<T: Transport> Transport for WebSocket<T> {
     type Session = Box<Session<T::Session>>;
-    const SHORT_READ_EMPTIES: bool = T::SHORT_READ_EMPTIES;
     const HANDSHAKES: bool = true;
     const MESSAGES: bool = true;
 
@@ -117,6 +116,14 @@ impl<T: Transport> Transport for WebSocket<T> {
         }
         self.inner.flush(&mut session.inner, fd)?;
         self.settle(session, fd)
+    }
+
+    fn emptied(&self, length: usize, room: usize) -> bool {
+        self.inner.emptied(length, room)
+    }
+
+    fn was_resumed(&self, session: &Self::Session) -> bool {
+        self.inner.was_resumed(&session.inner)
     }
 
     #[inline]

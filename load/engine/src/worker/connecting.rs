@@ -1,17 +1,21 @@
 //! Opening, closing and giving up on connections.
 
+use super::addresses::Addresses;
 use super::failing::Failure;
+use super::proxy_header::proxy_header;
 use super::{Connection, Doing, Worker};
 use crate::plan::Plan;
+use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::{Ready, Trigger};
 use crate::sys::is_preloaded;
-use crate::sys::socket::{self, Address, Connect, Fd};
+use crate::sys::socket::{self, Address, Connect, Fd, RawAddress};
 use crate::transport::Transport;
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 
-/// Connects under way at once; more would only fill the server's backlog.
+/// Connects under way at once; more would only fill the server's backlog. Before the load begins
+/// handshakes are part of it: all at once they would keep each other waiting until none is in time.
 const CONNECTING_MAX: usize = 256;
 /// First wait before opening again after a failure; it doubles.
 const BACKOFF_MIN_NS: u64 = 1_000_000;
@@ -28,7 +32,8 @@ pub(super) const RENEWALS_MAX: u8 = 16;
 /// Whether sockets of ended connections may be used again: where each request has a connection of
 /// its own, nothing is set on sockets that would have to be set anew, and they are the kernel's.
 pub(super) fn may_renew(plan: &Plan) -> bool {
-    let plain = plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge;
+    let is_plain = plan.socket.is_empty() && plan.proxy_header.is_none();
+    let plain = is_plain && plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge;
     plan.close && plain && !is_preloaded()
 }
 
@@ -99,7 +104,8 @@ impl<T: Transport> Worker<'_, T> {
             Ok(Start::Sent) => {}
             Ok(Start::Pending) => {
                 self.connecting += 1;
-                self.connections[index].doing = Doing::Connecting;
+                let connection = &mut self.connections[index];
+                (connection.doing, connection.holds_place) = (Doing::Connecting, true);
             }
             Ok(Start::Connected) => {
                 self.established(index, now);
@@ -109,15 +115,17 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     fn start_connect(&mut self, index: usize) -> io::Result<Start> {
+        self.adopt_address()?;
         let target = usize::from(self.connections[index].target);
         let session = self.transport.begin(target)?;
-        let fd = socket::open(&self.addresses[target])?;
+        let address = self.address_of(index);
+        let fd = socket::open(&address)?;
         let connection = &mut self.connections[index];
         connection.fd = fd;
         connection.session = Some(session);
         connection.registered = connection.generation;
         let inet = matches!(self.targets[target].address, Address::Inet(_));
-        let result = self.prepare_and_connect(fd, target, inet);
+        let result = self.prepare_and_connect(fd, &address, inet);
         let registered = result.and_then(|connect| {
             let (start, room) = self.start_first(index, connect)?;
             let token = token(index, self.connections[index].registered);
@@ -128,6 +136,25 @@ impl<T: Transport> Worker<'_, T> {
             self.close(index);
         }
         registered
+    }
+
+    /// From now on connections go where the script wants them, if it has changed its mind.
+    #[inline]
+    fn adopt_address(&mut self) -> io::Result<()> {
+        let script = self.script.as_ref();
+        if let Some(address) = script.and_then(ThreadScript::new_address) {
+            self.targets[0].address = address;
+            self.targets[0].others.clear();
+            self.addresses[0] = Addresses::of(&self.targets[0])?;
+        }
+        Ok(())
+    }
+
+    /// Where a connection goes.
+    #[inline]
+    fn address_of(&self, index: usize) -> RawAddress {
+        let target = usize::from(self.connections[index].target);
+        self.addresses[target].of_connection(index, self.plan.all_addresses)
     }
 
     /// Writes the first request if that can be done already; and whether room must be waited for.
@@ -141,10 +168,18 @@ impl<T: Transport> Worker<'_, T> {
         Ok((start, room))
     }
 
-    fn prepare_and_connect(&mut self, fd: Fd, target: usize, inet: bool) -> io::Result<Connect> {
+    fn prepare_and_connect(
+        &mut self,
+        fd: Fd,
+        address: &RawAddress,
+        inet: bool,
+    ) -> io::Result<Connect> {
         if inet {
             if self.needs_no_delay {
                 socket::set_no_delay(fd)?;
+            }
+            if !self.plan.socket.is_empty() {
+                self.plan.socket.set(fd, address.is_ipv6())?;
             }
             if !self.plan.sources.is_empty() {
                 let source = self.plan.sources[self.source % self.plan.sources.len()];
@@ -156,7 +191,7 @@ impl<T: Transport> Worker<'_, T> {
         if self.plan.abort {
             socket::set_abort(fd)?;
         }
-        socket::connect(fd, &self.addresses[target])
+        socket::connect(fd, address)
     }
 
     /// A connect has ended; the time after it.
@@ -168,7 +203,9 @@ impl<T: Transport> Worker<'_, T> {
                 return now;
             }
         }
-        self.leave_connecting(index);
+        if !T::HANDSHAKES || self.running {
+            self.leave_connecting(index);
+        }
         self.established(index, now);
         if ready.ended() && self.connections[index].doing == Doing::Idle {
             // the server's end came with its beginning, and no further event tells of it
@@ -178,10 +215,11 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     fn leave_connecting(&mut self, index: usize) {
-        if self.connections[index].doing != Doing::Connecting {
+        let connection = &mut self.connections[index];
+        if !std::mem::take(&mut connection.holds_place) {
             return;
         }
-        self.connections[index].doing = Doing::Closed;
+        connection.doing = Doing::Closed;
         self.connecting -= 1;
         // one that fails at once leaves its place to the next
         while self.connecting < CONNECTING_MAX {
@@ -202,6 +240,10 @@ impl<T: Transport> Worker<'_, T> {
 
     fn established(&mut self, index: usize, now: u64) {
         self.count_connect(index, now);
+        if let Err(error) = self.send_proxy_header(index) {
+            self.connect_failed(index, &error, now);
+            return;
+        }
         let connection = &mut self.connections[index];
         let token = token(index, connection.registered);
         let _ = self.epoll.want_room(connection.fd, token, false);
@@ -213,6 +255,22 @@ impl<T: Transport> Worker<'_, T> {
             connection.doing = Doing::Idle;
             self.offer(index, now);
         }
+    }
+
+    /// Sends the PROXY header, where one is wanted.
+    fn send_proxy_header(&mut self, index: usize) -> io::Result<()> {
+        let Some(version) = self.plan.proxy_header else {
+            return Ok(());
+        };
+        let fd = self.connections[index].fd;
+        let (from, to) = socket::ends(fd)?;
+        let header = proxy_header(version, from, to);
+        // a fresh connection has room for it
+        let written = socket::write(fd, &header)?;
+        if written < header.len() {
+            return Err(io::Error::other("no room for the PROXY header"));
+        }
+        Ok(())
     }
 
     /// Goes on with a TLS handshake; the time after it.
@@ -230,9 +288,15 @@ impl<T: Transport> Worker<'_, T> {
                 if self.targets[target].tls_name.is_some() {
                     let took_ns = now - connection.sent_ns;
                     self.recorder.now.times.tls.record(took_ns);
+                    let resumed = self.transport.was_resumed(session);
+                    self.recorder.now.counts.resumed += u64::from(resumed);
                 }
                 connection.doing = Doing::Idle;
                 let generation = connection.generation;
+                if connection.holds_place {
+                    self.leave_connecting(index);
+                    self.connections[index].doing = Doing::Idle;
+                }
                 if T::MESSAGES {
                     // frames may have come with the answer to the upgrade; no event tells of them
                     self.receive(index, false, now);
@@ -258,6 +322,8 @@ impl<T: Transport> Worker<'_, T> {
             _ => errors.connect_other += 1,
         }
         self.recorder.note(|| format!("connect: {error}"));
+        let target = usize::from(self.connections[index].target);
+        self.addresses[target].note_failure(self.plan.all_addresses);
         self.lose_connect(index, now);
         self.connections[index].failures = self.connections[index].failures.saturating_add(1);
         self.close(index);
@@ -292,7 +358,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.fd = -1;
         connection.generation = connection.generation.wrapping_add(1);
         connection.in_flight = 0;
-        connection.has_answered = false;
+        connection.answered = 0;
         connection.wants_room = false;
         connection.pieces = None;
         connection.session = None;
@@ -310,7 +376,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn ended_idle(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let was_idle = now.saturating_sub(connection.sent_ns) >= IDLE_NS;
-        if connection.has_answered || was_idle {
+        if connection.answered > 0 || was_idle {
             self.reopen(index, now);
             return;
         }
@@ -356,16 +422,17 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         connection.generation = connection.generation.wrapping_add(1);
         connection.in_flight = 0;
-        connection.has_answered = false;
+        connection.answered = 0;
         connection.pieces = None;
         connection.sent_ns = now;
-        let start = self.connect_again(index, fd, target);
+        let start = self.connect_again(index, fd);
         self.started(index, start, now);
         true
     }
 
-    fn connect_again(&mut self, index: usize, fd: Fd, target: usize) -> io::Result<Start> {
-        let connect = socket::connect(fd, &self.addresses[target])?;
+    fn connect_again(&mut self, index: usize, fd: Fd) -> io::Result<Start> {
+        self.adopt_address()?;
+        let connect = socket::connect(fd, &self.address_of(index))?;
         let (start, room) = self.start_first(index, connect)?;
         if room {
             let token = token(index, self.connections[index].registered);
@@ -390,7 +457,13 @@ impl<T: Transport> Worker<'_, T> {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             let age_ns = now.saturating_sub(connection.sent_ns);
-            if age_ns <= self.plan.timeout_ns && !(T::STREAMS && connection.doing == Doing::Busy) {
+            let is_opening = matches!(connection.doing, Doing::Connecting | Doing::Handshaking);
+            let limit_ns = if is_opening {
+                self.plan.connect_timeout_ns
+            } else {
+                self.plan.timeout_ns
+            };
+            if age_ns <= limit_ns && !(T::STREAMS && connection.doing == Doing::Busy) {
                 continue;
             }
             let doing = connection.doing;

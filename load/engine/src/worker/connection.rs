@@ -48,12 +48,14 @@ pub struct Connection<S> {
     pub in_flight: u32,
     /// What it is doing.
     pub doing: Doing,
+    /// It is one of those under way whose number is limited.
+    pub holds_place: bool,
     /// Whether reports of room are wanted.
     pub wants_room: bool,
     /// Failures to connect in a row.
     pub failures: u8,
-    /// It has carried an answer since it was opened.
-    pub has_answered: bool,
+    /// Answers that it has carried since it was opened.
+    pub answered: u16,
     /// The requests in flight are HEAD requests, whose answers have no body.
     pub head_only: bool,
     /// What most answers and requests need nothing of; made when first needed.
@@ -69,10 +71,12 @@ pub struct Pieces {
     pub parser: Parser,
     /// Bytes of an answer that cannot be parsed yet.
     pub spill: Vec<u8>,
+    /// When the first bytes came of an answer that is not complete; 0 if there are none.
+    pub first_ns: u64,
     /// Which requests of the batch in flight are HEAD requests, where not all are or are not.
     pub mixed: Option<Arc<[bool]>>,
     /// The end of a request that found no room yet, and how many bytes of it have found some since.
-    pub outbox: Vec<u8>,
+    pub outbox: Arc<[u8]>,
     /// See there.
     pub outbox_sent: usize,
     /// What a script shall see of the answer being read.
@@ -95,9 +99,10 @@ impl<S> Connection<S> {
             target: target as u16,
             in_flight: 0,
             doing: Doing::Closed,
+            holds_place: false,
             wants_room: false,
             failures: 0,
-            has_answered: false,
+            answered: 0,
             head_only: false,
             pieces: None,
             session: None,
@@ -140,10 +145,18 @@ impl<S> Connection<S> {
             .is_none_or(|pieces| pieces.parser.at_start() && pieces.spill.is_empty())
     }
 
+    /// Whether no answer has begun; what was kept of one does not count.
+    #[inline]
+    pub fn is_between_bodies(&self) -> bool {
+        self.pieces
+            .as_ref()
+            .is_none_or(|pieces| pieces.parser.at_start())
+    }
+
     /// The end of a request waits for room.
-    pub fn keep_rest(&mut self, rest: Vec<u8>) {
+    pub fn keep_rest(&mut self, request: Arc<[u8]>, sent: usize) {
         let pieces = self.pieces();
-        (pieces.outbox, pieces.outbox_sent) = (rest, 0);
+        (pieces.outbox, pieces.outbox_sent) = (request, sent);
     }
 
     /// Whether a part of a request waits for room.

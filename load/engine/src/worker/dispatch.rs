@@ -32,6 +32,8 @@ struct Pool {
     wanted: usize,
     /// Place of the next pinned request.
     next: usize,
+    /// Whether that began another round.
+    has_gone_round: bool,
     /// Free ones with their generations, the longest free first ([`Policy::Any`]).
     free: VecDeque<(u32, u32)>,
     /// Requests that wait for any of them ([`Policy::Any`]).
@@ -111,13 +113,22 @@ impl Dispatch {
             Policy::Random => (self.random.bits() % pool.wanted.max(1) as u64) as usize,
             Policy::Pinned => {
                 if pool.next >= pool.wanted {
-                    pool.next = 0;
+                    (pool.next, pool.has_gone_round) = (0, true);
                 }
                 pool.next += 1;
                 pool.next - 1
             }
         };
         Some(pool.members[place] as usize)
+    }
+
+    /// Whether a pinned request of `target` begins a round over its connections in which each would
+    /// ask for what it has asked before, as their number and that of the requests in the target's
+    /// order have a common factor.
+    #[inline]
+    pub fn repeats(&mut self, target: usize, requests: usize) -> bool {
+        let pool = &mut self.pools[target];
+        std::mem::take(&mut pool.has_gone_round) && common_factor(pool.wanted, requests) > 1
     }
 
     /// A connection of `target` has become free, and no request waits for it.
@@ -206,6 +217,15 @@ impl Dispatch {
     }
 }
 
+/// The greatest one (Euclid).
+fn common_factor(one: usize, other: usize) -> usize {
+    if other == 0 {
+        one
+    } else {
+        common_factor(other, one % other)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,6 +235,7 @@ mod tests {
         let each = weights.iter().map(|&weight| Target {
             url: String::new(),
             address: Address::Unix("/".into()),
+            others: Vec::new(),
             tls_name: None,
             upgrade: None,
             requests: Vec::new(),

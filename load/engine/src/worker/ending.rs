@@ -5,8 +5,13 @@ use crate::latency::Latency;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::socket::close;
+use crate::sys::tcp_info::tcp_info;
+use crate::tcp::TcpSent;
 use crate::transport::{Asked, Transport};
 use std::collections::BTreeMap;
+
+/// TCP is asked of so many connections at the end.
+const TCP_CONNECTIONS_MAX: usize = 1000;
 
 /// What requests that were unfinished at the end had waited: lower bounds.
 #[derive(Clone, Debug, Default)]
@@ -36,10 +41,16 @@ pub struct Ending {
     pub pauses: Pauses,
     /// When the thread stopped, monotonic.
     pub stopped_ns: u64,
+    /// Connections that were not open yet when the load began.
+    pub missing_at_start: usize,
     /// Connections that were open at the end.
     pub open: usize,
     /// Connections that should have been.
     pub wanted: usize,
+    /// The script ended this thread's load before the window was over.
+    pub was_stopped: bool,
+    /// Segments sent by the connections that were open.
+    pub tcp: TcpSent,
     /// Why the script ended the run.
     pub fault: Option<String>,
 }
@@ -62,6 +73,8 @@ impl<T: Transport> Worker<'_, T> {
             pauses,
             stopped_ns: now,
             wanted: self.wanted,
+            missing_at_start: self.missing_at_start,
+            was_stopped: self.script.as_ref().is_some_and(ThreadScript::stopped),
             fault: self.fault.take(),
             ..Ending::default()
         };
@@ -69,6 +82,9 @@ impl<T: Transport> Worker<'_, T> {
             let fd = self.connections[index].fd;
             if fd >= 0 {
                 ending.open += 1;
+                if index < TCP_CONNECTIONS_MAX {
+                    tcp_info(fd).iter().for_each(|info| ending.tcp.record(info));
+                }
                 if let Some(session) = self.connections[index].session.as_mut() {
                     self.transport.part(session, fd);
                 }

@@ -10,6 +10,7 @@
 //! [`connecting`] opens and closes, [`timing`] knows
 //! which figure a latency belongs to.
 
+mod addresses;
 mod coalescing;
 mod connecting;
 mod connection;
@@ -20,17 +21,20 @@ mod gate;
 mod messages;
 mod pacing;
 mod preparing;
+mod proxy_header;
 mod receiving;
 mod recorder;
 mod resting;
 mod sending;
 mod streams;
+mod templates;
 mod timing;
 
 pub use coalescing::Pauses;
 pub use ending::{Aged, Ending};
 pub use recorder::{CpuMark, Finished, Recorder};
 
+use crate::breakdown::Rows;
 use crate::interval::Phase;
 use crate::plan::{Plan, Target};
 use crate::schedule::Schedule;
@@ -39,14 +43,13 @@ use crate::sys::clock::{monotonic_ns, SECOND_NS};
 use crate::sys::control::State;
 use crate::sys::epoll::{Epoll, Events};
 use crate::sys::signal::stop_wanted;
-use crate::sys::socket::RawAddress;
 use crate::transport::Transport;
+use addresses::Addresses;
 use coalescing::Coalescing;
 use connection::{Connection, Doing};
 use dispatch::Dispatch;
-use load_http1::Template;
 use preparing::{
-    adopt, are_short, dispatch, first_request, open_epoll, same_meaning, schedule,
+    adopt, are_short, dispatch, first_request, open_epoll, own_requests, schedule,
     target_of_connections,
 };
 use resting::Resting;
@@ -55,9 +58,14 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::time::Duration;
 use streams::Streams;
+use templates::Templates;
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 64 * 1024;
+/// Bytes that are read of one connection before others, due times and checks have their turn.
+const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
+/// The first connections are waited for so many times as long as for one of them.
+const SETUP_TIMEOUTS: u64 = 30;
 /// Longest time between two checks.
 const CHECK_NS: u64 = 100_000_000;
 /// Waits of a closed loop may end a millisecond late; the last wait before the start may not.
@@ -68,6 +76,8 @@ const AWAY_NS: u64 = 50_000;
 /// the code that writes then stay in the caches for a while, and a wait finds more events: half of
 /// the waits are saved where the server is the slower side.
 const BURST_MAX: usize = 32;
+/// So many first requests of a closed loop are written before answers are looked for.
+const FIRST_WRITES: usize = 64;
 /// A length that no answer has yet told.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -81,15 +91,25 @@ pub struct Worker<'p, T: Transport> {
     buffer: Vec<u8>,
     connections: Vec<Connection<T::Session>>,
     targets: Vec<Target>,
-    addresses: Vec<RawAddress>,
+    addresses: Vec<Addresses>,
     script: Option<ThreadScript>,
+    /// Answers are kept until they are complete: a script or an expectation looks at them.
+    sees_answers: bool,
+    /// Status or length of answers are expected, which takes no copy.
+    compares: bool,
+    /// Requests that this thread may still begin.
+    left: u64,
+    /// Those among them that have fallen due and wait.
+    scheduled: u64,
     /// Requests of one batch.
     depth: usize,
     /// Why the script ended the run.
     fault: Option<String>,
+    /// Which requests have a distribution of their own.
+    rows: Rows,
     /// Body length of the first answer to each request of each target.
     lengths: Vec<Vec<u64>>,
-    template: Template,
+    templates: Templates,
     template_usable: bool,
     recorder: Recorder,
     schedule: Option<Schedule>,
@@ -104,6 +124,9 @@ pub struct Worker<'p, T: Transport> {
     ready: Vec<(u32, u32, u64)>,
     /// How many of them make a burst.
     burst: usize,
+    /// Connections with more to read than was read at once, with their generation and whether the
+    /// other side has ended; no event reports them again.
+    unread: Vec<(u32, u32, bool)>,
     /// What HTTP/2 has besides.
     streams: Streams,
     /// A fresh connection is written to without waiting until it is established.
@@ -120,6 +143,8 @@ pub struct Worker<'p, T: Transport> {
     connect_queue: VecDeque<u32>,
     /// Connections that this stage wants open.
     wanted: usize,
+    /// Connections that were not open yet when the load began.
+    missing_at_start: usize,
     busy: usize,
     /// Whether due requests were left in the schedule: the lateness of the next one is then no sign
     /// that this thread was away.
@@ -137,10 +162,15 @@ pub struct Worker<'p, T: Transport> {
     stopped: bool,
     next_check_ns: u64,
     next_timeout_scan_ns: u64,
+    next_tcp_sample_ns: u64,
+    /// The connection whose TCP was looked at last.
+    tcp_sampled: usize,
     /// Place of the next connection's source address: each thread begins at another, as they are
     /// dealt over all threads.
     source: usize,
     answers_until_audit: u32,
+    /// Reads so far; of some the delay is recorded.
+    reads: u32,
     polling_ns: u64,
     /// Pauses before waits, if there may be any.
     coalescing: Option<Coalescing>,
@@ -179,16 +209,18 @@ impl<'p, T: Transport> Worker<'p, T> {
             .iter()
             .map(|target| first_request(plan, number, target));
         let cursors = cursors.collect();
-        let addresses: io::Result<Vec<_>> =
-            targets.iter().map(|target| target.address.raw()).collect();
+        let addresses: io::Result<Vec<_>> = targets.iter().map(Addresses::of).collect();
         let lengths = targets
             .iter()
             .map(|t| vec![UNKNOWN; t.requests.len()])
             .collect();
+        let sees_answers =
+            plan.expect.body.is_some() || shape.is_some_and(|shape| shape.wants_answers);
         let dynamic = shape.is_some_and(|shape| shape.dynamic);
         let needs_no_delay = dynamic || !(plan.close && depth == 1 && are_short(&targets));
-        let template_usable = same_meaning(&targets)
-            && shape.is_none_or(|shape| !shape.wants_answers && !shape.dynamic);
+        let templates = Templates::of(&targets);
+        let template_usable =
+            templates.fit(&targets) && !sees_answers && shape.is_none_or(|shape| !shape.dynamic);
         Ok(Worker {
             plan,
             number,
@@ -199,11 +231,16 @@ impl<'p, T: Transport> Worker<'p, T> {
             connections,
             addresses: addresses?,
             lengths,
+            rows: Rows::of(&targets),
             targets,
             script,
+            sees_answers,
+            compares: plan.expect.status.is_some() || plan.expect.length.is_some(),
+            left: own_requests(plan, number, depth),
+            scheduled: 0,
             depth,
             fault: None,
-            template: Template::default(),
+            templates,
             template_usable,
             recorder,
             schedule: schedule(plan, number, depth),
@@ -213,8 +250,10 @@ impl<'p, T: Transport> Worker<'p, T> {
             ready: Vec::with_capacity(BURST_MAX),
             // what is due in an open loop does not wait for others
             burst: if plan.open.is_some() { 1 } else { BURST_MAX },
+            unread: Vec::new(),
             streams,
-            sends_first: !shape.is_some_and(|shape| shape.dynamic || shape.delays),
+            sends_first: plan.proxy_header.is_none()
+                && !shape.is_some_and(|shape| shape.dynamic || shape.delays),
             needs_no_delay,
             renewals: if connecting::may_renew(plan) {
                 connecting::RENEWALS_MAX
@@ -225,6 +264,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             connecting: 0,
             connect_queue: VecDeque::new(),
             wanted: 0,
+            missing_at_start: 0,
             busy: 0,
             lagging: false,
             away_ns: 0,
@@ -236,8 +276,11 @@ impl<'p, T: Transport> Worker<'p, T> {
             stopped: false,
             next_check_ns: 0,
             next_timeout_scan_ns: 0,
+            next_tcp_sample_ns: 0,
+            tcp_sampled: 0,
             source: number,
             answers_until_audit: 0,
+            reads: 0,
             polling_ns: 0,
             coalescing: (plan.coalesce && plan.open.is_none())
                 .then(|| Coalescing::new(plan.streams)),
@@ -252,14 +295,30 @@ impl<'p, T: Transport> Worker<'p, T> {
         self.recorder.now.start_ns = now;
         self.next_check_ns = now + CHECK_NS;
         self.want(self.plan.share(first, self.number), now);
-        let deadline_ns = now + self.plan.timeout_ns;
+        // a server that takes connections slowly is waited for, one that takes none is not
+        let patience_ns = self.plan.connect_timeout_ns;
+        let last_ns = now + SETUP_TIMEOUTS * patience_ns;
+        let mut open = 0;
+        let mut progress_ns = now;
         loop {
             let now = monotonic_ns();
+            let opened = self.open_connections();
+            if opened > open {
+                (open, progress_ns) = (opened, now);
+            }
+            let deadline_ns = last_ns.min(progress_ns + patience_ns);
             if self.settled() || now >= deadline_ns || stop_wanted() {
                 break;
             }
             self.turn((deadline_ns - now).min(CHECK_NS));
         }
+    }
+
+    /// Connections that can carry a request.
+    fn open_connections(&self) -> usize {
+        let wanted = &self.connections[..self.wanted];
+        let is_open = |c: &&Connection<T::Session>| matches!(c.doing, Doing::Idle | Doing::Busy);
+        wanted.iter().filter(is_open).count()
     }
 
     /// Waits for the moment of the start. Connections are looked after meanwhile: one that the server
@@ -325,6 +384,7 @@ impl<'p, T: Transport> Worker<'p, T> {
     }
 
     fn start(&mut self, base_ns: u64) {
+        self.missing_at_start = self.wanted - self.open_connections();
         if let Some(script) = &mut self.script {
             script.forget_stop();
         }
@@ -346,13 +406,23 @@ impl<'p, T: Transport> Worker<'p, T> {
             if self.connections[index].doing == Doing::Idle {
                 self.offer(index, now);
             }
+            // the first answers come while the last requests are written
+            if index % FIRST_WRITES == FIRST_WRITES - 1 {
+                self.turn(0);
+            }
         }
         self.send_ready();
     }
 
     /// One pass: waits, handles what came, sends what is due, checks.
     fn turn(&mut self, timeout_ns: u64) {
+        let is_polling = timeout_ns == 0 && self.unread.is_empty();
         let is_timed = timeout_ns == 0 || self.resting.is_some();
+        let timeout_ns = if self.unread.is_empty() {
+            timeout_ns
+        } else {
+            0
+        };
         let paused_ns = self.pause();
         let before_ns = if is_timed { monotonic_ns() } else { 0 };
         let count = self.epoll.wait(&mut self.events, timeout_ns);
@@ -360,7 +430,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         if let Some(coalescing) = &mut self.coalescing {
             coalescing.note_found(count);
         }
-        if count == 0 && timeout_ns == 0 && !self.recorder.draining() {
+        if count == 0 && is_polling && !self.recorder.draining() {
             self.polling_ns += now - before_ns;
         }
         if let Some(resting) = self.resting.as_mut().filter(|_| timeout_ns > 0) {
@@ -383,6 +453,9 @@ impl<'p, T: Transport> Worker<'p, T> {
                 self.pace(now);
             }
         }
+        if !self.unread.is_empty() {
+            now = self.read_on(now);
+        }
         self.send_ready();
         if self.due_ns <= now {
             self.pace(now);
@@ -391,7 +464,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             self.check(now);
         }
         let is_done = self.busy == 0 && self.due_ns == u64::MAX && self.dispatch.waiting() == 0;
-        if self.recorder.draining() && is_done {
+        if is_done && (self.recorder.draining() || self.left == 0) {
             self.stopped = true;
         }
         if let Some(resting) = &mut self.resting {
@@ -402,7 +475,7 @@ impl<'p, T: Transport> Worker<'p, T> {
     /// Pauses before a wait that would find little; when it began to.
     #[inline]
     fn pause(&mut self) -> Option<u64> {
-        if !self.running || !self.ready.is_empty() {
+        if !self.running || !self.ready.is_empty() || !self.unread.is_empty() {
             return None;
         }
         self.coalescing.as_mut()?.pause(self.busy)
@@ -419,9 +492,14 @@ impl<'p, T: Transport> Worker<'p, T> {
             coalescing.adapt(now, answers, self.busy);
         }
         self.ring(now);
+        if now >= self.next_tcp_sample_ns && self.recorder.now.phase == Phase::Measured {
+            self.next_tcp_sample_ns = now + CHECK_NS;
+            self.sample_tcp();
+        }
         if now >= self.next_timeout_scan_ns {
             self.scan_timeouts(now);
-            self.next_timeout_scan_ns = now + (self.plan.timeout_ns / 8).clamp(1_000_000, CHECK_NS);
+            let shorter_ns = self.plan.timeout_ns.min(self.plan.connect_timeout_ns);
+            self.next_timeout_scan_ns = now + (shorter_ns / 8).clamp(1_000_000, CHECK_NS);
         }
         let drain_over = self.recorder.draining()
             && (self.schedule.is_none()

@@ -2,6 +2,7 @@
 
 use super::dispatch::Waiting;
 use super::{Worker, AWAY_NS};
+use crate::breakdown::Ended;
 use crate::plan::{Late, Wait};
 use crate::schedule::Schedule;
 use crate::sys::clock::monotonic_ns;
@@ -53,6 +54,7 @@ impl<T: Transport> Worker<'_, T> {
                 break;
             }
             let due_ns = self.due_ns;
+            self.scheduled += self.depth as u64;
             self.advance();
             let target = self.dispatch.next_target();
             let (own, free) = self.find_connection(target);
@@ -60,9 +62,13 @@ impl<T: Transport> Worker<'_, T> {
                 self.send_due(index, due_ns, gap_ns, now);
                 now = monotonic_ns();
             } else if self.drops_late() {
+                self.scheduled = self.scheduled.saturating_sub(self.depth as u64);
+                self.left = self.left.saturating_sub(self.depth as u64);
                 if self.is_counted(due_ns) {
                     self.recorder.now.counts.due += self.depth as u64;
                     self.recorder.now.counts.dropped += self.depth as u64;
+                    let response = &mut self.recorder.now.times.response;
+                    response.note_dropped(self.depth as u64);
                 }
             } else {
                 queued += 1;
@@ -97,6 +103,11 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     fn find_connection(&mut self, target: usize) -> (Option<usize>, Option<usize>) {
         if let Some(index) = self.dispatch.own_connection(target) {
+            let requests = self.targets[target].order.len();
+            if self.dispatch.repeats(target, requests) {
+                let cursor = &mut self.cursors[target];
+                *cursor = (*cursor + 1) % requests as u32;
+            }
             let generation = self.connections[index].generation;
             let is_next = !self.dispatch.has_waiting(target, index);
             let is_free = is_next && self.is_free(index as u32, generation);
@@ -123,6 +134,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Writes a due request on a free connection; for so long the thread was away meanwhile.
     fn send_due(&mut self, index: usize, due_ns: u64, away_ns: u64, now: u64) {
+        self.scheduled = self.scheduled.saturating_sub(self.depth as u64);
         if self.is_counted(due_ns) {
             self.recorder.now.counts.due += self.depth as u64;
             self.record_delay(self.connections[index].idle_ns, due_ns, away_ns, now);
@@ -134,13 +146,46 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn send_waiting(&mut self, index: usize) {
         let connection = &self.connections[index];
         let (target, generation) = (usize::from(connection.target), connection.generation);
-        match self.dispatch.take(target, index) {
+        let now = monotonic_ns();
+        let mut next = self.dispatch.take(target, index);
+        while let Some(stale) = next.filter(|waiting| self.is_stale_at(waiting.due_ns, now)) {
+            self.shed(target, stale.due_ns, now);
+            next = self.dispatch.take(target, index);
+        }
+        match next {
             Some(waiting) => {
                 let away_ns = self.away_ns - waiting.away_before_ns;
-                self.send_due(index, waiting.due_ns, away_ns, monotonic_ns());
+                self.send_due(index, waiting.due_ns, away_ns, now);
             }
             None => self.dispatch.note_free(target, index, generation),
         }
+    }
+
+    /// Whether a request is too late to be sent.
+    fn is_stale_at(&self, due_ns: u64, now: u64) -> bool {
+        let deadline_ns = self.plan.deadline_ns;
+        deadline_ns.is_some_and(|deadline_ns| now.saturating_sub(due_ns) > deadline_ns)
+    }
+
+    /// A request is not sent any more: it would have taken longer than it has waited.
+    fn shed(&mut self, target: usize, due_ns: u64, now: u64) {
+        let times = self.depth as u64;
+        self.scheduled = self.scheduled.saturating_sub(times);
+        self.left = self.left.saturating_sub(times);
+        if !self.is_counted(due_ns) {
+            return;
+        }
+        let counts = &mut self.recorder.now.counts;
+        counts.due += times;
+        counts.shed += times;
+        let waited_ns = now.saturating_sub(due_ns);
+        let row = self.rows.row(target, 0);
+        let interval = &mut *self.recorder.now;
+        interval.times.response.record_lost(waited_ns, times);
+        interval
+            .breakdown
+            .record(Ended { row, status: 0 }, waited_ns, times);
+        interval.peaks.note(now, waited_ns);
     }
 
     /// Whose fault it is that a request is not sent when it is due.
@@ -163,7 +208,9 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     pub(super) fn set_due(&mut self) {
-        let next = self.schedule.as_mut().and_then(Schedule::next_ns);
+        let is_over = self.left <= self.scheduled;
+        let schedule = self.schedule.as_mut().filter(|_| !is_over);
+        let next = schedule.and_then(Schedule::next_ns);
         self.due_ns = next.map_or(u64::MAX, |offset_ns| self.base_ns + offset_ns);
     }
 }

@@ -16,8 +16,8 @@ pub(super) fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io:
     let Some(target) = targets.first_mut() else {
         return Ok(());
     };
-    if let Some(address) = &script.address {
-        target.address = address.clone();
+    if let Some(address) = script.new_address() {
+        target.address = address;
     }
     if !script.shape.dynamic {
         let bytes = script.request().map_err(io::Error::other)?;
@@ -25,16 +25,6 @@ pub(super) fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io:
         target.order = vec![0];
     }
     Ok(())
-}
-
-/// The same head means another length after HEAD than after GET.
-pub(super) fn same_meaning(targets: &[Target]) -> bool {
-    let requests = || targets.iter().flat_map(|target| &target.requests);
-    let (mixed, heads) = (
-        requests().any(|r| r.mixed.is_some()),
-        requests().filter(|r| r.head_only).count(),
-    );
-    !mixed && (heads == 0 || heads == requests().count())
 }
 
 /// Whether each request fits a segment, so that Nagle's rule never holds a part of it back.
@@ -68,6 +58,16 @@ pub(super) fn dispatch(
     };
     let seed = open.seed ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Dispatch::new(open.dispatch, targets, target_of, seed)
+}
+
+/// The requests of a thread, whole batches of them.
+pub(super) fn own_requests(plan: &Plan, number: usize, depth: usize) -> u64 {
+    let Some(all) = plan.requests else {
+        return u64::MAX;
+    };
+    let batches = all.div_ceil(depth as u64);
+    let (threads, number) = (plan.threads as u64, number as u64);
+    (batches / threads + u64::from(number < batches % threads)) * depth as u64
 }
 
 /// Where a thread begins in the order of a target: threads begin at different places.

@@ -2,16 +2,20 @@
 
 use super::connection::Pieces;
 use super::failing::Failure;
-use super::{Doing, Worker, UNKNOWN};
+use super::{Doing, Worker, READ_AT_ONCE_BYTES, UNKNOWN};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
-use crate::transport::Transport;
-use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress};
+use crate::transport::{Asked, Transport};
+use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress, Recognised};
 use std::io::{self, ErrorKind};
 
 /// Of so many answers one takes the full path although the template knows it.
 const AUDIT_EVERY: u32 = 1024;
+/// A read counts as at least so many bytes: many small ones take time too.
+const READ_LEAST_BYTES: usize = 4096;
+/// Of so many reads the delay of one is recorded.
+const SAMPLE_EVERY: u32 = 16;
 /// Bytes of a malformed answer that are shown.
 const SHOWN_BYTES: usize = 64;
 
@@ -57,6 +61,7 @@ impl<T: Transport> Worker<'_, T> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let generation = self.connections[index].generation;
         let mut now = woken_ns;
+        let mut left = READ_AT_ONCE_BYTES;
         loop {
             let connection = &mut self.connections[index];
             let Some(session) = connection.session.as_mut() else {
@@ -71,15 +76,24 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 Ok(length) => {
                     now = monotonic_ns();
+                    self.reads = self.reads.wrapping_add(1);
+                    if !T::STAMPS && self.reads.is_multiple_of(SAMPLE_EVERY) {
+                        self.recorder.now.times.client_delay.record(now - woken_ns);
+                    }
                     if T::STREAMS {
                         self.take_frames(index, &buffer[..length], now);
                     } else if T::MESSAGES {
                         self.take_messages(index, &buffer[..length], ended, now);
                     } else {
-                        self.take(index, &buffer[..length], ended, now, woken_ns);
+                        self.take(index, &buffer[..length], ended, now);
                     }
-                    let emptied = T::SHORT_READ_EMPTIES && length < buffer.len() && !ended;
+                    let emptied = !ended && self.transport.emptied(length, buffer.len());
                     if emptied || self.connections[index].generation != generation {
+                        break;
+                    }
+                    left = left.saturating_sub(length.max(READ_LEAST_BYTES));
+                    if left == 0 {
+                        self.unread.push((index as u32, generation, ended));
                         break;
                     }
                 }
@@ -101,9 +115,24 @@ impl<T: Transport> Worker<'_, T> {
         now
     }
 
+    /// Reads on where more had come than is read at once; the time after it.
+    #[cold]
+    pub(super) fn read_on(&mut self, mut now: u64) -> u64 {
+        for (index, generation, ended) in std::mem::take(&mut self.unread) {
+            let index = index as usize;
+            if self.connections[index].generation == generation {
+                now = self.receive(index, ended, now);
+            }
+            if self.due_ns <= now {
+                self.pace(now);
+            }
+        }
+        now
+    }
+
     /// Takes the bytes of one read.
     #[inline]
-    fn take(&mut self, index: usize, bytes: &[u8], ended: bool, now: u64, woken_ns: u64) {
+    fn take(&mut self, index: usize, bytes: &[u8], ended: bool, now: u64) {
         self.recorder.now.counts.bytes_in += bytes.len() as u64;
         let mut rest = bytes;
         loop {
@@ -113,13 +142,27 @@ impl<T: Transport> Worker<'_, T> {
             if !simple || self.answers_until_audit == 0 {
                 break;
             }
-            let Some((head_bytes, done)) = self.template.recognise(rest) else {
+            let place = self.templates.place(connection.target, connection.request);
+            let Some(known) = self.templates.all[place].recognise(rest) else {
                 break;
             };
+            let Recognised {
+                head_bytes, done, ..
+            } = known;
+            if known.is_chunked {
+                self.answers_until_audit -= 1;
+                let generation = connection.generation;
+                rest = self.take_chunks(index, known, rest, ended, now);
+                if rest.is_empty() || self.connections[index].generation != generation {
+                    return;
+                }
+                continue;
+            }
             let total = head_bytes as u64 + done.body_bytes;
             if (rest.len() as u64) < total {
                 let here = (rest.len() - head_bytes) as u64;
                 let left = done.body_bytes - here;
+                connection.pieces().first_ns = now;
                 connection.pieces().parser.resume_body(
                     Done {
                         body_bytes: here,
@@ -131,9 +174,6 @@ impl<T: Transport> Worker<'_, T> {
             }
             rest = &rest[total as usize..];
             self.answers_until_audit -= 1;
-            if !T::STAMPS && self.answers_until_audit.is_multiple_of(16) {
-                self.recorder.now.times.client_delay.record(now - woken_ns);
-            }
             let generation = connection.generation;
             self.complete(index, done, ended, now);
             if rest.is_empty() || self.connections[index].generation != generation {
@@ -141,6 +181,36 @@ impl<T: Transport> Worker<'_, T> {
             }
         }
         self.take_carefully(index, rest, ended, now);
+    }
+
+    /// Takes a chunked body behind a head that was recognised; what follows it.
+    fn take_chunks<'b>(
+        &mut self,
+        index: usize,
+        known: Recognised,
+        bytes: &'b [u8],
+        ended: bool,
+        now: u64,
+    ) -> &'b [u8] {
+        let mut parser = Parser::before_chunks(known.done);
+        let body = &bytes[known.head_bytes..];
+        match parser.feed(body, false, &mut Ignore, &mut |_, _| {}) {
+            Ok(Progress::Done(used, done)) => {
+                self.complete(index, done, ended, now);
+                &body[used..]
+            }
+            Ok(Progress::More(used)) => {
+                let pieces = self.connections[index].pieces();
+                (pieces.parser, pieces.first_ns) = (parser, now);
+                pieces.spill.extend_from_slice(&body[used..]);
+                &[]
+            }
+            Err(class) => {
+                self.show(class, bytes);
+                self.fail(index, Failure::Malformed(class), now);
+                &[]
+            }
+        }
     }
 
     /// The full path: any answer, cut anywhere.
@@ -161,6 +231,13 @@ impl<T: Transport> Worker<'_, T> {
         };
         let mut used = 0;
         while used < input.len() {
+            // servers may end a body with a line end too many (RFC 9112, 2.2 has it of requests)
+            let is_blank = matches!(input[used], b'\r' | b'\n');
+            if is_blank && self.connections[index].is_between_bodies() {
+                self.recorder.now.counts.tolerated += u64::from(input[used] == b'\n');
+                used += 1;
+                continue;
+            }
             match self.parse(index, &input[used..]) {
                 Ok(Progress::More(more)) => {
                     used += more;
@@ -168,7 +245,7 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 Ok(Progress::Done(more, done)) => {
                     used += more;
-                    self.show_script(index, done);
+                    self.look_at(index, done);
                     self.complete(index, done, ended, now);
                     if self.connections[index].generation != generation {
                         return;
@@ -181,10 +258,32 @@ impl<T: Transport> Worker<'_, T> {
                 }
             }
         }
+        let connection = &mut self.connections[index];
         if used < input.len() {
-            let pieces = self.connections[index].pieces();
-            pieces.spill.extend_from_slice(&input[used..]);
+            connection.pieces().spill.extend_from_slice(&input[used..]);
         }
+        if !connection.between_answers() {
+            let pieces = connection.pieces();
+            // the bytes at hand may end one answer and begin the next
+            if pieces.first_ns == 0 {
+                pieces.first_ns = now;
+            }
+        }
+    }
+
+    /// Enters when the first byte came of an answer that came in more than one read.
+    fn record_first_byte(&mut self, index: usize, asked: Asked, ended_ns: u64) {
+        let pieces = self.connections[index].pieces();
+        let first_ns = std::mem::take(&mut pieces.first_ns);
+        let is_straggler = self.schedule.is_some() && asked.due_ns < self.recorder.step_start_ns;
+        if first_ns == 0 || is_straggler {
+            return;
+        }
+        let times = &mut self.recorder.now.times;
+        times
+            .first_of_split
+            .record(first_ns.saturating_sub(asked.sent_ns));
+        times.last_of_split.record(ended_ns - asked.sent_ns);
     }
 
     fn parse(&mut self, index: usize, input: &[u8]) -> Result<Progress, Malformed> {
@@ -193,23 +292,21 @@ impl<T: Transport> Worker<'_, T> {
             return Err(Malformed::Unasked);
         }
         let audit = self.answers_until_audit == 0;
-        let expected = if audit {
-            self.template.recognise(input)
+        let place = self.templates.place(connection.target, connection.request);
+        let template = &mut self.templates.all[place];
+        let expected = if audit && connection.between_answers() {
+            template.recognise(input).filter(|known| !known.is_chunked)
         } else {
             None
         };
         self.answers_until_audit = AUDIT_EVERY;
-        let template = &mut self.template;
         let mut heads = 0;
         let mut learn = |head: &Head, bytes: &[u8]| {
             heads += 1;
             template.learn(head, bytes);
         };
         let head_only = connection.head_only;
-        let wanted = self
-            .script
-            .as_ref()
-            .is_some_and(|script| script.shape.wants_answers);
+        let wanted = self.sees_answers;
         let progress = if wanted {
             let Pieces { parser, answer, .. } = connection.pieces();
             let answer = answer.get_or_insert_default();
@@ -226,8 +323,8 @@ impl<T: Transport> Worker<'_, T> {
             }
             progress
         };
-        if let (Some((_, expected)), Progress::Done(_, done)) = (expected, progress) {
-            if expected != done && heads > 0 {
+        if let (Some(expected), Progress::Done(_, done)) = (expected, progress) {
+            if expected.done != done && heads > 0 {
                 self.template_usable = false;
                 self.recorder
                     .note(|| "an answer was misread by the fast path; it is off now".into());
@@ -236,25 +333,39 @@ impl<T: Transport> Worker<'_, T> {
         Ok(progress)
     }
 
-    /// Shows a complete answer to the script that wants to see it.
-    fn show_script(&mut self, index: usize, done: Done) {
-        let Some(script) = &self.script else {
-            return;
-        };
-        if !script.shape.wants_answers {
+    /// Compares a complete answer with what is expected, and shows it to the script that wants to
+    /// see it.
+    fn look_at(&mut self, index: usize, done: Done) {
+        if !self.sees_answers {
             return;
         }
-        let answer: Answer = self.connections[index]
-            .pieces()
-            .answer
-            .take()
-            .map(|boxed| *boxed)
-            .unwrap_or_default();
+        let answer = self.connections[index].pieces().answer.take();
+        let answer: Answer = answer.map(|boxed| *boxed).unwrap_or_default();
+        if self.plan.expect.body.is_some() {
+            self.compare(done.status, done.body_bytes, Some(answer.bytes()));
+        }
         self.show_answer(done.status, answer);
     }
 
+    /// Counts an answer that is not as expected.
+    #[cold]
+    pub(super) fn compare(&mut self, status: u16, length: u64, body: Option<&[u8]>) {
+        if let Some(fault) = self.plan.expect.fault(status, length, body) {
+            self.recorder.now.counts.errors.unexpected += 1;
+            self.recorder.note(|| format!("unexpected: {fault}"));
+        }
+    }
+
+    /// Whether a connection has carried as many answers as it shall.
+    #[inline]
+    pub(super) fn is_used_up(&self, index: usize) -> bool {
+        let most = self.plan.per_connection;
+        most.is_some_and(|most| self.connections[index].answered >= most)
+    }
+
     pub(super) fn show_answer(&mut self, status: u16, answer: Answer) {
-        let Some(script) = &mut self.script else {
+        let script = self.script.as_mut();
+        let Some(script) = script.filter(|script| script.shape.wants_answers) else {
             return;
         };
         if let Err(fault) = script.answer(status, answer) {
@@ -271,13 +382,16 @@ impl<T: Transport> Worker<'_, T> {
         }
         let connection = &mut self.connections[index];
         connection.in_flight -= 1;
-        connection.has_answered = true;
+        connection.answered = connection.answered.saturating_add(1);
         let last = connection.in_flight == 0;
         if !last {
             connection.expect_next(self.depth);
         }
         let due_ns = connection.due_ns;
         self.count_answer(due_ns, done.status);
+        if self.compares {
+            self.compare(done.status, done.body_bytes, None);
+        }
         self.recorder.now.counts.tolerated += u64::from(done.tolerated);
         if last || !self.plan.batch_latency {
             let ended_ns = if T::STAMPS {
@@ -285,8 +399,12 @@ impl<T: Transport> Worker<'_, T> {
             } else {
                 now
             };
-            let asked = self.connections[index].asked();
-            self.record_times(asked, ended_ns);
+            let connection = &self.connections[index];
+            let (target, asked) = (usize::from(connection.target), connection.asked());
+            self.record_times(target, asked, done.status, ended_ns);
+            if self.connections[index].pieces.is_some() {
+                self.record_first_byte(index, asked, ended_ns);
+            }
         }
         let connection = &mut self.connections[index];
         let (target, request) = (usize::from(connection.target), connection.request);
@@ -295,7 +413,8 @@ impl<T: Transport> Worker<'_, T> {
         // an answer may be whole before its request is sent: what is left of that would stand in the
         // middle of the next one
         let is_early = last && self.connections[index].is_writing();
-        if !done.keep_alive || is_early {
+        let is_used_up = last && self.is_used_up(index);
+        if !done.keep_alive || is_early || is_used_up {
             if !last {
                 self.fail(index, Failure::Closed, now);
             } else {
@@ -341,7 +460,7 @@ impl<T: Transport> Worker<'_, T> {
         let begun = !connection.between_answers();
         match connection.pieces().parser.end_of_stream() {
             Ok(done) => {
-                self.show_script(index, done);
+                self.look_at(index, done);
                 self.complete(
                     index,
                     Done {

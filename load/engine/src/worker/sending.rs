@@ -8,6 +8,7 @@ use crate::sys::clock::monotonic_ns;
 use crate::transport::Transport;
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 
 /// Whether the connection is not established yet.
 fn is_too_early(error: &io::Error) -> bool {
@@ -15,13 +16,6 @@ fn is_too_early(error: &io::Error) -> bool {
         error.kind(),
         ErrorKind::WouldBlock | ErrorKind::NotConnected
     )
-}
-
-/// What is left of bytes of which some were written, or none.
-#[cold]
-fn rest_of(bytes: &[u8], written: &io::Result<usize>) -> Vec<u8> {
-    let from = *written.as_ref().unwrap_or(&0);
-    bytes[from..].to_vec()
 }
 
 /// The request that a connection sends now, whose target's next one follows on whichever connection
@@ -170,6 +164,10 @@ impl<T: Transport> Worker<'_, T> {
     /// Writes the next request of a connection.
     #[inline]
     pub(super) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
+        if self.left == 0 {
+            return;
+        }
+        self.left = self.left.saturating_sub(self.depth as u64);
         if T::STREAMS {
             self.send_on_stream(index, due_ns, now);
             return;
@@ -191,7 +189,7 @@ impl<T: Transport> Worker<'_, T> {
                 return;
             }
         }
-        let rest = rest_of(&request.bytes, &written);
+        let rest = Arc::clone(&request.bytes);
         self.not_all_written(index, written, rest, now);
     }
 
@@ -222,7 +220,7 @@ impl<T: Transport> Worker<'_, T> {
     /// that is farther away is not tried a second time.
     pub(super) fn send_first(&mut self, index: usize) -> io::Result<bool> {
         let closed_loop = self.running && self.schedule.is_none() && !self.holding;
-        if T::HANDSHAKES || !self.sends_first || !closed_loop {
+        if T::HANDSHAKES || !self.sends_first || !closed_loop || self.left == 0 {
             return Ok(false);
         }
         let now = monotonic_ns();
@@ -235,12 +233,12 @@ impl<T: Transport> Worker<'_, T> {
         };
         match self.transport.write(session, connection.fd, &request.bytes) {
             Ok(length) => {
-                let rest = &request.bytes[length..];
-                if !rest.is_empty() {
-                    connection.keep_rest(rest.to_vec());
+                if length < request.bytes.len() {
+                    connection.keep_rest(Arc::clone(&request.bytes), length);
                     connection.wants_room = true;
                 }
                 self.recorder.now.counts.bytes_out += length as u64;
+                self.left = self.left.saturating_sub(self.depth as u64);
                 self.count_connect(index, now);
                 self.enter(index, now, now);
                 Ok(true)
@@ -290,8 +288,7 @@ impl<T: Transport> Worker<'_, T> {
                 return;
             }
         }
-        let rest = rest_of(bytes, &written);
-        self.not_all_written(index, written, rest, now);
+        self.not_all_written(index, written, bytes.into(), now);
     }
 
     #[cold]
@@ -299,7 +296,7 @@ impl<T: Transport> Worker<'_, T> {
         &mut self,
         index: usize,
         written: io::Result<usize>,
-        rest: Vec<u8>,
+        request: Arc<[u8]>,
         now: u64,
     ) {
         match written {
@@ -307,7 +304,8 @@ impl<T: Transport> Worker<'_, T> {
                 self.fail(index, Failure::Write(error), now);
             }
             _ => {
-                self.connections[index].keep_rest(rest);
+                let sent = written.unwrap_or(0);
+                self.connections[index].keep_rest(request, sent);
                 self.want_room(index, true);
             }
         }
@@ -358,7 +356,7 @@ impl<T: Transport> Worker<'_, T> {
                 }
             }
             if pieces.outbox_sent == pieces.outbox.len() {
-                (pieces.outbox, pieces.outbox_sent) = (Vec::new(), 0);
+                (pieces.outbox, pieces.outbox_sent) = (Arc::default(), 0);
             } else {
                 is_flushed = false;
                 self.want_room(index, true);

@@ -221,8 +221,7 @@ impl<T: Transport> Worker<'_, T> {
     /// Takes the bytes of one read.
     pub(super) fn take_frames(&mut self, index: usize, bytes: &[u8], now: u64) {
         self.recorder.now.counts.bytes_in += bytes.len() as u64;
-        let script = self.script.as_ref();
-        let is_seen = script.is_some_and(|script| script.shape.wants_answers);
+        let is_seen = self.sees_answers;
         let connection = &mut self.connections[index];
         let generation = connection.generation;
         let mut answers = if is_seen {
@@ -251,6 +250,10 @@ impl<T: Transport> Worker<'_, T> {
             self.take_event(index, event, &mut answers, now);
         }
         self.streams.events = events;
+        if self.connections[index].generation != generation {
+            // it has carried as many answers as it shall, and is opened again
+            return;
+        }
         if is_seen {
             self.connections[index].pieces().answers = answers;
         }
@@ -294,6 +297,7 @@ impl<T: Transport> Worker<'_, T> {
         if connection.in_flight == 0 {
             connection.doing = Doing::Idle;
         }
+        let target = usize::from(connection.target);
         match event {
             Event::Answered {
                 slot,
@@ -303,10 +307,12 @@ impl<T: Transport> Worker<'_, T> {
                 body_bytes,
             } => {
                 connection.failures = 0;
-                connection.has_answered = true;
-                let target = usize::from(connection.target);
+                connection.answered = connection.answered.saturating_add(1);
                 self.count_answer(user.due_ns, status);
-                self.record_times(user, now);
+                if self.compares {
+                    self.compare(status, body_bytes, None);
+                }
+                self.record_times(target, user, status, now);
                 if self.plan.grpc && call != Some(0) {
                     self.note_failed_call(call);
                 } else {
@@ -314,22 +320,29 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 if let Some(answer) = answers.get_mut(slot) {
                     let answer = std::mem::take(answer);
+                    if self.plan.expect.body.is_some() {
+                        self.compare(status, body_bytes, Some(answer.bytes()));
+                    }
                     self.show_answer(status, answer);
                 }
             }
             Event::Reset { user, code } => {
                 self.recorder.now.counts.errors.stream_reset += 1;
                 self.recorder.note(|| format!("stream reset: code {code}"));
-                self.lose(user, 1, now);
+                self.lose(target, user, 1, now);
             }
             Event::Unprocessed { user } => {
                 self.recorder.now.counts.errors.stale += 1;
                 self.recorder
                     .note(|| "the server went away before it took a request".into());
-                self.lose(user, 1, now);
+                self.lose(target, user, 1, now);
             }
         }
-        if index < self.wanted && self.has_room(index) {
+        if self.is_used_up(index) {
+            if self.connections[index].in_flight == 0 {
+                self.reopen(index, now);
+            }
+        } else if index < self.wanted && self.has_room(index) {
             self.offer_one(index, now);
         }
     }
@@ -372,8 +385,9 @@ impl<T: Transport> Worker<'_, T> {
         self.streams.unwritten.push((index as u32, generation));
         self.recorder.now.counts.errors.timeout += late.len() as u64;
         self.recorder.note(|| "no answer in time".into());
+        let target = usize::from(self.connections[index].target);
         for (_, asked) in late {
-            self.lose(asked, 1, now);
+            self.lose(target, asked, 1, now);
             self.offer_one(index, now);
         }
         if is_dead {

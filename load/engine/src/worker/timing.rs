@@ -1,26 +1,32 @@
 //! Which figure a latency belongs to: this second's, that of the step in which it fell due, or none.
 
-use super::Worker;
+use super::{Doing, Worker};
+use crate::breakdown::Ended;
 use crate::interval::{Phase, Straggler};
+use crate::sys::tcp_info::tcp_info;
 use crate::transport::{Asked, Transport};
 
 impl<T: Transport> Worker<'_, T> {
     /// Enters the times of a request whose answer was complete at `ended_ns`.
     #[inline]
-    pub(super) fn record_times(&mut self, asked: Asked, ended_ns: u64) {
+    pub(super) fn record_times(&mut self, target: usize, asked: Asked, status: u16, ended_ns: u64) {
+        let row = self.rows.row(target, asked.request);
+        let ended = Ended { row, status };
         let service_ns = ended_ns - asked.sent_ns;
         let step_start_ns = self.recorder.step_start_ns;
         let interval = &mut *self.recorder.now;
         if self.schedule.is_none() {
             interval.times.service.record(service_ns);
+            interval.breakdown.record(ended, service_ns, 1);
             interval.peaks.note(ended_ns, service_ns);
         } else if asked.due_ns >= step_start_ns {
             let response_ns = ended_ns - asked.due_ns;
             interval.times.service.record(service_ns);
             interval.times.response.record(response_ns);
+            interval.breakdown.record(ended, response_ns, 1);
             interval.peaks.note(ended_ns, response_ns);
         } else {
-            self.record_straggler(asked, ended_ns, false, 1);
+            self.record_straggler(asked, ended_ns, ended, 1);
         }
     }
 
@@ -65,13 +71,16 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Enters the requests in flight on a connection as lost, with the time they were outstanding.
     pub(super) fn lose_all(&mut self, index: usize, now: u64) {
+        let target = usize::from(self.connections[index].target);
         for (asked, times) in self.in_flight(index) {
-            self.lose(asked, times, now);
+            self.lose(target, asked, times, now);
         }
     }
 
     /// Enters requests as lost.
-    pub(super) fn lose(&mut self, asked: Asked, times: u64, now: u64) {
+    pub(super) fn lose(&mut self, target: usize, asked: Asked, times: u64, now: u64) {
+        let row = self.rows.row(target, asked.request);
+        let ended = Ended { row, status: 0 };
         if !self.is_earlier(asked.due_ns) {
             self.recorder.now.counts.lost += times;
         }
@@ -81,14 +90,16 @@ impl<T: Transport> Worker<'_, T> {
         let interval = &mut *self.recorder.now;
         if self.schedule.is_none() {
             interval.times.service.record_lost(service_ns, samples);
+            interval.breakdown.record(ended, service_ns, samples);
             interval.peaks.note(now, service_ns);
         } else if asked.due_ns >= step_start_ns {
             let response_ns = now - asked.due_ns;
             interval.times.service.record_lost(service_ns, samples);
             interval.times.response.record_lost(response_ns, samples);
+            interval.breakdown.record(ended, response_ns, samples);
             interval.peaks.note(now, response_ns);
         } else {
-            self.record_straggler(asked, now, true, samples);
+            self.record_straggler(asked, now, ended, samples);
         }
     }
 
@@ -102,7 +113,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// What fell due in the warm-up is thrown away; what fell due in an earlier step is that step's.
     #[cold]
-    fn record_straggler(&mut self, asked: Asked, ended_ns: u64, lost: bool, times: u64) {
+    fn record_straggler(&mut self, asked: Asked, ended_ns: u64, ended: Ended, times: u64) {
         if asked.due_ns < self.window_start_ns {
             return;
         }
@@ -111,11 +122,27 @@ impl<T: Transport> Worker<'_, T> {
             step: self.recorder.step_at(asked.due_ns),
             service_ns: ended_ns - asked.sent_ns,
             response_ns,
-            lost,
+            lost: ended.status == 0,
+            ended,
         };
         let stragglers = &mut self.recorder.now.stragglers;
         (0..times).for_each(|_| stragglers.push(straggler));
         self.recorder.now.peaks.note(ended_ns, response_ns);
+    }
+
+    /// Looks at the TCP of the next connection that is open.
+    pub(super) fn sample_tcp(&mut self) {
+        for _ in 0..self.wanted {
+            self.tcp_sampled = (self.tcp_sampled + 1) % self.wanted;
+            let connection = &self.connections[self.tcp_sampled];
+            if !matches!(connection.doing, Doing::Idle | Doing::Busy) {
+                continue;
+            }
+            if let Some(info) = tcp_info(connection.fd) {
+                self.recorder.now.tcp.record(&info);
+            }
+            return;
+        }
     }
 
     /// When the kernel received what was read at `now`; how long it lay there is our own delay.

@@ -49,9 +49,21 @@ pub fn the_template_agrees(bytes: &[u8]) {
     {
         return;
     }
-    let Some((head_bytes, expected)) = template.recognise(bytes) else {
+    let Some(known) = template.recognise(bytes) else {
         return;
     };
+    let (head_bytes, expected) = (known.head_bytes, known.done);
+    if known.is_chunked {
+        let body = &bytes[head_bytes..];
+        let fast = Parser::before_chunks(expected).feed(body, false, &mut Ignore, &mut |_, _| {});
+        let whole = Parser::default().feed(bytes, false, &mut Ignore, &mut |_, _| {});
+        let fast = fast.map(|progress| match progress {
+            Progress::Done(used, done) => Progress::Done(used + head_bytes, done),
+            Progress::More(used) => Progress::More(used + head_bytes),
+        });
+        assert_eq!(fast, whole);
+        return;
+    }
     let total = head_bytes as u64 + expected.body_bytes;
     if total > bytes.len() as u64 {
         return;

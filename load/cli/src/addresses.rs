@@ -1,0 +1,241 @@
+//! Where the names of URLs lead: `--connect-to` and `--resolve` first, as curl has them, then the
+//! system.
+
+use crate::options::Typed;
+use crate::values::{usage, Refusal};
+use load_engine::sys::socket::Address;
+use load_http1::url::Url;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest test of whether an address takes connections.
+const TEST_CONNECT: Duration = Duration::from_secs(5);
+
+/// A host and a port as typed; an empty one stands for any.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    host: String,
+    port: String,
+}
+
+impl Place {
+    fn is_of(&self, host: &str, port: u16) -> bool {
+        let is_host = self.host.is_empty() || self.host.eq_ignore_ascii_case(host);
+        is_host && (self.port.is_empty() || self.port.parse() == Ok(port))
+    }
+}
+
+/// What was typed about addresses.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// Places, and the addresses that stand for their host.
+    resolve: Vec<(Place, Vec<IpAddr>)>,
+    /// Places, and those that connections to them are made to.
+    connect_to: Vec<(Place, Place)>,
+}
+
+impl Book {
+    /// Reads the options.
+    pub fn read(typed: &Typed) -> Result<Book, Refusal> {
+        for name in ["resolve", "connect-to"] {
+            if typed.has(name) && typed.has("script") {
+                return usage(format!(
+                    "--{name}: is not for scripts; they set wrk.thread.addr"
+                ));
+            }
+        }
+        let resolve = typed.all("resolve").map(resolve_entry);
+        let connect_to = typed.all("connect-to").map(connect_to_entry);
+        Ok(Book {
+            resolve: resolve.collect::<Result<_, _>>()?,
+            connect_to: connect_to.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The addresses of a URL's host that may be used, the first that takes a connection before all
+    /// others; refused if none does.
+    pub fn addresses(&self, url: &Url) -> Result<Vec<Address>, Refusal> {
+        if url.scheme == "unix" {
+            let path = PathBuf::from(&url.host);
+            UnixStream::connect(&path).map_err(|error| refused(url, &plain(&error)))?;
+            return Ok(vec![Address::Unix(path)]);
+        }
+        let mut found = self.lookup(url)?;
+        let mut last = None;
+        for first in 0..found.len() {
+            match TcpStream::connect_timeout(&found[first], TEST_CONNECT) {
+                Ok(_) => {
+                    found.rotate_left(first);
+                    return Ok(found.into_iter().map(Address::Inet).collect());
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        let why = last.map_or("no address".to_string(), |error| plain(&error));
+        Err(refused(url, &why))
+    }
+
+    fn lookup(&self, url: &Url) -> Result<Vec<SocketAddr>, Refusal> {
+        let (mut host, mut port) = (url.host.as_str(), url.port_number());
+        let other = self
+            .connect_to
+            .iter()
+            .find(|(from, _)| from.is_of(host, port));
+        if let Some((_, to)) = other {
+            host = if to.host.is_empty() { host } else { &to.host };
+            port = to.port.parse().unwrap_or(port);
+        }
+        if let Some((_, known)) = self
+            .resolve
+            .iter()
+            .find(|(place, _)| place.is_of(host, port))
+        {
+            return Ok(known.iter().map(|ip| SocketAddr::new(*ip, port)).collect());
+        }
+        let found = (host, port).to_socket_addrs().map_err(|error| {
+            let service = service(url);
+            Refusal::Absent(format!(
+                "unable to resolve {host}:{service} {}",
+                plain(&error)
+            ))
+        })?;
+        // the system may name an address twice, for each kind of socket
+        let mut each: Vec<SocketAddr> = Vec::new();
+        for address in found {
+            if !each.contains(&address) {
+                each.push(address);
+            }
+        }
+        Ok(each)
+    }
+}
+
+fn service(url: &Url) -> &str {
+    url.port.as_deref().unwrap_or(&url.scheme)
+}
+
+fn refused(url: &Url, why: &str) -> Refusal {
+    Refusal::Absent(format!(
+        "unable to connect to {}:{} {why}",
+        url.host,
+        service(url)
+    ))
+}
+
+/// `HOST:PORT:ADDRESS[,ADDRESS]…`
+fn resolve_entry(text: &str) -> Result<(Place, Vec<IpAddr>), Refusal> {
+    let wrong = || {
+        Refusal::Usage(format!(
+            "--resolve: invalid '{text}' (such as example.com:443:127.0.0.1,127.0.0.2)"
+        ))
+    };
+    let (place, addresses) = place(text).ok_or_else(wrong)?;
+    let addresses = addresses.ok_or_else(wrong)?.split(',').map(|address| {
+        let bare = address.trim_start_matches('[').trim_end_matches(']');
+        bare.parse().map_err(|_| wrong())
+    });
+    Ok((place, addresses.collect::<Result<_, _>>()?))
+}
+
+/// `HOST:PORT:HOST:PORT`; each of them may be empty.
+fn connect_to_entry(text: &str) -> Result<(Place, Place), Refusal> {
+    let both = place(text).and_then(|(from, rest)| Some((from, place(rest?)?)));
+    match both {
+        Some((from, (to, None))) => Ok((from, to)),
+        _ => usage(format!(
+            "--connect-to: invalid '{text}' (such as example.com:443:127.0.0.1:8443)"
+        )),
+    }
+}
+
+/// The host and port that a text begins with, and what follows the colon behind them.
+fn place(text: &str) -> Option<(Place, Option<&str>)> {
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(inner) => {
+            let (host, rest) = inner.split_once(']')?;
+            (host, rest.strip_prefix(':')?)
+        }
+        None => text.split_once(':')?,
+    };
+    let (port, rest) = match rest.split_once(':') {
+        Some((port, rest)) => (port, Some(rest)),
+        None => (rest, None),
+    };
+    let is_port = port.is_empty() || port.parse::<u16>().is_ok();
+    is_port.then(|| {
+        let place = Place {
+            host: host.to_string(),
+            port: port.to_string(),
+        };
+        (place, rest)
+    })
+}
+
+/// The text of an error without its number, as wrk prints it.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book(options: &[(&'static str, &str)]) -> Result<Book, Refusal> {
+        let options = options
+            .iter()
+            .map(|(name, value)| (*name, value.to_string()));
+        Book::read(&Typed {
+            options: options.collect(),
+            ..Typed::default()
+        })
+    }
+
+    fn lookup(book: &Book, url: &str) -> Vec<String> {
+        let url = Url::parse(url).expect("a URL");
+        let found = book.lookup(&url).expect("known");
+        found.iter().map(SocketAddr::to_string).collect()
+    }
+
+    #[test]
+    fn names_lead_where_it_was_typed() {
+        let book = book(&[
+            ("resolve", "a.test:80:10.0.0.1,[::1]"),
+            ("connect-to", "b.test::a.test:80"),
+            ("connect-to", ":81:127.0.0.1:9"),
+        ])
+        .expect("correct");
+        assert_eq!(lookup(&book, "http://a.test/"), ["10.0.0.1:80", "[::1]:80"]);
+        assert_eq!(
+            lookup(&book, "http://b.test:7/"),
+            ["10.0.0.1:80", "[::1]:80"]
+        );
+        assert_eq!(lookup(&book, "http://c.test:81/"), ["127.0.0.1:9"]);
+        assert_eq!(lookup(&book, "http://127.0.0.9:82/"), ["127.0.0.9:82"]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (name, value) in [
+            ("resolve", "a.test:80"),
+            ("resolve", "a.test:x:10.0.0.1"),
+            ("resolve", "a.test:80:here"),
+            ("connect-to", "a:1:b"),
+            ("connect-to", "a:1:b:2:c"),
+            ("connect-to", "[::1:1:b:2"),
+        ] {
+            let Err(Refusal::Usage(text)) = book(&[(name, value)]) else {
+                panic!("{value}")
+            };
+            assert!(
+                text.starts_with(&format!("--{name}: invalid '{value}'")),
+                "{text}"
+            );
+        }
+    }
+}

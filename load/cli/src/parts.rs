@@ -1,0 +1,150 @@
+//! The parts of the time that counts: by request, by target, by status. For the result file and for
+//! people.
+
+use crate::human::quantile;
+use crate::json::distribution;
+use load_engine::breakdown::Rows;
+use load_engine::latency::Latency;
+use load_engine::plan::{Plan, Target};
+use load_engine::run::Outcome;
+use serde_json::{json, Map, Value};
+use std::fmt::Write;
+
+/// Requests and targets with their distributions, and distributions by class of status.
+pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
+    json!({
+        "requests": requests(plan, outcome),
+        "targets": targets(plan, outcome),
+        "status": statuses(plan, outcome),
+    })
+}
+
+/// A row for each request, where requests are told apart.
+fn each_request<'a>(
+    plan: &'a Plan,
+    outcome: &'a Outcome,
+) -> Vec<(&'a Target, String, &'a Latency)> {
+    let rows = Rows::of(&plan.targets);
+    let mut each = Vec::new();
+    for (number, target) in plan.targets.iter().enumerate() {
+        for (row, request) in rows.of_target(number).zip(&target.requests) {
+            let latency = outcome.total.breakdown.row(row);
+            if let (true, Some(latency)) = (rows.are_requests(), latency) {
+                each.push((target, request.name().unwrap_or_default(), latency));
+            }
+        }
+    }
+    each
+}
+
+fn requests(plan: &Plan, outcome: &Outcome) -> Vec<Value> {
+    let each = each_request(plan, outcome).into_iter();
+    each.map(|(target, name, latency)| {
+        json!({"target": target.url, "request": name, "latency": distribution(latency)})
+    })
+    .collect()
+}
+
+fn targets(plan: &Plan, outcome: &Outcome) -> Vec<Value> {
+    if plan.targets.len() < 2 {
+        return Vec::new();
+    }
+    let rows = Rows::of(&plan.targets);
+    let each = plan.targets.iter().enumerate();
+    each.map(|(number, target)| {
+        let mut sum = Latency::default();
+        let own = rows.of_target(number);
+        own.filter_map(|row| outcome.total.breakdown.row(row))
+            .for_each(|latency| sum.add(latency));
+        json!({
+            "target": target.url,
+            "address": target.address.to_string(),
+            "weight": target.weight,
+            "latency": distribution(&sum),
+        })
+    })
+    .collect()
+}
+
+/// `2xx` is what is left of all without the others; `lost` are requests without an answer.
+fn statuses(plan: &Plan, outcome: &Outcome) -> Map<String, Value> {
+    let times = &outcome.total.times;
+    let all = if plan.open.is_some() {
+        &times.response
+    } else {
+        &times.service
+    };
+    let mut others = Latency::default();
+    let mut found = Map::new();
+    for (class, latency) in outcome.total.breakdown.classes() {
+        let name = match class {
+            0 => "lost".to_string(),
+            _ => format!("{class}xx"),
+        };
+        found.insert(name, distribution(latency));
+        others.add(latency);
+    }
+    if !plan.websocket {
+        found.insert("2xx".to_string(), distribution(&all.without(&others)));
+    }
+    found
+}
+
+/// A line for each request, where there are several.
+pub fn lines(plan: &Plan, outcome: &Outcome) -> String {
+    let mut text = String::new();
+    let each = each_request(plan, outcome);
+    if each.is_empty() {
+        return text;
+    }
+    text.push_str("  By request          Count       p50       p99       Max\n");
+    for (target, name, latency) in each {
+        let place = if plan.targets.len() > 1 {
+            &target.url
+        } else {
+            ""
+        };
+        let value = |at: f64| quantile(latency, at);
+        let _ = writeln!(
+            text,
+            "  {:>23}{:>10}{:>10}{:>10}  {name} {place}",
+            latency.count(),
+            value(0.5),
+            value(0.99),
+            value(1.0),
+        );
+    }
+    text
+}
+
+/// Adds the parts of several results, whose plans are equal.
+pub fn merged(
+    documents: &[Value],
+    added: &dyn Fn(Vec<&Value>) -> Result<Value, String>,
+) -> Result<Value, String> {
+    let of = |key: &'static str| {
+        documents
+            .iter()
+            .map(move |document| &document["breakdown"][key])
+    };
+    let mut sum = json!({});
+    for key in ["requests", "targets"] {
+        let mut rows = documents[0]["breakdown"][key].clone();
+        for (number, row) in rows.as_array_mut().into_iter().flatten().enumerate() {
+            row["latency"] = added(of(key).map(|rows| &rows[number]["latency"]).collect())?;
+        }
+        sum[key] = rows;
+    }
+    let names = of("status")
+        .filter_map(Value::as_object)
+        .flat_map(Map::keys);
+    let mut status = Map::new();
+    for name in names {
+        if !status.contains_key(name) {
+            let each = of("status").map(|classes| &classes[name.as_str()]);
+            status.insert(name.clone(), added(each.collect())?);
+        }
+    }
+    sum["status"] = Value::Object(status);
+    Ok(sum)
+}

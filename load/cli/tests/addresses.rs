@@ -1,0 +1,106 @@
+//! Names with several addresses, and connections to other places than those of their URLs.
+
+mod support;
+
+use std::net::TcpListener;
+use support::{always, count, measured, run, Server, HELLO};
+
+#[test]
+fn requests_keep_their_host_and_go_where_it_was_typed() {
+    let server = Server::start(always(HELLO));
+    let port = server.address.port();
+    for options in [
+        format!("--resolve shop.test:{port}:127.0.0.1 http://shop.test:{port}/"),
+        format!("--connect-to shop.test:80:127.0.0.1:{port} http://shop.test/"),
+    ] {
+        measured(&format!("-t1 -c1 -d100ms -T30s {options}"));
+        let seen = server.seen().last().cloned().expect("a request");
+        let host = seen
+            .headers
+            .iter()
+            .find(|field| field.starts_with("Host: "));
+        assert!(
+            host.expect("a host").starts_with("Host: shop.test"),
+            "{host:?}"
+        );
+    }
+    let output = run(&format!(
+        "--resolve shop.test:{port} http://shop.test:{port}/"
+    ));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn connections_are_dealt_to_all_addresses() {
+    let one = Server::start(always(HELLO));
+    let port = one.address.port();
+    let Ok(listener) = TcpListener::bind(("127.0.0.2", port)) else {
+        eprintln!("port {port} of another address is taken");
+        return;
+    };
+    drop(listener);
+    let other = Server::start_on(&format!("127.0.0.2:{port}"), always(HELLO));
+    let line = |how: &str| {
+        let before = (one.accepted(), other.accepted());
+        measured(&format!(
+            "-t1 -c4 -d200ms -T30s --addresses {how} \
+             --resolve both.test:{port}:127.0.0.1,127.0.0.2 http://both.test:{port}/"
+        ));
+        (one.accepted() - before.0, other.accepted() - before.1)
+    };
+    // one more is the test whether the server is there
+    assert_eq!(line("all"), (3, 2));
+    assert_eq!(line("first"), (5, 0));
+}
+
+#[test]
+fn connections_move_to_the_address_that_is_there() {
+    // the first takes the test whether the server is there, and nothing after it
+    let gone = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = gone.local_addr().expect("bound").port();
+    let there = Server::start_on(&format!("127.0.0.2:{port}"), always(HELLO));
+    let accepted = std::thread::spawn(move || drop(gone.accept()));
+    let result = measured(&format!(
+        "-t1 -c2 -d1s -R50 -T30s --resolve both.test:{port}:127.0.0.1,127.0.0.2 \
+         http://both.test:{port}/"
+    ));
+    accepted.join().expect("no panic");
+    assert_eq!(there.asked(), 50);
+    assert!(count(&result, "/errors/connect/refused") > 0);
+}
+
+#[test]
+fn an_upload_is_in_memory_once() {
+    const BODY_BYTES: usize = 16 << 20;
+    const CONNECTIONS: usize = 16;
+    // nobody reads: every connection keeps all of its upload but what the kernel takes
+    let server = Server::start(|_| std::thread::sleep(std::time::Duration::from_secs(600)));
+    let file = support::temporary("body");
+    std::fs::write(&file, vec![b'x'; BODY_BYTES]).expect("a file");
+    let mut child = support::program()
+        .args([
+            "-t1",
+            &format!("-c{CONNECTIONS}"),
+            "-d60s",
+            "-T60s",
+            "--body-file",
+        ])
+        .arg(&file)
+        .arg(server.url())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    while server.accepted() <= CONNECTIONS {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("running");
+    child.kill().expect("ours");
+    child.wait().expect("ended");
+    std::fs::remove_file(&file).expect("ours");
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let most_kib: usize = most
+        .and_then(|text| text.split_whitespace().next()?.parse().ok())
+        .expect("a figure");
+    assert!(most_kib < 8 * BODY_BYTES / 1024, "{most_kib} KiB");
+}

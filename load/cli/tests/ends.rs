@@ -1,0 +1,167 @@
+//! Runs that end by a number of requests or by a condition, and responses that must be as expected.
+
+#[path = "support/http2.rs"]
+mod http2;
+mod support;
+
+use http2::Http2Server;
+use std::time::{Duration, Instant};
+use support::{always, count, measured, program, run, Server, HELLO};
+
+#[test]
+fn as_many_requests_as_asked_for_are_sent() {
+    for options in [
+        "-c1",
+        "-t2 -c5",
+        "-c4 --depth 5",
+        "-R2000",
+        "-R2000 --dispatch any",
+    ] {
+        let server = Server::start(always(HELLO));
+        let result = measured(&format!("-n 100 {options} -T30s {}", server.url()));
+        assert_eq!(count(&result, "/totals/completed"), 100, "{options}");
+        assert_eq!(server.asked(), 100, "{options}");
+        assert!(count(&result, "/window/length_ns") < 30_000_000_000);
+    }
+    let server = Http2Server::hello();
+    measured(&format!(
+        "-n 100 --http2 --streams 8 -c3 -T30s {}",
+        server.url()
+    ));
+    assert_eq!(server.seen().len(), 100);
+}
+
+#[test]
+fn connections_carry_as_many_requests_as_asked_for() {
+    let server = Server::start(always(HELLO));
+    let result = measured(&format!(
+        "-t1 -c2 -n 60 --requests-per-connection 10 -T30s {}",
+        server.url()
+    ));
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["notes"]);
+    let seen = server.seen();
+    let on = |number| seen.iter().filter(|seen| seen.connection == number).count();
+    let used: Vec<_> = (0..server.accepted()).map(on).filter(|&n| n > 0).collect();
+    assert!(
+        used.iter().all(|&n| n <= 10) && used.iter().sum::<usize>() == 60,
+        "{used:?}"
+    );
+    let server = Http2Server::hello();
+    measured(&format!(
+        "-t1 --http2 --streams 2 -c1 -n 30 --requests-per-connection 1 -T30s {}",
+        server.url()
+    ));
+    let mut connections: Vec<_> = server.seen().iter().map(|seen| seen.connection).collect();
+    connections.dedup();
+    assert!(connections.len() >= 15, "{connections:?}");
+}
+
+#[test]
+fn responses_that_are_not_as_expected_are_errors() {
+    let server = Server::start(always(HELLO));
+    let failing = |expect: &str| {
+        let result = measured(&format!(
+            "-t1 -c2 -n 20 -T30s --expect {expect} {}",
+            server.url()
+        ));
+        (
+            count(&result, "/errors/unexpected"),
+            result["notes"].to_string(),
+        )
+    };
+    assert_eq!(failing("status=200,length=5,body~ell").0, 0);
+    for (expect, note) in [
+        ("status=201", "status 200 instead of 201"),
+        ("length=6", "5 bytes instead of 6"),
+        ("body~bye", "a body without 'bye'"),
+    ] {
+        let (count, notes) = failing(expect);
+        assert_eq!(count, 20, "{expect}");
+        assert!(notes.contains(note), "{notes}");
+    }
+    let server = Http2Server::hello();
+    let line = |expect: &str| {
+        format!(
+            "--http2 -t1 -c1 -n 10 -T30s --expect {expect} {}",
+            server.url()
+        )
+    };
+    assert_eq!(count(&measured(&line("body~ell")), "/errors/unexpected"), 0);
+    assert_eq!(count(&measured(&line("body~x")), "/errors/unexpected"), 10);
+    assert_eq!(
+        count(&measured(&line("status=500")), "/errors/unexpected"),
+        10
+    );
+}
+
+#[test]
+fn requests_that_are_too_late_are_shed_and_stand_in_the_percentiles() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(Duration::from_millis(50));
+            conversation.send(HELLO);
+        }
+    });
+    let result = measured(&format!(
+        "-t1 -c1 -d1s -R100 -T30s --drain 30s --deadline 100ms {}",
+        server.url()
+    ));
+    let (shed, completed) = (
+        count(&result, "/totals/shed"),
+        count(&result, "/totals/completed"),
+    );
+    assert_eq!(
+        (shed + completed, count(&result, "/totals/due")),
+        (100, 100)
+    );
+    assert!(shed >= 60, "{shed}");
+    assert_eq!(count(&result, "/latency/response/count"), 100);
+    assert_eq!(count(&result, "/latency/censored/count"), shed);
+    assert!(count(&result, "/latency/censored/min") > 100_000_000);
+}
+
+#[test]
+fn a_run_ends_when_a_condition_is_met() {
+    let slow = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(Duration::from_millis(30));
+            conversation.send(HELLO);
+        }
+    });
+    let began = Instant::now();
+    let output = run(&format!(
+        "-t1 -c2 -d60s -T30s --stop-when p50>20ms {}",
+        slow.url()
+    ));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(began.elapsed() < Duration::from_secs(30), "{errors}");
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("ended early: p50>20ms"), "{errors}");
+    let output = program()
+        .args(["-t1", "-c1", "-d1s", "--stop-when", "errors>0,p50>60s"])
+        .arg(slow.url())
+        .output()
+        .expect("it starts");
+    assert!(output.status.success());
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (options, message) in [
+        ("-n 0", "--requests: must be a whole number"),
+        ("-n 5 --warmup 1s", "--requests: is not for --warmup"),
+        ("--deadline 1s", "--deadline: is for an open loop"),
+        ("--expect x=1", "--expect: invalid 'x=1'"),
+        ("--stop-when p99", "--stop-when: invalid 'p99'"),
+        (
+            "--requests-per-connection 70000",
+            "--requests-per-connection: must be at most 65535",
+        ),
+    ] {
+        let server = Server::start(always(HELLO));
+        let output = run(&format!("{options} {}", server.url()));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(message), "{errors}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Scripts that change their mind while the run goes on, and request texts as scripts write them.
+
+mod support;
+
+use serde_json::Value;
+use support::{always, program, temporary, Conversation, Seen, Server, HELLO};
+
+/// Runs a script's text against a server; the result file, standard error and whether it succeeded.
+fn play(text: &str, options: &str, url: &str) -> (Value, String, bool) {
+    let (script, file) = (temporary("lua"), temporary("json"));
+    std::fs::write(&script, text).expect("a file");
+    let output = program()
+        .args(options.split_whitespace())
+        .arg("-s")
+        .arg(&script)
+        .arg("--json")
+        .arg(&file)
+        .arg(url)
+        .output()
+        .expect("it starts");
+    let result = std::fs::read_to_string(&file).unwrap_or_default();
+    for path in [&script, &file] {
+        // a run that was refused has written none
+        let _ = std::fs::remove_file(path);
+    }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let result = serde_json::from_str(&result).unwrap_or(Value::Null);
+    (result, errors, output.status.success())
+}
+
+fn paths(seen: &[Seen]) -> Vec<&str> {
+    seen.iter().map(Seen::path).collect()
+}
+
+#[test]
+fn functions_that_a_script_replaces_are_called_from_then_on() {
+    let server = Server::start(always(HELLO));
+    let script = r#"
+        request = function() return wrk.format("GET", "/login") end
+        response = function(status, headers, body)
+            request = function() return wrk.format("GET", "/data?" .. body) end
+            response = function() wrk.thread:stop() end
+        end
+    "#;
+    let (_, errors, is_done) = play(script, "-t1 -c1 -d10s -T30s", &server.url());
+    assert!(is_done, "{errors}");
+    assert_eq!(paths(&server.seen()), ["/login", "/data?hello"]);
+}
+
+#[test]
+fn a_delay_that_a_script_replaces_is_the_next_one() {
+    let server = Server::start(always(HELLO));
+    let script = r#"
+        delay = function()
+            delay = function() return 600000 end
+            return 0
+        end
+    "#;
+    play(script, "-t1 -c1 -d500ms -T30s", &server.url());
+    assert_eq!(server.asked(), 1, "the second waits for ten minutes");
+}
+
+#[test]
+fn a_thread_sends_where_its_script_says() {
+    let (one, other) = (Server::start(always(HELLO)), Server::start(always(HELLO)));
+    let script = format!(
+        "function init(args)
+            wrk.thread.addr = wrk.lookup('127.0.0.1', {})[1]
+        end",
+        other.address.port()
+    );
+    let (_, errors, is_done) = play(&script, "-t1 -c2 -d300ms -T30s", &one.url());
+    assert!(is_done, "{errors}");
+    assert_eq!(one.asked(), 0);
+    assert!(other.asked() > 0);
+}
+
+#[test]
+fn connections_opened_later_go_where_the_script_wants_them_then() {
+    let closing = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".as_bytes();
+    let (one, other) = (Server::start(always(closing)), Server::start(always(HELLO)));
+    let script = format!(
+        "function response()
+            wrk.thread.addr = wrk.lookup('127.0.0.1', {})[1]
+        end",
+        other.address.port()
+    );
+    let (_, errors, is_done) = play(&script, "-t1 -c1 -d500ms -T30s", &one.url());
+    assert!(is_done, "{errors}");
+    assert_eq!(one.asked(), 1);
+    assert!(other.asked() > 0);
+}
+
+/// All bytes of the first connection that carries any, up to a length.
+fn first_bytes(length: usize) -> (Server, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let (sender, bytes) = std::sync::mpsc::channel();
+    let server = Server::start(move |mut conversation: Conversation| {
+        let mut seen = vec![0; length];
+        if conversation.read_exact(&mut seen) {
+            // the test may have seen enough
+            let _ = sender.send(seen);
+            conversation.send(HELLO);
+        }
+    });
+    (server, bytes)
+}
+
+#[test]
+fn request_texts_go_out_byte_for_byte() {
+    let texts = [
+        "POST /a HTTP/1.1\\nHost: h\\nContent-Length: 2\\n\\nab",
+        "PUT /b HTTP/1.1\\r\\nHost: h\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5\\r\\nhello\\r\\n0\\r\\n\\r\\n",
+    ];
+    for text in texts {
+        let plain = text.replace("\\r", "\r").replace("\\n", "\n");
+        let (server, bytes) = first_bytes(plain.len());
+        let script = format!("request = function() return \"{text}\" end");
+        let (result, errors, is_done) = play(&script, "-t1 -c1 -d300ms -T30s", &server.url());
+        assert!(is_done, "{errors}");
+        let sent = bytes.try_recv().expect("a request");
+        assert_eq!(String::from_utf8_lossy(&sent), plain);
+        assert!(support::count(&result, "/totals/completed") > 0);
+    }
+}
+
+#[test]
+fn lookup_takes_no_service_and_ends_the_run_where_it_finds_nothing() {
+    let server = Server::start(always(HELLO));
+    let script = "print(wrk.lookup('127.0.0.1', nil)[1])";
+    let (_, errors, is_done) = play(script, "-t1 -c1 -d100ms -T30s", &server.url());
+    assert!(is_done, "{errors}");
+    let asked = server.asked();
+    for script in [
+        "wrk.lookup('127.0.0.1', 'no-such-service')",
+        "pcall(wrk.lookup, '127.0.0.1', 'no-such-service')",
+    ] {
+        let (_, errors, is_done) = play(script, "-t1 -c1 -d100ms -T30s", &server.url());
+        assert!(!is_done, "{script}");
+        assert!(
+            errors.contains("unable to resolve 127.0.0.1:no-such-service"),
+            "{errors}"
+        );
+    }
+    assert_eq!(server.asked(), asked);
+}

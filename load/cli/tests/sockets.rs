@@ -1,0 +1,86 @@
+//! Options of sockets, and the PROXY header.
+
+mod support;
+
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::channel;
+use support::{count, measured, run, Server, HELLO};
+
+#[test]
+fn connections_begin_with_a_proxy_header_of_their_own_addresses() {
+    for (version, length) in [("v1", 0), ("v2", 28)] {
+        let (sender, heads) = channel();
+        let server = Server::start(move |mut conversation| {
+            let peer = conversation.stream().peer_addr().expect("connected");
+            let mut head = vec![0; length];
+            if length == 0 {
+                // up to the line end
+                let mut byte = [0];
+                while !head.ends_with(b"\n") && conversation.read_exact(&mut byte) {
+                    head.push(byte[0]);
+                }
+            } else if !conversation.read_exact(&mut head) {
+                return;
+            }
+            let _ = sender.send((peer, head));
+            while conversation.request().is_some() && conversation.send(HELLO) {}
+        });
+        let result = measured(&format!(
+            "-t1 -c2 -n 10 -T30s --proxy-protocol {version} {}",
+            server.url()
+        ));
+        assert_eq!(count(&result, "/totals/completed"), 10);
+        assert_eq!(count(&result, "/errors/total"), 0, "{}", result["notes"]);
+        let heads: Vec<_> = heads
+            .try_iter()
+            .filter(|(_, head)| !head.is_empty())
+            .collect();
+        assert_eq!(heads.len(), 2);
+        for (peer, head) in heads {
+            if version == "v1" {
+                let port = server.address.port();
+                let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {port}\r\n", peer.port());
+                assert_eq!(String::from_utf8_lossy(&head), line);
+            } else {
+                assert_eq!(&head[12..16], b"\x21\x11\0\x0c");
+                assert_eq!(head[24..26], peer.port().to_be_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn options_are_set_on_the_sockets() {
+    let (sender, sizes) = channel();
+    let server = Server::start(move |mut conversation| {
+        let stream = conversation.stream();
+        // what a client sets is not seen on this side: that the kernel took it is what counts
+        let info = load_engine::sys::tcp_info::tcp_info(stream.as_raw_fd());
+        if info.is_some() && conversation.request().is_some() {
+            let _ = sender.send(());
+            conversation.send(HELLO);
+            while conversation.request().is_some() && conversation.send(HELLO) {}
+        }
+    });
+    let result = measured(&format!(
+        "-t1 -c2 -n 10 -T30s --tcp-congestion reno --tcp-mss 600 --send-buffer 20k \
+         --receive-buffer 20k --dscp 10 --device lo {}",
+        server.url()
+    ));
+    assert_eq!(count(&result, "/totals/completed"), 10);
+    assert_eq!(sizes.try_iter().count(), 2);
+    for (options, message) in [
+        ("--tcp-congestion nonsense", "--tcp-congestion: "),
+        ("--dscp 64", "--dscp: must be a whole number from 0 to 63"),
+        ("--device no-such-one", "--device: "),
+        (
+            "--proxy-protocol v3",
+            "--proxy-protocol: 'v3' is none of v1, v2",
+        ),
+    ] {
+        let output = run(&format!("{options} {}", server.url()));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options}: {errors}");
+        assert!(errors.contains(message), "{errors}");
+    }
+}
