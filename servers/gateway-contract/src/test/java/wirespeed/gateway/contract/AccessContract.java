@@ -1,4 +1,4 @@
-// Who may ask: tokens, keys, networks and pages of other origins, on every carrier.
+// Access by tokens, keys, networks and pages of other origins, on every carrier.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -1,4 +1,4 @@
-// What the admin port shows, and what it lets whom do, on every carrier.
+// The admin port: its secrets, its token and the files it may name, on every carrier.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

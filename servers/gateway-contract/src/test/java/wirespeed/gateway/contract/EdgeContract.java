@@ -82,10 +82,10 @@ abstract class EdgeContract extends CarrierContract {
     }
 
     @Test
-    void what_only_proxies_may_say_is_not_said_by_another_spelling_of_the_name()
+    void fields_of_proxies_are_not_taken_from_clients_in_another_spelling()
             throws IOException {
         Carrier gateway = gateway("[[filter]]\ntype = \"headers\"\nrequest-set = { X-User ="
-                + " \"nobody\" }\nrequest-remove = [\"X-Role\"]\n");
+                + " \"guest\" }\nrequest-remove = [\"X-Role\"]\n");
         RawClient client = client(gateway);
         client.send("GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\n"
                 + "X_Forwarded-Proto: https\r\nX-Forwarded_Client_Cert: Hash=1\r\n"
@@ -102,13 +102,13 @@ abstract class EdgeContract extends CarrierContract {
             assertTrue(!head.contains(name), name + " in " + seen.head());
         }
         assertEquals("kept", seen.header("X_Own"));
-        assertEquals("nobody", seen.header("X-User"));
+        assertEquals("guest", seen.header("X-User"));
         assertEquals("127.0.0.1", seen.header("X-Forwarded-For"));
         assertNull(seen.header("X-Role"));
     }
 
     @Test
-    void a_stripped_prefix_is_told_to_the_origin_and_restored_in_its_answers() throws IOException {
+    void a_stripped_prefix_is_passed_to_the_origin_and_restored_in_its_answers() throws IOException {
         origin.handler = (seen, out, socket) -> {
             String place = switch (seen.line().split(" ")[1]) {
                 case "/host" -> "http://shop.example/x";

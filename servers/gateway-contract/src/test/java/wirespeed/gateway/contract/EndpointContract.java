@@ -100,7 +100,7 @@ abstract class EndpointContract extends CarrierContract {
         assertEquals("shop.test:" + origin.port(), head(gateway, second));
     }
 
-    /** What the origin gets as Host where the client's is not kept. */
+    /** The Host that the origin gets where the client's is not kept. */
     private String head(Carrier gateway, RecordingOrigin at) throws Exception {
         Carrier own = start("[origins.o]\naddresses = [\"shop.test:" + at.port()
                 + "\"]\npreserve-host = false\n[server]\ndns = ["

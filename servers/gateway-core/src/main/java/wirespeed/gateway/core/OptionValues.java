@@ -18,7 +18,7 @@ public final class OptionValues {
     /**
      * A table that was read.
      *
-     * @param place where it stands, such as "gateway.toml:7:1: "; empty when nobody knows
+     * @param place where it stands, such as "gateway.toml:7:1: "; empty when unknown
      */
     public OptionValues(String section, String place) {
         this.section = section;

@@ -16,7 +16,7 @@ public final class Step {
     final int status;
     final Throwable cause;
     final CompletionStage<?> stage;
-    /** What decides when the stage is complete; null where the stage brings the decision. */
+    /** Makes the decision when the stage is complete; null where the stage brings it. */
     final Supplier<Step> then;
 
     private Step(Kind kind, Response response, int status, Throwable cause,
@@ -40,7 +40,7 @@ public final class Step {
     }
 
     /**
-     * The decision comes later; the exchange goes on when the stage completes. What computes it runs on
+     * The decision comes later; the exchange goes on when the stage completes. Code of the stage runs on
      * another thread and must not touch the {@link Context}: see {@link #later(CompletionStage, Supplier)}.
      */
     public static Step later(CompletionStage<Step> stage) {

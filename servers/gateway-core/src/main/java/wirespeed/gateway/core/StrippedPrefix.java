@@ -11,7 +11,7 @@ public final class StrippedPrefix {
     private StrippedPrefix() {
     }
 
-    /** Tells the origin, behind what a trusted proxy took off before; once a request. */
+    /** Passes it to the origin, behind a prefix that a trusted proxy took off; once per request. */
     public static void tell(Context context) {
         String prefix = prefix(context.route());
         if (!prefix.isEmpty()) {

@@ -46,7 +46,7 @@ final class AccessRules {
         }
     }
 
-    /** What browsers ask before they let the page of one origin read from another (Fetch §3.2). */
+    /** Lets browsers know whether a page of another origin may read (Fetch §3.2). */
     static final class Cors {
         private static final String ANY = "*";
 

@@ -40,7 +40,7 @@ final class Authentication {
 
     /** {@code Authorization: Bearer} with a JSON Web Token. */
     static final class Jwt extends ShippedFilters.Scoped {
-        /** What filters that run later find the claims under, as a map. */
+        /** Attribute under which later filters find the claims, as a map. */
         static final String CLAIMS = "jwt.claims";
         private static final int REMEMBERED = 10_000;
 

@@ -57,7 +57,7 @@ final class JsonWebKeys implements AutoCloseable {
     private CompletableFuture<List<WebKey>> underWay;
     private long askedNanos;
 
-    /** Reads a file at once; an address is asked when the first token comes. */
+    /** A file is read now, an address when the first token comes. */
     JsonWebKeys(String source) {
         this.source = source;
         boolean isAddress = source.startsWith("http://") || source.startsWith("https://");
@@ -229,6 +229,6 @@ final class JsonWebKeys implements AutoCloseable {
 
     @Override
     public void close() {
-        // Its threads end when nobody refers to it.
+        // The client's threads end when it is collected.
     }
 }

@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import wirespeed.gateway.core.OptionValues;
 
-/** Whoever may change filters by the admin port could otherwise have any file of this user written. */
+/** Otherwise a user of the admin port could have the gateway write to any file of its user. */
 final class LogFolder {
     private LogFolder() {
     }

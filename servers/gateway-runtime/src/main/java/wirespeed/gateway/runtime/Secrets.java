@@ -1,4 +1,4 @@
-// Hides what nobody is to read in a configuration that the admin port shows.
+// Hides secrets in the configuration that the admin port shows.
 package wirespeed.gateway.runtime;
 
 import java.util.LinkedHashMap;

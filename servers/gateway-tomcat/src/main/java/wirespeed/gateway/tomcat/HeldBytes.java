@@ -59,7 +59,7 @@ final class HeldBytes {
         out.write(bytes, 0, length);
     }
 
-    /** The budget has it back, and the memory is free when nobody else uses it. */
+    /** The budget has it back, and the memory is free once no other object uses it. */
     void release() {
         budget.add(-bytes.length);
         bytes = NOTHING;
