@@ -107,7 +107,7 @@ abstract class BlameContract extends CarrierContract {
     }
 
     @Test
-    void a_filter_that_cannot_decide_fails_its_request_and_nobody_else() throws Exception {
+    void a_filter_that_cannot_decide_fails_its_own_request_only() throws Exception {
         for (String direction : List.of("request", "response")) {
             Carrier gateway = filtering("public Phase phase() { return Phase."
                     + (direction.equals("request") ? "PRE" : "POST") + "; }\n"
@@ -182,7 +182,7 @@ abstract class BlameContract extends CarrierContract {
     }
 
     @Test
-    void an_error_of_what_changes_a_body_is_no_failure_of_the_origin() throws Exception {
+    void an_error_of_a_body_transform_does_not_eject_the_origin() throws Exception {
         Carrier gateway = filtering("""
                 public Phase phase() { return Phase.POST; }
                 public Step apply(Context context) {

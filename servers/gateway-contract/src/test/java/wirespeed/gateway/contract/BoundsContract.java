@@ -1,4 +1,4 @@
-// What the gateway keeps in memory for its clients is bounded, and free again afterwards.
+// Memory that the gateway keeps for its clients is bounded, and free again afterwards.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -242,7 +242,7 @@ abstract class BoundsContract extends CarrierContract {
             admin(gateway, toml + "name = \"log-" + i + "\"\n");
             assertEquals(200, client(gateway).get("/" + i).status());
         }
-        await(() -> threads("access-log") <= before + 2, "logs of configurations that nobody uses"
+        await(() -> threads("access-log") <= before + 2, "logs of configurations out of use"
                 + " are still open");
         mayEnd.countDown();
         socket.send("q");

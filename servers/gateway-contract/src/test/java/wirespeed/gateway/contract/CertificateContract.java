@@ -1,6 +1,7 @@
 // Certificates of both sides: which one a client gets, how they change, and what origins are told.
 package wirespeed.gateway.contract;
 
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -24,6 +25,7 @@ import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509ExtendedTrustManager;
+import javax.net.ssl.SSLException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -338,5 +340,52 @@ abstract class CertificateContract extends CarrierContract {
             get(client, "");
         }
         assertEquals(9, origin.seen.size());
+    }
+
+    /** Whether a client that offers this alone agrees with the gateway. */
+    private static boolean agrees(Certificate certificate, Carrier gateway, String protocol,
+            String cipher) throws Exception {
+        try (SSLSocket socket = (SSLSocket) certificate.context().getSocketFactory().createSocket(
+                "127.0.0.1", gateway.address.getPort())) {
+            socket.setSoTimeout(60_000);
+            socket.setEnabledProtocols(new String[] {protocol});
+            socket.setEnabledCipherSuites(new String[] {cipher});
+            socket.startHandshake();
+            return true;
+        } catch (SSLException refused) {
+            return false;
+        }
+    }
+
+    @Test
+    void versions_and_ciphers_are_those_of_the_configuration() throws Exception {
+        String strong = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+        String other = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
+        String weak = "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA";
+        try (RecordingOrigin own = new RecordingOrigin()) {
+            Certificate certificate = new Certificate(folder);
+            String toml = "[origins.o]\naddresses = [\"127.0.0.1:" + own.port() + "\"]\n[tls]\n"
+                    + "certificate = \"" + certificate.certificate + "\"\nkey = \"" + certificate.key
+                    + "\"\n";
+            try (Carrier usual = new Carrier(factory(), options(), toml)) {
+                assertTrue(agrees(certificate, usual, "TLSv1.2", strong));
+                assertTrue(agrees(certificate, usual, "TLSv1.2", other));
+                assertFalse(agrees(certificate, usual, "TLSv1.2", weak));
+                assertTrue(agrees(certificate, usual, "TLSv1.3", "TLS_AES_128_GCM_SHA256"));
+            }
+            try (Carrier one = new Carrier(factory(), options(), toml + "ciphers = [\"" + other
+                    + "\"]\n")) {
+                assertFalse(agrees(certificate, one, "TLSv1.2", strong));
+                assertTrue(agrees(certificate, one, "TLSv1.2", other));
+                assertTrue(agrees(certificate, one, "TLSv1.3", "TLS_AES_128_GCM_SHA256"));
+            }
+            try (Carrier modern = new Carrier(factory(), options(), toml + "min-version = \"1.3\"\n")) {
+                assertFalse(agrees(certificate, modern, "TLSv1.2", strong));
+                assertTrue(agrees(certificate, modern, "TLSv1.3", "TLS_AES_128_GCM_SHA256"));
+            }
+            IllegalArgumentException refused = assertThrows(IllegalArgumentException.class,
+                    () -> new Carrier(factory(), options(), toml + "ciphers = [\"AES128\"]\n").close());
+            assertTrue(refused.getMessage().contains("AES128"), refused.getMessage());
+        }
     }
 }

@@ -82,10 +82,10 @@ abstract class EdgeContract extends CarrierContract {
     }
 
     @Test
-    void what_only_proxies_may_say_is_not_said_by_another_spelling_of_the_name()
+    void fields_of_proxies_are_not_taken_from_clients_in_another_spelling()
             throws IOException {
         Carrier gateway = gateway("[[filter]]\ntype = \"headers\"\nrequest-set = { X-User ="
-                + " \"nobody\" }\nrequest-remove = [\"X-Role\"]\n");
+                + " \"guest\" }\nrequest-remove = [\"X-Role\"]\n");
         RawClient client = client(gateway);
         client.send("GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\n"
                 + "X_Forwarded-Proto: https\r\nX-Forwarded_Client_Cert: Hash=1\r\n"
@@ -102,8 +102,38 @@ abstract class EdgeContract extends CarrierContract {
             assertTrue(!head.contains(name), name + " in " + seen.head());
         }
         assertEquals("kept", seen.header("X_Own"));
-        assertEquals("nobody", seen.header("X-User"));
+        assertEquals("guest", seen.header("X-User"));
         assertEquals("127.0.0.1", seen.header("X-Forwarded-For"));
         assertNull(seen.header("X-Role"));
+    }
+
+    @Test
+    void a_stripped_prefix_is_passed_to_the_origin_and_restored_in_its_answers() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            String place = switch (seen.line().split(" ")[1]) {
+                case "/host" -> "http://shop.example/x";
+                case "/self" -> "http://127.0.0.1:" + origin.port() + "/x?y";
+                case "/other" -> "https://elsewhere.example/x";
+                case "/known" -> "/api/x";
+                default -> "/x";
+            };
+            RecordingOrigin.respond(out, 302, "Location: " + place + "\r\nSet-Cookie: a=b; Path=/;"
+                    + " HttpOnly\r\nSet-Cookie: c=d; path=/cart\r\n", "");
+            return true;
+        };
+        RawClient client = client(gateway("[[route]]\nprefix = \"/api\"\norigins = [\"o\"]\n"
+                + "strip-prefix = true\nrestore-prefix = true\n"));
+        List<String> places = List.of("plain", "/api/x", "host", "http://shop.example/api/x", "self",
+                "/api/x?y", "other", "https://elsewhere.example/x", "known", "/api/x");
+        for (int i = 0; i < places.size(); i += 2) {
+            client.send("GET /api/" + places.get(i) + " HTTP/1.1\r\nHost: shop.example\r\n"
+                    + "X-Forwarded-Prefix: /evil\r\n\r\n");
+            RawClient.Answer answer = client.read();
+            assertEquals(places.get(i + 1), answer.header("Location"), places.get(i));
+            assertTrue(answer.head().contains("Set-Cookie: a=b; Path=/api; HttpOnly\r\n"), answer.head());
+            assertTrue(answer.head().contains("Set-Cookie: c=d; Path=/api/cart\r\n"), answer.head());
+        }
+        assertEquals("/api", origin.seen.get(0).header("X-Forwarded-Prefix"));
+        assertEquals("GET /plain HTTP/1.1", origin.seen.get(0).line());
     }
 }

@@ -60,12 +60,13 @@ abstract class EndpointContract extends CarrierContract {
         NameServer names = closedLater(new NameServer(1));
         names.more = 2;
         names.others = new int[] {3, 4};
-        Carrier gateway = gateway(names, "eject-on-5xx = true\nresponse = \"500ms\"\n"
+        Carrier gateway = gateway(names, "eject-on-5xx = true\nresponse = \"1500ms\"\n"
                 + "balance = \"round-robin\"\n[admin]\nlisten = \"127.0.0.1:0\"\n");
         awaitEndpoints(gateway, "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4");
         RawClient client = client(gateway);
         // Five in a row take one out; a silent one's requests are asked elsewhere.
-        assertTrue(failures(client, 60) <= 5);
+        int failed = failures(client, 60);
+        assertTrue(failed <= 5, failed + " failures");
         assertEquals(0, failures(client, 60));
         assertTrue(origin.seen.size() > 20 && second.seen.size() > 20);
         RawClient admin = closedLater(new RawClient(gateway.runtime.adminAddress()));
@@ -99,7 +100,7 @@ abstract class EndpointContract extends CarrierContract {
         assertEquals("shop.test:" + origin.port(), head(gateway, second));
     }
 
-    /** What the origin gets as Host where the client's is not kept. */
+    /** The Host that the origin gets where the client's is not kept. */
     private String head(Carrier gateway, RecordingOrigin at) throws Exception {
         Carrier own = start("[origins.o]\naddresses = [\"shop.test:" + at.port()
                 + "\"]\npreserve-host = false\n[server]\ndns = ["

@@ -13,7 +13,7 @@ final class NameServer implements AutoCloseable {
     volatile int last;
     /** Another address of the name; 0 for none. */
     volatile int more;
-    /** Those that follow these two. */
+    /** Further addresses behind these two. */
     volatile int[] others = {};
     volatile boolean isSilent;
     /** RFC 1035 4.1.1: 0 for an answer, 2 for a fault of the server, 3 for no such name. */

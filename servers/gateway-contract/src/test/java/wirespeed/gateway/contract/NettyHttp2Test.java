@@ -99,6 +99,20 @@ class NettyHttp2Test {
         assertEquals(200, client.read(21).status());
     }
 
+    @Test
+    void a_call_of_grpc_learns_that_the_origin_is_down() throws Exception {
+        start("", "");
+        origin.close();
+        RawHttp2 client = client();
+        client.headers(1, true, ":method", "POST", ":scheme", "https", ":authority", "a", ":path",
+                "/shop.Orders/Get", "content-type", "application/grpc");
+        RawHttp2.Answer answer = client.read(1);
+        assertEquals(200, answer.status());
+        assertEquals("14", answer.heads().get(0).get("grpc-status").toString());
+        assertEquals("application/grpc", answer.heads().get(0).get("content-type").toString());
+        assertEquals("", answer.body());
+    }
+
     private record Case(String name, String body, String trailer, String... fields) {
     }
 

@@ -27,7 +27,7 @@ public final class Address {
     private final String host;
     private final int port;
     private final String id;
-    /** What the configuration names: this one, or the name that led here. */
+    /** The configured address: this one, or the name that led here. */
     private final Address configured;
     /** All endpoints that the name has led to: one that comes back is the same. */
     private final Map<String, Address> known = new LinkedHashMap<>();
@@ -60,7 +60,7 @@ public final class Address {
      * Sets where the name leads. Each literal address is an endpoint with a breaker, checks, load and
      * connections of its own; weight, reserve and state are those of the name.
      *
-     * @param literals none when it leads nowhere, or nobody knows
+     * @param literals none when it leads nowhere, or is unknown
      * @param nowMillis on the clock of the exchanges
      * @return whether it led elsewhere before
      */
@@ -219,7 +219,7 @@ public final class Address {
         return connections;
     }
 
-    /** An attempt brought an answer of which nobody complains. */
+    /** An attempt brought a good answer. */
     public void succeeded(long askedMillis) {
         answered.increment();
         breaker.succeeded(askedMillis);

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
+import java.util.function.Supplier;
 
 /**
  * An index loop over an array. A stage that is complete already is taken in the loop, so no chain
@@ -109,13 +110,14 @@ public final class Chain {
         for (int at = from; at < phase.length; at++) {
             Step step = apply(phase[at], context, watch);
             if (step.kind == Step.Kind.LATER) {
-                CompletableFuture<Step> future = future(phase[at], step);
+                CompletableFuture<?> future = future(phase[at], step);
                 if (!future.isDone()) {
                     int next = at + 1;
-                    resumeLater(phase, next, future, new Resume(context, executor, watch, done));
+                    resumeLater(phase, next, future, new Resume(context, executor, watch, done,
+                            step.then));
                     return;
                 }
-                step = settle(phase[at], future);
+                step = settle(phase[at], future, step.then);
             }
             if (step.kind != Step.Kind.NEXT) {
                 done.accept(context, step);
@@ -125,12 +127,13 @@ public final class Chain {
         done.accept(context, Step.NEXT);
     }
 
-    private record Resume(Context context, Executor executor, Watch watch, Done done) {
+    private record Resume(Context context, Executor executor, Watch watch, Done done,
+            Supplier<Step> then) {
     }
 
-    private void resumeLater(Filter[] phase, int next, CompletableFuture<Step> future, Resume to) {
+    private void resumeLater(Filter[] phase, int next, CompletableFuture<?> future, Resume to) {
         future.whenComplete((step, failure) -> to.executor().execute(() -> {
-            Step settled = settle(phase[next - 1], future);
+            Step settled = settle(phase[next - 1], future, to.then());
             if (settled.kind == Step.Kind.NEXT) {
                 run(phase, next, to.context(), to.executor(), to.watch(), to.done());
             } else {
@@ -162,7 +165,7 @@ public final class Chain {
     }
 
     /** What a filter hands over as a stage may be none. */
-    private static CompletableFuture<Step> future(Filter filter, Step step) {
+    private static CompletableFuture<?> future(Filter filter, Step step) {
         try {
             return step.stage.toCompletableFuture();
         } catch (RuntimeException none) {
@@ -170,13 +173,14 @@ public final class Chain {
         }
     }
 
-    private static Step settle(Filter filter, CompletableFuture<Step> future) {
+    private static Step settle(Filter filter, CompletableFuture<?> future, Supplier<Step> then) {
         try {
-            Step step = future.join();
-            boolean isSettled = step != null && step.kind != Step.Kind.LATER;
-            return isSettled ? step : failed(filter,
+            Object brought = future.join();
+            Object decision = then == null ? brought : then.get();
+            boolean isSettled = decision instanceof Step step && step.kind != Step.Kind.LATER;
+            return isSettled ? (Step) decision : failed(filter,
                     new IllegalStateException("a stage ended without a decision"));
-        } catch (RuntimeException failure) {
+        } catch (RuntimeException | Error failure) {
             Throwable cause = failure.getCause() == null ? failure : failure.getCause();
             return cause instanceof Refusal refusal ? Step.fail(refusal.status(), refusal)
                     : failed(filter, cause);

@@ -94,6 +94,8 @@ public final class OptionTable {
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
         d.texts("dns", "", "ADDRESS:PORT of the servers that origins' names are asked of; empty for"
                 + " those of the system.");
+        d.text("log-folder", "", "Below it all files of access logs must lie, whatever is"
+                + " written to the admin port; empty for any place.");
         d.reloadable = true;
         d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
         d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
@@ -145,6 +147,14 @@ public final class OptionTable {
         d.text("key", "", "PEM file with the private key (PKCS #8).");
         d.texts("more-certificates", "", "CHAIN.pem KEY.pem of further names; a client gets the one"
                 + " that holds the name it asks for (SNI).");
+        d.choice("min-version", "1.2", List.of("1.2", "1.3"), "Least version of TLS for clients.");
+        d.texts("ciphers", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,"
+                + " TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,"
+                + " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,"
+                + " TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,"
+                + " TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "Ciphers of TLS 1.2 for clients, by"
+                + " IANA's names. The default is Mozilla's intermediate list without DHE; those of"
+                + " TLS 1.3 are always on.");
         d.choice("client-auth", "none", List.of("none", "optional", "required"), "Whether clients"
                 + " show a certificate; origins see it as X-Forwarded-Client-Cert.");
         d.text("client-ca", "", "PEM file that clients' certificates must come from.");
@@ -156,7 +166,8 @@ public final class OptionTable {
     private static void admin(Declaration d) {
         d.in("admin", false);
         d.text("listen", "", "Address and port of the admin server; empty for none.");
-        d.text("token", "", "Needed as 'Authorization: Bearer' unless the address is loopback.");
+        d.text("token", "", "Needed as 'Authorization: Bearer' by everybody once it is set, but for"
+                + " /ready and /health; an address that is not loopback must have one.");
     }
 
     private static void tracing(Declaration d) {
@@ -245,7 +256,10 @@ public final class OptionTable {
         d.texts("methods", "", "Accepted methods; empty for all.");
         d.table("headers", "Fields that must have exactly these values.");
         d.texts("origins", "", "Names; '*N' behind a name is its weight.");
-        d.bool("strip-prefix", false, "Remove the prefix before the origin sees the path.");
+        d.bool("strip-prefix", false, "Remove the prefix before the origin sees the path; it"
+                + " gets it as X-Forwarded-Prefix.");
+        d.bool("restore-prefix", false, "Put a stripped prefix before Location, Content-Location and"
+                + " cookie paths of answers that lack it.");
         d.bool("upgrade", true, "Pass WebSocket through.");
         d.bytes("body", "0B", 0, 1L << 40, "Request body; above it 413. 0 for limits.body.");
         d.duration("timeout", "0ms", 0, 24 * HOUR, "For a whole exchange; then 504. 0 for"
@@ -259,7 +273,8 @@ public final class OptionTable {
         d.text("folder", "", "Java and Groovy filters, loaded again when they change.");
         d.in("filter", true);
         d.choice("type", "", List.of("headers", "redirect", "rewrite", "rate-limit", "access-log",
-                "debug", "static-response", "request-id", "compress"), "Which of the shipped filters.");
+                "debug", "static-response", "request-id", "compress", "jwt", "api-key", "ip", "cors"),
+                "Which of the shipped filters.");
         d.text("name", "", "Unique name; the default is its type and number.");
         d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier.");
         d.text("prefix", "/", "Only below this path.");
@@ -286,6 +301,26 @@ public final class OptionTable {
         d.bytes("min", "1KiB", 0, 1 << 30, "compress: what is shorter stays as it is.");
         d.text("file", "", "access-log: file; empty for standard output.");
         d.text("format", "", "access-log: json, or a template with names in braces.");
+        d.text("jwks", "", "jwt: key set of the issuer, a file or an http address; fetched again when"
+                + " it is old or lacks a key.");
+        d.texts("algorithms", "RS256, ES256", "jwt: the accepted ones.");
+        d.text("issuer", "", "jwt: iss of every token; empty for any.");
+        d.text("audience", "", "jwt: what aud must hold; empty for any.");
+        d.duration("leeway", "30s", 0, HOUR, "jwt: by which clocks may differ.");
+        d.table("claim-headers", "jwt: fields of the request that claims are set in, such as X-User ="
+                + " \"sub\"; a client's own are removed.");
+        d.text("keys-file", "", "api-key: a line NAME SHA256-OF-KEY for each key.");
+        d.text("key-header", "X-API-Key", "api-key: the field with the key, which is removed.");
+        d.text("identity-header", "", "api-key: the field in which the origin gets NAME; a client's own"
+                + " is removed.");
+        d.texts("allow", "", "ip: networks whose clients may pass; empty for all.");
+        d.texts("deny", "", "ip: networks whose clients may not.");
+        d.texts("allow-origins", "", "cors: origins whose pages may read, or *.");
+        d.texts("allow-methods", "GET, HEAD, POST", "cors: methods that pages may use.");
+        d.texts("allow-headers", "", "cors: fields that pages may send.");
+        d.texts("expose-headers", "", "cors: fields of answers that pages may read.");
+        d.bool("credentials", false, "cors: whether pages may send cookies; not with *.");
+        d.duration("max-age", "10m", 0, 24 * HOUR, "cors: how long a browser remembers.");
     }
 
     private static void tomcat(Declaration d) {

@@ -8,10 +8,26 @@ import java.util.Map;
 /** Asking for an option that was not declared is a fault of the program and says so. */
 public final class OptionValues {
     private final String section;
+    private final String place;
     private final Map<String, Object> given = new LinkedHashMap<>();
 
     public OptionValues(String section) {
+        this(section, "");
+    }
+
+    /**
+     * A table that was read.
+     *
+     * @param place where it stands, such as "gateway.toml:7:1: "; empty when unknown
+     */
+    public OptionValues(String section, String place) {
         this.section = section;
+        this.place = place;
+    }
+
+    /** Where it stands, to be put before a message about it. */
+    public String place() {
+        return place;
     }
 
     /** Checks and takes a value; the message of a refusal names value and bounds. */

@@ -17,10 +17,17 @@ import java.util.random.RandomGenerator;
  * @param stripPrefix whether the prefix is removed before the origin sees the path
  * @param allowsUpgrade whether WebSocket is passed through
  * @param bounds of its own
+ * @param restoresPrefix whether answers get a prefix back that was stripped
  */
 public record Route(String name, String host, String prefix, List<String> methods,
         Map<String, String> headers, List<Target> targets, boolean stripPrefix,
-        boolean allowsUpgrade, Bounds bounds) {
+        boolean allowsUpgrade, Bounds bounds, boolean restoresPrefix) {
+    /** One whose answers stay as they are. */
+    public Route(String name, String host, String prefix, List<String> methods,
+            Map<String, String> headers, List<Target> targets, boolean stripPrefix,
+            boolean allowsUpgrade, Bounds bounds) {
+        this(name, host, prefix, methods, headers, targets, stripPrefix, allowsUpgrade, bounds, false);
+    }
 
     /**
      * Where a route differs from the rest of the gateway; 0 where it does not.

@@ -26,7 +26,7 @@ class IpAddressTest {
         "1.2.3.-4", "a.b.c.d", "localhost", ":", ":::", "1:2", "1::2::3", "1:2:3:4:5:6:7:8:9",
         "1:2:3:4:5:6:7:8::", "12345::", "g::", "1:2:3:4:5:6:7:1.2.3.4", "::1.2.3.999", ":1::",
         "1:2:3:4:5:6:7:", "1.2.3.4:80", "[::1]", "::\u0131"})
-    void anything_else_is_none_and_nobody_is_asked(String text) {
+    void anything_else_is_refused_without_a_lookup(String text) {
         assertNull(IpAddress.parse(text));
     }
 

@@ -7,6 +7,7 @@ import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Chain;
 import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Failure;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Loss;
@@ -19,6 +20,7 @@ import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
+import wirespeed.gateway.core.StrippedPrefix;
 import wirespeed.gateway.core.Trailers;
 import wirespeed.gateway.runtime.ThrottledLog;
 
@@ -73,10 +75,8 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     }
 
     /** A response of the gateway that asks the client to come back. */
-    private static Response retryLater(int status, String reason) {
-        Response response = Response.of(status, "text/plain; charset=utf-8", reason + "\n");
-        response.headers().add("Retry-After", "1");
-        return response;
+    private Response retryLater(int status, String reason) {
+        return Failure.retryLater(request, status, reason);
     }
 
     private void checkBodySize(long bytes) {
@@ -176,6 +176,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         if (!isPrepared) {
             isPrepared = true;
             snapshot.forwarding().prepare(request);
+            StrippedPrefix.tell(context);
             context.origin().countRequest();
             if (context.origin().settings().http2() != Origin.Http2.OFF) {
                 body.keepForRefusal();
@@ -336,6 +337,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             return;
         }
         context.response(response);
+        StrippedPrefix.restore(context);
         context.origin().settings().persistence().bind(context);
         body.release();
         relay.head(response);
@@ -444,9 +446,8 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             return;
         }
         relay.reset();
-        String reason = cause instanceof Refusal ? ": " + cause.getMessage() : "";
-        context.response(Response.of(status, "text/plain; charset=utf-8", status + " "
-                + wirespeed.gateway.core.StatusLine.reason(status) + reason + "\n"));
+        context.response(Failure.of(request, status, cause instanceof Refusal
+                ? cause.getMessage() : ""));
         run(Phase.ERROR);
     }
 

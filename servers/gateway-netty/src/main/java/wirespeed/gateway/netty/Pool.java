@@ -61,7 +61,7 @@ final class Pool {
     private int turn;
 
     private final PoolPeers peers;
-    /** When the first of those that wait began to; read by other loops while {@link #isWaiting}. */
+    /** When the first waiting request began to wait; read by other loops while {@link #isWaiting}. */
     private volatile long waitingSinceNanos;
     private volatile boolean isWaiting;
 

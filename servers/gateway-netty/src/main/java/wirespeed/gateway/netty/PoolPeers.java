@@ -7,7 +7,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Without it a loop that keeps the last connection an address may have would starve the requests of
- * the others. Called on all loops. While nobody waits it costs one read of a shared number.
+ * the others. Called on all loops. While no request waits it costs one read of a shared number.
  */
 final class PoolPeers {
     /** A loop with requests of its own keeps a connection this much longer: handing over costs one. */

@@ -185,7 +185,7 @@ public final class Server implements AutoCloseable {
         return cut;
     }
 
-    /** A loop whose filter never returns holds up nobody's end; at least a moment is for each step. */
+    /** A loop whose filter never returns must not hold up the end; each step has half a second at least. */
     private static boolean awaitUntil(Future<?> future, long endNanos) {
         return future.awaitUninterruptibly(Math.max(STEP_NANOS_MIN, endNanos - System.nanoTime()),
                 TimeUnit.NANOSECONDS);

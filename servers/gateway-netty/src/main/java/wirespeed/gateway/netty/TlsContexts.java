@@ -28,6 +28,7 @@ import wirespeed.gateway.core.ClientCertificate;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.runtime.ServerCertificate;
+import wirespeed.gateway.runtime.TlsRules;
 
 /** BoringSSL where its library loads, else the JDK's; origins are always verified. */
 final class TlsContexts {
@@ -37,6 +38,7 @@ final class TlsContexts {
     private final boolean offersHttp2;
     private final int handshakeMillis;
     private final String originCa;
+    private final TlsRules rules;
     private SslContext toOrigins;
     private SslContext http2ToOrigins;
 
@@ -50,6 +52,7 @@ final class TlsContexts {
         offersHttp2 = options.isTrue("http2");
         originCa = options.text("origin-ca");
         this.options = options;
+        rules = TlsRules.of(options);
         clientAuth = switch (options.text("client-auth")) {
             case "required" -> ClientAuth.REQUIRE;
             case "optional" -> ClientAuth.OPTIONAL;
@@ -106,7 +109,7 @@ final class TlsContexts {
                 builder.trustManager(new File(options.text("client-ca")));
             }
             return builder.clientAuth(clientAuth).sslProvider(provider())
-                    .protocols("TLSv1.3", "TLSv1.2")
+                    .protocols(rules.protocols()).ciphers(rules.ciphers())
                     .applicationProtocolConfig(alpn(protocols)).build();
         } catch (SSLException | IllegalArgumentException e) {
             throw new IllegalArgumentException(certificate.chain() + " or " + certificate.key()

@@ -9,8 +9,11 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.FinishFilter;
 import wirespeed.gateway.core.Phase;
@@ -46,6 +49,18 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
         thread = new Thread(this::write, "access-log");
         thread.setDaemon(true);
         thread.start();
+    }
+
+    /** Refuses a format or a folder that is wrong, and makes nothing. */
+    static List<Filter> checked(OptionValues values) {
+        new AccessLogFormat(values.text("format"));
+        String file = values.text("file");
+        Path folder = file.isEmpty() ? null : Path.of(file).toAbsolutePath().getParent();
+        if (folder != null && !Files.isWritable(folder)) {
+            throw new IllegalArgumentException("file \"" + file + "\" cannot be written: " + folder
+                    + " is not a folder that this user may write");
+        }
+        return List.of();
     }
 
     private Writer open() throws IOException {

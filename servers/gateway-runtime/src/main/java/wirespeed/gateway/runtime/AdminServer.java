@@ -130,6 +130,9 @@ final class AdminServer implements AutoCloseable {
 
     /** Null for who may come in. */
     private Answer refusal(HttpExchange exchange) {
+        if (isOpen(exchange)) {
+            return null;
+        }
         if (token.isEmpty()) {
             return isOwnName(exchange.getRequestHeaders().getFirst("Host")) ? null
                     : Answer.text(403, "without admin.token, ask for localhost, a loopback address"
@@ -137,6 +140,14 @@ final class AdminServer implements AutoCloseable {
         }
         return isAllowed(exchange) ? null
                 : Answer.text(401, "write Authorization: Bearer and the token");
+    }
+
+    /** Balancers ask without a token, and by whatever name; nothing else is in the answers. */
+    private static boolean isOpen(HttpExchange exchange) {
+        String path = exchange.getRequestURI().getPath();
+        String method = exchange.getRequestMethod();
+        return (method.equals("GET") || method.equals("HEAD"))
+                && (path.equals("/ready") || path.equals("/health"));
     }
 
     /** A page in a browser here can have its own name lead to this port (DNS rebinding). */
@@ -204,7 +215,13 @@ final class AdminServer implements AutoCloseable {
     }
 
     private Answer config() {
-        return new Answer(200, "application/toml", store.text(), store.tag());
+        synchronized (store) {
+            // Without flags and environment, which are not in the text.
+            String text = Secrets.of(store.inFile(store.text())).hide(store.text());
+            return text == null ? Answer.text(403, "a secret is written in a way in which it cannot be"
+                    + " hidden; write it as a plain string") : new Answer(200, "application/toml", text,
+                    store.tag());
+        }
     }
 
     /** Nobody overwrites a change that he has not seen. */
@@ -217,8 +234,8 @@ final class AdminServer implements AutoCloseable {
         if (expected == null) {
             return Answer.text(428, "write If-Match with the ETag of GET /config");
         }
-        String next = older == null ? body : older;
         synchronized (store) {
+            String next = older == null ? Secrets.of(store.inFile(store.text())).show(body) : older;
             if (!expected.equals(store.tag())) {
                 return Answer.text(412, "the configuration has changed; its ETag is "
                         + store.tag());

@@ -62,7 +62,7 @@ final class CacheControl {
         return seconds(value, 0);
     }
 
-    /** RFC 9111 §1.2.2: what is too large to be held counts as 2^31; what is no number as told. */
+    /** RFC 9111 §1.2.2: a number that is too large counts as 2^31, an invalid one as {@code otherwise}. */
     static long seconds(String digits, long otherwise) {
         if (digits == null || digits.isEmpty()) {
             return otherwise;

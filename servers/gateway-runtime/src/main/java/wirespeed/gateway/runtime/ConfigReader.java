@@ -84,15 +84,18 @@ public final class ConfigReader {
     }
 
     private void mistake(TomlPosition at, String what) {
-        mistakes.add(file + ":" + (at == null ? "" : at.line() + ":" + at.column() + ":") + " "
-                + what);
+        mistakes.add(place(at) + what);
+    }
+
+    private String place(TomlPosition at) {
+        return file + ":" + (at == null ? "" : at.line() + ":" + at.column() + ":") + " ";
     }
 
     private void origins(TomlTable table) {
         for (String name : table.keySet()) {
             TomlPosition at = table.inputPositionOf(List.of(name));
             if (table.get(List.of(name)) instanceof TomlTable origin) {
-                OptionValues values = new OptionValues("origin");
+                OptionValues values = new OptionValues("origin", place(at));
                 table(origin, values, "origins." + name);
                 origins.put(name, values);
             } else {
@@ -105,7 +108,7 @@ public final class ConfigReader {
             TomlPosition at) {
         for (int i = 0; i < array.size(); i++) {
             if (array.get(i) instanceof TomlTable table) {
-                OptionValues values = new OptionValues(section);
+                OptionValues values = new OptionValues(section, place(array.inputPositionOf(i)));
                 table(table, values, section);
                 into.add(values);
             } else {

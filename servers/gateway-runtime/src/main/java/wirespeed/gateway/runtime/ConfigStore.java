@@ -71,6 +71,11 @@ public final class ConfigStore {
                 : file.getFileName().toString(), environment, flags);
     }
 
+    /** What a text alone says, without flags and environment. */
+    Config inFile(String candidate) {
+        return ConfigReader.read(candidate, "configuration", Map.of(), Map.of());
+    }
+
     /** Writes the text so that a crash leaves the old file or the new one. */
     synchronized void keep(String next) throws IOException {
         if (file != null) {

@@ -229,12 +229,12 @@ final class ContentCache {
         if (isSlow || other.followers.incrementAndGet() > FOLLOWERS_MAX) {
             return Step.NEXT;
         }
+        // On a thread of its own exchange, and not on that of the one it waited for.
         return Step.later(other.done.copy()
-                .completeOnTimeout(Step.NEXT, collapseMillis, TimeUnit.MILLISECONDS)
-                .thenApply(over -> {
+                .completeOnTimeout(Step.NEXT, collapseMillis, TimeUnit.MILLISECONDS), () -> {
                     Step found = serve(context, asked, control);
                     return found == null ? Step.NEXT : found;
-                }));
+                });
     }
 
     /** Lets go those who wait for this exchange; when it has none, or did before, does nothing. */

@@ -58,7 +58,7 @@ final class DnsClient implements EndpointResolver.Lookup {
     }
 
     private EndpointResolver.Found ask(String host, int type) throws IOException {
-        IOException last = new IOException("there is no server to ask");
+        IOException last = new IOException("no DNS server is configured");
         for (InetSocketAddress server : servers) {
             byte[] query = query(host, type);
             try {
@@ -144,7 +144,7 @@ final class DnsClient implements EndpointResolver.Lookup {
             throw new IOException("the server failed, code " + code);
         }
         if (code == NO_SUCH_NAME) {
-            throw new UnknownHostException("there is no such name");
+            throw new UnknownHostException("the name does not exist");
         }
         answer.position(query.length);
         List<String> literals = new ArrayList<>();

@@ -1,4 +1,4 @@
-// What each endpoint of each origin does, for Prometheus.
+// The state and the counters of each endpoint, for Prometheus.
 package wirespeed.gateway.runtime;
 
 import java.util.function.ToLongFunction;

@@ -24,8 +24,8 @@ import wirespeed.gateway.core.Origin;
 
 /**
  * Names are asked for again when their time to live is over, after one second at least and thirty at
- * most. While nobody answers, what is known stays for an hour (RFC 8767); that there is no such name is
- * believed at once. Lookups block, on threads of their own; no exchange waits for one.
+ * most. While no server answers, the known endpoints stay for an hour (RFC 8767); an answer that the name
+ * does not exist counts at once. Lookups block, on threads of their own; no exchange waits for one.
  */
 final class EndpointResolver implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
@@ -52,7 +52,7 @@ final class EndpointResolver implements AutoCloseable {
     record Found(List<String> literals, int seconds) {
     }
 
-    /** Asks somebody; an {@link UnknownHostException} says that there is no such name. */
+    /** One way of resolving; {@link UnknownHostException} means that the name does not exist. */
     interface Lookup {
         Found find(String host) throws IOException;
     }
@@ -94,7 +94,7 @@ final class EndpointResolver implements AutoCloseable {
                     .map(InetAddress::getAddress).map(IpAddress::text).toList(), SYSTEM_SECONDS);
         } catch (UnknownHostException failed) {
             String text = String.valueOf(failed.getMessage());
-            // The JVM tells "no such name" from "nobody answers" by the words of the C library only.
+            // Only the words of the C library distinguish an unknown name from a missing answer.
             if (text.endsWith("Name or service not known")
                     || text.endsWith("No address associated with hostname")) {
                 throw failed;
@@ -157,7 +157,7 @@ final class EndpointResolver implements AutoCloseable {
         }
     }
 
-    /** A machine without IPv6 asks nobody by it, unless there is nothing else. */
+    /** A machine without IPv6 uses IPv4 alone, unless the name has no such address. */
     private static List<String> reachable(List<String> literals) {
         List<String> ipv4 = literals.stream().filter(one -> one.indexOf(':') < 0).toList();
         return ipv4.isEmpty() || ipv4.size() == literals.size() || hasIpv6() ? literals : ipv4;

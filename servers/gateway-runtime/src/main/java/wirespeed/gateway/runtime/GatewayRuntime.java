@@ -49,6 +49,7 @@ public final class GatewayRuntime implements AutoCloseable {
         tracing = Tracing.of(config.table("tracing"));
         folder = new FilterFolder(config.table("filters").text("folder"), this::foldersFilters);
         folder.loadNow();
+        LogFolder.check(config);
         shipped = ShippedFilters.of(config.filters());
         Snapshot first = builder.build(config, filters(shipped));
         gateway = new Gateway(config.single(), first);
@@ -63,6 +64,35 @@ public final class GatewayRuntime implements AutoCloseable {
     /** Called by a thread of the resolver: checks go on with the endpoints that there are now. */
     private void endpointsMoved() {
         checker.update(gateway.snapshot().origins().values());
+    }
+
+    /** Refuses what a start would refuse; opens no log, no socket and no thread. */
+    static void check(Config config) {
+        List<String> mistakes = new ArrayList<>();
+        List<Filter> filters = new ArrayList<>();
+        collect(mistakes, () -> LogFolder.check(config));
+        collect(mistakes, () -> filters.addAll(ShippedFilters.of(config.filters(), true)));
+        collect(mistakes, () -> {
+            FilterFolder folder = new FilterFolder(config.table("filters").text("folder"), none -> { });
+            folder.loadNow();
+            filters.addAll(folder.filters());
+        });
+        collect(mistakes, () -> new SnapshotBuilder().build(config, filters));
+        collect(mistakes, () -> ServerCertificate.of(config.table("tls")));
+        collect(mistakes, () -> TlsRules.of(config.table("tls")));
+        if (!mistakes.isEmpty()) {
+            throw new ConfigError(mistakes);
+        }
+    }
+
+    private static void collect(List<String> mistakes, Runnable part) {
+        try {
+            part.run();
+        } catch (ConfigError bad) {
+            mistakes.addAll(bad.mistakes());
+        } catch (IllegalArgumentException bad) {
+            mistakes.add(bad.getMessage());
+        }
     }
 
     private List<Filter> filters(List<Filter> fromConfig) {
@@ -146,6 +176,7 @@ public final class GatewayRuntime implements AutoCloseable {
     /** Checks a configuration completely and makes it current; exchanges end on the old one. */
     synchronized void apply(Config next) {
         notReloadable(next);
+        LogFolder.check(next);
         List<Filter> fresh = ShippedFilters.of(next.filters());
         Snapshot snapshot;
         try {

@@ -115,7 +115,7 @@ final class HealthChecker implements AutoCloseable {
         void stop(boolean isReplaced) {
             isStopped = true;
             if (!isReplaced) {
-                // Nobody would find out any more that it is well again.
+                // Without a check its recovery would go unnoticed.
                 address.checked(true);
             }
             if (next != null) {

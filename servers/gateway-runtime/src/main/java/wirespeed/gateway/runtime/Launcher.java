@@ -40,6 +40,7 @@ public final class Launcher {
     private final Map<String, Object> flags = new LinkedHashMap<>();
     private final List<String> origins = new ArrayList<>();
     private String configFile;
+    private boolean isCheck;
 
     private Launcher(String name, Map<String, String> own) {
         this.name = name;
@@ -64,8 +65,13 @@ public final class Launcher {
                 System.out.print(launcher.help());
                 return 0;
             }
+            if (List.of(arguments).contains("--version")) {
+                System.out.println(name + " " + version() + " (Java "
+                        + System.getProperty("java.version") + ")");
+                return 0;
+            }
             launcher.parse(arguments);
-            return launcher.serve(factory);
+            return launcher.isCheck ? launcher.check() : launcher.serve(factory);
         } catch (ConfigError | IllegalArgumentException bad) {
             System.err.println(name + ": " + bad.getMessage());
             return BAD_INPUT;
@@ -76,10 +82,28 @@ public final class Launcher {
         }
     }
 
+    /** Of the jar that holds this class; classes in a folder have none. */
+    private static String version() {
+        String version = Launcher.class.getPackage().getImplementationVersion();
+        return version == null ? "of a build folder" : version;
+    }
+
+    /** Everything that a start would refuse, and nothing that it would open. */
+    private int check() {
+        ConfigStore store = store();
+        Config config = store.check(store.text());
+        GatewayRuntime.check(config);
+        System.out.println(configFile + " is valid: origins " + config.origins().size() + ", routes "
+                + config.routes().size() + ", filters " + config.filters().size());
+        return 0;
+    }
+
     private String help() {
         StringBuilder help = new StringBuilder("usage: " + name + " [--config FILE]"
                 + " [--origin HOST:PORT…] [FLAGS]\n\n"
                 + "  --config FILE    TOML file with options, origins, routes and filters\n"
+                + "  --check FILE     check such a file and exit; 2 when a start would refuse it\n"
+                + "  --version        print the version and exit\n"
                 + "  --origin ADDR    an address behind one route for everything; repeatable\n"
                 + "  --set KEY=VALUE  any option below\n");
         shortcuts.forEach((flag, key) -> help.append(String.format("  %-16s %s%n", flag, key)));
@@ -106,7 +130,8 @@ public final class Launcher {
     }
 
     private void take(String flag, String value) {
-        if (flag.equals("--config")) {
+        if (flag.equals("--config") || flag.equals("--check")) {
+            isCheck |= flag.equals("--check");
             configFile = value;
         } else if (flag.equals("--origin")) {
             origins.add(value);

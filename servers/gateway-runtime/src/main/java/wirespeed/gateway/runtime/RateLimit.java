@@ -20,7 +20,7 @@ import wirespeed.gateway.core.Step;
 final class RateLimit extends ShippedFilters.Scoped {
     private static final int KEYS_MAX = 100_000;
     private static final int SHARED_BITS = 12;
-    /** Nobody outside can choose keys that share a bucket with somebody else's. */
+    /** Secret, so that clients cannot choose keys that share a bucket with another client's. */
     private static final int SEED = new java.security.SecureRandom().nextInt();
     /** Addresses and most other names are shorter; what is longer is kept as its hash. */
     private static final int KEY_CHARS_MAX = 64;

@@ -44,6 +44,10 @@ public record ServerCertificate(File chain, File key, List<String> names) {
 
     private static List<ServerCertificate> named(OptionValues tls) {
         if (tls.text("certificate").isEmpty()) {
+            if (!tls.text("key").isEmpty() || !tls.texts("more-certificates").isEmpty()) {
+                throw new IllegalArgumentException("tls.certificate is missing: tls.key and"
+                        + " tls.more-certificates have no effect without it");
+            }
             return List.of();
         }
         List<ServerCertificate> all = new ArrayList<>();

@@ -10,6 +10,8 @@ import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Option;
+import wirespeed.gateway.core.OptionTable;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Request;
@@ -23,17 +25,23 @@ final class ShippedFilters {
 
     /** One filter a table; a table for both directions gives two. */
     static List<Filter> of(List<OptionValues> tables) {
+        return of(tables, false);
+    }
+
+    /** As {@link #of(List)}; a check opens no file of a log. */
+    static List<Filter> of(List<OptionValues> tables, boolean isCheck) {
         List<Filter> filters = new ArrayList<>();
         List<String> mistakes = new ArrayList<>();
         int number = 0;
         for (OptionValues values : tables) {
             number++;
             try {
-                filters.addAll(make(values, number));
+                boolean isLog = isCheck && values.text("type").equals("access-log");
+                filters.addAll(isLog ? AccessLog.checked(values) : make(values, number));
             } catch (PatternSyntaxException bad) {
-                mistakes.add("filter " + number + ": pattern: " + bad.getDescription());
+                mistakes.add(values.place() + "filter " + number + ": pattern: " + bad.getDescription());
             } catch (IllegalArgumentException bad) {
-                mistakes.add("filter " + number + ": " + bad.getMessage());
+                mistakes.add(values.place() + "filter " + number + ": " + bad.getMessage());
             }
         }
         if (!mistakes.isEmpty()) {
@@ -47,6 +55,7 @@ final class ShippedFilters {
     private static List<Filter> make(OptionValues values, int number) {
         String type = values.text("type");
         String name = values.text("name").isEmpty() ? type + "-" + number : values.text("name");
+        checkOptions(values, type);
         Scope scope = new Scope(name, values.count("order"), values.text("prefix"),
                 values.text("host"));
         return switch (type) {
@@ -61,6 +70,10 @@ final class ShippedFilters {
                     values.text("format")));
             case "request-id" -> RequestId.of(scope);
             case "compress" -> List.of(new Compress(scope, values));
+            case "jwt" -> List.of(new Authentication.Jwt(scope, values));
+            case "api-key" -> List.of(new Authentication.ApiKey(scope, values));
+            case "ip" -> List.of(new AccessRules.Ip(scope, values));
+            case "cors" -> AccessRules.Cors.of(scope, values);
             case "debug" -> List.of(new Debug(scope));
             case "static-response" -> List.of(new StaticResponse(scope, values));
             default -> throw new IllegalArgumentException("type is missing; write type ="
@@ -171,7 +184,7 @@ final class ShippedFilters {
         Redirect(Scope scope, OptionValues values) {
             super(scope, Phase.PRE);
             pattern = Pattern.compile(values.text("pattern"));
-            replacement = values.text("replacement");
+            replacement = checked(pattern, values.text("replacement"));
             status = values.count("status") == 0 ? 302 : values.count("status");
             if (replacement.isEmpty() || status < 300 || status > 308) {
                 throw new IllegalArgumentException(
@@ -200,7 +213,7 @@ final class ShippedFilters {
         Rewrite(Scope scope, OptionValues values) {
             super(scope, Phase.PRE);
             pattern = Pattern.compile(values.text("pattern"));
-            replacement = values.text("replacement");
+            replacement = checked(pattern, values.text("replacement"));
         }
 
         @Override
@@ -216,6 +229,43 @@ final class ShippedFilters {
                         parts.length == 1 ? null : parts[1]);
             }
             return Step.NEXT;
+        }
+    }
+
+    /** Refuses a group that the pattern does not have: it would fail each request that matches. */
+    private static String checked(Pattern pattern, String replacement) {
+        int groups = pattern.matcher("").groupCount();
+        for (int at = 0; at < replacement.length(); at++) {
+            char c = replacement.charAt(at);
+            if (c == '\\') {
+                at++;
+                continue;
+            }
+            boolean isGroup = c == '$' && at + 1 < replacement.length()
+                    && Character.isDigit(replacement.charAt(at + 1));
+            if (c == '$' && !isGroup && !replacement.startsWith("${", at)) {
+                throw new IllegalArgumentException("replacement: \"$\" is followed by no group; write"
+                        + " \\\\$ for the character");
+            }
+            if (isGroup && replacement.charAt(at + 1) - '0' > groups) {
+                throw new IllegalArgumentException("replacement: the pattern has no group $"
+                        + replacement.charAt(at + 1) + ", only " + groups);
+            }
+        }
+        return replacement;
+    }
+
+    /** Options that another type of filter has would be ignored silently. */
+    private static void checkOptions(OptionValues values, String type) {
+        for (Option option : OptionTable.section("filter")) {
+            int colon = option.text().indexOf(':');
+            String types = colon < 0 ? "" : option.text().substring(0, colon);
+            boolean isOfSome = !types.isEmpty() && types.matches("[a-z, -]+");
+            if (isOfSome && values.isGiven(option.name())
+                    && !List.of(types.split(", ")).contains(type)) {
+                throw new IllegalArgumentException(option.name() + " is an option of " + types
+                        + " and has no effect on " + type);
+            }
         }
     }
 

@@ -69,15 +69,17 @@ final class SnapshotBuilder {
             try {
                 origins.put(name, origin(name, values, used));
             } catch (IllegalArgumentException bad) {
-                mistakes.add("origins." + name + ": " + bad.getMessage());
+                mistakes.add(values.place() + "origins." + name + ": " + bad.getMessage());
             }
         });
         List<Route> routes = new ArrayList<>();
-        for (OptionValues values : config.routes()) {
+        // Otherwise a wrong origin would be reported again by each of its routes.
+        boolean areOriginsGood = mistakes.isEmpty();
+        for (OptionValues values : areOriginsGood ? config.routes() : List.<OptionValues>of()) {
             try {
                 routes.add(route(routes.size() + 1, values, origins));
             } catch (IllegalArgumentException bad) {
-                mistakes.add("route " + (routes.size() + 1) + ": " + bad.getMessage());
+                mistakes.add(values.place() + "route " + (routes.size() + 1) + ": " + bad.getMessage());
             }
         }
         if (config.routes().isEmpty() && origins.size() == 1) {
@@ -269,8 +271,9 @@ final class SnapshotBuilder {
             String name = star < 0 ? text : text.substring(0, star);
             Origin origin = origins.get(name);
             if (origin == null) {
-                throw new IllegalArgumentException("no origin \"" + name + "\"; there are "
-                        + String.join(", ", origins.keySet()));
+                throw new IllegalArgumentException("no origin \"" + name + "\""
+                        + (origins.isEmpty() ? "; there is none" : "; there are "
+                        + String.join(", ", origins.keySet())));
             }
             targets.add(new Route.Target(origin, star < 0 ? 1 : weight(text.substring(star + 1))));
         }
@@ -281,6 +284,7 @@ final class SnapshotBuilder {
         return new Route(name, values.text("host"), prefix, values.texts("methods"),
                 values.table("headers"), targets, values.isTrue("strip-prefix"),
                 values.isTrue("upgrade"), new Route.Bounds(values.bytes("body"),
-                        values.millis("timeout"), values.millis("response")));
+                        values.millis("timeout"), values.millis("response")),
+                values.isTrue("restore-prefix"));
     }
 }

@@ -1,4 +1,4 @@
-// The log of what goes wrong in traffic: nobody who makes it happen can fill a disk.
+// The log of failures in traffic, throttled so that a peer cannot fill a disk with it.
 package wirespeed.gateway.runtime;
 
 import java.util.Map;

@@ -2,8 +2,13 @@
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
 import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -43,5 +48,45 @@ class LauncherTest {
                 }
             });
         assertEquals(List.of(Administration.DRAIN, Administration.UP), seen);
+    }
+
+    /** Exit code and what was printed, of a run that starts nothing. */
+    private static String run(String... arguments) {
+        PrintStream out = System.out;
+        PrintStream err = System.err;
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        try (PrintStream both = new PrintStream(printed, true, StandardCharsets.UTF_8)) {
+            System.setOut(both);
+            System.setErr(both);
+            int code = Launcher.run("test", arguments, Map.of(), gateway -> {
+                throw new IllegalStateException("a carrier was made");
+            });
+            return code + " " + printed.toString(StandardCharsets.UTF_8);
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+    }
+
+    @Test
+    void a_configuration_is_checked_without_a_start() throws Exception {
+        Path log = folder.resolve("access.log");
+        Path config = Files.writeString(folder.resolve("gw.toml"), "[origins.o]\naddresses ="
+                + " [\"a:1\"]\n[[filter]]\ntype = \"access-log\"\nfile = \"" + log + "\"\n");
+        assertEquals("0 " + config + " is valid: origins 1, routes 0, filters 1\n",
+                run("--check", config.toString()));
+        assertFalse(Files.exists(log));
+        Files.writeString(config, "[origins.o]\naddresses = [\"a\"]\n[tls]\nkey = \"k\"\n"
+                + "[[filter]]\ntype = \"access-log\"\nfile = \"" + folder + "/none/a.log\"\n");
+        String refused = run("--check", config.toString());
+        assertTrue(refused.startsWith("2 test: "), refused);
+        assertTrue(refused.contains("gw.toml:1:1: origins.o: ") && refused.contains("tls.key")
+                && refused.contains("none/a.log"), refused);
+    }
+
+    @Test
+    void the_version_is_printed() {
+        String version = run("--version");
+        assertTrue(version.startsWith("0 test ") && version.contains("(Java "), version);
     }
 }

@@ -37,7 +37,7 @@ class MistakesTest {
     private static String messages(String text) {
         try {
             Config config = ConfigReader.read(text, "gateway.toml", Map.of(), Map.of());
-            new SnapshotBuilder().build(config, ShippedFilters.of(config.filters()));
+            GatewayRuntime.check(config);
             return "";
         } catch (ConfigError refused) {
             return String.join("\n", refused.mistakes()) + "\n";

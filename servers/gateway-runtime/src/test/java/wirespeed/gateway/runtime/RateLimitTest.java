@@ -1,4 +1,4 @@
-// Who shares a bucket with whom.
+// Clients that share a bucket, and clients that do not.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -28,7 +28,7 @@ class RateLimitTest {
     }
 
     @Test
-    void ipv4_addresses_and_whole_ipv6_ones_are_told_apart() {
+    void ipv4_addresses_and_whole_ipv6_ones_have_buckets_of_their_own() {
         assertEquals("10.0.0.1", RateLimit.client("10.0.0.1", 64));
         assertEquals("unknown", RateLimit.client("unknown", 64));
         assertEquals("2001:db8:0:0:0:0:0:1", RateLimit.client("2001:db8:0:0:0:0:0:1", 128));

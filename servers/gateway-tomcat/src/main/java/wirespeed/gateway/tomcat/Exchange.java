@@ -22,6 +22,7 @@ import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
+import wirespeed.gateway.core.StrippedPrefix;
 import wirespeed.gateway.core.Trailers;
 import wirespeed.gateway.runtime.ThrottledLog;
 
@@ -184,6 +185,7 @@ final class Exchange {
     /** Asks addresses until one answers; afterwards the context has the response's head. */
     private void askOrigin() throws Failed, ClientFailure {
         snapshot.forwarding().prepare(request);
+        StrippedPrefix.tell(context);
         context.origin().countRequest();
         Address address = usable(null);
         boolean needsFresh = false;
@@ -245,6 +247,7 @@ final class Exchange {
                 context.originNanos() / 1_000_000, nowMillis());
         // A final response before the request was sent: the rest of it has nowhere to go.
         mustClose |= !call.isRequestSent();
+        StrippedPrefix.restore(context);
         context.origin().settings().persistence().bind(context);
     }
 
@@ -287,7 +290,7 @@ final class Exchange {
         if (max == 0) {
             return;
         }
-        collected = new HeldBytes(plant.budget());
+        collected = new HeldBytes(plant.budget(), response.received());
         try {
             for (int count = call.read(); count >= 0; count = call.read()) {
                 collected.add(scratch.body, count);

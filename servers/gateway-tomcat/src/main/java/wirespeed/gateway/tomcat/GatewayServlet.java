@@ -6,6 +6,7 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import org.apache.catalina.connector.Request;
 import org.apache.catalina.connector.Response;
 import wirespeed.gateway.core.Category;
@@ -37,11 +38,24 @@ final class GatewayServlet extends HttpServlet {
             serve(request, request.getResponse());
             return;
         }
-        running.acquireUninterruptibly();
+        if (!hasTurn()) {
+            refuse(new Refusal(503, "too many requests run"), Category.SHED, request.getResponse());
+            return;
+        }
         try {
             serve(request, request.getResponse());
         } finally {
             running.release();
+        }
+    }
+
+    /** No longer than for a connection to an origin: the exchange's own time has not begun. */
+    private boolean hasTurn() {
+        try {
+            return running.tryAcquire(plant.timeouts().poolWaitMillis(), TimeUnit.MILLISECONDS);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+            return false;
         }
     }
 
@@ -54,7 +68,7 @@ final class GatewayServlet extends HttpServlet {
             try {
                 request = RequestReader.read(from, snapshot.limits(), scratch.sink);
             } catch (Refusal refusal) {
-                refuse(refusal, to);
+                refuse(refusal, Category.CLIENT_BAD, to);
                 return;
             }
             new Exchange(plant, snapshot, request, from.getInputStream(), new Reply(to), scratch)
@@ -66,8 +80,8 @@ final class GatewayServlet extends HttpServlet {
     }
 
     /** A message that is no request; nothing of it reaches filters or origin. */
-    private void refuse(Refusal refusal, Response to) throws IOException {
-        plant.meters().refused(Category.CLIENT_BAD, refusal.status());
+    private void refuse(Refusal refusal, Category category, Response to) throws IOException {
+        plant.meters().refused(category, refusal.status());
         Reply reply = new Reply(to);
         wirespeed.gateway.core.Response response = wirespeed.gateway.core.Response.of(
                 refusal.status(), "text/plain; charset=utf-8", refusal.status() + " "

@@ -6,6 +6,7 @@ import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import wirespeed.gateway.core.BodyBudget;
+import wirespeed.gateway.core.Framing;
 
 /** To be released when the exchange is over; used by one thread. */
 final class HeldBytes {
@@ -13,11 +14,18 @@ final class HeldBytes {
     private static final int FIRST_BYTES = 1024;
 
     private final BodyBudget budget;
+    private final long expected;
     private byte[] bytes = NOTHING;
     private int length;
 
-    HeldBytes(BodyBudget budget) {
+    /**
+     * Nothing yet.
+     *
+     * @param framing of the body; one of a known length takes no more memory than that
+     */
+    HeldBytes(BodyBudget budget, Framing framing) {
         this.budget = budget;
+        this.expected = framing.kind() == Framing.Kind.LENGTH ? framing.length() : Long.MAX_VALUE;
     }
 
     int length() {
@@ -26,8 +34,9 @@ final class HeldBytes {
 
     void add(byte[] from, int count) {
         if (length + count > bytes.length) {
-            resize((int) Math.min(Integer.MAX_VALUE - 8,
-                    Math.max(Math.max(FIRST_BYTES, length + (long) count), 2L * bytes.length)));
+            long wanted = length + (long) count;
+            long roomy = Math.min(Math.max(FIRST_BYTES, 2L * bytes.length), expected);
+            resize((int) Math.min(Integer.MAX_VALUE - 8, Math.max(wanted, roomy)));
         }
         System.arraycopy(from, 0, bytes, length, count);
         length += count;
@@ -50,7 +59,7 @@ final class HeldBytes {
         out.write(bytes, 0, length);
     }
 
-    /** The budget has it back, and the memory is free when nobody else uses it. */
+    /** The budget has it back, and the memory is free once no other object uses it. */
     void release() {
         budget.add(-bytes.length);
         bytes = NOTHING;

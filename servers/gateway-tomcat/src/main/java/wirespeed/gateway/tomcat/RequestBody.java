@@ -49,8 +49,8 @@ final class RequestBody {
         this.plant = plant;
         isComplete = request.framing().isEmpty();
         isReplayable = request.isIdempotent();
-        collected = new HeldBytes(plant.budget());
-        kept = new HeldBytes(plant.budget());
+        collected = new HeldBytes(plant.budget(), request.framing());
+        kept = new HeldBytes(plant.budget(), request.framing());
     }
 
     /** Whether everything was read from the client. */

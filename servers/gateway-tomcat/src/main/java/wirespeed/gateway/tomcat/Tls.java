@@ -15,6 +15,7 @@ import org.apache.tomcat.util.net.SSLHostConfig;
 import org.apache.tomcat.util.net.SSLHostConfigCertificate;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.runtime.ServerCertificate;
+import wirespeed.gateway.runtime.TlsRules;
 
 /** Origins are always verified, their names too. */
 final class Tls {
@@ -63,7 +64,9 @@ final class Tls {
     private static SSLHostConfig host(String name, ServerCertificate files, OptionValues options) {
         SSLHostConfig host = new SSLHostConfig();
         host.setHostName(name);
-        host.setProtocols("TLSv1.3+TLSv1.2");
+        TlsRules rules = TlsRules.of(options);
+        host.setProtocols(String.join("+", rules.protocols()));
+        host.setCiphers(String.join(",", rules.ciphers()));
         SSLHostConfigCertificate certificate = new SSLHostConfigCertificate(host,
                 SSLHostConfigCertificate.Type.UNDEFINED);
         certificate.setCertificateFile(files.chain().toString());

@@ -1,0 +1,154 @@
+// Access by tokens, keys, networks and pages of other origins, on every carrier.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyPair;
+import java.security.KeyPairGenerator;
+import java.security.MessageDigest;
+import java.security.Signature;
+import java.security.interfaces.RSAPublicKey;
+import java.util.Base64;
+import java.util.HexFormat;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+abstract class AccessContract extends CarrierContract {
+    private static final Base64.Encoder BASE64 = Base64.getUrlEncoder().withoutPadding();
+    @TempDir
+    Path folder;
+
+    private Carrier gateway(String more) {
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n" + more);
+    }
+
+    private static RawClient.Answer ask(RawClient client, String fields) throws IOException {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n");
+        return client.read();
+    }
+
+    private static KeyPair pair() throws Exception {
+        KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
+        generator.initialize(2048);
+        return generator.generateKeyPair();
+    }
+
+    private static String set(String id, KeyPair pair) {
+        byte[] modulus = ((RSAPublicKey) pair.getPublic()).getModulus().toByteArray();
+        return "{\"keys\":[{\"kty\":\"RSA\",\"kid\":\"" + id + "\",\"e\":\"AQAB\",\"n\":\""
+                + BASE64.encodeToString(modulus) + "\"}]}";
+    }
+
+    private static String token(String id, KeyPair pair, long endSeconds) throws Exception {
+        String text = BASE64.encodeToString(("{\"alg\":\"RS256\",\"kid\":\"" + id + "\"}").getBytes())
+                + "." + BASE64.encodeToString(("{\"sub\":\"kim\",\"exp\":" + endSeconds + "}").getBytes());
+        Signature signature = Signature.getInstance("SHA256withRSA");
+        signature.initSign(pair.getPrivate());
+        signature.update(text.getBytes(StandardCharsets.US_ASCII));
+        return "Authorization: Bearer " + text + "." + BASE64.encodeToString(signature.sign()) + "\r\n";
+    }
+
+    @Test
+    void a_signed_token_passes_and_names_its_client() throws Exception {
+        long end = System.currentTimeMillis() / 1000 + 600;
+        KeyPair first = pair();
+        KeyPair second = pair();
+        RecordingOrigin issuer = closedLater(new RecordingOrigin());
+        KeyPair[] current = {first};
+        issuer.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", set(current[0] == first ? "1" : "2", current[0]));
+            return true;
+        };
+        Carrier gateway = gateway("[[filter]]\ntype = \"jwt\"\njwks = \"http://127.0.0.1:"
+                + issuer.port() + "/keys\"\nclaim-headers = { X-User = \"sub\" }\n");
+        RawClient client = client(gateway);
+        RawClient.Answer none = ask(client, "X-User: root\r\n");
+        assertEquals(401, none.status());
+        assertEquals("Bearer", none.header("WWW-Authenticate"));
+        for (int i = 0; i < 3; i++) {
+            assertEquals(200, ask(client, token("1", first, end) + "X_User: root\r\n").status());
+            RecordingOrigin.Seen seen = origin.seen.get(i);
+            assertEquals("kim", seen.header("X-User"));
+            assertNull(seen.header("X_User"));
+        }
+        assertEquals(1, issuer.seen.size());
+        assertEquals(401, ask(client, token("1", second, end)).status());
+        assertEquals(401, ask(client, token("1", first, end - 1200)).status());
+        assertEquals(401, ask(client, token("1", first, end) + token("1", first, end)).status());
+        assertEquals(3, origin.seen.size());
+        // The issuer has another key: found when a token names it.
+        current[0] = second;
+        long until = System.nanoTime() + 60_000_000_000L;
+        while (ask(client, token("2", second, end)).status() != 200) {
+            assertTrue(System.nanoTime() < until, "the new key was never fetched");
+            Thread.sleep(500);
+        }
+        assertTrue(issuer.seen.size() <= 4, issuer.seen.size() + " fetches");
+    }
+
+    @Test
+    void a_key_passes_and_names_its_program() throws Exception {
+        Path keys = Files.writeString(folder.resolve("keys"), "# programs\nbilling "
+                + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest("secret".getBytes()))
+                + "\n");
+        Carrier gateway = gateway("[[filter]]\ntype = \"api-key\"\nkeys-file = \"" + keys
+                + "\"\nidentity-header = \"X-Program\"\n");
+        RawClient client = client(gateway);
+        assertEquals(200, ask(client, "X-API-Key: secret\r\nX-Program: root\r\n").status());
+        assertEquals("billing", origin.seen.get(0).header("X-Program"));
+        assertNull(origin.seen.get(0).header("X-API-Key"));
+        for (String bad : new String[] {"", "X-API-Key: Secret\r\n", "X-API-Key: \r\n",
+            "X_API_Key: secret\r\n", "X-API-Key: secret\r\nX-API-Key: secret\r\n"}) {
+            assertEquals(401, ask(client(gateway), bad).status(), bad);
+        }
+        assertEquals(1, origin.seen.size());
+    }
+
+    @Test
+    void networks_are_allowed_and_denied() throws Exception {
+        Carrier gateway = gateway("[server]\ntrusted-proxies = [\"127.0.0.1\"]\n[[filter]]\ntype ="
+                + " \"ip\"\nallow = [\"10.0.0.0/8\", \"2001:db8::/32\"]\ndeny = [\"10.9.0.0/16\"]\n");
+        RawClient client = client(gateway);
+        assertEquals(200, ask(client, "X-Forwarded-For: 10.1.2.3\r\n").status());
+        assertEquals(200, ask(client, "X-Forwarded-For: [2001:db8::5]:99\r\n").status());
+        for (String from : new String[] {"10.9.1.1", "11.0.0.1", "2001:db9::1", "unknown"}) {
+            assertEquals(403, ask(client(gateway), "X-Forwarded-For: " + from + "\r\n").status(), from);
+        }
+        assertEquals(403, ask(client(gateway), "").status());
+        assertEquals(2, origin.seen.size());
+    }
+
+    @Test
+    void pages_of_named_origins_may_read() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "Access-Control-Allow-Origin: *\r\n", "data");
+            return true;
+        };
+        RawClient client = client(gateway("[[filter]]\ntype = \"cors\"\nallow-origins ="
+                + " [\"https://shop.example\"]\nallow-headers = [\"X-Own\"]\ncredentials = true\n"
+                + "expose-headers = [\"X-Total\"]\n"));
+        RawClient.Answer good = ask(client, "Origin: https://shop.example\r\n");
+        assertEquals("https://shop.example", good.header("Access-Control-Allow-Origin"));
+        assertEquals("true", good.header("Access-Control-Allow-Credentials"));
+        assertEquals("X-Total", good.header("Access-Control-Expose-Headers"));
+        assertEquals("Origin", good.header("Vary"));
+        RawClient.Answer other = ask(client, "Origin: https://evil.example\r\n");
+        assertNull(other.header("Access-Control-Allow-Origin"));
+        assertEquals("Origin", other.header("Vary"));
+        client.send("OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: https://shop.example\r\n"
+                + "Access-Control-Request-Method: POST\r\n\r\n");
+        RawClient.Answer preflight = client.read();
+        assertEquals(204, preflight.status());
+        assertEquals("https://shop.example", preflight.header("Access-Control-Allow-Origin"));
+        assertEquals("GET, HEAD, POST", preflight.header("Access-Control-Allow-Methods"));
+        assertEquals("X-Own", preflight.header("Access-Control-Allow-Headers"));
+        assertEquals("600", preflight.header("Access-Control-Max-Age"));
+        assertEquals(2, origin.seen.size());
+    }
+}

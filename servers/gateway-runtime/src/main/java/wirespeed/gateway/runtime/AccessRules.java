@@ -1,0 +1,153 @@
+// Filters that decide by where a request comes from: networks, and origins of web pages.
+package wirespeed.gateway.runtime;
+
+import java.nio.ByteBuffer;
+import java.util.List;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Networks;
+import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
+import wirespeed.gateway.core.Step;
+
+/** Both answer in the phase PRE, before anything is asked of an origin. */
+final class AccessRules {
+    private AccessRules() {
+    }
+
+    /** Lets clients of some networks pass; the client is who trusted proxies say it is. */
+    static final class Ip extends ShippedFilters.Scoped {
+        private final Networks allowed;
+        private final Networks denied;
+
+        Ip(ShippedFilters.Scope scope, OptionValues values) {
+            super(scope, Phase.PRE);
+            allowed = Networks.parse(values.texts("allow"));
+            denied = Networks.parse(values.texts("deny"));
+            if (allowed.isEmpty() && denied.isEmpty()) {
+                throw new IllegalArgumentException("ip needs allow or deny");
+            }
+        }
+
+        @Override
+        public Step apply(Context context) {
+            String client = context.request().clientAddress();
+            boolean isAllowed = (allowed.isEmpty() || allowed.contains(client))
+                    && !denied.contains(client);
+            if (isAllowed) {
+                return Step.NEXT;
+            }
+            context.category(Category.LIMIT);
+            return Step.respond(Response.of(403, "text/plain; charset=utf-8", "403 Forbidden\n"));
+        }
+    }
+
+    /** Lets browsers know whether a page of another origin may read (Fetch §3.2). */
+    static final class Cors {
+        private static final String ANY = "*";
+
+        private final List<String> origins;
+        private final String methods;
+        private final String headers;
+        private final String exposed;
+        private final boolean hasCredentials;
+        private final long seconds;
+
+        private Cors(OptionValues values) {
+            origins = values.texts("allow-origins");
+            methods = String.join(", ", values.texts("allow-methods"));
+            headers = String.join(", ", values.texts("allow-headers"));
+            exposed = String.join(", ", values.texts("expose-headers"));
+            hasCredentials = values.isTrue("credentials");
+            seconds = values.millis("max-age") / 1000;
+            if (origins.isEmpty()) {
+                throw new IllegalArgumentException("cors needs allow-origins, such as"
+                        + " https://shop.example");
+            }
+            if (hasCredentials && origins.contains(ANY)) {
+                throw new IllegalArgumentException("cors: credentials for every origin (*) would let"
+                        + " any page act as its reader; name the origins");
+            }
+            for (String origin : origins) {
+                if (!origin.equals(ANY) && !origin.matches("https?://[^/\\s]+")) {
+                    throw new IllegalArgumentException("allow-origins: \"" + origin
+                            + "\" is not an origin, such as https://shop.example");
+                }
+            }
+        }
+
+        static List<Filter> of(ShippedFilters.Scope scope, OptionValues values) {
+            Cors cors = new Cors(values);
+            return List.of(cors.new Preflight(scope), cors.new Answers(new ShippedFilters.Scope(
+                    scope.name() + ".response", scope.order(), scope.prefix(), scope.host())));
+        }
+
+        private boolean isAllowed(String origin) {
+            return origin != null && (origins.contains(ANY) || origins.contains(origin));
+        }
+
+        private void allow(String origin, Headers answer) {
+            answer.set("Access-Control-Allow-Origin", origins.contains(ANY) ? ANY : origin);
+            if (hasCredentials) {
+                answer.set("Access-Control-Allow-Credentials", "true");
+            }
+        }
+
+        /** Answers the question; the origin is not asked. */
+        private final class Preflight extends ShippedFilters.Scoped {
+            Preflight(ShippedFilters.Scope scope) {
+                super(scope, Phase.PRE);
+            }
+
+            @Override
+            public Step apply(Context context) {
+                Request request = context.request();
+                boolean isAsked = request.method().equals("OPTIONS") && request.headers().has("Origin")
+                        && request.headers().has("Access-Control-Request-Method");
+                if (!isAsked) {
+                    return Step.NEXT;
+                }
+                Response answer = Response.of(204, ByteBuffer.allocate(0));
+                Headers fields = answer.headers();
+                if (isAllowed(request.headers().get("Origin"))) {
+                    fields.add("Access-Control-Allow-Methods", methods);
+                    if (!headers.isEmpty()) {
+                        fields.add("Access-Control-Allow-Headers", headers);
+                    }
+                    fields.add("Access-Control-Max-Age", String.valueOf(seconds));
+                }
+                return Step.respond(answer);
+            }
+        }
+
+        /** Says of each answer who may read it, and takes off what the origin says. */
+        private final class Answers extends ShippedFilters.Scoped {
+            Answers(ShippedFilters.Scope scope) {
+                super(scope, Phase.POST);
+            }
+
+            @Override
+            public Step apply(Context context) {
+                Headers answer = context.response().headers();
+                answer.remove("Access-Control-Allow-Origin");
+                answer.remove("Access-Control-Allow-Credentials");
+                if (!origins.contains(ANY)) {
+                    // A cache must not give one origin's answer to another.
+                    answer.add("Vary", "Origin");
+                }
+                String origin = context.request().headers().get("Origin");
+                if (isAllowed(origin)) {
+                    allow(origin, answer);
+                    if (!exposed.isEmpty()) {
+                        answer.set("Access-Control-Expose-Headers", exposed);
+                    }
+                }
+                return Step.NEXT;
+            }
+        }
+    }
+}

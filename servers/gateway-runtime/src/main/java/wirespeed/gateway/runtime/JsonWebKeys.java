@@ -1,0 +1,234 @@
+// The public keys of an issuer of tokens (RFC 7517), from a file or an address.
+package wirespeed.gateway.runtime;
+
+import java.io.IOException;
+import java.math.BigInteger;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.AlgorithmParameters;
+import java.security.GeneralSecurityException;
+import java.security.Key;
+import java.security.KeyFactory;
+import java.security.spec.ECGenParameterSpec;
+import java.security.spec.ECParameterSpec;
+import java.security.spec.ECPoint;
+import java.security.spec.ECPublicKeySpec;
+import java.security.spec.EdECPoint;
+import java.security.spec.EdECPublicKeySpec;
+import java.security.spec.NamedParameterSpec;
+import java.security.spec.RSAPublicKeySpec;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import javax.crypto.spec.SecretKeySpec;
+
+/**
+ * A set that is fetched again when it is old, and when a token names a key that is not in it, but not
+ * more often than every ten seconds. While the issuer does not answer, the last set stays.
+ */
+final class JsonWebKeys implements AutoCloseable {
+    private static final int SET_BYTES_MAX = 1 << 20;
+    private static final long OLD_NANOS = TimeUnit.MINUTES.toNanos(5);
+    private static final long PAUSE_NANOS = TimeUnit.SECONDS.toNanos(10);
+    private static final Duration PATIENCE = Duration.ofSeconds(5);
+
+    /**
+     * One key.
+     *
+     * @param id kid; null for none
+     * @param algorithm the only one it is for; null for all of its kind
+     * @param kind kty, with the curve where there is one: RSA, EC P-256, OKP Ed25519, oct
+     */
+    record WebKey(String id, String algorithm, String kind, Key key) {
+    }
+
+    private final String source;
+    private final HttpClient http;
+    private volatile List<WebKey> keys;
+    private volatile long fetchedNanos;
+    private CompletableFuture<List<WebKey>> underWay;
+    private long askedNanos;
+
+    /** A file is read now, an address when the first token comes. */
+    JsonWebKeys(String source) {
+        this.source = source;
+        boolean isAddress = source.startsWith("http://") || source.startsWith("https://");
+        http = isAddress ? HttpClient.newBuilder().connectTimeout(PATIENCE).build() : null;
+        if (!isAddress) {
+            try {
+                keys = read(Files.readString(Path.of(source)));
+            } catch (IOException | IllegalArgumentException bad) {
+                throw new IllegalArgumentException("jwks \"" + source + "\" cannot be read: "
+                        + bad.getMessage(), bad);
+            }
+        }
+    }
+
+    /** The set as it is known; null before it was fetched once. */
+    List<WebKey> known() {
+        if (http != null && keys != null && System.nanoTime() - fetchedNanos > OLD_NANOS) {
+            fetch();
+        }
+        return keys;
+    }
+
+    /** Whether asking again could bring a key that is not in the set. */
+    boolean mayChange() {
+        return http != null && isDue();
+    }
+
+    private synchronized boolean isDue() {
+        return underWay != null || keys == null || System.nanoTime() - askedNanos > PAUSE_NANOS;
+    }
+
+    /** The set as the issuer has it now; many who ask at one time share a request. */
+    synchronized CompletableFuture<List<WebKey>> fetch() {
+        if (underWay != null) {
+            return underWay;
+        }
+        if (http == null || askedNanos != 0 && System.nanoTime() - askedNanos < PAUSE_NANOS) {
+            return CompletableFuture.completedFuture(keys == null ? List.of() : keys);
+        }
+        askedNanos = System.nanoTime();
+        CompletableFuture<List<WebKey>> mine = new CompletableFuture<>();
+        underWay = mine;
+        http.sendAsync(HttpRequest.newBuilder(URI.create(source)).timeout(PATIENCE).build(),
+                HttpResponse.BodyHandlers.ofInputStream()).thenApply(JsonWebKeys::body)
+                .thenApply(JsonWebKeys::read).whenComplete(this::fetched);
+        return mine;
+    }
+
+    private static String body(HttpResponse<java.io.InputStream> answer) {
+        try (java.io.InputStream in = answer.body()) {
+            byte[] bytes = in.readNBytes(SET_BYTES_MAX + 1);
+            if (answer.statusCode() != 200 || bytes.length > SET_BYTES_MAX) {
+                throw new IllegalArgumentException("status " + answer.statusCode() + ", "
+                        + bytes.length + " bytes");
+            }
+            return new String(bytes, java.nio.charset.StandardCharsets.UTF_8);
+        } catch (IOException broken) {
+            throw new java.io.UncheckedIOException(broken);
+        }
+    }
+
+    private void fetched(List<WebKey> fresh, Throwable failed) {
+        CompletableFuture<List<WebKey>> waiting;
+        synchronized (this) {
+            waiting = underWay;
+            underWay = null;
+            if (failed == null) {
+                keys = fresh;
+                fetchedNanos = System.nanoTime();
+            }
+        }
+        if (failed != null) {
+            ThrottledLog.line("keys of " + source + " cannot be fetched: " + failed.getMessage());
+        }
+        waiting.complete(keys == null ? List.of() : keys);
+    }
+
+    /** Keys of a kind or for a use that is not known are passed over (RFC 7517 §5). */
+    static List<WebKey> read(String text) {
+        if (!(Json.object(text).get("keys") instanceof List<?> all)) {
+            throw new IllegalArgumentException("a key set has a list \"keys\"");
+        }
+        List<WebKey> keys = new ArrayList<>();
+        for (Object one : all) {
+            if (one instanceof Map<?, ?> fields && !"enc".equals(fields.get("use"))) {
+                try {
+                    WebKey key = key(fields);
+                    if (key != null) {
+                        keys.add(key);
+                    }
+                } catch (GeneralSecurityException bad) {
+                    throw new IllegalArgumentException("key " + fields.get("kid") + ": "
+                            + bad.getMessage(), bad);
+                }
+            }
+        }
+        return List.copyOf(keys);
+    }
+
+    private static WebKey key(Map<?, ?> fields) throws GeneralSecurityException {
+        String kind = text(fields, "kty");
+        String curve = text(fields, "crv");
+        Key key = switch (String.valueOf(kind)) {
+            case "RSA" -> rsa(fields);
+            case "EC" -> ec(curve, fields);
+            case "OKP" -> "Ed25519".equals(curve) ? ed25519(bytes(fields, "x")) : null;
+            case "oct" -> new SecretKeySpec(bytes(fields, "k"), "HMAC");
+            default -> null;
+        };
+        return key == null ? null : new WebKey(text(fields, "kid"), text(fields, "alg"),
+                curve == null ? kind : kind + " " + curve, key);
+    }
+
+    private static Key rsa(Map<?, ?> fields) throws GeneralSecurityException {
+        BigInteger modulus = new BigInteger(1, bytes(fields, "n"));
+        if (modulus.bitLength() < 2048) {
+            throw new GeneralSecurityException("an RSA key of less than 2048 bits");
+        }
+        return KeyFactory.getInstance("RSA").generatePublic(new RSAPublicKeySpec(modulus,
+                new BigInteger(1, bytes(fields, "e"))));
+    }
+
+    private static Key ec(String curve, Map<?, ?> fields) throws GeneralSecurityException {
+        String name = switch (String.valueOf(curve)) {
+            case "P-256" -> "secp256r1";
+            case "P-384" -> "secp384r1";
+            case "P-521" -> "secp521r1";
+            default -> null;
+        };
+        if (name == null) {
+            return null;
+        }
+        AlgorithmParameters parameters = AlgorithmParameters.getInstance("EC");
+        parameters.init(new ECGenParameterSpec(name));
+        return KeyFactory.getInstance("EC").generatePublic(new ECPublicKeySpec(new ECPoint(
+                new BigInteger(1, bytes(fields, "x")), new BigInteger(1, bytes(fields, "y"))),
+                parameters.getParameterSpec(ECParameterSpec.class)));
+    }
+
+    /** RFC 8032 §5.1.2: little-endian, and the highest bit is the sign of the other coordinate. */
+    private static Key ed25519(byte[] encoded) throws GeneralSecurityException {
+        byte[] number = new byte[encoded.length];
+        for (int i = 0; i < encoded.length; i++) {
+            number[i] = encoded[encoded.length - 1 - i];
+        }
+        boolean isOdd = number.length > 0 && number[0] < 0;
+        if (isOdd) {
+            number[0] &= 0x7f;
+        }
+        return KeyFactory.getInstance("Ed25519").generatePublic(new EdECPublicKeySpec(
+                NamedParameterSpec.ED25519, new EdECPoint(isOdd, new BigInteger(1, number))));
+    }
+
+    private static String text(Map<?, ?> fields, String name) {
+        return fields.get(name) instanceof String text ? text : null;
+    }
+
+    private static byte[] bytes(Map<?, ?> fields, String name) throws GeneralSecurityException {
+        String text = text(fields, name);
+        if (text == null || text.isEmpty()) {
+            throw new GeneralSecurityException("there is no \"" + name + "\"");
+        }
+        try {
+            return Base64.getUrlDecoder().decode(text);
+        } catch (IllegalArgumentException bad) {
+            throw new GeneralSecurityException("\"" + name + "\" is not base64url", bad);
+        }
+    }
+
+    @Override
+    public void close() {
+        // The client's threads end when it is collected.
+    }
+}
