@@ -20,7 +20,7 @@ PACKAGES = {
     # hosts, links and queues
     "sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client",
     "slurmctld": "slurm-wlm", "srun": "slurm-wlm", "ip": "iproute2", "tc": "iproute2",
-    "ethtool": "ethtool", "sysctl": "procps",
+    "ethtool": "ethtool", "sysctl": "procps", "nft": "nftables",
     # the login shells below which an agent starts
     "bash": "bash", "csh": "csh", "tcsh": "tcsh", "zsh": "zsh", "fish": "fish", "ksh": "ksh",
     # what compiles and links

@@ -5,7 +5,8 @@ with this host's files, which it can read and not write.
     apt-get install qemu-system-x86 busybox-static
     apt-get download linux-image-6.1.0-56-amd64 && dpkg -x linux-image-*.deb kernel
     guest.py --kernel kernel -- /usr/bin/uname -r
-    guest.py --kernel kernel --card e1000e -- target/debug/deps/links-… a_pair_of_cards
+    BYPASS_TEST_LIBRARY=$PWD/target/debug/libbypass_preload.so \
+        guest.py --kernel kernel --card e1000e -- target/debug/deps/links-…
 
 With --card there are two of a model, joined by a hub; BYPASS_TEST_CARDS names them to the command. Emulation only: no
 figure of speed from such a guest means anything.
@@ -68,7 +69,7 @@ def modules(kernel, wanted):
     return loaded
 
 
-def archive(folder, kernel, card, command, extra):
+def archive(folder, kernel, card, command):
     """An initial file system; the path of its archive."""
     root = folder / "root"
     for name in ("bin", "modules", "extra"):
@@ -81,10 +82,12 @@ def archive(folder, kernel, card, command, extra):
     (root / "modules/order").write_text("\n".join(found))
     (root / "init").write_text(INIT)
     (root / "init").chmod(0o755)
-    environment = f"export PATH={shlex.quote(os.environ['PATH'])} HOME=/tmp\ncd {shlex.quote(os.getcwd())}\nip link set lo up\n"
+    library = os.environ.get("BYPASS_TEST_LIBRARY", "")
+    environment = f"export BYPASS_TEST_LIBRARY={shlex.quote(library)}\n" if library else ""
+    environment += f"export PATH={shlex.quote(os.environ['PATH'])} HOME=/tmp\ncd {shlex.quote(os.getcwd())}\nip link set lo up\n"
     if card:
         environment += ('export BYPASS_TEST_CARDS="$(ls -d /sys/class/net/*/device | cut -d/ -f5 | sort | tr \'\\n\' \' \')"\n')
-    (root / "extra/command").write_text(f"{environment}{extra}\nexec {shlex.join(command)}\n")
+    (root / "extra/command").write_text(f"{environment}\nexec {shlex.join(command)}\n")
     out = folder / "initrd"
     with out.open("wb") as file:
         names = subprocess.run(["find", "."], cwd=root, stdout=subprocess.PIPE, check=True)
@@ -116,7 +119,7 @@ def main():
         cards += ["-netdev", f"hubport,id=net{number},hubid=0", "-device",
                   f"{wanted.card},netdev=net{number},mac=52:54:00:00:00:0{number},romfile={bus}{wanted.properties}"]
     with tempfile.TemporaryDirectory() as name:
-        initrd = archive(Path(name), wanted.kernel, wanted.card, wanted.command, "")
+        initrd = archive(Path(name), wanted.kernel, wanted.card, wanted.command)
         run = subprocess.run(
             ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(wanted.cpus),
              "-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",

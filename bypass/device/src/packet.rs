@@ -1,7 +1,7 @@
-//! Sends frames by AF_PACKET (packet(7)): through the interface's ordinary queues, with trains of
+//! Sends frames by AF_PACKET (packet(7)): through the interface's ordinary queues, with GSO
 //! segments that the kernel or the card cuts.
 //!
-//! Where AF_XDP carries no trains, ten segments by this way are one call and one pass through the
+//! Where AF_XDP carries no GSO, ten segments by this way are one call and one pass through the
 //! driver instead of ten.
 
 use bypass_sys::descriptor::Owned;
@@ -32,7 +32,7 @@ impl Sender {
         let fd = numbers::high(open).map_err(Error::Kernel)?;
         kernel::set_option_int(fd.0, libc::SOL_PACKET, PACKET_VNET_HDR, 1)
             .map_err(Error::Kernel)?;
-        // Not around the interface's queue (PACKET_QDISC_BYPASS): trains that the driver does not cut
+        // Not around the interface's queue (PACKET_QDISC_BYPASS): GSO segments that the driver does not cut
         // are then dropped, and over veth it never cuts for a peer with a native XDP program.
         let mut name = [0u8; 20];
         name[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
@@ -58,7 +58,7 @@ impl Sender {
         self.mtu = mtu;
     }
 
-    /// What may be sent so.
+    /// The capabilities of this way of sending.
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {
             mtu: self.mtu,
@@ -68,7 +68,7 @@ impl Sender {
         }
     }
 
-    /// Sends at once, one call a frame: see [`Device::send_gathered`](crate::Device::send_gathered).
+    /// Sends at once, one call per frame: see [`Device::send_gathered`](crate::Device::send_gathered).
     pub fn send(
         &mut self,
         headers: usize,

@@ -28,7 +28,7 @@ pub struct Features {
     pub zero_copy_segments: u32,
 }
 
-/// Asks about interface `link`. ENOENT where the kernel does not tell.
+/// Asks about interface `link`. ENOENT where the kernel does not report it.
 pub fn xdp(link: u32) -> Result<Features> {
     let mut socket = Socket::of(libc::NETLINK_GENERIC, 0)?;
     let mut family = None;

@@ -1,9 +1,9 @@
-//! What the kernel knows, asked and followed over netlink(7), by raw system calls.
+//! Links, routes and sockets of the kernel, asked and followed over netlink(7), by raw system calls.
 //!
 //! [`Tables`] holds links, addresses, routes and neighbours of the calling thread's network
 //! namespace and follows their changes; [`Tables::next_hop`] and [`Tables::neighbour`] answer from
 //! it without a system call, policy rules included. [`route::ask`] has the kernel decide.
-//! [`diag`] tells which listening sockets an address means.
+//! [`diag`] finds which listening sockets an address means.
 #![forbid(unsafe_code)]
 
 pub mod diag;

@@ -59,7 +59,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Reads everything, and hears of changes from now on.
+    /// Reads everything, and receives changes from now on.
     pub fn new() -> Result<Self> {
         let mut tables = Self {
             socket: Socket::open(GROUPS as u32)?,

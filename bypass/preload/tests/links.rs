@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bypass_stats::View;
 use bypass_testkit::links::{Hop, Tap, Upper};
-use bypass_testkit::{require_tool, skip, veth, Case, Namespace};
+use bypass_testkit::{require_tool, veth, Case, Namespace};
 
 const CASES: &[Case] = &[
     ("a_macvlan_carries_every_byte", || {
@@ -20,7 +20,6 @@ const CASES: &[Case] = &[
     ("a_macvlan_above_a_bridge_carries_every_byte", || {
         carried(&[Upper::Bridge, Upper::Macvlan])
     }),
-    ("a_pair_of_cards_carries_every_byte", cards),
     ("what_is_not_known_to_work_is_refused_by_name", refused),
     ("what_a_hop_damages_is_sent_again", damaged),
     ("what_the_kernel_has_merged_is_taken_whole", merged),
@@ -36,8 +35,12 @@ const SERVER: &str = "10.76.0.2";
 const PORT: u16 = 80;
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same on cards, where a pair is named: see `bypass/bench/drivers/guest.py`.
+const CARDS: &[Case] = &[("a_pair_of_cards_carries_every_byte", cards)];
+
 fn main() {
-    bypass_testkit::main(CASES)
+    let has_cards = std::env::var_os("BYPASS_TEST_CARDS").is_some();
+    bypass_testkit::main(if has_cards { CARDS } else { CASES })
 }
 
 /// Sends back what each connection sends, until its standard input ends. Forks `WORKERS` first, if there are any.
@@ -163,7 +166,7 @@ fn cards() {
     let named = std::env::var("BYPASS_TEST_CARDS").unwrap_or_default();
     let mut named = named.split_whitespace();
     let (Some(first), Some(second)) = (named.next(), named.next()) else {
-        skip("BYPASS_TEST_CARDS names no pair of cards");
+        panic!("BYPASS_TEST_CARDS names no pair of cards");
     };
     let (client, server) = (Namespace::new(), Namespace::new());
     for (side, name, address) in [(&client, first, CLIENT), (&server, second, SERVER)] {

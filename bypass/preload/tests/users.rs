@@ -82,10 +82,7 @@ fn meet(server: Side, client: Side) -> String {
 }
 
 fn meet_at(mut server: Command, client: Side) -> String {
-    let mut server = server
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("python3");
+    let mut server = server.stdin(Stdio::null()).spawn().expect("python3");
     let mut port = String::new();
     let out = server.stdout.take().expect("a pipe");
     BufReader::new(out).read_line(&mut port).expect("a port");

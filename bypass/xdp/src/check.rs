@@ -1,6 +1,6 @@
-//! What an interface can do for packets in user space, and what is missing, with the remedy.
+//! Checks whether an interface can carry packets in user space, and names anything missing with its remedy.
 //!
-//! What the report promises is tried where that disturbs nobody. Nothing is attached, and nothing is left.
+//! Promises of the report are tried where that disturbs no traffic. Nothing is attached, and nothing is left.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ pub struct Finding {
     pub weight: Weight,
     /// What it is.
     pub what: String,
-    /// The command, or the step, that mends it; empty where nothing does.
+    /// The command, or the step, that fixes it; empty where nothing does.
     pub remedy: String,
 }
 
@@ -45,7 +45,7 @@ pub struct Report {
     pub name: String,
     /// The interface, and what follows from its kind; None when there is none of this name.
     pub link: Option<(Link, LinkTraits)>,
-    /// What stands in the way.
+    /// Obstacles and limits.
     pub findings: Vec<Finding>,
 }
 
@@ -55,7 +55,7 @@ impl Report {
         self.obstacles().next().is_none()
     }
 
-    /// What stands in the way.
+    /// Findings that rule the interface out.
     pub fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let findings = self.findings.iter();
         findings.filter(|finding| finding.weight == Weight::Obstacle)
@@ -247,7 +247,7 @@ fn look_at_way(report: &mut Report, link: &Link, traits: &LinkTraits, way: &Way)
     }
 }
 
-/// What is promised is tried, as far as that disturbs nobody: the program is loaded, and attached to a queue's socket in
+/// Tries the promise, as far as that disturbs no traffic: the program is loaded, and attached to a queue's socket in
 /// memory of its own, but not to the interface, whose driver may stop it for a moment.
 fn try_it(report: &mut Report, link: &Link, traits: &LinkTraits, way: &Way) {
     if let Err(error) = Steering::try_program(link.mtu, way.scattered) {
@@ -338,7 +338,7 @@ fn look_at_rights(report: &mut Report, link: &Link, traits: &LinkTraits) {
     }
 }
 
-/// What the sockets of all queues lock at least.
+/// Memory that the sockets of all queues lock at least.
 fn memory_kib(link: &Link, traits: &LinkTraits) -> u64 {
     let queues = traits.queues;
     let settings = |queue| {
@@ -367,7 +367,7 @@ fn locked_memory_kib() -> u64 {
     }
 }
 
-/// What follows `start` in the first line of a file that begins so.
+/// The text behind `start` in the first line of a file that begins so.
 fn line_of(path: &str, start: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     text.lines()

@@ -1,4 +1,4 @@
-//! Frames from any Linux interface by AF_XDP, beside the kernel's stack and without a module.
+//! Frames from any Linux interface by AF_XDP, next to the kernel's stack and without a module.
 //!
 //! [`Steering`] attaches a program that takes frames for claimed addresses and ports, and leaves
 //! everything else to the kernel. [`Opened`] is a socket of one queue with its memory; it and the

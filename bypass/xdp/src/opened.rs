@@ -38,7 +38,7 @@ pub struct Settings {
     pub copies: bool,
     /// Checksums may have been left to a device: see [`Layout`].
     pub partial_checksums: bool,
-    /// Open a way to send by AF_PACKET too, for trains of segments.
+    /// Open a way to send by AF_PACKET too, for GSO segments.
     pub packet_sender: bool,
     /// Take frames above the MTU: in generic mode a sender on this host (veth) leaves trains of
     /// segments uncut. The program must take fragments.
@@ -126,7 +126,7 @@ pub struct Layout {
     pub busy_poll_us: u32,
     /// A frame may lie in several chunks.
     pub has_fragments: bool,
-    /// Frames of a sender on this host may come with checksums that nobody has completed.
+    /// Frames of a sender on this host may come with checksums that are not complete.
     pub has_partial_checksums: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What an interface is, and what follows for frames that come by it: decided once, from its kind and its driver.
+//! Kind, driver, queues and checksums of an interface, and the ways of receiving that follow: decided in one place.
 
 use bypass_netlink::features::{self, Features};
 use bypass_netlink::{Link, Tables};
@@ -105,7 +105,7 @@ impl LinkTraits {
         let (may_be_native, has_fragments) = match (self.features, self.has_driver(link)) {
             (_, false) => (false, false),
             (Some(features), true) => (features.native, features.fragments),
-            // Tried where nobody says.
+            // Tried where the kernel does not say.
             (None, true) => (true, false),
         };
         let way = |mode, scattered| Way {

@@ -933,7 +933,7 @@ fn misuse() {
     kernel::read(0, &mut [0; 9]).ok();
 }
 
-/// A worker that has given up root can take its server's ports, ports that nobody has, and nothing else.
+/// A worker that has given up root can take its server's ports, unused ports, and nothing else.
 fn misused() {
     let sides = namespaces(1, 1500);
     let (here, there) = UnixDatagram::pair().expect("a pair");
@@ -985,7 +985,7 @@ fn misused() {
         .expect("sent");
     assert_eq!(hears(&datagrams), Some(7));
     assert_eq!(frames(&mut device), 0);
-    // What it may: a port of the server, and one that nobody has.
+    // It may claim a port of the server, and an unused one.
     steering.claim(Transport::Tcp, 80);
     for port in [80, 5002] {
         assert!(connect(ADDRESSES[1], port).is_err(), "port {port}");
@@ -997,7 +997,7 @@ fn misused() {
     assert!(child.wait().expect("an end").success());
 }
 
-/// Nobody looks at the queue of a program that is stopped, or has been killed while another holds its descriptors:
+/// No thread looks at the queue of a program that is stopped, or has been killed while another holds its descriptors:
 /// the kernel's listener answers instead, from a quarter of a second after the first new connection on.
 fn unattended() {
     let sides = namespaces(1, 1500);

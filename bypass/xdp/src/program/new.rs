@@ -14,7 +14,7 @@ const TIME: i32 = 5;
 const SOURCE: i16 = -88;
 /// The queue as a key.
 const QUEUE: i16 = -92;
-/// So long an owner may let a new connection wait. Nobody waits so long for a process that runs; one that is
+/// So long an owner may let a new connection wait. A process that runs looks sooner; one that is
 /// stopped, hangs or has ended would let them wait for ever.
 const PATIENCE_NS: i32 = 250_000_000;
 
@@ -29,7 +29,7 @@ pub fn decide(code: &mut Assembler, maps: Maps) {
     note_reopened(code, maps.reopened);
 }
 
-/// Nobody takes new connections of the port, or who has the queue of the frame takes none.
+/// No owner takes new connections of the port, or the one with the queue of the frame takes none.
 fn leave_where_wanted(code: &mut Assembler) {
     code.load(DOUBLE, 1, WORDS_AT, at(DRAINING));
     code.add(XOR, 1, 0, 0, -1);
@@ -82,7 +82,7 @@ fn require_way(code: &mut Assembler, ways: i32) {
 }
 
 /// Notes when the first new connection came that the owner of the queue has not seen. It clears the note whenever it
-/// looks for frames: where the note is old, nobody looks.
+/// looks for frames: where the note is old, it does not.
 fn require_owner(code: &mut Assembler, pending: i32) {
     code.take_queue(1);
     code.add(AND, 1, 0, 0, OWNERS_MAX as i32 - 1);

@@ -1,4 +1,4 @@
-//! What an interface's driver is, how many queues it uses and whether it merges frames (linux/ethtool.h).
+//! Driver, queues in use and merging of received frames of an interface (linux/ethtool.h).
 
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::network;
