@@ -66,7 +66,9 @@ impl Plan {
             (programs::ONLY_VARIABLE, only.join(",")),
             (programs::EXCEPT_VARIABLE, except.join(",")),
         ];
-        let chosen_programs = named_programs.into_iter().filter(|(_, names)| !names.is_empty());
+        let chosen_programs = named_programs
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty());
         let environment = |name: &str| std::env::var(name).ok();
         let own = std::env::current_exe().ok();
         let words: Vec<String> = command
@@ -183,7 +185,11 @@ impl Plan {
                 &self.profiles
             },
         );
-        command.envs(self.chosen_programs.iter().map(|(name, names)| (name, names)));
+        command.envs(
+            self.chosen_programs
+                .iter()
+                .map(|(name, names)| (name, names)),
+        );
         command.env("LD_PRELOAD", self.preload());
         if self.needs_plain_uv() {
             command.env("UV_USE_IO_URING", "0");
@@ -199,7 +205,10 @@ impl Plan {
         let others = std::env::var("LD_PRELOAD").unwrap_or_default();
         let others = others.split([':', ' ']).filter(|other| !other.is_empty());
         let others: Vec<&str> = others.filter(|other| !other.ends_with(LIBRARY)).collect();
-        let sanitizers = self.programs.iter().filter_map(|program| program.sanitizer.as_deref());
+        let sanitizers = self
+            .programs
+            .iter()
+            .filter_map(|program| program.sanitizer.as_deref());
         let is_missing = |name: &&str| !others.iter().any(|other| other.ends_with(name));
         let mut list = OsString::new();
         for other in sanitizers.filter(is_missing).chain(others.iter().copied()) {

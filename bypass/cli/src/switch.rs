@@ -51,7 +51,11 @@ pub(crate) fn command(is_on: bool, words: &[OsString]) -> Result<ExitCode, Failu
         match View::open_for_capture(pid) {
             Ok(Some(view)) => {
                 view.switch_off(!is_on);
-                let way = if is_on { "accelerated" } else { "left to the kernel" };
+                let way = if is_on {
+                    "accelerated"
+                } else {
+                    "left to the kernel"
+                };
                 let _ = writeln!(done, "{pid}: new connections are {way}");
             }
             _ if all => {}

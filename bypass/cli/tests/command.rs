@@ -153,7 +153,14 @@ fn a_program_with_address_sanitizer_starts() {
 fn the_programs_that_are_meant_reach_the_library() {
     let bench = Bench::new("only");
     let show = "echo $WIRESPEED_ONLY $WIRESPEED_EXCEPT";
-    let words = ["run", "--only", "nginx,wrk", "--only=redis-server", "--except", "sh"];
+    let words = [
+        "run",
+        "--only",
+        "nginx,wrk",
+        "--only=redis-server",
+        "--except",
+        "sh",
+    ];
     let output = bench.run(&[&words[..], &["sh", "-c", show]].concat());
     assert_eq!(text(&output.stdout).trim(), "nginx,wrk,redis-server sh");
     let output = bench.run(&["run", "sh", "-c", show]);
@@ -340,7 +347,10 @@ fn stat_opens_no_fifo_that_is_called_like_a_page() {
     }
     let bench = Bench::new("fifo");
     let words = ["stat", "-p", &holder.id().to_string()].map(str::to_owned);
-    let mut stat = bench.command(&words.each_ref().map(String::as_str)).spawn().expect("it starts");
+    let mut stat = bench
+        .command(&words.each_ref().map(String::as_str))
+        .spawn()
+        .expect("it starts");
     let since = std::time::Instant::now();
     let mut ended = None;
     while ended.is_none() && since.elapsed() < std::time::Duration::from_secs(20) {

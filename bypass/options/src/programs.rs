@@ -11,7 +11,10 @@ pub const EXCEPT_VARIABLE: &str = "WIRESPEED_EXCEPT";
 /// Whether a program is to be accelerated that is known by these names: that of its file, and the one that it was called
 /// by.
 pub fn is_included(only: &str, except: &str, names: &[String]) -> bool {
-    let has = |list: &str| list.split(',').any(|one| names.iter().any(|name| name == one));
+    let has = |list: &str| {
+        list.split(',')
+            .any(|one| names.iter().any(|name| name == one))
+    };
     (only.is_empty() || has(only)) && !has(except)
 }
 

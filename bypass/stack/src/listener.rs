@@ -31,7 +31,10 @@ pub mod participants;
 mod ready_lists;
 pub mod untold;
 
-pub use accepting::{choose_by_program, credits_of_ours_alone, is_chosen_by_program, use_hidden_sockets, withdraw_credits};
+pub use accepting::{
+    choose_by_program, credits_of_ours_alone, is_chosen_by_program, use_hidden_sockets,
+    withdraw_credits,
+};
 pub use adopting::{admit, adopt, adopt_from_relay, join, names, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
 pub use holders::HOLDER_TABLE_BYTES;
@@ -151,7 +154,11 @@ pub fn hold() -> impl Sized {
             (peers, Held::lock(listener.clone(), |one| &one.blocked))
         })
         .collect();
-    (each, all, (closing::hold(), untold::hold(), accepting::hold()))
+    (
+        each,
+        all,
+        (closing::hold(), untold::hold(), accepting::hold()),
+    )
 }
 
 /// Takes part in a listener whose rendezvous socket and holder table are known.
@@ -319,7 +326,10 @@ impl Listener {
     /// How many connections wait in segments.
     pub fn waiting(&self) -> usize {
         let peers = self.peers();
-        peers.iter().map(|peer| peer.segment.queue().waiting()).sum()
+        peers
+            .iter()
+            .map(|peer| peer.segment.queue().waiting())
+            .sum()
     }
 
     /// Whether a connection waits in a segment.

@@ -20,4 +20,4 @@ pub mod wakers;
 pub use number::{become_child, is_started, next_waker, number, wake};
 pub use outcome::Outcome;
 pub use settings::{is_ambiguous, is_own, may_share_with, read_environment, ring_bytes, settings};
-pub use statistics::{captured, count, count_sleep, is_switched_off, fall_back, stats};
+pub use statistics::{captured, count, count_sleep, fall_back, is_switched_off, stats};

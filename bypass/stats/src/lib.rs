@@ -413,7 +413,10 @@ impl View {
             return Ok(None);
         };
         let mut options = std::fs::OpenOptions::new();
-        let file = options.read(true).write(is_writable).open(format!("/proc/self/fd/{}", file.0))?;
+        let file = options
+            .read(true)
+            .write(is_writable)
+            .open(format!("/proc/self/fd/{}", file.0))?;
         let map = if is_writable {
             Mapping::adopt
         } else {

@@ -111,7 +111,10 @@ fn map(length: usize) -> Option<u64> {
 
 fn whole_pages(layout: Layout) -> Option<usize> {
     let is_aligned = layout.align() <= PAGE;
-    layout.size().checked_next_multiple_of(PAGE).filter(|_| is_aligned)
+    layout
+        .size()
+        .checked_next_multiple_of(PAGE)
+        .filter(|_| is_aligned)
 }
 
 // SAFETY: a block is given to one caller at a time, is as large and as aligned as asked for, and stays mapped until it is
@@ -131,9 +134,8 @@ unsafe impl GlobalAlloc for Allocator {
             (Some(class), _) => put(class, block, block),
             (None, Some(length)) => {
                 // SAFETY: mapped by `alloc` for this caller, who uses it no more.
-                let _ = unsafe {
-                    kernel::raw(libc::SYS_munmap, [block as usize, length, 0, 0, 0, 0])
-                };
+                let _ =
+                    unsafe { kernel::raw(libc::SYS_munmap, [block as usize, length, 0, 0, 0, 0]) };
             }
             (None, None) => {}
         }
@@ -180,7 +182,14 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_apart_and_used_again() {
-        for (bytes, align) in [(1, 1), (16, 8), (17, 16), (100, 64), (5000, 4096), (40_000, 8)] {
+        for (bytes, align) in [
+            (1, 1),
+            (16, 8),
+            (17, 16),
+            (100, 64),
+            (5000, 4096),
+            (40_000, 8),
+        ] {
             let layout = layout(bytes, align);
             let blocks: Vec<*mut u8> = (0..300)
                 // SAFETY: a layout of some bytes.

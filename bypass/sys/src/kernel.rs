@@ -149,7 +149,10 @@ pub fn leave_real_time() {
         let other = libc::SCHED_OTHER as usize;
         let _ = call(libc::SYS_sched_setscheduler, [0, other, at, 0, 0, 0]);
         let length = size_of_val(&all);
-        let _ = call(libc::SYS_sched_setaffinity, [0, length, all.as_ptr() as usize, 0, 0, 0]);
+        let _ = call(
+            libc::SYS_sched_setaffinity,
+            [0, length, all.as_ptr() as usize, 0, 0, 0],
+        );
     }
 }
 

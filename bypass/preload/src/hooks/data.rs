@@ -458,7 +458,9 @@ unsafe fn length_of(header: &msghdr) -> usize {
     }
     // SAFETY: the caller's promise.
     let pieces = unsafe { core::slice::from_raw_parts(header.msg_iov, header.msg_iovlen as usize) };
-    pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.iov_len))
+    pieces
+        .iter()
+        .fold(0, |sum, piece| sum.saturating_add(piece.iov_len))
 }
 
 fn each_message(

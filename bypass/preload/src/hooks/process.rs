@@ -6,8 +6,8 @@ use bypass_stack::lifecycle::{confinement, passing, serving};
 use bypass_stack::packets;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::namespace;
-use bypass_sys::network::ioctl_number;
 use bypass_sys::lock;
+use bypass_sys::network::ioctl_number;
 use libc::pid_t;
 
 use super::creating::or_give_back;

@@ -106,7 +106,9 @@ fn the_flags_of_a_shared_connection_are_not_the_peers() {
 #[test]
 fn sleeps_that_look_again_are_counted() {
     let polling = || {
-        let view = View::open(std::process::id()).expect("readable").expect("a page");
+        let view = View::open(std::process::id())
+            .expect("readable")
+            .expect("a page");
         let counters = view.counters();
         let found = counters.iter().find(|(name, _)| *name == "polling_sleeps");
         found.expect("a counter").1

@@ -3,8 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use crate::listener;
-use crate::process::sole;
 use crate::operations::options::set_file_nonblocking;
+use crate::process::sole;
 use crate::process::table::{self, Entry, Kind};
 use crate::{sockets, stream};
 

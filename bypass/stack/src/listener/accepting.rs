@@ -51,7 +51,9 @@ static CHOSEN_BY_PROGRAM: Mutex<Vec<u16>> = Mutex::new(Vec::new());
 
 /// See [`CHOSEN_BY_PROGRAM`].
 pub fn is_chosen_by_program(port: u16) -> bool {
-    CHOSEN_BY_PROGRAM.lock().is_ok_and(|ports| ports.contains(&port))
+    CHOSEN_BY_PROGRAM
+        .lock()
+        .is_ok_and(|ports| ports.contains(&port))
 }
 
 /// A program chooses from now on among the listeners of the address that `fd` is bound to.

@@ -403,7 +403,9 @@ fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Resu
     let answer = link::ask(rendezvous, hello, &[peer.segment.fd()], patience_ms);
     let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
     match (answer, fds.first()) {
-        (Message::Welcome { .. }, Some(proof)) if listener::names(proof.0, holder.inode, rendezvous) => {
+        (Message::Welcome { .. }, Some(proof))
+            if listener::names(proof.0, holder.inode, rendezvous) =>
+        {
             peer.welcome();
             Ok(())
         }

@@ -34,7 +34,10 @@ const DEMAND_KERNEL: &[(i32, i32)] = &[
 ];
 
 /// Programs that choose among the listeners of an address.
-const CHOOSERS: [i32; 2] = [libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_ATTACH_REUSEPORT_EBPF];
+const CHOOSERS: [i32; 2] = [
+    libc::SO_ATTACH_REUSEPORT_CBPF,
+    libc::SO_ATTACH_REUSEPORT_EBPF,
+];
 
 /// Options that guard a connection against what others send: whoever cannot obey them must not have it. Of
 /// linux/tcp.h and linux/in6.h where the libc crate has no name.

@@ -58,7 +58,9 @@ const SELECTABLE_KEPT: usize = 256;
 fn has_place(fd: i32, shelf: &Shelf) -> bool {
     let quarter = limit() / 4;
     let is_spare = fd >= SELECTABLE || shelf.len() < SELECTABLE_KEPT;
-    shelf.len() < settings().socket_cache_max.min(quarter) && (fd as usize) < 3 * quarter && is_spare
+    shelf.len() < settings().socket_cache_max.min(quarter)
+        && (fd as usize) < 3 * quarter
+        && is_spare
 }
 
 /// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
