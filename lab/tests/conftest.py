@@ -161,7 +161,8 @@ def checkout_in(tmp_path):
     (root / "recipes").mkdir(parents=True)
     program = root / "target" / "release" / "wirespeed-load"
     program.parent.mkdir(parents=True)
-    program.write_text(f"#!{sys.executable}\n" + (FAKES / "load.py").read_text())
+    gated = f"GATED = {str(FAKES / 'gated.py')!r}\n"
+    program.write_text(f"#!{sys.executable}\n{gated}" + (FAKES / "load.py").read_text())
     program.chmod(0o755)
     environment = {
         **os.environ,

@@ -50,8 +50,12 @@ parser.add_argument("-T", "--timeout", type=seconds, default=2.0)
 parser.add_argument("--json")
 parser.add_argument("--start-at", type=float, default=0.0)
 parser.add_argument("--latency", action="store_true")
+parser.add_argument("--control", help="count without a server, and obey the file's gate")
 parser.add_argument("url")
 options = parser.parse_args()
+if options.control:
+    gated = globals()["GATED"]  # its path, written above by conftest.py
+    os.execv(sys.executable, [sys.executable, gated, options.control])
 
 if "WIRESPEED_FAKE_EXIT" in os.environ:
     print("the fake generator fails as requested", file=sys.stderr)

@@ -87,7 +87,7 @@ def test_the_second_side_has_ports_and_labels_of_its_own():
         ),
     ],
 )  # fmt: skip
-def test_the_plan_says_why_there_is_no_duet(changes, reason):
+def test_the_plan_gives_the_reason_for_separate_trials(changes, reason):
     schedule = planned(recipe_of(**changes))
     assert not any(cell.over for cell in schedule.cells)
     (sentence,) = [text for text in schedule.thinned if "separate trials" in text]

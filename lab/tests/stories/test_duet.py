@@ -158,7 +158,7 @@ def test_a_killed_agent_leaves_nothing_frozen_or_alive(checkout, made):
         ({"tool": "wrk"}, "wrk cannot be held back between requests"),
     ],
 )
-def test_where_two_cannot_live_side_by_side_the_plan_says_why(checkout, made, changes, reason):
+def test_the_plan_gives_the_reason_for_separate_trials(checkout, made, changes, reason):
     code, out, err = checkout.call("plan", made(**changes))
     assert code == 0, err
     assert "1 of 2 cells are compared by separate trials, not by duets" in out

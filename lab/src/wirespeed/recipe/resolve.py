@@ -28,7 +28,7 @@ from wirespeed.topology import ROLES, Seat, Topology
 # Names of {asset:…} that are programs of this repository.
 MODULES = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
 PORT_MAX = 65535
-SIDE_PORTS = 1000  # from a contender's port to that of the one running in parallel
+SIDE_PORTS = 1000  # from the baseline's port to the contender's in a duet
 COUNT_MAX = 4096  # processes of one kind; more is a mistake in an expression
 
 

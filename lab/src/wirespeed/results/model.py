@@ -158,7 +158,7 @@ class Duet(_Record):
     seconds: float = 0.0
     how: str = ""  # cgroup.freeze or SIGSTOP
     is_realtime: bool = False  # whoever lets them take turns has real-time priority
-    problem: str = ""  # why there are no ratios
+    problem: str = ""  # why it has no ratios
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:

@@ -21,7 +21,7 @@ class PlannedLife:
     """Trials of one round that share one server's life, in their order."""
 
     round: int
-    cells: list[PlannedCell]  # of a duet (`over`) each after its baseline's, in a life beside it
+    cells: list[PlannedCell]  # of a duet (`over`) each after its baseline's
 
 
 def life_axes(recipe: Recipe) -> list[str]:

@@ -22,6 +22,8 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
+    /// Out of line, so that a load without a gate has no more of it than one look at a pointer.
+    #[inline(never)]
     fn obey(&mut self) {
         let plan = self.plan;
         let Some(control) = &plan.control else {
