@@ -27,12 +27,12 @@ impl Place {
     }
 }
 
-/// What was typed about addresses.
+/// Addresses that were typed.
 #[derive(Debug, Default)]
 pub struct Book {
     /// Places, and the addresses that stand for their host.
     resolve: Vec<(Place, Vec<IpAddr>)>,
-    /// Places, and those that connections to them are made to.
+    /// Places, and the places that stand for them.
     connect_to: Vec<(Place, Place)>,
 }
 

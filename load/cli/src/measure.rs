@@ -23,6 +23,9 @@ use load_engine::warnings::{self, Warning};
 use std::cell::Cell;
 use std::path::Path;
 
+/// Exit code of a run with `--strict` that a signal ended early.
+const INTERRUPTED: u8 = 3;
+
 /// Whose manners the program has, by the name it was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
@@ -243,6 +246,10 @@ impl Run<'_> {
         write_files(typed, plan, outcome, &found, series, self.arguments)?;
         if let (Face::Own, Some(why)) = (self.face, unreached(outcome)) {
             return Err(Refusal::Absent(why));
+        }
+        if typed.has("strict") && signal::stop_wanted() {
+            // a check of a part of the run must not pass for one of the whole
+            return Ok(INTERRUPTED);
         }
         Ok(u8::from(typed.has("strict") && !found.is_empty()))
     }

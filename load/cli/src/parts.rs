@@ -19,7 +19,7 @@ pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
     })
 }
 
-/// A row for each request, where requests are told apart.
+/// A row for each request, where requests have rows.
 fn each_request<'a>(
     plan: &'a Plan,
     outcome: &'a Outcome,

@@ -6,7 +6,7 @@ use load_engine::plan::Target;
 use load_engine::sys::options::SocketOptions;
 use load_engine::sys::socket::{self, Address};
 
-/// What shall be set on each socket. It is tried on a socket of its own, so that an option that the
+/// The options of each socket. They are tried on a socket of its own, so that an option that the
 /// kernel refuses is named before the run.
 pub fn options(typed: &Typed) -> Result<SocketOptions, Refusal> {
     let options = SocketOptions {
@@ -52,7 +52,7 @@ pub fn proxy_header(typed: &Typed, targets: &[Target]) -> Result<Option<u8>, Ref
     let version = choice(typed, "proxy-protocol", &[("v1", 1), ("v2", 2)])?;
     let is_unix = |target: &Target| matches!(target.address, Address::Unix(_));
     if targets.iter().any(is_unix) {
-        return usage("--proxy-protocol: is not for unix sockets, which have no addresses to tell");
+        return usage("--proxy-protocol: is not for unix sockets, which have no IP addresses");
     }
     Ok(Some(version))
 }

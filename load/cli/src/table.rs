@@ -654,6 +654,6 @@ pub const TABLE: &[Entry] = &[
         None,
         None,
         "",
-        "exit with 1 if there are warnings",
+        "exit with 1 if there are warnings, and with 3 if a signal ended the run early",
     ),
 ];

@@ -79,6 +79,9 @@ impl Drop for Running {
 
 #[test]
 fn rsa_keys_of_1024_bits_are_taken() {
+    if !support::is_installed("openssl") {
+        return;
+    }
     let (key, certificate) = (support::temporary("key"), support::temporary("pem"));
     let made = Command::new("openssl")
         .args("req -x509 -newkey rsa:1024 -nodes -days 2 -subj /CN=short".split(' '))
@@ -87,10 +90,7 @@ fn rsa_keys_of_1024_bits_are_taken() {
         .arg("-out")
         .arg(&certificate)
         .output();
-    if made.is_err() {
-        eprintln!("openssl is not installed: no server with a short key");
-        return;
-    }
+    assert!(made.is_ok_and(|made| made.status.success()));
     let child = Command::new("openssl")
         .args("s_server -accept 127.0.0.1:0 -www -cipher ALL:@SECLEVEL=0".split(' '))
         .arg("-key")

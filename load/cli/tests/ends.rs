@@ -165,3 +165,23 @@ fn mistakes_are_named() {
         assert!(errors.contains(message), "{errors}");
     }
 }
+
+#[test]
+fn a_strict_run_that_is_interrupted_does_not_pass() {
+    let server = Server::start(always(HELLO));
+    let mut child = program()
+        .args(["-t1", "-c2", "-d60s", "-R50", "--strict"])
+        .arg(server.url())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    while server.asked() < 3 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let kill = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.expect("a command of every system").success());
+    assert_eq!(child.wait().expect("ended").code(), Some(3));
+}

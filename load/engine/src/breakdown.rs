@@ -1,19 +1,19 @@
 //! The time that counts (response time with a rate, else service time) by request and by status.
 //!
-//! The plain cell pays nothing for it: with one request there is nothing to tell apart, and answers
+//! The plain cell pays nothing for it: with one request there is one row, and answers
 //! with a status of 2xx are what is left of all without the others.
 
 use crate::latency::Latency;
 use crate::plan::Target;
 
-/// Requests that are told apart at most; with more, their targets are.
+/// Most requests that have rows; beyond that, targets have.
 const REQUESTS_MAX: usize = 100;
 /// Classes of status: 1xx to 9xx by their first digit.
 const CLASSES: usize = 10;
 /// The class that is not entered.
 const USUAL: usize = 2;
 
-/// Which requests are told apart.
+/// Which requests have rows of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
     /// Number of each target's first row; rows are its requests, or it is one row.
@@ -66,7 +66,7 @@ impl Rows {
     }
 }
 
-/// What became of a request.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Its row, if rows are kept.

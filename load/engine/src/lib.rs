@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod breakdown;
+pub mod expect;
 pub mod interval;
 pub mod latency;
 pub mod machine;

@@ -11,7 +11,7 @@ pub struct TcpSamples {
     pub rtt: Latency,
     /// Mean deviations of round-trip times.
     pub rtt_deviation: Latency,
-    /// Smallest congestion window, segments; 0 if there is no sample.
+    /// Smallest congestion window, segments; 0 without a sample.
     pub window_min: u32,
     /// Largest.
     pub window_max: u32,
@@ -76,10 +76,10 @@ impl TcpSamples {
     }
 }
 
-/// What the connections that were open at the end had sent.
+/// Segments sent by the connections that were open at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpSent {
-    /// Connections that told.
+    /// Connections that were asked.
     pub connections: u64,
     /// Segments sent.
     pub segments: u64,

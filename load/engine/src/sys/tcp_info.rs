@@ -22,7 +22,7 @@ pub struct TcpInfo {
     pub delivery_bytes_per_second: u64,
 }
 
-/// The state of a connection; nothing for other sockets and for stacks that do not tell.
+/// The state of a connection; nothing for other sockets and for stacks without it.
 pub fn tcp_info(fd: Fd) -> Option<TcpInfo> {
     let mut bytes = [0u8; SIZE];
     let mut size = SIZE as libc::socklen_t;

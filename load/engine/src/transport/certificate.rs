@@ -22,7 +22,7 @@ pub(super) struct PublicKey<'a> {
 }
 
 impl<'a> PublicKey<'a> {
-    /// The key of a certificate; nothing where the bytes are no certificate.
+    /// The key of a certificate; nothing where the bytes are not one.
     pub fn of(certificate: &'a CertificateDer<'_>) -> Option<PublicKey<'a>> {
         let (certificate, _) = element(certificate, SEQUENCE)?;
         let (mut fields, _) = element(certificate, SEQUENCE)?;
@@ -42,7 +42,7 @@ impl<'a> PublicKey<'a> {
         Some(PublicKey { algorithm, bits })
     }
 
-    /// Whether a signature is right; nothing where no algorithm at hand can tell.
+    /// Whether a signature is right; nothing where no algorithm at hand fits the key.
     pub fn verifies(
         &self,
         algorithms: &[&dyn SignatureVerificationAlgorithm],

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Sessions that are kept for resumption: one for each target suffices.
 const SESSIONS: usize = 1024;
 
-/// What the options ask for, or which of them cannot be met.
+/// The configuration that the options ask for, or the option that cannot be met.
 pub(super) fn configuration(options: &TlsOptions) -> Result<ClientConfig, String> {
     let provider = Arc::new(provider(options)?);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

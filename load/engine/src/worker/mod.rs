@@ -26,6 +26,7 @@ mod receiving;
 mod recorder;
 mod resting;
 mod sending;
+mod starting;
 mod streams;
 mod templates;
 mod timing;
@@ -64,20 +65,14 @@ use templates::Templates;
 const READ_BYTES: usize = 64 * 1024;
 /// Bytes that are read of one connection before others, due times and checks have their turn.
 const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
-/// The first connections are waited for so many times as long as for one of them.
-const SETUP_TIMEOUTS: u64 = 30;
 /// Longest time between two checks.
 const CHECK_NS: u64 = 100_000_000;
-/// Waits of a closed loop may end a millisecond late; the last wait before the start may not.
-const PUNCTUAL_NS: u64 = 2_000_000;
 /// A request that is first looked at so long after its due time shows that the thread was away.
 const AWAY_NS: u64 = 50_000;
 /// So many answers are read before their connections get the next requests. The code that reads and
 /// the code that writes then stay in the caches for a while, and a wait finds more events: half of
 /// the waits are saved where the server is the slower side.
 const BURST_MAX: usize = 32;
-/// So many first requests of a closed loop are written before answers are looked for.
-const FIRST_WRITES: usize = 64;
 /// A length that no answer has yet told.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -288,66 +283,6 @@ impl<'p, T: Transport> Worker<'p, T> {
         })
     }
 
-    /// Opens the first connections and waits until each is ready or has failed once.
-    pub fn connect(&mut self) {
-        let now = monotonic_ns();
-        let first = self.plan.steps.first().map_or(0, |step| step.connections);
-        self.recorder.now.start_ns = now;
-        self.next_check_ns = now + CHECK_NS;
-        self.want(self.plan.share(first, self.number), now);
-        // a server that takes connections slowly is waited for, one that takes none is not
-        let patience_ns = self.plan.connect_timeout_ns;
-        let last_ns = now + SETUP_TIMEOUTS * patience_ns;
-        let mut open = 0;
-        let mut progress_ns = now;
-        loop {
-            let now = monotonic_ns();
-            let opened = self.open_connections();
-            if opened > open {
-                (open, progress_ns) = (opened, now);
-            }
-            let deadline_ns = last_ns.min(progress_ns + patience_ns);
-            if self.settled() || now >= deadline_ns || stop_wanted() {
-                break;
-            }
-            self.turn((deadline_ns - now).min(CHECK_NS));
-        }
-    }
-
-    /// Connections that can carry a request.
-    fn open_connections(&self) -> usize {
-        let wanted = &self.connections[..self.wanted];
-        let is_open = |c: &&Connection<T::Session>| matches!(c.doing, Doing::Idle | Doing::Busy);
-        wanted.iter().filter(is_open).count()
-    }
-
-    /// Waits for the moment of the start. Connections are looked after meanwhile: one that the server
-    /// ends is opened again, and what it asks is answered. Gives the moment, or the present if a
-    /// signal ends the run before it has begun.
-    pub fn wait_for(&mut self, moment_ns: u64) -> u64 {
-        loop {
-            let now = monotonic_ns();
-            if now >= moment_ns {
-                return moment_ns;
-            }
-            if stop_wanted() {
-                return now;
-            }
-            let left_ns = moment_ns - now;
-            if left_ns > PUNCTUAL_NS {
-                self.turn((left_ns - PUNCTUAL_NS).min(CHECK_NS));
-            } else {
-                std::thread::sleep(Duration::from_nanos(left_ns));
-            }
-        }
-    }
-
-    fn settled(&self) -> bool {
-        self.connections[..self.wanted]
-            .iter()
-            .all(|c| c.failures > 0 || matches!(c.doing, Doing::Idle | Doing::Busy))
-    }
-
     /// Runs the load from `base_ns` (monotonic) to its end; gives the script back.
     pub fn run(mut self, base_ns: u64) -> (Ending, Option<ThreadScript>) {
         self.mind_gate();
@@ -381,37 +316,6 @@ impl<'p, T: Transport> Worker<'p, T> {
             std::thread::sleep(Duration::from_nanos(left_ns));
             self.recorder.rotate(monotonic_ns());
         }
-    }
-
-    fn start(&mut self, base_ns: u64) {
-        self.missing_at_start = self.wanted - self.open_connections();
-        if let Some(script) = &mut self.script {
-            script.forget_stop();
-        }
-        self.base_ns = base_ns;
-        self.window_start_ns = base_ns + self.plan.warmup_ns;
-        self.recorder.begin(base_ns, self.plan.stages());
-        self.running = true;
-        self.set_due();
-        self.next_check_ns = 0;
-        // interrupted before it began: there is no window in which an answer could count
-        self.stopped = stop_wanted();
-        if self.stopped {
-            return;
-        }
-        let now = monotonic_ns();
-        // each was offered when it was opened
-        self.dispatch.forget_free();
-        for index in 0..self.wanted {
-            if self.connections[index].doing == Doing::Idle {
-                self.offer(index, now);
-            }
-            // the first answers come while the last requests are written
-            if index % FIRST_WRITES == FIRST_WRITES - 1 {
-                self.turn(0);
-            }
-        }
-        self.send_ready();
     }
 
     /// One pass: waits, handles what came, sends what is due, checks.

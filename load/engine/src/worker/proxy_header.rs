@@ -1,9 +1,9 @@
-//! The header by which a proxy tells a server who connects (the PROXY protocol, versions 1 and 2, as
+//! The header in which a proxy names the client of a connection (the PROXY protocol, versions 1 and 2, as
 //! HAProxy documents it): here the addresses of the connection itself.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What version 2 begins with.
+/// The first bytes of version 2.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// The header of a connection between two addresses of one family.

@@ -1,0 +1,108 @@
+//! Before the load and at its first moment: the first connections, the wait for the start.
+
+use super::connection::Connection;
+use super::{Doing, Worker, CHECK_NS};
+use crate::sys::clock::monotonic_ns;
+use crate::sys::signal::stop_wanted;
+use crate::transport::Transport;
+use std::time::Duration;
+
+/// The first connections are waited for so many times as long as for one of them.
+const SETUP_TIMEOUTS: u64 = 30;
+/// Waits of a closed loop may end a millisecond late; the last wait before the start may not.
+const PUNCTUAL_NS: u64 = 2_000_000;
+/// So many first requests of a closed loop are written before answers are looked for.
+const FIRST_WRITES: usize = 64;
+
+impl<T: Transport> Worker<'_, T> {
+    /// Opens the first connections and waits until each is ready or has failed once.
+    pub fn connect(&mut self) {
+        let now = monotonic_ns();
+        let first = self.plan.steps.first().map_or(0, |step| step.connections);
+        self.recorder.now.start_ns = now;
+        self.next_check_ns = now + CHECK_NS;
+        self.want(self.plan.share(first, self.number), now);
+        // a server that takes connections slowly is waited for, one that takes none is not
+        let patience_ns = self.plan.connect_timeout_ns;
+        let last_ns = now + SETUP_TIMEOUTS * patience_ns;
+        let mut open = 0;
+        let mut progress_ns = now;
+        loop {
+            let now = monotonic_ns();
+            let opened = self.open_connections();
+            if opened > open {
+                (open, progress_ns) = (opened, now);
+            }
+            let deadline_ns = last_ns.min(progress_ns + patience_ns);
+            if self.settled() || now >= deadline_ns || stop_wanted() {
+                break;
+            }
+            self.turn((deadline_ns - now).min(CHECK_NS));
+        }
+    }
+
+    /// Connections that can carry a request.
+    fn open_connections(&self) -> usize {
+        let wanted = &self.connections[..self.wanted];
+        let is_open = |c: &&Connection<T::Session>| matches!(c.doing, Doing::Idle | Doing::Busy);
+        wanted.iter().filter(is_open).count()
+    }
+
+    /// Waits for the moment of the start. Connections are looked after meanwhile: one that the server
+    /// ends is opened again, and what it asks is answered. Gives the moment, or the present if a
+    /// signal ends the run before it has begun.
+    pub fn wait_for(&mut self, moment_ns: u64) -> u64 {
+        loop {
+            let now = monotonic_ns();
+            if now >= moment_ns {
+                return moment_ns;
+            }
+            if stop_wanted() {
+                return now;
+            }
+            let left_ns = moment_ns - now;
+            if left_ns > PUNCTUAL_NS {
+                self.turn((left_ns - PUNCTUAL_NS).min(CHECK_NS));
+            } else {
+                std::thread::sleep(Duration::from_nanos(left_ns));
+            }
+        }
+    }
+
+    fn settled(&self) -> bool {
+        self.connections[..self.wanted]
+            .iter()
+            .all(|c| c.failures > 0 || matches!(c.doing, Doing::Idle | Doing::Busy))
+    }
+
+    pub(super) fn start(&mut self, base_ns: u64) {
+        self.missing_at_start = self.wanted - self.open_connections();
+        if let Some(script) = &mut self.script {
+            script.forget_stop();
+        }
+        self.base_ns = base_ns;
+        self.window_start_ns = base_ns + self.plan.warmup_ns;
+        self.recorder.begin(base_ns, self.plan.stages());
+        self.running = true;
+        self.set_due();
+        self.next_check_ns = 0;
+        // interrupted before it began: there is no window in which an answer could count
+        self.stopped = stop_wanted();
+        if self.stopped {
+            return;
+        }
+        let now = monotonic_ns();
+        // each was offered when it was opened
+        self.dispatch.forget_free();
+        for index in 0..self.wanted {
+            if self.connections[index].doing == Doing::Idle {
+                self.offer(index, now);
+            }
+            // the first answers come while the last requests are written
+            if index % FIRST_WRITES == FIRST_WRITES - 1 {
+                self.turn(0);
+            }
+        }
+        self.send_ready();
+    }
+}
