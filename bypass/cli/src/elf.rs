@@ -67,8 +67,8 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Option<Elf>> {
     }
     let has_dynamic = headers.iter().any(|header| header.kind == PT_DYNAMIC);
     let loader = if has_dynamic { loader } else { None };
-    let libraries = libraries(&mut file, &headers)?.into_iter();
     let is_sanitizer = |name: &String| SANITIZERS.iter().any(|start| name.starts_with(start));
+    let libraries = libraries(&mut file, &headers)?;
     let sanitizer = libraries.into_iter().find(is_sanitizer);
     Ok(Some(Elf {
         is_ours,

@@ -5,19 +5,19 @@
 #define STARTS 40
 
 static volatile int is_over;
-static pid_t forked[2000];
+static pid_t forked[300];
 static int count, good;
 static double longest, since;
 
 static void *forks(void *unused) {
-    while (!is_over && count < 2000) {
+    while (!is_over && count < 300) {
         pid_t child = fork();
         if (child == 0) {
             sleep(30);
             _exit(0);
         }
         forked[count++] = child;
-        usleep(500);
+        usleep(2000);
     }
     return unused;
 }
