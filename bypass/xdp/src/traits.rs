@@ -68,6 +68,8 @@ pub struct LinkTraits {
     pub ways: Vec<Way>,
     /// Nothing of the kind is known to work.
     pub refusal: Option<Refusal>,
+    /// Why generic mode is none of the ways, and what would make it one.
+    pub no_generic: Option<Refusal>,
 }
 
 impl LinkTraits {
@@ -83,6 +85,7 @@ impl LinkTraits {
             senders,
             ways: Vec::new(),
             refusal: None,
+            no_generic: None,
         };
         let of_kind = refused_kind(link).or_else(|| refused_master(tables, link));
         match of_kind {
@@ -140,7 +143,7 @@ impl LinkTraits {
                 },
             );
         }
-        if self.ways.is_empty() {
+        if generic.is_none() {
             let what =
                 "frames that the kernel has merged, or that are longer than a page, need Linux 6.6";
             let remedy = match may_merge {
@@ -150,7 +153,10 @@ impl LinkTraits {
                 }
                 false => String::new(),
             };
-            self.refusal = Some((what.to_owned(), remedy));
+            self.no_generic = Some((what.to_owned(), remedy));
+        }
+        if self.ways.is_empty() {
+            self.refusal = self.no_generic.clone();
         }
     }
 

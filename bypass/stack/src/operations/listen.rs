@@ -157,4 +157,6 @@ pub fn leave_to_kernel(fd: i32) {
         give_up(number, entry);
     }
     listener::settle_waiting();
+    // The program may wait in the kernel from now on: engines end their listeners here.
+    packets::ensure();
 }

@@ -31,6 +31,12 @@ pub(super) fn open(name: &str) -> Result<Interface, String> {
             Err(why) => refused.push(format!("{way}: {why}")),
         }
     }
+    if let Some((what, remedy)) = &traits.no_generic {
+        refused.push(match remedy.as_str() {
+            "" => format!("generic mode: {what}"),
+            remedy => format!("generic mode: {what} ({remedy})"),
+        });
+    }
     Err(refused.join(", "))
 }
 
