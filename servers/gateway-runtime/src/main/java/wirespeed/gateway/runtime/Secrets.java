@@ -31,11 +31,13 @@ final class Secrets {
     String hide(String text) {
         String hidden = text;
         for (Map.Entry<String, String> one : marks.entrySet()) {
-            if (!hidden.contains('"' + one.getValue() + '"')
-                    && !hidden.contains("'" + one.getValue() + "'")) {
+            String before = hidden;
+            for (char quote : new char[] {'"', '\''}) {
+                hidden = hidden.replace(quote + one.getValue() + quote, quote + one.getKey() + quote);
+            }
+            if (hidden.equals(before)) {
                 return null;
             }
-            hidden = hidden.replace(one.getValue(), one.getKey());
         }
         return hidden;
     }
