@@ -142,7 +142,9 @@ def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
     plain = [
         {
             "recipe hash": run.recipe_hash, "commit": run.commit, "site": run.site, "fit": run.fit,
-            "window, s": run.plan.duration_s, "idle states held": run.idle_held, **run.facts,
+            "window, s": run.plan.duration_s, "warm-up, s": run.plan.warmup_s,
+            "order": run.plan.order, "nice": run.nice, "tuned": run.tuned or "no",
+            "idle states held": run.idle_held, **run.facts,
         }
         for run in (first.run, second.run)
     ]  # fmt: skip

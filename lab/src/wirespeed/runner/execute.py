@@ -66,8 +66,11 @@ class Runner:
         left = self.total - len(self.done)
         self.pace = Pace(schedule.seconds, allowed_s(schedule.seconds, schedule.budget_s), left)
         facts = store.read_run(run_dir).facts
-        best_ms = known.of_machine(facts).best_ms
-        noise = NoiseMonitor(self.pace, schedule.accept_noise, known_best_ms=best_ms)
+        before_this = known.of_machine(facts)
+        noise = NoiseMonitor(
+            self.pace, schedule.accept_noise, known_best_ms=before_this.best_ms,
+            usual_spread=before_this.spread or 0.0,
+        )  # fmt: skip
         noise.remember(before)
         self.context = RunContext(noise)
         self.have_figures = {trial.cell for trial in before if trial.valid}
