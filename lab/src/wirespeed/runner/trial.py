@@ -134,9 +134,9 @@ def _settled(order: Attempt, tried: list[_MeasuredWindow]) -> _MeasuredWindow:
         aside = _window_folder(order.folder, 1)
         for path in list(order.folder.iterdir()):
             if path.is_file():
-                path.rename(aside / path.name)
+                store.move(path, aside / path.name)
         for path in list(chosen.folder.iterdir()):
-            path.rename(order.folder / path.name)
+            store.move(path, order.folder / path.name)
         chosen.folder.rmdir()
     return chosen
 
