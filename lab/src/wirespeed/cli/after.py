@@ -16,6 +16,7 @@ from wirespeed.cli.options import (
     RepeatOption,
     RunArgument,
     RunsOption,
+    ServerCoresOption,
     SetOption,
     SiteOption,
     runs_folder,
@@ -48,6 +49,7 @@ def compare(
     method: Annotated[
         str, typer.Option("--method", metavar="WHAT", help="With --run: duet, or trials.")
     ] = "duet",
+    server_cores: ServerCoresOption = None,
     repeat: RepeatOption = None,
     accept_noise: NoiseOption = False,
     fail_on: Annotated[
@@ -67,7 +69,9 @@ def compare(
     if commands:
         if names or metric or len(commands) < 2:
             raise InputError("compare: needs two RUNs, or --run COMMAND at least twice")
-        given = command.CompareOptions(commands, path, port, connections, duration, method)
+        given = command.CompareOptions(
+            commands, path, port, connections, duration, method, server_cores
+        )
         options = PlanOptions(repeat=repeat, accept_noise=accept_noise)
         code = command.measure(given, runs_folder(runs), options, fail_on, as_json)
         raise typer.Exit(code)

@@ -27,6 +27,7 @@ from wirespeed.cli.options import (
     RunArgument,
     RunsOption,
     SeedOption,
+    ServerCoresOption,
     SetOption,
     SiteOption,
     TuneOption,
@@ -324,12 +325,13 @@ def init(
         bool, typer.Option("--try/--no-try", help="Start the server once and send it a request.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    server_cores: ServerCoresOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a recipe for your own server; prompts on a terminal for missing options."""
     from wirespeed.cli import init as writer
 
-    given = writer.Answers(command, port, path, connections, bypass, tried, force)
+    given = writer.Answers(command, port, path, connections, bypass, tried, force, server_cores)
     writer.init(file, given, as_json)
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
-from wirespeed.cli.init import argv_of, check_path, connections_of
+from wirespeed.cli.init import argv_of, check_path, connections_of, cores_note
 from wirespeed.cli.run import EXIT_GATE
 from wirespeed.errors import InputError
 from wirespeed.recipe import draft
@@ -117,6 +117,7 @@ class CompareOptions:
     connections: str
     duration: str
     method: str = "duet"
+    server_cores: int | None = None
 
 
 def measure(
@@ -130,10 +131,12 @@ def measure(
     filled = [[word.replace("{port}", str(given.port)) for word in argv] for argv in argvs]
     check_path(given.path)
     connections = connections_of(given.connections)
+    if line := cores_note(given.server_cores):
+        print(f"wirespeed: {line}", file=sys.stderr)
     answers = [tryout.ask(argv, given.port, given.path) for argv in filled]
     filled_in = draft.ComparisonDraft(
-        argvs, given.port, given.path, connections, given.duration,
-        answers[0].status, draft.literal(str(Path.cwd())), given.method,
+        argvs, given.port, given.path, connections, given.duration, answers[0].status,
+        draft.literal(str(Path.cwd())), given.method, given.server_cores,
     )  # fmt: skip
     for name, argv in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", filled, strict=False):
         print(f"{name}: {' '.join(argv)}", file=sys.stderr if as_json else sys.stdout)

@@ -38,6 +38,10 @@ FitOption = Annotated[
         help="strict: a core each; share: cores are shared; pairs: server and generator share.",
     ),
 ]
+ServerCoresOption = Annotated[
+    int | None,
+    typer.Option("--server-cores", min=1, metavar="N", help="Else all that servers get here."),
+]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", min=0, help="Repeat the order of a former run.")
 ]

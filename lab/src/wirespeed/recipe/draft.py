@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+#: A thread for each core of the generator, and no more of them than connections.
+_THREADS = "{connections / load.cores ? {load.cores} : {connections}}"
 Url = Callable[[str], str]  # of a placeholder for the port
 #: The stacks of a draft. The second is the first under another name: what differs between the two
 #: is noise, and a table that shows a gain there is not to be trusted.
@@ -25,6 +27,7 @@ class Draft:
     length: int | None = None  # bytes of the body; None when the server did not say
     bypass: bool = True
     cwd: str = "{recipe.dir}"
+    server_cores: int | None = None  # None: all that the machine has for servers
 
 
 def text(draft: Draft) -> str:
@@ -62,7 +65,7 @@ duration = "1s"
 name  = "server"
 role  = "server"
 stack = "{{stack}}"
-pin   = {{ cores = "from 0", per = 1 }}
+pin   = {_pin(draft.server_cores)}
 port  = {{ base = {draft.port} }}
 argv  = {_toml([literal(word) for word in draft.argv])}
 cwd   = {_toml(draft.cwd)}
@@ -72,7 +75,7 @@ ready = {{ http = {_toml(url("{port}"))}, status = {draft.status}{length} }}
 name  = "load"
 role  = "load"
 stack = "{{stack.client}}"
-pin   = {{ cores = "from 0", per = 1 }}
+pin   = {{ cores = "all" }}
 {_measured(url, "stack", KERNEL, "")}"""
 
 
@@ -88,6 +91,7 @@ class ComparisonDraft:
     status: int = 200
     cwd: str = "{recipe.dir}"
     method: str = "duet"
+    server_cores: int | None = None
 
 
 def comparison(made: ComparisonDraft) -> str:
@@ -119,7 +123,7 @@ duration = {_toml(made.duration)}
 [[process]]
 name  = "server"
 role  = "server"
-pin   = {{ cores = "from 0", per = 1 }}
+pin   = {_pin(made.server_cores)}
 port  = {{ base = {made.port} }}
 argv  = ["{{variant.argv}}"]
 cwd   = {_toml(made.cwd)}
@@ -128,7 +132,7 @@ ready = {{ http = {_toml(url("{port}"))}, status = {made.status} }}
 [[process]]
 name  = "load"
 role  = "load"
-pin   = {{ cores = "from 0", per = 1 }}
+pin   = {{ cores = "all" }}
 {_measured(url, "variant", "A", of_latency)}"""
 
 
@@ -139,9 +143,10 @@ def _title(made: ComparisonDraft) -> str:
 
 def _measured(url: Url, columns: str, over: str, of_latency: str) -> str:
     """The rest of the generator, the metrics and the tables: the same whatever is compared."""
+    argv = ["-t", _THREADS, "-c", "{connections}", "-d", "{duration}", url("{server.port}")]
     return f"""\
 tool  = "load"
-argv  = ["-t", "1", "-c", "{{connections}}", "-d", "{{duration}}", {_toml(url("{server.port}"))}]
+argv  = {_toml(argv)}
 
 [[metric]]
 name   = "rps"
@@ -168,6 +173,12 @@ rows    = "connections"
 columns = "{columns}"
 value   = "latency.p99"
 {of_latency}"""
+
+
+def _pin(server_cores: int | None) -> str:
+    if server_cores is None:
+        return '{ cores = "all" }   # of those that the machine gives servers'
+    return f'{{ cores = "from 0", per = {server_cores} }}'
 
 
 def _warmup(argv: Sequence[str]) -> str:

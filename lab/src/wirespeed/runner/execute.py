@@ -145,8 +145,8 @@ class Runner:
                 self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
 
     def _start_failed(self, queue: list[tuple[PlannedTrial, PlannedCell]], reason: str) -> None:
-        """A server that did not come up is started once more; then its trials have failed and the
-        run goes on. Before any cell has a figure the next ones would fail alike, so the run ends."""
+        """A server that did not come up is started once more; then its trials have failed, and the
+        run goes on. Before any cell has a figure the next would fail alike, so the run ends."""
         if not self.have_figures:
             raise StartError(reason)
         if queue[0][0].life not in self.started_again:
