@@ -14,6 +14,7 @@ from wirespeed.cli import after, streams
 from wirespeed.cli.options import (
     AllowMissingOption,
     BudgetOption,
+    CiOption,
     FailOnOption,
     FitOption,
     JsonOption,
@@ -133,6 +134,7 @@ def run(
     fail_on: FailOnOption = "",
     require: RequireOption = None,
     allow_missing: AllowMissingOption = False,
+    ci: CiOption = "",
     set_: SetOption = None,
     label: LabelOption = None,
     note: NoteOption = "",
@@ -173,6 +175,8 @@ def run(
         origin = session.source(recipe, site, set_ or [])
         ended = command.measure(origin, wanted, folder, until_decided, as_json)
     code = ended.code
+    if ci and ended.run_dir:
+        command.write_ci(ended.run_dir, ci)
     if not code and ended.run_dir:
         code = command.gate(ended.run_dir, check)
     raise typer.Exit(code)
@@ -222,6 +226,7 @@ def report(
     fail_on: FailOnOption = "",
     require: RequireOption = None,
     allow_missing: AllowMissingOption = False,
+    ci: CiOption = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
@@ -231,6 +236,8 @@ def report(
 
     check = command.check_of(fail_on, require or [], allow_missing)
     command.report(run, runs_folder(runs), as_json)
+    if ci:
+        command.write_ci(store.find_run(runs_folder(runs), run), ci)
     if open_page:
         command.open_page(run, runs_folder(runs))
     raise typer.Exit(command.gate(store.find_run(runs_folder(runs), run), check))

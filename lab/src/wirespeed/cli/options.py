@@ -60,6 +60,10 @@ TuneOption = Annotated[
         "off the measured cores. All is put back.",
     ),
 ]
+CiOption = Annotated[
+    str,
+    typer.Option("--ci", metavar="DIR", help="Write a comment, JUnit and benchmark JSON there."),
+]
 AllowMissingOption = Annotated[
     bool,
     typer.Option(

@@ -89,20 +89,23 @@ class ComparisonDraft:
     connections: Sequence[int]
     duration: str
     status: int = 200
-    cwd: str = "{recipe.dir}"
+    folders: Sequence[str] = ("{recipe.dir}",)  # where each is started; one for all of them
     method: str = "duet"
     server_cores: int | None = None
+    names: Sequence[str] = ()  # of the variants; else A, B, …
 
 
 def comparison(made: ComparisonDraft) -> str:
-    """The recipe of `compare --run A --run B`: commands take turns, the first is the baseline."""
-    names = [chr(ord("A") + number) for number in range(len(made.commands))]
+    """The recipe of `compare --run A --run B`: interleaved commands, the first is the baseline."""
+    names = list(made.names) or [chr(ord("A") + number) for number in range(len(made.commands))]
+    folders = made.folders if len(made.folders) > 1 else [*made.folders] * len(names)
     variants = "".join(
-        f"{name} = {{ argv = {_toml([literal(word) for word in argv])} }}\n"
-        for name, argv in zip(names, made.commands, strict=True)
+        f"{_toml(name)} = {{ argv = {_toml([literal(word) for word in argv])}, "
+        f"cwd = {_toml(folder)} }}\n"
+        for name, argv, folder in zip(names, made.commands, folders, strict=True)
     )
     url = _url(made.path)
-    of_latency = 'gain    = { over = "A", round = 1 }\n'
+    of_latency = f"gain    = {{ over = {_toml(names[0])}, round = 1 }}\n"
     return f"""\
 # Made by `wirespeed compare --run`.
 wirespeed = 1
@@ -117,7 +120,7 @@ variant     = {_toml(names)}
 {variants}
 [plan]
 method   = {_toml(made.method)}
-baseline = {{ variant = "A" }}
+baseline = {{ variant = {_toml(names[0])} }}
 duration = {_toml(made.duration)}
 
 [[process]]
@@ -126,14 +129,14 @@ role  = "server"
 pin   = {_pin(made.server_cores)}
 port  = {{ base = {made.port} }}
 argv  = ["{{variant.argv}}"]
-cwd   = {_toml(made.cwd)}
+cwd   = "{{variant.cwd}}"
 ready = {{ http = {_toml(url("{port}"))}, status = {made.status} }}
 
 [[process]]
 name  = "load"
 role  = "load"
 pin   = {{ cores = "all" }}
-{_measured(url, "variant", "A", of_latency)}"""
+{_measured(url, "variant", names[0], of_latency)}"""
 
 
 def _title(made: ComparisonDraft) -> str:
