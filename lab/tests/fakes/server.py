@@ -26,7 +26,7 @@ if options.starts:
     with open(options.starts, "ab") as file:
         file.write(b"x")
     if str(os.path.getsize(options.starts)) in options.fail_at.split(","):
-        print("this start fails as it was told", file=sys.stderr)
+        print("this start fails as requested", file=sys.stderr)
         sys.exit(1)
 served = 0
 lock = threading.Lock()

@@ -117,7 +117,7 @@ def test_interleaving_keeps_what_is_compared_together():
 
 
 def test_all_lives_of_a_round_have_their_cells_in_one_order():
-    """Each life was shuffled by itself, so the two windows of a ratio lay up to two lives apart."""
+    """Each life was shuffled alone, so the two windows of a ratio lay up to two lives apart."""
     recipe = recipe_of(
         {"payload": [1, 2, 3, 4, 5, 6], "stack": ["kernel", "other"]},
         baseline={"stack": "kernel"}, restart="stack",

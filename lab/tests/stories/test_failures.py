@@ -539,11 +539,11 @@ def test_a_start_that_fails_costs_its_trial_and_not_the_run(
     assert [trial["valid"] for trial in checkout.trials()].count(True) == valid
     assert len(checkout.trials()) == 4 and checkout.run_json()["state"] == "done"
     if code:
-        assert "this start fails as it was told" in one_line(err, "stayed invalid")
+        assert "this start fails as requested" in one_line(err, "stayed invalid")
 
 
 def test_a_first_start_that_fails_ends_the_run_at_once(checkout, tmp_path):
     options = ("--starts", tmp_path / "starts", "--fail-at", "1")
     code, _, err = checkout.call("run", checkout.recipe(server_options=options))
-    assert code == 1 and "this start fails as it was told" in err
+    assert code == 1 and "this start fails as requested" in err
     assert (tmp_path / "starts").read_text() == "x"

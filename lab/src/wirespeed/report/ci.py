@@ -69,7 +69,7 @@ def comment(summary: Summary) -> str:
         "",
         f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
         'or loss needs p ≤ 2 %, q ≤ 5 % and more than 2 %. "Not decided" means that this run '
-        f"cannot tell, not that nothing changed. Run `{run.run_id}`.</sub>",
+        f"cannot decide it, not that nothing changed. Run `{run.run_id}`.</sub>",
         "",
     ]
     return "\n".join(lines)

@@ -163,7 +163,7 @@ class NoiseMonitor:
     def wants_another(self, windows: int, window_s: float, share: float = 1.0) -> bool:
         """Whether a window that lost this share is measured again, after so many of this trial.
 
-        A loss that is small beside what trials differ by anyway is not worth a window: it is
+        A loss that is small next to what trials differ by anyway is not worth a window: it is
         marked, and its time buys more as part of a round.
         """
         if share < WORTH_SHARE * self.usual_spread:

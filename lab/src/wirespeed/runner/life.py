@@ -21,7 +21,7 @@ PREPARE_S = 600.0  # a database that is filled
 
 
 class StartError(ProcessError):
-    """A server did not come up, which is no result of its trials."""
+    """A server did not come up; its trials have no result."""
 
 
 @dataclass
