@@ -241,7 +241,7 @@ def checkout_page(checkout):
     [
         ("<html></html>", "not a report with a copy of its run"),
         ('<script type="application/json" id="source">"AAAA"</script>', "is damaged"),
-        (None, "is not whole"),
+        (None, "its copy of the run is incomplete"),
     ],
 )
 def test_a_page_that_does_not_carry_its_run_is_one_line(checkout, tmp_path, text, line):
