@@ -352,16 +352,25 @@ app.add_typer(after.baseline_app, name="baseline")
 
 @app.command()
 def query(
-    run: RunArgument,
-    question: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT of SQLite.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="[RUN] SELECT", help="A run, and one SELECT of SQLite.")
+    ],
+    all_: Annotated[
+        bool, typer.Option("--all", help="Over all runs: tables runs, trials and comparisons.")
+    ] = False,
     as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
     runs: RunsOption = None,
 ) -> None:
-    """Query a run's trials in SQL: tables trials (axes and metrics as columns) and plan."""
+    """Ask a run's trials in SQL: tables trials (axes and metrics as columns) and plan."""
     from wirespeed.cli import query as command
 
-    command.query_run(run, runs_folder(runs), question, as_json, as_csv)
+    if len(words) != (1 if all_ else 2):
+        raise InputError("query: needs RUN and SELECT, or --all and SELECT")
+    if all_:
+        command.query_all(runs_folder(runs), words[0], as_json, as_csv)
+    else:
+        command.query_run(words[0], runs_folder(runs), words[1], as_json, as_csv)
 
 
 @app.command()
