@@ -204,7 +204,9 @@ def lone(tables: int) -> None:
 def withheld(tables: int) -> None:
     """Gains of x5 of which nothing may be claimed, among ten nulls: do they let a null pass?"""
     print("\n## Ten nulls among withheld gains\n")
-    print("| withheld | runs with a false verdict: all count for q | verdicts that may be claimed |")
+    print(
+        "| withheld | runs with a false verdict: all count for q | verdicts that may be claimed |"
+    )
     print("| ---: | ---: | ---: |")
     for held in (0, 5, 20, 60):
         rng, wrong = seed_of("withheld", held), [0, 0]

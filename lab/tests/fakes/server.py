@@ -19,7 +19,15 @@ parser.add_argument("--only", default="", help="answer 404 to every other path")
 parser.add_argument("--ignore-term", action="store_true")
 parser.add_argument("--daemon", action="store_true", help="go on in a child, and end")
 parser.add_argument("--fork", action="store_true", help="leave a child in a session of its own")
+parser.add_argument("--starts", default="", help="a file that gets a byte for each start")
+parser.add_argument("--fail-at", default="", help="numbers of starts that fail: 3,4")
 options = parser.parse_args()
+if options.starts:
+    with open(options.starts, "ab") as file:
+        file.write(b"x")
+    if str(os.path.getsize(options.starts)) in options.fail_at.split(","):
+        print("this start fails as requested", file=sys.stderr)
+        sys.exit(1)
 served = 0
 lock = threading.Lock()
 

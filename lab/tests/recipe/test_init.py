@@ -1,5 +1,6 @@
 """`wirespeed init`: the recipe of a user's own server is tried, written and valid."""
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ from typer.testing import CliRunner
 from wirespeed.cli.app import app
 from wirespeed.cli.init import Answers, _asked
 from wirespeed.errors import InputError
-from wirespeed.recipe import expression, read
+from wirespeed.recipe import expression, read, sweep
+from wirespeed.recipe.resolve import Place, Resolver
+from wirespeed.runner import fit
+from wirespeed.topology import one_host, roles_of
 
 SERVER = f"{sys.executable} -m http.server {{port}} --bind 127.0.0.1"
 
@@ -140,3 +144,33 @@ def test_a_mistake_is_one_line_and_writes_nothing(here, words, said):
     assert done.exit_code == 1 and said in str(done.exception)
     assert "\n" not in str(done.exception)
     assert {path.name for path in Path().iterdir()} == {"file.txt", "file.toml"}
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8, 128])
+@pytest.mark.parametrize("wanted", [None, 1])
+def test_a_draft_uses_the_cores_of_any_machine(here, monkeypatch, cores, wanted):
+    """The server had one core and the generator one thread on 128 cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    words = ["--server-cores", "1"] if wanted else []
+    assert init("a.toml", "--command", SERVER, "--no-try", *words).exit_code == 0
+    place = Place(Path("/kit"), here / "a.toml", one_host(roles_of(range(cores), False)))
+    recipe = read.read(here / "a.toml")
+    (cell,) = [
+        one for one in sweep.cells(recipe) if one.axes == {"stack": "kernel", "connections": 50}
+    ]
+    fitted = fit.fit(Resolver(recipe, cell, place), "strict")
+    assert not fitted.problem and fitted.shared == (cores == 1)
+    server, load = len(fitted.seats["server-0"]), len(fitted.seats["load-0"])
+    assert server == (1 if wanted else max(1, (cores - (cores >= 4)) // 2))
+    assert load == max(1, cores - (cores >= 4) - max(1, (cores - (cores >= 4)) // 2))
+    argv = Resolver(recipe, cell, place).instances(fitted.seats)[-1].argv
+    assert argv[argv.index("-t") + 1] == str(min(50, load))
+
+
+def test_a_machine_that_cannot_give_or_decide_something_says_so(here, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    done = init("a.toml", "--command", SERVER, "--no-try", "--server-cores", "4")
+    assert "of this machine's 8 cores servers get 3 at most" in f"{done.exception} {done.output}"
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    done = init("a.toml", "--command", SERVER, "--no-try")
+    assert done.exit_code == 0 and "only CPU per request" in done.output

@@ -426,3 +426,18 @@ def test_a_run_without_a_valid_trial_does_not_say_that_it_has_not_begun(tmp_path
         path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
     (sentence, *_) = story.front(load(run))
     assert sentence == "No trial is valid."
+
+
+def test_the_terminal_begins_with_one_line_for_each_contender(tmp_path, capsys):
+    """A new user had to read ten lines to find out which stack is faster."""
+    run = make_run(KINDS["quickstart"](), tmp_path)
+    for path in run.glob("trials/*/trial.json"):
+        trial = json.loads(path.read_text())
+        cost = 20.0 if trial["axes"]["stack"] == "balanced" else 50.0
+        trial["metrics"]["server.work_us_per_request"] = cost * (1 + trial["position"] % 5 / 1000)
+        path.write_text(json.dumps(trial))
+    terminal.show(run, Console(width=200))
+    first = next(line for line in capsys.readouterr().out.splitlines() if line.strip())
+    assert first.startswith("balanced against kernel: requests/s: ")
+    assert "of 16 faster, +2" in first
+    assert "server CPU per request −60 % (gain), that is ×2.50 requests per core" in first

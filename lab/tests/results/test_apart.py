@@ -167,3 +167,13 @@ def test_runs_with_a_metric_in_two_units_are_not_compared(capsys):
     first = told_in(plain(1), "Gb/s")
     compare.show(first, apart.compare(first, told_in(plain(2), "Gb/s"), ["rps"]))
     assert "requests/s, Gb/s" in capsys.readouterr().out
+
+
+def test_what_differs_in_the_method_is_listed():
+    """Two runs of which one was tuned and ran at nice -20 were said to differ in nothing."""
+    first, second = plain(1, 1), plain(2, 1)
+    plan = replace(second.run.plan, warmup_s=10.0)
+    second = replace(second, run=replace(second.run, nice=-20, tuned=["somaxconn"], plan=plan))
+    found = apart.compare(first, second, ["rps"]).facts
+    assert {"nice": (0, -20), "tuned": ("no", ["somaxconn"])}.items() <= found.items()
+    assert found["warm-up, s"] == (0.0, 10.0)

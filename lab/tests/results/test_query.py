@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from wirespeed.cli.app import app
 from wirespeed.errors import InputError
-from wirespeed.results import query, store
+from wirespeed.results import index, query, store
+from wirespeed.results.summary import load
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +75,34 @@ def test_a_wrong_question_is_one_line_that_names_the_columns(run_dir, question, 
     assert said in str(refused.value) and "\n" not in str(refused.value)
     if "column" in said:
         assert "trials: " in str(refused.value) and "latency.p99" in str(refused.value)
+
+
+def test_all_runs_are_asked_at_once_and_only_new_ones_are_read(tmp_path, monkeypatch):
+    for seed in (1, 2):
+        make_run(KINDS["quickstart"](), tmp_path, seed)
+    read = []
+    monkeypatch.setattr(index, "load", lambda folder: read.append(folder.name) or load(folder))
+    question = "select run, count(*) n from trials where valid group by 1 order by 1"
+
+    def asked():
+        words = ["query", "--all", question, "--json", "--runs", str(tmp_path)]
+        return json.loads(CliRunner().invoke(app, words).stdout)
+
+    first = asked()
+    assert [row["n"] for row in first] == [155, 155] and len(read) == 2
+    assert asked() == first and len(read) == 2, "the index is up to date"
+    make_run(KINDS["quickstart"](), tmp_path, 3)
+    assert len(asked()) == 3 and len(read) == 3
+    (tmp_path / index.FILE).write_bytes(b"not a database, for some reason" * 99)
+    assert len(asked()) == 3, "a damaged index is no reason to fail"
+    tables = index.database(tmp_path)
+    _, rows = query.answer(tables, "select distinct verdict from comparisons where metric = 'rps'")
+    assert ("gain",) in rows
+    with pytest.raises(InputError, match="tables and columns: runs: run, recipe"):
+        query.answer(tables, "select nothing from runs")
+
+
+def test_query_names_what_it_needs(tmp_path):
+    for words in (["query", "select 1"], ["query", "--all", "latest", "select 1"]):
+        done = CliRunner().invoke(app, [*words, "--runs", str(tmp_path)])
+        assert "needs RUN and SELECT, or --all and SELECT" in str(done.exception)

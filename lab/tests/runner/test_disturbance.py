@@ -40,6 +40,14 @@ def test_a_quiet_machine_spends_more_windows_on_a_bad_moment_than_a_noisy_one():
     assert windows_until_enough(monitor) == WINDOWS_MAX_LASTING
 
 
+def test_a_loss_that_is_small_beside_the_usual_spread_is_not_measured_again():
+    """Windows that had lost 2 % were measured again on a machine whose trials differ by 15 %."""
+    monitor = monitor_of(usual_spread=0.15)
+    assert not monitor.wants_another(1, 1.0, 0.02) and monitor.wants_another(1, 1.0, 0.10)
+    assert monitor_of(usual_spread=0.01).wants_another(1, 1.0, 0.02)
+    assert monitor_of().wants_another(1, 1.0, 0.001), "of a new machine nothing is known"
+
+
 def test_accepted_noise_and_a_late_run_measure_once():
     assert windows_until_enough(monitor_of(accept_noise=True)) == 1
     assert windows_until_enough(NoiseMonitor(Pace(100.0, 100.0, 100))) == 1

@@ -116,6 +116,20 @@ def test_interleaving_keeps_what_is_compared_together():
     assert len(firsts) == 2
 
 
+def test_all_lives_of_a_round_have_their_cells_in_one_order():
+    """Each life was shuffled alone, so the two windows of a ratio lay up to two lives apart."""
+    recipe = recipe_of(
+        {"payload": [1, 2, 3, 4, 5, 6], "stack": ["kernel", "other"]},
+        baseline={"stack": "kernel"}, restart="stack",
+    )  # fmt: skip
+    by_round = {}
+    for life in made(recipe).lives:
+        order = tuple(cell.cell.axes["payload"] for cell in life.cells)
+        by_round.setdefault(life.round, set()).add(order)
+    assert [len(orders) for orders in by_round.values()] == [1] * 5
+    assert len(set().union(*by_round.values())) > 1, "rounds differ in their order"
+
+
 def test_blocked_measures_the_baseline_first():
     recipe = recipe_of(
         {"payload": [1, 2], "stack": ["other", "kernel"]},

@@ -148,3 +148,19 @@ def test_a_server_that_never_answers_is_not_waited_for_for_long(loaded):
     assert sum(lengths) < 90
     _, lengths = loaded(life_of(warmup_s=2.0), lambda *_: nothing_yet(errors=7))
     assert sum(lengths) <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("tool", "rates", "is_told"),
+    [
+        ("jvm", [0.0, 38.0], True),
+        ("jvm", [900.0, 1000.0, 1100.0], True),
+        ("jvm", [10.0, 1000.0, 1005.0, 1001.0], False),
+        ("nginx", [38.0], False),
+        ("jvm", [], False),
+    ],
+)
+def test_a_warm_up_that_did_not_settle_is_noted(tool, rates, is_told):
+    """A JVM that came to 38 requests/s in its second of warm-up was measured without a word."""
+    text = warm.note_of(life_of(tool, warmup_s=2.0), rates)
+    assert text.startswith("the warm-up did not settle in 2 s") == is_told and bool(text) == is_told

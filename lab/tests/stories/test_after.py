@@ -4,8 +4,11 @@ import base64
 import json
 import re
 import shutil
+import socket
+import subprocess
 import sys
 import zlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +19,8 @@ from wirespeed.recipe import rates, read
 from wirespeed.report.wording import measure
 from wirespeed.results import gate
 from wirespeed.results import trend as trends
+
+FAKES = Path(__file__).parents[1] / "fakes"
 
 
 def test_a_run_is_kept_under_a_name_reproduced_and_followed(checkout):
@@ -236,7 +241,7 @@ def checkout_page(checkout):
     [
         ("<html></html>", "not a report with a copy of its run"),
         ('<script type="application/json" id="source">"AAAA"</script>', "is damaged"),
-        (None, "is not whole"),
+        (None, "its copy of the run is incomplete"),
     ],
 )
 def test_a_page_that_does_not_carry_its_run_is_one_line(checkout, tmp_path, text, line):
@@ -283,3 +288,61 @@ def test_a_pages_site_of_other_machines_is_never_used(checkout, tmp_path):
         code, _, err = checkout.call("reproduce", page, "--accept-noise", *words)
         assert code == 2 and "name a site of yours with --site" in err
     assert not proof.exists()
+
+
+@pytest.fixture
+def repository(checkout):
+    """A server in two commits; its build writes the program that is started."""
+
+    def git(*words):
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words],
+            cwd=checkout.root, check=True, capture_output=True,
+        )  # fmt: skip
+
+    git("init", "-q")
+    for number in (1, 2):
+        (checkout.root / "source.sh").write_text(
+            f"#!/bin/sh\n# build {number}\nexec {sys.executable} {FAKES / 'server.py'} --port $1\n"
+        )
+        git("add", "source.sh")
+        git("commit", "-qm", f"build {number}")
+    return checkout
+
+
+def test_two_revisions_are_built_and_compared_and_a_comment_is_written(repository, tmp_path):
+    checkout = repository
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    words = ["compare", "--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve {port}",
+             "--build", "cp source.sh serve && chmod +x serve", "--port", port, "--connections", 1,
+             "--repeat", 3, "--duration", "200ms", "--accept-noise"]  # fmt: skip
+    words += ["--ci", tmp_path / "ci"]
+    code, _, err = checkout.call(*words)
+    assert code == 0, err
+    run = checkout.run_json()
+    assert set(run["labels"]) == {"base", "head"} and len(set(run["labels"].values())) == 2
+    assert {trial["axes"]["variant"] for trial in checkout.trials()} == {"base", "head"}
+    text = (tmp_path / "ci" / "comment.md").read_text()
+    assert run["labels"]["base"] in text and "Performance: " in text
+    listed = subprocess.run(["git", "worktree", "list"], cwd=checkout.root, capture_output=True,
+                            text=True, check=True).stdout  # fmt: skip
+    assert len(listed.splitlines()) == 1, "the work trees are gone"
+    assert not (checkout.root / "serve").exists(), "nothing was built in the user's own tree"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["--rev", "HEAD", "--rev", "gone", "--run", "./serve"], 2, "--rev gone: not a revision"),
+        (["--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve", "--build", "exit 7"], 1,
+         "the build of HEAD~1 failed (exit code 7)"),
+        (["--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve"], 2,
+         "there is no ./serve in base"),
+        (["--rev", "HEAD", "--run", "./serve"], 2, "--rev BASE --rev NEW with one --run"),
+    ],
+)  # fmt: skip
+def test_a_revision_that_cannot_be_measured_is_one_line(repository, words, code, line):
+    found, _, err = repository.call("compare", *words)
+    assert found == code and line in err
+    assert not repository.runs.exists()

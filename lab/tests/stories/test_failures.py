@@ -524,3 +524,26 @@ def test_exports_of_the_shell_reach_no_measured_program(checkout, tmp_path):
     checkout.environment["WANTED"] = "another"
     code, _, err = checkout.call("run", "--resume", "latest", "--add-rounds", "1")
     assert code == 2 and "environment WANTED was sha256" in err
+
+
+@pytest.mark.parametrize(("fail_at", "valid", "code"), [("3", 4, 0), ("3,4", 3, 1)])
+def test_a_start_that_fails_costs_its_trial_and_not_the_run(
+    checkout, tmp_path, fail_at, valid, code
+):
+    """One hiccup of a server ended a run of hours. Once it is started again."""
+    options = ("--starts", tmp_path / "starts", "--fail-at", fail_at)
+    recipe = checkout.recipe(connections=[1], repeat=4, server_options=options)
+    found, _, err = checkout.call("run", recipe)
+    assert found == code, err
+    assert "it is started once more" in err
+    assert [trial["valid"] for trial in checkout.trials()].count(True) == valid
+    assert len(checkout.trials()) == 4 and checkout.run_json()["state"] == "done"
+    if code:
+        assert "this start fails as requested" in one_line(err, "stayed invalid")
+
+
+def test_a_first_start_that_fails_ends_the_run_at_once(checkout, tmp_path):
+    options = ("--starts", tmp_path / "starts", "--fail-at", "1")
+    code, _, err = checkout.call("run", checkout.recipe(server_options=options))
+    assert code == 1 and "this start fails as requested" in err
+    assert (tmp_path / "starts").read_text() == "x"

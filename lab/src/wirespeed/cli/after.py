@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from wirespeed.cli.options import (
+    CiOption,
     JsonOption,
     LabelOption,
     NoiseOption,
@@ -16,6 +17,7 @@ from wirespeed.cli.options import (
     RepeatOption,
     RunArgument,
     RunsOption,
+    ServerCoresOption,
     SetOption,
     SiteOption,
     runs_folder,
@@ -27,6 +29,11 @@ MetricOption = Annotated[
     typer.Option("--metric", metavar="NAME", help="Instead of the first one; may be repeated."),
 ]
 
+COMPARE_NEEDS = (
+    "compare: needs two RUNs, or --run COMMAND at least twice, "
+    "or --rev BASE --rev NEW with one --run COMMAND"
+)
+
 
 def compare(
     names: Annotated[
@@ -37,6 +44,15 @@ def compare(
         list[str] | None,
         typer.Option("--run", metavar="COMMAND", help="Measure this server; give two or more."),
     ] = None,
+    revs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rev", metavar="REV", help="Of this git repository: the base, then the new."
+        ),
+    ] = None,
+    build: Annotated[
+        str, typer.Option("--build", metavar="COMMAND", help="With --rev: run in each revision.")
+    ] = "",
     path: Annotated[str, typer.Option("--path", metavar="PATH", help="With --run.")] = "/",
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, metavar="N", help="With --run.")
@@ -48,6 +64,7 @@ def compare(
     method: Annotated[
         str, typer.Option("--method", metavar="WHAT", help="With --run: duet, or trials.")
     ] = "duet",
+    server_cores: ServerCoresOption = None,
     repeat: RepeatOption = None,
     accept_noise: NoiseOption = False,
     fail_on: Annotated[
@@ -56,23 +73,36 @@ def compare(
             "--fail-on", metavar="WHAT", help="Exit with status 3 on: worse (loss), or undecided."
         ),
     ] = "",
+    ci: CiOption = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Compare two runs, or measure commands alternately: --run 'A' --run 'B'."""
+    """Compare two runs, two commands (--run 'A' --run 'B') or two revisions (--rev A --rev B)."""
     from wirespeed.cli import compare as command
     from wirespeed.runner.plan import PlanOptions
 
     names = names or []
-    if commands:
-        if names or metric or len(commands) < 2:
-            raise InputError("compare: needs two RUNs, or --run COMMAND at least twice")
-        given = command.CompareOptions(commands, path, port, connections, duration, method)
+    if commands or revs:
+        is_pair = len(revs or []) == 2 and len(commands or []) == 1
+        if names or metric or not (is_pair or (not revs and len(commands or []) >= 2)):
+            raise InputError(COMPARE_NEEDS)
+        given = command.CompareOptions(
+            commands or [], path, port, connections, duration, method, server_cores, ci
+        )
         options = PlanOptions(repeat=repeat, accept_noise=accept_noise)
-        code = command.measure(given, runs_folder(runs), options, fail_on, as_json)
+        folder = runs_folder(runs)
+        if revs:
+            from wirespeed.cli import revisions
+
+            wanted = revisions.Revisions(revs, build, (commands or [""])[0])
+            code = revisions.measure(wanted, given, folder, options, fail_on, as_json)
+        else:
+            code = command.measure(given, folder, options, fail_on, as_json)
         raise typer.Exit(code)
+    if build or ci:
+        raise InputError("--build and --ci belong to compare --rev or --run")
     if len(names) != 2:
-        raise InputError("compare: needs two RUNs, or --run COMMAND at least twice")
+        raise InputError(COMPARE_NEEDS)
     pair = (names[0], names[1])
     code = command.compare(pair, runs_folder(runs), metric or [], as_json, fail_on)
     raise typer.Exit(code)

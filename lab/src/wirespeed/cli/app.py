@@ -14,6 +14,7 @@ from wirespeed.cli import after, streams
 from wirespeed.cli.options import (
     AllowMissingOption,
     BudgetOption,
+    CiOption,
     FailOnOption,
     FitOption,
     JsonOption,
@@ -27,6 +28,7 @@ from wirespeed.cli.options import (
     RunArgument,
     RunsOption,
     SeedOption,
+    ServerCoresOption,
     SetOption,
     SiteOption,
     TuneOption,
@@ -132,6 +134,7 @@ def run(
     fail_on: FailOnOption = "",
     require: RequireOption = None,
     allow_missing: AllowMissingOption = False,
+    ci: CiOption = "",
     set_: SetOption = None,
     label: LabelOption = None,
     note: NoteOption = "",
@@ -172,6 +175,8 @@ def run(
         origin = session.source(recipe, site, set_ or [])
         ended = command.measure(origin, wanted, folder, until_decided, as_json)
     code = ended.code
+    if ci and ended.run_dir:
+        command.write_ci(ended.run_dir, ci)
     if not code and ended.run_dir:
         code = command.gate(ended.run_dir, check)
     raise typer.Exit(code)
@@ -221,6 +226,7 @@ def report(
     fail_on: FailOnOption = "",
     require: RequireOption = None,
     allow_missing: AllowMissingOption = False,
+    ci: CiOption = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
@@ -230,6 +236,8 @@ def report(
 
     check = command.check_of(fail_on, require or [], allow_missing)
     command.report(run, runs_folder(runs), as_json)
+    if ci:
+        command.write_ci(store.find_run(runs_folder(runs), run), ci)
     if open_page:
         command.open_page(run, runs_folder(runs))
     raise typer.Exit(command.gate(store.find_run(runs_folder(runs), run), check))
@@ -324,12 +332,13 @@ def init(
         bool, typer.Option("--try/--no-try", help="Start the server once and send it a request.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    server_cores: ServerCoresOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a recipe for your own server; prompts on a terminal for missing options."""
     from wirespeed.cli import init as writer
 
-    given = writer.Answers(command, port, path, connections, bypass, tried, force)
+    given = writer.Answers(command, port, path, connections, bypass, tried, force, server_cores)
     writer.init(file, given, as_json)
 
 
@@ -343,16 +352,25 @@ app.add_typer(after.baseline_app, name="baseline")
 
 @app.command()
 def query(
-    run: RunArgument,
-    question: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT of SQLite.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="[RUN] SELECT", help="A run, and one SELECT of SQLite.")
+    ],
+    all_: Annotated[
+        bool, typer.Option("--all", help="Over all runs: tables runs, trials and comparisons.")
+    ] = False,
     as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
     runs: RunsOption = None,
 ) -> None:
-    """Query a run's trials in SQL: tables trials (axes and metrics as columns) and plan."""
+    """Ask a run's trials in SQL: tables trials (axes and metrics as columns) and plan."""
     from wirespeed.cli import query as command
 
-    command.query_run(run, runs_folder(runs), question, as_json, as_csv)
+    if len(words) != (1 if all_ else 2):
+        raise InputError("query: needs RUN and SELECT, or --all and SELECT")
+    if all_:
+        command.query_all(runs_folder(runs), words[0], as_json, as_csv)
+    else:
+        command.query_run(words[0], runs_folder(runs), words[1], as_json, as_csv)
 
 
 @app.command()

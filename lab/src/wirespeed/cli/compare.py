@@ -14,7 +14,7 @@ from rich.table import Table
 
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
-from wirespeed.cli.init import argv_of, check_path, connections_of
+from wirespeed.cli.init import argv_of, check_path, connections_of, cores_note
 from wirespeed.cli.run import EXIT_GATE
 from wirespeed.errors import InputError
 from wirespeed.recipe import draft
@@ -117,30 +117,62 @@ class CompareOptions:
     connections: str
     duration: str
     method: str = "duet"
+    server_cores: int | None = None
+    ci_folder: str = ""  # where files for a CI system go
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One contender of `compare --run` or `--rev`."""
+
+    name: str
+    argv: list[str]
+    folder: str
 
 
 def measure(
     given: CompareOptions, runs: Path, options: PlanOptions, fail_on: str, as_json: bool = False
 ) -> int:
-    """Lets the commands take turns in one run, so that there is a verdict."""
+    """Interleaves the commands in one run, so that there is a verdict."""
+    variants = [
+        Variant(name, argv_of("--run", command), str(Path.cwd()))
+        for name, command in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", given.commands, strict=False)
+    ]
+    return measure_variants(given, variants, runs, options, fail_on, as_json)
+
+
+def measure_variants(
+    given: CompareOptions, variants: Sequence[Variant], runs: Path, options: PlanOptions,
+    fail_on: str, as_json: bool,
+) -> int:  # fmt: skip
+    """The same for commands that each have a name and a folder; the first is the baseline."""
     check = runs_of.check_of(fail_on.replace("worse", "loss"), [])
     if given.method not in METHODS:
         raise InputError(f"--method takes {' and '.join(METHODS)}, not {given.method!r}")
-    argvs = [argv_of("--run", command) for command in given.commands]
+    argvs = [variant.argv for variant in variants]
     filled = [[word.replace("{port}", str(given.port)) for word in argv] for argv in argvs]
     check_path(given.path)
     connections = connections_of(given.connections)
-    answers = [tryout.ask(argv, given.port, given.path) for argv in filled]
+    if line := cores_note(given.server_cores):
+        print(f"wirespeed: {line}", file=sys.stderr)
+    answers = [
+        tryout.ask(argv, given.port, given.path, variant.folder)
+        for argv, variant in zip(filled, variants, strict=True)
+    ]
     filled_in = draft.ComparisonDraft(
-        argvs, given.port, given.path, connections, given.duration,
-        answers[0].status, draft.literal(str(Path.cwd())), given.method,
+        argvs, given.port, given.path, connections, given.duration, answers[0].status,
+        [draft.literal(variant.folder) for variant in variants], given.method, given.server_cores,
+        [variant.name for variant in variants],
     )  # fmt: skip
-    for name, argv in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", filled, strict=False):
-        print(f"{name}: {' '.join(argv)}", file=sys.stderr if as_json else sys.stdout)
+    for variant, argv in zip(variants, filled, strict=True):
+        line = f"{variant.name}: {' '.join(argv)}"
+        print(line, file=sys.stderr if as_json else sys.stdout)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "compare.toml"
         file.write_text(draft.comparison(filled_in), encoding="utf-8")
         ended = runs_of.measure(session.source(str(file), "here"), options, runs, as_json=as_json)
+    if given.ci_folder and ended.run_dir is not None:
+        runs_of.write_ci(ended.run_dir, given.ci_folder)
     if ended.code or ended.run_dir is None:
         return ended.code
     return runs_of.gate(ended.run_dir, check)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -15,6 +16,7 @@ from wirespeed.cli import output
 from wirespeed.errors import COMMAND, InputError
 from wirespeed.recipe import draft, read
 from wirespeed.runner import tryout
+from wirespeed.topology import roles_of
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # it becomes the recipe's name
 OF_A_SHELL = ("&&", "||", ";", "|", "&", ">", ">>", "<")
@@ -31,6 +33,7 @@ class Answers:
     bypass: bool
     tried: bool
     force: bool
+    server_cores: int | None = None
 
 
 def init(file: Path, answers: Answers, as_json: bool = False) -> None:
@@ -47,6 +50,8 @@ def init(file: Path, answers: Answers, as_json: bool = False) -> None:
     argv = argv_of("--command", answers.command)
     connections = connections_of(answers.connections)
     check_path(answers.path)
+    if line := cores_note(answers.server_cores):
+        print(f"note: {line}", file=sys.stderr)
     if not any("{port}" in word for word in argv):
         print(
             f"note: the command has no {{port}}; it must listen on port {answers.port} on its own",
@@ -56,7 +61,7 @@ def init(file: Path, answers: Answers, as_json: bool = False) -> None:
     status, length = (found.status, found.length) if found else (200, None)
     recipe = draft.Draft(
         file.stem, argv, answers.port, answers.path, connections,
-        status, length, answers.bypass, _cwd(file),
+        status, length, answers.bypass, _cwd(file), answers.server_cores,
     )  # fmt: skip
     try:
         file.write_text(draft.text(recipe), encoding="utf-8")
@@ -85,7 +90,7 @@ def _asked(answers: Answers) -> Answers:
         raise InputError(f"port {port} is out of range (1 to 65535)")
     path = typer.prompt("Path of the requests", default=answers.path)
     connections = typer.prompt("Connections", default=answers.connections)
-    return Answers(command, port, path, connections, answers.bypass, answers.tried, answers.force)
+    return replace(answers, command=command, port=port, path=path, connections=connections)
 
 
 def argv_of(option: str, command: str) -> list[str]:
@@ -112,6 +117,26 @@ def _cwd(file: Path) -> str:
     """Where the command was tried, which is where it is measured."""
     here = Path.cwd()
     return "{recipe.dir}" if file.absolute().parent == here else draft.literal(str(here))
+
+
+def cores_note(server_cores: int | None) -> str:
+    """What this machine's cores are used for, where that limits what can be decided.
+
+    Raises InputError for more cores than it gives servers.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    for_servers = roles_of(cores, has_origin=False)["server"]
+    if server_cores and server_cores > len(for_servers):
+        raise InputError(
+            f"--server-cores {server_cores}: of this machine's {len(cores)} cores servers get "
+            f"{len(for_servers)} at most; generators and the lab need the others"
+        )
+    if len(cores) > 1:
+        return ""
+    return (
+        "this machine has one core, which server and generator share: rates and latencies will not "
+        "be compared, only CPU per request; --site with a second host has cores for both"
+    )
 
 
 def check_path(path: str) -> None:

@@ -38,6 +38,10 @@ FitOption = Annotated[
         help="strict: a core each; share: cores are shared; pairs: server and generator share.",
     ),
 ]
+ServerCoresOption = Annotated[
+    int | None,
+    typer.Option("--server-cores", min=1, metavar="N", help="Else all that servers get here."),
+]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", min=0, help="Repeat the order of a former run.")
 ]
@@ -55,6 +59,10 @@ TuneOption = Annotated[
         help="Change the machine for the time of the run: sysctls of the recipe, other programs "
         "off the measured cores. All is put back.",
     ),
+]
+CiOption = Annotated[
+    str,
+    typer.Option("--ci", metavar="DIR", help="Write a comment, JUnit and benchmark JSON there."),
 ]
 AllowMissingOption = Annotated[
     bool,

@@ -11,12 +11,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from wirespeed.cli import output
-from wirespeed.results import query, store
+from wirespeed.results import index, query, store
 
 
 def query_run(name: str, runs: Path, question: str, as_json: bool, as_csv: bool) -> None:
     """Prints the rows as a table, or for programs."""
-    heads, rows = query.ask(store.find_run(runs, name), question)
+    _print(*query.ask(store.find_run(runs, name), question), as_json, as_csv)
+
+
+def query_all(runs: Path, question: str, as_json: bool, as_csv: bool) -> None:
+    """The same over all runs, from their index."""
+    with index.database(runs) as tables:
+        _print(*query.answer(tables, question), as_json, as_csv)
+
+
+def _print(heads: list[str], rows: list[query.Row], as_json: bool, as_csv: bool) -> None:
     if as_json:
         output.write([dict(zip(heads, row, strict=True)) for row in rows])
     elif as_csv:
@@ -29,8 +38,8 @@ def query_run(name: str, runs: Path, question: str, as_json: bool, as_csv: bool)
 
 def _table(heads: list[str], rows: list[query.Row]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, head in enumerate(heads):
-        numbers = all(isinstance(row[index], int | float | None) for row in rows)
+    for place, head in enumerate(heads):
+        numbers = all(isinstance(row[place], int | float | None) for row in rows)
         table.add_column(escape(head), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(escape(_shown(value)) for value in row))

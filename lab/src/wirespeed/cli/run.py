@@ -134,6 +134,13 @@ def gate(run_dir: Path, check: gating.Check) -> int:
     return EXIT_GATE if lines else 0
 
 
+def write_ci(run_dir: Path, folder: str) -> None:
+    """The files of a run for CI systems."""
+    from wirespeed.report import ci
+
+    ci.write(load(run_dir), Path(folder))
+
+
 def write_report(run_dir: Path, console: Console, as_json: bool = False) -> None:
     """The report's files and its tables; where the files cannot be written, the tables first."""
     from wirespeed.report import terminal

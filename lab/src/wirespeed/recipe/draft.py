@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+#: A thread for each core of the generator, and no more of them than connections.
+_THREADS = "{connections / load.cores ? {load.cores} : {connections}}"
 Url = Callable[[str], str]  # of a placeholder for the port
 #: The stacks of a draft. The second is the first under another name: what differs between the two
 #: is noise, and a table that shows a gain there is not to be trusted.
@@ -25,6 +27,7 @@ class Draft:
     length: int | None = None  # bytes of the body; None when the server did not say
     bypass: bool = True
     cwd: str = "{recipe.dir}"
+    server_cores: int | None = None  # None: all that the machine has for servers
 
 
 def text(draft: Draft) -> str:
@@ -43,7 +46,7 @@ connections = {list(draft.connections)}
 stack       = {_toml(stacks)}   # the second is the first again: its gain is noise
 
 [plan]
-warmup   = "1s"   # at most; a JVM wants more
+warmup   = "{_warmup(draft.argv)}"   # at most: it ends when three windows agree
 repeat   = 5
 method   = "duet"  # each stack and the kernel take turns; separate trials where they cannot
 duet     = {{ pair = "4s" }}
@@ -62,7 +65,7 @@ duration = "1s"
 name  = "server"
 role  = "server"
 stack = "{{stack}}"
-pin   = {{ cores = "from 0", per = 1 }}
+pin   = {_pin(draft.server_cores)}
 port  = {{ base = {draft.port} }}
 argv  = {_toml([literal(word) for word in draft.argv])}
 cwd   = {_toml(draft.cwd)}
@@ -72,7 +75,7 @@ ready = {{ http = {_toml(url("{port}"))}, status = {draft.status}{length} }}
 name  = "load"
 role  = "load"
 stack = "{{stack.client}}"
-pin   = {{ cores = "from 0", per = 1 }}
+pin   = {{ cores = "all" }}
 {_measured(url, "stack", KERNEL, "")}"""
 
 
@@ -86,19 +89,23 @@ class ComparisonDraft:
     connections: Sequence[int]
     duration: str
     status: int = 200
-    cwd: str = "{recipe.dir}"
+    folders: Sequence[str] = ("{recipe.dir}",)  # where each is started; one for all of them
     method: str = "duet"
+    server_cores: int | None = None
+    names: Sequence[str] = ()  # of the variants; else A, B, …
 
 
 def comparison(made: ComparisonDraft) -> str:
-    """The recipe of `compare --run A --run B`: commands take turns, the first is the baseline."""
-    names = [chr(ord("A") + number) for number in range(len(made.commands))]
+    """The recipe of `compare --run A --run B`: interleaved commands, the first is the baseline."""
+    names = list(made.names) or [chr(ord("A") + number) for number in range(len(made.commands))]
+    folders = made.folders if len(made.folders) > 1 else [*made.folders] * len(names)
     variants = "".join(
-        f"{name} = {{ argv = {_toml([literal(word) for word in argv])} }}\n"
-        for name, argv in zip(names, made.commands, strict=True)
+        f"{_toml(name)} = {{ argv = {_toml([literal(word) for word in argv])}, "
+        f"cwd = {_toml(folder)} }}\n"
+        for name, argv, folder in zip(names, made.commands, folders, strict=True)
     )
     url = _url(made.path)
-    of_latency = 'gain    = { over = "A", round = 1 }\n'
+    of_latency = f"gain    = {{ over = {_toml(names[0])}, round = 1 }}\n"
     return f"""\
 # Made by `wirespeed compare --run`.
 wirespeed = 1
@@ -113,23 +120,23 @@ variant     = {_toml(names)}
 {variants}
 [plan]
 method   = {_toml(made.method)}
-baseline = {{ variant = "A" }}
+baseline = {{ variant = {_toml(names[0])} }}
 duration = {_toml(made.duration)}
 
 [[process]]
 name  = "server"
 role  = "server"
-pin   = {{ cores = "from 0", per = 1 }}
+pin   = {_pin(made.server_cores)}
 port  = {{ base = {made.port} }}
 argv  = ["{{variant.argv}}"]
-cwd   = {_toml(made.cwd)}
+cwd   = "{{variant.cwd}}"
 ready = {{ http = {_toml(url("{port}"))}, status = {made.status} }}
 
 [[process]]
 name  = "load"
 role  = "load"
-pin   = {{ cores = "from 0", per = 1 }}
-{_measured(url, "variant", "A", of_latency)}"""
+pin   = {{ cores = "all" }}
+{_measured(url, "variant", names[0], of_latency)}"""
 
 
 def _title(made: ComparisonDraft) -> str:
@@ -139,9 +146,10 @@ def _title(made: ComparisonDraft) -> str:
 
 def _measured(url: Url, columns: str, over: str, of_latency: str) -> str:
     """The rest of the generator, the metrics and the tables: the same whatever is compared."""
+    argv = ["-t", _THREADS, "-c", "{connections}", "-d", "{duration}", url("{server.port}")]
     return f"""\
 tool  = "load"
-argv  = ["-t", "1", "-c", "{{connections}}", "-d", "{{duration}}", {_toml(url("{server.port}"))}]
+argv  = {_toml(argv)}
 
 [[metric]]
 name   = "rps"
@@ -168,6 +176,17 @@ rows    = "connections"
 columns = "{columns}"
 value   = "latency.p99"
 {of_latency}"""
+
+
+def _pin(server_cores: int | None) -> str:
+    if server_cores is None:
+        return '{ cores = "all" }   # of those that the machine gives servers'
+    return f'{{ cores = "from 0", per = {server_cores} }}'
+
+
+def _warmup(argv: Sequence[str]) -> str:
+    """Three windows take 1.5 s; a just-in-time compiler takes longer to settle."""
+    return "10s" if argv[:1] and argv[0].rpartition("/")[2] == "java" else "3s"
 
 
 def _bypass() -> str:

@@ -467,7 +467,7 @@ class Site(Strict):
     # With a link the kernel's own threads serve packets, and high would hold them back.
     priority: Literal["high", "normal"] | None = None
     python: str = "python3"  # on other hosts: 3.6 or newer
-    lease: Seconds = 1.0  # silence after which a host ends everything that it started for us
+    lease: Seconds = 5.0  # silence after which a host ends everything that it started for us
     options: list[str] = []  # of the ssh command: ["-F", "ssh_config", "-J", "jump"]
     slurm: SlurmSpec = SlurmSpec()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from wirespeed.report import headroom, recipe_copy, wording
 from wirespeed.results.comparison import CONFIDENCE, PAIRS_MIN, median
+from wirespeed.results.judging import WORK
 from wirespeed.results.summary import (
     LITTLE_RESIDUAL_MAX,
     SCALING_SUSPECT,
@@ -30,6 +31,65 @@ VERDICT_COUNTS = {
     "not decided": ("not decided", "not decided"),
     "not comparable": ("not comparable", "not comparable"),
 }
+
+
+def headlines(summary: Summary) -> list[str]:
+    """One line for each contender: `bypass: 6 of 10 faster than kernel, ×2.9 to ×10; …`.
+
+    A rate that cannot be decided does not hide what a request costs: server CPU per request is in
+    the line of its contender, as capacity per core.
+    """
+    found: dict[tuple[str, str], list[Family]] = {}
+    for family in summary.families:
+        found.setdefault((family.contender, family.over), []).append(family)
+    return [_headline(summary, *names, group) for names, group in found.items()]
+
+
+def _headline(summary: Summary, contender: str, over: str, group: list[Family]) -> str:
+    main = next((one for one in group if one.metric == summary.primary), group[0])
+    parts = [_counted(main)]
+    cost = next((one for one in group if one.metric == WORK and one.found), None)
+    if cost is not None and cost is not main and cost.found:
+        parts.append(_cost(cost))
+    return f"{contender} against {over}: {'; '.join(part for part in parts if part)}."
+
+
+def _counted(family: Family) -> str:
+    """`6 of 10 faster, ×2.90 to ×10.0; 4 not comparable`, by the verdicts of the cells."""
+    total, parts = len(family.gains), []
+    is_rate = family.better == "higher"
+    words = {"gain": "faster" if is_rate else "lower", "loss": "slower" if is_rate else "higher"}
+    for word, shown in words.items():
+        chosen = [gain for gain in family.gains if gain.verdict.word == word]
+        sizes = sorted(gain.found.gain for gain in chosen if gain.found)
+        if sizes:
+            times = wording.in_times(sizes)
+            ends = [wording.signed(size, times) for size in (sizes[0], sizes[-1])]
+            reach = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+            parts.append(f"{len(chosen)} of {total} {shown}, {reach}")
+    for word in ("no difference", "not decided"):
+        if family.count(word):
+            parts.append(f"{family.count(word)} {word}")
+    reasons = Counter(
+        gain.verdict.reason for gain in family.gains if gain.verdict.word == "not comparable"
+    )
+    parts += [f"{number} not comparable ({reason})" for reason, number in reasons.most_common(1)]
+    if len(reasons) > 1:
+        parts.append(f"{sum(reasons.values()) - max(reasons.values())} for other reasons")
+    metric = wording.measure(family.metric).label
+    return f"{metric}: {'; '.join(parts)}"
+
+
+def _cost(family: Family) -> str:
+    """Capacity per core is the inverse of CPU per request, at whatever rate both ran."""
+    assert family.found is not None
+    found = family.found
+    saved = wording.signed(found.gain)
+    capacity = 1 / (1 + found.gain)
+    return (
+        f"server CPU per request {saved} ({wording.verdict_word(family)}), "
+        f"that is ×{capacity:.2f} requests per core"
+    )
 
 
 def front(summary: Summary) -> list[str]:

@@ -30,7 +30,9 @@ def show(run_dir: Path, console: Console) -> None:
 
 
 def show_summary(summary: Summary, console: Console) -> None:
-    """The same from a summary that is already there."""
+    """The same from a summary that is already there: one line for each contender comes first."""
+    for headline in story.headlines(summary):
+        console.print(headline, highlight=False, markup=False)
     for sheet in summary.sheets:
         table = tables.grid(summary, sheet)
         if any(cell.trials for cell in sheet.cells.values()):

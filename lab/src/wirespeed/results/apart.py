@@ -1,4 +1,4 @@
-"""Two runs beside each other: the same cells, what differs between the hosts, and by how much.
+"""Two runs next to each other: the same cells, what differs between the hosts, and by how much.
 
 The runs were not interleaved, so what the machine did in between is in every difference. The
 interval is Welch's over the logs of the trials (Welch 1947, doi:10.1093/biomet/34.1-2.28). Many
@@ -54,7 +54,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Apart:
-    """What two runs have in common, and what not."""
+    """The cells and facts that two runs have in common, and those that differ."""
 
     facts: dict[str, tuple[object, object]]
     differences: list[Difference]
@@ -87,7 +87,7 @@ class _Sides:
     pair: Pair  # the second run's cell over the first's
     found: Comparison | None
     terms: Terms
-    reason: str = ""  # why there is no ratio
+    reason: str = ""  # why a ratio is missing
     word: str = "not comparable"  # what can be said all the same
 
 
@@ -142,7 +142,9 @@ def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
     plain = [
         {
             "recipe hash": run.recipe_hash, "commit": run.commit, "site": run.site, "fit": run.fit,
-            "window, s": run.plan.duration_s, "idle states held": run.idle_held, **run.facts,
+            "window, s": run.plan.duration_s, "warm-up, s": run.plan.warmup_s,
+            "order": run.plan.order, "nice": run.nice, "tuned": run.tuned or "no",
+            "idle states held": run.idle_held, **run.facts,
         }
         for run in (first.run, second.run)
     ]  # fmt: skip

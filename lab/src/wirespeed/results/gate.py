@@ -1,7 +1,7 @@
 """What a run must show to pass a check, in CI for example: no losses, metrics within limits.
 
-What was not measured shows nothing, so it fails the check: cells without a valid trial, cells that
-were not runnable or left out, a run that did not end, a recipe that compares nothing.
+A cell that was not measured shows nothing, so it fails the check: cells without a valid trial,
+cells that were not runnable or left out, a run that did not end, a recipe that compares nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirespeed.results.summary import Summary
 
 FAIL_ON = ("loss", "undecided")
 UNDECIDED = ("not decided", "not comparable")
-#: What makes trials invalid: their medians over valid ones say nothing.
+#: Counts that make trials invalid: their medians over valid ones say nothing.
 COUNTS = ("errors", "non_2xx", "timeouts")
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -71,7 +71,7 @@ def _limit(metric: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class Check:
-    """What was asked of a run: `--fail-on`, `--require`, `--allow-missing`."""
+    """The check that a run must pass: `--fail-on`, `--require`, `--allow-missing`."""
 
     fail_on: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -82,7 +82,7 @@ class Check:
         return bool(self.fail_on or self.rules)
 
     def covers(self, cell: Cell) -> bool:
-        """The cells that the check is about: all of them, or those that its rules cover."""
+        """The cells that the check is about: all of them, or the ones its rules cover."""
         return bool(self.fail_on) or any(one.covers(cell) for one in self.rules)
 
 

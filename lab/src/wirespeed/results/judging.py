@@ -157,7 +157,7 @@ class Family:
 
 
 def judge(run: Run, pairs: Iterable[Pair]) -> list[Gain]:
-    """The gains of a run. Those of one metric are judged together."""
+    """The gains of a run; comparisons of one metric are judged together."""
     groups: dict[str, list[Pair]] = {}
     for pair in {pair.key: pair for pair in pairs}.values():
         if pair.cell.trials and pair.base.trials:
@@ -256,7 +256,7 @@ class _Pooled:
 
 def _pooled(run: Run, gains: tuple[Gain, ...]) -> _Pooled:
     """One figure a round, so that cells which err together stay together. Cells that are bounds
-    only are pooled apart: they count where there is no other, and only of one kind."""
+    only are pooled apart: they count where all are bounds, and only of one kind."""
     figures = [gain for gain in gains if gain.is_figure]
     chosen = [gain for gain in figures if not gain.verdict.bound] or figures
     bounds = {gain.verdict.bound for gain in chosen} - {""}

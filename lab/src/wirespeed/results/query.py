@@ -17,13 +17,13 @@ Row = tuple[Any, ...]
 def database(run_dir: Path) -> sqlite3.Connection:
     """Tables `trials` (a row a trial, a column an axis and a metric) and `plan` (a row a cell)."""
     found = sqlite3.connect(":memory:")
-    _fill(found, "trials", [_trial(trial) for trial in store.read_trials(run_dir)])
+    fill(found, "trials", [row_of(trial) for trial in store.read_trials(run_dir)])
     cells = {line.cell: line for line in store.read_plan(run_dir)}
     rows = []
     for line in cells.values():
         own = {"cell": line.cell, "state": line.state, "reason": line.reason}
         rows.append({"cell": line.cell, **_beside(line.axes, own), **own})
-    _fill(found, "plan", rows)
+    fill(found, "plan", rows)
     found.commit()
     found.execute("PRAGMA query_only = on")
     return found
@@ -32,24 +32,28 @@ def database(run_dir: Path) -> sqlite3.Connection:
 def ask(run_dir: Path, question: str) -> tuple[list[str], list[Row]]:
     """Heads and rows of one SELECT; raises InputError with what SQLite says."""
     with database(run_dir) as tables:
-        try:
-            cursor = tables.execute(question)
-            if cursor.description is None:
-                raise InputError("query: not a SELECT (a run cannot be changed)")
-            return [column[0] for column in cursor.description], cursor.fetchall()
-        except (sqlite3.Error, sqlite3.Warning) as error:
-            known = "; ".join(f"{name}: {', '.join(columns(tables, name))}" for name in TABLES)
-            raise InputError(f"query: {error} (tables and columns: {known})") from None
+        return answer(tables, question)
 
 
-TABLES = ("trials", "plan")
+def answer(tables: sqlite3.Connection, question: str) -> tuple[list[str], list[Row]]:
+    """The same of a database that is there."""
+    try:
+        cursor = tables.execute(question)
+        if cursor.description is None:
+            raise InputError("query: not a SELECT (a run cannot be changed)")
+        return [column[0] for column in cursor.description], cursor.fetchall()
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        listed = tables.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        names = [name for (name,) in listed]
+        known = "; ".join(f"{name}: {', '.join(columns(tables, name))}" for name in names)
+        raise InputError(f"query: {error} (tables and columns: {known})") from None
 
 
 def columns(tables: sqlite3.Connection, name: str) -> list[str]:
     return [row[1] for row in tables.execute(f'PRAGMA table_info("{name}")')]
 
 
-def _trial(trial: Trial) -> dict[str, Any]:
+def row_of(trial: Trial) -> dict[str, Any]:
     """Axes and metrics beside what the trial says of itself; a metric never hides an axis."""
     own = {
         "cell": trial.cell, "round": trial.round, "position": trial.position, "key": trial.key,
@@ -65,9 +69,13 @@ def _beside(axes: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {f"axis.{name}" if name.lower() in own else name: value for name, value in axes.items()}
 
 
-def _fill(found: sqlite3.Connection, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+def fill(
+    found: sqlite3.Connection,
+    name: str,
+    rows: Iterable[Mapping[str, Any]],
+    first: tuple[str, ...] = ("cell",),  # a table has a column even when nothing was measured
+) -> None:
     rows = list(rows)
-    first = ("cell",)  # a table has a column even when nothing was measured
     heads = list(dict.fromkeys([*first, *(key for row in reversed(rows) for key in row)]))
     # SQLite's names are the same in upper and lower case.
     heads = list({head.lower(): head for head in heads}.values())

@@ -59,6 +59,12 @@ def write_text(path: Path, text: str) -> None:
             raise
 
 
+def move(path: Path, to: Path) -> None:
+    """Within a run directory; a full disk is one line here too, as a folder may have to grow."""
+    with _storage(to):
+        path.rename(to)
+
+
 def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))

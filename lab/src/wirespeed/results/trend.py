@@ -102,7 +102,7 @@ def _with_news(now: MetricHistory, before: MetricHistory | None) -> MetricHistor
 
 
 def lost(summaries: Iterable[Summary], metric: str) -> list[Lost]:
-    """What the last run does not show any more: its planned cells, and those of the run before."""
+    """Cells that the last run lost: its planned cells, and those of the run before."""
     ordered = sorted(summaries, key=lambda one: one.run.started)
     *earlier, last = ordered
     cells = {identity(one.axes): one for one in last.cells}

@@ -1,4 +1,4 @@
-"""What may be said about one comparison, and why no more."""
+"""The verdict on one comparison, and its reason."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ be told from nothing. Three rules, all decided from these figures alone and neve
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ WINDOWS_MAX_LASTING = 2
 RECENT = 20  # windows that tell whether a disturbance lasts
 RECENT_MIN = 8
 LASTING_SHARE = 0.5
+WORTH_SHARE = 0.5  # of the usual spread: a loss below it hardly changes a figure's error
 CANARIES_MIN = 5  # before so many of its own a run knows only the machine's best of former runs
 BEST_QUANTILE = 0.1  # not the fastest one: a single canary may be lucky
 QUOTA_WORDS = "the CPU quota of this container or service"
@@ -116,15 +118,16 @@ class NoiseMonitor:
     accept_noise: bool = False
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
     known_best_ms: float | None = None  # of former runs on this machine
-    canaries_ms: list[float] = field(default_factory=list)
+    canaries_ms: list[float] = field(default_factory=list)  # kept sorted
     has_told: bool = False
+    usual_spread: float = 0.0  # of a trial's rate, from former runs on this machine
 
     @property
     def own_best_ms(self) -> float | None:
         """What this run's machine can do when nothing slows it."""
         if len(self.canaries_ms) < CANARIES_MIN:
             return None
-        return sorted(self.canaries_ms)[int(BEST_QUANTILE * len(self.canaries_ms))]
+        return self.canaries_ms[int(BEST_QUANTILE * len(self.canaries_ms))]
 
     @property
     def best_ms(self) -> float | None:
@@ -152,12 +155,19 @@ class NoiseMonitor:
     def saw(self, canary: Canary | None, is_disturbed: bool, is_first_window: bool) -> None:
         """Only first windows tell how often this machine disturbs: later ones follow a bad one."""
         if canary:
-            self.canaries_ms += [canary.before_ms, canary.after_ms]
+            insort(self.canaries_ms, canary.before_ms)
+            insort(self.canaries_ms, canary.after_ms)
         if is_first_window:
             self.recent.append(is_disturbed)
 
-    def wants_another(self, windows: int, window_s: float) -> bool:
-        """Whether a disturbed window is measured again, after so many of this trial."""
+    def wants_another(self, windows: int, window_s: float, share: float = 1.0) -> bool:
+        """Whether a window that lost this share is measured again, after so many of this trial.
+
+        A loss that is small next to what trials differ by anyway is not worth a window: it is
+        marked, and its time buys more as part of a round.
+        """
+        if share < WORTH_SHARE * self.usual_spread:
+            return False
         most = WINDOWS_MAX_LASTING if self.is_lasting else WINDOWS_MAX
         if self.accept_noise or windows >= most or not self.pace.may_repeat(window_s):
             return False

@@ -34,7 +34,7 @@ from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.files import scratch_folder
-from wirespeed.runner.life import Life
+from wirespeed.runner.life import Life, StartError
 from wirespeed.runner.pace import Pace, allowed_s
 from wirespeed.runner.plan import Schedule
 from wirespeed.runner.trial import Attempt, RunContext
@@ -66,14 +66,18 @@ class Runner:
         left = self.total - len(self.done)
         self.pace = Pace(schedule.seconds, allowed_s(schedule.seconds, schedule.budget_s), left)
         facts = store.read_run(run_dir).facts
-        best_ms = known.of_machine(facts).best_ms
-        noise = NoiseMonitor(self.pace, schedule.accept_noise, known_best_ms=best_ms)
+        before_this = known.of_machine(facts)
+        noise = NoiseMonitor(
+            self.pace, schedule.accept_noise, known_best_ms=before_this.best_ms,
+            usual_spread=before_this.spread or 0.0,
+        )  # fmt: skip
         noise.remember(before)
         self.context = RunContext(noise)
         self.have_figures = {trial.cell for trial in before if trial.valid}
         self.failures = Failures(before)
         self.invalid: list[Trial] = []
         self.lives_started = 0
+        self.started_again: set[int] = set()  # lives whose first start failed
         self.answer_s: dict[str, float] = {}
         self.reached: dict[str, float | None] = {}
 
@@ -133,10 +137,28 @@ class Runner:
             try:
                 self._begin(life, queue)
                 self._trials_of(life, queue)
+            except StartError as error:
+                self._start_failed(queue, str(error))
             finally:
                 killed = life.end()
             if killed:
                 self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
+
+    def _start_failed(self, queue: list[tuple[PlannedTrial, PlannedCell]], reason: str) -> None:
+        """A server that did not come up is started once more; then its trials have failed, and the
+        run goes on. Before any cell has a figure the next would fail alike, so the run ends."""
+        if not self.have_figures:
+            raise StartError(reason)
+        if queue[0][0].life not in self.started_again:
+            self.started_again.add(queue[0][0].life)
+            self.watcher.told(f"{place_of(queue[0][0])}: {reason}; it is started once more")
+            return
+        while queue:
+            line, planned = queue.pop(0)
+            folder = self._trial_folder(line)
+            order = Attempt(line, planned, folder, kept_attempts(folder) + 1, False)
+            self.watcher.told(f"{place_of(line)} failed: {reason}")
+            self._record(order, trials.failed(order, reason, clock.now(), clock.now()))
 
     def _new_life(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> Life:
         self.lives_started += 1
@@ -231,7 +253,7 @@ class Runner:
         aside = make_folder(order.folder / f"{ATTEMPT_PREFIX}{order.attempt}")
         for path in list(order.folder.iterdir()):
             if not path.name.startswith(ATTEMPT_PREFIX):
-                path.rename(aside / path.name)
+                store.move(path, aside / path.name)
         # Never in the trial's own folder: a run that is killed here would take it for the result.
         store.write_trial(aside, measured)
         reasons = "; ".join(measured.reasons)

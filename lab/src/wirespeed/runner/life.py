@@ -21,7 +21,7 @@ PREPARE_S = 600.0  # a database that is filled
 
 
 class StartError(ProcessError):
-    """A server did not come up: the next ones would not either, so the run ends."""
+    """A server did not come up; its trials have no result."""
 
 
 @dataclass

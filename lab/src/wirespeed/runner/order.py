@@ -71,7 +71,7 @@ def lives(
     for number in rounds:
         left = {cell.over for cell in cells if cell.over and cell.is_measured}
         for group in _shuffled(recipe, shared, chance):
-            own = _within(recipe, group, chance)
+            own = _within(recipe, group, random.Random(f"{seed}/{number}"))
             result.append(PlannedLife(number, _with_bases(own, by_id, left)))
     return result
 
@@ -106,7 +106,8 @@ def _shuffled(
 
 
 def _within(recipe: Recipe, group: list[PlannedCell], chance: random.Random) -> list[PlannedCell]:
-    """Ramps in their order, everything else in random order."""
+    """Ramps in their order, everything else in random order: the same one in all lives of a round,
+    so that the two windows of a ratio are one server's life apart and not up to two."""
     ramps = recipe.ramps()
     others = [name for name in recipe.axes if name not in ramps]
     walks: dict[tuple[Any, ...], list[PlannedCell]] = {}

@@ -29,7 +29,7 @@ from wirespeed.runner.generate import (
 from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
-from wirespeed.runner.warm import learn, step_s, timeout_s, warm
+from wirespeed.runner.warm import learn, note_of, step_s, timeout_s, warm
 from wirespeed.runner.warm import window_s as measured_s
 
 WINDOW_PREFIX = "window-"  # folders of the windows that do not count
@@ -67,7 +67,9 @@ def measure(life: Life, order: Attempt, context: RunContext) -> Trial:
         tried = _windows(life, order, context.noise, before_ms)
     finally:
         life.fleet.release_idle()
-    return _settled(order, tried).write(warmup, tried, idle_held)
+    trial = _settled(order, tried).write(warmup, tried, idle_held)
+    unsettled = note_of(life, warmup)
+    return replace(trial, notes=[*trial.notes, unsettled]) if unsettled else trial
 
 
 def _windows(
@@ -83,7 +85,8 @@ def _windows(
         noise.saw(one.canary, is_disturbed, is_first_window=len(tried) == 1)
         if one.has_failed or not is_disturbed:
             return tried
-        if not noise.wants_another(len(tried), window_cost_s(life, order)):
+        share = min(seen.verdict.disturbed.share for seen in tried)
+        if not noise.wants_another(len(tried), window_cost_s(life, order), share):
             return tried
         before_ms = one.canary.after_ms if one.canary else None
 
@@ -131,9 +134,9 @@ def _settled(order: Attempt, tried: list[_MeasuredWindow]) -> _MeasuredWindow:
         aside = _window_folder(order.folder, 1)
         for path in list(order.folder.iterdir()):
             if path.is_file():
-                path.rename(aside / path.name)
+                store.move(path, aside / path.name)
         for path in list(chosen.folder.iterdir()):
-            path.rename(order.folder / path.name)
+            store.move(path, order.folder / path.name)
         chosen.folder.rmdir()
     return chosen
 

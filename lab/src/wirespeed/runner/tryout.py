@@ -38,23 +38,23 @@ class Answer:
     length: int
 
 
-def ask(argv: Sequence[str], port: int, path: str) -> Answer:
+def ask(argv: Sequence[str], port: int, path: str, cwd: str = ".") -> Answer:
     """The 2xx answer of the started command; it is ended afterwards, with everything it started."""
     command = [word.replace("{port}", str(port)) for word in argv]
     _refuse_taken(port)
     others = descendants(os.getpid())  # type: ignore[no-untyped-call]
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what makes itself a daemon is ours too
     try:
-        return _tried(command, others, port, path)
+        return _tried(command, cwd, others, (port, path))
     finally:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _tried(command: list[str], others: set[int], port: int, path: str) -> Answer:
+def _tried(command: list[str], cwd: str, others: set[int], where: tuple[int, str]) -> Answer:
     with tempfile.TemporaryFile() as said:
-        process = _start(command, said)
+        process = _start(command, cwd, said)
         try:
-            return _answer(process, others, port, path)
+            return _answer(process, others, *where)
         except _Silent as silent:
             said.seek(0)
             last = said.read()[-2000:].decode(errors="replace").strip().splitlines()
@@ -65,11 +65,11 @@ def _tried(command: list[str], others: set[int], port: int, path: str) -> Answer
             process.poll()
 
 
-def _start(command: list[str], said: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], cwd: str, said: IO[bytes]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
-            env=clean_environment({"PATH": SEARCH_PATH}),  # type: ignore[no-untyped-call]
+            cwd=cwd, env=clean_environment({"PATH": SEARCH_PATH}),  # type: ignore[no-untyped-call]
         )  # fmt: skip
     except OSError as error:
         raise InputError(f"{command[0]}: cannot be started: {error.strerror}") from None

@@ -62,6 +62,20 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
             return rates
 
 
+def note_of(life: Life, rates: list[float]) -> str:
+    """One line where the warm-up ended before the rate stood still; what is measured after it may
+    still be compiling, so it bounds nothing."""
+    if not rates or all(started.instance.tool in WARM_AT_ONCE for started in life.running):
+        return ""
+    if is_stable(rates):
+        return ""
+    shown = ", ".join(f"{rate:,.0f}" for rate in rates[-STABLE_WINDOWS:])
+    return (
+        f"the warm-up did not settle in {life.schedule.times.warmup_s:g} s "
+        f"(its last windows: {shown} requests/s); allow it more with plan.warmup"
+    )
+
+
 def is_stable(rates: list[float]) -> bool:
     last = rates[-STABLE_WINDOWS:]
     if len(last) < STABLE_WINDOWS or min(last) <= 0:

@@ -1,0 +1,106 @@
+"""`wirespeed compare --rev BASE --rev HEAD`: two revisions of a repository, built and compared."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from wirespeed.cli import compare
+from wirespeed.cli.compare import CompareOptions, Variant
+from wirespeed.cli.init import argv_of
+from wirespeed.errors import InputError, RunError
+from wirespeed.runner.plan import PlanOptions
+
+BUILD_S = 3600.0
+NAMES = ("base", "head")
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """What is compared: two revisions, how each is built, and how its server is started."""
+
+    revs: Sequence[str]
+    build: str
+    command: str
+
+
+def measure(
+    wanted: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
+    fail_on: str, as_json: bool,
+) -> int:  # fmt: skip
+    """Builds both revisions in work trees of their own, then interleaves their servers in one run.
+
+    The work trees go away at the end; the user's own tree is not touched.
+    """
+    commits = [_commit(rev) for rev in wanted.revs]
+    with tempfile.TemporaryDirectory(prefix="wirespeed-rev-") as folder:
+        trees = [Path(folder) / name for name in NAMES]
+        with _worktrees(list(zip(trees, commits, strict=True))):
+            for tree, rev in zip(trees, wanted.revs, strict=True):
+                if wanted.build:
+                    _build(tree, rev, wanted.build)
+            variants = [
+                Variant(name, _started(tree, wanted.command), str(tree))
+                for name, tree in zip(NAMES, trees, strict=True)
+            ]
+            told = tuple((name, commit) for name, commit in zip(NAMES, commits, strict=True))
+            options = replace(options, labels=(*options.labels, *told))
+            return compare.measure_variants(given, variants, runs, options, fail_on, as_json)
+
+
+def _commit(rev: str) -> str:
+    done = _git("rev-parse", "--verify", "--quiet", f"{rev}^{{commit}}")
+    if done.returncode != 0:
+        raise InputError(
+            f"--rev {rev}: not a revision of the repository in {Path.cwd()}"
+            + (f" ({done.stderr.strip()})" if done.stderr.strip() else "")
+        )
+    return done.stdout.strip()[:12]
+
+
+@contextmanager
+def _worktrees(wanted: Sequence[tuple[Path, str]]) -> Iterator[None]:
+    try:
+        for tree, commit in wanted:
+            done = _git("worktree", "add", "--detach", "--force", str(tree), commit)
+            if done.returncode != 0:
+                raise RunError(f"git worktree add {commit} failed: {done.stderr.strip()}")
+        yield
+    finally:
+        for tree, _ in wanted:
+            _git("worktree", "remove", "--force", str(tree))
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise InputError("--rev needs git, which is not installed") from None
+
+
+def _build(tree: Path, rev: str, command: str) -> None:
+    print(f"wirespeed: building {rev}: {command}", file=sys.stderr)
+    try:
+        done = subprocess.run(["sh", "-c", command], cwd=tree, stdout=sys.stderr,
+                              stdin=subprocess.DEVNULL, timeout=BUILD_S, check=False)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise RunError(f"the build of {rev} did not end in {BUILD_S / 60:.0f} minutes") from None
+    if done.returncode != 0:
+        raise RunError(f"the build of {rev} failed (exit code {done.returncode})")
+
+
+def _started(tree: Path, command: str) -> list[str]:
+    """A program with a path is that of the revision's own tree."""
+    first = command.split(maxsplit=1)[0] if command.split() else ""
+    if "/" not in first or first.startswith("/"):
+        return argv_of("--run", command)
+    argv = argv_of("--run", command)
+    program = tree / first
+    if not program.is_file():
+        raise InputError(f"--run: there is no {first} in {tree.name} after its build")
+    return [str(program), *argv[1:]]

@@ -1,0 +1,169 @@
+"""Files for CI systems: a comment, JUnit XML, and JSON that dashboards follow over commits.
+
+comment.md           a reviewer's summary, for a pull request
+junit.xml            a test case for each comparison: failed on a loss, skipped where undecided
+github-bigger.json   github-action-benchmark, customBiggerIsBetter: rates
+github-smaller.json  the same, customSmallerIsBetter: latencies, CPU per request
+bencher.json         Bencher Metric Format: a measure with its bounds for each cell
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+from wirespeed.errors import StorageError
+from wirespeed.report import story, wording
+from wirespeed.results.summary import Cell, Gain, Summary
+
+ROWS_MAX = 30  # of a comment; a reviewer reads the losses, which come first
+MARKS = {
+    "loss": ":small_red_triangle_down:",
+    "gain": ":rocket:",
+    "no difference": ":white_check_mark:",
+}
+ORDER = ("loss", "gain", "no difference", "not decided", "not comparable")
+MARKER = "<!-- wirespeed -->"  # by which a bot finds its earlier comment
+
+
+def write(summary: Summary, folder: Path) -> None:
+    """Writes all of them; raises StorageError."""
+    bigger, smaller = github_benchmark(summary)
+    texts = {
+        "comment.md": comment(summary),
+        "junit.xml": junit(summary),
+        "github-bigger.json": json.dumps(bigger, indent=1) + "\n",
+        "github-smaller.json": json.dumps(smaller, indent=1) + "\n",
+        "bencher.json": json.dumps(bencher(summary), indent=1) + "\n",
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {error.strerror}") from error
+
+
+def comment(summary: Summary) -> str:
+    """Markdown that a reviewer understands without this tool's manual."""
+    run = summary.run
+    revisions = [f"{name} `{run.labels[name]}`" for name in ("base", "head") if name in run.labels]
+    lines = [MARKER, f"### {_headline(summary)}", ""]
+    if revisions:
+        lines += [f"Compared: {' with '.join(revisions)}.", ""]
+    gains = sorted(summary.gains, key=lambda gain: ORDER.index(gain.verdict.word))
+    if gains:
+        lines += ["| | what | where | change | 95 % interval | verdict |",
+                  "| --- | --- | --- | ---: | :---: | --- |"]  # fmt: skip
+        lines += [_row(summary, gain) for gain in gains[:ROWS_MAX]]
+        if len(gains) > ROWS_MAX:
+            lines.append(f"| | … {len(gains) - ROWS_MAX} more in report.html | | | | |")
+        lines.append("")
+    lines += [f"- {one}" for one in story.warnings(summary)]
+    lines += [f"- {cell.failures} trials: {_escaped(wording.place(cell))}: {_escaped(cell.failure)}"
+              for cell in summary.cells if cell.failures]  # fmt: skip
+    lines += [
+        "",
+        f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
+        'or loss needs p ≤ 2 %, q ≤ 5 % and more than 2 %. "Not decided" means that this run '
+        f"cannot decide it, not that nothing changed. Run `{run.run_id}`.</sub>",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _headline(summary: Summary) -> str:
+    words = [gain.verdict.word for gain in summary.gains]
+    if not words:
+        return "Performance: nothing was compared"
+    counted = [f"{words.count(word)} {story.VERDICT_COUNTS[word][words.count(word) != 1]}"
+               for word in ORDER if word in words]  # fmt: skip
+    return f"Performance: {', '.join(counted)}"
+
+
+def _row(summary: Summary, gain: Gain) -> str:
+    mark = MARKS.get(gain.verdict.word, ":grey_question:")
+    what = f"{wording.measure(gain.metric).label}, {gain.contender} against {gain.over}"
+    where = story.varying_place(summary, gain) or "–"
+    reason = "" if gain.verdict.word in ("gain", "loss", "no difference") else gain.verdict.reason
+    word = wording.verdict_word(gain) + (f": {reason}" if reason else "")
+    cells = (mark, what, where, wording.figure(gain), wording.interval(gain.found) or "–", word)
+    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+def junit(summary: Summary) -> str:
+    """One test case for each comparison and each cell that has no figure."""
+    suite = ElementTree.Element("testsuite", name=summary.run.recipe)
+    counts = {"tests": 0, "failures": 0, "skipped": 0, "errors": 0}
+
+    def case(kind: str, name: str, child: str, message: str) -> None:
+        made = ElementTree.SubElement(suite, "testcase", classname=kind, name=_printable(name))
+        counts["tests"] += 1
+        if child:
+            ElementTree.SubElement(made, child, message=_printable(message))
+            counts[{"failure": "failures", "error": "errors"}.get(child, child)] += 1
+
+    for gain in summary.gains:
+        name = f"{wording.place(gain.cell)}: {gain.metric} against {gain.over}"
+        verdict = f"{wording.verdict(gain)} ({gain.verdict.reason})"
+        child = {"loss": "failure", "not decided": "skipped", "not comparable": "skipped"}
+        case("comparison", name, child.get(gain.verdict.word, ""), verdict)
+    for cell in summary.cells:
+        if cell.failures:
+            case("cell", wording.place(cell), "error", f"{cell.failures}: {cell.failure}")
+        elif not cell.trials:
+            case("cell", wording.place(cell), "skipped", cell.reason or cell.state)
+    for name, number in counts.items():
+        suite.set(name, str(number))
+    ElementTree.indent(suite)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, "unicode") + "\n"
+    )
+
+
+def _printable(text: str) -> str:
+    """XML has no control characters, which a program's last line may hold."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _figures(summary: Summary) -> Iterable[tuple[Cell, str, float, float, float]]:
+    """(cell, metric, median, lowest, highest) of everything that the recipe measures."""
+    names = [str(metric["name"]) for metric in summary.run.metrics]
+    shown = dict.fromkeys(
+        [*(gain.metric for gain in summary.gains), *(n for n in names if n != "latency")]
+    )
+    for cell in summary.measured:
+        for metric in [*shown, "latency.p50", "latency.p99"]:
+            values = cell.values(metric)
+            middle = cell.median(metric)
+            if values and middle is not None and (metric in shown or "latency" in names):
+                yield cell, metric, middle, min(values), max(values)
+
+
+def github_benchmark(summary: Summary) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """(bigger is better, smaller is better), each name once."""
+    found: dict[str, dict[str, dict[str, object]]] = {"higher": {}, "lower": {}}
+    for cell, metric, middle, low, high in _figures(summary):
+        measure = wording.measure(metric, summary.unit(metric))
+        name = f"{wording.place(cell)}: {measure.label}"
+        found[summary.better(metric)][name] = {
+            "name": name, "unit": measure.unit or measure.label, "value": middle,
+            "range": f"{low:g} … {high:g}", "extra": f"run {summary.run.run_id}",
+        }  # fmt: skip
+    return list(found["higher"].values()), list(found["lower"].values())
+
+
+def bencher(summary: Summary) -> dict[str, dict[str, dict[str, float]]]:
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for cell, metric, middle, low, high in _figures(summary):
+        slug = re.sub(r"[^a-z0-9]+", "-", metric.lower()).strip("-")
+        figures = {"value": middle, "lower_value": low, "upper_value": high}
+        found.setdefault(wording.place(cell) or summary.run.recipe, {})[slug] = figures
+    return found
