@@ -5,8 +5,8 @@
 
 Types the commands of docs/your-server.md as they stand there, one after another, in an empty folder
 that holds the server of docs/guides/python.md. Files that compilers and
-package managers fetched before stay where they are. Prints the seconds of each command; fails when a cell has no valid figure,
-or when all of it took longer than the page promises.
+package managers fetched before stay where they are. Prints the seconds of each command; fails when a cell has no
+valid figure, or when all of it took longer than the page promises.
 """
 
 import argparse

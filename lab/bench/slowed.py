@@ -3,7 +3,7 @@
     python slowed.py SHARE nginx -p … -c …
 
 The thief is part of the server as the lab sees it: in its cgroup, pinned with it, ended with it,
-counted in its CPU per request. A server that fills its core then answers (1 - SHARE) of the requests.
+counted in its CPU per request. A server that fills its core then answers (1 - SHARE) of them.
 """
 
 import ctypes
