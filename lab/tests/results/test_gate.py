@@ -33,7 +33,7 @@ def report(run_dir, *words):
 def test_a_loss_shuts_the_gate_and_is_named(run_dir):
     summary = load(run_dir)
     losses = [gain for gain in summary.gains if gain.verdict.word == "loss"]
-    lines = gate.broken(summary, gate.Check(("loss",)))
+    lines = gate.broken(summary, gate.Criteria(("loss",)))
     assert losses and len(lines) == len(losses)
     assert "loss against balanced" in lines[0]
     assert report(run_dir, "--fail-on", "loss").exit_code == 3
@@ -61,8 +61,8 @@ def test_trials_whose_programs_failed_shut_every_gate(run_dir):
     )
     where = "failed 4 of 5 trials: 812 answers were not 2xx"
     for fail_on in ("loss", "undecided"):
-        assert any(where in line for line in gate.broken(broken, gate.Check((fail_on,))))
-    (told, limit) = gate.broken(broken, gate.Check(rules=(gate.rule("non_2xx <= 0"),)))
+        assert any(where in line for line in gate.broken(broken, gate.Criteria((fail_on,))))
+    (told, limit) = gate.broken(broken, gate.Criteria(rules=(gate.rule("non_2xx <= 0"),)))
     assert where in told and "the most is 812" in limit
 
 
@@ -73,7 +73,7 @@ def test_a_cell_without_a_valid_trial_keeps_no_rule(run_dir):
         for trial in summary.measured[0].trials
     )
     first, line = gate.broken(
-        changed(summary, trials=(), invalid=refused), gate.Check(rules=(gate.rule("rps > 1"),))
+        changed(summary, trials=(), invalid=refused), gate.Criteria(rules=(gate.rule("rps > 1"),))
     )
     assert "not measured" in first
     assert line.endswith("rps > 1: no valid trial")
@@ -83,16 +83,16 @@ def test_incomparable_cells_are_not_decided(run_dir):
     summary = load(run_dir)
     verdict = replace(summary.gains[0].verdict, word="not comparable", reason="both were full")
     gains = (replace(summary.gains[0], verdict=verdict),)
-    (line,) = gate.broken(replace(summary, gains=gains), gate.Check(("undecided",)))
+    (line,) = gate.broken(replace(summary, gains=gains), gate.Criteria(("undecided",)))
     assert "not comparable against" in line
-    (line,) = gate.broken(replace(summary, gains=()), gate.Check(("undecided",)))
+    (line,) = gate.broken(replace(summary, gains=()), gate.Criteria(("undecided",)))
     assert line.startswith("nothing was compared")
 
 
 def test_a_run_that_did_not_end_shuts_the_gate(run_dir):
     summary = load(run_dir)
     stopped = replace(summary, run=replace(summary.run, state="interrupted"))
-    assert "the run did not end: interrupted" in gate.broken(stopped, gate.Check(("loss",)))
+    assert "the run did not end: interrupted" in gate.broken(stopped, gate.Criteria(("loss",)))
 
 
 def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
@@ -102,7 +102,7 @@ def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
         replace(gain, verdict=replace(gain.verdict, word="not decided")) for gain in family.gains
     )
     pooled = replace(summary, gains=even, families=(replace(family, gains=even),))
-    (line,) = gate.broken(pooled, gate.Check(("loss",)))
+    (line,) = gate.broken(pooled, gate.Criteria(("loss",)))
     assert "over all cells" in line
 
 
@@ -117,7 +117,7 @@ def test_each_cell_that_breaks_a_rule_is_named(run_dir):
     summary = load(run_dir)
     cells = [cell for cell in summary.measured if cell.axes["stack"] == "kernel"]
     limit = sorted(cell.median("rps") for cell in cells)[2]
-    lines = gate.broken(summary, gate.Check(rules=(gate.rule(f"stack=kernel: rps > {limit}"),)))
+    lines = gate.broken(summary, gate.Criteria(rules=(gate.rule(f"stack=kernel: rps > {limit}"),)))
     assert len(lines) == 3 and all("stack kernel" in line for line in lines)
     assert report(run_dir, "--require", "rps > 1").exit_code == 0
     assert report(run_dir, "--require", "rps > 1G").exit_code == 3
@@ -125,9 +125,9 @@ def test_each_cell_that_breaks_a_rule_is_named(run_dir):
 
 def test_a_rule_that_means_nothing_keeps_the_gate_shut(run_dir):
     summary = load(run_dir)
-    (line,) = gate.broken(summary, gate.Check(rules=(gate.rule("stack=nosuch: rps > 1"),)))
+    (line,) = gate.broken(summary, gate.Criteria(rules=(gate.rule("stack=nosuch: rps > 1"),)))
     assert "no measured cell" in line
-    (line,) = gate.broken(summary, gate.Check(rules=(gate.rule("rsp > 1"),)))
+    (line,) = gate.broken(summary, gate.Criteria(rules=(gate.rule("rsp > 1"),)))
     assert "unknown metric 'rsp' (metrics: " in line
 
 

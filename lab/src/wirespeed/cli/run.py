@@ -114,7 +114,7 @@ def open_page(name: str, runs: Path) -> None:
         raise RunError(f"no browser was found here; open {path} on a machine that has one")
 
 
-def check_of(fail_on: str, require: list[str], allow_missing: bool = False) -> gating.Check:
+def check_of(fail_on: str, require: list[str], allow_missing: bool = False) -> gating.Criteria:
     """Checked before anything is measured; raises InputError."""
     words = tuple(word.strip() for word in fail_on.split(",") if word.strip())
     wrong = [word for word in words if word not in gating.FAIL_ON]
@@ -123,10 +123,10 @@ def check_of(fail_on: str, require: list[str], allow_missing: bool = False) -> g
     rules = tuple(gating.rule(text) for text in require)
     if allow_missing and not (words or rules):
         raise InputError("--allow-missing: needs --fail-on or --require")
-    return gating.Check(words, rules, allow_missing)
+    return gating.Criteria(words, rules, allow_missing)
 
 
-def gate(run_dir: Path, check: gating.Check) -> int:
+def gate(run_dir: Path, check: gating.Criteria) -> int:
     """Exit code 3, with a line for each reason, when the run does not show what it must."""
     lines = gating.broken(load(run_dir), check) if check.is_asked else []
     for line in lines:

@@ -70,7 +70,7 @@ def _limit(metric: str, text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Check:
+class Criteria:
     """The check that a run must pass: `--fail-on`, `--require`, `--allow-missing`."""
 
     fail_on: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Check:
         return bool(self.fail_on) or any(one.covers(cell) for one in self.rules)
 
 
-def broken(summary: Summary, check: Check) -> list[str]:
+def broken(summary: Summary, check: Criteria) -> list[str]:
     """One line for each thing that fails the check."""
     lines = [] if summary.run.state == "done" else [f"the run did not end: {summary.run.state}"]
     for cell in filter(check.covers, summary.cells):
