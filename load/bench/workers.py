@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What do percentiles know of a server of two workers, one of which stands still now and then?
+"""Do percentiles show that one of two workers stands still now and then?
 
 NGINX runs two workers on core 0, each with a listening socket of its own (SO_REUSEPORT), so that the
 kernel deals connections to them; one is stopped (SIGSTOP) for S of each period P. Of requests that
@@ -51,7 +51,7 @@ http {{
 
 
 def free_port():
-    """A port that nobody uses."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -92,7 +92,7 @@ def serving():
 
 
 class Stopper(threading.Thread):
-    """Stops a worker for `stall` of each `period` until it is told to end."""
+    """Stops a worker for `stall` of each `period` until its end is called."""
 
     def __init__(self, workers, base, stall, period):
         super().__init__(daemon=True)
@@ -119,7 +119,7 @@ class Stopper(threading.Thread):
 
 
 def truth(share, stall, period):
-    """Percentiles of independent arrivals in seconds, and the maximum; None where nobody waits."""
+    """percentiles of independent arrivals in seconds, and the maximum; None where requests do not wait."""
     def at(q):
         wait = stall - (1 - q) * period / share if share else 0
         return wait if wait > 0 else None

@@ -1,4 +1,4 @@
-//! What responses must be like (`--expect`), and when a run ends early (`--stop-when`).
+//! Properties that responses must have (`--expect`), and conditions that end a run early (`--stop-when`).
 
 use crate::options::Typed;
 use crate::units::parse_time_ns;

@@ -73,7 +73,7 @@ fn connections_move_to_the_address_that_is_there() {
 fn an_upload_is_in_memory_once() {
     const BODY_BYTES: usize = 16 << 20;
     const CONNECTIONS: usize = 16;
-    // nobody reads: every connection keeps all of its upload but what the kernel takes
+    // the server never reads: every connection keeps all of its upload but what the kernel takes
     let server = Server::start(|_| std::thread::sleep(std::time::Duration::from_secs(600)));
     let file = support::temporary("body");
     std::fs::write(&file, vec![b'x'; BODY_BYTES]).expect("a file");

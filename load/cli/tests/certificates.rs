@@ -25,7 +25,7 @@ fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [head, content].concat()
 }
 
-/// A certificate as X.509 had them first: without version and extensions, and signed by nobody.
+/// A certificate as X.509 had them first: without version and extensions, and without a signature.
 fn first_version(key: &rcgen::KeyPair) -> CertificateDer<'static> {
     const SEQUENCE: u8 = 0x30;
     // ecdsa-with-SHA256
@@ -229,7 +229,7 @@ fn a_client_certificate_is_shown_to_servers_that_ask() {
 }
 
 #[test]
-fn versions_groups_and_suites_are_those_that_were_asked_for() {
+fn versions_groups_and_suites_are_offered_as_typed() {
     let log = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = Arc::clone(&log);
     let address = serving(move |mut stream| {

@@ -210,7 +210,7 @@ fn a_request_of_a_script_has_one_framing() {
 }
 
 #[test]
-fn times_are_told_by_request_target_and_status() {
+fn times_are_kept_by_request_target_and_status() {
     let server = Server::start(|mut conversation| {
         while let Some(seen) = conversation.request() {
             let answer: &[u8] = match seen.path() {
@@ -254,7 +254,7 @@ fn times_are_told_by_request_target_and_status() {
 }
 
 #[test]
-fn the_first_byte_is_told_from_the_last() {
+fn the_first_byte_has_a_time_of_its_own() {
     let server = Server::start(|mut conversation| {
         while conversation.request().is_some() {
             conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe");
@@ -278,7 +278,7 @@ fn the_first_byte_is_told_from_the_last() {
 }
 
 #[test]
-fn the_result_tells_what_tcp_did() {
+fn the_result_shows_what_tcp_did() {
     let server = Server::start(always(HELLO));
     let result = measured(&format!("-t1 -c3 -d1s -R300 -T30s {}", server.url()));
     let tcp = &result["tcp"];

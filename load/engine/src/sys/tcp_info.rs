@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP connection (TCP_INFO, tcp(7); the layout is that of linux/tcp.h).
+//! The kernel's view of a TCP connection (TCP_INFO, tcp(7); the layout is that of linux/tcp.h).
 
 use super::socket::Fd;
 
@@ -61,7 +61,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_connection_tells_what_it_has_sent() {
+    fn a_connection_shows_what_it_has_sent() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
         let mut stream = TcpStream::connect(address).expect("accepted later");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sockets_tell_nothing() {
+    fn other_sockets_have_none() {
         let (one, _) = UnixStream::pair().expect("a pair");
         assert_eq!(tcp_info(one.as_raw_fd()), None);
     }

@@ -40,7 +40,7 @@ struct Pool {
     queue: VecDeque<Waiting>,
 }
 
-/// What an open loop knows of its connections; empty in a closed loop.
+/// Connections of an open loop, and the requests that wait for them; empty in a closed loop.
 #[derive(Debug)]
 pub(super) struct Dispatch {
     policy: Policy,
