@@ -457,7 +457,7 @@ unsafe fn length_of(header: &msghdr) -> usize {
         return 0;
     }
     // SAFETY: the caller's promise.
-    let pieces = unsafe { core::slice::from_raw_parts(header.msg_iov, header.msg_iovlen as usize) };
+    let pieces = unsafe { core::slice::from_raw_parts(header.msg_iov, header.msg_iovlen) };
     pieces
         .iter()
         .fold(0, |sum, piece| sum.saturating_add(piece.iov_len))
