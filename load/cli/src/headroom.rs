@@ -30,7 +30,7 @@ impl Headroom {
         let document: Value = serde_json::from_str(text).unwrap_or(Value::Null);
         if document["schema"] != SCHEMA {
             return usage(format!(
-                "--headroom: {file} is no result file of this program (--json)"
+                "--headroom: {file}: not a result file (write one with --json)"
             ));
         }
         let known = &document["plan"];
