@@ -115,7 +115,7 @@ mod tests {
             Err(Refusal::Usage(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert!(refused("{", "-t1").contains("no result file"));
+        assert!(refused("{", "-t1").contains("not a result file"));
         assert!(refused(&result(1.0, false), "-t1").contains("not from a run with --sink"));
         assert!(refused(&result(1.0, true), "-t2").contains("threads 1, this run has 2"));
         assert!(refused(&result(1.0, true), "-t1 --depth 2").contains("depth 1"));
