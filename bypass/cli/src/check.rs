@@ -118,7 +118,7 @@ fn short(origin: &Origin) -> String {
     place.rsplit('/').next().unwrap_or(&place).to_owned()
 }
 
-/// What each interface that was named can do; counts those that cannot be used.
+/// Shows the abilities of each named interface; counts unusable ones.
 fn interfaces(text: &mut String, plan: &Plan) -> usize {
     let names = plan.interfaces();
     if names.is_empty() {
@@ -137,7 +137,7 @@ fn interfaces(text: &mut String, plan: &Plan) -> usize {
             Err(error) => {
                 unusable += 1;
                 let error = std::io::Error::from_raw_os_error(error);
-                let _ = writeln!(text, "  {name}: the kernel does not tell ({error})");
+                let _ = writeln!(text, "  {name}: unknown ({error})");
             }
         }
     }

@@ -25,7 +25,7 @@ const HELP: &str = "\
 usage: bypass COMMAND [OPTIONS]
 
   run [-p PROFILE] [--] PROGRAM [ARGUMENTS]   start a program on user-level sockets
-  run --check [-p PROFILE] [--] PROGRAM …     say what would be accelerated, and why not
+  run --check [-p PROFILE] [--] PROGRAM …     show what would be accelerated, and why not
   stat                                        what accelerated processes are doing
   top                                         the same, live: stat --watch
   off, on                                     new connections of running processes to the kernel, and back
@@ -33,7 +33,7 @@ usage: bypass COMMAND [OPTIONS]
   options                                     every EF_* option
 
 Each command has --help.
-Exit codes: the program's own after run; else 0 done, 1 failed, 2 bad input.
+Exit status: that of the program after run; else 0 done, 1 failed, 2 bad input.
 ";
 
 fn main() -> ExitCode {
@@ -78,7 +78,7 @@ fn dispatch(command: &str, rest: Vec<OsString>) -> Result<ExitCode, Failure> {
         "capture" => capture::command(&rest),
         "options" => options::command(&rest),
         other => Err(Failure::usage(format!(
-            "{other:?} is no command; there are run, stat, top, off, on, capture and options (bypass --help)"
+            "unknown command {other:?} (run, stat, top, off, on, capture or options; see bypass --help)"
         ))),
     }
 }

@@ -94,7 +94,7 @@ fn dump(words: &[OsString]) -> Result<ExitCode, Failure> {
         ["lots", "-z"] | ["-z", "lots"] => stat::lots(false),
         ["netstat"] => stat::netstat(),
         [word, ..] => Err(Failure::usage(format!(
-            "{word:?}: onload_stackdump knows lots, lots -z and netstat (onload_stackdump --help)"
+            "unknown command {word:?} (lots, lots -z and netstat; see onload_stackdump --help)"
         ))),
     }
 }

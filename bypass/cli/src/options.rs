@@ -25,7 +25,7 @@ pub(crate) fn command(words: &[OsString]) -> Result<ExitCode, Failure> {
             "--markdown" => return print(&markdown::page()),
             flag if flag.starts_with('-') => {
                 return Err(Failure::usage(format!(
-                    "{flag}: bypass options has only --markdown"
+                    "options: unknown option {flag} (only --markdown)"
                 )))
             }
             name => text.push_str(&one(name)?),

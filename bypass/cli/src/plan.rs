@@ -122,8 +122,7 @@ impl Plan {
         }
         for name in self.interfaces() {
             if !has_interface(&name) {
-                let text =
-                    format!("{name}: there is no such interface; ip link shows those that exist");
+                let text = format!("interface {name} not found (`ip link` lists them)");
                 return Err(Failure::usage(text));
             }
         }
@@ -242,7 +241,7 @@ fn library(own: Option<&std::path::Path>) -> Result<PathBuf, Failure> {
     match beside {
         Some(path) if path.is_file() => Ok(path),
         Some(path) => Err(Failure::failed(format!(
-            "{} is missing; build it with: ./wirespeed build bypass",
+            "{} is missing (build it with: ./wirespeed build bypass)",
             path.display()
         ))),
         None => Err(Failure::failed(

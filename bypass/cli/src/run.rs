@@ -99,7 +99,7 @@ impl Arguments {
                 }
                 _ if text.starts_with("-p") => arguments.profiles.push(text[2..].to_owned()),
                 _ if text.starts_with('-') && text.len() > 1 => {
-                    let text = format!("{text} is no option of bypass run (bypass run --help)");
+                    let text = format!("run: unknown option {text} (see bypass run --help)");
                     return Err(Failure::usage(text));
                 }
                 _ => {
@@ -109,7 +109,9 @@ impl Arguments {
             }
         }
         if arguments.command.is_empty() && !arguments.help {
-            return Err(Failure::usage("run wants a program (bypass run --help)"));
+            return Err(Failure::usage(
+                "run: missing program (see bypass run --help)",
+            ));
         }
         Ok(arguments)
     }
@@ -117,7 +119,7 @@ impl Arguments {
 
 fn name_after(option: &str, words: &mut impl Iterator<Item = OsString>) -> Result<String, Failure> {
     let name = words.next().filter(|name| !name.is_empty());
-    let name = name.ok_or_else(|| Failure::usage(format!("{option} wants a name")))?;
+    let name = name.ok_or_else(|| Failure::usage(format!("run: {option} needs a name")))?;
     Ok(name.to_string_lossy().into_owned())
 }
 

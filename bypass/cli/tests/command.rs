@@ -238,7 +238,7 @@ fn bad_input_is_one_line_that_names_the_nearest() {
     bench.write("profiles/bad.opf", "# why\nonload_set EF_POL_USEC 1\n");
     let line = refusal(&bench.run(&["run", "-p", "bad", "true"]), 2);
     assert!(
-        line.contains("bad.opf:2: EF_POL_USEC: no such option; nearest: EF_POLL_USEC"),
+        line.contains("bad.opf:2: EF_POL_USEC: unknown option (nearest: EF_POLL_USEC)"),
         "{line}"
     );
     assert!(refusal(&bench.run(&["run", "-p", "none", "true"]), 2).contains("there are bad, test"));
@@ -377,7 +377,7 @@ fn only_accelerated_processes_can_be_switched_off() {
 fn top_is_the_live_view_and_takes_the_same_words() {
     let bench = Bench::new("top");
     assert!(text(&bench.run(&["top", "--help"]).stdout).starts_with("usage: bypass stat"));
-    assert!(refusal(&bench.run(&["top", "x"]), 2).contains("no process id"));
+    assert!(refusal(&bench.run(&["top", "x"]), 2).contains("invalid process id"));
 }
 
 /// The command through a link of another name, beside the same library and profiles.

@@ -142,7 +142,7 @@ impl Definition {
             Kind::Switch => match text.trim() {
                 "0" => Ok(Value::Number(0)),
                 "1" => Ok(Value::Number(1)),
-                _ => Err(format!("{}: {text:?} is neither 0 nor 1", self.name)),
+                _ => Err(format!("{}: invalid value {text:?} (0 or 1)", self.name)),
             },
             Kind::Number { min, max } => self.parse_number(text, min, max),
         }
@@ -150,7 +150,7 @@ impl Definition {
 
     fn parse_number(&self, text: &str, min: i64, max: i64) -> Result<Value, String> {
         let number = whole_number(text.trim())
-            .ok_or_else(|| format!("{}: {text:?} is not a whole number", self.name))?;
+            .ok_or_else(|| format!("{}: invalid number {text:?}", self.name))?;
         if (min..=max).contains(&number) {
             return Ok(Value::Number(number));
         }
@@ -160,7 +160,7 @@ impl Definition {
             format!(" {}", self.unit)
         };
         Err(format!(
-            "{}: {number} is not between {min} and {max}{unit}",
+            "{}: {number} is out of range ({min} to {max}{unit})",
             self.name
         ))
     }

@@ -15,7 +15,7 @@ pub fn nearest(name: &str) -> &'static str {
 /// The one line about a name that does not exist.
 pub fn unknown_option(name: &str) -> String {
     format!(
-        "{}: no such option; nearest: {}",
+        "{}: unknown option (nearest: {})",
         name.escape_debug(),
         nearest(name)
     )
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(nearest("EF_ACCEPTO_MIN_BACKLOG"), "EF_ACCEPTQ_MIN_BACKLOG");
         assert_eq!(
             unknown_option("EF_POL_USEC"),
-            "EF_POL_USEC: no such option; nearest: EF_POLL_USEC"
+            "EF_POL_USEC: unknown option (nearest: EF_POLL_USEC)"
         );
     }
 }

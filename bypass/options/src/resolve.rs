@@ -256,8 +256,8 @@ mod tests {
         assert_eq!(
             resolved.complaints,
             [
-                "EF_POL_USEC: no such option; nearest: EF_POLL_USEC",
-                "EF_UL_EPOLL: 9 is not between 0 and 3"
+                "EF_POL_USEC: unknown option (nearest: EF_POLL_USEC)",
+                "EF_UL_EPOLL: 9 is out of range (0 to 3)"
             ]
         );
         assert_eq!(resolved.number("EF_UL_EPOLL"), 1);

@@ -162,19 +162,19 @@ fn nginx_num_workers_beats_the_configuration() {
 #[test]
 fn what_is_wrong_is_one_line_with_the_place() {
     for (text, expected) in [
-        ("\nonload_set EF_POL_USEC 1", "test.opf:2: EF_POL_USEC: no such option; nearest: EF_POLL_USEC"),
-        ("onload_set EF TCP_BACKLOG_MAX 1", "test.opf:1: EF TCP_BACKLOG_MAX: no such option; nearest: EF_TCP_BACKLOG_MAX"),
-        ("onload_set EF_UL_EPOLL 4", "test.opf:1: EF_UL_EPOLL: 4 is not between 0 and 3"),
-        ("onload_set EF_UDP yes", "test.opf:1: EF_UDP: \"yes\" is neither 0 nor 1"),
-        ("onload_set EF_POLL_USEC x", "test.opf:1: EF_POLL_USEC: \"x\" is not a whole number"),
-        ("onload_set EF_UDP", "test.opf:1: onload_set EF_UDP wants a value"),
-        ("onload_set EF_UDP 1 2", "test.opf:1: onload_set EF_UDP wants one value, there are 2"),
-        ("rm -rf x", "test.opf:1: \"rm\" is not understood: a profile holds onload_set, onload_import and comments"),
+        ("\nonload_set EF_POL_USEC 1", "test.opf:2: EF_POL_USEC: unknown option (nearest: EF_POLL_USEC)"),
+        ("onload_set EF TCP_BACKLOG_MAX 1", "test.opf:1: EF TCP_BACKLOG_MAX: unknown option (nearest: EF_TCP_BACKLOG_MAX)"),
+        ("onload_set EF_UL_EPOLL 4", "test.opf:1: EF_UL_EPOLL: 4 is out of range (0 to 3)"),
+        ("onload_set EF_UDP yes", "test.opf:1: EF_UDP: invalid value \"yes\" (0 or 1)"),
+        ("onload_set EF_POLL_USEC x", "test.opf:1: EF_POLL_USEC: invalid number \"x\""),
+        ("onload_set EF_UDP", "test.opf:1: onload_set EF_UDP: missing value"),
+        ("onload_set EF_UDP 1 2", "test.opf:1: onload_set EF_UDP: needs one value, not 2"),
+        ("rm -rf x", "test.opf:1: unexpected \"rm\" (a profile has onload_set, onload_import and comments)"),
         ("onload_set EF_CLUSTER_SIZE $none", "test.opf:1: EF_CLUSTER_SIZE: $none is not set"),
-        ("a=$(date)\nonload_set EF_CLUSTER_NAME $a", "test.opf:2: EF_CLUSTER_NAME: it needs the shell command `date`, which is not run"),
+        ("a=$(date)\nonload_set EF_CLUSTER_NAME $a", "test.opf:2: EF_CLUSTER_NAME: the shell command `date` is not run (write its result)"),
         ("onload_set EF_NAME 'x", "test.opf:1: a ' is not closed"),
-        ("if true; then\n  onload_set EF_UDP 0\nfi", "test.opf:2: a setting inside a condition, loop or function: conditions are not evaluated; say it outside, or in a profile of its own"),
-        ("if true; then\n", "test.opf:1: this block has no end in the file"),
+        ("if true; then\n  onload_set EF_UDP 0\nfi", "test.opf:2: a setting inside a condition, loop or function: conditions are not evaluated (move it outside, or into a profile of its own)"),
+        ("if true; then\n", "test.opf:1: the block has no end in the file"),
     ] {
         assert_eq!(read(text).expect_err(text), expected);
     }
@@ -201,7 +201,7 @@ fn a_circle_of_imports_is_an_error() {
         .folders(vec![folder.clone()])
         .read("one");
     let error = error.expect_err("a circle").to_string();
-    assert!(error.contains("two.opf:1: one imports itself"), "{error}");
+    assert!(error.contains("two.opf:1: one: imports itself"), "{error}");
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
@@ -274,7 +274,7 @@ fn the_page_of_options_is_the_one_in_the_documents() {
     let written = std::fs::read_to_string(path).expect("docs/options.md");
     assert!(
         written == bypass_options::markdown::page(),
-        "docs/options.md differs: write it anew with `bypass options --markdown > docs/options.md`"
+        "docs/options.md differs: write it again with `bypass options --markdown > docs/options.md`"
     );
 }
 

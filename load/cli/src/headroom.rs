@@ -30,7 +30,7 @@ impl Headroom {
         let document: Value = serde_json::from_str(text).unwrap_or(Value::Null);
         if document["schema"] != SCHEMA {
             return usage(format!(
-                "--headroom: {file} is no result file of this program (--json)"
+                "--headroom: {file}: not a result file (write one with --json)"
             ));
         }
         let known = &document["plan"];
@@ -115,7 +115,7 @@ mod tests {
             Err(Refusal::Usage(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert!(refused("{", "-t1").contains("no result file"));
+        assert!(refused("{", "-t1").contains("not a result file"));
         assert!(refused(&result(1.0, false), "-t1").contains("not from a run with --sink"));
         assert!(refused(&result(1.0, true), "-t2").contains("threads 1, this run has 2"));
         assert!(refused(&result(1.0, true), "-t1 --depth 2").contains("depth 1"));

@@ -13,8 +13,8 @@ pub fn help() -> String {
          \x20      wirespeed-load merge FILE... [--json FILE]\n\
          \x20      wirespeed-load sink [ADDRESS]\n\
          \x20      wirespeed-load completion bash|zsh|fish\n\n\
-         Sends HTTP requests as fast as the server answers (closed loop) or, with -R, by the\n\
-         clock (open loop), and reports the latencies. Called as `wrk` or `wrk2` it behaves so.\n",
+         Sends HTTP requests as fast as the server responds (closed loop) or, with -R, at a fixed\n\
+         rate (open loop), and reports the latencies. Called as `wrk` or `wrk2` it acts like these.\n",
     );
     for group in Group::ALL {
         let _ = writeln!(text, "\n{}:", group.title());
@@ -29,7 +29,7 @@ pub fn help() -> String {
     }
     text.push_str(
         "\nNumbers take k, M, G; times take us, ms, s, m, h (seconds without).\n\
-         Exit code: 0 after a run, 1 if it could not be made (or, with --strict, not be trusted),\n\
+         Exit status: 0 after a run, 1 if the run failed (or, with --strict, has warnings),\n\
          2 for bad usage.\n",
     );
     text

@@ -101,7 +101,7 @@ fn completion(words: &[&str]) -> Result<(), Refusal> {
             print(&text);
             Ok(())
         }
-        None => usage("completion: say bash, zsh or fish"),
+        None => usage("completion: unknown shell (bash, zsh or fish)"),
     }
 }
 

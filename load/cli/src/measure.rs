@@ -117,14 +117,14 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
 fn find_folders(typed: &Typed) -> Result<(), Refusal> {
     for name in ["json", "csv", "hlog", "hgrm", "prometheus"] {
         if typed.last(name) == Some("-") {
-            return usage(format!("--{name}: '-' is no file; write /dev/stdout"));
+            return usage(format!("--{name}: '-' is not a file (use /dev/stdout)"));
         }
         let folder = typed.last(name).and_then(|path| Path::new(path).parent());
         let absent = folder.filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
         if let (Some(folder), Some(path)) = (absent, typed.last(name)) {
             let folder = folder.display();
             return usage(format!(
-                "--{name}: cannot write {path}: {folder} is no folder"
+                "--{name}: cannot write {path}: folder {folder} does not exist"
             ));
         }
     }
@@ -304,7 +304,7 @@ fn unreached(outcome: &Outcome) -> Option<String> {
 
 fn start_sink(words: &mut Vec<String>) -> Result<Sink, Refusal> {
     if !words.is_empty() {
-        return usage("--sink: takes the place of the URL; leave the URL out");
+        return usage("--sink: replaces the URL (remove the URL)");
     }
     let sink = Sink::start("127.0.0.1:0")
         .map_err(|error| Refusal::Absent(format!("--sink: cannot listen: {error}")))?;

@@ -75,7 +75,7 @@ fn read(file: &str) -> Result<Value, Refusal> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Refusal::Usage(format!("merge: cannot read {file}: {error}")))?;
     serde_json::from_str(&text)
-        .map_err(|error| Refusal::Usage(format!("merge: {file} is no result file: {error}")))
+        .map_err(|error| Refusal::Usage(format!("merge: {file}: not a result file: {error}")))
 }
 
 /// The sum of `documents`, or why they do not belong together.

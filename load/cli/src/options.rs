@@ -2,7 +2,7 @@
 
 use crate::table::{Entry, Group, TABLE};
 
-/// What was typed.
+/// The options and words of a command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Typed {
     /// Options by long name, in order.
@@ -79,10 +79,10 @@ fn by_long(name: &str) -> Result<&'static Entry, String> {
     match (begun.next(), begun.next()) {
         (Some(entry), None) => Ok(entry),
         (Some(one), Some(other)) => Err(format!(
-            "--{name}: could be --{} or --{}; type more of it",
+            "--{name}: ambiguous option (--{} or --{}?)",
             one.long, other.long
         )),
-        _ => Err(format!("--{name}: no such option; --help lists them")),
+        _ => Err(format!("--{name}: unknown option (see --help)")),
     }
 }
 
@@ -93,12 +93,12 @@ fn take_value(
 ) -> Result<String, String> {
     match (entry.value, given) {
         (None, None) => Ok(String::new()),
-        (None, Some(_)) => Err(format!("--{}: takes no value", entry.long)),
+        (None, Some(_)) => Err(format!("--{}: takes no value (remove it)", entry.long)),
         (Some(_), Some(value)) => Ok(value),
         (Some(name), None) => left
             .next()
             .cloned()
-            .ok_or_else(|| format!("--{}: needs a {name}", entry.long)),
+            .ok_or_else(|| format!("--{}: missing value ({name})", entry.long)),
     }
 }
 
@@ -112,7 +112,7 @@ fn parse_short(
         let entry = TABLE
             .iter()
             .find(|entry| entry.short == Some(letter))
-            .ok_or_else(|| format!("-{letter}: no such option; --help lists them"))?;
+            .ok_or_else(|| format!("-{letter}: unknown option (see --help)"))?;
         if entry.value.is_none() {
             typed.options.push((entry.long, String::new()));
             continue;
@@ -149,13 +149,10 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let table = [
-            (
-                "--nonsense",
-                "--nonsense: no such option; --help lists them",
-            ),
-            ("-Z", "-Z: no such option; --help lists them"),
-            ("-c", "--connections: needs a N"),
-            ("--latency=1", "--latency: takes no value"),
+            ("--nonsense", "--nonsense: unknown option (see --help)"),
+            ("-Z", "-Z: unknown option (see --help)"),
+            ("-c", "--connections: missing value (N)"),
+            ("--latency=1", "--latency: takes no value (remove it)"),
         ];
         for (line, message) in table {
             assert_eq!(typed(line), Err(message.to_string()));

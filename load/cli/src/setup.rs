@@ -32,7 +32,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         return usage("--dispatch: is for an open loop; give a rate (-R)");
     }
     if depth > DEPTH_MAX {
-        return usage(format!("--depth: must be at most {DEPTH_MAX}"));
+        return usage(format!("--depth: out of range (at most {DEPTH_MAX})"));
     }
     let (steps, stretches) = steps(typed)?;
     if typed.has("threads") {
@@ -51,7 +51,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     let threads = threads(typed, &steps, targets.len())?;
     let timeout_ns = time(typed, "timeout", 2_000_000_000)?;
     if timeout_ns == 0 {
-        return usage("--timeout: must be longer than 0");
+        return usage("--timeout: must be greater than 0");
     }
     let connect_timeout_ns = time(typed, "connect-timeout", timeout_ns)?;
     if connect_timeout_ns == 0 {
@@ -178,25 +178,28 @@ fn is_http2(typed: &Typed) -> bool {
 fn check_http2(typed: &Typed, depth: usize, streams: usize) -> Result<(), Refusal> {
     if typed.has("grpc") && typed.has("script") {
         return usage(
-            "--grpc: is not for scripts; --body or --body-file is the message of each call",
+            "--grpc: does not work with --script (set the message with --body or --body-file)",
         );
     }
     if !is_http2(typed) {
         return if typed.has("streams") {
-            usage("--streams: is for --http2; HTTP/1.1 has --depth")
+            usage("--streams: needs --http2 (for HTTP/1.1 use --depth)")
         } else {
             Ok(())
         };
     }
     if streams > STREAMS_MAX {
-        return usage(format!("--streams: must be at most {STREAMS_MAX}"));
+        return usage(format!("--streams: out of range (at most {STREAMS_MAX})"));
     }
     if depth != 1 {
-        return usage("--depth: is for HTTP/1.1; with --http2 use --streams");
+        return usage("--depth: does not work with --http2 (use --streams)");
     }
     let without = [
-        ("sink", "the null server speaks HTTP/1.1 only"),
-        ("rx-timestamps", "is not for --http2"),
+        (
+            "sink",
+            "does not work with --http2 (the null server speaks HTTP/1.1 only)",
+        ),
+        ("rx-timestamps", "does not work with --http2"),
     ];
     match without.iter().find(|(name, _)| typed.has(name)) {
         Some((name, why)) => usage(format!("--{name}: {why}")),
@@ -207,20 +210,20 @@ fn check_http2(typed: &Typed, depth: usize, streams: usize) -> Result<(), Refusa
 /// What does not go with messages of WebSocket.
 fn check_websocket(typed: &Typed, common: &Common) -> Result<(), Refusal> {
     let without = [
-        ("http2", "ws:// is an upgrade of HTTP/1.1"),
-        ("grpc", "is not for ws://"),
-        ("script", "is not for ws://; --body is the message"),
+        ("http2", "does not work with ws:// (an upgrade of HTTP/1.1)"),
+        ("grpc", "does not work with ws://"),
         (
-            "method",
-            "the upgrade to WebSocket is a GET; leave it out with ws://",
+            "script",
+            "does not work with ws:// (set the message with --body)",
         ),
-        ("rx-timestamps", "is not for ws://"),
+        ("method", "does not work with ws:// (the upgrade is a GET)"),
+        ("rx-timestamps", "does not work with ws://"),
     ];
     if let Some((name, why)) = without.iter().find(|(name, _)| typed.has(name)) {
         return usage(format!("--{name}: {why}"));
     }
     if common.asks_to_close() {
-        return usage("--header: 'Connection: close' is not for ws://; leave it out");
+        return usage("--header: 'Connection: close' does not work with ws:// (remove it)");
     }
     Ok(())
 }
@@ -229,7 +232,7 @@ fn check_websocket(typed: &Typed, common: &Common) -> Result<(), Refusal> {
 fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
     let connections = ramp(typed, "connections", 10.0)?;
     if connections.by.is_none() && connections.from != connections.to {
-        return usage("--connections: a ramp needs steps, such as 700..2000:100");
+        return usage("--connections: a ramp needs steps (for example 700..2000:100)");
     }
     let rate = if typed.has("rate") {
         Some(ramp(typed, "rate", 0.0)?)
@@ -242,7 +245,7 @@ fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
     if counts.len() > 1 && rates.len() > 1 && counts.len() != rates.len() {
         let (a, b) = (counts.len(), rates.len());
         return usage(format!(
-            "--connections has {a} steps and --rate {b}; give both the same"
+            "--connections: {a} steps, but --rate has {b} (make them equal)"
         ));
     }
     let length_ns = step_length(typed, n)?;
@@ -271,11 +274,11 @@ fn step_length(typed: &Typed, steps: usize) -> Result<u64, Refusal> {
     let duration_ns = time(typed, "duration", default_ns)?;
     let length_ns = time(typed, "step", duration_ns / steps as u64)?;
     if duration_ns == 0 || (steps == 1 && length_ns == 0) {
-        return usage("--duration: must be longer than 0");
+        return usage("--duration: must be greater than 0");
     }
     if steps > 1 && length_ns < STEP_MIN_NS {
         return usage(format!(
-            "--duration: leaves {:.1} ms for each of {steps} steps; 10 ms are the least",
+            "--duration: leaves {:.1} ms for each of {steps} steps (at least 10 ms)",
             length_ns as f64 / 1e6
         ));
     }
@@ -438,7 +441,7 @@ fn check_sources(plan: &Plan) -> Result<(), Refusal> {
     for source in &plan.sources {
         if let Err(error) = UdpSocket::bind((*source, 0)) {
             return usage(format!(
-                "--source: {source}: {error}; is it of this machine?"
+                "--source: {source}: {error} (is it an address of this machine?)"
             ));
         }
         for target in &plan.targets {
@@ -447,7 +450,7 @@ fn check_sources(plan: &Plan) -> Result<(), Refusal> {
             };
             if address.is_ipv4() != source.is_ipv4() {
                 return usage(format!(
-                    "--source: {source} does not reach {address}: one is IPv4, the other IPv6"
+                    "--source: {source} cannot reach {address}: one is IPv4, the other IPv6"
                 ));
             }
         }
@@ -460,17 +463,17 @@ fn check_limits(typed: &Typed, plan: &Plan) -> Result<(), Refusal> {
     let tcp =
         |target: &Target| target.tls_name.is_none() && matches!(target.address, Address::Inet(_));
     if typed.has("rx-timestamps") && !plan.targets.iter().all(tcp) {
-        return usage("--rx-timestamps: is for http:// over TCP only");
+        return usage("--rx-timestamps: needs http:// over TCP");
     }
     if let Some(error) = refused_realtime(plan) {
         return usage(format!(
-            "--realtime: {error}; be root, have CAP_SYS_NICE, or raise the limit with ulimit -r"
+            "--realtime: {error} (run as root, with CAP_SYS_NICE, or raise ulimit -r)"
         ));
     }
     if !plan.pins.is_empty() && plan.pins.len() < plan.threads {
         let (cores, threads) = (plan.pins.len(), plan.threads);
         return usage(format!(
-            "--pin: {cores} cores for {threads} threads; give one for each"
+            "--pin: {cores} cores for {threads} threads (one per thread is needed)"
         ));
     }
     // the null server inside this program has the other end of each
@@ -479,7 +482,7 @@ fn check_limits(typed: &Typed, plan: &Plan) -> Result<(), Refusal> {
     let allowed = affinity::allow_files(wanted);
     if allowed < wanted {
         return usage(format!(
-            "--connections: needs {wanted} open files, {allowed} are allowed; raise it with ulimit -n"
+            "--connections: needs {wanted} open files, but {allowed} are allowed (raise ulimit -n)"
         ));
     }
     Ok(())

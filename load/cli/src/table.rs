@@ -131,7 +131,7 @@ pub const TABLE: &[Entry] = &[
         Some('T'),
         Some("TIME"),
         "2s",
-        "longest wait for an answer; then it counts as timed out and the connection is reopened",
+        "longest wait for a response; then it counts as timed out and the connection is reopened",
     ),
     option(Wrk, "version", Some('v'), None, "", "print the version"),
     option(Wrk, "help", Some('h'), None, "", "print this help"),
@@ -141,7 +141,7 @@ pub const TABLE: &[Entry] = &[
         Some('R'),
         Some("N"),
         "",
-        "open loop: requests per second over all threads, sent by the clock; A..B ramps from A to \
+        "open loop: requests per second over all threads, at a fixed rate; A..B ramps from A to \
          B over the window, A..B:S goes in steps of S",
     ),
     option(
@@ -158,7 +158,7 @@ pub const TABLE: &[Entry] = &[
         Some('B'),
         None,
         "",
-        "with pipelining record only the last answer of a batch",
+        "with pipelining record only the last response of a batch",
     ),
     option(
         Load,
@@ -174,7 +174,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("TEXT"),
         "",
-        "body of the requests; the method is then POST unless --method says otherwise; with ws:// the text message that is sent",
+        "body of the requests; implies POST unless --method is given; with ws:// the text message that is sent",
     ),
     option(
         Load,
@@ -190,7 +190,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("FILE"),
         "",
-        "URLs or paths, one a line, each after an optional weight; # begins a comment",
+        "URLs or paths, one per line, each after an optional weight; # begins a comment",
     ),
     option(
         Load,
@@ -214,7 +214,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("N"),
         "1",
-        "requests that are under way at once on each HTTP/2 connection",
+        "requests in flight on each HTTP/2 connection",
     ),
     option(
         Load,
@@ -255,7 +255,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("queue|drop"),
         "queue",
-        "what becomes of a due request when its connection is not free",
+        "whether a due request waits (queue) or is dropped (drop) when its connection is not free",
     ),
     option(
         Load,
@@ -271,7 +271,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("RATE"),
         "",
-        "beside the load a few requests per second on connections of their own, reported apart",
+        "in addition to the load, RATE requests per second on connections of their own, reported separately",
     ),
     option(
         Load,
@@ -295,7 +295,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("TIME"),
         "0s",
-        "load before the window whose figures are thrown away; what an open loop has left unsent is sent first",
+        "load before the window, not measured; in an open loop overdue requests of the warm-up are sent first",
     ),
     option(
         Engine,
@@ -312,7 +312,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("TIME"),
         "the timeout",
-        "longest wait for answers after the window of an open loop",
+        "longest wait for responses after the window of an open loop",
     ),
     option(
         Engine,
@@ -320,7 +320,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("CORES"),
         "",
-        "bind threads to cores, one each, such as 2-5,8; one more core is the probe's",
+        "bind threads to cores, one each, such as 2-5,8; one more core is for the probe",
     ),
     option(
         Engine,
@@ -328,8 +328,8 @@ pub const TABLE: &[Entry] = &[
         None,
         None,
         "",
-        "real-time priority for the threads that send, so that other programs take no time of \
-         them; by the clock they rest 60 us of each ms, before the kernel makes them rest for 50 ms",
+        "real-time priority for the threads that send, so that other programs cannot delay them; \
+         at a fixed rate they yield 60 us of each ms, before the kernel makes them yield 50 ms",
     ),
     option(
         Engine,
@@ -555,7 +555,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("sleep|hybrid|spin"),
         "hybrid",
-        "how a thread waits for the next due time",
+        "how a thread waits for the time of the next request",
     ),
     option(
         Engine,
@@ -563,8 +563,8 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("auto|never"),
         "auto",
-        "closed loop: up to 20 us of pause before a wait that would find little while many requests \
-         are outstanding, so that the server need not wake this program for each answer",
+        "closed loop: pause up to 20 us before waiting while many requests are in flight, so that the \
+         server need not wake this program for each response",
     ),
     option(
         Engine,
@@ -572,7 +572,7 @@ pub const TABLE: &[Entry] = &[
         None,
         None,
         "",
-        "end latencies when the kernel received the answer, not when it was read (audit; TCP only)",
+        "end latencies when the kernel received the response, not when it was read (audit; TCP only)",
     ),
     option(
         Engine,
@@ -597,7 +597,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("FILE"),
         "",
-        "write everything that was measured as JSON",
+        "write all results as JSON",
     ),
     option(
         Output,
@@ -605,7 +605,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("FILE"),
         "",
-        "write one line a second: rate, latencies, errors",
+        "write one line per second: rate, latencies, errors",
     ),
     option(
         Output,
@@ -613,7 +613,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("FILE"),
         "",
-        "write an HdrHistogram log, one histogram a second",
+        "write an HdrHistogram log, one histogram per second",
     ),
     option(
         Output,
@@ -621,7 +621,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("FILE"),
         "",
-        "write counts and latencies in Prometheus' text format, anew each second",
+        "write counts and latencies in Prometheus' text format, updated each second",
     ),
     option(
         Output,
@@ -654,6 +654,6 @@ pub const TABLE: &[Entry] = &[
         None,
         None,
         "",
-        "exit with 1 if there are warnings, and with 3 if a signal ended the run early",
+        "exit with status 1 if there are warnings, and with 3 if a signal ended the run early",
     ),
 ];

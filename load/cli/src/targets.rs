@@ -40,7 +40,7 @@ impl Common {
     /// Reads the options that shape requests.
     pub fn read(typed: &Typed, depth: usize) -> Result<Common, Refusal> {
         let body = match (typed.last("body"), typed.last("body-file")) {
-            (Some(_), Some(_)) => return usage("--body and --body-file exclude each other"),
+            (Some(_), Some(_)) => return usage("--body: does not work with --body-file (remove one)"),
             (Some(text), None) => Some(text.as_bytes().to_vec()),
             (None, Some(path)) => Some(std::fs::read(path).map_err(|error| {
                 Refusal::Usage(format!("--body-file: cannot read {path}: {error}"))
@@ -58,7 +58,9 @@ impl Common {
                 .bytes()
                 .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
         {
-            return usage(format!("--method: '{method}' is no method such as GET"));
+            return usage(format!(
+                "--method: invalid method '{method}' (for example GET)"
+            ));
         }
         Ok(Common {
             method: method.to_string(),
@@ -185,7 +187,7 @@ fn headers(typed: &Typed) -> Result<Vec<(String, String)>, Refusal> {
             }
             _ => {
                 return usage(format!(
-                    "--header: '{text}' is no field such as 'Name: value'"
+                    "--header: invalid field '{text}' (write 'Name: value')"
                 ))
             }
         }
@@ -253,10 +255,12 @@ pub fn hint(refusal: &str) -> String {
         return String::new();
     };
     match text.split_once("://") {
-        None => format!("; did you mean http://{text}?"),
-        Some(("http" | "https" | "ws" | "wss", _)) => "; one is http://127.0.0.1:8080/path".into(),
-        Some(("unix", _)) => "; one is unix:///run/app.sock:/path".into(),
-        Some(_) => "; it begins with http, https, ws, wss or unix".into(),
+        None => format!(" (did you mean http://{text}?)"),
+        Some(("http" | "https" | "ws" | "wss", _)) => {
+            " (for example http://127.0.0.1:8080/path)".into()
+        }
+        Some(("unix", _)) => " (for example unix:///run/app.sock:/path)".into(),
+        Some(_) => " (known schemes: http, https, ws, wss, unix)".into(),
     }
 }
 
@@ -270,9 +274,7 @@ fn read_lines(text: &str, base: Option<&Url>) -> Result<Vec<Line>, String> {
         let fault = |what: &str| format!("line {}: {what}: {line}", number + 1);
         let (weight, place) = match line.split_once(char::is_whitespace) {
             Some((weight, place)) => {
-                let weight: u32 = weight
-                    .parse()
-                    .map_err(|_| fault("the weight is no number"))?;
+                let weight: u32 = weight.parse().map_err(|_| fault("invalid weight"))?;
                 (weight, place.trim())
             }
             None => (1, line),
@@ -282,9 +284,8 @@ fn read_lines(text: &str, base: Option<&Url>) -> Result<Vec<Line>, String> {
                 path: place.to_string(),
                 ..base.clone()
             },
-            _ => {
-                parse_url(place).map_err(|_| fault("no URL (a path needs a URL beside --urls)"))?
-            }
+            _ => parse_url(place)
+                .map_err(|_| fault("not a URL (a path needs a URL on the command line)"))?,
         };
         if weight > 0 {
             lines.push(Line {
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(short, [(3, "h", "/a"), (1, "h", "/b"), (2, "other", "/c")]);
         assert_eq!(
             read_lines("x /a", Some(&base)),
-            Err("line 1: the weight is no number: x /a".to_string())
+            Err("line 1: invalid weight: x /a".to_string())
         );
         assert!(read_lines("/a", None).is_err());
     }

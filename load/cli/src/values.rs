@@ -15,7 +15,7 @@ pub const STEPS_MAX: f64 = 1_000.0;
 pub enum Refusal {
     /// Something typed is wrong.
     Usage(String),
-    /// What was typed is right, but something is not there.
+    /// The input is valid, but a file or a server is missing.
     Absent(String),
 }
 
@@ -67,7 +67,7 @@ pub fn ramp(typed: &Typed, name: &str, default: f64) -> Result<Ramp, Refusal> {
     };
     let wrong = || {
         Refusal::Usage(format!(
-            "--{name}: '{text}' is no number, A..B or A..B:STEP"
+            "--{name}: invalid number '{text}' (N, A..B or A..B:STEP)"
         ))
     };
     let number = |text: &str| parse_metric(text).ok_or_else(wrong);
@@ -93,7 +93,7 @@ pub fn ramp(typed: &Typed, name: &str, default: f64) -> Result<Ramp, Refusal> {
     }
     if by.is_some_and(|by| (ramp.to - ramp.from).abs() / by > STEPS_MAX) {
         return usage(format!(
-            "--{name}: '{text}' has more than {STEPS_MAX} steps"
+            "--{name}: '{text}' has more than {STEPS_MAX} steps (use a larger STEP)"
         ));
     }
     Ok(ramp)
@@ -107,7 +107,7 @@ pub fn number(typed: &Typed, name: &str, default: f64) -> Result<f64, Refusal> {
     match parse_metric(text) {
         Some(number) => Ok(number),
         None => usage(format!(
-            "--{name}: '{text}' is no number such as 100 or 1.5k"
+            "--{name}: invalid number '{text}' (for example 100 or 1.5k)"
         )),
     }
 }
@@ -121,7 +121,7 @@ pub fn count(typed: &Typed, name: &str, default: f64) -> Result<usize, Refusal> 
 pub fn whole(name: &str, figure: f64) -> Result<usize, Refusal> {
     if !(1.0..=COUNT_MAX).contains(&figure) || figure.fract() != 0.0 {
         return usage(format!(
-            "--{name}: must be a whole number from 1 to 1000000"
+            "--{name}: out of range (a whole number from 1 to 1000000)"
         ));
     }
     Ok(figure as usize)
@@ -135,7 +135,7 @@ pub fn time(typed: &Typed, name: &str, default_ns: u64) -> Result<u64, Refusal> 
     match parse_time_ns(text) {
         Some(ns) => Ok(ns),
         None => usage(format!(
-            "--{name}: '{text}' is no time such as 30s, 500ms or 2m"
+            "--{name}: invalid time '{text}' (for example 30s, 500ms or 2m)"
         )),
     }
 }
@@ -150,7 +150,7 @@ pub fn choice<T: Copy>(typed: &Typed, name: &str, words: &[(&str, T)]) -> Result
         None => {
             let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
             usage(format!(
-                "--{name}: '{text}' is none of {}",
+                "--{name}: unknown value '{text}' ({})",
                 known.join(", ")
             ))
         }
@@ -165,7 +165,7 @@ pub fn start_at(typed: &Typed) -> Result<Option<u64>, Refusal> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds < 1e10 => Ok(Some((seconds * 1e9) as u64)),
         _ => usage(format!(
-            "--start-at: '{text}' is no time in seconds since 1970"
+            "--start-at: invalid time '{text}' (seconds since 1970)"
         )),
     }
 }
@@ -177,7 +177,7 @@ pub fn sources(typed: &Typed) -> Result<Vec<IpAddr>, Refusal> {
     };
     let each = text.split(',').map(|part| {
         let address = part.trim().parse();
-        address.map_err(|_| Refusal::Usage(format!("--source: '{part}' is no address")))
+        address.map_err(|_| Refusal::Usage(format!("--source: invalid address '{part}'")))
     });
     each.collect()
 }
@@ -187,7 +187,11 @@ pub fn pins(typed: &Typed) -> Result<Vec<usize>, Refusal> {
     let Some(text) = typed.last("pin") else {
         return Ok(Vec::new());
     };
-    let wrong = || Refusal::Usage(format!("--pin: '{text}' is no list of cores such as 2-5,8"));
+    let wrong = || {
+        Refusal::Usage(format!(
+            "--pin: invalid list of cores '{text}' (for example 2-5,8)"
+        ))
+    };
     let allowed = affinity::allowed();
     let mut cores = Vec::new();
     for part in text.split(',') {
@@ -201,7 +205,7 @@ pub fn pins(typed: &Typed) -> Result<Vec<usize>, Refusal> {
     }
     if let Some(core) = cores.iter().find(|core| !allowed.contains(core)) {
         return usage(format!(
-            "--pin: core {core} is not among those of this process {allowed:?}"
+            "--pin: core {core} is not available to this process {allowed:?}"
         ));
     }
     Ok(cores)

@@ -201,7 +201,7 @@ fn every_server_is_asked_or_the_run_is_refused() {
         ),
         (
             "-c5 -R5 --dispatch x",
-            "--dispatch: 'x' is none of pinned, any, random",
+            "--dispatch: unknown value 'x' (pinned, any, random)",
         ),
     ];
     for (options, message) in table {

@@ -184,24 +184,24 @@ fn with_a_rate_the_report_has_the_spectrum_of_wrk2() {
 fn mistakes_are_one_line_and_exit_code_2() {
     let table = [
         ("", "a URL is missing, such as http://127.0.0.1:8080/"),
-        ("-q http://h/", "-q: no such option; --help lists them"),
+        ("-q http://h/", "-q: unknown option (see --help)"),
         (
             "-c x http://h/",
-            "--connections: 'x' is no number, A..B or A..B:STEP",
+            "--connections: invalid number 'x' (N, A..B or A..B:STEP)",
         ),
         (
             "-c 1 -t 2 http://h/",
             "number of connections must be >= threads",
         ),
-        ("-d 0 http://h/", "--duration: must be longer than 0"),
+        ("-d 0 http://h/", "--duration: must be greater than 0"),
         (
             "-d x http://h/",
-            "--duration: 'x' is no time such as 30s, 500ms or 2m",
+            "--duration: invalid time 'x' (for example 30s, 500ms or 2m)",
         ),
         ("-R 0 http://h/", "--rate: must be greater than 0"),
         (
             "-H x http://h/",
-            "--header: 'x' is no field such as 'Name: value'",
+            "--header: invalid field 'x' (write 'Name: value')",
         ),
         ("nonsense", "invalid URL: nonsense"),
         ("ftp://h/", "invalid URL: ftp://h/"),
@@ -212,11 +212,11 @@ fn mistakes_are_one_line_and_exit_code_2() {
         ("--pin x http://h/", "unable to resolve"),
         (
             "-X get http://h/",
-            "--method: 'get' is no method such as GET",
+            "--method: invalid method 'get' (for example GET)",
         ),
         (
             "--body a --body-file b http://h/",
-            "--body and --body-file exclude each other",
+            "--body: does not work with --body-file (remove one)",
         ),
         (
             "--urls /none",
@@ -224,10 +224,10 @@ fn mistakes_are_one_line_and_exit_code_2() {
         ),
         (
             "--sink http://h/",
-            "--sink: takes the place of the URL; leave the URL out",
+            "--sink: replaces the URL (remove the URL)",
         ),
         ("merge a", "merge: needs at least two result files"),
-        ("completion tcsh", "completion: say bash, zsh or fish"),
+        ("completion tcsh", "completion: unknown shell (bash, zsh or fish)"),
     ];
     for (line, message) in table {
         let output = run(line);

@@ -296,21 +296,21 @@ fn mistakes_in_odd_places_are_one_line_too() {
             "-c1..500:1 -t1 -d1s --sink",
             "--duration: leaves 2.0 ms for each of 500 steps",
         ),
-        ("-R 1e3 --sink", "--rate: '1e3' is no number"),
-        ("-R -5 --sink", "--rate: '-5' is no number"),
+        ("-R 1e3 --sink", "--rate: invalid number '1e3'"),
+        ("-R -5 --sink", "--rate: invalid number '-5'"),
         ("--probe 0 --sink", "--probe: must be greater than 0"),
         (
             "--start-at tomorrow --sink",
-            "--start-at: 'tomorrow' is no time",
+            "--start-at: invalid time 'tomorrow'",
         ),
-        ("--depth 0 --sink", "--depth: must be a whole number"),
-        ("--depth 20000 --sink", "--depth: must be at most 10000"),
-        ("--timeout 0 --sink", "--timeout: must be longer than 0"),
-        ("-c 0 --sink", "--connections: must be a whole number"),
-        ("--pin 4096 --sink", "--pin: core 4096 is not among"),
+        ("--depth 0 --sink", "--depth: out of range (a whole number"),
+        ("--depth 20000 --sink", "--depth: out of range (at most 10000)"),
+        ("--timeout 0 --sink", "--timeout: must be greater than 0"),
+        ("-c 0 --sink", "--connections: out of range (a whole number"),
+        ("--pin 4096 --sink", "--pin: core 4096 is not available"),
         (
             "--source nowhere --sink",
-            "--source: 'nowhere' is no address",
+            "--source: invalid address 'nowhere'",
         ),
         (
             "--source 192.0.2.1 --sink",
@@ -318,21 +318,21 @@ fn mistakes_in_odd_places_are_one_line_too() {
         ),
         (
             "--source ::1 --sink",
-            "--source: ::1 does not reach 127.0.0.1",
+            "--source: ::1 cannot reach 127.0.0.1",
         ),
         (
             "127.0.0.1:1/x",
-            "invalid URL: 127.0.0.1:1/x; did you mean http://127.0.0.1:1/x?",
+            "invalid URL: 127.0.0.1:1/x (did you mean http://127.0.0.1:1/x?",
         ),
         (
             "--live sometimes --sink",
-            "--live: 'sometimes' is none of auto, always, never",
+            "--live: unknown value 'sometimes' (auto, always, never)",
         ),
         ("--headroom /none --sink", "--headroom: cannot read /none"),
-        ("--json", "--json: needs a FILE"),
+        ("--json", "--json: missing value (FILE)"),
         (
             "--json - --sink",
-            "--json: '-' is no file; write /dev/stdout",
+            "--json: '-' is not a file (use /dev/stdout)",
         ),
         (
             "http://127.0.0.1:99999/",
@@ -351,7 +351,7 @@ fn mistakes_in_odd_places_are_one_line_too() {
         ("merge /none /none", "merge: cannot read /none"),
         (
             &format!("merge {name} {name}"),
-            &format!("merge: {name} is no result file"),
+            &format!("merge: {name}: not a result file"),
         ),
     ];
     for (line, message) in table {

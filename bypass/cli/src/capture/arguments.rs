@@ -62,7 +62,7 @@ impl Arguments {
                 "-d" | "--duration" => arguments.duration = Some(duration(name, &value()?)?),
                 "-s" | "--snap-length" => arguments.snap = number(name, &value()?, 1)?,
                 option if option.starts_with('-') => {
-                    let text = format!("{option} is no option of bypass capture (--help)");
+                    let text = format!("capture: unknown option {option} (see --help)");
                     return Err(Failure::usage(text));
                 }
                 pid => arguments.pids.push(number("PID", pid, 1)?),
@@ -112,14 +112,14 @@ where
     match text.parse() {
         Ok(number) if number >= least => Ok(number),
         _ => Err(Failure::usage(format!(
-            "{name} {text}: a whole number, {least} at least, is wanted"
+            "{name} {text}: invalid number (at least {least})"
         ))),
     }
 }
 
 fn host(text: &str) -> Result<std::net::IpAddr, Failure> {
     text.parse()
-        .map_err(|_| Failure::usage(format!("host {text}: an IPv4 or IPv6 address is wanted")))
+        .map_err(|_| Failure::usage(format!("invalid host {text:?} (an IPv4 or IPv6 address)")))
 }
 
 fn duration(name: &str, text: &str) -> Result<Duration, Failure> {

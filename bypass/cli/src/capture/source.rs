@@ -164,7 +164,7 @@ fn open(pid: u32) -> Result<View, Failure> {
              TCP socket yet"
         ))),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(Failure::failed(format!("there is no process {pid}")))
+            Err(Failure::failed(format!("process {pid} not found")))
         }
         Err(error) => Err(Failure::failed(format!("process {pid}: {error}"))),
     }

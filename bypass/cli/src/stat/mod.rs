@@ -118,7 +118,7 @@ impl Arguments {
             }
             Some(("watch", seconds)) => self.watch = Some(interval(seconds)?),
             _ => {
-                let text = format!("--{option} is no option of bypass stat (bypass stat --help)");
+                let text = format!("stat: unknown option --{option} (see bypass stat --help)");
                 return Err(Failure::usage(text));
             }
         }
@@ -128,7 +128,7 @@ impl Arguments {
 
 fn pid(text: &str) -> Result<u32, Failure> {
     text.parse()
-        .map_err(|_| Failure::usage(format!("{text:?} is no process id")))
+        .map_err(|_| Failure::usage(format!("stat: invalid process id {text:?}")))
 }
 
 fn interval(text: &str) -> Result<Duration, Failure> {

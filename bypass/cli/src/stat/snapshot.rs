@@ -117,7 +117,7 @@ fn one(pid: u32) -> Result<Process, Failure> {
              TCP socket yet"
         ))),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(Failure::failed(format!("there is no process {pid}")))
+            Err(Failure::failed(format!("process {pid} not found")))
         }
         Err(error) => Err(Failure::failed(format!("process {pid}: {error}"))),
     }

@@ -20,7 +20,7 @@ pub(super) fn value(
     let value = formula.sum(0)?;
     match formula.next_mark() {
         None => Ok(value),
-        Some(letter) => Err(format!("{letter:?} is not expected in arithmetic")),
+        Some(letter) => Err(format!("unexpected {letter:?} in arithmetic")),
     }
 }
 
@@ -44,7 +44,7 @@ impl Formula<'_> {
             } else {
                 total.checked_sub(right)
             };
-            total = result.ok_or("arithmetic leaves 64 bits")?;
+            total = result.ok_or("arithmetic overflows 64 bits")?;
         }
         Ok(total)
     }
@@ -59,7 +59,7 @@ impl Formula<'_> {
                 '/' => total.checked_div(right),
                 _ => total.checked_rem(right),
             };
-            total = result.ok_or("arithmetic divides by zero or leaves 64 bits")?;
+            total = result.ok_or("arithmetic divides by zero or overflows 64 bits")?;
         }
         Ok(total)
     }
@@ -85,7 +85,7 @@ impl Formula<'_> {
                 let value = self.factor(depth + 1)?;
                 value
                     .checked_neg()
-                    .ok_or_else(|| "arithmetic leaves 64 bits".to_owned())
+                    .ok_or_else(|| "arithmetic overflows 64 bits".to_owned())
             }
             Some(letter) if letter.is_ascii_digit() => self.number(),
             Some('$') => {
@@ -96,7 +96,7 @@ impl Formula<'_> {
                 Ok(value)
             }
             Some(letter) if letter.is_ascii_alphabetic() || letter == '_' => self.named(),
-            Some(letter) => Err(format!("{letter:?} is not expected in arithmetic")),
+            Some(letter) => Err(format!("unexpected {letter:?} in arithmetic")),
             None => Err("arithmetic ends too early".to_owned()),
         }
     }
@@ -108,7 +108,7 @@ impl Formula<'_> {
         }
         digits
             .parse()
-            .map_err(|_| format!("{digits:?} is not a whole number"))
+            .map_err(|_| format!("invalid number {digits:?}"))
     }
 
     fn named(&mut self) -> Result<i64, String> {
@@ -120,7 +120,7 @@ impl Formula<'_> {
         let text = (self.variable)(&name)?;
         text.trim()
             .parse()
-            .map_err(|_| format!("${name} is {text:?}, not a whole number"))
+            .map_err(|_| format!("${name}: invalid number {text:?}"))
     }
 }
 

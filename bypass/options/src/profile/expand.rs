@@ -110,7 +110,7 @@ fn command(line: &str) -> Known {
     match line.trim() {
         "nproc" => Ok(workers::cores().to_string()),
         other => Err(format!(
-            "it needs the shell command `{}`, which is not run",
+            "the shell command `{}` is not run (write its result)",
             shortened(other)
         )),
     }

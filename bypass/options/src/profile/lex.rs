@@ -200,7 +200,7 @@ impl Cursor<'_> {
             }
             None => Err(Broken::Unfinished("a ${ is not closed")),
             _ => Err(Broken::Wrong(format!(
-                "${{{name}…}}: only ${{NAME}} and ${{NAME:-default}}"
+                "${{{name}…}}: unsupported expansion (only ${{NAME}} and ${{NAME:-default}})"
             ))),
         }
     }

@@ -103,7 +103,7 @@ impl Reading<'_> {
         let file = path.display().to_string();
         if self.open.contains(&file) {
             return Err(fail(format!(
-                "{name} imports itself: {}",
+                "{name}: imports itself: {}",
                 self.open.join(" → ")
             )));
         }
@@ -141,7 +141,7 @@ impl Reading<'_> {
         };
         if let Some(block) = blocks::opened_by(lines[0]) {
             let length = blocks::length(block, lines)
-                .ok_or_else(|| fail("this block has no end in the file"))?;
+                .ok_or_else(|| fail("the block has no end in the file"))?;
             self.block(place, &lines[..length])?;
             return Ok(length);
         }
@@ -161,7 +161,9 @@ impl Reading<'_> {
                 Err(Broken::Wrong(what)) => return Err(fail(&what)),
             }
         }
-        Err(fail("this line continues beyond the end of the file"))
+        Err(fail(
+            "the line continues beyond the end of the file (remove the backslash)",
+        ))
     }
 
     fn block(&mut self, place: &Place, lines: &[&str]) -> Result<(), ProfileError> {
@@ -172,7 +174,7 @@ impl Reading<'_> {
                 ..place.clone()
             });
             let text = "a setting inside a condition, loop or function: conditions are not \
-                        evaluated; say it outside, or in a profile of its own";
+                        evaluated (move it outside, or into a profile of its own)";
             return Err(ProfileError {
                 place,
                 text: text.to_owned(),
@@ -238,7 +240,7 @@ impl Reading<'_> {
         let (name, value) = match words.as_slice() {
             [name, value] => (self.scope.text(name).map_err(fail)?, value.to_vec()),
             [both] => assignment(both).ok_or_else(|| fail(wants_value(both)))?,
-            [] => return Err(fail("onload_set wants a name and a value".to_owned())),
+            [] => return Err(fail("onload_set: needs a name and a value".to_owned())),
             [name, rest @ ..] => return Err(fail(too_many(name, rest))),
         };
         if name.starts_with("CI_") {
@@ -280,7 +282,7 @@ impl Reading<'_> {
             [name, rest] if **rest == [Piece::Text(String::new()), Piece::Arguments] => {
                 self.scope.text(name).map_err(fail)?
             }
-            _ => return Err(fail("onload_import wants one name".to_owned())),
+            _ => return Err(fail("onload_import: needs one name".to_owned())),
         };
         match name.as_str() {
             PARSE_NGINX => self.scope.define_workers(),
@@ -296,21 +298,18 @@ impl Reading<'_> {
 }
 
 fn not_understood(what: &str) -> String {
-    format!("{what} is not understood: a profile holds onload_set, onload_import and comments")
+    format!("unexpected {what} (a profile has onload_set, onload_import and comments)")
 }
 
 fn wants_value(name: &[Piece]) -> String {
-    format!("onload_set {} wants a value", plain_text(name))
+    format!("onload_set {}: missing value", plain_text(name))
 }
 
 /// A name that a page layout has broken (`EF TCP_X 1`) comes with one word too many.
 fn too_many(name: &[Piece], rest: &[&[Piece]]) -> String {
     let name = plain_text(name);
     if table::find(&name).is_some() {
-        return format!(
-            "onload_set {name} wants one value, there are {}",
-            rest.len()
-        );
+        return format!("onload_set {name}: needs one value, not {}", rest.len());
     }
     let joined = format!("{name}_{}", plain_text(rest[0]));
     unknown_option(&joined).replacen(&joined, &joined.replacen('_', " ", 1), 1)

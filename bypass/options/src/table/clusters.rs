@@ -123,7 +123,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Reuse a port as soon as it is closed",
     )
     .of(Group::Ports)
-    .inert("always so: without packets there is no TIME_WAIT"),
+    .inert("always so: without packets no connection enters TIME_WAIT"),
     switch(
         "EF_TCP_SHARED_LOCAL_PORTS_NO_FALLBACK",
         false,

@@ -32,7 +32,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     switch(
         "EF_TX_PUSH",
         true,
-        "Push the descriptor to the card with the doorbell",
+        "Push the descriptor to the card together with the wake-up",
     )
     .of(Group::Hardware)
     .inert(NO_CARD),
@@ -151,7 +151,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_UDP_SNDBUF",
         "0",
         0..=COUNT_MAX,
-        "Send buffer of UDP sockets; 0 is the program's",
+        "Send buffer of UDP sockets; 0 keeps the size that the program sets",
     )
     .unit("bytes")
     .of(Group::Hardware)
@@ -160,7 +160,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_UDP_RCVBUF",
         "0",
         0..=COUNT_MAX,
-        "Receive buffer of UDP sockets; 0 is the program's",
+        "Receive buffer of UDP sockets; 0 keeps the size that the program sets",
     )
     .unit("bytes")
     .of(Group::Hardware)

@@ -70,7 +70,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_VFORK_MODE",
         "1",
         0..=2,
-        "What vfork does: leave, fork, or share",
+        "Behaviour of vfork: leave, fork, or share",
     )
     .of(Group::Process)
     .inert("vfork is fork and a wait until the child has called exec or has ended"),

@@ -33,10 +33,10 @@ pub(super) const OPTIONS: &[Definition] = &[
              default: here UDP of the same host stays on the kernel, and a socket of which the \
              kernel has a part costs more calls than one that it has alone.",
         )
-        .does("1: datagrams of other hosts over these interfaces are ours, by AF_XDP"),
+        .does("1: datagrams of other hosts over these interfaces are accelerated, by AF_XDP"),
     switch("EF_TCP_LISTEN_HANDOVER", false, "Hand a listener back to the kernel when it must be")
         .of(Group::Acceleration)
-        .inert("each accelerated listener keeps its kernel listener beside it from the start"),
+        .inert("each accelerated listener keeps its kernel listener open from the start"),
     switch("EF_TCP_CONNECT_HANDOVER", false, "Hand a socket to the kernel when its peer is there")
         .of(Group::Acceleration)
         .inert("connect always chooses the path; a kernel peer means a kernel socket"),
@@ -46,7 +46,7 @@ pub(super) const OPTIONS: &[Definition] = &[
             "Names apart by blanks or commas; bypass run --interface sets it. With none, only \
              connections of the same host are accelerated.",
         )
-        .does("TCP connections with other hosts over these interfaces are ours, by AF_XDP"),
+        .does("TCP connections with other hosts over these interfaces are accelerated, by AF_XDP"),
     text("EF_INTERFACE_BLACKLIST", "", "Names of the interfaces that may not be accelerated")
         .of(Group::Acceleration)
         .inert("no interface is involved in a connection over shared memory"),
@@ -65,7 +65,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .does("0: every socket stays on the kernel; 1, 2, 3: our one epoll"),
     switch("EF_EPOLL_MT_SAFE", false, "Promise that a set is never used by two threads at once")
         .of(Group::Sockets)
-        .inert("the set's lock is never waited for when nobody else uses the set"),
+        .inert("the set's lock is uncontended when no other thread uses the set"),
     switch("EF_EPOLL_CTL_FAST", true, "Delay epoll_ctl of kernel descriptors")
         .of(Group::Sockets)
         .inert("epoll_ctl enters the kernel only for kernel descriptors, at once"),
@@ -77,7 +77,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .inert("descriptor look-ups are one atomic load; nothing can be left out"),
     switch("EF_FDTABLE_STRICT", false, "Lock the descriptor table on every change")
         .of(Group::Sockets)
-        .inert("each entry changes atomically; there is no lock to choose"),
+        .inert("each entry changes atomically, without a lock to choose"),
     number("EF_FDTABLE_SIZE", "0", 0..=COUNT_MAX, "Bound of the descriptor table; 0 is the hard limit")
         .of(Group::Sockets)
         .inert("the table is as long as the hard limit on descriptors, and untouched parts cost nothing"),
@@ -116,7 +116,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     number("EF_USE_HUGE_PAGES", "1", 0..=2, "Huge pages: no, if possible, demanded")
         .of(Group::Memory)
         .inert("rings are memory that two processes share page by page; huge pages gave nothing"),
-    number("EF_TCP_SEND_NONBLOCK_NO_PACKETS_MODE", "0", 0..=1, "What send does without a buffer")
+    number("EF_TCP_SEND_NONBLOCK_NO_PACKETS_MODE", "0", 0..=1, "Behaviour of send without a buffer")
         .of(Group::Memory)
         .inert(NO_PACKETS),
     number("EF_MAX_RX_PACKETS", "24576", 0..=COUNT_MAX, "Packet buffers for receiving")

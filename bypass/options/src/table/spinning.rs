@@ -16,7 +16,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     .long(
         "Above 0 it also turns on, where nothing else is said, EF_EPOLL_SPIN, EF_POLL_SPIN, \
              EF_SELECT_SPIN, EF_TCP_RECV_SPIN, EF_TCP_SEND_SPIN, EF_UDP_RECV_SPIN and EF_PKT_WAIT_SPIN, and turns \
-             EF_INT_DRIVEN off; accept and connect spin only when they are told to. 20 shares a \
+             EF_INT_DRIVEN off; accept and connect spin only when enabled. 20 shares a \
              core well; 100000 takes the whole core while there is any traffic.",
     )
     .does("the limit of every spin, from the last useful event; then the thread sleeps"),
@@ -127,7 +127,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .inert("locks are held for well under a microsecond; a waiter looks 200 times, then gives up the processor"),
     switch("EF_STACK_LOCK_BUZZ", false, "Spin for the stack's lock")
         .of(Group::Spinning)
-        .inert("there is no lock around the whole stack"),
+        .inert("no lock covers the whole stack"),
     switch(
         "EF_SELECT_FAST",
         true,

@@ -78,13 +78,13 @@ class DuetPlan(Strict):
     @model_validator(mode="after")
     def _fit_into_each_other(self) -> DuetPlan:
         if not SLICE_LEAST_S <= self.slice <= SLICE_MOST_S:
-            raise ValueError("slice is 2ms to 1s; 25ms is usual")
+            raise ValueError("slice is out of range (2ms to 1s, usually 25ms)")
         if not 0 <= self.skip <= self.slice / 2:
-            raise ValueError("skip is at most half a slice")
+            raise ValueError("skip is too long (at most half a slice)")
         if self.pair < PAIR_SLICES * self.slice:
-            raise ValueError(f"pair has room for at least {PAIR_SLICES} slices")
+            raise ValueError(f"pair is too short (at least {PAIR_SLICES} slices)")
         if min(self.drain, self.block) <= 0:
-            raise ValueError("drain and block are longer than 0")
+            raise ValueError("drain and block must be longer than 0")
         return self
 
 
@@ -109,11 +109,9 @@ class Plan(Strict):
     @model_validator(mode="after")
     def _duets_have_a_baseline(self) -> Plan:
         if self.method == "duet" and len(self.baseline) != 1:
-            raise ValueError(
-                'method = "duet" compares with a baseline: write baseline = { stack = "kernel" }'
-            )
+            raise ValueError('method = "duet" needs a baseline (for example { stack = "kernel" })')
         if self.method == "duet" and self.order == "blocked":
-            raise ValueError('method = "duet" is interleaved; leave out order = "blocked"')
+            raise ValueError('method = "duet" does not work with order = "blocked" (remove it)')
         return self
 
 

@@ -113,7 +113,7 @@ public final class Address {
         boolean isBracketed = text.startsWith("[") && colon > 0 && text.charAt(colon - 1) == ']';
         boolean isPlain = colon > 0 && text.indexOf(':') == colon;
         if (!isBracketed && !isPlain) {
-            throw new IllegalArgumentException("\"" + text + "\" is no host:port");
+            throw new IllegalArgumentException("\"" + text + "\" is not host:port");
         }
         int port;
         try {
@@ -122,7 +122,7 @@ public final class Address {
             port = -1;
         }
         if (port < 0 || port > 65535) {
-            throw new IllegalArgumentException("\"" + text + "\" has no port between 0 and 65535");
+            throw new IllegalArgumentException("\"" + text + "\": port out of range (0 to 65535)");
         }
         return new Address(isBracketed ? text.substring(1, colon - 1) : text.substring(0, colon),
                 port);
@@ -158,7 +158,7 @@ public final class Address {
 
     public void weight(int weight) {
         if (weight < 1 || weight > 1000) {
-            throw new IllegalArgumentException("weight " + weight + " is not between 1 and 1000");
+            throw new IllegalArgumentException("weight " + weight + " is out of range (1 to 1000)");
         }
         this.weight = weight;
     }

@@ -28,8 +28,8 @@ public abstract class Balancer {
                     return method;
                 }
             }
-            throw new IllegalArgumentException("\"" + label + "\" is no balancing method;"
-                    + " there are round-robin, least-connections, random-two and hash");
+            throw new IllegalArgumentException("unknown balancing method \"" + label + "\""
+                    + " (round-robin, least-connections, random-two, hash)");
         }
     }
 

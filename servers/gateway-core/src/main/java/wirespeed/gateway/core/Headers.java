@@ -146,7 +146,7 @@ public final class Headers {
     /** Adds a line; the value must be free of CR, LF and NUL. */
     public void add(String name, String value) {
         if (!Ascii.isToken(name)) {
-            throw new IllegalArgumentException("\"" + name + "\" is no header name");
+            throw new IllegalArgumentException("invalid header name \"" + name + "\"");
         }
         if (!Ascii.isValue(value)) {
             throw new IllegalArgumentException("value of header " + name

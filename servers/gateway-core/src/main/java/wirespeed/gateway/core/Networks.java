@@ -49,8 +49,8 @@ public final class Networks {
             bits = Integer.parseInt(text.substring(slash + 1));
         }
         if (bits < 0 || bits > address.length * 8) {
-            throw new IllegalArgumentException("\"" + text + "\" is no network; write 10.0.0.0/8,"
-                    + " 192.0.2.1 or 2001:db8::/32");
+            throw new IllegalArgumentException("invalid network \"" + text + "\" (for example 10.0.0.0/8,"
+                    + " 192.0.2.1 or 2001:db8::/32)");
         }
         return new Network(address, bits);
     }

@@ -23,7 +23,7 @@ public record Option(String section, String name, Type type, String defaultText,
     /** Types with the unit in which the program holds them. */
     public enum Type {
         TEXT("text"), TEXTS("list of text"), BOOLEAN("true or false"), COUNT("number"),
-        DURATION("duration, for example 250ms"), BYTES("size, for example 16KiB"),
+        DURATION("duration (for example 250ms)"), BYTES("size (for example 16KiB)"),
         CHOICE("one of"), TABLE("table of text");
 
         private final String label;
@@ -140,8 +140,8 @@ public record Option(String section, String name, Type type, String defaultText,
 
     private long bounded(long number, String unit) {
         if (number < min || number > max) {
-            throw new IllegalArgumentException(number + unit + " is not between " + min + " and "
-                    + max + unit);
+            throw new IllegalArgumentException(number + unit + " is out of range (" + min
+                    + " to " + max + unit + ")");
         }
         return number;
     }
@@ -150,8 +150,8 @@ public record Option(String section, String name, Type type, String defaultText,
         if (value instanceof String text && choices.contains(text)) {
             return text;
         }
-        throw new IllegalArgumentException("\"" + value + "\" is none of "
-                + String.join(", ", choices));
+        throw new IllegalArgumentException("unknown value \"" + value + "\" ("
+                + String.join(", ", choices) + ")");
     }
 
     private static Object table(Object value) {
@@ -163,6 +163,7 @@ public record Option(String section, String name, Type type, String defaultText,
     }
 
     private static IllegalArgumentException expected(Type type, Object value) {
-        return new IllegalArgumentException("\"" + value + "\" is no " + type.label());
+        return new IllegalArgumentException("\"" + value + "\" is not "
+                + (type == Type.BOOLEAN ? "" : "a ") + type.label());
     }
 }

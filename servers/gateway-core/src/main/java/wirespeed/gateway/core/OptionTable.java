@@ -80,31 +80,31 @@ public final class OptionTable {
 
     private static void server(Declaration d) {
         d.in("server", false);
-        d.text("listen", "127.0.0.1:8080", "Address and port for clients; port 0 takes a free one.");
-        d.count("threads", 0, 0, 1024, "Event loops; 0 means as many as processors are visible.");
+        d.text("listen", "127.0.0.1:8080", "Listen address for clients; port 0 selects a free port.");
+        d.count("threads", 0, 0, 1024, "Event loops; 0 = one per visible processor.");
         d.choice("transport", "epoll", List.of("nio", "epoll", "io_uring"),
-                "How sockets are driven; one that is not available is an error, never replaced.");
-        d.count("backlog", 4096, 1, 65535, "Connections that wait to be accepted.");
-        d.bool("reuse-port", false, "One listening socket a loop; for many short connections.");
-        d.bool("defer-accept", false, "Accept a connection when its first byte is there.");
+                "Socket transport; an unavailable one is an error, without a fallback.");
+        d.count("backlog", 4096, 1, 65535, "Listen backlog.");
+        d.bool("reuse-port", false, "One listening socket per event loop, for many short connections.");
+        d.bool("defer-accept", false, "Accept a connection when its first byte has arrived.");
         d.bool("h2c", false, "Take HTTP/2 without TLS from clients that begin with it (prior"
                 + " knowledge); gateway-netty only.");
         d.texts("proxy-protocol", "", "Networks whose connections begin with a PROXY header (v1 or"
                 + " v2), which names the client; gateway-netty only.");
-        d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
-        d.texts("dns", "", "ADDRESS:PORT of the servers that origins' names are asked of; empty for"
-                + " those of the system.");
+        d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "Maximum size of one read.");
+        d.texts("dns", "", "DNS servers for resolving origins (ADDRESS:PORT); empty = system"
+                + " resolver.");
         d.text("log-folder", "", "Below it all files of access logs must lie, whatever is"
                 + " written to the admin port; empty for any place.");
         d.reloadable = true;
-        d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
+        d.text("via-name", "", "Name of the gateway in Via; empty = random.");
         d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
-                + " kept and name the client; those of others are removed.");
-        d.duration("config-watch", "2s", 0, HOUR, "How often the file of --config is looked at; a"
-                + " changed one is applied. 0 for only at SIGHUP.");
-        d.duration("drain", "30s", 0, HOUR, "How long exchanges may take to end after SIGTERM.");
+                + " trusted; from other networks these fields are removed.");
+        d.duration("config-watch", "2s", 0, HOUR, "Interval of checking the --config file for changes,"
+                + " which are applied; 0 = on SIGHUP only.");
+        d.duration("drain", "30s", 0, HOUR, "Grace period for requests in flight after SIGTERM.");
         d.duration("drain-delay", "0ms", 0, HOUR,
-                "Between /ready turning 503 and the listener closing.");
+                "Delay between /ready responding 503 and closing the listener.");
     }
 
     private static void limits(Declaration d) {
@@ -118,7 +118,7 @@ public final class OptionTable {
         d.bytes("body", "100MiB", 0, 1L << 40, "Request body; above it 413.");
         d.reloadable = false;
         d.count("in-flight", 20_000, 1, 10_000_000, "Exchanges at one time; above it 503.");
-        d.duration("loop-lag", "100ms", 10, 60_000, "A loop that is later than this sheds load.");
+        d.duration("loop-lag", "100ms", 10, 60_000, "Lag of an event loop above which it sheds load.");
         d.bytes("held-bodies", "32MiB", 0, 1L << 40, "Bodies in memory at one time: collected for"
                 + " filters, until their exchange is over and their client has taken them, or kept"
                 + " for another attempt. Above it 503, or no other attempt.");
@@ -135,8 +135,8 @@ public final class OptionTable {
         d.duration("exchange", "10m", 100, 24 * HOUR, "For a whole exchange; then 504.");
         d.bytes("body-rate", "100B", 0, 1 << 30, "A second, on average over a request body and after"
                 + " body-idle; then 408.");
-        d.duration("send", "60s", 100, HOUR, "For a client to take what is written to it; then"
-                + " cut.");
+        d.duration("send", "60s", 100, HOUR, "For a client to read its response; then the"
+                + " connection is closed.");
         d.duration("pool-idle", "30s", 100, HOUR, "For an unused connection to an origin.");
         d.duration("pool-wait", "5s", 1, HOUR, "For a free connection to an origin; then 503.");
     }
@@ -159,14 +159,14 @@ public final class OptionTable {
                 + " show a certificate; origins see it as X-Forwarded-Client-Cert.");
         d.text("client-ca", "", "PEM file that clients' certificates must come from.");
         d.bool("http2", true, "Offer HTTP/2 by ALPN; gateway-netty only.");
-        d.text("origin-ca", "", "PEM file that origins' certificates must come from; empty for the"
-                + " platform's.");
+        d.text("origin-ca", "", "PEM file with the CA of origins' certificates; empty = the"
+                + " platform's CAs.");
     }
 
     private static void admin(Declaration d) {
         d.in("admin", false);
         d.text("listen", "", "Address and port of the admin server; empty for none.");
-        d.text("token", "", "Needed as 'Authorization: Bearer' by everybody once it is set, but for"
+        d.text("token", "", "Needed as 'Authorization: Bearer' by every client once it is set, but for"
                 + " /ready and /health; an address that is not loopback must have one.");
     }
 
@@ -174,8 +174,8 @@ public final class OptionTable {
         d.in("tracing", false);
         d.text("endpoint", "", "URL to which spans are sent as OTLP over HTTP, such as"
                 + " http://127.0.0.1:4318/v1/traces; empty for none.");
-        d.count("sample-percent", 100, 0, 100, "Share of the traces that begin here which are sent;"
-                + " of others the client decides.");
+        d.count("sample-percent", 100, 0, 100, "Sampling rate of traces that start at the gateway;"
+                + " for others the client's decision applies.");
         d.text("service", "wirespeed-gateway", "service.name of the spans.");
     }
 
@@ -185,8 +185,8 @@ public final class OptionTable {
         d.bytes("size", "64MiB", 1024, 1L << 40, "All stored responses together: bodies,"
                 + " fields and URIs. A quarter of it more, or one entry, for bodies on their way in.");
         d.bytes("entry", "1MiB", 0, 1 << 30, "One stored body.");
-        d.duration("collapse", "5s", 0, HOUR, "How long requests wait for an equal one that was"
-                + " sent already; 0 for not at all.");
+        d.duration("collapse", "5s", 0, HOUR, "How long identical requests wait for one that is in"
+                + " flight (request collapsing); 0 = off.");
     }
 
     private static void origins(Declaration d) {
@@ -195,43 +195,42 @@ public final class OptionTable {
                 + " ' backup' makes it a reserve. Each address that a name leads to is an endpoint"
                 + " of its own.");
         d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())
-                .map(Balancer.Method::label).toList(), "How an address is chosen.");
+                .map(Balancer.Method::label).toList(), "Load-balancing method.");
         d.text("hash-key", "client", "For hash: client, path, header:NAME or cookie:NAME.");
         d.duration("connect", "1s", 1, HOUR, "For a connection to an address.");
         d.duration("response", "20s", 1, HOUR, "From the request's end to the response head; then"
                 + " 504.");
         d.duration("body-idle", "30s", 1, HOUR, "Between two pieces of a response body.");
         d.count("connections", 4096, 1, 1_000_000, "Per address, over all loops.");
-        d.count("connection-requests", 100_000, 1, 1_000_000_000, "On one connection; then it is"
+        d.count("connection-requests", 100_000, 1, 1_000_000_000, "Per connection; then it is"
                 + " closed.");
         d.duration("connection-age", "10m", 1, 24 * HOUR, "Of a connection, more or less a tenth; then"
                 + " it is not used again. In gateway-tomcat a minute at most.");
-        d.count("waiters", 1000, 0, 1_000_000, "Requests that wait for a connection, a loop.");
-        d.duration("slow-start", "10s", 0, HOUR, "Over which an address that comes back gets more"
-                + " and more requests; not when it is the only one.");
-        d.bool("interim", false, "Pass 103 and other interim responses on; gateway-netty only.");
-        d.count("retries", 1, 0, 10, "On other addresses, for idempotent requests.");
-        d.texts("retry-status", "", "Statuses that are tried at another address, too, such as 503.");
+        d.count("waiters", 1000, 0, 1_000_000, "Requests that may wait for a connection, per event loop.");
+        d.duration("slow-start", "10s", 0, HOUR, "Period over which a recovered address ramps up to its"
+                + " full share; not if it is the only one.");
+        d.bool("interim", false, "Forward 103 and other interim responses; gateway-netty only.");
+        d.count("retries", 1, 0, 10, "Retries of idempotent requests, on other addresses.");
+        d.texts("retry-status", "", "Statuses that are retried on another address, such as 503.");
         d.count("retry-budget", 20, 0, 100, "Retries as a share of the requests, in per cent.");
-        d.duration("hedge-after", "0ms", 0, HOUR, "Ask a second address when an idempotent request has"
-                + " no answer after this, within retries and their budget; the first answer counts;"
-                + " 0 for never; gateway-netty only.");
-        d.bool("eject-on-5xx", false, "Count a 5xx as a failure of its address.");
-        d.duration("eject-slower-than", "0ms", 0, HOUR, "Count a response head that takes longer as a"
-                + " failure of its address, too; 0 for none.");
-        d.choice("http2", "off", List.of("off", "alpn", "prior-knowledge"), "Ask by HTTP/2: when the"
-                + " origin chooses it in the TLS handshake, or always without TLS (h2c);"
+        d.duration("hedge-after", "0ms", 0, HOUR, "Send an idempotent request to a second address when no"
+                + " response arrived after this time (hedging), within retries and retry-budget; 0 = off;"
                 + " gateway-netty only.");
-        d.bool("request-trailers", false, "Pass trailers of requests on. What removes or checks header"
-                + " fields does not see them.");
+        d.bool("eject-on-5xx", false, "Count a 5xx as a failure of its address.");
+        d.duration("eject-slower-than", "0ms", 0, HOUR, "Count a slower response head as a failure of"
+                + " its address; 0 = off.");
+        d.choice("http2", "off", List.of("off", "alpn", "prior-knowledge"), "HTTP/2 to the origin:"
+                + " negotiated by ALPN, or h2c by prior knowledge; gateway-netty only.");
+        d.bool("request-trailers", false, "Forward trailers of requests; filters and checks of header"
+                + " fields do not see them.");
         d.bool("preserve-host", true, "Send the client's Host and not the address.");
         d.bool("tls", false, "Encrypt and verify the certificate, for tls-name.");
         d.text("tls-name", "", "Name that is asked for (SNI) and verified; empty for the host of the"
                 + " address.");
         d.choice("persistence", "none", List.of("none", "cookie", "header"),
-                "What binds a client to an address.");
+                "Session affinity: binds a client to an address.");
         d.text("persistence-name", "wirespeed", "Name of that cookie or header.");
-        d.text("persistence-key", "", "Secret of the cookie; empty for a random one a start.");
+        d.text("persistence-key", "", "Secret of the cookie; empty = random at each start.");
     }
 
     private static void health(Declaration d) {
@@ -255,7 +254,7 @@ public final class OptionTable {
         d.text("prefix", "/", "Path prefix that ends on a segment border.");
         d.texts("methods", "", "Accepted methods; empty for all.");
         d.table("headers", "Fields that must have exactly these values.");
-        d.texts("origins", "", "Names; '*N' behind a name is its weight.");
+        d.texts("origins", "", "Names of origins; '*N' sets a weight.");
         d.bool("strip-prefix", false, "Remove the prefix before the origin sees the path; it"
                 + " gets it as X-Forwarded-Prefix.");
         d.bool("restore-prefix", false, "Put a stripped prefix before Location, Content-Location and"
@@ -290,15 +289,15 @@ public final class OptionTable {
         d.text("body", "", "static-response: the body.");
         d.text("content-type", "text/plain; charset=utf-8", "static-response: its type.");
         d.text("key", "client", "rate-limit: client, route or header:NAME.");
-        d.count("rate", 100, 1, 10_000_000, "rate-limit: requests a second.");
-        d.count("burst", 100, 1, 10_000_000, "rate-limit: how many at once.");
+        d.count("rate", 100, 1, 10_000_000, "rate-limit: requests per second.");
+        d.count("burst", 100, 1, 10_000_000, "rate-limit: burst size.");
         d.count("ipv6-prefix", 64, 1, 128, "rate-limit: clients whose IPv6 addresses share this many"
                 + " first bits are one.");
-        d.texts("encodings", "br, gzip", "compress: those that clients may have, best first.");
+        d.texts("encodings", "br, gzip", "compress: offered encodings, preferred first.");
         d.texts("content-types", "text/*, application/json, application/javascript,"
                 + " application/xml, application/*+json, application/*+xml, image/svg+xml",
-                "compress: which responses; a * stands for anything.");
-        d.bytes("min", "1KiB", 0, 1 << 30, "compress: what is shorter stays as it is.");
+                "compress: content types to compress; * is a wildcard.");
+        d.bytes("min", "1KiB", 0, 1 << 30, "compress: minimum size.");
         d.text("file", "", "access-log: file; empty for standard output.");
         d.text("format", "", "access-log: json, or a template with names in braces.");
         d.text("jwks", "", "jwt: key set of the issuer, a file or an http address; fetched again when"

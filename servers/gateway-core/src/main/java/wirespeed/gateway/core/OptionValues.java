@@ -88,7 +88,7 @@ public final class OptionValues {
     private Option option(String name) {
         Option option = OptionTable.find(section, name);
         if (option == null) {
-            throw new IllegalArgumentException("no option " + section + "." + name);
+            throw new IllegalArgumentException("unknown option " + section + "." + name);
         }
         return option;
     }

@@ -39,7 +39,7 @@ public final class Request {
 
     public void method(String method) {
         if (!Ascii.isToken(method)) {
-            throw new IllegalArgumentException("\"" + method + "\" is no method");
+            throw new IllegalArgumentException("invalid method \"" + method + "\"");
         }
         this.method = method.intern();
     }
@@ -116,7 +116,7 @@ public final class Request {
             try {
                 Authority.check(host);
             } catch (Refusal none) {
-                throw new IllegalArgumentException("\"" + host + "\" is no host", none);
+                throw new IllegalArgumentException("invalid host \"" + host + "\"", none);
             }
         }
         this.host = host;

@@ -73,7 +73,7 @@ public final class Response {
 
     public void status(int status) {
         if (status < 200 || status > 599) {
-            throw new IllegalArgumentException(status + " is no final status");
+            throw new IllegalArgumentException(status + " is not a final status");
         }
         this.status = status;
     }

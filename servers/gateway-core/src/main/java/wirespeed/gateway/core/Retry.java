@@ -24,8 +24,8 @@ public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5
         List<Integer> numbers = new ArrayList<>();
         for (String status : statuses) {
             if (!status.matches("[45]\\d\\d")) {
-                throw new IllegalArgumentException("retry-status \"" + status
-                        + "\" is no status between 400 and 599");
+                throw new IllegalArgumentException("invalid retry-status \"" + status
+                        + "\" (400 to 599)");
             }
             numbers.add(Integer.valueOf(status));
         }

@@ -35,8 +35,8 @@ class OptionTest {
     @Test
     void a_bad_value_is_named_with_its_bounds() {
         OptionValues values = new OptionValues("server");
-        assertEquals("\"tcp\" is none of nio, epoll, io_uring", message(values, "transport", "tcp"));
-        assertEquals("2000 is not between 0 and 1024", message(values, "threads", 2000L));
+        assertEquals("unknown value \"tcp\" (nio, epoll, io_uring)", message(values, "transport", "tcp"));
+        assertEquals("2000 is out of range (0 to 1024)", message(values, "threads", 2000L));
         assertTrue(message(values, "drain", "5").contains("duration"));
         assertEquals("transport", OptionTable.nearest("server", "transprt"));
     }

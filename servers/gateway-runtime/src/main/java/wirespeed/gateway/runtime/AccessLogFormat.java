@@ -93,8 +93,8 @@ final class AccessLogFormat {
         }
         Value value = VALUES.get(name);
         if (value == null) {
-            throw new IllegalArgumentException("format: no {" + name + "}; there are "
-                    + String.join(", ", VALUES.keySet()) + ", request:NAME and response:NAME");
+            throw new IllegalArgumentException("format: unknown field {" + name + "} ("
+                    + String.join(", ", VALUES.keySet()) + ", request:NAME, response:NAME)");
         }
         return value;
     }

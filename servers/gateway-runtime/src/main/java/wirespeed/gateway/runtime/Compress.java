@@ -24,13 +24,13 @@ final class Compress extends ShippedFilters.Scoped {
         encodings = values.texts("encodings");
         for (String encoding : encodings) {
             if (!encoding.equals("br") && !encoding.equals("gzip")) {
-                throw new IllegalArgumentException("encodings: \"" + encoding
-                        + "\" is neither br nor gzip");
+                throw new IllegalArgumentException("encodings: unknown encoding \"" + encoding
+                        + "\" (br, gzip)");
             }
         }
         if (encodings.contains("br") && Brotli.unavailability() != null) {
             throw new IllegalArgumentException("encodings: br is not available on this machine: "
-                    + Brotli.unavailability() + "; write encodings = [\"gzip\"]");
+                    + Brotli.unavailability() + " (write encodings = [\"gzip\"])");
         }
         types = values.texts("content-types").stream().map(Compress::pattern).toList();
         bytesMin = values.bytes("min");

@@ -77,8 +77,8 @@ public final class ConfigReader {
             } else if (key.equals("filter") && value instanceof TomlArray array) {
                 tables(array, "filter", filters, at);
             } else {
-                mistake(at, "\"" + key + "\" is none of " + String.join(", ", SINGLE)
-                        + ", origins, [[route]] and [[filter]]");
+                mistake(at, "unknown table \"" + key + "\" (" + String.join(", ", SINGLE)
+                        + ", origins, [[route]], [[filter]])");
             }
         }
     }
@@ -99,7 +99,7 @@ public final class ConfigReader {
                 table(origin, values, "origins." + name);
                 origins.put(name, values);
             } else {
-                mistake(at, "origins." + name + " is no table; write [origins." + name + "]");
+                mistake(at, "origins." + name + " is not a table (write [origins." + name + "])");
             }
         }
     }
@@ -112,7 +112,7 @@ public final class ConfigReader {
                 table(table, values, section);
                 into.add(values);
             } else {
-                mistake(at, section + " is no list of tables; write [[" + section + "]]");
+                mistake(at, section + " is not a list of tables (write [[" + section + "]])");
             }
         }
     }
@@ -124,8 +124,8 @@ public final class ConfigReader {
             Option option = OptionTable.find(section, name);
             if (option == null) {
                 String nearest = OptionTable.nearest(section, name);
-                mistake(at, "no option " + path + "." + name
-                        + (nearest == null ? "" : "; did you mean " + nearest + "?"));
+                mistake(at, "unknown option " + path + "." + name
+                        + (nearest == null ? "" : " (did you mean " + nearest + "?)"));
                 continue;
             }
             try {
@@ -157,7 +157,7 @@ public final class ConfigReader {
         Option option = dot < 0 ? null
                 : OptionTable.find(key.substring(0, dot), key.substring(dot + 1));
         if (option == null || !SINGLE.contains(option.section())) {
-            mistakes.add("no option " + key + " that a flag can set; see --help");
+            mistakes.add("unknown option " + key + " (see --help)");
             return;
         }
         put(option, value, key);

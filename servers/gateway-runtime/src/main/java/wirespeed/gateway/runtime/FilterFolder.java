@@ -63,7 +63,7 @@ final class FilterFolder implements AutoCloseable {
         this.folder = folder.isEmpty() ? null : Path.of(folder);
         this.swapped = swapped;
         if (this.folder != null && !Files.isDirectory(this.folder)) {
-            throw new ConfigError("filters.folder: \"" + folder + "\" is no folder");
+            throw new ConfigError("filters.folder: \"" + folder + "\" is not a folder");
         }
     }
 

@@ -123,7 +123,7 @@ public final class Launcher {
             } else if (i + 1 < arguments.length) {
                 value = arguments[++i];
             } else {
-                throw new ConfigError(flag + " needs a value; see --help");
+                throw new ConfigError(flag + ": missing value (see --help)");
             }
             take(flag, value);
         }
@@ -138,32 +138,32 @@ public final class Launcher {
         } else if (flag.equals("--set")) {
             int equals = value.indexOf('=');
             if (equals < 0) {
-                throw new ConfigError("--set " + value + " is no KEY=VALUE");
+                throw new ConfigError("--set " + value + ": not KEY=VALUE");
             }
             flags.put(value.substring(0, equals), value.substring(equals + 1));
         } else if (shortcuts.containsKey(flag)) {
             flags.put(shortcuts.get(flag), value);
         } else {
-            throw new ConfigError("no flag " + flag + "; see --help");
+            throw new ConfigError("unknown flag " + flag + " (see --help)");
         }
     }
 
     private ConfigStore store() {
         if (configFile != null && !origins.isEmpty()) {
-            throw new ConfigError("--origin and --config exclude each other");
+            throw new ConfigError("--origin: does not work with --config (remove one)");
         }
         Path file = configFile == null ? null : Path.of(configFile);
         try {
             String text = file == null ? fromFlags() : Files.readString(file);
             return new ConfigStore(file, text, System.getenv(), flags);
         } catch (IOException e) {
-            throw new ConfigError("--config " + configFile + " cannot be read: " + e);
+            throw new ConfigError("--config " + configFile + ": cannot be read: " + e);
         }
     }
 
     private String fromFlags() {
         if (origins.isEmpty()) {
-            throw new ConfigError("no origin; write --origin HOST:PORT or --config FILE");
+            throw new ConfigError("no origin (write --origin HOST:PORT or --config FILE)");
         }
         StringBuilder text = new StringBuilder("[origins.origin]\naddresses = [");
         for (String origin : origins) {

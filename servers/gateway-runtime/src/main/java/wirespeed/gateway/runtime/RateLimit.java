@@ -39,8 +39,8 @@ final class RateLimit extends ShippedFilters.Scoped {
             LongSupplier clock) {
         super(scope, key.equals("route") ? Phase.ROUTE : Phase.PRE);
         if (!key.equals("client") && !key.equals("route") && !key.startsWith("header:")) {
-            throw new IllegalArgumentException("key \"" + key
-                    + "\" is none of client, route and header:NAME");
+            throw new IllegalArgumentException("unknown key \"" + key
+                    + "\" (client, route or header:NAME)");
         }
         this.key = key;
         this.ipv6Bits = ipv6Bits;

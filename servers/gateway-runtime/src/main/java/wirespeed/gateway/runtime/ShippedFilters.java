@@ -76,8 +76,8 @@ final class ShippedFilters {
             case "cors" -> AccessRules.Cors.of(scope, values);
             case "debug" -> List.of(new Debug(scope));
             case "static-response" -> List.of(new StaticResponse(scope, values));
-            default -> throw new IllegalArgumentException("type is missing; write type ="
-                    + " \"headers\", \"redirect\", …");
+            default -> throw new IllegalArgumentException("type is missing (for example type ="
+                    + " \"headers\")");
         };
     }
 

@@ -50,7 +50,7 @@ final class SnapshotBuilder {
         Placement {
             if (weight < 1 || weight > 1000) {
                 throw new IllegalArgumentException("weight " + weight
-                        + " is not between 1 and 1000");
+                        + " is out of range (1 to 1000)");
             }
         }
     }
@@ -102,7 +102,7 @@ final class SnapshotBuilder {
     private Forwarding forwarding(OptionValues server, List<String> mistakes) {
         String name = server.text("via-name").isEmpty() ? randomName : server.text("via-name");
         if (!name.matches("[A-Za-z0-9._~-]{1,64}")) {
-            mistakes.add("server.via-name: \"" + name + "\" is no name; write letters, digits, '-'");
+            mistakes.add("server.via-name: invalid name \"" + name + "\" (letters, digits and . _ ~ -)");
         }
         try {
             return new Forwarding(name, Networks.parse(server.texts("trusted-proxies")));
@@ -116,7 +116,7 @@ final class SnapshotBuilder {
         Set<String> names = new HashSet<>();
         for (Filter filter : filters) {
             if (!names.add(filter.name())) {
-                mistakes.add("two filters have the name " + filter.name());
+                mistakes.add("filter " + filter.name() + ": two filters have this name");
             }
         }
     }
@@ -136,8 +136,8 @@ final class SnapshotBuilder {
             list.add(address(name, text, used));
         }
         if (list.isEmpty()) {
-            throw new IllegalArgumentException("addresses is empty; write addresses ="
-                    + " [\"host:port\"]");
+            throw new IllegalArgumentException("addresses is empty (write addresses ="
+                    + " [\"host:port\"])");
         }
         Origin.Settings settings = new Origin.Settings(values.millis("connect"),
                 values.millis("response"), values.millis("body-idle"), values.count("connections"),
@@ -152,8 +152,8 @@ final class SnapshotBuilder {
 
     private static Retry retry(OptionValues values) {
         if (values.millis("hedge-after") > 0 && values.count("retries") == 0) {
-            throw new IllegalArgumentException("hedge-after needs retries of 1 or more: a second"
-                    + " attempt is one of them");
+            throw new IllegalArgumentException("hedge-after needs retries >= 1 (the second"
+                    + " attempt is a retry)");
         }
         return Retry.of(values.texts("retry-status"), values.count("retry-budget"),
                 values.isTrue("eject-on-5xx"), values.millis("eject-slower-than"),
@@ -165,15 +165,15 @@ final class SnapshotBuilder {
         return switch (values.text("http2")) {
             case "alpn" -> {
                 if (!isEncrypted) {
-                    throw new IllegalArgumentException("http2 = \"alpn\" needs tls = true; without"
-                            + " TLS write \"prior-knowledge\"");
+                    throw new IllegalArgumentException("http2 = \"alpn\" needs tls = true (without"
+                            + " TLS write \"prior-knowledge\")");
                 }
                 yield Origin.Http2.ALPN;
             }
             case "prior-knowledge" -> {
                 if (isEncrypted) {
-                    throw new IllegalArgumentException("http2 = \"prior-knowledge\" is for origins"
-                            + " without TLS; write \"alpn\"");
+                    throw new IllegalArgumentException("http2 = \"prior-knowledge\" needs tls = false"
+                            + " (with TLS write \"alpn\")");
                 }
                 yield Origin.Http2.PRIOR_KNOWLEDGE;
             }
@@ -216,7 +216,7 @@ final class SnapshotBuilder {
 
     private static int weight(String text) {
         if (!text.matches("\\d{1,4}")) {
-            throw new IllegalArgumentException("\"" + text + "\" is no weight");
+            throw new IllegalArgumentException("invalid weight \"" + text + "\"");
         }
         return Integer.parseInt(text);
     }
@@ -240,8 +240,8 @@ final class SnapshotBuilder {
         }
         String status = values.text("check-status");
         if (!status.matches("\\d{3}(-\\d{3})?")) {
-            throw new IllegalArgumentException("check-status \"" + status
-                    + "\" is neither a status nor a range such as 200-399");
+            throw new IllegalArgumentException("invalid check-status \"" + status
+                    + "\" (a status or a range such as 200-399)");
         }
         int min = Integer.parseInt(status.substring(0, 3));
         int max = Integer.parseInt(status.substring(status.length() - 3));
@@ -263,7 +263,7 @@ final class SnapshotBuilder {
     private static Route route(int number, OptionValues values, Map<String, Origin> origins) {
         String prefix = values.text("prefix");
         if (!prefix.startsWith("/")) {
-            throw new IllegalArgumentException("prefix \"" + prefix + "\" does not begin with /");
+            throw new IllegalArgumentException("prefix \"" + prefix + "\" does not start with /");
         }
         List<Route.Target> targets = new ArrayList<>();
         for (String text : values.texts("origins")) {
@@ -271,9 +271,9 @@ final class SnapshotBuilder {
             String name = star < 0 ? text : text.substring(0, star);
             Origin origin = origins.get(name);
             if (origin == null) {
-                throw new IllegalArgumentException("no origin \"" + name + "\""
-                        + (origins.isEmpty() ? "; there is none" : "; there are "
-                        + String.join(", ", origins.keySet())));
+                throw new IllegalArgumentException("unknown origin \"" + name + "\""
+                        + (origins.isEmpty() ? " (none is defined)" : " ("
+                        + String.join(", ", origins.keySet()) + ")"));
             }
             targets.add(new Route.Target(origin, star < 0 ? 1 : weight(text.substring(star + 1))));
         }

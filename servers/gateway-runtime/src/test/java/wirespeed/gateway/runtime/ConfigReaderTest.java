@@ -28,17 +28,17 @@ class ConfigReaderTest {
     void all_mistakes_are_told_with_their_place() {
         List<String> mistakes = mistakes("[server]\nlisen = \"x\"\nthreads = -1\n[nonsense]\n");
         assertEquals(3, mistakes.size());
-        assertEquals("gw.toml:2:1: no option server.lisen; did you mean listen?", mistakes.get(0));
-        assertTrue(mistakes.get(1).startsWith("gw.toml:3:1: server.threads: -1 is not between"));
+        assertEquals("gw.toml:2:1: unknown option server.lisen (did you mean listen?)", mistakes.get(0));
+        assertTrue(mistakes.get(1).startsWith("gw.toml:3:1: server.threads: -1 is out of range"));
         assertTrue(mistakes.get(2).startsWith("gw.toml:4:"), mistakes.get(2));
     }
 
     @Test
     void what_does_not_fit_together_is_refused() {
         assertTrue(mistakes(ORIGIN + "[[route]]\norigins = [\"p\"]\n").get(0)
-                .contains("no origin \"p\"; there are o"));
+                .contains("unknown origin \"p\" (o)"));
         assertTrue(mistakes("[origins.o]\naddresses = [\"nowhere\"]\n").get(0)
-                .contains("no host:port"));
+                .contains("not host:port"));
         assertTrue(mistakes(ORIGIN + "[[filter]]\ntype = \"rewrite\"\npattern = \"(\"\n").get(0)
                 .contains("pattern"));
         assertTrue(mistakes(ORIGIN + "[[filter]]\ntype = \"debug\"\nname = \"d\"\n"
