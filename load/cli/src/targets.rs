@@ -40,7 +40,9 @@ impl Common {
     /// Reads the options that shape requests.
     pub fn read(typed: &Typed, depth: usize) -> Result<Common, Refusal> {
         let body = match (typed.last("body"), typed.last("body-file")) {
-            (Some(_), Some(_)) => return usage("--body: does not work with --body-file (remove one)"),
+            (Some(_), Some(_)) => {
+                return usage("--body: does not work with --body-file (remove one)")
+            }
             (Some(text), None) => Some(text.as_bytes().to_vec()),
             (None, Some(path)) => Some(std::fs::read(path).map_err(|error| {
                 Refusal::Usage(format!("--body-file: cannot read {path}: {error}"))

@@ -227,7 +227,10 @@ fn mistakes_are_one_line_and_exit_code_2() {
             "--sink: replaces the URL (remove the URL)",
         ),
         ("merge a", "merge: needs at least two result files"),
-        ("completion tcsh", "completion: unknown shell (bash, zsh or fish)"),
+        (
+            "completion tcsh",
+            "completion: unknown shell (bash, zsh or fish)",
+        ),
     ];
     for (line, message) in table {
         let output = run(line);

@@ -304,7 +304,10 @@ fn mistakes_in_odd_places_are_one_line_too() {
             "--start-at: invalid time 'tomorrow'",
         ),
         ("--depth 0 --sink", "--depth: out of range (a whole number"),
-        ("--depth 20000 --sink", "--depth: out of range (at most 10000)"),
+        (
+            "--depth 20000 --sink",
+            "--depth: out of range (at most 10000)",
+        ),
         ("--timeout 0 --sink", "--timeout: must be greater than 0"),
         ("-c 0 --sink", "--connections: out of range (a whole number"),
         ("--pin 4096 --sink", "--pin: core 4096 is not available"),
