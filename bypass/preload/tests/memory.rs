@@ -16,8 +16,8 @@ use program::{accept_within, close, dial, is_accelerated, read, write, Listening
 /// Far more than anything here takes, also on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(50);
 const MIB: usize = 1 << 20;
-/// What a few connections with first rings may keep: a ring of 256 KiB, and the pages of its state.
-const LITTLE: usize = 320 << 10;
+/// What a few connections with first rings may keep.
+const LITTLE: usize = 256 << 10;
 
 /// All segments of the process are looked at, so one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
