@@ -1,7 +1,6 @@
 //! What happens when the library is loaded.
 
 use bypass_stack::lifecycle::{exec, handover, serving};
-use bypass_stack::operations::release;
 use bypass_stack::process;
 
 /// Run by the loader after libc is ready.
@@ -12,7 +11,6 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     process::read_environment();
     serving::provide();
-    release::provide();
     crate::hooks::uring::switch_libuv_off();
     crate::hooks::exec::remember_environment();
     crate::forking::follow();

@@ -180,6 +180,18 @@ impl Stream {
         if let Some(inside) = sole::enter().filter(|_| !self.socket.has(sockets::SHARED)) {
             return self.if_alive(Right::Sole(inside));
         }
+        self.take_locks(what)
+    }
+
+    /// Runs `work` while nobody writes, within [`sole::visit`]: everybody takes locks meanwhile, and the ownership, which
+    /// is to come back, must not be waited for.
+    pub fn visiting_writer(&self, work: impl FnOnce()) {
+        if let Ok(_right) = self.take_locks(For::Room) {
+            work();
+        }
+    }
+
+    fn take_locks(&self, what: For) -> Result<Right, i32> {
         let shared = &self.peer.segment.slot(self.slot).locks[self.peer.side];
         let (own, shared) = match what {
             For::Bytes => (&self.socket.reading, &shared.read),

@@ -12,7 +12,7 @@ use bypass_sys::thread::thread;
 
 use super::{hearing, offers};
 use crate::listener::{self, participants};
-use crate::operations::signals;
+use crate::operations::{release, signals};
 use crate::packets::{self, Service};
 use crate::peer::{self, trimming};
 use crate::process::deadline::shorter;
@@ -32,9 +32,10 @@ const RETRY: Duration = Duration::from_millis(50);
 /// Between cleanings while something rests.
 const CLEANING: Duration = Duration::from_secs(5);
 
-/// Says what the thread does. Before the first socket of a process.
+/// Says what the thread does, and what those below it need of those above. Before the first socket of a process.
 pub fn provide() {
     service::set_work(Work { run, rejoin, leave });
+    release::provide();
 }
 
 /// Locks its list across a fork.

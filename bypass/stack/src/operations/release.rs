@@ -142,10 +142,7 @@ pub fn provide() {
     pool::provide_spare(content::give_descriptors_back);
     trimming::provide(|index, work| {
         if let Some(stream) = stream::of_socket(index) {
-            let _ = stream.writing(|| {
-                work();
-                Ok(())
-            });
+            stream.visiting_writer(work);
         }
     });
 }
