@@ -183,8 +183,8 @@ impl Stream {
         self.take_locks(what)
     }
 
-    /// Runs `work` while nobody writes, within [`sole::visit`]: everybody takes locks meanwhile, and the ownership, which
-    /// is to come back, must not be waited for.
+    /// Runs `work` while no thread writes, within [`sole::visit`]: every thread takes locks during a visit, and the
+    /// ownership, which comes back after it, must not be waited for.
     pub fn visiting_writer(&self, work: impl FnOnce()) {
         if let Ok(_right) = self.take_locks(For::Room) {
             work();

@@ -86,7 +86,7 @@ def test_the_same_recipe_keeps_a_rate(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ('tool = "load"', 'tool = "ab"', "keeps no rate"),
+        ('tool = "load"', 'tool = "ab"', "has no open loop"),
         ('"-c", ', '"-R", "5", "-c", ', "has a rate"),
         ("[50]", "{ ramp = [1, 2] }", "has a ramp already"),
     ],
