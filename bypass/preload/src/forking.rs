@@ -68,10 +68,15 @@ pub fn vfork() -> libc::pid_t {
         let _ = writer.into_raw();
         return 0;
     }
-    if let Ok(mut all) = lock(&WRITERS) {
-        all.retain(|one| *one != writer.0);
-    }
-    drop(writer);
+    deferral::inside(|| {
+        // Until it is closed no child is made, which would keep it open and this thread waiting.
+        let all = lock(&WRITERS).map(|mut all| {
+            all.retain(|one| *one != writer.0);
+            all
+        });
+        drop(writer);
+        drop(all);
+    });
     if child > 0 {
         while kernel::read(reader.0, &mut [0]) == Err(libc::EINTR) {}
     }

@@ -35,6 +35,12 @@ const CASES: &[Case] = &[
     ("a_ring_of_liburing_that_is_gone_is_forgotten", || {
         assert_eq!(run("liburing", &["sockets", "exit"], &[]), "written shared");
     }),
+    (
+        "a_ring_of_liburing_with_a_polling_thread_leaves_a_servers_clients_to_the_kernel",
+        || {
+            assert_eq!(run("liburing", &["served"], &[]), "shared kernel");
+        },
+    ),
 ];
 
 fn main() {
@@ -50,20 +56,34 @@ const CONNECTION: &str = r#"
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-static int is_kernels(void) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof name;
-    int listening = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(listening, (void *)&name, length) || listen(listening, 4)) exit(1);
-    getsockname(listening, (void *)&name, &length);
-    if (connect(client, (void *)&name, length)) exit(2);
+/* Whether the kernel has a connection to this port. */
+static int is_listed(int port) {
     char line[512], wanted[64];
-    snprintf(wanted, sizeof wanted, "0100007F:%04X 01", ntohs(name.sin_port));
+    snprintf(wanted, sizeof wanted, "0100007F:%04X 01", port);
     FILE *table = fopen("/proc/net/tcp", "r");
     int found = 0;
     while (fgets(line, sizeof line, table)) found |= strstr(line, wanted) != NULL;
     fclose(table);
+    return found;
+}
+static int listen_at(struct sockaddr_in *name) {
+    *name = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof *name;
+    int listening = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listening, (void *)name, length) || listen(listening, 32)) exit(1);
+    getsockname(listening, (void *)name, &length);
+    return listening;
+}
+static int is_kernels_to(struct sockaddr_in *name) {
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(client, (void *)name, sizeof *name)) exit(2);
+    int found = is_listed(ntohs(name->sin_port));
     close(client);
+    return found;
+}
+static int is_kernels(void) {
+    struct sockaddr_in name;
+    int listening = listen_at(&name), found = is_kernels_to(&name);
     close(listening);
     return found;
 }
@@ -89,7 +109,9 @@ int main(int count, char **words) {
 /// Declares what it needs of liburing, whose headers are not everywhere.
 const LIBURING: &str = r#"
 #include <fcntl.h>
+#include <poll.h>
 #include <stdint.h>
+#include <sys/wait.h>
 struct entry { uint8_t code, flags; uint16_t priority; int32_t fd; uint64_t offset, address; uint32_t length; uint8_t rest[36]; };
 struct ring {
     unsigned *head, *tail, *mask, *entries, *flags, *dropped, *array;
@@ -109,10 +131,39 @@ static void submit(struct ring *ring, int code, int fd) {
     entry->length = 8;
     io_uring_submit_and_wait(ring, 1);
 }
+/* The client, a process of its own, connects until that is shared, and once more after the server has made its ring. */
+static int ask(struct sockaddr_in *name, int told, int tell) {
+    char byte = 0;
+    int is_shared = 0;
+    for (int tries = 0; tries < 20 && !is_shared; tries++) is_shared = !is_kernels_to(name);
+    if (write(tell, &byte, 1) != 1 || read(told, &byte, 1) != 1) return 1;
+    printf("%s %s\n", is_shared ? "shared" : "kernel", is_kernels_to(name) ? "kernel" : "shared");
+    fflush(stdout);
+    return 0;
+}
+static int serve(struct ring *ring) {
+    enum { SQPOLL = 2 };
+    struct sockaddr_in name;
+    int listening = listen_at(&name), to_client[2], to_server[2], status = 1;
+    char byte = 0;
+    if (pipe(to_client) || pipe(to_server)) return 5;
+    pid_t child = fork();
+    if (child == 0) {
+        close(listening);
+        _exit(ask(&name, to_client[0], to_server[1]));
+    }
+    struct pollfd both[] = {{.fd = listening, .events = POLLIN}, {.fd = to_server[0], .events = POLLIN}};
+    while (poll(both, 2, -1) > 0 && both[1].revents == 0) close(accept(listening, NULL, NULL));
+    if (read(to_server[0], &byte, 1) != 1) return 6;
+    if (io_uring_queue_init(8, ring, SQPOLL) != 0) return 7;
+    if (write(to_client[1], &byte, 1) != 1 || waitpid(child, &status, 0) != child) return 8;
+    return status;
+}
 int main(int count, char **words) {
     enum { WRITE = 23, SEND = 26 };
     char text[9] = "";
     static struct ring ring;
+    if (strcmp(words[1], "served") == 0) return serve(&ring);
     if (io_uring_queue_init(8, &ring, 0) != 0) return 3;
     int file = open("ring.txt", O_RDWR | O_CREAT | O_TRUNC, 0600);
     submit(&ring, WRITE, file);

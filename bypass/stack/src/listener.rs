@@ -32,8 +32,8 @@ mod ready_lists;
 pub mod untold;
 
 pub use accepting::{
-    choose_by_program, credits_of_ours_alone, is_chosen_by_program, use_hidden_sockets,
-    withdraw_credits,
+    choose_by_program, credits_of_ours_alone, is_chosen_by_program, publish_all,
+    use_hidden_sockets, withdraw_credits,
 };
 pub use adopting::{admit, adopt, adopt_from_relay, join, names, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
@@ -250,9 +250,7 @@ impl Listener {
             return;
         }
         self.attends.store(true, Ordering::SeqCst);
-        if uring::may_hide_sockets() {
-            uring::note_hidden_sockets();
-        }
+        uring::note_unseen_rings();
         self.publish_credits();
         // Who waits here may take an interface, or a queue of one.
         changed();

@@ -211,7 +211,7 @@ pub unsafe extern "C-unwind" fn syscall(
                 if uring::is_libuvs(a as u32, flags) {
                     return fail(libc::ENOSYS).into();
                 }
-                uring::made_by_number(real::syscall()(number, a, b, c, d, e, f))
+                uring::made_unseen(real::syscall()(number, a, b, c, d, e, f))
             }
             libc::SYS_io_submit => {
                 uring::before_aio(b as c_long, c as *const *const _);

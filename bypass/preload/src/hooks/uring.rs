@@ -50,8 +50,8 @@ fn has_libuv() -> bool {
     })
 }
 
-/// After a call by number that makes a ring: nothing of what is submitted there is seen.
-pub fn made_by_number(result: c_long) -> c_long {
+/// After a call that makes a ring of which nothing that is submitted is seen.
+pub fn made_unseen(result: c_long) -> c_long {
     if result >= 0 && listener::are_attended() {
         inside(listener::use_hidden_sockets);
     }
@@ -138,10 +138,15 @@ const FIXED_FILE: u8 = 1;
 
 /// After liburing has made a ring.
 unsafe fn after_making(ring: *mut Ring, result: c_int) -> c_int {
+    if result != 0 {
+        return result;
+    }
     // SAFETY: a ring that was made.
-    if result == 0 && unsafe { (*ring).setup_flags } & NOT_SEEN == 0 {
-        // SAFETY: as above.
-        uring::made(unsafe { (*ring).fd });
+    let (flags, fd) = unsafe { ((*ring).setup_flags, (*ring).fd) };
+    if flags & NOT_SEEN == 0 {
+        uring::made(fd);
+    } else {
+        made_unseen(0);
     }
     result
 }
@@ -163,7 +168,7 @@ unsafe fn before_submitting(ring: *const Ring) {
             inside(|| datagrams::close(fd));
         }
         if uring::begins_with_sockets(one.code, fd) {
-            inside(listener::use_hidden_sockets);
+            inside(listener::publish_all);
         }
         at = at.wrapping_add(1);
     }
@@ -196,9 +201,12 @@ pub unsafe extern "C-unwind" fn io_uring_queue_init_params(
 #[no_mangle]
 pub unsafe extern "C-unwind" fn io_uring_queue_exit(ring: *mut Ring) {
     // SAFETY: the caller's ring.
-    uring::gone(unsafe { (*ring).fd });
+    let was_last = uring::gone(unsafe { (*ring).fd });
     // SAFETY: the caller's arguments.
     unsafe { real::io_uring_queue_exit()(ring.cast()) };
+    if was_last {
+        inside(listener::publish_all);
+    }
 }
 
 #[no_mangle]

@@ -65,7 +65,7 @@ pub fn choose_by_program(fd: i32) {
     if let Ok(mut ports) = CHOSEN_BY_PROGRAM.lock() {
         ports.push(port);
     }
-    all().iter().for_each(|listener| listener.publish_credits());
+    publish_all();
 }
 
 /// Locks the list across a fork.
@@ -80,10 +80,16 @@ pub fn withdraw_credits() {
     }
 }
 
-/// Sockets of this process go through a ring from now on, which may be about to accept: new clients use the kernel.
+/// Sockets of this process are used where it is not seen from now on, perhaps to accept: new clients use the kernel.
 #[cold]
 pub fn use_hidden_sockets() {
     uring::note_hidden_sockets();
+    publish_all();
+}
+
+/// Publishes the credits of all listeners, after something that they depend on has changed.
+#[cold]
+pub fn publish_all() {
     all().iter().for_each(|listener| listener.publish_credits());
 }
 

@@ -26,30 +26,41 @@ pub fn made(fd: i32) {
     }
 }
 
-/// Ring `fd` is gone: its number may be another's next.
-pub fn gone(fd: i32) {
-    if let Ok(mut seen) = SEEN.lock() {
+/// Ring `fd` is gone: its number may be another's next. True when sockets went through the rings that are seen and no
+/// such ring is left.
+pub fn gone(fd: i32) -> bool {
+    SEEN.lock().is_ok_and(|mut seen| {
         seen.retain(|of| *of != fd);
-    }
+        // Under the lock: whoever submits to a ring has entered it before.
+        seen.is_empty() && HAS_SOCKETS.swap(false, Ordering::SeqCst)
+    })
 }
 
 /// Whether operation `code` on descriptor `fd`, which is about to be submitted, is the first one about a socket.
 pub fn begins_with_sockets(code: u8, fd: i32) -> bool {
-    (is_about_sockets(code) || !table::is_kernel(fd)) && !HAS_SOCKETS.swap(true, Ordering::Relaxed)
+    (is_about_sockets(code) || !table::is_kernel(fd)) && !HAS_SOCKETS.swap(true, Ordering::SeqCst)
 }
 
-/// This process uses sockets where it is not seen.
+/// This process uses sockets where it is not seen, and when that ends is not seen either.
 static HIDES_SOCKETS: AtomicBool = AtomicBool::new(false);
 
-/// See [`note_hidden_sockets`].
+/// Whether sockets of this process are used where it is not seen: since [`note_hidden_sockets`], or as long as a ring
+/// through which they went.
 #[inline]
 pub fn hides_sockets() -> bool {
-    HIDES_SOCKETS.load(Ordering::Relaxed)
+    HIDES_SOCKETS.load(Ordering::SeqCst) || HAS_SOCKETS.load(Ordering::SeqCst)
 }
 
 /// From now on sockets of this process may be used where it is not seen: what others offer it goes through the kernel.
 pub fn note_hidden_sockets() {
     HIDES_SOCKETS.store(true, Ordering::SeqCst);
+}
+
+/// The same, if this process has a ring whose submissions are not seen.
+pub fn note_unseen_rings() {
+    if !HIDES_SOCKETS.load(Ordering::SeqCst) && keeping_errno(|| has_ring(|is_seen| !is_seen)) {
+        note_hidden_sockets();
+    }
 }
 
 /// By linux/io_uring.h: the operations that make, wait for or use sockets, or give descriptors a
@@ -86,10 +97,12 @@ fn is_about_sockets(code: u8) -> bool {
 
 /// Whether this process may submit operations on sockets where they are not seen.
 pub fn may_hide_sockets() -> bool {
-    hides_sockets() || keeping_errno(has_unknown_ring)
+    let hides = |is_seen: bool| !is_seen || HAS_SOCKETS.load(Ordering::SeqCst);
+    HIDES_SOCKETS.load(Ordering::SeqCst) || keeping_errno(|| has_ring(hides))
 }
 
-fn has_unknown_ring() -> bool {
+/// Whether there is a ring that `which` accepts, which is given whether its submissions are seen.
+fn has_ring(which: impl Fn(bool) -> bool) -> bool {
     let is_ring = |fd: i32| {
         std::fs::read_link(format!("/proc/self/fd/{fd}"))
             .is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
@@ -98,7 +111,7 @@ fn has_unknown_ring() -> bool {
     // A link is read of the kernel's descriptors only: there may be very many of ours.
     let all = numbers::all().unwrap_or_default().into_iter();
     all.filter(|fd| table::is_kernel(*fd))
-        .any(|fd| is_ring(fd) && (HAS_SOCKETS.load(Ordering::Relaxed) || !seen.contains(&fd)))
+        .any(|fd| is_ring(fd) && which(seen.contains(&fd)))
 }
 
 #[cfg(test)]
