@@ -233,6 +233,9 @@ fn a_server_that_hangs_keeps_its_share_of_the_rate() {
         assert_eq!(count(&result, "/totals/completed"), 50, "{dispatch}");
         assert_eq!(count(&result, "/totals/unfinished"), 50, "{dispatch}");
         assert_eq!(count(&result, "/latency/response/count"), 100);
+        let by_status = &result["breakdown"]["status"];
+        assert_eq!(count(by_status, "/2xx/count"), 50, "{dispatch}");
+        assert_eq!(count(by_status, "/lost/count"), 50, "{dispatch}");
     }
 }
 
