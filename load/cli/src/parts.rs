@@ -66,7 +66,8 @@ fn targets(plan: &Plan, outcome: &Outcome) -> Vec<Value> {
     .collect()
 }
 
-/// `2xx` is what is left of all without the others; `lost` are requests without an answer.
+/// `2xx` is what is left of all without the others; `lost` are requests without an answer, with those
+/// that were unfinished at the end.
 fn statuses(plan: &Plan, outcome: &Outcome) -> Map<String, Value> {
     let times = &outcome.total.times;
     let all = if plan.open.is_some() {
@@ -76,18 +77,27 @@ fn statuses(plan: &Plan, outcome: &Outcome) -> Map<String, Value> {
     };
     let mut others = Latency::default();
     let mut found = Map::new();
+    if let Some(lost) = lost(all) {
+        found.insert("lost".to_string(), distribution(&lost));
+        others.add(&lost);
+    }
     for (class, latency) in outcome.total.breakdown.classes() {
-        let name = match class {
-            0 => "lost".to_string(),
-            _ => format!("{class}xx"),
-        };
-        found.insert(name, distribution(latency));
-        others.add(latency);
+        if class > 0 {
+            found.insert(format!("{class}xx"), distribution(latency));
+            others.add(latency);
+        }
     }
     if !plan.websocket {
         found.insert("2xx".to_string(), distribution(&all.without(&others)));
     }
     found
+}
+
+/// The lower bounds among all, as a distribution of nothing else.
+fn lost(all: &Latency) -> Option<Latency> {
+    let mut lost = all.lost()?.clone();
+    lost.set_lost(lost.clone());
+    Some(lost)
 }
 
 /// A line for each request, where there are several.

@@ -46,7 +46,9 @@ fn connections_are_dealt_to_all_addresses() {
             "-t1 -c4 -d200ms -T30s --addresses {how} \
              --resolve both.test:{port}:127.0.0.1,127.0.0.2 http://both.test:{port}/"
         ));
-        (one.accepted() - before.0, other.accepted() - before.1)
+        let taken = || (one.accepted() - before.0, other.accepted() - before.1);
+        support::wait_until(|| taken().0 + taken().1 >= 5);
+        taken()
     };
     // one more is the test whether the server is there
     assert_eq!(line("all"), (3, 2));

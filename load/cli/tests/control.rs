@@ -218,7 +218,8 @@ fn time_at_the_gate_is_in_no_latency() {
 fn a_hold_ends_when_its_controller_dies() {
     let server = Server::start(always(HELLO));
     let load = Load::start(&format!("-c2 {}", server.url()), 1);
-    load.controller.hold(Duration::from_millis(300));
+    // long enough to be seen while others use the cores
+    load.controller.hold(Duration::from_secs(2));
     load.controller.wait_for(HELD);
     let answered = load.controller.sum(2);
     // and no controller says go

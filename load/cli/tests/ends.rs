@@ -32,6 +32,22 @@ fn as_many_requests_as_asked_for_are_sent() {
 }
 
 #[test]
+fn nothing_falls_due_after_the_last_request() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            // a hundred more would fall due at this rate
+            std::thread::sleep(Duration::from_millis(100));
+            conversation.send(HELLO);
+        }
+    });
+    let result = measured(&format!("-n 20 -t1 -c20 -R1000 -T30s {}", server.url()));
+    assert_eq!(count(&result, "/totals/completed"), 20);
+    assert_eq!(count(&result, "/totals/due"), 20);
+    assert_eq!(count(&result, "/totals/unfinished"), 0);
+    assert_eq!(count(&result, "/latency/response/count"), 20);
+}
+
+#[test]
 fn connections_carry_as_many_requests_as_asked_for() {
     let server = Server::start(always(HELLO));
     let result = measured(&format!(
@@ -74,6 +90,7 @@ fn responses_that_are_not_as_expected_are_errors() {
         ("status=201", "status 200 instead of 201"),
         ("length=6", "5 bytes instead of 6"),
         ("body~bye", "a body without 'bye'"),
+        ("status=201,body~bye", "status 200 instead of 201"),
     ] {
         let (count, notes) = failing(expect);
         assert_eq!(count, 20, "{expect}");
@@ -88,6 +105,13 @@ fn responses_that_are_not_as_expected_are_errors() {
     };
     assert_eq!(count(&measured(&line("body~ell")), "/errors/unexpected"), 0);
     assert_eq!(count(&measured(&line("body~x")), "/errors/unexpected"), 10);
+    assert_eq!(
+        count(
+            &measured(&line("status=500,body~ell")),
+            "/errors/unexpected"
+        ),
+        10
+    );
     assert_eq!(
         count(&measured(&line("status=500")), "/errors/unexpected"),
         10

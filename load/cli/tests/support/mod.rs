@@ -204,6 +204,13 @@ impl Server {
         self.accepted.load(Ordering::Relaxed)
     }
 
+    /// As [`Server::accepted`], once it has taken at least so many: the last ones may stand in the
+    /// kernel's queue when the command has ended.
+    pub fn accepted_at_least(&self, count: usize) -> usize {
+        wait_until(|| self.accepted() >= count);
+        self.accepted()
+    }
+
     /// How often it was asked so far.
     pub fn asked(&self) -> usize {
         self.log.lock().expect("no panic").len()
@@ -212,6 +219,14 @@ impl Server {
     /// Everything it was asked so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.log.lock().expect("no panic").clone()
+    }
+}
+
+/// Waits for an event far longer than it takes on a busy machine; the test sees whether it came.
+pub fn wait_until(is_there: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_there() && began.elapsed().as_secs() < 30 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 

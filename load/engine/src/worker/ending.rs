@@ -132,11 +132,13 @@ impl<T: Transport> Worker<'_, T> {
             aged.response.record_lost(age_ns, self.depth as u64);
             ending.unsent += self.depth as u64;
         }
+        let depth = self.depth as u64;
         // the warm-up's come first, and are not the window's
         let before = schedule.left_until(self.plan.warmup_ns as f64);
         let left = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
-        let unsent = left.saturating_sub(before);
-        let depth = self.depth as u64;
+        // behind the last of so many requests none falls due
+        let still_wanted = self.left.saturating_sub(self.scheduled) / depth;
+        let unsent = left.saturating_sub(before).min(still_wanted);
         let points = unsent.min(POINTS);
         for point in 0..points {
             // the batches [from, to) have about the age of the one in their middle

@@ -90,7 +90,7 @@ pub struct Worker<'p, T: Transport> {
     script: Option<ThreadScript>,
     /// Answers are kept until they are complete: a script or an expectation looks at them.
     sees_answers: bool,
-    /// Status or length of answers are expected, which takes no copy.
+    /// Only status or length of answers are expected, which takes no copy.
     compares: bool,
     /// Requests that this thread may still begin.
     left: u64,
@@ -230,7 +230,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             targets,
             script,
             sees_answers,
-            compares: plan.expect.status.is_some() || plan.expect.length.is_some(),
+            compares: plan.expect.body.is_none() && plan.expect.is_any(),
             left: own_requests(plan, number, depth),
             scheduled: 0,
             depth,

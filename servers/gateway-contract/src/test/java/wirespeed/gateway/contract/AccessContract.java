@@ -90,6 +90,22 @@ abstract class AccessContract extends CarrierContract {
             Thread.sleep(500);
         }
         assertTrue(issuer.seen.size() <= 4, issuer.seen.size() + " fetches");
+        // Its set has the first key no more, so that what was good before is not.
+        assertEquals(401, ask(client, token("1", first, end)).status());
+    }
+
+    @Test
+    void a_token_that_nobody_can_check_yet_is_not_refused_for_good() throws Exception {
+        RecordingOrigin issuer = closedLater(new RecordingOrigin());
+        issuer.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 500, "", "");
+            return true;
+        };
+        Carrier gateway = gateway("[[filter]]\ntype = \"jwt\"\njwks = \"http://127.0.0.1:"
+                + issuer.port() + "/keys\"\n");
+        long end = System.currentTimeMillis() / 1000 + 600;
+        assertEquals(503, ask(client(gateway), token("1", pair(), end)).status());
+        assertEquals(0, origin.seen.size());
     }
 
     @Test

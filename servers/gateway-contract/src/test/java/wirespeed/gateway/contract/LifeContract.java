@@ -69,17 +69,14 @@ abstract class LifeContract extends CarrierContract {
         while (ready(gateway) == 200) {
             Thread.sleep(10);
         }
-        long begin = System.nanoTime();
-        int answers = 0;
-        for (; System.nanoTime() - begin < 1_000_000_000L; answers++) {
+        for (int i = 0; i < 12; i++) {
             RawClient.Answer answer = client.get("/");
             assertEquals(200, answer.status());
             assertNull(answer.header("Connection"));
             assertEquals(200, client(gateway).get("/").status());
         }
         // One for each loop, or thread; not one for each answer.
-        assertTrue(answers > 10 && origin.connections.get() < 6, answers + " answers, "
-                + origin.connections.get() + " connections");
+        assertTrue(origin.connections.get() < 6, origin.connections.get() + " connections");
         stopping.join(60_000);
         assertFalse(stopping.isAlive());
         assertTrue(client.isClosed());

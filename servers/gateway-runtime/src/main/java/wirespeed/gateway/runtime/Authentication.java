@@ -44,7 +44,9 @@ final class Authentication {
         static final String CLAIMS = "jwt.claims";
         private static final int REMEMBERED = 10_000;
 
-        private record Known(Map<String, Object> claims, long endSeconds) {
+        /** A token that was good by these keys: one that was withdrawn since must not count. */
+        private record Known(Map<String, Object> claims, long endSeconds,
+                List<JsonWebKeys.WebKey> by) {
         }
 
         private final JsonWebKeys keys;
@@ -91,11 +93,13 @@ final class Authentication {
             KeyHash hash = KeyHash.of(token);
             long now = System.currentTimeMillis() / 1000;
             Known before = known.getIfPresent(hash);
-            if (before != null && before.endSeconds() + rules.leewaySeconds() > now) {
+            boolean isKnown = before != null && before.by() == set
+                    && before.endSeconds() + rules.leewaySeconds() > now;
+            if (isKnown) {
                 return accepted(context, before.claims());
             }
             try {
-                return remembered(context, hash, JsonWebToken.check(token, set, rules, now));
+                return remembered(context, hash, set, JsonWebToken.check(token, set, rules, now));
             } catch (JsonWebToken.UnknownKey maybeNew) {
                 return keys.mayChange() ? Step.later(keys.fetch(), () -> again(context, hash, token))
                         : invalid(context, "unknown key");
@@ -106,9 +110,13 @@ final class Authentication {
 
         /** With the keys as they are now. */
         private Step again(Context context, KeyHash hash, String token) {
-            List<JsonWebKeys.WebKey> set = keys.known() == null ? List.of() : keys.known();
+            List<JsonWebKeys.WebKey> set = keys.known();
+            if (set == null) {
+                // No fault of the token: a 401 would make its client throw it away.
+                return Step.fail(503, new IllegalStateException("the issuer's keys are unknown"));
+            }
             try {
-                return remembered(context, hash, JsonWebToken.check(token, set, rules,
+                return remembered(context, hash, set, JsonWebToken.check(token, set, rules,
                         System.currentTimeMillis() / 1000));
             } catch (JsonWebToken.UnknownKey none) {
                 return invalid(context, "unknown key");
@@ -121,8 +129,9 @@ final class Authentication {
             return refused(context, "Bearer error=\"invalid_token\"", "token: " + reason);
         }
 
-        private Step remembered(Context context, KeyHash hash, Map<String, Object> claims) {
-            known.put(hash, new Known(claims, JsonWebToken.end(claims)));
+        private Step remembered(Context context, KeyHash hash, List<JsonWebKeys.WebKey> set,
+                Map<String, Object> claims) {
+            known.put(hash, new Known(claims, JsonWebToken.end(claims), set));
             return accepted(context, claims);
         }
 

@@ -61,8 +61,11 @@ public final class GatewayRuntime implements AutoCloseable {
         resolver = new EndpointResolver(config.table("server").texts("dns"), this::endpointsMoved);
     }
 
-    /** Called by a thread of the resolver: checks go on with the endpoints that there are now. */
-    private void endpointsMoved() {
+    /**
+     * Called by a thread of the resolver: checks go on with the endpoints that there are now. Not while a
+     * configuration is applied, or the checks of the one before would replace its own.
+     */
+    private synchronized void endpointsMoved() {
         checker.update(gateway.snapshot().origins().values());
     }
 

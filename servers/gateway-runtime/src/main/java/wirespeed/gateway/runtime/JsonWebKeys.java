@@ -2,6 +2,7 @@
 package wirespeed.gateway.runtime;
 
 import java.io.IOException;
+import java.io.InputStream;
 import java.math.BigInteger;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -51,7 +52,10 @@ final class JsonWebKeys implements AutoCloseable {
     }
 
     private final String source;
+    private final Duration patience;
     private final HttpClient http;
+    /** Null where the set is a file. */
+    private final HttpRequest request;
     private volatile List<WebKey> keys;
     private volatile long fetchedNanos;
     private CompletableFuture<List<WebKey>> underWay;
@@ -59,17 +63,27 @@ final class JsonWebKeys implements AutoCloseable {
 
     /** A file is read now, an address when the first token comes. */
     JsonWebKeys(String source) {
+        this(source, PATIENCE);
+    }
+
+    /**
+     * As above.
+     *
+     * @param patience for the head of the issuer's answer, and for its body
+     */
+    JsonWebKeys(String source, Duration patience) {
         this.source = source;
+        this.patience = patience;
         boolean isAddress = source.startsWith("http://") || source.startsWith("https://");
-        http = isAddress ? HttpClient.newBuilder().connectTimeout(PATIENCE).build() : null;
-        if (!isAddress) {
-            try {
-                keys = read(Files.readString(Path.of(source)));
-            } catch (IOException | IllegalArgumentException bad) {
-                throw new IllegalArgumentException("jwks \"" + source + "\" cannot be read: "
-                        + bad.getMessage(), bad);
-            }
+        try {
+            request = isAddress ? HttpRequest.newBuilder(URI.create(source)).timeout(patience).build()
+                    : null;
+            keys = isAddress ? null : read(Files.readString(Path.of(source)));
+        } catch (IOException | IllegalArgumentException bad) {
+            throw new IllegalArgumentException("jwks \"" + source + "\" cannot be read: "
+                    + bad.getMessage(), bad);
         }
+        http = isAddress ? HttpClient.newBuilder().connectTimeout(patience).build() : null;
     }
 
     /** The set as it is known; null before it was fetched once. */
@@ -100,14 +114,16 @@ final class JsonWebKeys implements AutoCloseable {
         askedNanos = System.nanoTime();
         CompletableFuture<List<WebKey>> mine = new CompletableFuture<>();
         underWay = mine;
-        http.sendAsync(HttpRequest.newBuilder(URI.create(source)).timeout(PATIENCE).build(),
-                HttpResponse.BodyHandlers.ofInputStream()).thenApply(JsonWebKeys::body)
+        http.sendAsync(request, HttpResponse.BodyHandlers.ofInputStream()).thenApply(this::body)
                 .thenApply(JsonWebKeys::read).whenComplete(this::fetched);
         return mine;
     }
 
-    private static String body(HttpResponse<java.io.InputStream> answer) {
-        try (java.io.InputStream in = answer.body()) {
+    private String body(HttpResponse<InputStream> answer) {
+        try (InputStream in = answer.body()) {
+            // The client's own time limit ends with the head.
+            CompletableFuture.delayedExecutor(patience.toMillis(), TimeUnit.MILLISECONDS,
+                    Runnable::run).execute(() -> cut(in));
             byte[] bytes = in.readNBytes(SET_BYTES_MAX + 1);
             if (answer.statusCode() != 200 || bytes.length > SET_BYTES_MAX) {
                 throw new IllegalArgumentException("status " + answer.statusCode() + ", "
@@ -119,13 +135,22 @@ final class JsonWebKeys implements AutoCloseable {
         }
     }
 
+    private static void cut(InputStream in) {
+        try {
+            in.close();
+        } catch (IOException alreadyBroken) {
+            // The reader fails, too.
+        }
+    }
+
     private void fetched(List<WebKey> fresh, Throwable failed) {
         CompletableFuture<List<WebKey>> waiting;
         synchronized (this) {
             waiting = underWay;
             underWay = null;
             if (failed == null) {
-                keys = fresh;
+                // The same object while nothing changes: tokens checked with it need no other check.
+                keys = fresh.equals(keys) ? keys : fresh;
                 fetchedNanos = System.nanoTime();
             }
         }
