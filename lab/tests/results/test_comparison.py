@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wirespeed.results import comparison as c
 from wirespeed.results import rounds, spending, student
 from wirespeed.results.spending import Spending
-from wirespeed.results.verdict import Terms, decide
+from wirespeed.results.verdict import Terms, decide, interval_at
 
 # A busy machine must not fail a test: no time limits.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -345,6 +345,29 @@ def test_interim_analyses_spend_little_at_first_and_all_of_it_together():
     shares = [Spending(n, True, at[:n], 20).share for n in range(1, 5)]
     assert sum(shares) == pytest.approx(1) and shares[-1] > 0.6
     assert Spending(4, True, (*at, 25), 20).share == 0, "beyond the plan nothing is left"
+
+
+@pytest.mark.parametrize(
+    ("at", "rounds_max"), [((3,), 2000), ((3,), 50), ((3,), 20), ((12, 15), 12), ((12, 15, 18), 12)]
+)
+def test_an_analysis_that_may_spend_next_to_nothing_decides_nothing(at, rounds_max):
+    """The first of a run that may go on for hours, and rounds added after the last."""
+    spent = Spending(len(at), True, at, rounds_max)
+    for row in ([0.4, 0.41, 0.42], [0.0, 0.001, -0.001], [0.5, 0.53, 0.54]):
+        (one,) = c.compare([row])
+        verdict = decide(one, Terms(q=one.p, spending=spent))
+        low, high = interval_at(one, spent.share)
+        assert verdict.word == "not decided" and verdict.reason
+        assert -1 < low < one.low <= one.high < high < 1e7
+
+
+def test_an_interval_that_was_loosened_counts_at_the_level_of_the_interim_analysis():
+    """Its p is of the figures alone: with what saturation leaves open, the interval decides."""
+    loose = c.Comparison(0.30, 0.01, 0.66, 1e-6, 5, 0.02, 4)
+    assert decide(loose, Terms(q=1e-6)).word == "gain"
+    verdict = decide(loose, Terms(q=1e-6, spending=Spending(2)))
+    assert interval_at(loose, Spending(2).share)[0] < 0
+    assert (verdict.word, verdict.reason) == ("not decided", "the interval contains 0")
 
 
 @pytest.mark.parametrize("rounds_max", [0, 14, 40])

@@ -18,6 +18,7 @@ from wirespeed.results.rounds import ROUNDS_MAX
 from wirespeed.results.spending import SINGLE, Spending
 
 WORDS = ("gain", "loss", "no difference", "not decided", "not comparable")
+WIDEST = math.log(1e6)  # half an interval: an analysis that may spend next to nothing shows no more
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,7 @@ def _decide(found: Comparison | None, terms: Terms) -> Verdict:
     low, high = terms.given_back(*interval_at(found, share))
     if -limit <= low and high <= limit:
         return Verdict("no difference", f"the whole interval is within ±{limit:.0%}")
-    is_sure = terms.q <= Q_MAX * share and found.p <= P_MAX * share
-    low, high = terms.given_back(found.low, found.high)
+    is_sure = share > 0 and terms.q <= Q_MAX * share and found.p <= P_MAX * share
     size = min(map(abs, terms.given_back(found.gain, found.gain)))
     if is_sure and (low > 0 or high < 0) and size >= limit:
         is_gain = (found.gain > 0) == (terms.better == "higher")
@@ -103,15 +103,20 @@ def interval_at(found: Comparison, share: float) -> tuple[float, float]:
     if share >= 1.0 or found.df <= 0:
         return found.low, found.high
     df = round(found.df, 1)
-    wider = student.critical(df, (1 - CONFIDENCE) * share) / student.critical(df, 1 - CONFIDENCE)
     low, high = math.log1p(found.low), math.log1p(found.high)
-    centre, half = (low + high) / 2, (high - low) / 2 * wider
-    return math.expm1(centre - half), math.expm1(centre + half)
+    centre, half = (low + high) / 2, (high - low) / 2
+    widest = max(half, WIDEST)
+    if share > 0:
+        alpha = 1 - CONFIDENCE
+        wider = student.critical(df, alpha * share) / student.critical(df, alpha)
+        widest = min(half * wider, widest)
+    return math.expm1(centre - widest), math.expm1(centre + widest)
 
 
 def _reason(found: Comparison, terms: Terms, is_sure: bool) -> str:
     assert found.low is not None and found.high is not None
-    if found.low <= 0 <= found.high:
+    low, high = interval_at(found, terms.spending.share if is_sure else 1.0)
+    if low <= 0 <= high:
         return "the interval contains 0"
     if not is_sure:
         return f"chance gives this once in {max(2, round(1 / max(terms.q, found.p, 1e-9))):,} times"

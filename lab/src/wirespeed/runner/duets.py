@@ -41,16 +41,16 @@ class DuetRunner(Runner):
             if killed:
                 self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
 
-    def _new_pair(self, queue: list[Entry]) -> turns.Pair:
+    def _new_pair(self, queue: list[Entry]) -> turns.LifePair:
         line, planned = next(entry for entry in queue if entry[0].over)
         self.lives_started += 1
         name = f"{line.position:06d}-{self.lives_started}"
         base = self._life_of(self.planned[line.over], name, Life)
         contender = self._life_of(planned, f"{name}-{SIDE}", Life)
         contender.side, contender.scratch = SIDE, contender.scratch / SIDE
-        return turns.Pair(base, contender)
+        return turns.LifePair(base, contender)
 
-    def _begin_pair(self, pair: turns.Pair, queue: list[Entry]) -> None:
+    def _begin_pair(self, pair: turns.LifePair, queue: list[Entry]) -> None:
         self.watcher.phase(queue[0][0], "starting", self.progress())
         contenders = [planned for line, planned in queue if line.over]
         bases = [self.planned[line.over] for line, _ in queue if line.over]
@@ -59,7 +59,7 @@ class DuetRunner(Runner):
         except ProcessError as error:
             raise self._disk_or(error) from error
 
-    def _trials_of_pair(self, pair: turns.Pair, queue: list[Entry]) -> None:
+    def _trials_of_pair(self, pair: turns.LifePair, queue: list[Entry]) -> None:
         """Takes entries off the queue until it is empty or fresh servers are needed. Each is
         recorded as soon as it is complete, so that a run that is cut off keeps it."""
         fresh = {id(life) for life in pair.both}
@@ -92,7 +92,7 @@ class DuetRunner(Runner):
             self._keep_attempt(order, measured)
 
     def _with_duet(
-        self, pair: turns.Pair, order: Attempt, measured: Trial, fresh: set[int]
+        self, pair: turns.LifePair, order: Attempt, measured: Trial, fresh: set[int]
     ) -> tuple[Trial, bool]:
         """(the contender's trial with what the turns gave, whether the servers still live)."""
         line = order.line

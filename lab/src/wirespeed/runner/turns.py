@@ -28,7 +28,7 @@ ERRORS_MAX = 0.001  # of the requests; as in a trial
 
 
 @dataclass
-class Pair:
+class LifePair:
     """The baseline's life and the contender's."""
 
     base: Life
@@ -75,7 +75,7 @@ def _ask(life: Life, op: str) -> None:
             raise ProcessError(str(error)) from error
 
 
-def play(pair: Pair, cells: tuple[PlannedCell, PlannedCell], folder: Path, seed: int) -> Duet:
+def play(pair: LifePair, cells: tuple[PlannedCell, PlannedCell], folder: Path, seed: int) -> Duet:
     """Lets the two take turns; the slices are kept in `folder`."""
     fleet = pair.base.fleet
     plan = pair.base.schedule.recipe.plan.duet
@@ -133,7 +133,7 @@ def control(life: Life, label: str) -> Path:
     return life.scratch / f"control-{label}"
 
 
-def _ask_for_turns(pair: Pair, loads: Sequence[Sequence[Started]], seed: int) -> dict[str, Any]:
+def _ask_for_turns(pair: LifePair, loads: Sequence[Sequence[Started]], seed: int) -> dict[str, Any]:
     life, plan = pair.base, pair.base.schedule.recipe.plan.duet
     host = life.fleet[host_of(life)]
     everyone = [s for one in pair.both for s in one.running] + [s for own in loads for s in own]
@@ -172,7 +172,7 @@ def _ask_for_turns(pair: Pair, loads: Sequence[Sequence[Started]], seed: int) ->
     return told
 
 
-def _polls(pair: Pair) -> bool:
+def _polls(pair: LifePair) -> bool:
     root = pair.base.schedule.place.root
     servers = (s for life in pair.both for s in life.running if s.instance.role == "server")
     return any(stack.is_polling(root, s.instance.under) for s in servers)
