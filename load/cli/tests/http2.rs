@@ -570,15 +570,15 @@ fn what_does_not_go_with_http2_is_refused() {
     let server = Http2Server::hello();
     let url = server.url();
     for (line, message) in [
-        ("--streams 2", "--streams: is for --http2"),
-        ("--http2 --depth 2", "--depth: is for HTTP/1.1"),
+        ("--streams 2", "--streams: needs --http2"),
+        ("--http2 --depth 2", "--depth: does not work with --http2"),
         (
             "--http2 --rx-timestamps",
-            "--rx-timestamps: is not for --http2",
+            "--rx-timestamps: does not work with --http2",
         ),
         (
             "--http2 --streams 20000",
-            "--streams: must be at most 10000",
+            "--streams: out of range (at most 10000)",
         ),
         (
             "--http2 -H Connection:close",

@@ -75,7 +75,7 @@ fn options_are_set_on_the_sockets() {
         ("--device no-such-one", "--device: "),
         (
             "--proxy-protocol v3",
-            "--proxy-protocol: 'v3' is none of v1, v2",
+            "--proxy-protocol: unknown value 'v3' (v1, v2)",
         ),
     ] {
         let output = run(&format!("{options} {}", server.url()));

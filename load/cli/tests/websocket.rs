@@ -344,22 +344,16 @@ fn fields_and_path_are_those_of_the_upgrade() {
 fn what_does_not_go_with_websocket_is_refused() {
     let (address, _) = serving(echo);
     for (line, mistake) in [
-        (
-            "--http2 ws://A/",
-            "--http2: ws:// is an upgrade of HTTP/1.1",
-        ),
-        ("--grpc ws://A/", "--grpc: is not for ws://"),
-        (
-            "-X PUT ws://A/",
-            "--method: the upgrade to WebSocket is a GET",
-        ),
+        ("--http2 ws://A/", "--http2: does not work with ws://"),
+        ("--grpc ws://A/", "--grpc: does not work with ws://"),
+        ("-X PUT ws://A/", "--method: does not work with ws://"),
         (
             "--rx-timestamps ws://A/",
-            "--rx-timestamps: is not for ws://",
+            "--rx-timestamps: does not work with ws://",
         ),
         (
             "-H Connection:close ws://A/",
-            "'Connection: close' is not for ws://",
+            "'Connection: close' does not work with ws://",
         ),
         ("ws://A/a ws://A/b", "a server of WebSocket is given once"),
         ("ws://A/ http://A/", "do not go together"),
