@@ -186,8 +186,21 @@ fn follow_listeners(now: u32) {
     if !is_active() && !listener::are_attended() {
         return;
     }
+    if is_confined() {
+        return;
+    }
     for relay in relays() {
         lock(relay).follow(&listener::all());
+    }
+}
+
+/// Before this process confines itself: it accepts new clients from the kernel alone, so the engines listen for it no
+/// more. Connections that have come already are offered to it first.
+pub fn leave_listeners() {
+    for relay in RELAYS.get().into_iter().flatten() {
+        let mut relay = lock(relay);
+        relay.drive();
+        relay.follow(&[]);
     }
 }
 

@@ -29,6 +29,7 @@ pub fn prepare(all_threads: bool) {
     sole::end_unless_ours();
     note_flags();
     listener::withdraw_credits();
+    packets::leave_listeners();
     for listener in listener::all() {
         provide_descriptors(&listener);
     }
@@ -79,5 +80,6 @@ pub fn undo() {
         set_confined(false);
         let all = listener::all();
         all.iter().for_each(|listener| listener.publish_credits());
+        listener::changed();
     }
 }
