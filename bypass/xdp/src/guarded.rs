@@ -8,7 +8,7 @@ use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::Result;
 
 use crate::program;
-use crate::sys::bpf;
+use crate::sys::bpf::{self, Kind};
 
 pub const COUNT: usize = 3;
 /// Their order.
@@ -53,6 +53,19 @@ impl Guarded {
             fds: fds.try_into().map_err(|_| libc::EINVAL)?,
             permitted: HashSet::new(),
         })
+    }
+
+    /// Of the program that `link` keeps on an interface: for a process with privilege that joins others without. Needs
+    /// CAP_SYS_ADMIN.
+    pub fn of_link(link: i32) -> Result<Self> {
+        let mut maps = bpf::maps_of(link)?;
+        let wanted = [(Kind::Array, 16), (Kind::Array, 4), (Kind::Sockets, 4)];
+        let fds = wanted.iter().map(|(kind, value)| {
+            let is_it = |(_, shape): &(Owned, [u32; 3])| *shape == kind.shape(*value);
+            let place = maps.iter().position(is_it).ok_or(libc::ENOENT)?;
+            Ok(maps.swap_remove(place).0)
+        });
+        Self::of(fds.collect::<Result<_>>()?)
     }
 
     /// Gives what arrives on a queue to a socket.

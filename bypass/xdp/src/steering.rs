@@ -112,6 +112,7 @@ const PORTS_MAP: usize = 0;
 const USES_MAP: usize = 1;
 const WAYS_MAP: usize = 2;
 const PENDING_MAP: usize = 3;
+const LINK: usize = 4;
 impl Steering {
     /// Attaches the program to interface `link`; nothing is claimed yet. Needs CAP_BPF and
     /// CAP_NET_ADMIN. EBUSY: there is another program. `takes_fragments`: for an MTU above what one
@@ -134,13 +135,13 @@ impl Steering {
         Loaded::new(mtu, takes_fragments).map(|_| ())
     }
 
-    /// One that somebody else has attached and passed on, by its [descriptors](Self::descriptors). EINVAL: they
-    /// are none.
+    /// One that another process has attached and passed on, by its [descriptors](Self::descriptors). A process with
+    /// privilege gets the guarded tables from the kernel where that process had none to pass. EINVAL: they are none.
     pub fn of(mode: Mode, mut fds: Vec<Owned>) -> Result<Self> {
         let guarded = fds.split_off(SHARED.min(fds.len()));
         let fds: [Owned; SHARED] = fds.try_into().map_err(|_| libc::EINVAL)?;
         let guarded = match guarded.len() {
-            0 => None,
+            0 => Guarded::of_link(fds[LINK].0).ok(),
             _ => Some(Guarded::of(guarded)?),
         };
         let attached = Attached {

@@ -9,6 +9,9 @@ const MAP_CREATE: u32 = 0;
 const MAP_LOOKUP: u32 = 1;
 const MAP_UPDATE: u32 = 2;
 const PROG_LOAD: u32 = 5;
+const PROG_BY_ID: u32 = 13;
+const MAP_BY_ID: u32 = 14;
+const INFO: u32 = 15;
 const MAP_UPDATE_BATCH: u32 = 26;
 const LINK_CREATE: u32 = 28;
 const PROG_TYPE_XDP: u32 = 6;
@@ -30,6 +33,12 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The shape of a map of this kind with values of so many bytes, see [`maps_of`].
+    pub fn shape(self, value: u32) -> [u32; 3] {
+        let [number, flags] = self.numbers();
+        [number, value, flags]
+    }
+
     /// BPF_MAP_TYPE_… and flags.
     fn numbers(self) -> [u32; 2] {
         match self {
@@ -154,4 +163,56 @@ pub fn attach(program: i32, link: u32, flags: u32) -> Result<Owned> {
         .word(12, flags);
     // SAFETY: making a link takes numbers only.
     numbers::high(|| unsafe { attributes.call(LINK_CREATE) })
+}
+
+/// Maps of a program at most that are looked at.
+const MAPS_MAX: usize = 32;
+
+/// The maps of the program that `link` keeps on its interface, each with its type, the size of its values and its
+/// flags. Needs CAP_SYS_ADMIN.
+pub fn maps_of(link: i32) -> Result<Vec<(Owned, [u32; 3])>> {
+    let mut of_link = [0; 4];
+    info(link, &mut of_link)?;
+    let program = by_id(PROG_BY_ID, of_link[2])?;
+    let mut ids = [0u32; MAPS_MAX];
+    let address = ids.as_mut_ptr() as u64;
+    // struct bpf_prog_info: number and address of the list of maps.
+    let mut of_program = [0; 16];
+    of_program[13] = MAPS_MAX as u32;
+    of_program[14] = address as u32;
+    of_program[15] = (address >> 32) as u32;
+    info(program.0, &mut of_program)?;
+    let count = (of_program[13] as usize).min(MAPS_MAX);
+    // The kernel wrote through the address in the request.
+    // SAFETY: the list is on this frame.
+    let ids = unsafe { core::ptr::read_volatile(&ids) };
+    ids[..count]
+        .iter()
+        .map(|id| {
+            let map = by_id(MAP_BY_ID, *id)?;
+            let mut of_map = [0; 6];
+            info(map.0, &mut of_map)?;
+            Ok((map, [of_map[0], of_map[3], of_map[5]]))
+        })
+        .collect()
+}
+
+/// A program or map by its number.
+fn by_id(command: u32, id: u32) -> Result<Owned> {
+    let attributes = Attributes::new().word(0, id);
+    // SAFETY: the call takes a number only.
+    numbers::high(|| unsafe { attributes.call(command) })
+}
+
+/// The first words of `struct bpf_…_info` of a descriptor; the kernel reads them too, as a request.
+fn info<const WORDS: usize>(fd: i32, words: &mut [u32; WORDS]) -> Result<()> {
+    let attributes = Attributes::new()
+        .word(0, fd as u32)
+        .word(4, 4 * WORDS as u32)
+        .address(8, words.as_mut_ptr());
+    // SAFETY: the words outlive the call and are as many; an address among them is the caller's.
+    unsafe { attributes.call(INFO) }?;
+    // SAFETY: the kernel wrote through the address in the request.
+    *words = unsafe { core::ptr::read_volatile(words) };
+    Ok(())
 }
