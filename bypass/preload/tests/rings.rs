@@ -132,11 +132,11 @@ static void submit(struct ring *ring, int code, int fd) {
     io_uring_submit_and_wait(ring, 1);
 }
 /* The client, a process of its own, connects until that is shared, and once more after the server has made its ring. */
-static int ask(struct sockaddr_in *name, int told, int tell) {
+static int ask(struct sockaddr_in *name, int from_server, int to_server) {
     char byte = 0;
     int is_shared = 0;
     for (int tries = 0; tries < 20 && !is_shared; tries++) is_shared = !is_kernels_to(name);
-    if (write(tell, &byte, 1) != 1 || read(told, &byte, 1) != 1) return 1;
+    if (write(to_server, &byte, 1) != 1 || read(from_server, &byte, 1) != 1) return 1;
     printf("%s %s\n", is_shared ? "shared" : "kernel", is_kernels_to(name) ? "kernel" : "shared");
     fflush(stdout);
     return 0;

@@ -95,7 +95,7 @@ abstract class AccessContract extends CarrierContract {
     }
 
     @Test
-    void a_token_that_nobody_can_check_yet_is_not_refused_for_good() throws Exception {
+    void a_token_that_cannot_be_checked_yet_is_not_refused_for_good() throws Exception {
         RecordingOrigin issuer = closedLater(new RecordingOrigin());
         issuer.handler = (seen, out, socket) -> {
             RecordingOrigin.respond(out, 500, "", "");

@@ -30,7 +30,7 @@ class JsonWebKeysTest {
     }
 
     @Test
-    void an_issuer_that_stalls_in_its_answer_holds_up_nobody_for_ever() throws Exception {
+    void an_issuer_that_stalls_in_its_answer_holds_up_no_request_for_ever() throws Exception {
         try (ServerSocket issuer = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
             Thread thread = new Thread(() -> stall(issuer), "issuer");
             thread.setDaemon(true);
