@@ -176,6 +176,20 @@ def test_a_server_that_rests_is_ended_with_its_agent(duo):
     wait_until(lambda: processes_of(duo.mark) == [])
 
 
+@pytest.mark.parametrize("stopped", [[], ["server-b"]], ids=["both", "one-is-stopped"])
+def test_servers_that_were_frozen_one_by_one_are_all_ended_with_their_agent(duo, stopped):
+    """The guard watched the latest alone, and forgot the others at each stop."""
+    for side in "ab":
+        spawn(duo, f"server-{side}", [sys.executable, "-c", SERVER])
+    wait_until(lambda: len(processes_of(duo.mark)) == 4)
+    for side in "ab":
+        duo.ask("freeze", names=[f"server-{side}"])
+    duo.ask("stop", PATIENCE_S, names=stopped, grace_s=3)
+    assert is_frozen(duo.pids["server-a"])
+    os.kill(duo.info["pid"], signal.SIGKILL)
+    wait_until(lambda: processes_of(duo.mark) == [])
+
+
 def test_a_server_that_dies_ends_the_turns(duo):
     start(duo)
     serial = duo.send("duet", **message(duo, 60))

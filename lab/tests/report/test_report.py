@@ -436,8 +436,14 @@ def test_the_terminal_begins_with_one_line_for_each_contender(tmp_path, capsys):
         cost = 20.0 if trial["axes"]["stack"] == "balanced" else 50.0
         trial["metrics"]["server.work_us_per_request"] = cost * (1 + trial["position"] % 5 / 1000)
         path.write_text(json.dumps(trial))
-    terminal.show(run, Console(width=200))
+    terminal.show(run, Console(width=400))
     first = next(line for line in capsys.readouterr().out.splitlines() if line.strip())
     assert first.startswith("balanced against kernel: requests/s: ")
     assert "of 16 faster, +2" in first
+    rates = [cell for cell in load(run).measured if cell.axes["stack"] == "balanced"]
+    best = max(rates, key=lambda cell: cell.median("rps"))
+    place = ", ".join(f"{k} {best.axes[k]}" for k in best.axes if k != "stack")
+    found = re.search(r"; highest ([\d,]+) against ([\d,]+) at ([^;]*);", first)
+    assert found and found[1] == f"{best.median('rps'):,.0f}" and found[3] == place
+    assert found[2].replace(",", "").isdigit() and found[2] != found[1]
     assert "server CPU per request −60 % (gain), that is ×2.50 requests per core" in first

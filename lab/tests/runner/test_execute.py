@@ -7,8 +7,9 @@ import pytest
 
 from wirespeed.errors import BusyError, HostError, ProcessError
 from wirespeed.results.model import PlannedTrial
-from wirespeed.runner import execute
+from wirespeed.runner import duets, execute
 from wirespeed.runner import trial as trials
+from wirespeed.runner.life import StartError
 from wirespeed.runner.trial import Attempt
 
 
@@ -93,3 +94,23 @@ def test_a_run_that_somebody_else_measures_is_not_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(execute, "HOLD_S", 0.1)
     with execute.hold(tmp_path), pytest.raises(BusyError, match="another command is at work on"):
         execute.hold(tmp_path)
+
+
+def test_a_duet_whose_server_does_not_start_is_begun_once_more():
+    """It ended the whole run."""
+    runner, told, begun = object.__new__(duets.DuetRunner), [], []
+
+    def begin(_pair, _queue):
+        begun.append(1)
+        if len(begun) == 1:
+            raise StartError("app-0b did not start")
+
+    runner.have_figures, runner.started_again = {"c0"}, set()
+    runner.watcher = SimpleNamespace(told=told.append)
+    runner._find_headroom = lambda _queue: None
+    runner._new_pair = lambda _queue: SimpleNamespace(end=list)
+    runner._begin_pair = begin
+    runner._trials_of_pair = lambda _pair, queue: queue.clear()
+    line = PlannedTrial(1, 1, "c1", "t1", {"stack": "b"}, life=1, over="c0")
+    runner._one_life([(line, None)])
+    assert len(begun) == 2 and "started once more" in told[0]

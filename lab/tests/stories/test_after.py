@@ -4,15 +4,18 @@ import base64
 import json
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from wirespeed.agent.children import is_alive
 from wirespeed.cli import knee, trend
 from wirespeed.errors import InputError
 from wirespeed.recipe import rates, read
@@ -21,6 +24,7 @@ from wirespeed.results import gate
 from wirespeed.results import trend as trends
 
 FAKES = Path(__file__).parents[1] / "fakes"
+PATIENCE_S = 120.0
 
 
 def test_a_run_is_kept_under_a_name_reproduced_and_followed(checkout):
@@ -329,6 +333,31 @@ def test_two_revisions_are_built_and_compared_and_a_comment_is_written(repositor
                             text=True, check=True).stdout  # fmt: skip
     assert len(listed.splitlines()) == 1, "the work trees are gone"
     assert not (checkout.root / "serve").exists(), "nothing was built in the user's own tree"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_a_revision_is_built_leaves_no_work_tree_and_no_program(
+    repository, tmp_path, number
+):
+    pid_file = tmp_path / "pid"
+    build = f"sh -c 'echo $$ > {pid_file}.new && mv {pid_file}.new {pid_file} && exec sleep 600'; :"
+    process = repository.start("compare", "--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve",
+                               "--build", build)  # fmt: skip
+    deadline = time.monotonic() + PATIENCE_S
+    while not pid_file.exists():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+    assert err.splitlines()[-1] == "wirespeed: stopped"
+    listed = subprocess.run(["git", "worktree", "list"], cwd=repository.root, capture_output=True,
+                            text=True, check=True).stdout  # fmt: skip
+    assert len(listed.splitlines()) == 1, "the work trees are gone"
+    built = int(pid_file.read_text())
+    while is_alive(built):
+        assert time.monotonic() < deadline, "the build was ended"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ class Guard:
     kernel ends the direct ones with it, and what they forked would stay frozen for ever."""
 
     def __init__(self, children):
-        self.names = {child.name for child in children}
+        self.children = {child.name: child for child in children}
         known = [(child, start_ticks(child.pid)) for child in children]
         read_end, self.pipe = os.pipe()
         if os.fork() == 0:

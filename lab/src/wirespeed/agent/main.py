@@ -274,11 +274,15 @@ class Agent:
 
         self.helpers.start(message["id"], run, *(child.name for child in children))
 
-    def _watch_over(self, children):
-        """One guard at a time, of the latest children."""
+    def _watch_over(self, more, fewer=()):
+        """One guard at a time, of all children that may be frozen: two may be, one by one."""
         if self.guard:
+            before = [one for name, one in self.guard.children.items() if name not in fewer]
             self.guard.dismiss()
-        self.guard = duet.Guard(children)
+            self.guard = None
+            more = [*(one for one in before if one not in more and not one.is_gone()), *more]
+        if more:
+            self.guard = duet.Guard(more)
 
     def do_state(self, message):
         child = self._child(message)
@@ -294,9 +298,8 @@ class Agent:
         """TERM, a grace, then the cgroup's kill; replies when the last member is gone."""
         children = [self.children[name] for name in message["names"] if name in self.children]
         self.helpers.end(message["names"])
-        if self.guard and not self.guard.names.isdisjoint(message["names"]):
-            self.guard.dismiss()
-            self.guard = None
+        if self.guard and not self.guard.children.keys().isdisjoint(message["names"]):
+            self._watch_over([], fewer=message["names"])
         now = time.monotonic()
         stop = {
             "id": message["id"],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.cli import compare
+from wirespeed.cli import run as runs_of
 from wirespeed.cli.compare import CompareOptions, Variant
 from wirespeed.cli.init import argv_of
 from wirespeed.errors import InputError, RunError
@@ -35,8 +39,22 @@ def measure(
 ) -> int:  # fmt: skip
     """Builds both revisions in work trees of their own, then interleaves their servers in one run.
 
-    The work trees go away at the end; the user's own tree is not touched.
+    The work trees go away at the end, also after SIGTERM; the user's own tree is not touched.
     """
+    try:
+        with runs_of.signals_as_interrupts():
+            return _measured(wanted, given, runs, options, fail_on, as_json)
+    except KeyboardInterrupt as stop:  # outside of the run, which reports its own end
+        print("wirespeed: stopped", file=sys.stderr)
+        if isinstance(stop, runs_of.Terminated):
+            return runs_of.EXIT_SIGNAL + stop.number
+        return runs_of.EXIT_INTERRUPTED
+
+
+def _measured(
+    wanted: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
+    fail_on: str, as_json: bool,
+) -> int:  # fmt: skip
     commits = [_commit(rev) for rev in wanted.revs]
     with tempfile.TemporaryDirectory(prefix="wirespeed-rev-") as folder:
         trees = [Path(folder) / name for name in NAMES]
@@ -85,13 +103,20 @@ def _git(*words: str) -> subprocess.CompletedProcess[str]:
 
 def _build(tree: Path, rev: str, command: str) -> None:
     print(f"wirespeed: building {rev}: {command}", file=sys.stderr)
+    process = subprocess.Popen(["sh", "-c", command], cwd=tree, stdout=sys.stderr,
+                               stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     try:
-        done = subprocess.run(["sh", "-c", command], cwd=tree, stdout=sys.stderr,
-                              stdin=subprocess.DEVNULL, timeout=BUILD_S, check=False)  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise RunError(f"the build of {rev} did not end in {BUILD_S / 60:.0f} minutes") from None
-    if done.returncode != 0:
-        raise RunError(f"the build of {rev} failed (exit code {done.returncode})")
+        code = process.wait(BUILD_S)
+    except BaseException as error:  # Ctrl-C too: what the shell started would go on without it
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            minutes = f"{BUILD_S / 60:.0f} minutes"
+            raise RunError(f"the build of {rev} did not end in {minutes}") from None
+        raise
+    if code != 0:
+        raise RunError(f"the build of {rev} failed (exit code {code})")
 
 
 def _started(tree: Path, command: str) -> list[str]:

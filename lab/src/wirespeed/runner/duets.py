@@ -17,7 +17,7 @@ from wirespeed.runner.execute import (
     make_folder,
     place_of,
 )
-from wirespeed.runner.life import Life
+from wirespeed.runner.life import Life, StartError
 from wirespeed.runner.trial import Attempt
 
 Entry = tuple[PlannedTrial, PlannedCell]
@@ -36,6 +36,8 @@ class DuetRunner(Runner):
             try:
                 self._begin_pair(pair, queue)
                 self._trials_of_pair(pair, queue)
+            except StartError as error:
+                self._start_failed(queue, str(error))
             finally:
                 killed = pair.end()
             if killed:

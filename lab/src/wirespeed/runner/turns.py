@@ -51,10 +51,12 @@ class LifePair:
             rest(one) if one is not life else wake(one)
 
     def end(self) -> list[str]:
+        """Stops both, whatever becomes of one; returns the labels that SIGTERM did not end."""
+        killed: list[str] = []
         try:
-            killed = self.contender.end()
+            killed += self.contender.end()
         finally:
-            killed = self.base.end()
+            killed += self.base.end()
         return killed
 
 
