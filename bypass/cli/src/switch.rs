@@ -46,10 +46,16 @@ pub(crate) fn command(is_on: bool, words: &[OsString]) -> Result<ExitCode, Failu
         let text = format!("{name} wants process ids, or --all (bypass {name} --help)");
         return Err(Failure::usage(text));
     }
+    if !all {
+        // Where one of them cannot be switched, none is.
+        for pid in &pids {
+            open(*pid)?;
+        }
+    }
     let mut done = String::new();
     for pid in pids {
-        match View::open_for_capture(pid) {
-            Ok(Some(view)) => {
+        match open(pid) {
+            Ok(view) => {
                 view.switch_off(!is_on);
                 let way = if is_on {
                     "accelerated"
@@ -58,13 +64,40 @@ pub(crate) fn command(is_on: bool, words: &[OsString]) -> Result<ExitCode, Failu
                 };
                 let _ = writeln!(done, "{pid}: new connections are {way}");
             }
-            _ if all => {}
-            Ok(None) => {
-                let text = format!("process {pid} is not accelerated: it was not started by bypass run, or it has made no TCP socket yet");
-                return Err(Failure::failed(text));
-            }
-            Err(error) => return Err(Failure::failed(format!("process {pid}: {error}"))),
+            Err(_) if all => {}
+            Err(failure) => return Err(failure),
         }
     }
     print(&done)
+}
+
+/// The page of a process that may be changed.
+fn open(pid: u32) -> Result<View, Failure> {
+    match View::open_for_capture(pid) {
+        Ok(Some(view)) => Ok(view),
+        Ok(None) => {
+            let text = format!("process {pid} is not accelerated: it was not started by bypass run, or it has made no TCP socket yet");
+            Err(Failure::failed(text))
+        }
+        Err(error) => Err(Failure::failed(format!("process {pid}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bypass_stats::Stats;
+
+    use super::*;
+
+    #[test]
+    fn where_one_process_cannot_be_switched_none_is() {
+        let stats = Stats::create("", "", "test").expect("memory");
+        let words = [std::process::id(), u32::MAX].map(|pid| OsString::from(pid.to_string()));
+        assert!(command(false, &words).is_err());
+        assert!(!stats.is_switched_off());
+        assert!(command(false, &words[..1]).is_ok());
+        assert!(stats.is_switched_off());
+        assert!(command(true, &words[..1]).is_ok());
+        assert!(!stats.is_switched_off());
+    }
 }

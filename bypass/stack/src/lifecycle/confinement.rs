@@ -51,6 +51,8 @@ pub fn prepare(all_threads: bool) {
         }
     }
     set_confined(true);
+    // Another thread may have begun to accept meanwhile.
+    listener::withdraw_credits();
 }
 
 /// O_NONBLOCK of connections that other processes hold too cannot be asked for afterwards.

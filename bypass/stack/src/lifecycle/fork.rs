@@ -24,7 +24,7 @@ use crate::operations::{connect, signals};
 use crate::packets;
 use crate::peer::{self, Peer};
 use crate::process::table::{self, Entry};
-use crate::process::{self, pool, ports, sole, wakers};
+use crate::process::{self, pool, ports, sole, uring, wakers};
 use crate::service::{self, Told};
 use crate::sockets;
 use crate::stream::{self, content};
@@ -96,6 +96,7 @@ pub fn prepare() -> Option<Prepared> {
         Box::new(content::hold()),
         Box::new(pool::hold()),
         Box::new(ports::hold()),
+        Box::new(uring::hold()),
     ]);
     Some(Prepared {
         number,

@@ -26,8 +26,10 @@ pub fn share_flags(fd: i32) {
     let entry = table::get(fd);
     let socket = sockets::get(entry.index());
     let is_first = entry.kind() == Kind::Connected && !socket.has(sockets::SHARED);
-    if is_first && socket.has(sockets::NONBLOCK) {
-        set_file_nonblocking(fd, true);
+    let is_nonblocking = socket.has(sockets::NONBLOCK);
+    // A shadow that is not clean may have had the flag before the socket was connected.
+    if is_first && (is_nonblocking || socket.has(sockets::DIRTY)) {
+        set_file_nonblocking(fd, is_nonblocking);
     }
 }
 

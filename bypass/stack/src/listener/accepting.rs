@@ -41,7 +41,14 @@ impl Listener {
 
     /// Tells one client.
     pub(super) fn publish_credits_to(&self, peer: &Peer) {
-        peer.publish_credits(self.credits());
+        // Of threads that publish different numbers the last one looks once more after its store, and finds the newest.
+        loop {
+            let credits = self.credits();
+            peer.publish_credits(credits);
+            if self.credits() == credits {
+                return;
+            }
+        }
     }
 }
 

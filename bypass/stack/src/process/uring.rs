@@ -17,6 +17,11 @@ static SEEN: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 /// A socket went through one of them.
 static HAS_SOCKETS: AtomicBool = AtomicBool::new(false);
 
+/// Locks the list across a fork.
+pub fn hold() -> impl Sized {
+    SEEN.lock().ok()
+}
+
 /// The shared liburing has made ring `fd`.
 pub fn made(fd: i32) {
     if let Ok(mut seen) = SEEN.lock() {
