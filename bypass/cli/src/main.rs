@@ -28,7 +28,8 @@ usage: bypass COMMAND [OPTIONS]
   run --check [-p PROFILE] [--] PROGRAM …     show what would be accelerated, and why not
   stat                                        what accelerated processes are doing
   top                                         the same, live: stat --watch
-  off, on                                     new connections of running processes to the kernel, and back
+  off                                         leave new connections of running processes to the kernel
+  on                                          accelerate them again
   capture                                     their frames, for Wireshark and tcpdump
   options                                     every EF_* option
 

@@ -54,7 +54,7 @@ extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     if flags & libc::SA_RESETHAND != 0 {
         reset(signal);
     }
-    kept::without(|| run(handler, flags, (signal, info, context)));
+    thread.handling(|| kept::without(|| run(handler, flags, (signal, info, context))));
 }
 
 /// Sets the default action, as the kernel does before it calls a handler that was set with SA_RESETHAND. The kernel does

@@ -19,6 +19,7 @@ use bypass_stats::Reason;
 use bypass_sys::clock::{now_ns, ticks, ticks_in};
 use bypass_sys::process::Leaked;
 use bypass_sys::sandbox::is_confined;
+use bypass_sys::thread::thread;
 use bypass_xdp::{Opened, Xdp};
 
 use crate::listener;
@@ -181,6 +182,11 @@ fn follow_listeners(now: u32) {
         LISTENERS_KNOWN.store(now, Ordering::Relaxed);
         return;
     }
+    // Engines need a thread, for which libc allocates: not where a handler may have interrupted malloc. The next wait
+    // outside of it looks again.
+    if !is_active() && thread().is_handling() {
+        return;
+    }
     LISTENERS_KNOWN.store(now, Ordering::Relaxed);
     // Who only holds listeners, as a master does for its workers, leaves them what there is.
     if !is_active() && !listener::are_attended() {
@@ -204,9 +210,9 @@ pub fn leave_listeners() {
     }
 }
 
-/// The engines, made now if they were not.
+/// The engines, made now if they were not and no signal handler runs.
 fn relays() -> &'static [&'static Mutex<Relay>] {
-    if !is_active() {
+    if !is_active() && !thread().is_handling() {
         start();
     }
     RELAYS.get().map_or(&[], Vec::as_slice)

@@ -28,6 +28,8 @@ pub struct Thread {
     /// One more than the number of the waker that it sleeps on, and after which it looks at everything that may ring it;
     /// 0 for none.
     pub sleeps_on: AtomicU32,
+    /// An address in the frame that called the program's signal handler; 0 outside of handlers.
+    handler_frame: AtomicU64,
 }
 
 /// Somebody has asked that the thread be cancelled.
@@ -104,6 +106,23 @@ impl Thread {
             }
             tid => tid,
         }
+    }
+
+    /// Runs a signal handler of the program.
+    pub fn handling(&self, run: impl FnOnce()) {
+        let place = 0u8;
+        let before = self.handler_frame.load(Ordering::Relaxed);
+        let frame = core::ptr::from_ref(&place) as u64;
+        self.handler_frame.store(frame, Ordering::Relaxed);
+        run();
+        self.handler_frame.store(before, Ordering::Relaxed);
+    }
+
+    /// Whether a signal handler of the program runs, which may have interrupted anything, malloc too. A handler that was
+    /// left by siglongjmp(3) does not: its frame is below the present one.
+    pub fn is_handling(&self) -> bool {
+        let place = 0u8;
+        (core::ptr::from_ref(&place) as u64) < self.handler_frame.load(Ordering::Relaxed)
     }
 
     /// Whether it is to end at the next place where it may.
