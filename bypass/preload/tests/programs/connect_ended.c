@@ -9,11 +9,19 @@ static int connect_to(int fd, struct sockaddr_in *to) {
     return connect(fd, (struct sockaddr *)to, sizeof *to);
 }
 
-/* A listener whose queue is full drops what comes; a port that was closed refuses it. */
+/* A port that is bound refuses connections, and no other program gets it. */
+static int bound_only(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in name = ipv4("127.0.0.1", 0);
+    need(fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof name) == 0, "bind");
+    tell(port_of(fd));
+    return fd;
+}
+
+/* A listener whose queue is full drops new connections. */
 static void server(void) {
     stay_on_the_kernel("server");
-    int waiting = listener(0), gone = listener(1), open = listener(16);
-    close(gone);
+    int waiting = listener(0), refusing = bound_only(), open = listener(16);
     hear();
     for (int i = 0; i < 3; i++) {
         int fd = accept(open, NULL, NULL);
@@ -23,6 +31,7 @@ static void server(void) {
     }
     meet();
     close(waiting);
+    close(refusing);
 }
 
 static void say_hello(const char *what, int fd) {
@@ -48,11 +57,12 @@ static void refused(int asks_first) {
 }
 
 static volatile pid_t blocked;
-static int blocked_fd;
+static int blocked_fd, blocked_result, blocked_error;
 
 static void *block(void *unused) {
     blocked = gettid();
-    result("blocked connect", connect_to(blocked_fd, &full));
+    blocked_result = connect_to(blocked_fd, &full);
+    blocked_error = errno;
     return unused;
 }
 
@@ -82,6 +92,8 @@ static void client(void) {
     until_it_waits(&blocked);
     result("shutdown", shutdown(blocked_fd, SHUT_RDWR));
     need(pthread_join(thread, NULL) == 0, "pthread_join");
+    errno = blocked_error;
+    result("blocked connect", blocked_result);
     close(blocked_fd);
     close(first);
     meet();
