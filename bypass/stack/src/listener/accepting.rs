@@ -32,14 +32,14 @@ impl Listener {
         }
     }
 
-    /// Tells all clients.
+    /// Publishes the credits to all clients.
     pub fn publish_credits(&self) {
         for peer in self.peers() {
             self.publish_credits_to(&peer);
         }
     }
 
-    /// Tells one client.
+    /// Publishes the credits to one client.
     pub(super) fn publish_credits_to(&self, peer: &Peer) {
         // Of threads that publish different numbers the last one looks once more after its store, and finds the newest.
         loop {

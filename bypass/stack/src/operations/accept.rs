@@ -91,8 +91,8 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
     }
 }
 
-/// No client comes through segments any more. Those that waited before are accepted as far as there are descriptors; for
-/// the kernel's the program's own call is made, which its filter allows.
+/// No client comes through segments any more. Connections that waited before are accepted as far as there are
+/// descriptors; for those of the kernel the program's own call is made, which its filter allows.
 #[cold]
 fn accept_confined(
     listener: &Listener,
