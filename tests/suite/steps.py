@@ -68,11 +68,14 @@ def steps():
                "cargo clippy --workspace --all-targets --locked -- -D warnings"),
         checks("programs", 170, "./wirespeed build"),
         pytest("architecture", 5, "-c tests/pytest.ini tests/architecture"),
-        # Tests that start programs and wait for them, in parts of about equal length.
+        # Tests that start programs and wait for them, in parts of about equal length. Duets refuse to
+        # run next to a program with real-time priority, which their own tests have: one part.
         pytest("lab", 255, "lab/tests/stories/test_failures.py",
-               "lab/tests/stories --ignore=lab/tests/stories/test_failures.py",
+               "lab/tests/agent/test_duet.py lab/tests/stories"
+               " --ignore=lab/tests/stories/test_failures.py",
                "lab/tests/site",
-               "lab/tests --ignore=lab/tests/stories --ignore=lab/tests/site"),
+               "lab/tests --ignore=lab/tests/stories --ignore=lab/tests/site"
+               " --ignore=lab/tests/agent/test_duet.py"),
         Step("java", 320, [["mvn", "-B", "-fae", "-T", "2", "-f", "servers/pom.xml", "verify"]],
              junit("servers/*/target/surefire-reports/*.xml"), r"^\[ERROR\][^\n]*"),
         Step("rust", 280, [[sys.executable, "tests/rust.py"]],

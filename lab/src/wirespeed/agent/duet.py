@@ -288,13 +288,16 @@ def check_alone(cores, ours):
     if not before:
         return
     time.sleep(BUSY_LOOK_S)
-    for task, used_ns in before.items():
-        if cpu_ns(task) - used_ns > BUSY_SHARE * BUSY_LOOK_S * CLOCK_NS:
-            name = read_text("/proc/%d/comm" % task).strip()
-            raise Refused(
-                "%s (process %d) runs with real-time priority on a measured core, so contenders "
-                'cannot take turns; end it, or set plan.method = "trials"' % (name, task)
-            )
+    busy = [
+        "%s (process %d)" % (read_text("/proc/%d/comm" % task).strip(), task)
+        for task, used_ns in before.items()
+        if cpu_ns(task) - used_ns > BUSY_SHARE * BUSY_LOOK_S * CLOCK_NS
+    ]
+    if busy:
+        raise Refused(
+            "%s: real-time priority on a measured core, so contenders cannot take turns "
+            '(end it, or set plan.method = "trials")' % ", ".join(busy)
+        )
 
 
 def realtime_tasks(cores, ours):
