@@ -9,8 +9,10 @@ pub struct Definition {
     pub group: Group,
     /// Type and bounds.
     pub kind: Kind,
-    /// The value when nobody sets it.
+    /// Onload's value when the option is not set, which a profile's conditions and `is_set` refer to.
     pub default: &'static str,
+    /// What applies here when the option is not set, or "" when it is `default`.
+    pub unset: &'static str,
     /// Unit of a number, or "" when it is a count, a switch or a text.
     pub unit: &'static str,
     /// One line.
@@ -171,6 +173,16 @@ impl Definition {
             .expect("a test parses every default of the table")
     }
 
+    /// What applies here when the option is not set, with its unit; "–" for nothing.
+    pub fn default_text(&self) -> String {
+        match (self.unset, self.default, self.unit) {
+            ("", "", _) => "–".to_owned(),
+            ("", default, "") => default.to_owned(),
+            ("", default, unit) => format!("{default} {unit}"),
+            (unset, ..) => unset.to_owned(),
+        }
+    }
+
     /// Type and bounds as the documents print them.
     pub fn kind_text(&self) -> String {
         match self.kind {
@@ -234,6 +246,7 @@ const fn row(
         group: Group::Process,
         kind,
         default,
+        unset: "",
         unit: "",
         text,
         long: "",
@@ -244,6 +257,11 @@ const fn row(
 impl Definition {
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
+        self
+    }
+
+    pub(crate) const fn unset(mut self, what: &'static str) -> Self {
+        self.unset = what;
         self
     }
 

@@ -3,7 +3,7 @@
 use crate::definition::{number, switch, text, Definition, Group};
 
 const COUNT_MAX: i64 = 1 << 30;
-const NO_FILTERS: &str = "no packets arrive, so there is nothing to filter";
+const NO_FILTERS: &str = "no card filters are used: frames are steered by port and queue";
 const NO_PORTS: &str =
     "source ports of accelerated connections are bookkeeping only and reused at once";
 
@@ -123,7 +123,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Reuse a port as soon as it is closed",
     )
     .of(Group::Ports)
-    .inert("always so: without packets no connection enters TIME_WAIT"),
+    .inert("over shared memory no connection enters TIME_WAIT; over packets TIME_WAIT applies"),
     switch(
         "EF_TCP_SHARED_LOCAL_PORTS_NO_FALLBACK",
         false,
