@@ -1,7 +1,7 @@
 """The table of components in ARCHITECTURE.md is what the code does, in all three languages."""
 
-import pytest
 import components
+import pytest
 
 
 def all_edges():
