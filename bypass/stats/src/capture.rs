@@ -26,7 +26,7 @@ pub use stream::{By, Stream};
 /// Bytes of a ring; its pages exist only during a capture.
 const RING_BYTES: usize = 8 << 20;
 const RING_WORDS: usize = RING_BYTES / 8;
-/// Longest frame: the longest GSO segment.
+/// Longest frame: the longest GSO packet.
 pub const FRAME_MAX: usize = 65_549;
 /// Largest payload of a segment made from the bytes of a same-host connection.
 const SEGMENT_MAX: usize = 32 << 10;
