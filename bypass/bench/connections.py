@@ -6,8 +6,8 @@
     bypass/bench/connections.py requests            CPU of nginx per request with 10 … 50,000 connections (as many as
                                                     there may be descriptors, ulimit -Hn)
 
-Both count CPU time of nginx (master, workers, every thread) by the scheduler's own account, in nanoseconds, so
-other work on the machine delays them and does not change what is counted, but for colder caches.
+Both count CPU time of nginx (master, workers, every thread) by the scheduler's accounting, in nanoseconds. Other
+work on the machine only delays them and makes caches colder; it does not change the count otherwise.
 
 idle      on the kernel, and over packets with the profile; also with no connection at all; --queues N of the interface,
           --workers N of nginx

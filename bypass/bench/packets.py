@@ -2,8 +2,8 @@
 """nginx over a veth pair: the kernel's TCP against TCP in the program, A B A B in one run.
 
 Two namespaces, nginx (one worker) in one on core 0, wrk in the other on core 1. Prints requests per second of every
-round, medians and ratios to the kernel, and for packets how many connections were carried so: a round in which
-one was the kernel's is an error. Everything that it starts ends with it.
+round, medians and ratios to the kernel, and the number of connections over packets: a connection on the kernel
+makes its round an error. All processes that it starts end with it.
 
     ./wirespeed build bypass                        once; needs root, nginx and wrk
     bypass/bench/packets.py                         1 KB, keep-alive, MTU 1500, 5 rounds of 2 s: about 40 s
@@ -13,14 +13,14 @@ one was the kernel's is an error. Everything that it starts ends with it.
     bypass/bench/packets.py --mtu 9000 --size 100000
     bypass/bench/packets.py kernel performance both --connections 1
     ./wirespeed build http-server && bypass/bench/packets.py --program netty-nio --size 128 kernel performance both
-                                                    each server is warmed up until its JVM compiles no more
+                                                    each server is warmed up until its JVM stops compiling
     bypass/bench/packets.py responder-kernel native generic    the engine without preloading:
                                                     cargo build --release -p bypass-shard --example http
 
 kernel       nginx and wrk on the kernel          balanced, performance   nginx over packets, with that profile
-both         nginx with performance and wrk with the profile --client, both over packets; --program has others than nginx
+both         nginx with performance and wrk with the profile --client, both over packets; --program chooses other servers
 performance-other, both-other    the same with another build: --other FOLDER, which has its bypass and libbypass_preload.so
-responder-kernel, native, busy-poll, generic, trains    a minimal HTTP responder, on the kernel and on a shard
+`responder-kernel`, `native`, `busy-poll`, `generic`, `trains`    a minimal HTTP responder, on the kernel and on a shard
 """
 
 import argparse
