@@ -347,7 +347,7 @@ def test_an_unknown_request_and_a_mistaken_one_are_answered(host):
         host.ask("run")
     with pytest.raises(HostError, match="bad request: KeyError"):
         host.ask("spawn", name="app")
-    host.channel.process.stdin.write(b"this is no JSON\n")
+    host.channel.process.stdin.write(b"this is not JSON\n")
     assert host.ask("clock")["now"] > 0
 
 

@@ -35,7 +35,7 @@ def test_a_full_link_is_named_and_one_beyond_its_rate_is_broken(tmp_path):
 
 
 def test_a_throughput_in_units_of_wrk_is_recognised(tmp_path):
-    # 1000 responses of 100,258 bytes a second in wrk's MB times 8 / 1000
+    # 1000 responses/s of 100,258 bytes in wrk's MB times 8 / 1000
     printed = 1000 * 100_258 * 8 / 1.048576e9
     text = f"payload,rps,throughput_Gb/s\n100000,1000,{printed}\n"
     (finding,) = found(tmp_path, text, "bytes per request")

@@ -151,7 +151,7 @@ def test_cells_csv_holds_the_medians_in_the_units_of_its_head(run):
                 assert float(text) == pytest.approx(middle[row["cell"], name])
             if units.get(name):
                 assert unit == units[name] + ")"
-            assert name != "little_residual" or unit != "%)", "a share is no figure in per cent"
+            assert name != "little_residual" or unit != "%)", "a share is printed in per cent"
 
 
 def tables_of(text):
@@ -165,7 +165,7 @@ def tables_of(text):
 
 
 def digit(text):
-    """What the last digit of a printed figure stands for."""
+    """The value of the last digit of a printed number."""
     return 10.0 ** -len(text.partition(".")[2])
 
 

@@ -169,8 +169,8 @@ def test_runs_with_a_metric_in_two_units_are_not_compared(capsys):
     assert "requests/s, Gb/s" in capsys.readouterr().out
 
 
-def test_what_differs_in_the_method_is_listed():
-    """Two runs of which one was tuned and ran at nice -20 were said to differ in nothing."""
+def test_differences_in_the_method_are_listed():
+    """Two runs, of which one was tuned and ran at nice -20, had no differences listed."""
     first, second = plain(1, 1), plain(2, 1)
     plan = replace(second.run.plan, warmup_s=10.0)
     second = replace(second, run=replace(second.run, nice=-20, tuned=["somaxconn"], plan=plan))

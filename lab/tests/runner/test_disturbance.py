@@ -40,8 +40,8 @@ def test_a_quiet_machine_spends_more_windows_on_a_bad_moment_than_a_noisy_one():
     assert windows_until_enough(monitor) == WINDOWS_MAX_LASTING
 
 
-def test_a_loss_that_is_small_beside_the_usual_spread_is_not_measured_again():
-    """Windows that had lost 2 % were measured again on a machine whose trials differ by 15 %."""
+def test_a_loss_below_the_usual_spread_is_not_measured_again():
+    """The lab measured windows that had lost 2 % again on a machine whose trials differ by 15 %."""
     monitor = monitor_of(usual_spread=0.15)
     assert not monitor.wants_another(1, 1.0, 0.02) and monitor.wants_another(1, 1.0, 0.10)
     assert monitor_of(usual_spread=0.01).wants_another(1, 1.0, 0.02)
