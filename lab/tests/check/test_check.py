@@ -58,7 +58,7 @@ def test_superlinear_scaling_doubts_the_smaller_figure(tmp_path):
 
 
 def test_a_rate_of_zero_is_a_figure_that_no_law_divides_by(tmp_path):
-    """A cell that completed nothing stands in many a table; `check` ended with a traceback."""
+    """Many tables have a cell without completed requests; `check` ended with a traceback."""
     text = "stack,workers,rps\nk,1,0\nk,2,240\nk,4,470\n"
     assert not found(tmp_path, text, "scaling")
     text = "payload,link_gbps,rps,throughput_Gb/s\n1000,25,0,0.1\n1000,100,5000,0.1\n"

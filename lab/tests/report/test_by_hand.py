@@ -1,4 +1,4 @@
-"""A report's figures, computed again from trial.json alone: no code of the lab is used for it."""
+"""A report's results, computed again from trial.json alone, without code of the lab."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEDIAN = r"MEDIAN\(repeats!\$([A-Z]+)\$(\d+):\$\1\$(\d+)\)(\*\d+)?"
 
 
 def with_a_share(kind):
-    """With a table of a figure that is kept as a share and shown in per cent."""
+    """With a table of a metric that is stored as a share and printed in per cent."""
     table = {"title": "Doubts", "rows": list(kind.axes), "values": ["rps", "little_residual"]}
     return dataclasses.replace(kind, tables=[*kind.tables, table])
 

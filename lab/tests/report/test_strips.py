@@ -1,4 +1,4 @@
-"""The repeats of each cell in time order: one row a cell."""
+"""The repeats of each cell in time order: one row per cell."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_too_many_cells_leave_out_the_steadiest_and_say_so(summary, monkeypatch)
 
 
 def test_a_cell_whose_trials_have_no_such_figure_has_no_row(summary):
-    """Responses of 100 MB take longer than a window: their figure is the throughput."""
+    """Responses of 100 MB take longer than a window: their metric is the throughput."""
     before = strips.cells_over_time(summary).svg
     for trial in summary.measured[0].trials:
         trial.metrics[summary.primary] = 0.0

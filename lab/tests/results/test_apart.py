@@ -160,8 +160,8 @@ def told_in(summary, unit):
 
 
 def test_runs_with_a_metric_in_two_units_are_not_compared(capsys):
-    """23 Gb/s against 2,900 MB/s was a hundred times better; and what one recipe measures in Gb/s
-    stood under the head B/s."""
+    """23 Gb/s appeared a hundred times better than 2,900 MB/s; and results of a recipe in Gb/s were
+    printed under the heading B/s."""
     with pytest.raises(ResultsError, match=r"measures rps in Gb/s, the second in MB/s"):
         apart.compare(told_in(plain(1), "Gb/s"), told_in(plain(2), "MB/s"), ["rps"])
     first = told_in(plain(1), "Gb/s")

@@ -277,7 +277,7 @@ def test_a_history_passes_or_fails(made, tmp_path, capsys, names, changes, code)
 
 
 def test_a_regression_fails_the_run_that_shows_it_and_not_every_run_after_it(made, tmp_path):
-    """One accepted regression kept the check failing for ever."""
+    """One accepted regression made the check fail forever."""
     codes = []
     for count in range(9, 15):
         folder = tmp_path / str(count)

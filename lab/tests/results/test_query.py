@@ -36,7 +36,7 @@ def test_axes_and_metrics_are_columns(run_dir):
 
 
 def test_an_axis_that_is_called_like_a_column_has_one_of_its_own(tmp_path):
-    """`round` of the recipe was hidden behind the round of the trial, and `cell` hid the cell."""
+    """The trial's `round` hid the recipe's axis `round`, and an axis `cell` hid the cell."""
     kind = KINDS["quickstart"]()
     axes = {**kind.axes, "round": ["short"], "cell": ["big"]}
     run_dir = make_run(dataclasses.replace(kind, axes=axes), tmp_path)
