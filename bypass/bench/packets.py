@@ -181,7 +181,7 @@ def answers(link):
 
 
 def counters(link, group):
-    """Connections accepted over packets and from the kernel by the processes of a session, and frames it took too late."""
+    """Connections that the processes of a session accepted over packets and from the kernel, and frames that they took too late."""
     text = subprocess.run(link.inside(1, 1, BYPASS, "stat", "--json"), capture_output=True, text=True, check=True).stdout
     total = {"accepts_packets": 0, "accepts_kernel": 0, "frames_lost_in": 0}
     for entry in re.split(r'(?="pid":)', text)[1:]:
@@ -209,21 +209,21 @@ def cpu_ns(group):
     return found
 
 
-def beside(before, after):
-    """Seconds of CPU that other threads than the busiest had between two looks: a JVM's compilers, which the
-    server's core has to do besides."""
+def other_threads_s(before, after):
+    """Seconds of CPU that all threads but the busiest used between two samples: a JVM's compilers, which run on the
+    server's core too."""
     spent = sorted(now - before.get(task, 0) for task, now in after.items())
     return sum(spent[:-1]) / 1e9
 
 
 def warm_up(load, group, options):
-    """Repeats the window until the server's other threads are quiet in it. With one long run a JVM is not warm: the
+    """Repeats the window until the server's other threads are quiet in it. One long run does not warm a JVM up: the
     first connections that end and return make it discard compiled code, and compile again on the server's core."""
     deadline = time.monotonic() + options.warmup
     while time.monotonic() < deadline:
         before = cpu_ns(group)
         subprocess.run(load, stdout=subprocess.DEVNULL, timeout=options.seconds + 30, check=True)
-        if beside(before, cpu_ns(group)) < QUIET * options.seconds:
+        if other_threads_s(before, cpu_ns(group)) < QUIET * options.seconds:
             break
 
 
@@ -267,7 +267,7 @@ def measure(link, server, folder, options):
             warm_up(link.inside(0, 1, *load), process.pid, options)
         before, spent = counters(link, process.pid), cpu_ns(process.pid)
         done = subprocess.run(link.inside(0, 1, *load), capture_output=True, text=True, timeout=options.seconds + 30)
-        after, others = counters(link, process.pid), beside(spent, cpu_ns(process.pid))
+        after, others = counters(link, process.pid), other_threads_s(spent, cpu_ns(process.pid))
         if others >= QUIET * options.seconds:
             print(f"  {server}: its other threads had {others / options.seconds:.0%} of a core in this round")
         found = read(done, folder, options)
