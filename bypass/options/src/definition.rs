@@ -1,11 +1,11 @@
-//! What an option is: a row of the table, and a value that fits it.
+//! The definition of an option: a row of the table, and a value that fits it.
 
 /// One option, declared once.
 #[derive(Debug)]
 pub struct Definition {
     /// The full name, with `EF_`.
     pub name: &'static str,
-    /// The section of the documents page that it stands in.
+    /// The section of the documentation page with this option.
     pub group: Group,
     /// Type and bounds.
     pub kind: Kind,
@@ -17,9 +17,9 @@ pub struct Definition {
     pub unit: &'static str,
     /// One line.
     pub text: &'static str,
-    /// What somebody who tunes it must know; may be empty.
+    /// Details for users who tune it; may be empty.
     pub long: &'static str,
-    /// Whether setting it changes anything.
+    /// Whether setting it has an effect.
     pub state: State,
 }
 
@@ -28,7 +28,7 @@ pub struct Definition {
 pub enum Group {
     /// Busy waiting.
     Spinning,
-    /// Which programs and sockets are accelerated at all.
+    /// Which programs and sockets are accelerated.
     Acceleration,
     /// Sockets, descriptors, epoll.
     Sockets,
@@ -95,9 +95,9 @@ pub enum Kind {
 /// Whether an option does something here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It changes what happens; the text says what it does here.
+    /// It has an effect; the text describes it.
     Implemented(&'static str),
-    /// It is accepted and changes nothing; the text says why.
+    /// It is accepted without effect; the text gives the reason.
     Inert(&'static str),
 }
 
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// What it does here, or why it does nothing.
+    /// The effect here, or the reason for none.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Implemented(text) | Self::Inert(text) => text,

@@ -1,4 +1,4 @@
-"""Contenders that take turns: at rest they are frozen, and nothing is left frozen or alive."""
+"""Contenders that take turns: the waiting one is frozen, and no process stays frozen or alive."""
 
 import os
 import signal
@@ -120,7 +120,7 @@ def test_the_sides_take_turns_and_rest_frozen(duo):
 
 
 def test_a_side_at_rest_counts_nothing(duo):
-    """Responses of all slices and those before the first are all that there are."""
+    """The responses of all slices, and the ones before the first, add up to the total."""
     start(duo)
     before = message(duo, 0.3)
     rows = duo.ask("duet", PATIENCE_S, **before)["slices"]
@@ -179,7 +179,7 @@ def test_a_server_that_rests_is_ended_with_its_agent(duo):
 
 @pytest.mark.parametrize("stopped", [[], ["server-b"]], ids=["both", "one-is-stopped"])
 def test_servers_that_were_frozen_one_by_one_are_all_ended_with_their_agent(duo, stopped):
-    """The guard watched the latest alone, and forgot the others at each stop."""
+    """The guard watched only the latest server, and forgot the others at each stop."""
     for side in "ab":
         spawn(duo, f"server-{side}", [sys.executable, "-c", SERVER])
     wait_until(lambda: len(processes_of(duo.mark)) == 4)

@@ -41,7 +41,7 @@ def test_an_agent_of_another_protocol_is_refused(monkeypatch):
 
 
 def test_a_silent_host_is_noticed_while_others_speak():
-    """Their samples and exits kept coming, and a generator behind a cut cable was waited for."""
+    """Other hosts' messages kept arriving, and the lab waited for a generator behind a cut link."""
     fars = [Far(name, python=sys.executable, lease_s=60.0) for name in ("speaks", "silent")]
     fleet = Fleet(fars, "test-silence", cgroups=False)
     try:
@@ -65,7 +65,7 @@ def test_a_silent_host_is_noticed_while_others_speak():
 
 
 def test_an_agent_that_ended_is_reported_once():
-    """Its closed pipe stayed readable, and every question to the others failed for it."""
+    """Its closed pipe stayed readable, so every request to the other hosts failed."""
     fleet = Fleet([Far(name, python=sys.executable) for name in ("stays", "ends")], "e", False)
     try:
         os.kill(fleet["ends"].info["pid"], signal.SIGKILL)
@@ -80,7 +80,7 @@ def test_an_agent_that_ended_is_reported_once():
 
 
 def test_a_log_in_may_take_longer_than_a_silence(monkeypatch):
-    """ssh with a slow name service, or a queue of Slurm: only greeted hosts are silent."""
+    """ssh with slow DNS, or a queue of Slurm: only a host that has logged in can be silent."""
     monkeypatch.setattr(host, "SILENCE_S", 0.2)
     slow = ("sh", "-c", 'echo welcome; sleep 1; exec "$@"', "sh")
     far = Far("slow", slow, sys.executable, lease_s=60.0)

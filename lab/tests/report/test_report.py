@@ -376,8 +376,8 @@ def test_what_is_not_decided_is_drawn_hollow_and_print_shows_what_is_folded():
 
 
 def test_times_have_their_unit_whatever_the_recipe_calls_them():
-    """A histogram with another name than `latency` stood in tables without a unit, and a rule for
-    it took no duration."""
+    """Tables showed a histogram with another name than `latency` without a unit, and a rule for it
+    accepted no duration."""
     assert wording.measure("answer_time.p99_9").head == "answer time p99.9, µs"
     assert wording.measure("latency.mean", is_ms=True).head == "latency mean, ms"
     assert wording.measure("gc.pause_ms").head == "GC pauses, ms"
@@ -386,7 +386,7 @@ def test_times_have_their_unit_whatever_the_recipe_calls_them():
 
 
 def test_a_chart_says_how_many_lines_it_leaves_out(tmp_path):
-    """Of eight stacks two were not drawn, and nothing said so."""
+    """Two of eight stacks were silently not drawn."""
     stacks = ["kernel", *(f"stack{number}" for number in range(7))]
     axes = {"connections": [1, 10, 100], "stack": stacks}
     table = {"rows": "connections", "columns": "stack", "value": "rps"}
@@ -398,7 +398,7 @@ def test_a_chart_says_how_many_lines_it_leaves_out(tmp_path):
 
 @pytest.mark.parametrize("points", [3, 30, 100])
 def test_bottlenecks_of_cells_are_next_to_each_other(points):
-    """Letters of forty cells lay on top of each other."""
+    """The letters of forty cells overlapped."""
     line = plot.Series("a", 1, tuple(plot.Point(n, 1.0, (), "server") for n in range(points)))
     svg = plot.line_chart([line], plot.Labels("t", "x", "y"))
     found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v12", svg)

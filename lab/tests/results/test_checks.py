@@ -166,9 +166,9 @@ RUNS = [
     Case("nothing is compared, a rule", "nothing compared", "", PASSES, require=["rps > 1"]),
     Case("one trial failed", "gain", "loss", FAILS, [invalid(1, "9 errors", **ONE)]),
     Case("all trials failed", "gain", "loss", FAILS, [invalid(9, "9 errors", **ONE)]),
-    Case("one trial was disturbed", "gain", "loss", PASSES,
+    Case("one trial was noisy", "gain", "loss", PASSES,
          [invalid(1, "other programs used 90 % of core 0", 0.9, **ONE)]),
-    Case("all trials were disturbed", "gain", "loss", FAILS,
+    Case("all trials were noisy", "gain", "loss", FAILS,
          [invalid(9, "other programs used 90 % of core 0", 0.9, **ONE)]),
     Case("the generator was the limit", "gain", "undecided", FAILS, [limited("client")]),
     Case("two rounds only", "gain", "undecided", FAILS, [invalid(3, "x", 0.9, **ONE)]),
@@ -277,7 +277,7 @@ def test_a_history_passes_or_fails(made, tmp_path, capsys, names, changes, code)
 
 
 def test_a_regression_fails_the_run_that_shows_it_and_not_every_run_after_it(made, tmp_path):
-    """One accepted regression kept the check failing for ever."""
+    """One accepted regression made the check fail forever."""
     codes = []
     for count in range(9, 15):
         folder = tmp_path / str(count)

@@ -140,7 +140,7 @@ def pooled_over(cells):
 
 
 def test_cells_that_err_together_keep_their_common_error():
-    """Ten cells of one server's life: their mean over a round errs as much as each of them."""
+    """Ten cells of one server lifetime: their mean over a round has the same error as each."""
     common = [0.05, -0.04, 0.06, -0.05, 0.03]
     pooled = pooled_over([common for _ in range(10)])
     alone = c.compare([common])[0]
@@ -177,7 +177,7 @@ def test_cells_that_lost_different_rounds_err_together_in_those_they_have(lost):
 
 
 def test_single_lost_trials_take_no_rounds_from_the_pooled_figure():
-    """Only rounds that all cells had were kept: of six, with a trial missing in four, two."""
+    """Only rounds that all cells had were used: two of six, if four had a missing trial."""
     cells = [
         {number: 0.1 + number / 100 for number in range(6) if number != cell % 4}
         for cell in range(8)

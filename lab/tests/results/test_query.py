@@ -36,7 +36,7 @@ def test_axes_and_metrics_are_columns(run_dir):
 
 
 def test_an_axis_that_is_called_like_a_column_has_one_of_its_own(tmp_path):
-    """`round` of the recipe was hidden behind the round of the trial, and `cell` hid the cell."""
+    """The trial's `round` hid the recipe's axis `round`, and an axis `cell` hid the cell."""
     kind = KINDS["quickstart"]()
     axes = {**kind.axes, "round": ["short"], "cell": ["big"]}
     run_dir = make_run(dataclasses.replace(kind, axes=axes), tmp_path)
@@ -94,7 +94,7 @@ def test_all_runs_are_asked_at_once_and_only_new_ones_are_read(tmp_path, monkeyp
     make_run(KINDS["quickstart"](), tmp_path, 3)
     assert len(asked()) == 3 and len(read) == 3
     (tmp_path / index.FILE).write_bytes(b"not a database, for some reason" * 99)
-    assert len(asked()) == 3, "a damaged index is no reason to fail"
+    assert len(asked()) == 3, "a damaged index must not fail the query"
     tables = index.database(tmp_path)
     _, rows = query.answer(tables, "select distinct verdict from comparisons where metric = 'rps'")
     assert ("gain",) in rows

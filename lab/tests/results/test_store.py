@@ -94,7 +94,7 @@ def test_a_trial_is_not_there_until_it_is_whole(run_dir):
 
 
 def as_nobody(question):
-    """The answer that another user gets, by a child that becomes one."""
+    """The result for another user, from a child process of that user."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -47,13 +47,13 @@ def test_a_generator_that_fails_is_a_result(monkeypatch, tmp_path):
 
 
 def test_a_generator_that_fails_because_an_agent_was_killed_is_none(monkeypatch, tmp_path):
-    """The server dies with its agent; the trial stood as failed, which `--resume` cannot fix."""
+    """The server dies with its agent; the trial counted as failed, which `--resume` cannot fix."""
     with pytest.raises(HostError, match="has ended"):
         attempted(monkeypatch, tmp_path, has_died=True)
 
 
 def test_a_run_that_goes_on_counts_on_from_the_attempts_that_were_kept(tmp_path, monkeypatch):
-    """It began at 1 again: the second window's folder met the one of the first attempt 1."""
+    """Attempts started at 1 again: the second window's folder collided with the first attempt's."""
     line = PlannedTrial(1, 1, "c1", "t1", {"connections": 1})
     folder = execute.store.trial_dir(tmp_path, 1, "t1")
     (folder / "attempt-1" / "window-2").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a run that goes on must find as it was."""
+"""Properties that must be unchanged when a run is resumed."""
 
 from types import SimpleNamespace
 
@@ -29,7 +29,7 @@ def resumed(monkeypatch, begun, *hosts, force=False):
 
 
 def test_the_generators_machine_is_compared_too(monkeypatch):
-    """A run went on with another generator's host, and its figures stood among the first's."""
+    """A run was resumed with another generator host, and the results of both were mixed."""
     begun = {**SAME, "hosts": {"load": SAME}}
     server, load = host("server", "a"), host("load", "b", kernel="6.1")
     with pytest.raises(ResultsError, match=r"load differs .* kernel was 6.18, is 6.1;"):

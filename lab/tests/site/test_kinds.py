@@ -115,7 +115,7 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
 @pytest.mark.parametrize("kind", ["netns"], indirect=True)
 def test_a_killed_agent_ends_the_run_and_does_not_count_against_its_server(kind):
     """Its server dies with it, and the generator on the other host fails for that reason: the trial
-    stood as failed, and a resumed run could not fix it."""
+    counted as failed, and a resumed run could not fix it."""
     process = started(kind, recipe(kind, duration="1500ms"))
     kind.wait_for_trials(1, process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -177,7 +177,7 @@ def programs_of(pid, name):
 
 
 def wait_until(condition):
-    """Whether it held once: asked again, a server between two trials would be there again."""
+    """Whether the condition held once: a server between two trials may exist again later."""
     deadline = time.monotonic() + PATIENCE_S
     while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -167,7 +167,7 @@ def test_the_search_counts_requests_whatever_the_recipe_names_first():
 
 
 def test_a_rule_of_the_search_holds_for_the_cells_that_it_means():
-    """It was checked against every cell, and `errors` against valid trials, which have none."""
+    """The rule applied to every cell, and `errors` to valid trials, which have none."""
     slow, fast = (
         SimpleNamespace(axes={"stack": stack}, trials=(), invalid=()) for stack in ("slow", "fast")
     )
@@ -274,7 +274,7 @@ def page_of_somebody_else(checkout, tmp_path, **site):
 
 
 def test_what_a_page_names_is_shown_and_not_started_unasked(checkout, tmp_path):
-    """Commands of a page that came by mail ran as root before anything was printed."""
+    """Commands of a page from a mail ran as root before anything was printed."""
     page = page_of_somebody_else(checkout, tmp_path)
     code, _, err = checkout.call("reproduce", page, "--accept-noise")
     assert code == 2 and "--trust" in err

@@ -353,7 +353,7 @@ def test_rounds_of_another_build_are_not_added_to_a_run_unasked(checkout):
 
 
 def test_a_run_whose_files_were_changed_does_not_go_on_unasked(checkout):
-    """Half of a cell's trials would be those of another configuration."""
+    """Half of a cell's trials would have another configuration."""
     own = checkout.root / "recipes" / "server.py"
     shutil.copy(FAKES / "server.py", own)
     code, _, err = checkout.call("run", checkout.recipe(connections=[1], server=own))
@@ -501,7 +501,7 @@ def test_a_trial_reports_its_window_and_not_its_warm_up(checkout, tmp_path):
 
 
 def test_exports_of_the_shell_reach_no_measured_program(checkout, tmp_path):
-    """EF_POLL_USEC=0 of a shell changed a contender and stood nowhere."""
+    """EF_POLL_USEC=0 in a shell changed a contender and was not recorded."""
     kept = tmp_path / "environment"
     recipe = checkout.recipe(connections=[1])
     text = recipe.read_text()
@@ -530,7 +530,7 @@ def test_exports_of_the_shell_reach_no_measured_program(checkout, tmp_path):
 def test_a_start_that_fails_costs_its_trial_and_not_the_run(
     checkout, tmp_path, fail_at, valid, code
 ):
-    """One hiccup of a server ended a run of hours. Once it is started again."""
+    """One failed start of a server ended a run of hours. It is started once more."""
     options = ("--starts", tmp_path / "starts", "--fail-at", fail_at)
     recipe = checkout.recipe(connections=[1], repeat=4, server_options=options)
     found, _, err = checkout.call("run", recipe)

@@ -1,6 +1,6 @@
 //! Chunked transfer coding, resumable at every byte (RFC 9112, 7.1).
 //!
-//! Lines (sizes, trailer fields) are taken whole: until a line's end has arrived nothing of it is
+//! Lines (sizes, trailer fields) are taken whole: until a line's end has arrived the line is not
 //! consumed, and the caller keeps the bytes. Data is consumed as it comes.
 
 use crate::head::{trim, Malformed, HEAD_MAX_BYTES};
@@ -9,12 +9,12 @@ use crate::response::Sink;
 /// Longest size line with its extensions; the extensions have no meaning here.
 const SIZE_LINE_MAX_BYTES: usize = 4096;
 
-/// Where in a chunked body the reader stands.
+/// The reader's position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunked {
     /// Before a chunk's size line.
     Size,
-    /// Inside a chunk, so many bytes before its end.
+    /// Inside a chunk, with so many bytes left.
     Data(u64),
     /// Before the line end that closes a chunk.
     DataEnd,
@@ -22,7 +22,7 @@ pub enum Chunked {
     Trailer,
 }
 
-/// What one call to [`Chunked::feed`] did.
+/// The result of one call to [`Chunked::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
     /// Bytes taken from the input.

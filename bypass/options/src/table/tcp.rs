@@ -13,7 +13,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_TCP_INITIAL_CWND",
         "0",
         0..=COUNT_MAX,
-        "First congestion window; 0 is the standard's",
+        "First congestion window; 0 is the standard size",
     )
     .unit("bytes")
     .of(Group::Tcp)
@@ -64,7 +64,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_TCP_TCONST_MSL",
         "25",
         0..=600,
-        "Longest life of a segment, hence of TIME_WAIT",
+        "Longest lifetime of a segment, which determines TIME_WAIT",
     )
     .unit("s")
     .of(Group::Tcp)
@@ -100,7 +100,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     switch(
         "EF_TCP_SYNCOOKIES",
         false,
-        "Answer with SYN cookies when half-open places are gone",
+        "Send SYN cookies when the table of half-open connections is full",
     )
     .of(Group::Tcp)
     .unset("1")
@@ -204,7 +204,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     switch(
         "EF_FORCE_TCP_NODELAY",
         false,
-        "Send at once whatever the program says",
+        "Send at once, whatever the program sets",
     )
     .of(Group::Tcp)
     .inert("every write is visible to the reader at once; over packets TCP_NODELAY is always on"),
