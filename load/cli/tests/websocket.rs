@@ -320,7 +320,7 @@ fn fields_and_path_are_those_of_the_upgrade() {
         .args([
             "-t1",
             "-c1",
-            "-d100ms",
+            "-d1s",
             "-H",
             "Sec-WebSocket-Protocol: chat",
             &url,
