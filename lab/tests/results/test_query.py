@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sqlite3
 import statistics
 
 import pytest
@@ -100,6 +101,48 @@ def test_all_runs_are_asked_at_once_and_only_new_ones_are_read(tmp_path, monkeyp
     assert ("gain",) in rows
     with pytest.raises(InputError, match="tables and columns: runs: run, recipe"):
         query.answer(tables, "select nothing from runs")
+
+
+def test_another_build_judges_all_runs_anew(tmp_path, monkeypatch):
+    """Verdicts of an older build stayed in the index for ever."""
+    make_run(KINDS["quickstart"](), tmp_path)
+    assert len(list(index.documents(tmp_path))) == 1
+    monkeypatch.setattr(index, "_document", lambda summary: {"judged": "by another build"})
+    (_, kept), = index.documents(tmp_path)
+    assert "run" in kept, "the same build reads what it wrote"
+    monkeypatch.setattr(index, "_build", lambda: "another")
+    (_, judged), = index.documents(tmp_path)
+    assert judged == {"judged": "by another build"}
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: 2 * 4096 + 99])
+
+
+def overwrite(path):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+
+
+def other_table(path):
+    path.unlink()
+    with sqlite3.connect(path) as made:
+        made.execute("CREATE TABLE runs (name TEXT)")
+
+
+def no_json(path):
+    with sqlite3.connect(path) as made:
+        made.execute("UPDATE runs SET document = '{'")
+
+
+@pytest.mark.parametrize("damage", [cut, overwrite, other_table, no_json])
+def test_a_damaged_index_is_made_anew(tmp_path, monkeypatch, damage):
+    make_run(KINDS["quickstart"](), tmp_path)
+    whole = list(index.documents(tmp_path))
+    damage(tmp_path / index.FILE)
+    assert list(index.documents(tmp_path)) == whole
+    monkeypatch.setattr(index, "load", lambda folder: pytest.fail("it is up to date again"))
+    assert list(index.documents(tmp_path)) == whole
 
 
 def test_query_names_what_it_needs(tmp_path):
