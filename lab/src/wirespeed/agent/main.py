@@ -347,11 +347,11 @@ class Agent:
         return self.sampler.stop()
 
     def do_census(self, message):
-        """Other processes that used the machine since the last census: [[name, CPU seconds], …]."""
+        """Other processes that used these cores since the last census (census.py)."""
         ours = {os.getpid(), self.lab_pid, *message.get("ours", ())}
         for child in self.children.values():
             ours.update(child.members())
-        return self.census.take(ours)
+        return self.census.take(ours, message.get("cores"))
 
     def do_canary(self, message):
         self.helpers.start(message["id"], lambda: {"ms": canary_ms(message["core"])})
