@@ -60,6 +60,7 @@ class Figures:
     threads: int = 0  # 0: unknown
     depth: int = 1  # requests in flight on one connection
     warnings: list[str] = field(default_factory=list)
+    before: int | None = None  # responses in the load before the window; None: unknown
 
     def shifted(self, offset_ns: int) -> Figures:
         """The same with its window on another clock."""
