@@ -91,13 +91,13 @@ def _others_share(usage: Usage, others: Others) -> tuple[object, float]:
     """(the core of which others took most, the share that they took); 0 below the limit.
 
     A core's busy time comes in ticks, and in a short window two of them are more than the limit. A
-    census counts nanoseconds, but not on which core they were spent. Both are upper bounds, so with
-    a census the smaller of the two counts.
+    census counts nanoseconds, but not on which core they were spent. So it decides where the busy
+    time alone is within two ticks of the limit; both are upper bounds, and the smaller one counts.
     """
     core, share = max(usage.foreign.items(), key=lambda item: item[1], default=(None, 0.0))
-    if others is None:
-        return core, share if share > FOREIGN_MAX + usage.foreign_error else 0.0
-    share = min(share, sum(used for _, used in others))
+    if share > FOREIGN_MAX + usage.foreign_error:
+        return core, share
+    share = min(share, sum(used for _, used in others or ()))
     return core, share if share > FOREIGN_MAX else 0.0
 
 
