@@ -146,8 +146,14 @@ def test_a_killed_agent_leaves_nothing_frozen_or_alive(checkout, made):
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for child in children:
         os.kill(int(child), signal.SIGKILL)
+    lost = '"event": "agent_lost"'
+    deadline = time.monotonic() + PATIENCE_S
+    while lost not in (checkout.latest / "journal.jsonl").read_text():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert checkout.nothing_left(process.pid)
 
 

@@ -115,6 +115,8 @@ def _question(fleet: Fleet, order: Order, ours: Sequence[Path]) -> tuple[Host, d
         "folder": str(there),
         "cwd": instance.cwd or str(there),
     }
+    if instance.user:
+        words["user"] = instance.user
     if instance.netns:
         words["namespace"] = instance.netns
     if order.at is not None:

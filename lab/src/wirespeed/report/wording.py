@@ -85,7 +85,7 @@ def measure(metric: str, unit: str = "", *, is_ms: bool = False) -> Measure:
 
 
 def is_long(latency_us: float) -> bool:
-    """Whether a latency is better told in ms."""
+    """Whether a latency is better given in ms."""
     return latency_us >= LATENCY_MS_FROM_US
 
 
@@ -168,9 +168,13 @@ def verdict(gain: Gain, times: bool = False) -> str:
 
 
 def evidence(gain: Gain) -> str:
-    """What a gain is made of: `5 rounds`, of separate trials, or `6 pairs of a duet`."""
+    """What a gain is made of: `5 rounds` of separate trials, `6 pairs` that took turns, or `3 of 6
+    pairs` where the others have no figure."""
     rounds = gain.found.rounds if gain.found else 0
-    return f"{count(rounds, 'pair')} of a duet" if gain.method == DUET else count(rounds, "round")
+    if gain.method != DUET:
+        return count(rounds, "round")
+    pairs = count(max(rounds, gain.duets), "pair")
+    return f"{rounds} of {pairs}" if gain.duets > rounds else pairs
 
 
 def methods(gains: Iterable[Gain]) -> str:
