@@ -119,6 +119,7 @@ class CompareOptions:
     method: str = "duet"
     server_cores: int | None = None
     ci_folder: str = ""  # where files for a CI system go
+    can_resume: bool = True  # the commands' programs outlive this command
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,10 @@ def measure_variants(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "compare.toml"
         file.write_text(draft.comparison(filled_in), encoding="utf-8")
-        ended = runs_of.measure(session.source(str(file), "here"), options, runs, as_json=as_json)
+        origin = session.source(str(file), "here")
+        ended = runs_of.measure(
+            origin, options, runs, as_json=as_json, can_resume=given.can_resume
+        )
     if given.ci_folder and ended.run_dir is not None:
         runs_of.write_ci(ended.run_dir, given.ci_folder)
     if ended.code or ended.run_dir is None:
@@ -189,9 +193,9 @@ def _facts(found: apart.Apart) -> Table:
 
 def _over_all(one: apart.Difference) -> str:
     label = wording.measure(one.metric).label
-    told = f" ({_interval(one)})" if one.low is not None else ""
+    interval = f" ({_interval(one)})" if one.low is not None else ""
     return (
-        f"{label} over all cells that can be compared: {wording.signed(one.change)}{told}, "
+        f"{label} over all cells that can be compared: {wording.signed(one.change)}{interval}, "
         f"{one.word}."
     )
 

@@ -150,6 +150,6 @@ class Life:
         return killed
 
     def bring_back(self, running: list[Started]) -> None:
-        """What servers on other hosts wrote, beside what those of this one wrote."""
+        """What servers on other hosts wrote, next to the output of this one's."""
         for host, _ in self.fleet.by_host(started.label for started in running):
             host.bring_back(self.folder)

@@ -1,5 +1,5 @@
 """Proof that a trial ran on the stack it names: connections counted before and after the window,
-and the kernel's own count of TCP segments where a stack does not tell."""
+and the kernel's own count of TCP segments where a stack does not report it."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def problem(
     segments = usage.values["tcp_segments"] / rps if usage and rps else None
     if before is not None and after is not None:
         return after.since(before).problem(segments)
-    # Onload tells nothing that the lab reads; what the kernel did not carry, it did.
+    # Onload reports nothing that the lab reads; what the kernel did not carry, it did.
     return bypass.kernel_carried(segments) if servers_on(life, "onload") else ""
