@@ -120,6 +120,26 @@ def entry(position, cell, over=""):
     return PlannedTrial(position, 1, cell, f"t{position}", {"stack": cell}, life=1, over=over), None
 
 
+def test_turns_that_fail_after_a_finished_duet_are_not_tried_for_ever(monkeypatch):
+    """A life of two contenders, of which the first has finished."""
+    runner, pairs, alone = object.__new__(duets.DuetRunner), [], []
+
+    def refuse(_pair, queue):
+        del queue[:2]  # the baseline's trial, and the duet of the first contender
+        raise turns.NoTurnsError("app-0b cannot be frozen")
+
+    runner.alone = {}
+    runner.watcher = SimpleNamespace(told=lambda _: None)
+    runner._find_headroom = lambda _queue: None
+    runner._new_pair = lambda _queue: pairs.append(1) or SimpleNamespace(end=list)
+    runner._begin_pair, runner._trials_of_pair = lambda *_: None, refuse
+    monkeypatch.setattr(
+        execute.Runner, "_one_life", lambda _, queue: alone.extend(line.cell for line, _ in queue)
+    )
+    runner._one_life([entry(1, "c0"), entry(2, "c1", "c0"), entry(3, "c2", "c0")])
+    assert len(pairs) == 1 and alone == ["c2"] and runner.alone.keys() == {"c2"}
+
+
 @pytest.mark.parametrize("where", ["begin", "trials"])
 def test_a_program_that_refuses_to_freeze_is_measured_in_separate_trials(monkeypatch, where):
     """It ended the whole run."""

@@ -35,12 +35,9 @@ class DuetRunner(Runner):
         self.alone: dict[str, str] = {}  # cells that cannot take turns after all → why
 
     def _one_life(self, queue: list[Entry]) -> None:
-        contenders = {line.cell for line, _ in queue if line.over}
-        if not contenders - self.alone.keys():
-            self._one_by_one(queue)
-            return
-        self._find_headroom(queue)
-        while queue and contenders - self.alone.keys():
+        if self._has_turns(queue):
+            self._find_headroom(queue)
+        while self._has_turns(queue):
             pair = self._new_pair(queue)
             try:
                 self._begin_pair(pair, queue)
@@ -54,6 +51,9 @@ class DuetRunner(Runner):
             if killed:
                 self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
         self._one_by_one(queue)
+
+    def _has_turns(self, queue: list[Entry]) -> bool:
+        return any(line.over and line.cell not in self.alone for line, _ in queue)
 
     def _one_by_one(self, queue: list[Entry]) -> None:
         """Separate trials: each side in a server of its own, the baseline's first."""

@@ -276,7 +276,8 @@ def _gone_on(
             _resumed(run_dir, watcher, more)
             return run_dir, [one for one in store.read_trials(run_dir) if not one.valid]
         except (LostHostError, BusyError):  # a host that was cut off keeps its lock for its lease
-            if time.monotonic() > deadline:
+            is_stuck = len(store.read_trials(run_dir)) == done
+            if is_stuck and time.monotonic() > deadline:
                 raise
 
 
