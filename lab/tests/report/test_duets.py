@@ -1,11 +1,12 @@
 """A run some of whose duets have no figure, or in which a program failed while taking turns."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from wirespeed.report import ci, story, tables, terminal
+from wirespeed.report import ci, story, tables, terminal, wording
 from wirespeed.results import apart, gate
 from wirespeed.results.model import Duet, DuetRatio, PlannedTrial, Run, RunPlan, Trial
 from wirespeed.results.summary import summarize
@@ -83,3 +84,12 @@ def test_a_run_whose_turns_fail_now_is_worse(tmp_path):
     after = summary_of(tmp_path, [GOOD] * 5 + [FAILED])
     found = apart.compare(before, after, ["rps"])
     assert {one.axes["variant"]: one.word for one in found.differences}["B"] == "worse"
+
+
+def test_less_of_what_a_request_costs_is_no_negative_gain(tmp_path):
+    """The report said `best −72 % gain`."""
+    found = summary_of(tmp_path, [GOOD] * ROUNDS)
+    (gain,) = found.gains
+    lower = replace(gain, better="lower", found=replace(gain.found, gain=-0.72))
+    assert wording.verdict(lower) == "−72 % (gain)"
+    assert wording.verdict(gain) == "+10 % gain"

@@ -164,6 +164,8 @@ def verdict(gain: Gain, times: bool = False) -> str:
         return word
     if gain.verdict.word == "not comparable" and not gain.verdict.bound:
         return f"({figure(gain, times)}) {word}"
+    if gain.better == "lower" and gain.verdict.word in ("gain", "loss"):
+        return f"{figure(gain, times)} ({word})"  # a negative gain reads as a loss
     return f"{figure(gain, times)} {word}"
 
 
