@@ -2,15 +2,18 @@
 
 import dataclasses
 import json
+import re
 import sqlite3
 import statistics
+from pathlib import Path
 
 import pytest
 from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
+import wirespeed
 from wirespeed.cli.app import app
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, ResultsError
 from wirespeed.results import index, query, store
 from wirespeed.results.summary import load
 
@@ -149,3 +152,27 @@ def test_query_names_what_it_needs(tmp_path):
     for words in (["query", "select 1"], ["query", "--all", "latest", "select 1"]):
         done = CliRunner().invoke(app, [*words, "--runs", str(tmp_path)])
         assert "needs RUN and SELECT, or --all and SELECT" in str(done.exception)
+
+
+def test_the_page_reads_a_run_from_python(run_dir, monkeypatch, capsys):
+    """Its program as it stands, and every field that it promises."""
+    page = (Path(__file__).parents[3] / "docs" / "query.md").read_text()
+    monkeypatch.setenv("WIRESPEED_RUNS", str(run_dir.parent))
+    (run_dir.parent / "latest").symlink_to(run_dir.name)
+    code = re.search(r"```python\n(.*?)```", page, re.S)[1]
+    exec(compile(code, "query.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    summary = wirespeed.load_run(run_dir)
+    assert len(lines) > len(summary.cells) and any(line.endswith("gain") for line in lines)
+    objects = {
+        "the run": summary, "a cell": summary.measured[0], "a gain": summary.gains[0],
+        "a trial": summary.valid[0],
+    }  # fmt: skip
+    rows = re.findall(r"^\| (the run|a cell|a gain|a trial) \| (.*) \|$", page, re.M)
+    assert len(rows) == len(objects)
+    for what, fields in rows:
+        plain = re.sub(r"\([^)`]*(?:`[^`]*`[^)`]*)*\)(?!`)", "", fields)  # of a field's own fields
+        for field in re.findall(r"`(\w+)", plain):
+            assert hasattr(objects[what], field), f"{what} has no {field}"
+    with pytest.raises(ResultsError, match="not found"):
+        wirespeed.load_run("nothing", run_dir.parent)
