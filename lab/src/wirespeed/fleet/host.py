@@ -236,11 +236,13 @@ class Host:
         path, there = Path(word), self.folder_there(Path(word))
         if there != word:
             return self.put_file(path, there) if os.path.isfile(word) else there
-        if os.path.isfile(word) and any(path.is_relative_to(root) for root in ours):
-            base = next(iter(self.folders.values()))
-            digest = hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]
-            return self.put_file(path, f"{base}/put/{digest}/{path.name}")
-        return word
+        root = next((root for root in ours if path.is_relative_to(root)), None)
+        if root is None or not os.path.isfile(word):
+            return word
+        # In the same places below one folder, where programs find what belongs to them.
+        base = next(iter(self.folders.values()))
+        digest = hashlib.sha256(str(root).encode()).hexdigest()[:12]
+        return self.put_file(path, f"{base}/put/{digest}/{path.relative_to(root)}")
 
     def bring_back(self, folder: Path) -> None:
         """Fetches what programs there wrote in the folder that stands for this one, and what they

@@ -215,7 +215,7 @@ def _order(life: Life, instance: Instance, run: LoadRun) -> Order:
     made = command.for_load(life.schedule.place.root, instance, there)
     is_held = instance.tool != "load"
     held = run.start_at + host.offset_s + run.warmup_s if is_held else None
-    return Order(instance, made.argv, made.env, run.folder, held)
+    return Order(instance, made.argv, made.env, run.folder, held, made.along)
 
 
 def _sample(

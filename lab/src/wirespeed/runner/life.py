@@ -86,7 +86,9 @@ class Life:
             made = command.for_server(place.root, place.recipe_file, instance, self.folder)
             self._prepare(instance)
             self.started_s[instance.label] = clock.now()
-            orders.append(Order(instance, made.argv, made.env, self.folder))
+            orders.append(
+                Order(instance, made.argv, made.env, self.folder, along=made.along)
+            )
         try:
             self.running += start.start_all(self.fleet, orders, self.ours)
         except StartFailed as error:

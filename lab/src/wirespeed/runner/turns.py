@@ -130,7 +130,7 @@ def _start_loads(life: Life, planned: PlannedCell, folder: Path) -> list[Started
         if one.role == "load":
             control(life, one.label).unlink(missing_ok=True)
             made = command.for_duet(life.schedule.place.root, one, run, control(life, one.label))
-            orders.append(Order(one, made.argv, made.env, folder))
+            orders.append(Order(one, made.argv, made.env, folder, along=made.along))
     return start.start_all(life.fleet, orders, life.ours)
 
 
