@@ -47,13 +47,14 @@ def test_commands_at_one_rate_are_judged_by_what_a_request_costs(checkout):
     for trial in checkout.trials():
         (load,) = [one for one in trial["processes"] if one["role"] == "load"]
         assert load["argv"][load["argv"].index("-R") + 1] == "200"
-        assert trial["duet"] is None and "little_residual" not in trial["metrics"]
+        assert trial["duet"] is None and trial["metrics"]["little_residual"] is None
     document = json.loads((checkout.latest / "derived" / "verdict.json").read_text())
     (one,) = document["comparisons"]
     assert one["metric"] == draft.WORK and one["gain"] > 0.2, "ten times the work for a request"
     first = out[out.index("B against A") :].splitlines()[0]
     assert first.startswith("B against A: server CPU per request: 1 of 1")
     assert "requests per core" in first
+    assert "service times" not in (checkout.latest / "derived" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("rate", ["0", "fast", "1.5"])

@@ -407,9 +407,9 @@ def method(summary: Summary) -> str:
 
 def _service_times(summary: Summary) -> str:
     """What latencies of a closed loop are; only its trials have a Little residual."""
-    is_closed = any("little_residual" in trial.metrics for trial in summary.valid)
+    closed = [t for t in summary.valid if t.metrics.get("little_residual") is not None]
     has_latency = any("latency.p50" in trial.metrics for trial in summary.valid)
-    if not (is_closed and has_latency):
+    if not (closed and has_latency):
         return ""
     return (
         " Latencies are service times of a closed loop, from sending a request to its response: "
