@@ -93,8 +93,9 @@ def compare(
         if names or metric or not (is_pair or (not revs and len(commands or []) >= 2)):
             raise InputError(COMPARE_NEEDS)
         given = command.CompareOptions(
-            commands or [], path, port, connections, duration, method, server_cores, rate, ci
-        )
+            commands or [], path, port, connections, duration, method, server_cores,
+            command.rate_of(rate), ci,
+        )  # fmt: skip
         options = PlanOptions(repeat=repeat, accept_noise=accept_noise)
         folder = runs_folder(runs)
         if revs:

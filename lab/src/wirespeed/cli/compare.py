@@ -119,7 +119,7 @@ class CompareOptions:
     duration: str
     method: str = "duet"
     server_cores: int | None = None
-    rate: str = ""  # of an open loop for all of them; empty: as fast as they can
+    rate: int | None = None  # of an open loop for all of them; None: as fast as they can
     ci_folder: str = ""  # where files for a CI system go
     can_resume: bool = True  # the commands' programs outlive this command
 
@@ -152,7 +152,6 @@ def measure_variants(
     check = runs_of.check_of(fail_on.replace("worse", "loss"), [])
     if given.method not in METHODS:
         raise InputError(f"--method takes {' and '.join(METHODS)}, not {given.method!r}")
-    rate = _rate(given.rate)
     argvs = [variant.argv for variant in variants]
     filled = [[word.replace("{port}", str(given.port)) for word in argv] for argv in argvs]
     check_path(given.path)
@@ -166,8 +165,8 @@ def measure_variants(
     filled_in = draft.ComparisonDraft(
         argvs, given.port, given.path, connections, given.duration, answers[0].status,
         [draft.literal(variant.folder) for variant in variants],
-        "trials" if rate else given.method,  # an open loop cannot be held back for turns
-        given.server_cores, [variant.name for variant in variants], rate,
+        "trials" if given.rate else given.method,  # an open loop cannot be held back for turns
+        given.server_cores, [variant.name for variant in variants], given.rate,
     )  # fmt: skip
     for variant, argv in zip(variants, filled, strict=True):
         line = f"{variant.name}: {' '.join(argv)}"
@@ -186,7 +185,8 @@ def measure_variants(
     return runs_of.gate(ended.run_dir, check)
 
 
-def _rate(text: str) -> int | None:
+def rate_of(text: str) -> int | None:
+    """Of `--rate`; raises InputError."""
     rate = units.count(text) if text else None
     if rate is not None and rate < 1:
         raise InputError(f"--rate {text}: not a rate (requests per second, such as 5000 or 20k)")
