@@ -37,7 +37,7 @@ S = 1_000_000_000
 
 
 def process(name, cpu_s, parent=1, ended_s=0.0, started=0, core=0):
-    return census.Process(name, parent, int(cpu_s * S), int(ended_s * S), started, core)
+    return census.ProcessUse(name, parent, int(cpu_s * S), int(ended_s * S), started, core)
 
 
 def taken(monkeypatch, first, second, cores=None):

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from wirespeed.agent.ready import Log, request, wait
+from wirespeed.agent.ready import LogLines, request, wait
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -70,7 +70,7 @@ def test_a_line_of_the_output_is_enough_of_a_server_that_only_says_so(tmp_path):
 def test_a_log_is_read_on_from_where_the_last_look_ended(tmp_path):
     """Each look, fifty a second on the measured host, read the whole output again."""
     path = tmp_path / "server.out"
-    log = Log("^ready to accept", [str(path), str(tmp_path / "server.err")])
+    log = LogLines("^ready to accept", [str(path), str(tmp_path / "server.err")])
     assert not log.has_line(), "it is not there yet"
     path.write_text("starting\n" * 1000 + "not ready to accept\nready to")
     assert not log.has_line()

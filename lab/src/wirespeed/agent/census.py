@@ -19,7 +19,7 @@ TICK_NS = 1000000000 // os.sysconf("SC_CLK_TCK")
 PARENT, UTIME, STIME, CUTIME, CSTIME, THREADS, STARTED, CORE = 1, 11, 12, 13, 14, 17, 19, 36
 
 
-class Process:
+class ProcessUse:
     """One process as a census sees it."""
 
     def __init__(self, name, parent, cpu_ns, ended_ns, started, core):
@@ -81,7 +81,7 @@ def now_ticks():
 
 
 def census(ours):
-    """pid → Process, kernel threads too; None where there are too many."""
+    """pid → ProcessUse, kernel threads too; None where there are too many."""
     found = {}
     deadline = time.monotonic() + CENSUS_S_MAX
     for entry in os.listdir("/proc"):
@@ -105,4 +105,4 @@ def process_of(pid):
     cpu_ns = int(words[0]) if words else (int(fields[UTIME]) + int(fields[STIME])) * TICK_NS
     ended_ns = (int(fields[CUTIME]) + int(fields[CSTIME])) * TICK_NS
     numbers = int(fields[PARENT]), cpu_ns, ended_ns, int(fields[STARTED]), int(fields[CORE])
-    return Process(name, *numbers)
+    return ProcessUse(name, *numbers)

@@ -29,7 +29,7 @@ def wait(message):
     deadline = time.monotonic() + message["within_s"]
     wrong_since = None
     problem = "no answer"
-    log = Log(message["log"], message["files"]) if message.get("log") else None
+    log = LogLines(message["log"], message["files"]) if message.get("log") else None
     while True:
         if log:
             answered, problem = False, "" if log.has_line() else "no line of it matches"
@@ -47,7 +47,7 @@ def wait(message):
         time.sleep(PAUSE_S)
 
 
-class Log:
+class LogLines:
     """The output of a server, of which each byte is read once: it may be long, and each second has
     fifty looks, on the host that is measured."""
 

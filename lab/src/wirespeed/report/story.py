@@ -50,8 +50,8 @@ def _headline(summary: Summary, contender: str, over: str, group: list[Family]) 
     main = next((one for one in group if one.metric == summary.primary), group[0])
     parts = [_counted(main), _highest(summary, main)]
     cost = next((one for one in group if one.metric == WORK and one.found), None)
-    if cost is not None and cost is not main and cost.found:
-        parts.append(_cost(cost))
+    if cost is not None and cost.found:
+        parts.append(_capacity(cost) if cost is main else _cost(cost))
     return f"{contender} against {over}: {'; '.join(part for part in parts if part)}."
 
 
@@ -110,13 +110,13 @@ def _highest(summary: Summary, family: Family) -> str:
 def _cost(family: Family) -> str:
     """Capacity per core is the inverse of CPU per request, at whatever rate both ran."""
     assert family.found is not None
-    found = family.found
-    saved = wording.signed(found.gain)
-    capacity = 1 / (1 + found.gain)
-    return (
-        f"server CPU per request {saved} ({wording.verdict_word(family)}), "
-        f"that is ×{capacity:.2f} requests per core"
-    )
+    saved = wording.signed(family.found.gain)
+    return f"server CPU per request {saved} ({wording.verdict_word(family)}), {_capacity(family)}"
+
+
+def _capacity(family: Family) -> str:
+    assert family.found is not None
+    return f"that is ×{1 / (1 + family.found.gain):.2f} requests per core"
 
 
 def front(summary: Summary) -> list[str]:
@@ -407,9 +407,9 @@ def method(summary: Summary) -> str:
 
 def _service_times(summary: Summary) -> str:
     """What latencies of a closed loop are; only its trials have a Little residual."""
-    is_closed = any("little_residual" in trial.metrics for trial in summary.valid)
+    closed = [t for t in summary.valid if t.metrics.get("little_residual") is not None]
     has_latency = any("latency.p50" in trial.metrics for trial in summary.valid)
-    if not (is_closed and has_latency):
+    if not (closed and has_latency):
         return ""
     return (
         " Latencies are service times of a closed loop, from sending a request to its response: "
