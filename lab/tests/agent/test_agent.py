@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -97,6 +98,28 @@ def test_a_process_that_ignores_term_is_killed_and_named(host, tmp_path):
     assert wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
     assert host.ask("stop", names=["app"], grace_s=0.05)["killed"] == ["app"]
     assert host.exits["app"] == -9
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take on another user")
+def test_a_program_runs_as_the_user_it_is_for_and_ends_with_the_agent(host, tmp_path):
+    """Everything ran as root where the lab did."""
+    script = "id -u; id -g; id -G; echo $HOME $USER $MINE; exec sleep 500"
+    spawn(host, tmp_path, argv=["sh", "-c", script], user="nobody",
+          env={"PATH": "/usr/bin:/bin", "MINE": "kept"})  # fmt: skip
+    assert wait_until(lambda: (tmp_path / "out").read_text().count("\n") == 4)
+    account = pwd.getpwnam("nobody")
+    uid, gid, groups, home = (tmp_path / "out").read_text().splitlines()
+    assert (int(uid), int(gid), groups) == (account.pw_uid, account.pw_gid, gid)
+    assert home == f"{account.pw_dir} nobody kept"
+    assert len(sleepers(host.mark)) == 1
+    os.kill(host.info["pid"], signal.SIGKILL)  # the kernel's promise must survive the new user
+    assert wait_until(lambda: sleepers(host.mark) == [])
+    leftovers.tidy()
+
+
+def test_a_user_that_is_not_there_is_refused(host, tmp_path):
+    with pytest.raises(HostError, match="user nobdoy: not found on this host"):
+        spawn(host, tmp_path, user="nobdoy")
 
 
 def test_an_exit_code_is_reported(host, tmp_path):

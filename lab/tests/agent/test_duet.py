@@ -201,6 +201,19 @@ def test_a_server_that_dies_ends_the_turns(duo):
     assert rows[-1][3] == 0
 
 
+@pytest.mark.parametrize("duo", [False], indirect=True, ids=["no-cgroups"])
+def test_a_program_that_refuses_to_freeze_goes_on(duo):
+    """A process in a session of its own is not stopped with its group; what was stayed so."""
+    own_session = "import os, time\nos.fork() or os.setsid()\nwhile True: time.sleep(0.01)"
+    spawn(duo, "server", [sys.executable, "-c", own_session])
+    wait_until(lambda: len(duo.ask("state", name="server")["members"]) == 2)
+    members = duo.ask("state", name="server")["members"]
+    wait_until(lambda: len({os.getsid(pid) for pid in members}) == 2)
+    with pytest.raises(HostError, match="server cannot be frozen"):
+        duo.ask("freeze", names=["server"])
+    assert not any(is_frozen(pid) for pid in members)
+
+
 def test_a_program_with_real_time_priority_prevents_a_duet(duo):
     core = max(os.sched_getaffinity(0))
     other = subprocess.Popen(

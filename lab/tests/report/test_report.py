@@ -447,3 +447,22 @@ def test_the_terminal_begins_with_one_line_for_each_contender(tmp_path, capsys):
     assert found and found[1] == f"{best.median('rps'):,.0f}" and found[3] == place
     assert found[2].replace(",", "").isdigit() and found[2] != found[1]
     assert "server CPU per request −60 % (gain), that is ×2.50 requests per core" in first
+
+
+def test_the_page_of_a_large_run_is_drawn_once(tmp_path, monkeypatch):
+    """Of thousands of trials each level of detail was drawn, to find that its data alone is too
+    large."""
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    large = {"all": "x" * (page.PAGE_BYTES_MAX + 1), "declared": "x" * (page.PAGE_BYTES_MAX + 1)}
+    monkeypatch.setattr(page, "_carried", lambda _, detail: large.get(detail.carried, ""))
+    drawn = []
+    render = page._render
+    monkeypatch.setattr(page, "_render", lambda *words: drawn.append(words) or render(*words))
+    assert "<html" in page.html(summary)
+    assert len(drawn) == 1 and drawn[0][1] is page.DETAILS[-1]
+
+
+def test_latencies_of_a_closed_loop_are_called_service_times(tmp_path):
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    closed = any("little_residual" in trial.metrics for trial in summary.valid)
+    assert ("service times of a closed loop" in story.method(summary)) == closed

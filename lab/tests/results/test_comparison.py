@@ -401,3 +401,11 @@ def test_rounds_follow_from_the_number_of_comparisons_and_the_noise():
     assert rounds.planned(12, 0.04) > rounds.planned(12, 0.015)
     # A machine this noisy cannot show 3 % in any number of rounds that somebody would wait for.
     assert rounds.needed(0.03, 0.5, 1, 12, 0.3) is None
+
+
+def test_rounds_follow_from_what_former_runs_on_this_machine_showed():
+    """They were planned for trials that differ by 1.5 %, on a guest where they differ by 15 %."""
+    quiet = rounds.planned(12)
+    assert rounds.planned_here(12, None) == rounds.planned_here(12, 0.001) == quiet
+    assert quiet < rounds.planned_here(12, 0.02) <= rounds.GROWTH_MAX * quiet
+    assert rounds.planned_here(12, 0.15) == rounds.GROWTH_MAX * quiet, "and no more"

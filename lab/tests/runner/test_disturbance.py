@@ -116,6 +116,15 @@ def test_in_a_short_window_the_census_sees_more_than_ticks():
     assert of_window(usage(0.06, 0.05), None, None, []).share == 0
 
 
+def test_in_a_short_window_a_census_decides_only_what_two_ticks_leave_open():
+    """Where a census saw nobody, 90 % of a core were none; where it saw somebody on any core, two
+    ticks of chance were a disturbance."""
+    assert of_window(usage(0.9, 0.05), None, None, []).share == pytest.approx(0.9)
+    assert of_window(usage(0.9, 0.05), None, None, None).share == pytest.approx(0.9)
+    assert of_window(usage(0.06, 0.05), None, None, [("sh", 0.03)]).share == pytest.approx(0.03)
+    assert of_window(usage(0.015, 0.05), None, None, [("make", 0.9)]).share == 0
+
+
 class Window:
     """A measured window with a given disturbance; `rps` must never decide."""
 

@@ -360,6 +360,24 @@ def test_a_stop_while_a_revision_is_built_leaves_no_work_tree_and_no_program(
         time.sleep(0.01)
 
 
+def test_a_stopped_comparison_of_revisions_names_no_way_to_go_on_that_does_not_exist(repository):
+    """It printed a `--resume` whose programs went away with the work trees."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    process = repository.start(
+        "compare", "--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve {port}", "--build",
+        "cp source.sh serve && chmod +x serve", "--port", port, "--duration", "200ms",
+        "--accept-noise", "--method", "trials", "--repeat", 50,
+    )  # fmt: skip
+    repository.wait_for_trials(1, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "--resume" not in err
+    run = repository.latest.name
+    assert f"finished trials are kept in {run}; the work trees are removed" in err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [

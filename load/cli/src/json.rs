@@ -177,7 +177,17 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Value {
         "tolerated": counts.tolerated,
         "unstamped": counts.unstamped,
         "warmup_errors": outcome.warmup_errors,
+        "warmup_completed": warmup_completed(outcome),
     })
+}
+
+/// Responses before the window, for whoever reads counters around both.
+fn warmup_completed(outcome: &Outcome) -> u64 {
+    let before = outcome
+        .seconds
+        .iter()
+        .filter(|second| second.phase == Phase::Warmup);
+    before.map(|second| second.completed).sum()
 }
 
 fn statuses(counts: &Counts) -> Map<String, Value> {
