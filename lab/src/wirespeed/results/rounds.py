@@ -8,7 +8,7 @@ from statistics import NormalDist
 from wirespeed.results import student
 from wirespeed.results.comparison import P_MAX, PAIRS_MIN, Q_MAX, prior_df_max
 
-QUIET_SPREAD = 0.015  # of one trial on a quiet machine (docs/performance/lab.md)
+QUIET_SPREAD = 0.015  # of one trial on a quiet machine (docs/history/lab.md)
 ROUNDS_MAX = 40  # more are not proposed: the machine is too noisy
 ROUNDS_PLAIN = 5  # of a recipe that compares nothing
 GROWTH_MAX = 2  # times the rounds of a quiet machine: nobody asked for a run of hours
