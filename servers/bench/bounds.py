@@ -157,9 +157,9 @@ CARRIERS = {
 class Gateway:
     """A process of the gateway, and what it takes."""
 
-    def __init__(self, carrier, java, folder, origin_port, ports):
+    def __init__(self, carrier, java, folder, origins, ports):
         module, flags, _ = CARRIERS[carrier]
-        self.folder, self.origin_port = folder, origin_port
+        self.folder, self.origins = folder, origins
         self.port, self.admin_port = next(ports), next(ports)
         self.connections = 10 if carrier == "tomcat-virtual" else 4096
         filters = folder / "filters"
@@ -180,9 +180,9 @@ class Gateway:
                 f'[limits]\nheld-bodies = "32MiB"\n[cache]\nenabled = true\nsize = "8MiB"\n'
                 f'[admin]\nlisten = "127.0.0.1:{self.admin_port}"\n'
                 f'[filters]\nfolder = "{self.folder}/filters"\n'
-                f'[origins.late]\naddresses = ["127.0.0.1:{self.origin_port}"]\nresponse = "60s"\n'
+                f'[origins.late]\naddresses = ["127.0.0.1:{self.origins[0]}"]\nresponse = "60s"\n'
                 f'connections = {self.connections}\n'
-                f'[origins.o]\naddresses = ["127.0.0.1:{self.origin_port}"]\n'
+                f'[origins.o]\naddresses = ["127.0.0.1:{self.origins[1]}"]\n'
                 f'[[route]]\nprefix = "/late"\norigins = ["late"]\n[[route]]\norigins = ["o"]\n{more}')
 
     async def ready(self):
@@ -245,8 +245,10 @@ async def settled(gateway, before):
 async def run(carrier, name, java, ports):
     """A row of the table, and what is wrong with it."""
     with tempfile.TemporaryDirectory() as folder:
-        server = await asyncio.start_server(origin, "127.0.0.1", 0, limit=2 << 20, backlog=2000)
-        gateway = Gateway(carrier, java, Path(folder), server.sockets[0].getsockname()[1], ports)
+        servers = [await asyncio.start_server(origin, "127.0.0.1", 0, limit=2 << 20, backlog=2000)
+                   for _ in range(2)]
+        gateway = Gateway(carrier, java, Path(folder),
+                          [server.sockets[0].getsockname()[1] for server in servers], ports)
         counts = Counter()
         helpers = []
         try:
@@ -264,7 +266,8 @@ async def run(carrier, name, java, ports):
             for helper in helpers:
                 helper.cancel()
             gateway.end()
-            server.close()
+            for server in servers:
+                server.close()
 
 
 def row(carrier, name, found, counts, before, gateway, held):
