@@ -3,6 +3,9 @@
 mod addresses;
 mod conditions;
 mod console;
+mod curve;
+mod data;
+mod figures;
 mod file;
 mod headroom;
 mod help;
@@ -14,6 +17,9 @@ mod merge;
 mod options;
 mod parts;
 mod prometheus;
+mod raw;
+mod replay;
+mod result;
 mod series;
 mod setup;
 mod sockets;
@@ -27,6 +33,7 @@ use console::{print, say};
 use load_engine::sink::Sink;
 use load_engine::sys::signal;
 use measure::Face;
+use std::io;
 use std::process::ExitCode;
 use values::{usage, Refusal};
 
@@ -86,7 +93,16 @@ fn start(arguments: &[String], face: Face) -> Result<u8, Refusal> {
     match words.first().copied() {
         Some("merge") => merge::merge(&typed.words[1..], typed.last("json")).map(|()| 0),
         Some("sink") => sink(&words[1..]).map(|()| 0),
+        Some("echo") => echo(&words[1..]).map(|()| 0),
         Some("completion") => completion(&words[1..]).map(|()| 0),
+        Some("schema") => {
+            print(&format!("{:#}\n", result::page::schema()));
+            Ok(0)
+        }
+        Some("results-page") => {
+            print(&result::page::page());
+            Ok(0)
+        }
         Some("options-page") => {
             print(&help::page());
             Ok(0)
@@ -107,11 +123,30 @@ fn completion(words: &[&str]) -> Result<(), Refusal> {
 
 /// A null server until a signal comes.
 fn sink(words: &[&str]) -> Result<(), Refusal> {
-    let address = words.first().copied().unwrap_or("127.0.0.1:0");
-    signal::watch();
-    let sink = Sink::start(address)
-        .map_err(|error| Refusal::Absent(format!("sink: cannot listen on {address}: {error}")))?;
+    let sink = started("sink", words, Sink::start)?;
     print(&format!("listening on http://{}/\n", sink.address()));
     sink.wait();
     Ok(())
+}
+
+/// An echo server until a signal comes.
+fn echo(words: &[&str]) -> Result<(), Refusal> {
+    let sink = started("echo", words, Sink::echo)?;
+    let address = sink.address();
+    print(&format!(
+        "listening on tcp://{address} and udp://{address}\n"
+    ));
+    sink.wait();
+    Ok(())
+}
+
+fn started(
+    name: &str,
+    words: &[&str],
+    start: fn(&str) -> io::Result<Sink>,
+) -> Result<Sink, Refusal> {
+    let address = words.first().copied().unwrap_or("127.0.0.1:0");
+    signal::watch();
+    let wrong = |error| Refusal::Absent(format!("{name}: cannot listen on {address}: {error}"));
+    start(address).map_err(wrong)
 }

@@ -11,13 +11,15 @@ use crate::setup;
 use crate::spectrum;
 use crate::targets::{Common, NO_URL};
 use crate::values::{choice, usage, Refusal};
+use load_engine::outcome::{Outcome, Second};
 use load_engine::plan::Plan;
-use load_engine::run::{run, Observer, Outcome, Second};
+use load_engine::run::{run, Observer};
 use load_engine::script::{Script, ScriptMain};
 use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
+use load_engine::transport::{EchoDatagrams, EchoStream};
 use load_engine::transport::{Http2, Plain, Stamped, Tls, Transport, WebSocket};
 use load_engine::warnings::{self, Warning};
 use std::cell::Cell;
@@ -87,6 +89,13 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     };
     if plan.stamps {
         return run.measure(&|| Stamped::default(), &mut series);
+    }
+    if let Some(raw) = plan.raw {
+        return if raw.datagrams {
+            run.measure(&|| EchoDatagrams::new(&plan.targets), &mut series)
+        } else {
+            run.measure(&|| EchoStream::new(raw, &plan.targets), &mut series)
+        };
     }
     if plan.targets.iter().all(|target| target.tls_name.is_none()) {
         return if plan.http2 {
@@ -349,8 +358,9 @@ fn write_files(
         &times.service
     };
     if let Some(path) = typed.last("json") {
-        let document = json::document(plan, outcome, found, arguments);
-        json::write(Path::new(path), &document).map_err(|error| unwritten("json", path, error))?;
+        let result = json::result(plan, outcome, found, arguments);
+        let saved = result.save(Path::new(path));
+        saved.map_err(|error| unwritten("json", path, error))?;
     }
     let texts = [
         ("csv", series.csv.clone()),

@@ -1,8 +1,8 @@
 //! Each warning appears at its figure and not below it.
 
 use load_engine::latency::Latency;
+use load_engine::outcome::{Outcome, ThreadOutcome};
 use load_engine::plan::{Late, Open, Plan, Step, Wait};
-use load_engine::run::{Outcome, ThreadOutcome};
 use load_engine::schedule::Stretch;
 use load_engine::script::Shape;
 use load_engine::sys::epoll::Trigger;
@@ -33,6 +33,7 @@ fn closed() -> Plan {
         http2: false,
         websocket: false,
         grpc: false,
+        raw: None,
         streams: 1,
         batch_latency: false,
         open: None,
@@ -42,7 +43,9 @@ fn closed() -> Plan {
         close: false,
         trigger: Trigger::Edge,
         wait: Wait::Hybrid,
+        think: None,
         coalesce: true,
+        drop_bodies: false,
         pins: Vec::new(),
         realtime: false,
         start_at_unix_ns: None,
@@ -62,6 +65,7 @@ fn open() -> Plan {
                 from_rps: 10_000.0,
                 to_rps: 10_000.0,
             }],
+            recorded: None,
             poisson: false,
             seed: 1,
             late: Late::Queue,

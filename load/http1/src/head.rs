@@ -2,7 +2,7 @@
 //!
 //! Tolerated because real servers send it: bare LF, folded header lines (RFC 9112, 5.2).
 //! Refused because two readers would disagree about where the answer ends: two different
-//! Content-Length values, a length that is no number, a space before the colon.
+//! Content-Length values, an invalid length, a space before the colon.
 
 use alloc::vec::Vec;
 
@@ -12,11 +12,11 @@ pub const HEAD_MAX_BYTES: usize = 64 * 1024;
 /// Why an answer cannot be understood. Each is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// The first line is no HTTP/1 status line.
+    /// The first line is not a status line of HTTP/1.
     StatusLine,
     /// A header line without a name or a colon, or a control byte in it.
     Header,
-    /// Content-Length is no number, or two of them differ.
+    /// Content-Length is invalid, or two of them differ.
     Length,
     /// A chunk's size line or its end is wrong.
     Chunk,
@@ -95,8 +95,19 @@ pub fn parse(
     no_body: bool,
     each: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<Option<Head>, Malformed> {
+    parse_on(input, 0, no_body, each)
+}
+
+/// As [`parse`], after the first `searched` bytes were tried and held no whole head: a head that comes
+/// byte by byte is not read from its start each time.
+pub fn parse_on(
+    input: &[u8],
+    searched: usize,
+    no_body: bool,
+    each: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<Option<Head>, Malformed> {
     let version_minor = check_start(input)?;
-    let Some(len) = find_end(input) else {
+    let Some(len) = find_end(input, searched) else {
         return if input.len() > HEAD_MAX_BYTES {
             Err(Malformed::TooLong)
         } else {
@@ -156,9 +167,11 @@ fn check_start(input: &[u8]) -> Result<Option<u8>, Malformed> {
     }
 }
 
-/// The length of the head: up to and including the first empty line.
-fn find_end(input: &[u8]) -> Option<usize> {
-    let mut from = 0;
+/// The length of the head: up to and including the first empty line, which does not end within the
+/// first `searched` bytes.
+fn find_end(input: &[u8], searched: usize) -> Option<usize> {
+    // it is decided of a line end by the two bytes behind it
+    let mut from = searched.saturating_sub(2).min(input.len());
     while let Some(found) = input[from..].iter().position(|&byte| byte == b'\n') {
         let after = from + found + 1;
         match &input[after..] {
@@ -190,7 +203,7 @@ impl<'a> Lines<'a> {
         Some((start, line))
     }
 
-    /// The line with those that are folded onto it (RFC 9112, 5.2); nothing if there are none.
+    /// The line with the lines that are folded onto it (RFC 9112, 5.2); nothing if there are none.
     fn unfold(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         let is_folded = |rest: &[u8]| matches!(rest.first(), Some(b' ' | b'\t'));
         if !is_folded(self.rest) {
@@ -218,7 +231,7 @@ fn parse_status(line: &[u8]) -> Result<u16, Malformed> {
     }
 }
 
-/// What the fields seen so far say about body and connection.
+/// The meaning of the fields so far for body and connection.
 #[derive(Default)]
 struct Fields {
     length: Option<u64>,
@@ -383,6 +396,8 @@ mod tests {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n";
         for end in 0..text.len() {
             assert_eq!(read(&text[..end]), Ok(None), "{end}");
+            let on = parse_on(text.as_bytes(), end, false, &mut |_, _| {});
+            assert_eq!(on, read(text), "searched up to {end}");
         }
     }
 

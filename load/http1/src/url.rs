@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 /// A URL in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// `http`, `https`, `ws`, `wss`, or `unix` (ours: the host is then a socket path).
+    /// `http`, `https`, `ws`, `wss`, `tcp`, `udp`, or `unix` (ours: the host is then a socket path).
     pub scheme: String,
     /// Host name or address, without brackets; for `unix` the path of the socket.
     pub host: String,
@@ -18,7 +18,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// Splits `text`; `None` if scheme or host are missing or the port is no number.
+    /// Splits `text`; `None` if scheme or host are missing or the port is invalid.
     pub fn parse(text: &str) -> Option<Url> {
         let (scheme, rest) = text.split_once("://")?;
         if scheme.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {

@@ -37,7 +37,7 @@ impl<T: Transport> Http2<T> {
         Http2 { inner, streams: 1 }
     }
 
-    /// Reads a server's first frames; whether it has told what it allows.
+    /// Reads a server's first frames; whether it has sent its settings.
     fn settle(&self, session: &mut Session<T::Session>, fd: Fd) -> io::Result<bool> {
         let (mut buffer, mut events) = ([0; FIRST_BYTES], Vec::new());
         while !session.client.is_settled() {
@@ -62,6 +62,7 @@ fn no_http2(fault: Fault) -> io::Error {
 
 impl<T: Transport> Transport for Http2<T> {
     type Session = Session<T::Session>;
+    type Client = Client<Asked>;
     const HANDSHAKES: bool = true;
     const STREAMS: bool = true;
 

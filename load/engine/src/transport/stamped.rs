@@ -1,6 +1,6 @@
 //! Bytes as they are, with the kernel's time of their reception: the audit of our own clock.
 
-use super::Transport;
+use super::{OneByOne, Transport};
 use crate::sys::clock::{monotonic_ns, realtime_ns};
 use crate::sys::socket::{self, Fd};
 use std::cell::Cell;
@@ -14,6 +14,7 @@ pub struct Stamped {
 
 impl Transport for Stamped {
     type Session = ();
+    type Client = OneByOne;
     const HANDSHAKES: bool = false;
     const STAMPS: bool = true;
 

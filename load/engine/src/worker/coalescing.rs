@@ -2,7 +2,7 @@
 //!
 //! Where the server is the limit, a closed loop sleeps for each few answers, and the server pays for
 //! each wake-up. A pause lets more answers gather, nobody is asleep when they come, and nobody has
-//! to be woken. It is short beside the time that answers take: at most a tenth of it.
+//! to be woken. It is short compared with the time that answers take: at most a tenth of it.
 
 use crate::sys::clock::monotonic_ns;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const ANSWER_PAUSES: u64 = 10;
 const OUTSTANDING_PER_EVENT: usize = 4;
 /// With fewer connections a pause is most of what an answer takes.
 const OUTSTANDING_MIN: usize = 16;
-/// A rate is told from at least so long a time.
+/// A rate is taken over at least so long a time.
 const STRETCH_NS: u64 = 50_000_000;
 /// Looks at the processor's hint between two looks at the clock.
 const HINTS: usize = 8;
@@ -27,7 +27,7 @@ const HINTS: usize = 8;
 pub struct Pauses {
     /// Waits for events.
     pub waits: u64,
-    /// Those that a pause went before.
+    /// Waits after a pause.
     pub paused: u64,
     /// How long the pauses took together.
     pub paused_ns: u64,
@@ -44,7 +44,7 @@ pub struct Coalescing {
     found: usize,
     marked_ns: u64,
     marked_answers: u64,
-    /// What was done.
+    /// The waits and pauses so far.
     pub pauses: Pauses,
 }
 
@@ -64,7 +64,7 @@ impl Coalescing {
         if is_same_count && elapsed_ns < STRETCH_NS {
             return;
         }
-        // counts begin anew with each interval; what was chosen holds on for a stretch then
+        // counts begin again with each interval; the choice holds on for a stretch then
         if is_same_count {
             let more = answers - self.marked_answers;
             self.pause_ns = pause_ns(elapsed_ns, more, outstanding);
@@ -72,7 +72,7 @@ impl Coalescing {
         (self.marked_ns, self.marked_answers) = (now, answers);
     }
 
-    /// What the last wait has found.
+    /// Events of the last wait.
     #[inline]
     pub fn note_found(&mut self, events: usize) {
         self.found = events;
@@ -164,7 +164,7 @@ mod tests {
         coalescing.adapt(2 * SECOND_NS + STRETCH_NS, 10, 50);
         assert_eq!(coalescing.pause_ns, 20_000);
         coalescing.adapt(2 * SECOND_NS + STRETCH_NS + 1_000, 10, 50);
-        assert_eq!(coalescing.pause_ns, 20_000, "too soon to tell");
+        assert_eq!(coalescing.pause_ns, 20_000, "too soon to change");
         coalescing.adapt(3 * SECOND_NS, 20, 50);
         assert_eq!(coalescing.pause_ns, 0);
     }

@@ -3,16 +3,17 @@
 use super::addresses::Addresses;
 use super::failing::Failure;
 use super::proxy_header::proxy_header;
-use super::{Connection, Doing, Worker};
+use super::{Connection, Doing, Worker, CHECK_NS};
 use crate::plan::Plan;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::{Ready, Trigger};
 use crate::sys::is_preloaded;
-use crate::sys::socket::{self, Address, Connect, Fd, RawAddress};
+use crate::sys::socket::{self, Address, Connect, Fd, Kind, RawAddress};
 use crate::transport::Transport;
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 
 /// Connects under way at once; more would only fill the server's backlog. Before the load begins
 /// handshakes are part of it: all at once they would keep each other waiting until none is in time.
@@ -26,11 +27,16 @@ const IDLE_NS: u64 = 1_000_000_000;
 /// So often a connect to a full queue is tried again in silence: for half a second.
 const FULL_QUEUE_TRIES: u8 = 11;
 
+/// So many requests in flight are checked for timeouts in a row: some 50 us.
+const SCANNED_AT_ONCE: usize = 4096;
+/// Shortest time between two looks.
+const SCAN_PAUSE_NS: u64 = 1_000_000;
+
 /// After so many vain tries more than successes, sockets of ended connections are not used again.
 pub(super) const RENEWALS_MAX: u8 = 16;
 
 /// Whether sockets of ended connections may be used again: where each request has a connection of
-/// its own, nothing is set on sockets that would have to be set anew, and they are the kernel's.
+/// its own, nothing is set on sockets that would have to be set again, and the kernel handles them.
 pub(super) fn may_renew(plan: &Plan) -> bool {
     let is_plain = plan.socket.is_empty() && plan.proxy_header.is_none();
     let plain = is_plain && plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge;
@@ -48,7 +54,7 @@ enum Start {
     Pending,
 }
 
-/// What epoll gives back for a connection.
+/// The token of a connection in its events.
 pub(super) fn token(index: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | index as u64
 }
@@ -64,7 +70,7 @@ impl<T: Transport> Worker<'_, T> {
                 self.open(index, now);
             }
         }
-        // those that are too many close when they become idle
+        // the surplus ones close when they become idle
         for index in wanted..before {
             if self.connections[index].doing == Doing::Idle {
                 self.close(index);
@@ -119,7 +125,12 @@ impl<T: Transport> Worker<'_, T> {
         let target = usize::from(self.connections[index].target);
         let session = self.transport.begin(target)?;
         let address = self.address_of(index);
-        let fd = socket::open(&address)?;
+        let kind = if T::DATAGRAMS {
+            Kind::Datagram
+        } else {
+            Kind::Stream
+        };
+        let fd = socket::open(&address, kind)?;
         let connection = &mut self.connections[index];
         connection.fd = fd;
         connection.session = Some(session);
@@ -175,7 +186,7 @@ impl<T: Transport> Worker<'_, T> {
         inet: bool,
     ) -> io::Result<Connect> {
         if inet {
-            if self.needs_no_delay {
+            if self.needs_no_delay && !T::DATAGRAMS {
                 socket::set_no_delay(fd)?;
             }
             if !self.plan.socket.is_empty() {
@@ -208,7 +219,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         self.established(index, now);
         if ready.ended() && self.connections[index].doing == Doing::Idle {
-            // the server's end came with its beginning, and no further event tells of it
+            // the server's end came with its beginning, and no further event reports it
             return self.receive(index, true, now);
         }
         now
@@ -298,7 +309,7 @@ impl<T: Transport> Worker<'_, T> {
                     self.connections[index].doing = Doing::Idle;
                 }
                 if T::MESSAGES {
-                    // frames may have come with the answer to the upgrade; no event tells of them
+                    // frames may have come with the answer to the upgrade; no event reports them
                     self.receive(index, false, now);
                 }
                 if self.connections[index].generation == generation {
@@ -330,7 +341,7 @@ impl<T: Transport> Worker<'_, T> {
         self.reopen_later(index, now);
     }
 
-    /// A Unix socket says that its queue is full where TCP would ask again by itself.
+    /// A Unix socket says that its queue is full where the kernel's TCP would try again.
     fn try_again(&mut self, index: usize, now: u64) -> bool {
         let connection = &mut self.connections[index];
         if connection.failures >= FULL_QUEUE_TRIES {
@@ -400,7 +411,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Ends the connection as closing it does and begins the next one on the same socket, if both
-    /// sides have ended it: then nothing of it is left that only a closed socket would look after.
+    /// sides have ended it: then no state is left that only a closed socket would look after.
     ///
     /// The packets are the same, the source port is a new one, and the kernel need not take down
     /// and make a socket, its file and its place in the epoll set.
@@ -452,9 +463,29 @@ impl<T: Transport> Worker<'_, T> {
         self.next_check_ns = self.next_check_ns.min(at_ns);
     }
 
-    /// Gives up on requests and connects that have waited too long.
-    pub(super) fn scan_timeouts(&mut self, now: u64) {
-        for index in 0..self.connections.len() {
+    /// Gives up on requests and connects that have waited too long; how long after this the next look
+    /// is due. Of many connections some are looked at each time, so that none of these looks makes a
+    /// request late. (A queue in the order of sending would find them without a search, and would cost
+    /// each request a push.)
+    pub(super) fn scan_timeouts(&mut self, now: u64) -> u64 {
+        let first = self.next_scanned;
+        let slots = if T::STREAMS { self.plan.streams } else { 1 };
+        let last = self
+            .connections
+            .len()
+            .min(first + (SCANNED_AT_ONCE / slots).max(1));
+        self.scan_some(first..last, now);
+        if last < self.connections.len() {
+            self.next_scanned = last;
+            return SCAN_PAUSE_NS;
+        }
+        self.next_scanned = 0;
+        let shorter_ns = self.plan.timeout_ns.min(self.plan.connect_timeout_ns);
+        (shorter_ns / 8).clamp(SCAN_PAUSE_NS, CHECK_NS)
+    }
+
+    fn scan_some(&mut self, some: Range<usize>, now: u64) {
+        for index in some {
             let connection = &self.connections[index];
             let age_ns = now.saturating_sub(connection.sent_ns);
             let is_opening = matches!(connection.doing, Doing::Connecting | Doing::Handshaking);

@@ -58,7 +58,7 @@ pub struct Connection<S> {
     pub answered: u16,
     /// The requests in flight are HEAD requests, whose answers have no body.
     pub head_only: bool,
-    /// What most answers and requests need nothing of; made when first needed.
+    /// State that most answers and requests do without; made when first needed.
     pub pieces: Option<Box<Pieces>>,
     /// The session of its transport.
     pub session: Option<S>,
@@ -151,6 +151,22 @@ impl<S> Connection<S> {
         self.pieces
             .as_ref()
             .is_none_or(|pieces| pieces.parser.at_start())
+    }
+
+    /// Bytes of the body being read that need not be looked at, where it is worth it.
+    #[inline]
+    pub fn droppable(&self) -> usize {
+        /// A call for fewer bytes saves no copy that counts.
+        const LEAST: u64 = 16 * 1024;
+        let left = self
+            .pieces
+            .as_ref()
+            .map_or(0, |pieces| pieces.parser.body_left());
+        if left < LEAST {
+            0
+        } else {
+            usize::try_from(left).unwrap_or(usize::MAX)
+        }
     }
 
     /// The end of a request waits for room.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// TCP is asked of so many connections at the end.
 const TCP_CONNECTIONS_MAX: usize = 1000;
 
-/// What requests that were unfinished at the end had waited: lower bounds.
+/// Ages of the requests that were unfinished at the end: lower bounds.
 #[derive(Clone, Debug, Default)]
 pub struct Aged {
     /// Since they were due.
@@ -27,7 +27,7 @@ pub struct Aged {
 pub struct Ending {
     /// Requests in flight or due and unsent when the run ended.
     pub unfinished: u64,
-    /// Among them those that were never sent.
+    /// Among them the requests that were never sent.
     pub unsent: u64,
     /// Age of the oldest request in flight.
     pub oldest_ns: u64,

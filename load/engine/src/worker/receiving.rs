@@ -6,6 +6,7 @@ use super::{Doing, Worker, READ_AT_ONCE_BYTES, UNKNOWN};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
+use crate::sys::socket;
 use crate::transport::{Asked, Transport};
 use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress, Recognised};
 use std::io::{self, ErrorKind};
@@ -24,7 +25,7 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     pub(super) fn handle(&mut self, token: u64, ready: Ready, woken_ns: u64) -> u64 {
         let (index, registered) = (token as u32 as usize, (token >> 32) as u32);
-        // the alarm is no connection
+        // the alarm has no connection
         let Some(connection) = self.connections.get(index) else {
             return woken_ns;
         };
@@ -64,10 +65,19 @@ impl<T: Transport> Worker<'_, T> {
         let mut left = READ_AT_ONCE_BYTES;
         loop {
             let connection = &mut self.connections[index];
+            let droppable = if T::DISCARDS && self.drops_bodies {
+                connection.droppable().min(left)
+            } else {
+                0
+            };
             let Some(session) = connection.session.as_mut() else {
                 break;
             };
-            let result = self.transport.read(session, connection.fd, &mut buffer);
+            let result = if droppable > 0 {
+                socket::discard(connection.fd, droppable)
+            } else {
+                self.transport.read(session, connection.fd, &mut buffer)
+            };
             match result {
                 Ok(0) => {
                     now = monotonic_ns();
@@ -80,14 +90,20 @@ impl<T: Transport> Worker<'_, T> {
                     if !T::STAMPS && self.reads.is_multiple_of(SAMPLE_EVERY) {
                         self.recorder.now.times.client_delay.record(now - woken_ns);
                     }
-                    if T::STREAMS {
+                    if droppable > 0 {
+                        self.take_dropped(index, length, ended, now);
+                    } else if T::STREAMS {
                         self.take_frames(index, &buffer[..length], now);
                     } else if T::MESSAGES {
                         self.take_messages(index, &buffer[..length], ended, now);
                     } else {
                         self.take(index, &buffer[..length], ended, now);
                     }
-                    let emptied = !ended && self.transport.emptied(length, buffer.len());
+                    let emptied = if droppable > 0 {
+                        !ended && length < droppable
+                    } else {
+                        !ended && self.transport.emptied(length, buffer.len())
+                    };
                     if emptied || self.connections[index].generation != generation {
                         break;
                     }
@@ -183,6 +199,15 @@ impl<T: Transport> Worker<'_, T> {
         self.take_carefully(index, rest, ended, now);
     }
 
+    /// A part of a body was dropped without being read.
+    fn take_dropped(&mut self, index: usize, length: usize, ended: bool, now: u64) {
+        self.recorder.now.counts.bytes_in += length as u64;
+        let pieces = self.connections[index].pieces();
+        if let Some(done) = pieces.parser.skip_body(length as u64) {
+            self.complete(index, done, ended, now);
+        }
+    }
+
     /// Takes a chunked body behind a head that was recognised; what follows it.
     fn take_chunks<'b>(
         &mut self,
@@ -223,11 +248,12 @@ impl<T: Transport> Worker<'_, T> {
             .as_mut()
             .map(|pieces| std::mem::take(&mut pieces.spill))
             .unwrap_or_default();
-        let input = if kept.is_empty() {
-            bytes
-        } else {
+        let had_kept = !kept.is_empty();
+        let input = if had_kept {
             kept.extend_from_slice(bytes);
             &kept
+        } else {
+            bytes
         };
         let mut used = 0;
         while used < input.len() {
@@ -259,7 +285,10 @@ impl<T: Transport> Worker<'_, T> {
             }
         }
         let connection = &mut self.connections[index];
-        if used < input.len() {
+        if had_kept && used == 0 {
+            // not copied: a head that comes byte by byte would be copied with each of them
+            connection.pieces().spill = kept;
+        } else if used < input.len() {
             connection.pieces().spill.extend_from_slice(&input[used..]);
         }
         if !connection.between_answers() {

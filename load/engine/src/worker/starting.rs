@@ -86,7 +86,7 @@ impl<T: Transport> Worker<'_, T> {
         self.running = true;
         self.set_due();
         self.next_check_ns = 0;
-        // interrupted before it began: there is no window in which an answer could count
+        // interrupted before it began: no window begins in which an answer could count
         self.stopped = stop_wanted();
         if self.stopped {
             return;

@@ -4,7 +4,7 @@ use super::{Doing, Worker};
 use crate::breakdown::Ended;
 use crate::interval::{Phase, Straggler};
 use crate::sys::tcp_info::tcp_info;
-use crate::transport::{Asked, Transport};
+use crate::transport::{Asked, InFlight, Transport};
 
 impl<T: Transport> Worker<'_, T> {
     /// Enters the times of a request whose answer was complete at `ended_ns`.
@@ -30,8 +30,9 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// Whether a request is one of the measured window's. What fell due in the warm-up of an open loop
-    /// and could not be sent is sent first, as those behind it have to wait for it, and not counted.
+    /// Whether a request is one of the measured window's. A request that fell due in the
+    /// warm-up of an open loop and could not be sent is sent first, as the ones behind it have to wait
+    /// for it, and not counted.
     #[inline]
     pub(super) fn is_counted(&self, due_ns: u64) -> bool {
         self.schedule.is_none() || due_ns >= self.window_start_ns
@@ -64,7 +65,10 @@ impl<T: Transport> Worker<'_, T> {
         }
         let session = connection.session.as_mut();
         match session.and_then(|session| self.transport.client(session)) {
-            Some(client) => client.each().map(|(_, asked)| (asked, 1)).collect(),
+            Some(client) => {
+                let each = client.each().into_iter();
+                each.map(|(_, asked)| (asked, 1)).collect()
+            }
             None => vec![(connection.asked(), u64::from(connection.in_flight))],
         }
     }
@@ -111,7 +115,7 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// What fell due in the warm-up is thrown away; what fell due in an earlier step is that step's.
+    /// A request that fell due in the warm-up is left out; one of an earlier step is entered there.
     #[cold]
     fn record_straggler(&mut self, asked: Asked, ended_ns: u64, ended: Ended, times: u64) {
         if asked.due_ns < self.window_start_ns {

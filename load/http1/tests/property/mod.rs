@@ -39,7 +39,7 @@ pub fn cut_anywhere_it_means_the_same(bytes: &[u8], cut: usize) {
     assert_eq!(read(&[one, two]), read(&[bytes]));
 }
 
-/// What the fast path recognises it reads as the full path does.
+/// The fast path reads a recognised response as the full path does.
 pub fn the_template_agrees(bytes: &[u8]) {
     let mut template = Template::default();
     let learn = &mut |head: &load_http1::Head, text: &[u8]| template.learn(head, text);
