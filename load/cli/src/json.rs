@@ -98,7 +98,7 @@ fn plan_facts(plan: &Plan) -> PlanFacts {
         warmup_s: plan.warmup_ns as f64 / 1e9,
         close: plan.close,
         abort: plan.abort,
-        rx_timestamps: plan.stamps,
+        rx_timestamps: plan.timestamps,
         sink: plan.sink,
         realtime: plan.realtime,
         coalesce: plan.coalesce,

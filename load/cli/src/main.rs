@@ -32,7 +32,7 @@ mod values;
 use console::{print, say};
 use load_engine::sink::Sink;
 use load_engine::sys::signal;
-use measure::Face;
+use measure::Compat;
 use std::io;
 use std::process::ExitCode;
 use values::{usage, Refusal};
@@ -44,26 +44,26 @@ const BAD_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let face = Face::of(arguments.first().map_or("", String::as_str));
-    match start(&arguments, face) {
+    let compat = Compat::of(arguments.first().map_or("", String::as_str));
+    match start(&arguments, compat) {
         Ok(0) if console::lost() => ExitCode::from(FAILED),
         Ok(code) => ExitCode::from(code),
-        Err(refusal) => ExitCode::from(refuse(refusal, face)),
+        Err(refusal) => ExitCode::from(refuse(refusal, compat)),
     }
 }
 
 /// Says why nothing was measured. As wrk the usage goes to standard output and the code is 1.
-fn refuse(refusal: Refusal, face: Face) -> u8 {
+fn refuse(refusal: Refusal, compat: Compat) -> u8 {
     match refusal {
         Refusal::Absent(text) => {
-            let own = face == Face::Own;
+            let own = compat == Compat::Own;
             say(&format!(
                 "{}{text}",
                 if own { "wirespeed-load: " } else { "" }
             ));
             FAILED
         }
-        Refusal::Usage(text) if face == Face::Own => {
+        Refusal::Usage(text) if compat == Compat::Own => {
             say(&format!("wirespeed-load: {text}{}", targets::hint(&text)));
             BAD_USAGE
         }
@@ -77,17 +77,17 @@ fn refuse(refusal: Refusal, face: Face) -> u8 {
     }
 }
 
-fn start(arguments: &[String], face: Face) -> Result<u8, Refusal> {
+fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
     let typed = options::parse(arguments.get(1..).unwrap_or_default()).map_err(Refusal::Usage)?;
     if typed.has("version") {
         print(&help::version());
         if typed.words.is_empty() {
-            return Ok(if face == Face::Own { 0 } else { FAILED });
+            return Ok(if compat == Compat::Own { 0 } else { FAILED });
         }
     }
     if typed.has("help") {
         print(&help::help());
-        return Ok(if face == Face::Own { 0 } else { FAILED });
+        return Ok(if compat == Compat::Own { 0 } else { FAILED });
     }
     let words: Vec<&str> = typed.words.iter().map(String::as_str).collect();
     match words.first().copied() {
@@ -107,7 +107,7 @@ fn start(arguments: &[String], face: Face) -> Result<u8, Refusal> {
             print(&help::page());
             Ok(0)
         }
-        _ => measure::measure(&typed, arguments, face),
+        _ => measure::measure(&typed, arguments, compat),
     }
 }
 

@@ -132,7 +132,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         realtime: typed.has("realtime"),
         start_at_unix_ns: start_at(typed)?,
         probe: probe(typed)?,
-        stamps: typed.has("rx-timestamps"),
+        timestamps: typed.has("rx-timestamps"),
         sink: typed.has("sink"),
         control: None,
         targets,

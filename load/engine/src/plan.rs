@@ -317,7 +317,7 @@ pub struct Plan {
     /// The probe that runs in parallel with the load.
     pub probe: Option<Probe>,
     /// Latencies end when the kernel received the answer, not when it was read.
-    pub stamps: bool,
+    pub timestamps: bool,
     /// The target is the null server inside this program.
     pub sink: bool,
     /// The file through which another program holds the load back.

@@ -53,7 +53,7 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
     let n = weighted / duration_ns * plan.streams as f64;
     let times = &outcome.total.times;
     // with the kernel's stamps the answer's wait for us is not in the service time
-    let waited_ns = if plan.stamps {
+    let waited_ns = if plan.timestamps {
         times.client_delay.mean_ns()
     } else {
         0.0

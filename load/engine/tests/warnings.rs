@@ -50,7 +50,7 @@ fn closed() -> Plan {
         realtime: false,
         start_at_unix_ns: None,
         probe: None,
-        stamps: false,
+        timestamps: false,
         sink: false,
         control: None,
     }
@@ -151,7 +151,7 @@ fn stolen_time_and_slow_clocks_are_said() {
 #[test]
 fn answers_without_a_stamp_are_counted() {
     let stamped = Plan {
-        stamps: true,
+        timestamps: true,
         ..closed()
     };
     expect(&stamped, "unstamped", "1.0 %", |o| {

@@ -40,8 +40,8 @@ pub struct Stream<U> {
     pub call: Option<u32>,
     /// Bytes of its answer's body.
     pub body_bytes: u64,
-    /// How many its head has told, or [`UNTOLD`].
-    pub told_bytes: u64,
+    /// How many its head has told, or [`NO_LENGTH`].
+    pub content_length: u64,
     /// It answers a HEAD request: what its head tells does not come.
     pub is_head: bool,
     /// Bytes among them that the server has been given back.
@@ -54,13 +54,13 @@ pub struct Stream<U> {
 }
 
 /// A length that no head has told.
-pub const UNTOLD: u64 = u64::MAX;
+pub const NO_LENGTH: u64 = u64::MAX;
 
 impl<U> Stream<U> {
     /// Whether its answer has another length than it tells (RFC 9113, 8.1.1).
     #[inline]
     pub fn is_cut(&self) -> bool {
-        let told = self.told_bytes != UNTOLD && self.told_bytes != self.body_bytes;
+        let told = self.content_length != NO_LENGTH && self.content_length != self.body_bytes;
         told && !self.is_head && !matches!(self.status, 204 | 304)
     }
 }
@@ -87,7 +87,7 @@ impl<U: Copy + Default> Streams<U> {
             status: 0,
             call: None,
             body_bytes: 0,
-            told_bytes: UNTOLD,
+            content_length: NO_LENGTH,
             is_head: false,
             returned_bytes: 0,
             window: 0,
@@ -146,7 +146,7 @@ impl<U: Copy + Default> Streams<U> {
             status: 0,
             call: None,
             body_bytes: 0,
-            told_bytes: UNTOLD,
+            content_length: NO_LENGTH,
             is_head: false,
             returned_bytes: 0,
             window,

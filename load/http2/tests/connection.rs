@@ -214,7 +214,7 @@ fn an_answer_before_the_end_of_the_request_ends_both() {
 #[test]
 fn what_a_server_allows_is_kept_to() {
     let client = settled(100, &[(3, 2)]);
-    assert_eq!(client.most(), 2);
+    assert_eq!(client.limit(), 2);
     // a decoder without memory is told so once, and given literals
     let mut client = settled(2, &[(1, 0)]);
     let get = encoded(GET);

@@ -297,7 +297,7 @@ pub fn set_backlog(listener: Fd, connections: libc::c_int) -> io::Result<()> {
 }
 
 /// Asks the kernel for the time at which it received what is read.
-pub fn set_receive_stamps(fd: Fd) -> io::Result<()> {
+pub fn set_receive_timestamps(fd: Fd) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 

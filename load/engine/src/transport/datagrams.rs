@@ -3,7 +3,7 @@
 
 use super::echo::{messages, ANSWERED};
 use super::in_flight::{Expired, Fault, InFlight};
-use super::{Asked, Transport};
+use super::{RequestMeta, Transport};
 use crate::plan::Target;
 use crate::sys::socket::{self, Fd};
 use load_http2::{Event, Sink};
@@ -38,7 +38,7 @@ impl EchoDatagrams {
 struct Slot {
     /// 0 if the place is free.
     number: u64,
-    asked: Asked,
+    asked: RequestMeta,
 }
 
 /// The datagrams in flight from one socket.
@@ -75,7 +75,7 @@ impl Datagrams {
         number as usize & (self.slots.len() - 1)
     }
 
-    fn answered(&mut self, datagram: &[u8]) -> Option<Asked> {
+    fn answered(&mut self, datagram: &[u8]) -> Option<RequestMeta> {
         let number = u64::from_be_bytes(*datagram.first_chunk::<NUMBER_BYTES>()?);
         let place = self.place(number);
         let slot = &mut self.slots[place];
@@ -113,7 +113,7 @@ impl InFlight for Datagrams {
         self.slots.len()
     }
 
-    fn each(&self) -> Vec<(usize, Asked)> {
+    fn each(&self) -> Vec<(usize, RequestMeta)> {
         let taken = self.slots.iter().enumerate();
         taken
             .filter(|(_, slot)| slot.number != 0)
@@ -125,7 +125,7 @@ impl InFlight for Datagrams {
         false
     }
 
-    fn request(&mut self, request: &Arc<[u8]>, asked: Asked) {
+    fn request(&mut self, request: &Arc<[u8]>, asked: RequestMeta) {
         while self.slots[self.place(self.next)].number != 0 {
             self.next += 1;
         }
@@ -141,7 +141,7 @@ impl InFlight for Datagrams {
     fn feed(
         &mut self,
         datagram: &[u8],
-        events: &mut Vec<Event<Asked>>,
+        events: &mut Vec<Event<RequestMeta>>,
         _sink: &mut impl Sink,
     ) -> Result<(), Fault> {
         match self.answered(datagram) {
@@ -244,10 +244,10 @@ mod tests {
     use super::*;
     use load_http2::Ignore;
 
-    fn asked(request: u32) -> Asked {
-        Asked {
+    fn asked(request: u32) -> RequestMeta {
+        RequestMeta {
             request,
-            ..Asked::default()
+            ..RequestMeta::default()
         }
     }
 

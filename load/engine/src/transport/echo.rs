@@ -2,7 +2,7 @@
 //! to the messages in the order in which these were sent.
 
 use super::in_flight::{Expired, Fault, InFlight};
-use super::{Asked, Transport};
+use super::{RequestMeta, Transport};
 use crate::plan::{Raw, Target};
 use crate::sys::socket::{self, Fd};
 use load_http2::{Event, Sink};
@@ -48,7 +48,7 @@ pub struct Window {
     /// Answers are compared with the message: they have its size.
     is_echo: bool,
     limit: u32,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<RequestMeta>,
     /// Bytes of the answer to the oldest one that have come.
     come: usize,
     out: Vec<u8>,
@@ -104,7 +104,7 @@ impl InFlight for Window {
         self.limit as usize
     }
 
-    fn each(&self) -> Vec<(usize, Asked)> {
+    fn each(&self) -> Vec<(usize, RequestMeta)> {
         self.asked.iter().copied().enumerate().collect()
     }
 
@@ -112,7 +112,7 @@ impl InFlight for Window {
         false
     }
 
-    fn request(&mut self, request: &Arc<[u8]>, asked: Asked) {
+    fn request(&mut self, request: &Arc<[u8]>, asked: RequestMeta) {
         self.out.extend_from_slice(request);
         self.asked.push_back(asked);
     }
@@ -120,7 +120,7 @@ impl InFlight for Window {
     fn feed(
         &mut self,
         mut bytes: &[u8],
-        events: &mut Vec<Event<Asked>>,
+        events: &mut Vec<Event<RequestMeta>>,
         _sink: &mut impl Sink,
     ) -> Result<(), Fault> {
         while !bytes.is_empty() {
@@ -219,10 +219,10 @@ mod tests {
     use super::*;
     use load_http2::Ignore;
 
-    fn asked(request: u32) -> Asked {
-        Asked {
+    fn asked(request: u32) -> RequestMeta {
+        RequestMeta {
             request,
-            ..Asked::default()
+            ..RequestMeta::default()
         }
     }
 

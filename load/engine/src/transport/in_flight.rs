@@ -1,7 +1,7 @@
 //! Connections that carry several requests at once, each with its own times: streams of HTTP/2,
 //! messages in a window of `tcp://` and `udp://`.
 
-use super::Asked;
+use super::RequestMeta;
 use crate::plan::Target;
 use load_http2::request::{encode_all, encode_one};
 use load_http2::{Client, Encoded, Event, Sink};
@@ -53,19 +53,19 @@ pub trait InFlight: Sized {
     fn places(&self) -> usize;
 
     /// Those in flight, with their slots.
-    fn each(&self) -> Vec<(usize, Asked)>;
+    fn each(&self) -> Vec<(usize, RequestMeta)>;
 
     /// Whether the connection takes no more of them and is to be opened again.
     fn is_going(&self) -> bool;
 
     /// Takes a request; there must be room. It is written with what is pending.
-    fn request(&mut self, request: &Self::Request, asked: Asked);
+    fn request(&mut self, request: &Self::Request, asked: RequestMeta);
 
     /// Takes what one read has brought.
     fn feed(
         &mut self,
         bytes: &[u8],
-        events: &mut Vec<Event<Asked>>,
+        events: &mut Vec<Event<RequestMeta>>,
         sink: &mut impl Sink,
     ) -> Result<(), Fault>;
 
@@ -107,7 +107,7 @@ impl InFlight for OneByOne {
         match *self {}
     }
 
-    fn each(&self) -> Vec<(usize, Asked)> {
+    fn each(&self) -> Vec<(usize, RequestMeta)> {
         match *self {}
     }
 
@@ -115,14 +115,14 @@ impl InFlight for OneByOne {
         match *self {}
     }
 
-    fn request(&mut self, _request: &(), _asked: Asked) {
+    fn request(&mut self, _request: &(), _asked: RequestMeta) {
         match *self {}
     }
 
     fn feed(
         &mut self,
         _bytes: &[u8],
-        _events: &mut Vec<Event<Asked>>,
+        _events: &mut Vec<Event<RequestMeta>>,
         _sink: &mut impl Sink,
     ) -> Result<(), Fault> {
         match *self {}
@@ -151,7 +151,7 @@ fn no_request() -> io::Error {
     io::Error::other("a request cannot be sent over HTTP/2: it is not a request of HTTP/1")
 }
 
-impl InFlight for Client<Asked> {
+impl InFlight for Client<RequestMeta> {
     type Request = Encoded;
 
     fn requests(target: &Target) -> io::Result<Vec<Encoded>> {
@@ -164,7 +164,7 @@ impl InFlight for Client<Asked> {
     }
 
     fn limit(&self) -> u32 {
-        self.most()
+        Client::limit(self)
     }
 
     #[inline]
@@ -181,7 +181,7 @@ impl InFlight for Client<Asked> {
         self.places()
     }
 
-    fn each(&self) -> Vec<(usize, Asked)> {
+    fn each(&self) -> Vec<(usize, RequestMeta)> {
         self.each().collect()
     }
 
@@ -190,7 +190,7 @@ impl InFlight for Client<Asked> {
     }
 
     #[inline]
-    fn request(&mut self, request: &Encoded, asked: Asked) {
+    fn request(&mut self, request: &Encoded, asked: RequestMeta) {
         self.request(request, asked);
     }
 
@@ -198,7 +198,7 @@ impl InFlight for Client<Asked> {
     fn feed(
         &mut self,
         bytes: &[u8],
-        events: &mut Vec<Event<Asked>>,
+        events: &mut Vec<Event<RequestMeta>>,
         sink: &mut impl Sink,
     ) -> Result<(), Fault> {
         self.feed(bytes, events, sink).map_err(Fault::Http2)

@@ -13,9 +13,9 @@ mod websocket;
 
 pub use datagrams::{EchoDatagrams, NUMBER_BYTES};
 pub use echo::EchoStream;
-pub use http2::{Asked, Http2};
+pub use http2::{Http2, RequestMeta};
 pub use in_flight::{Expired, Fault, InFlight, OneByOne};
-pub use stamped::Stamped;
+pub use stamped::Timestamped;
 pub use tls::Tls;
 pub use websocket::WebSocket;
 
@@ -34,7 +34,7 @@ pub trait Transport {
     const HANDSHAKES: bool;
 
     /// Whether the kernel reports when bytes were received.
-    const STAMPS: bool = false;
+    const TIMESTAMPS: bool = false;
 
     /// Whether a connection carries several requests at once (streams of HTTP/2, a window of messages),
     /// not one after the other.
@@ -58,7 +58,7 @@ pub trait Transport {
     }
 
     /// Says on a connection that is about to be closed that it is, where that is the custom.
-    fn part(&self, _session: &mut Self::Session, _fd: Fd) {}
+    fn send_close(&self, _session: &mut Self::Session, _fd: Fd) {}
 
     /// From now on connections carry so many streams at once.
     fn set_streams(&mut self, _streams: usize) {}

@@ -168,7 +168,7 @@ impl<T: Transport> Transport for WebSocket<T> {
         Ok(self.inner.flush(&mut session.inner, fd)? && is_written)
     }
 
-    fn part(&self, session: &mut Self::Session, fd: Fd) {
+    fn send_close(&self, session: &mut Self::Session, fd: Fd) {
         let is_open = session.upgrade.is_empty() && !session.is_inside;
         if is_open {
             session.client.close();

@@ -3,7 +3,7 @@
 use super::addresses::Addresses;
 use super::failing::Failure;
 use super::proxy_header::proxy_header;
-use super::{Connection, Doing, Worker, CHECK_NS};
+use super::{Connection, ConnectionState, Worker, CHECK_NS};
 use crate::plan::Plan;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
@@ -66,13 +66,13 @@ impl<T: Transport> Worker<'_, T> {
         self.wanted = wanted;
         self.redispatch(wanted);
         for index in before..wanted {
-            if self.connections[index].doing == Doing::Closed {
+            if self.connections[index].state == ConnectionState::Closed {
                 self.open(index, now);
             }
         }
         // the surplus ones close when they become idle
         for index in wanted..before {
-            if self.connections[index].doing == Doing::Idle {
+            if self.connections[index].state == ConnectionState::Idle {
                 self.close(index);
             }
         }
@@ -92,7 +92,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Starts to open a connection, or queues it behind those under way.
     pub(super) fn open(&mut self, index: usize, now: u64) {
-        let is_closed = self.connections[index].doing == Doing::Closed;
+        let is_closed = self.connections[index].state == ConnectionState::Closed;
         if index >= self.wanted || self.stopped || !is_closed {
             return;
         }
@@ -111,7 +111,7 @@ impl<T: Transport> Worker<'_, T> {
             Ok(Start::Pending) => {
                 self.connecting += 1;
                 let connection = &mut self.connections[index];
-                (connection.doing, connection.holds_place) = (Doing::Connecting, true);
+                (connection.state, connection.holds_place) = (ConnectionState::Connecting, true);
             }
             Ok(Start::Connected) => {
                 self.established(index, now);
@@ -218,7 +218,7 @@ impl<T: Transport> Worker<'_, T> {
             self.leave_connecting(index);
         }
         self.established(index, now);
-        if ready.ended() && self.connections[index].doing == Doing::Idle {
+        if ready.ended() && self.connections[index].state == ConnectionState::Idle {
             // the server's end came with its beginning, and no further event reports it
             return self.receive(index, true, now);
         }
@@ -230,7 +230,7 @@ impl<T: Transport> Worker<'_, T> {
         if !std::mem::take(&mut connection.holds_place) {
             return;
         }
-        connection.doing = Doing::Closed;
+        connection.state = ConnectionState::Closed;
         self.connecting -= 1;
         // one that fails at once leaves its place to the next
         while self.connecting < CONNECTING_MAX {
@@ -259,11 +259,11 @@ impl<T: Transport> Worker<'_, T> {
         let token = token(index, connection.registered);
         let _ = self.epoll.want_room(connection.fd, token, false);
         if T::HANDSHAKES {
-            connection.doing = Doing::Handshaking;
+            connection.state = ConnectionState::Handshaking;
             connection.sent_ns = now;
             self.shake_hands(index);
         } else {
-            connection.doing = Doing::Idle;
+            connection.state = ConnectionState::Idle;
             self.offer(index, now);
         }
     }
@@ -302,11 +302,11 @@ impl<T: Transport> Worker<'_, T> {
                     let resumed = self.transport.was_resumed(session);
                     self.recorder.now.counts.resumed += u64::from(resumed);
                 }
-                connection.doing = Doing::Idle;
+                connection.state = ConnectionState::Idle;
                 let generation = connection.generation;
                 if connection.holds_place {
                     self.leave_connecting(index);
-                    self.connections[index].doing = Doing::Idle;
+                    self.connections[index].state = ConnectionState::Idle;
                 }
                 if T::MESSAGES {
                     // frames may have come with the answer to the upgrade; no event reports them
@@ -361,7 +361,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         let connection = &mut self.connections[index];
         if let (true, Some(session)) = (T::MESSAGES, connection.session.as_mut()) {
-            self.transport.part(session, connection.fd);
+            self.transport.send_close(session, connection.fd);
         }
         if connection.fd >= 0 {
             socket::close(connection.fd);
@@ -377,7 +377,7 @@ impl<T: Transport> Worker<'_, T> {
 
     fn set_not_busy_or_connecting(&mut self, index: usize) {
         self.leave_connecting(index);
-        self.set_not_busy(index, Doing::Closed);
+        self.set_not_busy(index, ConnectionState::Closed);
     }
 
     /// The server has ended a connection on which it owed nothing. One that has carried an answer, or
@@ -429,7 +429,7 @@ impl<T: Transport> Worker<'_, T> {
             return false;
         }
         self.renewals = (self.renewals + 1).min(RENEWALS_MAX);
-        self.set_not_busy(index, Doing::Closed);
+        self.set_not_busy(index, ConnectionState::Closed);
         let connection = &mut self.connections[index];
         connection.generation = connection.generation.wrapping_add(1);
         connection.in_flight = 0;
@@ -488,27 +488,30 @@ impl<T: Transport> Worker<'_, T> {
         for index in some {
             let connection = &self.connections[index];
             let age_ns = now.saturating_sub(connection.sent_ns);
-            let is_opening = matches!(connection.doing, Doing::Connecting | Doing::Handshaking);
+            let is_opening = matches!(
+                connection.state,
+                ConnectionState::Connecting | ConnectionState::Handshaking
+            );
             let limit_ns = if is_opening {
                 self.plan.connect_timeout_ns
             } else {
                 self.plan.timeout_ns
             };
-            if age_ns <= limit_ns && !(T::STREAMS && connection.doing == Doing::Busy) {
+            if age_ns <= limit_ns && !(T::STREAMS && connection.state == ConnectionState::Busy) {
                 continue;
             }
-            let doing = connection.doing;
-            match doing {
-                Doing::Busy if T::STREAMS => self.scan_streams(index, now),
-                Doing::Busy => self.fail(index, Failure::Timeout, now),
-                Doing::Connecting | Doing::Handshaking => {
+            let state = connection.state;
+            match state {
+                ConnectionState::Busy if T::STREAMS => self.scan_streams(index, now),
+                ConnectionState::Busy => self.fail(index, Failure::Timeout, now),
+                ConnectionState::Connecting | ConnectionState::Handshaking => {
                     self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
                 }
-                Doing::Idle if T::STREAMS && self.is_of_no_use(index, now) => {
+                ConnectionState::Idle if T::STREAMS && self.is_of_no_use(index, now) => {
                     let why = io::Error::other("the server allows no streams");
                     self.connect_failed(index, &why, now);
                 }
-                Doing::Closed | Doing::Idle | Doing::Delayed => {}
+                ConnectionState::Closed | ConnectionState::Idle | ConnectionState::Delayed => {}
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use crate::script::Answer;
 use crate::sys::socket::Fd;
-use crate::transport::Asked;
+use crate::transport::RequestMeta;
 use load_http1::Parser;
 use std::sync::Arc;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum ConnectionState {
     /// No socket; a timer or a later step opens it.
     Closed,
     /// Waiting for the connect to end.
@@ -46,8 +46,8 @@ pub struct Connection<S> {
     pub target: u16,
     /// Answers that are still to come.
     pub in_flight: u32,
-    /// What it is doing.
-    pub doing: Doing,
+    /// Its state.
+    pub state: ConnectionState,
     /// It is one of those under way whose number is limited.
     pub holds_place: bool,
     /// Whether reports of room are wanted.
@@ -98,7 +98,7 @@ impl<S> Connection<S> {
             request: 0,
             target: target as u16,
             in_flight: 0,
-            doing: Doing::Closed,
+            state: ConnectionState::Closed,
             holds_place: false,
             wants_room: false,
             failures: 0,
@@ -116,8 +116,8 @@ impl<S> Connection<S> {
 
     /// What is known of the batch in flight.
     #[inline]
-    pub fn asked(&self) -> Asked {
-        Asked {
+    pub fn meta(&self) -> RequestMeta {
+        RequestMeta {
             due_ns: self.due_ns,
             sent_ns: self.sent_ns,
             request: self.request,

@@ -7,7 +7,7 @@ use crate::sys::clock::monotonic_ns;
 use crate::sys::socket::close;
 use crate::sys::tcp_info::tcp_info;
 use crate::tcp::TcpSent;
-use crate::transport::{Asked, Transport};
+use crate::transport::{RequestMeta, Transport};
 use std::collections::BTreeMap;
 
 /// TCP is asked of so many connections at the end.
@@ -86,7 +86,7 @@ impl<T: Transport> Worker<'_, T> {
                     tcp_info(fd).iter().for_each(|info| ending.tcp.record(info));
                 }
                 if let Some(session) = self.connections[index].session.as_mut() {
-                    self.transport.part(session, fd);
+                    self.transport.send_close(session, fd);
                 }
                 close(fd);
             }
@@ -101,7 +101,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Enters requests that are in flight at the end.
-    fn age(&self, asked: Asked, times: u64, now: u64, ending: &mut Ending) {
+    fn age(&self, asked: RequestMeta, times: u64, now: u64, ending: &mut Ending) {
         let service_ns = now.saturating_sub(asked.sent_ns);
         ending.oldest_ns = ending.oldest_ns.max(service_ns);
         if !self.is_counted(asked.due_ns) {

@@ -49,7 +49,7 @@ use crate::sys::signal::stop_wanted;
 use crate::transport::Transport;
 use addresses::Addresses;
 use coalescing::Coalescing;
-use connection::{Connection, Doing};
+use connection::{Connection, ConnectionState};
 use dispatch::Dispatch;
 use preparing::{
     adopt, are_short, deal_recorded, dispatch, first_request, open_epoll, own_requests, schedule,
@@ -408,7 +408,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             let answers = self.recorder.now.counts.completed;
             coalescing.adapt(now, answers, self.busy);
         }
-        self.ring(now);
+        self.fire_timers(now);
         if now >= self.next_tcp_sample_ns && self.recorder.now.phase == Phase::Measured {
             self.next_tcp_sample_ns = now + CHECK_NS;
             self.sample_tcp();
@@ -457,7 +457,7 @@ impl<'p, T: Transport> Worker<'p, T> {
     }
 
     /// Handles timers that have come.
-    fn ring(&mut self, now: u64) {
+    fn fire_timers(&mut self, now: u64) {
         while let Some(&Reverse((at_ns, index, generation))) = self.timers.peek() {
             if at_ns > now {
                 break;
@@ -467,12 +467,14 @@ impl<'p, T: Transport> Worker<'p, T> {
             if connection.generation != generation {
                 continue;
             }
-            let doing = connection.doing;
-            match doing {
-                Doing::Closed => self.open(index as usize, now),
-                Doing::Delayed => self.send_unless_held(index as usize, now),
+            let state = connection.state;
+            match state {
+                ConnectionState::Closed => self.open(index as usize, now),
+                ConnectionState::Delayed => self.send_unless_held(index as usize, now),
                 // a script's delay, of one stream
-                Doing::Idle | Doing::Busy if T::STREAMS && self.is_free(index, generation) => {
+                ConnectionState::Idle | ConnectionState::Busy
+                    if T::STREAMS && self.is_free(index, generation) =>
+                {
                     self.send_unless_held(index as usize, now);
                 }
                 _ => {}

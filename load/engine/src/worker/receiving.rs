@@ -2,12 +2,12 @@
 
 use super::connection::Pieces;
 use super::failing::Failure;
-use super::{Doing, Worker, READ_AT_ONCE_BYTES, UNKNOWN};
+use super::{ConnectionState, Worker, READ_AT_ONCE_BYTES, UNKNOWN};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket;
-use crate::transport::{Asked, Transport};
+use crate::transport::{RequestMeta, Transport};
 use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress, Recognised};
 use std::io::{self, ErrorKind};
 
@@ -33,9 +33,11 @@ impl<T: Transport> Worker<'_, T> {
             return woken_ns;
         }
         let generation = connection.generation;
-        match connection.doing {
-            Doing::Busy | Doing::Idle if T::STREAMS => self.handle_streams(index, ready, woken_ns),
-            Doing::Busy => {
+        match connection.state {
+            ConnectionState::Busy | ConnectionState::Idle if T::STREAMS => {
+                self.handle_streams(index, ready, woken_ns)
+            }
+            ConnectionState::Busy => {
                 let mut now = woken_ns;
                 let is_writing = T::HANDSHAKES || connection.is_writing();
                 // what the server has said comes first: it may have answered and gone
@@ -48,11 +50,11 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 now
             }
-            Doing::Idle | Doing::Delayed if ready.readable() => {
+            ConnectionState::Idle | ConnectionState::Delayed if ready.readable() => {
                 self.receive(index, ready.ended(), woken_ns)
             }
-            Doing::Connecting if ready.writable() => self.connect_ended(index, ready),
-            Doing::Handshaking => self.shake_hands(index),
+            ConnectionState::Connecting if ready.writable() => self.connect_ended(index, ready),
+            ConnectionState::Handshaking => self.shake_hands(index),
             _ => woken_ns,
         }
     }
@@ -87,7 +89,7 @@ impl<T: Transport> Worker<'_, T> {
                 Ok(length) => {
                     now = monotonic_ns();
                     self.reads = self.reads.wrapping_add(1);
-                    if !T::STAMPS && self.reads.is_multiple_of(SAMPLE_EVERY) {
+                    if !T::TIMESTAMPS && self.reads.is_multiple_of(SAMPLE_EVERY) {
                         self.recorder.now.times.client_delay.record(now - woken_ns);
                     }
                     if droppable > 0 {
@@ -301,7 +303,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Enters when the first byte came of an answer that came in more than one read.
-    fn record_first_byte(&mut self, index: usize, asked: Asked, ended_ns: u64) {
+    fn record_first_byte(&mut self, index: usize, asked: RequestMeta, ended_ns: u64) {
         let pieces = self.connections[index].pieces();
         let first_ns = std::mem::take(&mut pieces.first_ns);
         let is_straggler = self.schedule.is_some() && asked.due_ns < self.recorder.step_start_ns;
@@ -423,13 +425,13 @@ impl<T: Transport> Worker<'_, T> {
         }
         self.recorder.now.counts.tolerated += u64::from(done.tolerated);
         if last || !self.plan.batch_latency {
-            let ended_ns = if T::STAMPS {
+            let ended_ns = if T::TIMESTAMPS {
                 self.arrived_ns(index, now)
             } else {
                 now
             };
             let connection = &self.connections[index];
-            let (target, asked) = (usize::from(connection.target), connection.asked());
+            let (target, asked) = (usize::from(connection.target), connection.meta());
             self.record_times(target, asked, done.status, ended_ns);
             if self.connections[index].pieces.is_some() {
                 self.record_first_byte(index, asked, ended_ns);
@@ -447,11 +449,11 @@ impl<T: Transport> Worker<'_, T> {
             if !last {
                 self.fail(index, Failure::Closed, now);
             } else {
-                self.set_not_busy(index, Doing::Idle);
+                self.set_not_busy(index, ConnectionState::Idle);
                 self.reopen(index, now);
             }
         } else if last {
-            self.set_not_busy(index, Doing::Idle);
+            self.set_not_busy(index, ConnectionState::Idle);
             if !ended {
                 self.offer(index, now);
             }

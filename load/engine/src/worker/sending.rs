@@ -2,7 +2,7 @@
 
 use super::connecting::token;
 use super::failing::Failure;
-use super::{Connection, Doing, Worker};
+use super::{Connection, ConnectionState, Worker};
 use crate::plan::{Rendered, Target};
 use crate::sys::clock::monotonic_ns;
 use crate::transport::Transport;
@@ -115,7 +115,7 @@ impl<T: Transport> Worker<'_, T> {
         if T::STREAMS {
             return self.has_room(index as usize);
         }
-        connection.doing == Doing::Idle
+        connection.state == ConnectionState::Idle
     }
 
     /// Whether requests wait before they are sent.
@@ -147,7 +147,7 @@ impl<T: Transport> Worker<'_, T> {
             Ok(delay_ns) => {
                 let connection = &mut self.connections[index];
                 if !T::STREAMS {
-                    connection.doing = Doing::Delayed;
+                    connection.state = ConnectionState::Delayed;
                 }
                 let at_ns = now.saturating_add(delay_ns);
                 self.timers
@@ -165,13 +165,13 @@ impl<T: Transport> Worker<'_, T> {
         self.stopped = true;
     }
 
-    pub(super) fn set_not_busy(&mut self, index: usize, doing: Doing) {
+    pub(super) fn set_not_busy(&mut self, index: usize, state: ConnectionState) {
         let connection = &mut self.connections[index];
         // with streams each of them is counted
-        if connection.doing == Doing::Busy && !T::STREAMS {
+        if connection.state == ConnectionState::Busy && !T::STREAMS {
             self.busy -= 1;
         }
-        connection.doing = doing;
+        connection.state = state;
     }
 
     /// Writes the next request of a connection.
@@ -213,7 +213,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.due_ns = due_ns;
         connection.sent_ns = now;
         connection.in_flight = self.depth as u32;
-        connection.doing = Doing::Busy;
+        connection.state = ConnectionState::Busy;
         self.busy += 1;
         if self.is_counted(due_ns) {
             self.recorder.now.counts.sent += self.depth as u64;

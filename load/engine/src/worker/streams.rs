@@ -3,12 +3,12 @@
 
 use super::failing::Failure;
 use super::sending::next_request;
-use super::{Doing, Worker};
+use super::{ConnectionState, Worker};
 use crate::plan::Target;
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
-use crate::transport::{Asked, Expired, InFlight, Transport};
+use crate::transport::{Expired, InFlight, RequestMeta, Transport};
 use load_http1::Sink as _;
 use load_http2::{Event, Ignore, Sink};
 use std::io;
@@ -20,7 +20,7 @@ pub(super) struct Streams<C: InFlight> {
     /// Connections that have something to write, with their generation.
     unwritten: Vec<(u32, u32)>,
     /// The events of a read; kept for its memory.
-    events: Vec<Event<Asked>>,
+    events: Vec<Event<RequestMeta>>,
 }
 
 impl<C: InFlight> Streams<C> {
@@ -132,14 +132,14 @@ impl<T: Transport> Worker<'_, T> {
                 .push((index as u32, connection.generation));
         }
         let known = || &self.streams.requests[target][request as usize];
-        let asked = Asked {
+        let asked = RequestMeta {
             due_ns,
             sent_ns: now,
             request,
         };
         client.request(made.as_ref().unwrap_or_else(known), asked);
         connection.in_flight += 1;
-        connection.doing = Doing::Busy;
+        connection.state = ConnectionState::Busy;
         self.busy += 1;
         if self.is_counted(due_ns) {
             self.recorder.now.counts.sent += 1;
@@ -281,7 +281,13 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    fn take_event(&mut self, index: usize, event: Event<Asked>, answers: &mut [Answer], now: u64) {
+    fn take_event(
+        &mut self,
+        index: usize,
+        event: Event<RequestMeta>,
+        answers: &mut [Answer],
+        now: u64,
+    ) {
         if self.recorder.is_over(now) {
             self.rotate(now);
         }
@@ -289,7 +295,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.in_flight -= 1;
         self.busy -= 1;
         if connection.in_flight == 0 {
-            connection.doing = Doing::Idle;
+            connection.state = ConnectionState::Idle;
         }
         let target = usize::from(connection.target);
         match event {
@@ -373,7 +379,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         connection.in_flight -= late.len() as u32;
         if connection.in_flight == 0 {
-            connection.doing = Doing::Idle;
+            connection.state = ConnectionState::Idle;
         }
         self.busy -= late.len();
         self.streams.unwritten.push((index as u32, generation));
