@@ -1,4 +1,4 @@
-//! What one thread measured in one stretch of at most a second.
+//! The figures of one thread over one stretch of at most a second.
 //!
 //! Threads hand intervals over and get empty ones back, so that adding up and printing never take
 //! time from the hot path.

@@ -110,7 +110,7 @@ impl Latency {
         lost.record_many(outstanding_ns, times);
     }
 
-    /// Says that requests were dropped, whose durations nobody will know.
+    /// Says that requests were dropped, whose durations stay unknown.
     pub fn note_dropped(&mut self, times: u64) {
         self.dropped += times;
     }

@@ -1,4 +1,4 @@
-//! What the machine did to the generator: cores that others used, time that a hypervisor took,
+//! Losses of the generator to its machine: cores that others used, time that a hypervisor took,
 //! and the clock. Read from /proc and /sys; what cannot be read is left out.
 
 use std::fs::read_to_string;

@@ -306,7 +306,7 @@ pub struct Plan {
     pub think: Option<Think>,
     /// Closed loop: short pauses before waits that would find little.
     pub coalesce: bool,
-    /// Bodies that nobody looks at are dropped in the kernel instead of being read (http:// over TCP).
+    /// Bodies that neither a script nor an expectation needs are dropped in the kernel instead of being read (http:// over TCP).
     pub drop_bodies: bool,
     /// Cores, one a thread; empty: wherever the kernel likes.
     pub pins: Vec<usize>,

@@ -58,7 +58,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// There will be no run: nobody shall wait for it.
+    /// The run is given up: threads need not wait for it.
     fn abandon(&self) {
         self.lock().base_ns = Some(0);
         self.changed.notify_all();
@@ -245,7 +245,7 @@ impl Thread<'_> {
                 (Err(error), None)
             }
         };
-        // nobody listens after a failure of another thread
+        // the receiver is gone after a failure of another thread
         let _ = ended.send((source, ending));
         if let Some(mut script) = script {
             script.serve(&asked);
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_panics_before_it_is_ready_keeps_nobody_waiting() {
+    fn a_thread_that_panics_before_it_is_ready_does_not_keep_the_run_waiting() {
         let gate = Gate::default();
         std::thread::scope(|scope| {
             let panics = scope.spawn(|| {

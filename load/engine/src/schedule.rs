@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_drift_after_an_hour() {
+    fn times_are_exact_after_an_hour() {
         let mut schedule = Schedule::even(constant(30_000.0, 3600 * SECOND_NS), 0, 1);
         schedule.number = 30_000 * 3599;
         schedule.lambda = schedule.number as f64;

@@ -116,7 +116,7 @@ impl Drop for Sink {
 fn echo_datagrams(socket: &UdpSocket, stop: &AtomicBool) {
     let mut buffer = vec![0; 64 * 1024];
     while !stop.load(Ordering::Relaxed) && !stop_wanted() {
-        // errors are of one datagram: nobody listens there any more, or none came for a while
+        // errors are of one datagram: its sender is gone, or none came for a while
         if let Ok((length, from)) = socket.recv_from(&mut buffer) {
             let _ = socket.send_to(&buffer[..length], from);
         }
@@ -358,7 +358,7 @@ mod tests {
         for cut in [1, REQUEST.len() - 3, REQUEST.len() - 1] {
             let mut stream = connected(&sink);
             stream.write_all(&REQUEST[..cut]).expect("open");
-            std::thread::sleep(Duration::from_millis(30)); // read by itself
+            std::thread::sleep(Duration::from_millis(30)); // the server reads it alone
             stream.write_all(&REQUEST[cut..]).expect("open");
             stream.write_all(REQUEST).expect("open");
             read_answers(&mut stream, 2);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_nobody_reads_yet_wait_and_all_arrive() {
+    fn answers_wait_for_a_slow_reader_and_all_arrive() {
         const REQUESTS: usize = 300_000; // 11 MB of answers: more than two sockets hold
         let sink = Sink::start("127.0.0.1:0").expect("a port");
         let mut stream = connected(&sink);

@@ -1,4 +1,4 @@
-//! What makes a run untrustworthy, each with its figure and what to do about it.
+//! Findings that make a run untrustworthy, each with its figure and an advice.
 
 use crate::interval::Phase;
 use crate::latency::Latency;

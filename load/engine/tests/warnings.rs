@@ -119,13 +119,13 @@ fn expect(plan: &Plan, id: &str, figure: &str, change: impl Fn(&mut Outcome)) {
 }
 
 #[test]
-fn a_calm_run_has_no_warnings() {
+fn a_quiet_run_has_no_warnings() {
     assert_eq!(ids(&closed(), &calm()), [""; 0]);
     assert_eq!(ids(&open(), &calm()), [""; 0]);
 }
 
 #[test]
-fn a_busy_generator_and_a_shared_core_are_told_apart() {
+fn a_busy_generator_and_a_shared_core_have_warnings_of_their_own() {
     expect(&closed(), "generator-busy", "96.0 %", |o| {
         o.threads[0].busy = 0.96
     });
@@ -163,7 +163,7 @@ fn answers_without_a_stamp_are_counted() {
 }
 
 #[test]
-fn a_delay_of_a_script_has_no_place_beside_a_rate() {
+fn a_delay_of_a_script_is_of_no_use_at_a_rate() {
     let shape = Shape {
         depth: 1,
         dynamic: false,
@@ -179,7 +179,7 @@ fn a_delay_of_a_script_has_no_place_beside_a_rate() {
 }
 
 #[test]
-fn what_was_sent_late_or_never_is_said() {
+fn late_and_missing_requests_are_reported() {
     expect(&open(), "lateness", "300 us", |o| {
         o.total.times.lateness = many(300_000, 10_000);
     });

@@ -26,7 +26,7 @@ pub enum Malformed {
     EarlyEof,
     /// Bytes arrived that no request had asked for.
     Unasked,
-    /// 101 Switching Protocols, which nobody asked for.
+    /// 101 Switching Protocols without a request for it.
     Upgrade,
 }
 

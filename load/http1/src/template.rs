@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_vary_are_left_out_and_those_that_decide_are_not() {
+    fn values_that_vary_are_left_out_and_values_that_decide_are_not() {
         let head = |tag: &str, length: u32| {
             alloc::format!(
                 "HTTP/1.1 200 OK\r\nETag: {tag}\r\nContent-Length: {length}\r\nX: 1\r\n\r\n"

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_url() {
+    fn refuses_invalid_urls() {
         for text in [
             "",
             "h",

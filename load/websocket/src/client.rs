@@ -1,4 +1,4 @@
-//! What comes on one connection: messages are counted, not kept; pings and closes are answered.
+//! The incoming side of a connection: messages are counted, not kept; pings and closes are answered.
 
 use crate::frame::{self, Opcode, CONTROL_MAX_BYTES};
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_named() {
+    fn violations_are_named() {
         for (text, fault) in [
             (&b"\xc1\x00"[..], Fault::Reserved),
             (b"\x83\x00", Fault::Opcode),

@@ -11,14 +11,14 @@ use std::fmt;
 /// Appended to the key before it is hashed (RFC 6455, 1.3).
 const ID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Why there is no WebSocket connection.
+/// Why the upgrade failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Another status than 101.
     Status(u16),
     /// The answer is to another question.
     Accept,
-    /// The answer is no HTTP/1.1.
+    /// The answer is not one of HTTP/1.1.
     Malformed(Malformed),
 }
 

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_libc_are_told_from_others() {
+    fn functions_of_libc_are_recognised() {
         assert!(is_of_libc(libc::getpid as *const libc::c_void));
         assert!(!is_of_libc(is_usable as *const libc::c_void));
         assert!(!is_of_libc(std::ptr::null()));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_echo_or_comes_unasked_ends_the_connection() {
+    fn other_bytes_than_the_echo_end_the_connection() {
         assert_eq!(fed(&mut window(None), b"abd"), Err(Fault::Echo));
         assert_eq!(fed(&mut window(None), b"abcabca"), Err(Fault::Echo));
         assert_eq!(fed(&mut window(Some(2)), b"xxyy"), Ok(vec![0, 1]));

@@ -27,7 +27,7 @@ pub struct Session<S> {
     upgrade: Vec<u8>,
     /// The part of its answer that has come; after it, frames that came with it.
     early: Vec<u8>,
-    /// So many bytes of it were looked at, and were no whole answer.
+    /// So many bytes of it were searched for the end of the answer.
     searched: usize,
     client: Client,
     /// A part of a batch was written: nothing may stand between it and the rest.

@@ -1,8 +1,7 @@
 //! Coalesced waiting: a short pause before a wait that would find little.
 //!
 //! Where the server is the limit, a closed loop sleeps for each few answers, and the server pays for
-//! each wake-up. A pause lets more answers gather, nobody is asleep when they come, and nobody has
-//! to be woken. It is short compared with the time that answers take: at most a tenth of it.
+//! each wake-up. A pause lets more answers gather, and the generator is awake when they come. It is short compared with the time that answers take: at most a tenth of it.
 
 use crate::sys::clock::monotonic_ns;
 use std::time::Duration;
@@ -126,7 +125,7 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
-    fn pauses_are_short_beside_an_answer_and_long_enough_to_gather_some() {
+    fn pauses_are_shorter_than_an_answer_and_long_enough_to_gather_some() {
         // 50 connections at 200,000/s: 250 us each
         assert_eq!(pause_ns(SECOND_NS, 200_000, 50), 20_000);
         // at 400,000/s 125 us each
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_holds_on_where_counts_begin_anew() {
+    fn the_choice_holds_on_where_counts_begin_again() {
         let mut coalescing = Coalescing::default();
         coalescing.adapt(SECOND_NS, 0, 50);
         coalescing.adapt(2 * SECOND_NS, 200_000, 50);

@@ -96,7 +96,7 @@ pub struct Worker<'p, T: Transport> {
     compares: bool,
     /// Draws think times.
     random: Random,
-    /// Bodies that nobody looks at are dropped in the kernel.
+    /// Bodies that neither a script nor an expectation needs are dropped in the kernel.
     drops_bodies: bool,
     /// Requests that this thread may still begin.
     left: u64,

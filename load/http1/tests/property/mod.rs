@@ -1,4 +1,4 @@
-//! What must hold for any bytes; used by the corpus test and by the fuzz target.
+//! Properties that hold for any bytes; used by the corpus test and by the fuzz target.
 
 use load_http1::request::count;
 use load_http1::url::Url;
