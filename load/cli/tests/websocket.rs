@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -314,7 +315,11 @@ fn an_upgrade_that_is_refused_is_an_error_to_connect() {
 
 #[test]
 fn fields_and_path_are_those_of_the_upgrade() {
-    let server = Server::start(|mut conversation| upgraded(&mut conversation));
+    let server = Server::start(|mut conversation| {
+        upgraded(&mut conversation);
+        // until the client ends it: a connection that ends before its first request is an error
+        let _ = conversation.stream().read_to_end(&mut Vec::new());
+    });
     let url = format!("ws://{}/chat?room=1", server.address);
     let output = support::program()
         .args([
@@ -355,7 +360,7 @@ fn what_does_not_go_with_websocket_is_refused() {
             "-H Connection:close ws://A/",
             "'Connection: close' does not work with ws://",
         ),
-        ("ws://A/a ws://A/b", "a server of WebSocket is given once"),
+        ("ws://A/a ws://A/b", "a server of ws:// is given once"),
         ("ws://A/ http://A/", "do not go together"),
     ] {
         let output = run(&line.replace('A', &address.to_string()));

@@ -1,7 +1,7 @@
 //! The head of a response: status line, header fields, and what they say about the body.
 //!
 //! Tolerated because real servers send it: bare LF, folded header lines (RFC 9112, 5.2).
-//! Refused because two readers would disagree about the end of the response: two different
+//! Refused because two readers would disagree about where the answer ends: two different
 //! Content-Length values, an invalid length, a space before the colon.
 
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub enum Malformed {
     EarlyEof,
     /// Bytes arrived without a request.
     Unasked,
-    /// 101 Switching Protocols, without a request for it.
+    /// 101 Switching Protocols without a request for it.
     Upgrade,
 }
 
@@ -95,8 +95,19 @@ pub fn parse(
     no_body: bool,
     each: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<Option<Head>, Malformed> {
+    parse_on(input, 0, no_body, each)
+}
+
+/// As [`parse`], after the first `searched` bytes were tried and held no whole head: a head that comes
+/// byte by byte is not read from its start each time.
+pub fn parse_on(
+    input: &[u8],
+    searched: usize,
+    no_body: bool,
+    each: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<Option<Head>, Malformed> {
     let version_minor = check_start(input)?;
-    let Some(len) = find_end(input) else {
+    let Some(len) = find_end(input, searched) else {
         return if input.len() > HEAD_MAX_BYTES {
             Err(Malformed::TooLong)
         } else {
@@ -157,9 +168,11 @@ fn check_start(input: &[u8]) -> Result<Option<u8>, Malformed> {
     }
 }
 
-/// The length of the head: up to and including the first empty line.
-fn find_end(input: &[u8]) -> Option<usize> {
-    let mut from = 0;
+/// The length of the head: up to and including the first empty line, which does not end within the
+/// first `searched` bytes.
+fn find_end(input: &[u8], searched: usize) -> Option<usize> {
+    // it is decided of a line end by the two bytes behind it
+    let mut from = searched.saturating_sub(2).min(input.len());
     while let Some(found) = input[from..].iter().position(|&byte| byte == b'\n') {
         let after = from + found + 1;
         match &input[after..] {
@@ -384,6 +397,8 @@ mod tests {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n";
         for end in 0..text.len() {
             assert_eq!(read(&text[..end]), Ok(None), "{end}");
+            let on = parse_on(text.as_bytes(), end, false, &mut |_, _| {});
+            assert_eq!(on, read(text), "searched up to {end}");
         }
     }
 

@@ -12,9 +12,11 @@ pub mod chunked;
 pub mod head;
 pub mod request;
 pub mod response;
+pub mod sink;
 pub mod template;
 pub mod url;
 
 pub use head::{Framing, Head, Malformed};
-pub use response::{Done, Ignore, Parser, Progress, Sink};
+pub use response::{Done, Parser, Progress};
+pub use sink::{Ignore, Sink};
 pub use template::{Recognised, Template};

@@ -5,19 +5,7 @@
 
 use crate::chunked::Chunked;
 use crate::head::{self, Framing, Head, Malformed};
-
-/// Receives the fields and the body of a response, for scripts that use them.
-pub trait Sink {
-    /// A header field or trailer, the name as received.
-    fn header(&mut self, _name: &[u8], _value: &[u8]) {}
-    /// A piece of the body.
-    fn body(&mut self, _piece: &[u8]) {}
-}
-
-/// A sink for callers that only count.
-pub struct Ignore;
-
-impl Sink for Ignore {}
+use crate::sink::Sink;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -54,6 +42,8 @@ pub enum Progress {
 pub struct Parser {
     state: State,
     done: Done,
+    /// So many bytes that the caller keeps were searched for the end of a head or a line.
+    searched: usize,
 }
 
 impl Default for Parser {
@@ -67,6 +57,7 @@ impl Default for Parser {
         Parser {
             state: State::Head,
             done,
+            searched: 0,
         }
     }
 }
@@ -90,11 +81,31 @@ impl Parser {
         self.state = State::Fixed(left);
     }
 
-    /// A reader before the chunked body of a response whose head was recognised.
+    /// Bytes of the body that are still to come, where their number is known.
+    #[inline]
+    pub fn body_left(&self) -> u64 {
+        match self.state {
+            State::Fixed(left) => left,
+            _ => 0,
+        }
+    }
+
+    /// So many of them have come and were dropped unseen; the response if these were the last.
+    pub fn skip_body(&mut self, bytes: u64) -> Option<Done> {
+        let State::Fixed(left) = &mut self.state else {
+            return None;
+        };
+        *left = left.saturating_sub(bytes);
+        self.done.body_bytes += bytes;
+        (*left == 0).then(|| self.finish())
+    }
+
+    /// A reader that stands before the chunked body of a response whose head was recognised.
     pub fn before_chunks(done: Done) -> Parser {
         Parser {
             state: State::Chunked(Chunked::Size),
             done,
+            searched: 0,
         }
     }
 
@@ -107,13 +118,30 @@ impl Parser {
         sink: &mut impl Sink,
         seen: &mut dyn FnMut(&Head, &[u8]),
     ) -> Result<Progress, Malformed> {
+        let progress = self.feed_all(input, no_body, sink, seen)?;
+        self.searched = match progress {
+            Progress::More(used) => input.len() - used,
+            Progress::Done(..) => 0,
+        };
+        Ok(progress)
+    }
+
+    fn feed_all(
+        &mut self,
+        input: &[u8],
+        no_body: bool,
+        sink: &mut impl Sink,
+        seen: &mut dyn FnMut(&Head, &[u8]),
+    ) -> Result<Progress, Malformed> {
         let mut consumed = 0;
         while self.state == State::Head {
             let rest = &input[consumed..];
             if rest.is_empty() {
                 return Ok(Progress::More(consumed));
             }
-            let parsed = head::parse(rest, no_body, &mut |name, value| sink.header(name, value))?;
+            let mut each = |name: &[u8], value: &[u8]| sink.header(name, value);
+            let searched = core::mem::take(&mut self.searched);
+            let parsed = head::parse_on(rest, searched, no_body, &mut each)?;
             let Some(head) = parsed else {
                 return Ok(Progress::More(consumed));
             };
@@ -177,7 +205,8 @@ impl Parser {
                 }
             }
             State::Chunked(chunked) => {
-                let fed = chunked.feed(rest, sink)?;
+                let searched = core::mem::take(&mut self.searched);
+                let fed = chunked.feed(rest, searched, sink)?;
                 self.done.body_bytes += fed.body_bytes;
                 consumed += fed.consumed;
                 if fed.ended {
@@ -202,14 +231,19 @@ impl Parser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sink::Ignore;
     use alloc::vec::Vec;
 
     /// Feeds `text` in two pieces, keeping unconsumed bytes, as a connection does.
     fn in_pieces(text: &[u8], cut: usize) -> Result<Vec<Done>, Malformed> {
+        in_all(&[&text[..cut], &text[cut..]])
+    }
+
+    fn in_all(pieces: &[&[u8]]) -> Result<Vec<Done>, Malformed> {
         let mut parser = Parser::default();
         let mut kept: Vec<u8> = Vec::new();
         let mut answers = Vec::new();
-        for piece in [&text[..cut], &text[cut..]] {
+        for piece in pieces {
             kept.extend_from_slice(piece);
             loop {
                 let step = parser.feed(&kept, false, &mut Ignore, &mut |_, _| {})?;
@@ -235,6 +269,21 @@ mod tests {
             let short: Vec<_> = answers.iter().map(|d| (d.status, d.body_bytes)).collect();
             assert_eq!(short, [(200, 5), (404, 3), (204, 0)], "cut at {cut}");
         }
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(in_all(&bytes), in_pieces(text, 0), "byte by byte");
+    }
+
+    #[test]
+    fn no_byte_is_searched_twice() {
+        let mut parser = Parser::default();
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        for end in 1..head.len() {
+            let step = parser.feed(&head[..end], false, &mut Ignore, &mut |_, _| {});
+            assert_eq!((step, parser.searched), (Ok(Progress::More(0)), end));
+        }
+        let step = parser.feed(head, false, &mut Ignore, &mut |_, _| {});
+        assert!(matches!(step, Ok(Progress::Done(..))));
+        assert_eq!(parser.searched, 0);
     }
 
     #[test]
@@ -251,6 +300,19 @@ mod tests {
             .feed(head, false, &mut Ignore, &mut |_, _| {})
             .expect("well formed");
         assert_eq!(parser.end_of_stream(), Err(Malformed::EarlyEof));
+    }
+
+    #[test]
+    fn a_body_may_be_dropped_unseen() {
+        let mut parser = Parser::default();
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
+        parser
+            .feed(head, false, &mut Ignore, &mut |_, _| {})
+            .expect("well formed");
+        assert_eq!((parser.body_left(), parser.skip_body(4)), (6, None));
+        let done = parser.skip_body(2).expect("the last ones");
+        assert_eq!((done.body_bytes, parser.body_left()), (9, 0));
+        assert!(parser.at_start() && parser.skip_body(1).is_none());
     }
 
     #[test]

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn varying_values_are_skipped_and_framing_is_compared() {
+    fn values_that_vary_are_left_out_and_values_that_decide_are_not() {
         let head = |tag: &str, length: u32| {
             alloc::format!(
                 "HTTP/1.1 200 OK\r\nETag: {tag}\r\nContent-Length: {length}\r\nX: 1\r\n\r\n"

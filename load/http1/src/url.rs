@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 /// A URL in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// `http`, `https`, `ws`, `wss`, or `unix` (ours: the host is then a socket path).
+    /// `http`, `https`, `ws`, `wss`, `tcp`, `udp`, or `unix` (ours: the host is then a socket path).
     pub scheme: String,
     /// Host name or address, without brackets; for `unix` the path of the socket.
     pub host: String,

@@ -40,9 +40,9 @@ pub struct Stream<U> {
     pub call: Option<u32>,
     /// Bytes of its response's body.
     pub body_bytes: u64,
-    /// The declared length of the body, or [`UNTOLD`].
-    pub told_bytes: u64,
-    /// It is a HEAD request: no body follows, whatever length is declared.
+    /// How many its head has told, or [`NO_LENGTH`].
+    pub content_length: u64,
+    /// It answers a HEAD request: what its head tells does not come.
     pub is_head: bool,
     /// How many of them the server got window updates for.
     pub returned_bytes: u64,
@@ -53,14 +53,14 @@ pub struct Stream<U> {
     pub user: U,
 }
 
-/// No length was declared.
-pub const UNTOLD: u64 = u64::MAX;
+/// A length that no head has told.
+pub const NO_LENGTH: u64 = u64::MAX;
 
 impl<U> Stream<U> {
     /// Whether the body's length differs from the declared one (RFC 9113, 8.1.1).
     #[inline]
     pub fn is_cut(&self) -> bool {
-        let told = self.told_bytes != UNTOLD && self.told_bytes != self.body_bytes;
+        let told = self.content_length != NO_LENGTH && self.content_length != self.body_bytes;
         told && !self.is_head && !matches!(self.status, 204 | 304)
     }
 }
@@ -87,7 +87,7 @@ impl<U: Copy + Default> Streams<U> {
             status: 0,
             call: None,
             body_bytes: 0,
-            told_bytes: UNTOLD,
+            content_length: NO_LENGTH,
             is_head: false,
             returned_bytes: 0,
             window: 0,
@@ -146,7 +146,7 @@ impl<U: Copy + Default> Streams<U> {
             status: 0,
             call: None,
             body_bytes: 0,
-            told_bytes: UNTOLD,
+            content_length: NO_LENGTH,
             is_head: false,
             returned_bytes: 0,
             window,

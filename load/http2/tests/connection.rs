@@ -214,8 +214,8 @@ fn an_early_response_ends_the_request() {
 #[test]
 fn the_servers_limits_are_obeyed() {
     let client = settled(100, &[(3, 2)]);
-    assert_eq!(client.most(), 2);
-    // a decoder without a table gets one resize, then literals
+    assert_eq!(client.limit(), 2);
+    // a decoder without memory is told so once, and given literals
     let mut client = settled(2, &[(1, 0)]);
     let get = encoded(GET);
     client.request(&get, 0);

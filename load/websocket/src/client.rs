@@ -1,5 +1,4 @@
-//! Reads the frames of one connection: counts messages without keeping them, responds to pings and
-//! closes.
+//! The incoming side of a connection: messages are counted, not kept; pings and closes are answered.
 
 use crate::frame::{self, Opcode, CONTROL_MAX_BYTES};
 

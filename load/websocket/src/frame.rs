@@ -21,7 +21,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// The opcode of a number; `None` if it is undefined.
+    /// By its number; `None` for undefined ones.
     pub fn of(number: u8) -> Option<Opcode> {
         let all = [
             Opcode::Continuation,
@@ -40,7 +40,7 @@ impl Opcode {
     }
 }
 
-/// Appends one unfragmented, masked frame.
+/// Appends one masked frame that holds a whole message.
 pub fn push(bytes: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: [u8; 4]) {
     const FINAL: u8 = 0x80;
     const MASKED: u8 = 0x80;

@@ -11,14 +11,14 @@ use std::fmt;
 /// Appended to the key before it is hashed (RFC 6455, 1.3).
 const ID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Why an upgrade failed.
+/// Why the upgrade failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Another status than 101.
     Status(u16),
     /// Sec-WebSocket-Accept does not match the key.
     Accept,
-    /// The response is not valid HTTP/1.1.
+    /// The answer is not one of HTTP/1.1.
     Malformed(Malformed),
 }
 
@@ -76,9 +76,11 @@ pub fn accept(key: &str) -> String {
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))
 }
 
-/// Reads the answer: its length, or `None` while it is not complete.
-pub fn answer(input: &[u8], key: &str) -> Result<Option<usize>, Refused> {
-    let found = head::parse(input, true, &mut |_, _| {}).map_err(Refused::Malformed)?;
+/// Reads the answer: its length, or `None` while it is not complete. Its first `searched` bytes were
+/// tried before.
+pub fn answer(input: &[u8], searched: usize, key: &str) -> Result<Option<usize>, Refused> {
+    let found = head::parse_on(input, searched, true, &mut |_, _| {});
+    let found = found.map_err(Refused::Malformed)?;
     let Some(head) = found else {
         return Ok(None);
     };
@@ -129,15 +131,15 @@ mod tests {
     fn only_the_right_answer_counts() {
         let good = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
             sec-websocket-accept:  s3pPLMBiTxaQ9kYGzzhZRbK+xOo= \r\n\r\n\x81\x00";
-        assert_eq!(answer(good, KEY), Ok(Some(good.len() - 2)));
-        assert_eq!(answer(&good[..40], KEY), Ok(None));
-        assert_eq!(answer(good, "another"), Err(Refused::Accept));
+        assert_eq!(answer(good, 0, KEY), Ok(Some(good.len() - 2)));
+        assert_eq!(answer(&good[..40], 0, KEY), Ok(None));
+        assert_eq!(answer(good, 0, "another"), Err(Refused::Accept));
         for (text, refused) in [
             (&b"HTTP/1.1 403 No\r\n\r\n"[..], Refused::Status(403)),
             (b"HTTP/1.1 101 Up\r\n\r\n", Refused::Accept),
             (b"hello\r\n\r\n", Refused::Malformed(Malformed::StatusLine)),
         ] {
-            assert_eq!(answer(text, KEY), Err(refused));
+            assert_eq!(answer(text, 0, KEY), Err(refused));
         }
     }
 }

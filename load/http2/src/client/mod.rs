@@ -153,7 +153,7 @@ impl<U: Copy + Default> Client<U> {
     }
 
     /// Streams that may be open at once.
-    pub fn most(&self) -> u32 {
+    pub fn limit(&self) -> u32 {
         self.most.min(self.server.streams)
     }
 
@@ -166,7 +166,7 @@ impl<U: Copy + Default> Client<U> {
     /// Whether a request can be sent now.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.is_settled && self.streams.open < self.most() && !self.is_going()
+        self.is_settled && self.streams.open < self.limit() && !self.is_going()
     }
 
     /// Number of slots for streams.

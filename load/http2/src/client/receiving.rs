@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::frame::{self, flag, kind, FrameHead};
 use crate::hpack::TABLE_MAX;
 use crate::settings::WINDOW_MAX;
-use crate::streams::{Sink, UNTOLD};
+use crate::streams::{Sink, NO_LENGTH};
 use alloc::vec::Vec;
 
 impl<U: Copy + Default> Client<U> {
@@ -235,8 +235,8 @@ impl<U: Copy + Default> Client<U> {
     ) -> Result<(), Fault> {
         let slot = self.streams.find(id);
         let (mut status, mut is_first, mut call) = (0u16, true, None);
-        let mut told_bytes = UNTOLD;
-        // blocks of closed streams change the table too
+        let mut content_length = NO_LENGTH;
+        // blocks of streams that are gone change the table too
         self.decoder.decode(block, |name, value| {
             if is_first && name == b":status" {
                 status = code(value);
@@ -244,7 +244,7 @@ impl<U: Copy + Default> Client<U> {
             is_first = false;
             match name {
                 b"grpc-status" => call = Some(call_status(value)),
-                b"content-length" => told_bytes = length(value),
+                b"content-length" => content_length = length(value),
                 _ => {}
             }
             if let (true, Some(slot)) = (S::SEES && (status == 0 || status >= 200), slot) {
@@ -269,7 +269,7 @@ impl<U: Copy + Default> Client<U> {
             return Ok(());
         }
         if status >= 200 {
-            (stream.status, stream.told_bytes) = (status, told_bytes);
+            (stream.status, stream.content_length) = (status, content_length);
         }
         if ends {
             self.answered(slot, events);
@@ -389,7 +389,7 @@ fn call_status(value: &[u8]) -> u32 {
 fn length(value: &[u8]) -> u64 {
     let is_number = value.iter().all(u8::is_ascii_digit);
     let text = core::str::from_utf8(value).ok().filter(|_| is_number);
-    text.and_then(|text| text.parse().ok()).unwrap_or(UNTOLD)
+    text.and_then(|text| text.parse().ok()).unwrap_or(NO_LENGTH)
 }
 
 /// A status code; an invalid one becomes a code that no status has.
