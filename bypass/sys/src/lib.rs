@@ -4,6 +4,11 @@
 //! never call one of them. What is unsafe about memory that others write, threads and descriptors is
 //! kept here, so that the rooms above need little of it.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 pub mod address;
 pub mod allocator;
 pub mod barrier;
@@ -21,5 +26,6 @@ pub mod process;
 pub mod region;
 pub mod sandbox;
 pub mod signals;
+pub mod tasks;
 pub mod thread;
 pub mod waker;
