@@ -11,6 +11,9 @@ use crate::table;
 /// environment as final: EF_LOAD_ENV=0 was obeyed already, before the result became environment.
 pub const PROFILE_VARIABLE: &str = "WIRESPEED_BYPASS_PROFILE";
 
+/// Names the folder where processes leave their statistics: `bypass run --keep-stats`.
+pub const KEEP_VARIABLE: &str = "WIRESPEED_KEEP_STATS";
+
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
