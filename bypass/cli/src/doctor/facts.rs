@@ -13,6 +13,8 @@ pub(super) struct Facts {
     pub(super) limits: String,
     /// /proc/PID/maps.
     pub(super) maps: String,
+    /// /proc/PID/smaps.
+    pub(super) smaps: String,
     /// /proc/PID/uid_map.
     pub(super) uid_map: String,
     /// What the descriptors lead to.
@@ -44,6 +46,7 @@ impl Facts {
             stat: text("stat"),
             limits: text("limits"),
             maps: text("maps"),
+            smaps: text("smaps"),
             uid_map: text("uid_map"),
             descriptors: links.into_iter().filter_map(target).collect(),
             threads: threads.into_iter().filter_map(name).collect(),
@@ -90,6 +93,29 @@ impl Facts {
     pub(super) fn count_of(&self, start: &str) -> usize {
         let begins = |target: &&String| target.starts_with(start);
         self.descriptors.iter().filter(begins).count()
+    }
+
+    /// Kilobytes of this process that lie in mappings of files whose names begin so.
+    pub(super) fn resident_kilobytes(&self, file: &str) -> u64 {
+        let mut is_it = false;
+        let mut sum = 0;
+        for line in self.smaps.lines() {
+            match line.strip_prefix("Rss:") {
+                Some(rest) if is_it => {
+                    let word = rest.split_whitespace().next();
+                    sum += word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+                }
+                // The head of a mapping begins with its addresses.
+                None if line.starts_with(|first: char| {
+                    first.is_ascii_hexdigit() && !first.is_ascii_uppercase()
+                }) =>
+                {
+                    is_it = line.contains(file);
+                }
+                _ => {}
+            }
+        }
+        sum
     }
 
     /// The library, as it is mapped.

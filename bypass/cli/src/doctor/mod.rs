@@ -210,7 +210,10 @@ fn statistics(findings: &mut Findings, facts: &Facts, view: &View) {
     let connections = view.connections();
     let shared = connections.iter().filter(|one| one.path == "shm").count();
     let segments = facts.count_of("/memfd:wirespeed-segment");
-    let text = format!("{shared} sockets over shared memory, {segments} segments");
+    let memory = facts.resident_kilobytes("/memfd:wirespeed-segment") >> 10;
+    let text = format!(
+        "{shared} sockets over shared memory, {segments} segments with {memory} MiB in memory"
+    );
     findings.add(Grade::Ok, text);
     if shared > 0 && !facts.threads.iter().any(|name| name == "bypass") {
         let text = "the library's thread does not run: after a fork that is normal until the child accepts or connects";
@@ -298,6 +301,9 @@ mod tests {
                      Max open files            1024                 4096                 files\n"
                 .to_owned(),
             maps: "7f0-7f1 r-xp 00000000 08:01 99   /usr/lib/libbypass_preload.so\n".to_owned(),
+            smaps: "7f2-7f3 rw-s 00000000 00:01 7   /memfd:wirespeed-segment (deleted)\nRss:     2048 kB\n\
+                    7f3-7f4 rw-p 00000000 00:00 0\nRss:     4096 kB\n"
+                .to_owned(),
             uid_map: "         0          0 4294967295\n".to_owned(),
             descriptors: vec!["socket:[1]".to_owned(); 10],
             threads: vec!["x".to_owned()],
@@ -327,6 +333,13 @@ mod tests {
         let oks = examined(&healthy());
         assert_eq!(oks[0].1, "library /usr/lib/libbypass_preload.so");
         assert_eq!(oks[1].1, "10 of 1024 descriptors are open");
+    }
+
+    #[test]
+    fn memory_is_counted_by_the_file_that_is_mapped() {
+        let of = |file| healthy().resident_kilobytes(file);
+        assert_eq!(of("/memfd:wirespeed-segment"), 2048);
+        assert_eq!(of("/memfd:another"), 0);
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn line(decision: &Decision, unix_ns: u128) -> String {
 /// What a reason means, and what to do.
 pub(crate) fn meaning(reason: &str) -> &'static str {
     match reason {
-        "no-holder" => "the other end is not accelerated (start it by bypass run, too)",
+        "no-holder" => "no accelerated process listens there (start the server by bypass run, too)",
         "not-local" => "another host, and no interface is named (bypass run --interface)",
         "other-user" => "the two ends run as different users (EF_SHARE_WITH at both)",
         "sandbox" => {
