@@ -43,6 +43,16 @@ static void server(void) {
     }
     char bytes[ROUNDS];
     read_all(fd, bytes, ROUNDS); /* unread bytes would be a reset */
+    /* Full, and then not any more, between two looks of the second set. */
+    static char many[1 << 16];
+    set_nonblocking(fd);
+    while (write(fd, many, sizeof many) > 0)
+        ;
+    tell(0);
+    struct epoll_event event = {0};
+    while (!(event.events & EPOLLOUT))
+        need(epoll_wait(sets[1], &event, 1, LONG_MS) == 1, "room");
+    say("room is reported");
 }
 
 static void client(void) {
@@ -53,6 +63,10 @@ static void client(void) {
     }
     hear();
     shutdown(fd, SHUT_WR);
-    char byte;
-    result("end", read(fd, &byte, 1));
+    hear();
+    char some[1 << 16];
+    ssize_t got;
+    while ((got = read(fd, some, sizeof some)) > 0)
+        ;
+    result("end", got);
 }

@@ -68,6 +68,8 @@ pub struct Event {
 /// How a connection looks to a set that is not notified of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
+    head: u64,
+    records_done: u64,
     tail: u64,
     records: u64,
     urgent: u64,

@@ -134,8 +134,12 @@ impl Inner {
         let Some(stream) = stream else {
             return true;
         };
-        let from_peer = &stream.peer.segment.slot(stream.slot).producer[1 - stream.peer.side];
+        let (slot, side) = (stream.peer.segment.slot(stream.slot), stream.peer.side);
+        let (from_peer, by_peer) = (&slot.producer[1 - side], &slot.consumer[side]);
         let mark = Mark {
+            // A ring that was full in between has room again.
+            head: by_peer.head.load(Ordering::SeqCst),
+            records_done: by_peer.records_done.load(Ordering::SeqCst),
             tail: from_peer.tail.load(Ordering::SeqCst),
             records: from_peer.records.load(Ordering::SeqCst),
             urgent: from_peer.urgent.load(Ordering::SeqCst),
