@@ -27,6 +27,8 @@ PROGRAMS = {
     "bypass-run": ("start a program on user-level sockets", ["bypass", "run"]),
     "bypass-stat": ("show what accelerated processes are doing", ["bypass", "stat"]),
     "bypass-top": ("show live what accelerated processes are doing", ["bypass", "top"]),
+    "bypass-doctor": ("find what keeps a running process from being accelerated", ["bypass", "doctor"]),
+    "bypass-unit": ("print a drop-in that starts a systemd service on user-level sockets", ["bypass", "unit"]),
     "bypass-off": ("leave new connections of running processes to the kernel", ["bypass", "off"]),
     "bypass-on": ("accelerate new connections of running processes again", ["bypass", "on"]),
     "bypass-capture": ("write the frames of accelerated processes as a capture file", ["bypass", "capture"]),

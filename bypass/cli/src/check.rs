@@ -10,6 +10,8 @@ use crate::failure::{print, Failure};
 use crate::plan::Plan;
 use crate::probe;
 
+/// What a segment needs of the limit on the size of files, with as many sockets as by default.
+pub(crate) const FILE_BYTES: u64 = 1300 << 20;
 /// Descriptors below which a server with many connections soon stands.
 const DESCRIPTORS_FEW: u64 = 4096;
 
@@ -70,7 +72,32 @@ fn machine(text: &mut String) -> usize {
         };
         let _ = writeln!(text, "  descriptors: {descriptors}{hint}");
     }
-    probes.iter().filter(|probe| probe.error.is_some()).count()
+    let obstacles = settings();
+    for obstacle in &obstacles {
+        let _ = writeln!(text, "  {obstacle}: everything would stay on the kernel");
+    }
+    let refused = probes.iter().filter(|probe| probe.error.is_some());
+    refused.count() + obstacles.len()
+}
+
+/// Settings of the host and of this process under which no memory is shared.
+fn settings() -> Vec<&'static str> {
+    let overcommit = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+    let is_small = limit.current.is_some_and(|bytes| bytes < FILE_BYTES);
+    [
+        (
+            overcommit.is_ok_and(|text| text.trim() == "2"),
+            "vm.overcommit_memory=2 (set 0 or 1)",
+        ),
+        (
+            is_small,
+            "limit on the size of files below what a segment needs (ulimit -f)",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(is_so, what)| is_so.then_some(what))
+    .collect()
 }
 
 fn options(text: &mut String, plan: &Plan) {

@@ -4,6 +4,7 @@
 mod capture;
 mod check;
 mod cluster;
+mod doctor;
 mod elf;
 mod failure;
 mod onload;
@@ -14,6 +15,7 @@ mod program;
 mod run;
 mod stat;
 mod switch;
+mod unit;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -28,6 +30,8 @@ usage: bypass COMMAND [OPTIONS]
   run --check [-p PROFILE] [--] PROGRAM …     show what would be accelerated, and why not
   stat                                        what accelerated processes are doing
   top                                         the same, live: stat --watch
+  doctor                                      what keeps a running process from being accelerated
+  unit                                        a drop-in for a systemd service
   off                                         leave new connections of running processes to the kernel
   on                                          accelerate them again
   capture                                     their frames, for Wireshark and tcpdump
@@ -74,12 +78,14 @@ fn dispatch(command: &str, rest: Vec<OsString>) -> Result<ExitCode, Failure> {
         "run" => run::command(rest),
         "stat" => stat::command(&rest),
         "top" => stat::command(&[vec![OsString::from("--watch")], rest].concat()),
+        "doctor" => doctor::command(&rest),
+        "unit" => unit::command(&rest),
         "off" => switch::command(false, &rest),
         "on" => switch::command(true, &rest),
         "capture" => capture::command(&rest),
         "options" => options::command(&rest),
         other => Err(Failure::usage(format!(
-            "unknown command {other:?} (run, stat, top, off, on, capture or options; see bypass --help)"
+            "unknown command {other:?} (run, stat, top, doctor, unit, off, on, capture or options; see bypass --help)"
         ))),
     }
 }

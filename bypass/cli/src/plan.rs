@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use bypass_options::profile::{self, Profile, Reader};
-use bypass_options::{programs, Resolved, PROFILE_VARIABLE};
+use bypass_options::{programs, Resolved, KEEP_VARIABLE, PROFILE_VARIABLE};
 
 use crate::failure::Failure;
 use crate::program::{self, Program};
@@ -29,6 +29,8 @@ pub(crate) struct Chosen<'a> {
     pub(crate) only: &'a [String],
     /// Names given to `--except`.
     pub(crate) except: &'a [String],
+    /// The folder given to `--keep-stats`.
+    pub(crate) keep_stats: &'a str,
 }
 
 /// What it means: everything that is known before the program starts.
@@ -48,8 +50,8 @@ pub(crate) struct Plan {
     pub(crate) command: Vec<OsString>,
     /// EF_ variables that the profile overrules.
     pub(crate) overruled: Vec<String>,
-    /// Variables that say which programs are accelerated, where that was said.
-    pub(crate) chosen_programs: Vec<(&'static str, String)>,
+    /// Variables for what was given on the command line: which programs are accelerated, where statistics are kept.
+    pub(crate) given: Vec<(&'static str, String)>,
 }
 
 impl Plan {
@@ -61,14 +63,19 @@ impl Plan {
             interfaces,
             only,
             except,
+            keep_stats,
         } = chosen;
-        let named_programs = [
+        if !keep_stats.is_empty() && !std::path::Path::new(keep_stats).is_dir() {
+            let text = format!("run: --keep-stats {keep_stats}: not a folder (make it, writable for the program's user)");
+            return Err(Failure::usage(text));
+        }
+        let keep_stats = std::path::absolute(keep_stats).unwrap_or_default();
+        let named = [
             (programs::ONLY_VARIABLE, only.join(",")),
             (programs::EXCEPT_VARIABLE, except.join(",")),
+            (KEEP_VARIABLE, keep_stats.display().to_string()),
         ];
-        let chosen_programs = named_programs
-            .into_iter()
-            .filter(|(_, names)| !names.is_empty());
+        let given = named.into_iter().filter(|(_, value)| !value.is_empty());
         let environment = |name: &str| std::env::var(name).ok();
         let own = std::env::current_exe().ok();
         let words: Vec<String> = command
@@ -105,7 +112,7 @@ impl Plan {
             programs,
             command,
             overruled,
-            chosen_programs: chosen_programs.collect(),
+            given: given.collect(),
         })
     }
 
@@ -184,11 +191,7 @@ impl Plan {
                 &self.profiles
             },
         );
-        command.envs(
-            self.chosen_programs
-                .iter()
-                .map(|(name, names)| (name, names)),
-        );
+        command.envs(self.given.iter().map(|(name, value)| (name, value)));
         command.env("LD_PRELOAD", self.preload());
         if self.needs_plain_uv() {
             command.env("UV_USE_IO_URING", "0");

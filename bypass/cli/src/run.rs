@@ -21,6 +21,8 @@ code, terminal and process id are its own.
       --only NAME[,NAME]      accelerate only programs of these names, of all that PROGRAM starts;
                               may be repeated
       --except NAME[,NAME]    leave programs of these names to the kernel; may be repeated
+      --keep-stats DIR        keep the counters of each process in this folder for an hour after its end;
+                              bypass stat --ended DIR shows them
       --force-profiles        the profile wins over EF_ variables of the environment
       --check                 say what would be accelerated and why not; start nothing
   -v, --verbose               say what is exported before starting
@@ -38,6 +40,7 @@ struct Arguments {
     interfaces: Vec<String>,
     only: Vec<String>,
     except: Vec<String>,
+    keep_stats: String,
     force: bool,
     check: bool,
     verbose: bool,
@@ -57,6 +60,7 @@ pub(crate) fn command(words: Vec<OsString>) -> Result<ExitCode, Failure> {
         interfaces: &arguments.interfaces,
         only: &arguments.only,
         except: &arguments.except,
+        keep_stats: &arguments.keep_stats,
     };
     let plan = Plan::new(chosen, &arguments.command)?;
     if arguments.check {
@@ -88,7 +92,11 @@ impl Arguments {
                 "-p" | "--profile" => arguments.profiles.push(name_after(&text, &mut words)?),
                 "-i" | "--interface" => arguments.interfaces.push(name_after(&text, &mut words)?),
                 "--only" => arguments.only.push(name_after(&text, &mut words)?),
+                "--keep-stats" => arguments.keep_stats = name_after(&text, &mut words)?,
                 "--except" => arguments.except.push(name_after(&text, &mut words)?),
+                _ if text.starts_with("--keep-stats=") => {
+                    arguments.keep_stats = text[13..].to_owned()
+                }
                 _ if text.starts_with("--only=") => arguments.only.push(text[7..].to_owned()),
                 _ if text.starts_with("--except=") => arguments.except.push(text[9..].to_owned()),
                 _ if text.starts_with("--profile=") => {

@@ -139,7 +139,7 @@ fn a_program_with_address_sanitizer_starts() {
         .output()
         .is_ok_and(|output| output.status.success());
     if !can_compile {
-        eprintln!("skipped: the compiler has no AddressSanitizer");
+        bypass_testkit::report_skip("the compiler has no AddressSanitizer");
         return;
     }
     let program = bench.folder.join("checked").display().to_string();
@@ -305,6 +305,8 @@ fn every_command_has_help_on_standard_output() {
         &[],
         &["run", "--help"],
         &["stat", "--help"],
+        &["doctor", "--help"],
+        &["unit", "-h"],
         &["options", "-h"],
     ] {
         let output = bench.run(words);
@@ -328,13 +330,89 @@ fn stat_without_such_a_process_is_a_failure_and_json_is_one_document() {
     );
 }
 
+#[test]
+fn a_check_names_a_limit_under_which_no_memory_is_shared() {
+    let bench = Bench::new("file-size");
+    let own = bench.folder.join("bypass");
+    let command = format!(
+        "ulimit -f 1000; exec '{}' run --check -p test -- sh",
+        own.display()
+    );
+    let mut shell = Command::new("sh");
+    shell
+        .env("WIRESPEED_ROOT", &bench.folder)
+        .env("HOME", &bench.folder);
+    let output = shell.args(["-c", &command]).output().expect("sh");
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("size of files below what a segment needs (ulimit -f): everything would"),
+        "{said}"
+    );
+}
+
+#[test]
+fn doctor_finds_a_process_without_the_library() {
+    let bench = Bench::new("doctor");
+    let own = std::process::id().to_string();
+    let output = bench.run(&["doctor", &own]);
+    assert_eq!(output.status.code(), Some(1));
+    let page = text(&output.stdout);
+    assert!(
+        page.contains("problem  the library is not loaded"),
+        "{page}"
+    );
+    refusal(&bench.run(&["doctor", &u32::MAX.to_string()]), 1);
+    for words in [&["doctor"][..], &["doctor", "nginx"]] {
+        refusal(&bench.run(words), 2);
+    }
+}
+
+/// A systemctl of the test's stands for that of the host.
+#[test]
+fn unit_wraps_the_command_that_systemd_knows() {
+    let bench = Bench::new("unit");
+    let script = "#!/bin/sh\n[ \"$*\" = 'cat -- web.service' ] || { echo \"No files found for $3.\" >&2; exit 1; }\n\
+                  printf '[Service]\\nExecStart=/usr/sbin/nginx -q\\nRestrictAddressFamilies=AF_INET\\n'\n";
+    let tool = bench.write("systemctl", script);
+    std::fs::set_permissions(tool, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let run = |words: &[&str]| {
+        let path = format!("{}:/usr/bin:/bin", bench.folder.display());
+        bench
+            .command(words)
+            .env("PATH", path)
+            .output()
+            .expect("it starts")
+    };
+    let output = run(&["unit", "-p", "test", "web"]);
+    let page = text(&output.stdout);
+    let wrapped = format!(
+        "ExecStart=\nExecStart={}/bypass run -p test -- /usr/sbin/nginx -q\n",
+        bench.folder.canonicalize().expect("a folder").display()
+    );
+    assert!(page.contains(&wrapped), "{page}{}", text(&output.stderr));
+    assert!(
+        page.contains("\nRestrictAddressFamilies=AF_UNIX AF_NETLINK"),
+        "{page}"
+    );
+    assert!(refusal(&run(&["unit", "other"]), 1).contains("No files found for other.service"));
+    for words in [
+        &["unit"][..],
+        &["unit", "a", "b"],
+        &["unit", "--no-such"],
+        &["unit", "-p"],
+    ] {
+        refusal(&run(words), 2);
+    }
+}
+
 /// A FIFO can have the name of a page of statistics. To open it would wait for ever.
 #[test]
 fn stat_opens_no_fifo_that_is_called_like_a_page() {
     let path = format!("/memfd:wirespeed-stats-{}", std::process::id());
     let made = Command::new("mkfifo").arg(&path).output();
     if !made.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: only root can make a file there");
+        bypass_testkit::report_skip("only root can make a file there");
         return;
     }
     let mut holder = Command::new("sh")
@@ -380,7 +458,7 @@ fn top_is_the_live_view_and_takes_the_same_words() {
     assert!(refusal(&bench.run(&["top", "x"]), 2).contains("invalid process id"));
 }
 
-/// The command through a link of another name, beside the same library and profiles.
+/// The command through a link of another name, next to the same library and profiles.
 fn called(bench: &Bench, name: &str, words: &[&str]) -> Output {
     let link = bench.folder.join(name);
     let _ = std::os::unix::fs::symlink("bypass", &link);

@@ -8,6 +8,7 @@
 mod definition;
 mod engine;
 pub mod markdown;
+mod messages;
 mod nearest;
 pub mod profile;
 pub mod programs;
@@ -17,6 +18,7 @@ pub mod table;
 
 pub use definition::{Definition, Group, Kind, State, Value};
 pub use engine::{SynOptions, Tcp};
+pub use messages::LogKinds;
 pub use nearest::{nearest, unknown_option};
-pub use resolve::{environment, Origin, Resolved, PROFILE_VARIABLE};
+pub use resolve::{environment, Origin, Resolved, KEEP_VARIABLE, PROFILE_VARIABLE};
 pub use settings::{interfaces, Settings, ShareWith};

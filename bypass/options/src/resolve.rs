@@ -11,7 +11,10 @@ use crate::table;
 /// environment as it is: the launcher has already applied EF_LOAD_ENV=0.
 pub const PROFILE_VARIABLE: &str = "WIRESPEED_BYPASS_PROFILE";
 
-/// The origin of a value.
+/// Names the folder where processes leave their statistics: `bypass run --keep-stats`.
+pub const KEEP_VARIABLE: &str = "WIRESPEED_KEEP_STATS";
+
+/// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The table.

@@ -1,9 +1,10 @@
 //! The options with an effect, in the types that the library uses.
 
 use crate::engine::Tcp;
+use crate::messages::LogKinds;
 use crate::resolve::Resolved;
 
-/// The settings of the stack; every field is the option of the same name.
+/// Settings of the stack; every field is the option of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Limit of every spin: EF_SPIN_USEC if set, else EF_POLL_USEC.
@@ -20,7 +21,7 @@ pub struct Settings {
     pub tcp_send_spin: bool,
     /// EF_TCP_ACCEPT_SPIN.
     pub tcp_accept_spin: bool,
-    /// EF_UDP: UDP sockets are accelerated over the named interfaces.
+    /// EF_UDP: UDP sockets are accelerated over the interfaces that are named.
     pub udp: bool,
     /// EF_UDP_RECV_SPIN.
     pub udp_recv_spin: bool,
@@ -38,6 +39,16 @@ pub struct Settings {
     pub tcp_server_loopback: bool,
     /// EF_DONT_ACCELERATE, or EF_UL_EPOLL=0.
     pub dont_accelerate: bool,
+    /// EF_NO_FAIL: what cannot be accelerated uses the kernel; otherwise it fails.
+    pub no_fail: bool,
+    /// EF_LOG.
+    pub log_kinds: LogKinds,
+    /// EF_LOG_FILE; empty for the system log.
+    pub log_file: String,
+    /// EF_LOG_TIMESTAMPS.
+    pub log_timestamps: bool,
+    /// EF_LOG_VIA_IOCTL: messages before the program begins go to the system log, too.
+    pub log_via_system: bool,
     /// EF_CLUSTER_NAME.
     pub cluster_name: String,
     /// EF_CLUSTER_SIZE: processes that share the queues of an interface; 0 where that is not known.
@@ -46,7 +57,7 @@ pub struct Settings {
     pub cluster_ignore: bool,
     /// EF_SHARE_WITH.
     pub share_with: ShareWith,
-    /// EF_INTERFACE_WHITELIST: connections with other hosts over these are accelerated.
+    /// EF_INTERFACE_WHITELIST: connections to other hosts over these are accelerated.
     pub interfaces: Vec<String>,
     /// Options of TCP with other hosts.
     pub tcp: Tcp,
@@ -108,6 +119,11 @@ impl From<&Resolved> for Settings {
             tcp_server_loopback: switch("EF_TCP_SERVER_LOOPBACK"),
             // The kernel's epoll set cannot see events on an accelerated socket.
             dont_accelerate: switch("EF_DONT_ACCELERATE") || from.number("EF_UL_EPOLL") == 0,
+            no_fail: switch("EF_NO_FAIL"),
+            log_kinds: LogKinds::from(from.text("EF_LOG").as_str()),
+            log_file: from.text("EF_LOG_FILE"),
+            log_timestamps: switch("EF_LOG_TIMESTAMPS"),
+            log_via_system: from.number("EF_LOG_VIA_IOCTL") != 0,
             cluster_name: from.text("EF_CLUSTER_NAME"),
             cluster_size: count("EF_CLUSTER_SIZE"),
             cluster_ignore: switch("EF_CLUSTER_IGNORE"),

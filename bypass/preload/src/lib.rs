@@ -7,6 +7,10 @@
 //!
 //! Hooks that wait are `extern "C-unwind"`: pthread_cancel(3) ends a thread by unwinding through them. A panic would
 //! unwind into C there, so nothing in them may panic.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 #![allow(
     clippy::missing_safety_doc,
     reason = "the contract of each hook is its man page"

@@ -114,10 +114,15 @@ real! {
     opendir = c"opendir": fn(*const c_char) -> *mut libc::DIR;
     io_uring_queue_init = c"io_uring_queue_init": fn(c_uint, *mut c_void, c_uint) -> c_int;
     io_uring_queue_init_params = c"io_uring_queue_init_params": fn(c_uint, *mut c_void, *mut c_void) -> c_int;
+    io_uring_queue_init_mem = c"io_uring_queue_init_mem": fn(c_uint, *mut c_void, *mut c_void, *mut c_void, usize) -> c_int;
+    io_uring_setup = c"io_uring_setup": fn(c_uint, *mut c_void) -> c_int;
     io_uring_queue_exit = c"io_uring_queue_exit": fn(*mut c_void) -> ();
     io_uring_submit = c"io_uring_submit": fn(*mut c_void) -> c_int;
     io_uring_submit_and_wait = c"io_uring_submit_and_wait": fn(*mut c_void, c_uint) -> c_int;
     io_uring_submit_and_wait_timeout = c"io_uring_submit_and_wait_timeout": fn(*mut c_void, *mut c_void, c_uint, *mut c_void, *mut c_void) -> c_int;
+    io_uring_submit_and_get_events = c"io_uring_submit_and_get_events": fn(*mut c_void) -> c_int;
+    io_uring_submit_and_wait_min_timeout = c"io_uring_submit_and_wait_min_timeout": fn(*mut c_void, *mut c_void, c_uint, *mut c_void, c_uint, *mut c_void) -> c_int;
+    io_uring_submit_and_wait_reg = c"io_uring_submit_and_wait_reg": fn(*mut c_void, *mut c_void, c_uint, c_int) -> c_int;
     io_submit = c"io_submit": fn(*mut c_void, c_long, *mut *mut c_void) -> c_int;
     pthread_cancel = c"pthread_cancel": fn(libc::pthread_t) -> c_int;
     pthread_testcancel = c"pthread_testcancel": fn() -> ();

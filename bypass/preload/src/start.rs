@@ -10,6 +10,9 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     process::read_environment();
+    process::complaints()
+        .iter()
+        .for_each(|one| process::log::complain(one));
     serving::provide();
     crate::hooks::uring::switch_libuv_off();
     crate::hooks::exec::remember_environment();

@@ -71,19 +71,19 @@ struct Server(Child);
 
 impl Server {
     fn start(side: &Namespace, interface: &str) -> Self {
-        Self::start_with(side, interface, Stdio::inherit())
+        Self::start_with(side, interface, "")
     }
 
-    fn start_with(side: &Namespace, interface: &str, errors: Stdio) -> Self {
+    fn start_with(side: &Namespace, interface: &str, log: &str) -> Self {
         require_tool("python3");
         let mut command = Command::new("python3");
         command
             .args(["-u", "-c", ECHO])
             .env("LD_PRELOAD", library::built())
             .env("EF_INTERFACE_WHITELIST", interface)
+            .env("EF_LOG_FILE", log)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(errors);
+            .stdout(Stdio::piped());
         let mut child = side.run(|| command.spawn()).expect("python starts");
         let mut line = [0; 6];
         let output = child.stdout.as_mut().expect("a pipe");
@@ -202,8 +202,8 @@ fn refused() {
     ] {
         let log =
             std::env::temp_dir().join(format!("bypass-links-{}-{interface}", std::process::id()));
-        let file = std::fs::File::create(&log).expect("a file");
-        let running = Server::start_with(&server, interface, file.into());
+        let path = log.to_str().expect("UTF-8");
+        let running = Server::start_with(&server, interface, path);
         exchange(&client, 100_000);
         assert_eq!(running.counter("accepts_packets"), 0);
         let said = std::fs::read_to_string(&log).expect("readable");

@@ -154,6 +154,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "a process that becomes another program loses its connections",
     ),
     (
+        "exec_without_unix_sockets",
+        "a process that becomes another program loses its connections",
+    ),
+    (
         "killed_peer",
         "nobody tells the peer of a process that was killed",
     ),

@@ -1,4 +1,4 @@
-//! Rings of io_uring beside sockets: which of them leave a process's connections to the kernel.
+//! Rings of io_uring next to sockets: which of them leave a process's connections to the kernel.
 //!
 //! A ring through which sockets could go unseen does; one of the shared liburing, as databases have for
 //! their files, does not until a socket goes through it; libuv's is refused, and libuv does without.
@@ -41,13 +41,25 @@ const CASES: &[Case] = &[
             assert_eq!(run("liburing", &["served"], &[]), "shared kernel");
         },
     ),
+    (
+        "a_client_that_waits_when_the_server_begins_to_accept_by_a_ring_is_reset",
+        || {
+            assert_eq!(run("liburing", &["waiting"], &[]), "shared reset");
+        },
+    ),
+    (
+        "a_ring_in_memory_of_the_programs_is_seen_as_others_of_liburing",
+        || {
+            assert_eq!(run("liburing", &["files", "memory"], &[]), "written shared");
+        },
+    ),
 ];
 
 fn main() {
     bypass_testkit::main(CASES)
 }
 
-/// What both programs share: connections to themselves, and whether the kernel's table shows them.
+/// The common part of both programs: connections to themselves, and whether the kernel's table shows them.
 const CONNECTION: &str = r#"
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -87,7 +99,7 @@ static int is_kernels(void) {
     close(listening);
     return found;
 }
-/* On a busy machine a process may not greet in time, and that connection is the kernel's. */
+/* On a busy machine a process may not answer in time, and that connection uses the kernel. */
 static int say_path(void) {
     int is_shared = 0;
     for (int tries = 0; tries < 20 && !is_shared; tries++) is_shared = !is_kernels();
@@ -108,6 +120,7 @@ int main(int count, char **words) {
 
 /// Declares what it needs of liburing, whose headers are not everywhere.
 const LIBURING: &str = r#"
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
@@ -120,6 +133,7 @@ struct ring {
     char rest[512];
 };
 int io_uring_queue_init(unsigned, struct ring *, unsigned);
+int io_uring_queue_init_mem(unsigned, struct ring *, void *, void *, size_t);
 int io_uring_submit_and_wait(struct ring *, unsigned);
 void io_uring_queue_exit(struct ring *);
 static void submit(struct ring *ring, int code, int fd) {
@@ -159,12 +173,49 @@ static int serve(struct ring *ring) {
     if (write(to_client[1], &byte, 1) != 1 || waitpid(child, &status, 0) != child) return 8;
     return status;
 }
+/* The client connects until that is shared, and once more: that connection waits when the server makes its ring. */
+static int wait_for_server(struct sockaddr_in *name, int to_server) {
+    struct timeval patience = {.tv_sec = 60};
+    char byte = 0;
+    int is_shared = 0;
+    for (int tries = 0; tries < 20 && !is_shared; tries++) is_shared = !is_kernels_to(name);
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(client, (void *)name, sizeof *name)) return 1;
+    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (write(to_server, &byte, 1) != 1) return 2;
+    int is_reset = read(client, &byte, 1) == -1 && errno == ECONNRESET;
+    printf("%s %s\n", is_shared ? "shared" : "kernel", is_reset ? "reset" : strerror(errno));
+    fflush(stdout);
+    return 0;
+}
+static int leave_waiting(struct ring *ring) {
+    enum { SQPOLL = 2 };
+    struct sockaddr_in name;
+    int listening = listen_at(&name), to_server[2], status = 1;
+    char byte = 0;
+    fcntl(listening, F_SETFL, O_NONBLOCK);
+    if (pipe(to_server)) return 5;
+    pid_t child = fork();
+    if (child == 0) {
+        close(listening);
+        _exit(wait_for_server(&name, to_server[1]));
+    }
+    accept(listening, NULL, NULL); /* from now on it is one that accepts */
+    if (read(to_server[0], &byte, 1) != 1) return 6;
+    if (io_uring_queue_init(8, ring, SQPOLL) != 0) return 7;
+    return waitpid(child, &status, 0) == child ? status : 8;
+}
 int main(int count, char **words) {
     enum { WRITE = 23, SEND = 26 };
     char text[9] = "";
     static struct ring ring;
     if (strcmp(words[1], "served") == 0) return serve(&ring);
-    if (io_uring_queue_init(8, &ring, 0) != 0) return 3;
+    if (strcmp(words[1], "waiting") == 0) return leave_waiting(&ring);
+    if (count > 2 && strcmp(words[2], "memory") == 0) {
+        static char memory[1 << 16], parameters[120];
+        if (io_uring_queue_init_mem(8, &ring, parameters, memory, sizeof memory) <= 0) return 3;
+        count = 0;
+    } else if (io_uring_queue_init(8, &ring, 0) != 0) return 3;
     int file = open("ring.txt", O_RDWR | O_CREAT | O_TRUNC, 0600);
     submit(&ring, WRITE, file);
     if (pread(file, text, 8, 0) != 8) return 4;
@@ -175,11 +226,37 @@ int main(int count, char **words) {
 }
 "#;
 
+/// A function of later versions of liburing, which the installed one may lack: it makes the ring of a program that brings its
+/// own memory, found so that no library sees how.
+const LATER: &str = r#"
+#include <dlfcn.h>
+#include <stddef.h>
+int io_uring_queue_init_mem(unsigned entries, void *ring, void *parameters, void *memory, size_t bytes) {
+    int (*init)(unsigned, void *, void *) = dlsym(dlopen("liburing.so.2", RTLD_NOW), "io_uring_queue_init_params");
+    int result = init(entries, ring, parameters);
+    return result ? result : memory && bytes ? 4096 : -22;
+}
+"#;
+
+/// A library of [`LATER`].
+fn later_liburing(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("later.c"), folder.join("liblater.so"));
+    fs::write(&source, LATER).expect("a source");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source);
+    assert!(compiler.arg("-ldl").status().expect("cc").success());
+    library
+}
+
 fn run(name: &str, words: &[&str], options: &[(&str, &str)]) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rings");
     fs::create_dir_all(&folder).expect("a folder");
     let mut linking = Vec::new();
     let text = if name == "liburing" {
+        linking.push(later_liburing(&folder).display().to_string());
         linking.push(liburing().display().to_string());
         LIBURING
     } else {

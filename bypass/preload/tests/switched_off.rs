@@ -1,4 +1,4 @@
-//! What `bypass off` and `bypass on` do to a process: new connections use the kernel, those that exist go on.
+//! What `bypass off` and `bypass on` do to a process: new connections use the kernel, existing ones go on.
 
 #[path = "hostile/program.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

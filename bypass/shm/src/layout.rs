@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x08\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x09\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
 /// Ready flags under one byte of the summary: a cache line of them.
@@ -45,6 +45,8 @@ pub const PROCESSES: usize = 30;
 pub const QUEUED: u32 = 1 << 31;
 /// In `holders`: the last holder is writing the end.
 pub const CLOSING: u32 = 1 << 30;
+/// In `credits`: any process of the listener could be the one that accepts, and this one has no room.
+pub const NO_ROOM: u32 = u32::MAX;
 /// Smallest and largest first ring.
 pub const RING_BYTES_MIN: usize = 4096;
 /// See above.
@@ -143,9 +145,6 @@ pub struct Header {
     /// Not 0 when the connections lead to other hosts, over packets: a relay stands at their other end. 2 when what
     /// waits is for the relay's own process, and for those that have no engine.
     pub over_packets: AtomicU32,
-    /// Processes of the listener's side that have no room for more connections (a bit each): clients use the
-    /// kernel meanwhile.
-    pub crowded: AtomicU32,
     /// 1 when a process of the listener's side has forked with connections of this segment: each of its
     /// children takes one of the `processes`.
     pub forks: AtomicU32,
@@ -154,6 +153,7 @@ pub struct Header {
     pub proven: AtomicU32,
     /// By process of the listener's side: how many connections may wait here for it to accept them. 0 until it has
     /// accepted or waited for one, and whenever it does not accept from segments: a client then uses the kernel.
+    /// [`NO_ROOM`] while it has none for more connections.
     pub credits: [AtomicU32; PROCESSES],
 }
 

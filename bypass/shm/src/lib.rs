@@ -4,6 +4,11 @@
 //! look where, and who sleeps), [`accept_queue`] (connections without the kernel) and [`link`]
 //! (how two processes meet).
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 pub mod accept_queue;
 mod atomic;
 pub mod doorbell;

@@ -9,20 +9,20 @@ use bypass_sys::numbers;
 use bypass_sys::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
-pub const VERSION: u64 = 9;
+pub const VERSION: u64 = 10;
 /// Descriptors in one message.
 pub const FDS_MAX: usize = 64;
 const WORDS: usize = 6;
 const CONTROL: usize = 16 + 4 * FDS_MAX;
 
-/// What is said; numbers only, descriptors travel beside them.
+/// A message: numbers only, descriptors travel with them.
 #[allow(missing_docs, reason = "the variants say what their numbers are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// Client to a listener's rendezvous socket, with a segment.
     Greet { version: u64, client: u64 },
-    /// The answer, with a duplicate of the listening socket as proof.
-    Welcome { process: u64, backlog: u64 },
+    /// The answer, with a descriptor that names the listening socket as proof.
+    Welcome,
     /// The answer when it cannot be.
     Refuse { reason: u64 },
     /// A holder that has taken a segment, to the client's rendezvous socket.
@@ -48,7 +48,7 @@ pub enum Message {
         flags: u64,
         linger_s: u64,
     },
-    /// Who was given it holds it now. The sender ends the link when it has let go of what it kept.
+    /// The receiver holds it now. The sender ends the link when it has let go of what it kept.
     Taken,
     /// A process that holds the listener but not its rendezvous socket asks for the rendezvous socket and the holder table.
     Join { inode: u64, version: u64 },
@@ -62,7 +62,7 @@ impl Message {
     fn words(self) -> [u64; WORDS] {
         match self {
             Self::Greet { version, client } => [1, version, client, 0, 0, 0],
-            Self::Welcome { process, backlog } => [2, process, backlog, 0, 0, 0],
+            Self::Welcome => [2, 0, 0, 0, 0, 0],
             Self::Refuse { reason } => [3, reason, 0, 0, 0, 0],
             Self::Adopted {
                 segment,
@@ -95,10 +95,7 @@ impl Message {
                 version: a,
                 client: b,
             },
-            2 => Self::Welcome {
-                process: a,
-                backlog: b,
-            },
+            2 => Self::Welcome,
             3 => Self::Refuse { reason: a },
             4 => Self::Adopted {
                 segment: a,

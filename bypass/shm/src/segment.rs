@@ -7,9 +7,9 @@ use crate::atomic::fetch;
 use crate::extents::Place;
 use crate::layout::{
     extents_at, rings_at, segment_bytes, transports_at, ConnectQueue, Contents, Header, Owners,
-    ReadyList, Slot, Transport, CLOSING, CONTENTS, CONTENTS_AT, MAGIC, OWNERS_AT, PROCESSES,
-    QUEUED, QUEUE_AT, READY_LISTS, READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT,
-    SLOTS_MAX,
+    ReadyList, Slot, Transport, CLOSING, CONTENTS, CONTENTS_AT, MAGIC, NO_ROOM, OWNERS_AT,
+    PROCESSES, QUEUED, QUEUE_AT, READY_LISTS, READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN,
+    SLOTS_AT, SLOTS_MAX,
 };
 use crate::ring::{Ring, Surroundings};
 use bypass_sys::barrier;
@@ -463,7 +463,6 @@ impl Segment {
         let silent = &self.header().silent[side & 1];
         silent.fetch_and(!(1 << (index % PROCESSES)), Ordering::SeqCst);
         if side == 1 {
-            self.set_crowded(index, false);
             self.set_credits(index, 0);
         }
         self.header().processes[side & 1][index % PROCESSES].store(0, Ordering::SeqCst);
@@ -477,31 +476,20 @@ impl Segment {
         header.silent[side & 1].fetch_or(1 << (index % PROCESSES), Ordering::SeqCst);
     }
 
-    /// Process `index` of the listener's side has no room for more connections, or has some again.
-    pub fn set_crowded(&self, index: usize, is_crowded: bool) {
-        let (word, bit) = (&self.header().crowded, 1 << (index % PROCESSES));
-        if is_crowded {
-            word.fetch_or(bit, Ordering::SeqCst);
-        } else {
-            word.fetch_and(!bit, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether a process has no room that could be the one to accept.
-    pub fn is_crowded(&self) -> bool {
-        self.header().crowded.load(Ordering::Relaxed) != 0
-    }
-
-    /// Process `index` of the listener's side lets `credits` connections wait here; 0: it accepts none from here.
+    /// Process `index` of the listener's side lets `credits` connections wait here; 0: it accepts none from here, [`NO_ROOM`]:
+    /// nor should another one, as any of them might be the one to accept.
     pub fn set_credits(&self, index: usize, credits: u32) {
         self.header().credits[index % PROCESSES].store(credits, Ordering::SeqCst);
     }
 
-    /// How many connections may wait here, by what the processes of the listener's side have published.
-    pub fn credits(&self) -> u32 {
-        let credits = self.header().credits.iter();
-        let published = credits.map(|credits| credits.load(Ordering::SeqCst));
-        published.max().unwrap_or(0)
+    /// How many connections may wait here, by what the processes of the listener's side have published; None while one of
+    /// them has no room.
+    pub fn credits(&self) -> Option<u32> {
+        let published = self.header().credits.iter();
+        let mut published = published.map(|credits| credits.load(Ordering::SeqCst));
+        published.try_fold(0, |most, credits| {
+            (credits != NO_ROOM).then_some(credits.max(most))
+        })
     }
 
     /// A process of the listener's side forks with connections of this segment.
@@ -585,17 +573,18 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_crowded_until_each_process_without_room_has_some_or_has_left() {
+    fn the_most_credits_count_unless_a_process_has_no_room() {
         let segment = Segment::create(1, 64, 4096).expect("memory");
         let first = segment.enter(1, 77).expect("room");
         let second = segment.enter(1, 78).expect("room");
-        assert!(!segment.is_crowded());
-        segment.set_crowded(first, true);
-        segment.set_crowded(second, true);
-        segment.set_crowded(first, false);
-        assert!(segment.is_crowded());
+        assert_eq!(segment.credits(), Some(0));
+        segment.set_credits(first, 5);
+        segment.set_credits(second, 3);
+        assert_eq!(segment.credits(), Some(5));
+        segment.set_credits(second, NO_ROOM);
+        assert_eq!(segment.credits(), None);
         segment.leave(1, second);
-        assert!(!segment.is_crowded());
+        assert_eq!(segment.credits(), Some(5));
     }
 
     #[test]

@@ -9,6 +9,11 @@
 //! ours, which meets other processes and notices when they die, is started through [`service`].
 //!
 //! Every operation answers with an [`Outcome`]; errno is somebody else's business.
+// No panic reaches the C code that calls the hooks.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
 pub mod process;
 

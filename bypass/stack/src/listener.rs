@@ -1,9 +1,9 @@
 //! Listening sockets: connections come from segments and from the kernel alike.
 //!
 //! The shadow is the real kernel listener, so the port is truly taken and everybody else is served
-//! as before. Beside it stands a rendezvous socket with the socket's inode in its name, where accelerated
+//! as before. Next to it stands a rendezvous socket with the socket's inode in its name, where accelerated
 //! clients leave their segments. The processes that hold the socket (nginx's workers) are listed in
-//! the holder table, which they share. A segment left at one is passed to those that attend: that wait for
+//! the holder table, which they share. A segment left at one is passed to the processes that accept: that wait for
 //! connections here, or have accepted one.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -32,10 +32,10 @@ mod ready_lists;
 pub mod untold;
 
 pub use accepting::{
-    choose_by_program, credits_of_ours_alone, is_chosen_by_program, publish_all,
-    use_hidden_sockets, withdraw_credits,
+    choose_by_program, credits_of_ours_alone, end_left, joins_chosen_by_program, leave_queues,
+    publish_all, use_hidden_sockets, withdraw_credits,
 };
-pub use adopting::{admit, adopt, adopt_from_relay, join, names, proves};
+pub use adopting::{admit, adopt, adopt_from_relay, backlog_of, join, names, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
 pub use holders::HOLDER_TABLE_BYTES;
 pub use ready_lists::{Blocked, ReadyLists};
@@ -57,7 +57,7 @@ pub struct Listener {
     /// Names the listening socket and opens nothing (O_PATH): who has it can show that it is the socket's, and neither
     /// accept nor pass connections. None where there is no /proc.
     proof: Option<Owned>,
-    /// Whether this process has waited for connections here: clients' segments are for those that do.
+    /// Whether this process has waited for connections here: clients' segments are for processes that do.
     attends: AtomicBool,
     /// Whether new connections were switched off when the credits were last published.
     is_switched_off: AtomicBool,
@@ -252,7 +252,7 @@ impl Listener {
         self.attends.store(true, Ordering::SeqCst);
         uring::note_unseen_rings();
         self.publish_credits();
-        // Who waits here may take an interface, or a queue of one.
+        // A process that waits here may take an interface, or a queue of one.
         changed();
         if has_threads() {
             self.prove();
@@ -283,7 +283,7 @@ impl Listener {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What shows a client that this process holds the listening socket.
+    /// The descriptor that shows a client that this process holds the listening socket.
     pub fn proof(&self) -> Option<i32> {
         self.proof.as_ref().map(|proof| proof.0)
     }
@@ -340,7 +340,7 @@ impl Listener {
         self.any_waits(|peer| self.is_open_to_us(peer) && !peer.must_wait_for_children())
     }
 
-    /// Whether one waits for the end of a child, of which nobody tells us.
+    /// Whether one waits for the end of a child, of which no process notifies us.
     pub fn has_delayed(&self) -> bool {
         let is_delayed = self.any_waits(Peer::must_wait_for_children);
         if is_delayed {
@@ -397,6 +397,11 @@ impl Listener {
     /// Counts the looks of accept.
     pub fn next_turn(&self) -> u32 {
         self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How many there were.
+    fn turns(&self) -> u32 {
+        self.turn.load(Ordering::Relaxed)
     }
 
     /// Counts a client that forges its queue and would keep us looking for ever; false: it goes.

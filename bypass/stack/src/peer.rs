@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsiz
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, RwLock};
 
-use bypass_shm::layout::{FIN, PROCESSES};
+use bypass_shm::layout::{FIN, NO_ROOM, PROCESSES};
 use bypass_shm::segment::Segment;
 use bypass_sys::clock::now_ns;
+use bypass_sys::tasks::Watch;
 
 use crate::process::{self, ports, table};
 use bypass_sys::process::Held;
@@ -45,8 +46,10 @@ pub struct Peer {
     maker: u64,
     /// The client's process has ended, or (for a client) the listener has gone.
     pub is_stale: AtomicBool,
-    /// Clients: a process that holds the listener has answered the greeting.
+    /// Clients: a process that holds the listener has answered our first message.
     is_welcome: AtomicBool,
+    /// Listener's side: how many connections may wait here for this process when it has room.
+    credits: AtomicU32,
     /// Clients: how long connects have waited for a process that accepts, together.
     has_awaited_ms: AtomicU64,
     /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
@@ -107,9 +110,7 @@ impl Peer {
 
     fn known(peer: Arc<Self>) -> Option<Arc<Self>> {
         let mut peers = PEERS.lock().ok()?;
-        if peer.side == 1 && is_crowded() {
-            peer.segment.set_crowded(peer.process_index(), true);
-        }
+        peer.publish_credits(0);
         if peer.side == 1 && FORKS_WITH_CONNECTIONS.load(Ordering::Relaxed) {
             peer.segment.note_forking();
         }
@@ -132,6 +133,7 @@ impl Peer {
             maker: process::number(),
             is_stale: AtomicBool::new(false),
             is_welcome: AtomicBool::new(false),
+            credits: AtomicU32::new(0),
             has_awaited_ms: AtomicU64::new(0),
             is_relay,
             slots: Mutex::default(),
@@ -163,16 +165,28 @@ impl Peer {
         for child in &self.children {
             child.store(0, Ordering::Relaxed);
         }
-        if self.side == 1 && is_crowded() {
-            self.segment.set_crowded(index, true);
-        }
+        self.publish_credits(0);
     }
 
-    /// Listener's side: publishes how many connections may wait here for this process; see [`admission`].
+    /// Listener's side: publishes how many connections may wait here for this process, as long as it has room; see
+    /// [`admission`].
     pub fn publish_credits(&self, credits: u32) {
+        self.credits.store(credits, Ordering::SeqCst);
         let index = self.process_index();
-        if index != NO_PLACE {
+        if self.side != 1 || index == NO_PLACE {
+            return;
+        }
+        // Where it changes meanwhile, look once more: whoever has changed it may have published before.
+        loop {
+            let is_crowded = is_crowded();
+            let credits = match is_crowded {
+                true => NO_ROOM,
+                false => self.credits.load(Ordering::SeqCst),
+            };
             self.segment.set_credits(index, credits);
+            if self::is_crowded() == is_crowded {
+                return;
+            }
         }
     }
 
@@ -184,7 +198,7 @@ impl Peer {
         }
     }
 
-    /// In a forked child for which there was no place: the place is the parent's, and stays so.
+    /// In a forked child that got no place: the place is the parent's, and stays so.
     pub fn become_nobody(&self) {
         self.process.store(NO_PLACE, Ordering::Relaxed);
     }
@@ -236,12 +250,12 @@ impl Peer {
         (0..self.sockets.len()).filter(|slot| self.socket(*slot).is_some())
     }
 
-    /// Clients: whether the listener has answered to the greeting.
+    /// Clients: whether the listener has answered our first message.
     pub fn has_been_welcomed(&self) -> bool {
         self.is_welcome.load(Ordering::Relaxed)
     }
 
-    /// The listener has answered to the greeting.
+    /// The listener has answered our first message.
     pub fn welcome(&self) {
         self.is_welcome.store(true, Ordering::Relaxed);
     }
@@ -312,7 +326,7 @@ impl Peer {
     }
 }
 
-/// All segments that are mapped here, those that nobody uses any more too.
+/// All segments that are mapped here, also when nobody uses them any more.
 pub fn mapped() -> Vec<Arc<Peer>> {
     let mut all = all();
     if let Ok(resting) = RESTING.lock() {
@@ -363,10 +377,10 @@ static IS_CROWDED: AtomicBool = AtomicBool::new(false);
 
 /// Whether [`set_crowded`] has said so.
 pub fn is_crowded() -> bool {
-    IS_CROWDED.load(Ordering::Relaxed)
+    IS_CROWDED.load(Ordering::SeqCst)
 }
 
-/// Tells all clients whether this process has room for more connections.
+/// Publishes to all clients whether this process has room for more connections.
 #[cold]
 pub fn set_crowded(is_crowded: bool) {
     if self::is_crowded() == is_crowded {
@@ -377,9 +391,8 @@ pub fn set_crowded(is_crowded: bool) {
         return;
     };
     IS_CROWDED.store(is_crowded, Ordering::SeqCst);
-    for peer in peers.iter().filter(|peer| peer.side == 1) {
-        let index = peer.process_index();
-        peer.segment.set_crowded(index, is_crowded);
+    for peer in peers.iter() {
+        peer.publish_credits(peer.credits.load(Ordering::SeqCst));
     }
 }
 
@@ -399,6 +412,8 @@ pub fn hold_making() -> impl Sized {
 
 /// Segments whose last user is gone.
 static RESTING: Mutex<Limbo<Peer>> = Mutex::new(Limbo::new());
+/// The threads that may still look at them; the service thread's.
+static THREADS: Mutex<Watch> = Mutex::new(Watch::new());
 
 fn begin_rest(peer: Arc<Peer>) {
     if let Ok(mut resting) = RESTING.lock() {
@@ -435,7 +450,7 @@ fn strike(peer: &Arc<Peer>) -> bool {
     })
 }
 
-/// Lets a reference go; the last one only after a while, for those who look without one.
+/// Lets a reference go; the last one only after a while, for threads that look without one.
 pub fn retire(peer: Arc<Peer>) {
     // A client whose server has gone kept the segment for the connections that were open.
     let is_stale = peer.side == 0 && peer.is_stale.load(Ordering::SeqCst);
@@ -447,7 +462,14 @@ pub fn retire(peer: Arc<Peer>) {
 /// Unmaps what has rested long enough; true when something still rests.
 pub fn clean_resting() -> bool {
     let now = now_ns();
-    RESTING.lock().is_ok_and(|mut resting| resting.clean(now))
+    let has_starved = || {
+        THREADS
+            .lock()
+            .is_ok_and(|mut threads| threads.has_starved())
+    };
+    RESTING
+        .lock()
+        .is_ok_and(|mut resting| resting.clean(now, has_starved))
 }
 
 /// Locks the lists and the slots of every segment across a fork.
@@ -458,7 +480,7 @@ pub fn hold() -> impl Sized {
         .flat_map(|peers| peers.iter())
         .map(|peer| Held::lock(peer.clone(), |peer| &peer.slots))
         .collect();
-    (slots, peers, RESTING.lock().ok())
+    (slots, peers, (RESTING.lock().ok(), THREADS.lock().ok()))
 }
 
 impl Drop for Peer {

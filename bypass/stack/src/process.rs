@@ -5,6 +5,7 @@ pub mod deadline;
 pub mod deferral;
 pub mod kept;
 pub mod later;
+pub mod log;
 pub mod namespace;
 mod number;
 pub mod outcome;
@@ -19,5 +20,10 @@ pub mod wakers;
 
 pub use number::{become_child, is_started, next_waker, number, wake};
 pub use outcome::Outcome;
-pub use settings::{is_ambiguous, is_own, may_share_with, read_environment, ring_bytes, settings};
-pub use statistics::{captured, count, count_sleep, fall_back, is_switched_off, stats};
+pub use settings::{
+    complaints, is_ambiguous, is_own, may_share_with, read_environment, ring_bytes, settings,
+};
+pub use statistics::{
+    captured, count, count_sleep, fall_back, is_switched_off, keep, leave_to_kernel, must_fail,
+    refuse, stats, Polling,
+};

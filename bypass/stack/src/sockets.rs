@@ -105,6 +105,9 @@ pub const CONNECTED: u32 = 1 << 27;
 /// Has duplicates: FD_CLOEXEC of each is what the kernel says.
 pub const DUPLICATED: u32 = 1 << 15;
 
+/// Has a program that will choose among the listeners of its address (SO_ATTACH_REUSEPORT_CBPF, …_EBPF).
+pub const CHOOSES: u32 = 1 << 30;
+
 /// Every flag has a bit of its own: one that shared the bit of another would be set with it.
 const _: () = {
     let all = [
@@ -138,6 +141,7 @@ const _: () = {
         LISTENING,
         CONNECTED,
         HAD_READY_LIST,
+        CHOOSES,
     ];
     let (mut at, mut seen) = (0, 0);
     while at < all.len() {

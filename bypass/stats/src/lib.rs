@@ -14,9 +14,14 @@ use bypass_sys::memory::Mapping;
 use bypass_sys::{clock, kernel};
 
 pub mod capture;
+mod decisions;
+mod kept;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x03\0");
-/// Threads with a separate stripe; further ones share the last stripe.
+pub use decisions::{About, Call, Decision, DECISIONS};
+pub use kept::KEPT;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x04\0");
+/// Threads that count alone; further ones share the last stripe.
 pub const STRIPES: usize = 64;
 const ROWS: usize = 16_384;
 const TEXT_BYTES: usize = 64;
@@ -99,6 +104,16 @@ names! {
     DatagramsLost = "datagrams_lost",
     /// Sleeps of at most a millisecond, because not every awaited event can wake the sleeper.
     PollingSleeps = "polling_sleeps",
+    /// Those for want of a waker: no descriptor or Unix socket could be made for it.
+    PollingNoWaker = "polling_no_waker",
+    /// Those because a process at the other end is confined (seccomp) and wakes nobody.
+    PollingConfined = "polling_confined",
+    /// Those because another thread, set or process waits at the same place.
+    PollingShared = "polling_shared",
+    /// Those for a connection to accept: no waiting place was left, or a child has to end first.
+    PollingListener = "polling_listener",
+    /// Calls that failed because EF_NO_FAIL=0 forbids the kernel.
+    Refused = "refused",
 }
 
 names! {
@@ -110,7 +125,7 @@ names! {
     NotLocal = "not-local",
     /// The listener belongs to another user.
     OtherUser = "other-user",
-    /// The kernel does not report the listener.
+    /// The kernel does not show which processes listen.
     Sandbox = "sandbox",
     /// A socket option that shared memory cannot honour.
     Option = "option",
@@ -120,7 +135,7 @@ names! {
     Limit = "limit",
     /// The accept queue was full.
     BacklogFull = "backlog-full",
-    /// Another process has the name of the listener's rendezvous socket.
+    /// Another user has the name of the listener's rendezvous socket.
     NameSquatted = "name-squatted",
     /// The other side speaks another version.
     Version = "version",
@@ -148,7 +163,7 @@ names! {
     NotAccepting = "not-accepting",
 }
 
-const COUNTER_WORDS: usize = 32;
+const COUNTER_WORDS: usize = 64;
 const REASON_WORDS: usize = 32;
 
 #[repr(C, align(128))]
@@ -193,6 +208,7 @@ struct Page {
     is_switched_off: AtomicU32,
     texts: [[AtomicU32; TEXT_BYTES / 4]; 3],
     reasons: [AtomicU64; REASON_WORDS],
+    decisions: decisions::Decisions,
     stripes: [Stripe; STRIPES],
     rows: [Row; ROWS],
     capture: capture::Shared,
@@ -254,6 +270,11 @@ impl Stats {
     /// Counts a fallback.
     pub fn fall_back(&self, reason: Reason) {
         self.page().reasons[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Keeps what a decision against acceleration was about among the latest.
+    pub fn decide(&self, reason: Reason, about: About) {
+        self.page().decisions.add(reason, about);
     }
 
     /// The row of socket object `index`; None beyond the page.
@@ -331,7 +352,7 @@ fn load_text(place: &[AtomicU32; TEXT_BYTES / 4]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Identity of the process.
+/// Name, user and start of the process.
 #[derive(Debug, Clone)]
 pub struct Header {
     /// Process id, in its own namespace.
@@ -386,6 +407,14 @@ impl View {
     /// The same, for [capturing](capture::Reader) it.
     pub fn open_for_capture(pid: u32) -> io::Result<Option<Self>> {
         Self::find(pid, true)
+    }
+
+    /// The page of this process, which has several in tests.
+    #[cfg(test)]
+    fn of(stats: &Stats) -> Self {
+        let fd = kernel::dup(stats.fd()).expect("a descriptor") as i32;
+        let memory = Mapping::view(fd).expect("a page");
+        Self { memory }
     }
 
     fn find(pid: u32, is_writable: bool) -> io::Result<Option<Self>> {
@@ -473,7 +502,12 @@ impl View {
         word.store(u32::from(is_off), Ordering::Relaxed);
     }
 
-    /// Whether it is the current page of process `pid`.
+    /// Whether new connections of the process are switched off.
+    pub fn is_switched_off(&self) -> bool {
+        self.page().is_switched_off.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it is the page that process `pid` has now.
     pub fn is_of(&self, pid: u32) -> bool {
         let own = self.page().started_unix_ns.load(Ordering::Relaxed);
         let now = Self::open(pid).ok().flatten();
@@ -525,6 +559,11 @@ impl View {
             .zip(counts)
             .filter(|(_, count)| *count > 0)
             .collect()
+    }
+
+    /// The latest sockets that were left to the kernel, oldest first.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.page().decisions.all()
     }
 
     /// Sockets that exist now.

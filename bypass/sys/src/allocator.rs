@@ -1,12 +1,12 @@
 //! The library's own memory.
 //!
-//! Signal handlers may call poll, select, accept, connect and close (signal-safety(7)), which need
-//! memory here, and may have interrupted malloc(3), whose lock their thread then holds. So the
-//! library takes no memory from malloc. It also has no lock that a forked child could inherit
-//! taken: free blocks of each size are a stack whose top changes by one compare-and-swap, together
-//! with a count that distinguishes a top that was removed and put back from one that stayed (ABA).
-//! Memory for small blocks stays mapped: a thread may read the first word of a block that another
-//! thread has just taken, and then does not use it.
+//! The handler of a signal may call poll, select, accept, connect and close (signal-safety(7)), which need memory here, and
+//! it may have interrupted malloc(3), whose lock its thread holds then. So the library takes none of its own memory from
+//! there: what libc takes as it looks up a function for the first time or starts a thread, it takes from malloc still. Nor
+//! is there a lock here that a forked child could find taken: free blocks of a size are a stack whose top is
+//! changed by one compare-and-swap, together with a count, so that a top that has gone and come back is not mistaken for
+//! one that has stayed. Memory for small blocks stays mapped: a thread may read the first word of a block that another one
+//! has just taken, and then does not use it.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicU64, Ordering};

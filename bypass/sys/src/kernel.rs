@@ -344,6 +344,14 @@ pub fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32> {
     unsafe { call(libc::SYS_openat, arguments) }.map(|fd| fd as i32)
 }
 
+/// Opens a file, which is made with this mode where it does not exist and `flags` have O_CREAT.
+pub fn create(path: &core::ffi::CStr, flags: i32, mode: u32) -> Result<i32> {
+    let (at, flags) = (path.as_ptr() as usize, (flags | libc::O_CLOEXEC) as usize);
+    let arguments = [libc::AT_FDCWD as usize, at, flags, mode as usize, 0, 0];
+    // SAFETY: the path is a C string that outlives the call.
+    unsafe { call(libc::SYS_openat, arguments) }.map(|fd| fd as i32)
+}
+
 /// pipe2(2), close-on-exec: reading end and writing end.
 pub fn pipe(ends: &mut [i32; 2]) -> Result<usize> {
     let at = ends.as_mut_ptr() as usize;

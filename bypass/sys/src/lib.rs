@@ -4,6 +4,11 @@
 //! never call one of them. Unsafe code for shared memory, threads and descriptors lives here, so
 //! that the layers above need little of it.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 pub mod address;
 pub mod allocator;
 pub mod barrier;
@@ -21,5 +26,6 @@ pub mod process;
 pub mod region;
 pub mod sandbox;
 pub mod signals;
+pub mod tasks;
 pub mod thread;
 pub mod waker;

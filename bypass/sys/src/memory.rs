@@ -230,6 +230,21 @@ impl Mapping {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
+    /// Writes its first `length` bytes to a file, which may be changed meanwhile by others that map it.
+    pub fn write_to(&self, fd: i32, length: usize) -> Result<()> {
+        let mut written = 0;
+        while written < length {
+            let at = self.bytes_at(written, length - written) as usize;
+            let arguments = [fd as usize, at, length - written, 0, 0, 0];
+            // SAFETY: the kernel reads bytes of this mapping; none of ours refers to them.
+            match kernel::check(unsafe { kernel::raw(libc::SYS_write, arguments) })? {
+                0 => return Err(libc::ENOSPC),
+                count => written += count,
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the pages of a page-aligned range back; they read as zero afterwards.
     pub fn release(&self, offset: usize, length: usize) {
         let at = self.bytes_at(offset, length) as usize;

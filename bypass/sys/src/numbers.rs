@@ -113,7 +113,12 @@ pub fn move_high(fd: i32) -> Result<Owned> {
 
 /// All descriptors of the process, except the one used to list them.
 pub fn all() -> Result<Vec<i32>> {
-    let folder = high(|| kernel::open(c"/proc/self/fd", libc::O_RDONLY | libc::O_DIRECTORY))?;
+    listed(c"/proc/self/fd")
+}
+
+/// The numbers that a folder of /proc lists, but the descriptor by which it is read.
+pub fn listed(folder: &core::ffi::CStr) -> Result<Vec<i32>> {
+    let folder = high(|| kernel::open(folder, libc::O_RDONLY | libc::O_DIRECTORY))?;
     let mut found = Vec::new();
     let mut entries = [0; ENTRIES_BYTES];
     loop {

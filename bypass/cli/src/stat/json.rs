@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::snapshot::{Process, Snapshot};
-use bypass_stats::Connection;
+use bypass_stats::{Connection, Decision};
 
 /// The whole document; keys keep their order and meaning within a schema version.
 pub(super) fn page(snapshot: &Snapshot) -> String {
@@ -26,11 +26,13 @@ fn process(snapshot: &Snapshot, process: &Process) -> String {
         .iter()
         .map(|socket| connection(snapshot, socket))
         .collect();
+    let decisions: Vec<_> = process.decisions.iter().map(decision).collect();
     format!(
-        "{{\"pid\":{},\"uid\":{},\"started_unix_ns\":{},\"command\":{},\"profile\":{},\
+        "{{\"pid\":{},\"has_ended\":{},\"uid\":{},\"started_unix_ns\":{},\"command\":{},\"profile\":{},\
          \"cluster\":{},\"sockets\":{{\"shm\":{},\"packets\":{},\"kernel\":{},\"listeners\":{}}},\"counters\":{},\
-         \"fallbacks\":{},\"connections\":[{}]}}",
+         \"fallbacks\":{},\"decisions\":[{}],\"connections\":[{}]}}",
         process.pid,
+        process.has_ended,
         header.uid,
         header.started_unix_ns,
         quoted(&header.command),
@@ -42,7 +44,20 @@ fn process(snapshot: &Snapshot, process: &Process) -> String {
         process.listeners(),
         object(&process.counters),
         object(&process.fallbacks),
+        decisions.join(","),
         connections.join(",")
+    )
+}
+
+fn decision(decision: &Decision) -> String {
+    format!(
+        "{{\"unix_ns\":{},\"call\":{},\"fd\":{},\"address\":{},\"reason\":{},\"has_failed\":{}}}",
+        decision.unix_ns,
+        quoted(decision.call),
+        decision.fd,
+        quoted(&decision.address),
+        quoted(decision.reason),
+        decision.has_failed
     )
 }
 

@@ -6,14 +6,18 @@ mod prometheus;
 mod snapshot;
 mod text;
 mod watch;
+mod why;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::failure::{print, Failure};
 pub(crate) use snapshot::is_own;
 use snapshot::Snapshot;
+pub(crate) use text::grouped;
+pub(crate) use why::meaning;
 
 const HELP: &str = "\
 usage: bypass stat [OPTIONS] [PID …]
@@ -25,10 +29,14 @@ kernel. Own processes only; root sees all.
   -p, --pid PID          only these processes; may be repeated
   -c, --connections      each connection with its path, bytes, bytes sent to it and not yet read,
                          and state
+      --why              the latest 256 sockets that each process left to the kernel: when, in which
+                         call, to which address, and what the reason means
       --json             everything, for programs (schema bypass-stat/1)
       --prometheus       every counter and gauge in Prometheus' text format
       --watch [SECONDS]  a live view with rates (default 1); Ctrl-C or q and Enter end it;
                          bypass top is the same
+      --ended DIR        processes that were started by bypass run --keep-stats DIR and have ended
+                         within the last hour
   -h, --help
 
 Exit codes: 0 shown, 1 a process given by PID is not accelerated or not ours, 2 bad input.
@@ -41,9 +49,11 @@ const SECONDS_MAX: f64 = 3600.0;
 struct Arguments {
     pids: Vec<u32>,
     connections: bool,
+    why: bool,
     json: bool,
     prometheus: bool,
     watch: Option<Duration>,
+    ended: Option<PathBuf>,
     help: bool,
 }
 
@@ -56,12 +66,16 @@ pub(crate) fn command(words: &[OsString]) -> Result<ExitCode, Failure> {
     if let Some(interval) = arguments.watch {
         return watch::run(&arguments.pids, interval);
     }
-    let snapshot = Snapshot::take(&arguments.pids)?;
+    let snapshot = match &arguments.ended {
+        Some(folder) => Snapshot::ended(folder, &arguments.pids)?,
+        None => Snapshot::take(&arguments.pids)?,
+    };
     let page = match &arguments {
         Arguments { json: true, .. } => json::page(&snapshot),
         Arguments {
             prometheus: true, ..
         } => prometheus::page(&snapshot),
+        Arguments { why: true, .. } => why::page(&snapshot),
         _ => text::page(&snapshot, arguments.connections),
     };
     print(&page)
@@ -90,11 +104,16 @@ impl Arguments {
             match word.as_ref() {
                 "-h" | "--help" => arguments.help = true,
                 "-c" | "--connections" => arguments.connections = true,
+                "--why" => arguments.why = true,
                 "--json" => arguments.json = true,
                 "--prometheus" => arguments.prometheus = true,
                 "--watch" | "--top" => {
                     let given = words.next_if(|next| next.parse::<f64>().is_ok());
                     arguments.watch = Some(interval(given.as_deref().unwrap_or("1"))?);
+                }
+                "--ended" => {
+                    let given = words.next().filter(|name| !name.is_empty());
+                    arguments.ended = Some(folder(given.as_deref())?);
                 }
                 "-p" | "--pid" => {
                     let given = words.next().unwrap_or_default();
@@ -116,6 +135,7 @@ impl Arguments {
                     self.pids.push(pid(given)?);
                 }
             }
+            Some(("ended", name)) => self.ended = Some(folder(Some(name))?),
             Some(("watch", seconds)) => self.watch = Some(interval(seconds)?),
             _ => {
                 let text = format!("stat: unknown option --{option} (see bypass stat --help)");
@@ -124,6 +144,13 @@ impl Arguments {
         }
         Ok(())
     }
+}
+
+fn folder(name: Option<&str>) -> Result<PathBuf, Failure> {
+    let missing = || Failure::usage("stat: --ended needs a folder");
+    name.filter(|name| !name.is_empty())
+        .map(PathBuf::from)
+        .ok_or_else(missing)
 }
 
 fn pid(text: &str) -> Result<u32, Failure> {
@@ -170,8 +197,24 @@ mod tests {
     }
 
     #[test]
+    fn why_may_stand_before_or_behind_the_process() {
+        for line in ["--why 1", "1 --why"] {
+            let arguments = parse(line).expect(line);
+            assert!(arguments.why && arguments.pids == [1], "{line}");
+        }
+    }
+
+    #[test]
     fn wrong_words_are_bad_input() {
-        for line in ["--no-such", "x", "--watch=0", "--pid", "--pid=1,x"] {
+        for line in [
+            "--no-such",
+            "x",
+            "--watch=0",
+            "--pid",
+            "--pid=1,x",
+            "--ended",
+            "--ended=",
+        ] {
             assert_eq!(
                 parse(line).expect_err(line).code(),
                 ExitCode::from(2),

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use bypass_stats::{Connection, Header, View};
+use bypass_stats::{Connection, Decision, Header, View};
 
 use crate::failure::Failure;
 
@@ -12,9 +13,11 @@ use crate::failure::Failure;
 #[derive(Debug, Clone)]
 pub(super) struct Process {
     pub(super) pid: u32,
+    pub(super) has_ended: bool,
     pub(super) header: Header,
     pub(super) counters: Vec<(&'static str, u64)>,
     pub(super) fallbacks: Vec<(&'static str, u64)>,
+    pub(super) decisions: Vec<Decision>,
     pub(super) connections: Vec<Connection>,
 }
 
@@ -45,19 +48,37 @@ impl Snapshot {
         } else {
             sent_by(&Self::take(&[])?.processes)
         };
-        let unix_ns = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |age| age.as_nanos());
-        Ok(Self {
+        Ok(Self::of(processes, sent))
+    }
+
+    /// The processes that have left their statistics in a folder and ended; only those with these ids, where some are given.
+    pub(super) fn ended(folder: &Path, pids: &[u32]) -> Result<Self, Failure> {
+        let found = View::ended(folder);
+        let failure = |error| Failure::failed(format!("{}: {error}", folder.display()));
+        let mut processes: Vec<_> = found
+            .map_err(failure)?
+            .iter()
+            .map(|(pid, view)| read(*pid, view))
+            .collect();
+        processes.retain(|process| pids.is_empty() || pids.contains(&process.pid));
+        for process in &mut processes {
+            process.has_ended = true;
+        }
+        Ok(Self::of(processes, HashMap::new()))
+    }
+
+    fn of(processes: Vec<Process>, sent: HashMap<(String, String), u64>) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
             taken: Instant::now(),
-            unix_ns,
+            unix_ns: now.map_or(0, |age| age.as_nanos()),
             processes,
             sent,
-        })
+        }
     }
 
     /// Bytes that wait in the ring toward this end: what the other end has sent and this one has
-    /// not read. None when the other end does not tell, as another user's or namespace's.
+    /// not read. None when the other end does not report it, as another user's or namespace's.
     pub(super) fn unread(&self, socket: &Connection) -> Option<u64> {
         if socket.path != "shm" || socket.role == "listener" {
             return None;
@@ -68,7 +89,7 @@ impl Snapshot {
     }
 }
 
-/// (local, peer) → bytes sent. Processes that share a connection by fork tell it each.
+/// (local, peer) → bytes sent. Processes that share a connection by fork each report it.
 fn sent_by(processes: &[Process]) -> HashMap<(String, String), u64> {
     let mut sent = HashMap::new();
     let all = processes.iter().flat_map(|process| &process.connections);
@@ -133,9 +154,11 @@ pub(crate) fn is_own(pid: u32, view: &View) -> bool {
 fn read(pid: u32, view: &View) -> Process {
     Process {
         pid,
+        has_ended: false,
         header: view.header(),
         counters: view.counters(),
         fallbacks: view.fallbacks(),
+        decisions: view.decisions(),
         connections: view.connections(),
     }
 }
@@ -161,9 +184,11 @@ pub(super) mod tests {
         let connections = vec![socket("127.0.0.1:80", "127.0.0.1:4000", 5, 9)];
         let process = Process {
             pid: 7,
+            has_ended: false,
             header,
             counters: counters.to_vec(),
             fallbacks: fallbacks.to_vec(),
+            decisions: Vec::new(),
             connections,
         };
         Snapshot {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::snapshot::{Process, Snapshot};
 
-const NONE: &str =
+pub(super) const NONE: &str =
     "no accelerated process: start one with bypass run, and let it open a TCP socket\n";
 
 /// One block for each process.
@@ -38,7 +38,8 @@ fn block(page: &mut String, process: &Process, unix_ns: u128) {
     if !header.cluster.is_empty() {
         let _ = write!(page, "  cluster {}", printable(&header.cluster));
     }
-    let _ = writeln!(page, "  uid {}", header.uid);
+    let ended = if process.has_ended { "  ended" } else { "" };
+    let _ = writeln!(page, "  uid {}{ended}", header.uid);
     let _ = writeln!(
         page,
         "  sockets    shm {}, packets {}, kernel {}, listeners {}",
@@ -98,7 +99,7 @@ fn sockets(page: &mut String, snapshot: &Snapshot, process: &Process) {
 }
 
 /// 1234567 as 1 234 567.
-pub(super) fn grouped(value: u64) -> String {
+pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -21,24 +21,33 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Messages to the system log in place of standard error",
     )
     .of(Group::Process)
-    .inert("the few messages go to standard error"),
+    .does(
+        "messages go to EF_LOG_FILE, else to the system log; 1 or 2: those before the program begins, about options, too",
+    ),
     text(
         "EF_LOG",
         "banner,resource_warnings",
         "Which kinds of message are written",
     )
     .of(Group::Process)
-    .inert("there are few messages, and they are about what was not accelerated"),
+    .long("Names apart by commas: resource_warnings, conn_drop, or all.")
+    .does(
+        "resource_warnings: interfaces and other things that are not available, and calls that fail by EF_NO_FAIL=0; \
+             conn_drop: sockets that are left to the kernel, one a second for each reason",
+    ),
     text("EF_LOG_FILE", "", "A file for messages")
         .of(Group::Process)
-        .inert("messages go to standard error"),
+        .long(
+            "An absolute path. The file is opened for each message, by the user that the program runs as then.",
+        )
+        .does("messages are appended to it; empty, or where it cannot be written: the system log (/dev/log)"),
     switch(
         "EF_LOG_TIMESTAMPS",
         false,
         "Put the time before each message",
     )
     .of(Group::Process)
-    .inert("there are few messages, and whoever collects them can add times"),
+    .does("1: each message begins with the seconds since 1970"),
     text(
         "EF_NAME",
         "",

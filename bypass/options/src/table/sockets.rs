@@ -25,7 +25,12 @@ pub(super) const OPTIONS: &[Definition] = &[
         .inert("interfaces are used only where --interface or EF_INTERFACE_WHITELIST names them"),
     switch("EF_NO_FAIL", true, "Use the kernel when a resource is missing, without an error")
         .of(Group::Acceleration)
-        .inert("a missing resource always means a kernel connection, counted with its reason"),
+        .long(
+            "For a service that must not run on the kernel unnoticed. Connections to other hosts without an interface, \
+             processes that are switched off by bypass off or left out by --only and --except, and connections that \
+             come to a listener by the kernel are not concerned.",
+        )
+        .does("0: a connect or listen that would be left to the kernel fails with EOPNOTSUPP, and a message says why"),
     switch("EF_UDP", false, "Accelerate UDP sockets")
         .of(Group::Acceleration)
         .long(

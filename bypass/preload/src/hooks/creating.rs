@@ -1,9 +1,10 @@
-//! Calls that make descriptors of other kinds: the limit is the program's, so before one of them fails
+//! Calls that make descriptors of other kinds: the limit counts for the program, so before one of them fails
 //! for it the pool gives its numbers back.
 
 use core::ffi::{c_char, c_int, c_uint};
 
 use bypass_stack::process::deferral::{self, inside};
+use bypass_stack::process::later;
 use bypass_stack::process::pool;
 use bypass_stack::process::wakers;
 use bypass_sys::{kernel, numbers};
@@ -11,7 +12,7 @@ use libc::{rlimit, sigset_t, DIR, FILE};
 
 use crate::real;
 
-/// What says that a call has failed.
+/// A result that says whether its call has failed.
 pub trait Made: Copy {
     fn has_failed(self) -> bool;
 }
@@ -87,12 +88,17 @@ pub fn or_give_back<T: Made>(make: impl Fn() -> T) -> T {
 #[cold]
 fn give_back<T: Made>(made: T, make: impl Fn() -> T) -> T {
     let error = crate::outcome::errno();
-    let is_short = error == libc::EMFILE || error == libc::ENFILE;
-    if is_short && inside(pool::give_back) > 0 {
-        return make();
+    let is_short = |made: &T| {
+        let error = crate::outcome::errno();
+        made.has_failed() && (error == libc::EMFILE || error == libc::ENFILE)
+    };
+    if !is_short(&made) {
+        return made;
     }
+    let has_room = inside(pool::give_back) > 0;
     crate::outcome::set_errno(error);
-    made
+    let made = if has_room { make() } else { made };
+    later::beside_service(made, is_short, make)
 }
 
 /// Hooks whose only work this is, each with how it takes numbers.
@@ -184,8 +190,8 @@ pub unsafe extern "C-unwind" fn setrlimit(resource: c_int, limit: *const rlimit)
     after_limit(resource, unsafe { real::setrlimit()(resource, limit) })
 }
 
-/// Address space for the segments of many clients beside what a program grants itself, as dovecot's and
-/// vsftpd's workers do. It is no memory: that is taken as it is used.
+/// Address space for the segments of many clients besides what a program grants itself, as dovecot's and
+/// vsftpd's workers do. Memory is taken as it is used.
 const SEGMENTS_BYTES: u64 = 64 << 30;
 
 /// A limit on address space, with room for ours.

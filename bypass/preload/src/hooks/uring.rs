@@ -11,7 +11,7 @@ use bypass_stack::process::{table, uring};
 
 use crate::real;
 
-/// What libuv asks for: its loop's ring has 256 entries, that for files 64.
+/// Sizes that libuv asks for: its loop's ring has 256 entries, that for files 64.
 const LIBUV_ENTRIES: [u32; 2] = [256, 64];
 /// IORING_SETUP_SQPOLL and IORING_SETUP_NO_SQARRAY of linux/io_uring.h.
 const LIBUV_FLAGS: u32 = 1 << 1 | 1 << 16;
@@ -26,7 +26,7 @@ pub fn switch_libuv_off() {
     }
 }
 
-/// Whether a ring with these entries and `flags` is asked for by libuv, which nobody has told to.
+/// Whether a ring with these entries and `flags` is asked for by libuv of its own accord.
 #[cold]
 pub fn is_libuvs(entries: u32, flags: u32) -> bool {
     let is_off = std::env::var_os(LIBUV_SWITCH).is_some_and(|value| value == "0");
@@ -131,14 +131,14 @@ struct Submission {
     fd: c_int,
 }
 
-/// IORING_SETUP_SQE128 and IORING_SETUP_SQPOLL: longer entries, and a kernel that takes them unasked.
-const NOT_SEEN: c_uint = 1 << 10 | 1 << 1;
+/// IORING_SETUP_SQE128, IORING_SETUP_SQE_MIXED and IORING_SETUP_SQPOLL: longer entries, and a kernel that takes them unasked.
+const NOT_SEEN: c_uint = 1 << 10 | 1 << 19 | 1 << 1;
 /// IOSQE_FIXED_FILE: the descriptor is an index of a table that is not seen.
 const FIXED_FILE: u8 = 1;
 
-/// After liburing has made a ring.
+/// After liburing has made a ring, or has failed with a negative result.
 unsafe fn after_making(ring: *mut Ring, result: c_int) -> c_int {
-    if result != 0 {
+    if result < 0 {
         return result;
     }
     // SAFETY: a ring that was made.
@@ -168,7 +168,7 @@ unsafe fn before_submitting(ring: *const Ring) {
             inside(|| datagrams::close(fd));
         }
         if uring::begins_with_sockets(one.code, fd) {
-            inside(listener::publish_all);
+            inside(listener::leave_queues);
         }
         at = at.wrapping_add(1);
     }
@@ -196,6 +196,30 @@ pub unsafe extern "C-unwind" fn io_uring_queue_init_params(
     let result = unsafe { real::io_uring_queue_init_params()(entries, ring.cast(), parameters) };
     // SAFETY: as above.
     unsafe { after_making(ring, result) }
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn io_uring_queue_init_mem(
+    entries: c_uint,
+    ring: *mut Ring,
+    parameters: *mut c_void,
+    memory: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    let real = real::io_uring_queue_init_mem();
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real(entries, ring.cast(), parameters, memory, bytes) };
+    // SAFETY: as above.
+    unsafe { after_making(ring, result) }
+}
+
+/// liburing's form of the system call: submissions to such a ring need not go through liburing.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::io_uring_setup()(entries, parameters) };
+    made_unseen(result.into());
+    result
 }
 
 #[no_mangle]
@@ -238,4 +262,42 @@ pub unsafe extern "C-unwind" fn io_uring_submit_and_wait_timeout(
     let real = real::io_uring_submit_and_wait_timeout();
     // SAFETY: the caller's arguments.
     unsafe { real(ring.cast(), completion, count, time, mask) }
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn io_uring_submit_and_get_events(ring: *mut Ring) -> c_int {
+    // SAFETY: the caller's ring.
+    unsafe { before_submitting(ring) };
+    // SAFETY: the caller's arguments.
+    unsafe { real::io_uring_submit_and_get_events()(ring.cast()) }
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn io_uring_submit_and_wait_min_timeout(
+    ring: *mut Ring,
+    completion: *mut c_void,
+    count: c_uint,
+    time: *mut c_void,
+    least: c_uint,
+    mask: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's ring.
+    unsafe { before_submitting(ring) };
+    let real = real::io_uring_submit_and_wait_min_timeout();
+    // SAFETY: the caller's arguments.
+    unsafe { real(ring.cast(), completion, count, time, least, mask) }
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn io_uring_submit_and_wait_reg(
+    ring: *mut Ring,
+    completion: *mut c_void,
+    count: c_uint,
+    place: c_int,
+) -> c_int {
+    // SAFETY: the caller's ring.
+    unsafe { before_submitting(ring) };
+    let real = real::io_uring_submit_and_wait_reg();
+    // SAFETY: the caller's arguments.
+    unsafe { real(ring.cast(), completion, count, place) }
 }

@@ -42,7 +42,7 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::epoll_ctl()(set, command, fd, event) };
-    if table::is_kernel(set) {
+    if table::is_kernel(set) && table::is_kernel(fd) {
         return kernel();
     }
     // SAFETY: null or an event, by epoll_ctl(2).

@@ -33,11 +33,21 @@ fn loopback(port: u16) -> Vec<u8> {
     bytes[..length].to_vec()
 }
 
+/// A socket that is bound to a port, or to any for 0.
+pub fn bound(port: u16) -> i32 {
+    let fd = socket(libc::SOCK_NONBLOCK);
+    assert_eq!(descriptors::bind(fd), Outcome::Kernel);
+    kernel::bind(fd, &loopback(port)).expect("a port");
+    fd
+}
+
 impl Listening {
     pub fn open() -> Self {
-        let fd = socket(libc::SOCK_NONBLOCK);
-        assert_eq!(descriptors::bind(fd), Outcome::Kernel);
-        kernel::bind(fd, &loopback(0)).expect("a port");
+        Self::open_at(0)
+    }
+
+    pub fn open_at(port: u16) -> Self {
+        let fd = bound(port);
         assert_eq!(listen::listen(fd, 256), Outcome::Done(0));
         assert_eq!(table::get(fd).kind(), Kind::Listener);
         let name = kernel::socket_name(fd).expect("bound");

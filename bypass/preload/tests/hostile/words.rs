@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use bypass_shm::layout::QUEUED;
 use bypass_shm::link;
@@ -17,9 +16,6 @@ use bypass_sys::waker::Name;
 
 use super::program::{accept_within, close, read, write, Listening};
 use super::{greet, serve_honestly, PATIENCE};
-
-/// Far longer than any call takes that waits for nobody, also on a loaded machine.
-const CALL_MAX: Duration = Duration::from_secs(1);
 
 /// A client process as the server knows it; this test writes what it likes into its segment.
 struct Client {
@@ -58,22 +54,23 @@ impl Client {
 fn returns<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(call()));
-    receiver.recv_timeout(10 * CALL_MAX).ok()
+    receiver.recv_timeout(PATIENCE).ok()
 }
 
 #[test]
 fn the_number_of_slots_in_use_bounds_no_loop() {
     let listening = Listening::open();
     let client = Client::of(&listening);
-    let since = Instant::now();
+    let header = client.segment.header();
+    header.slots_used.store(u32::MAX, Ordering::SeqCst);
+    assert_eq!(client.segment.slots_used(), client.segment.slots());
+    // Each would take seconds of the processor.
     let accepted: Vec<i32> = (0..20)
         .map(|slot| {
-            let header = client.segment.header();
             header.slots_used.store(u32::MAX, Ordering::SeqCst);
             client.connect(&listening, slot)
         })
         .collect();
-    assert!(since.elapsed() < 2 * CALL_MAX, "{:?}", since.elapsed());
     accepted.into_iter().for_each(close);
     serve_honestly(&listening);
     listening.close();
@@ -143,11 +140,10 @@ fn a_lock_in_the_segment_holds_nobody_up() {
                 locks.write.store(thread, Ordering::SeqCst);
             }
         });
-        let since = Instant::now();
+        // A minute and more, where the word in the segment counts.
         let sent = returns(move || write(server, b"answer"));
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(sent, Some(Outcome::Done(6)));
-        assert!(since.elapsed() < CALL_MAX, "{:?}", since.elapsed());
     });
     close(server);
     listening.close();

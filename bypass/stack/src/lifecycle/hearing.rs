@@ -1,6 +1,5 @@
 //! What other processes say at our rendezvous sockets, and the answers.
 
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bypass_shm::link::{self, Message, VERSION};
@@ -45,7 +44,7 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
             offers::given(*inode);
             remove(fd);
         }
-        (Role::Greeting(_), Message::Welcome { .. }) => {}
+        (Role::Greeting(_), Message::Welcome) => {}
         (Role::Greeting(peer), Message::Refuse { .. }) => {
             participants::abandoned(peer);
             remove(fd);
@@ -135,15 +134,10 @@ fn greeted(
     // Also one that we know already: a client greets again when a holder has closed, who may have
     // been the only one to know that a new holder asked for it.
     listener.pass_to_attending(&peer);
-    let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
-    let welcome = Message::Welcome {
-        process: process::number(),
-        backlog,
-    };
     // Never the listening socket itself: who holds that can accept. A process of the same user need not be trusted so
     // far, as one in a container that has fewer capabilities.
     let proof = listener.proof().filter(|_| is_owner);
-    link::send(link, welcome, proof.as_slice()).map_err(|_| Reason::NoAnswer)?;
+    link::send(link, Message::Welcome, proof.as_slice()).map_err(|_| Reason::NoAnswer)?;
     Ok((listener.inode, id))
 }
 

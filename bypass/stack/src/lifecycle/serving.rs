@@ -16,7 +16,7 @@ use crate::operations::{release, signals};
 use crate::packets::{self, Service};
 use crate::peer::{self, trimming};
 use crate::process::deadline::shorter;
-use crate::process::{later, pool, wakers};
+use crate::process::{self, later, pool, wakers};
 use crate::service::{self, Role, Work};
 
 /// Links of those who have not spoken, oldest first.
@@ -67,6 +67,7 @@ pub fn stop() {
 /// that had our segment may have ended a moment ago, which the thread did not come to notice: another one
 /// gets it, before it goes with this process.
 pub extern "C" fn leave() {
+    process::keep(true);
     let waits = |peer: &peer::Peer| peer.side == 0 && peer.segment.queue().waiting() > 0;
     if !service::is_running() || !peer::all().iter().any(|peer| waits(peer)) {
         return;
@@ -104,7 +105,8 @@ fn run(set: i32) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     let mut is_cleaning = false;
     loop {
-        let has_unsure = participants::retry_unsure() | listener::untold::retry();
+        let has_unsure =
+            participants::retry_unsure() | listener::untold::retry() | listener::end_left();
         let has_grown = trimming::look();
         let wait = match (has_unsure, has_grown) {
             (true, _) => Some(RETRY),
@@ -112,7 +114,11 @@ fn run(set: i32) {
             (false, false) => is_cleaning.then_some(CLEANING),
         };
         let tick = signals::tick();
-        let count = match sleep(set, &mut events, tick.or(wait)) {
+        let wait = shorter(tick.or(wait), process::keep(false));
+        later::set_working(false);
+        let slept = sleep(set, &mut events, wait);
+        later::set_working(true);
+        let count = match slept {
             Ok(count) => count,
             Err(libc::EINTR) => 0,
             Err(_) => return,

@@ -1,13 +1,18 @@
 //! What this process publishes to clients: how many connections may wait for it, see [`crate::peer::admission`].
 
 use core::sync::atomic::Ordering;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use bypass_netlink::diag;
+use bypass_shm::layout::RST;
+use bypass_stats::Reason;
+use bypass_sys::clock::now_ns;
 use bypass_sys::sandbox::is_confined;
 
 use super::{all, Listener};
 use crate::peer::{self, Peer};
 use crate::process::{self, uring};
+use crate::service;
 use crate::sockets;
 
 impl Listener {
@@ -56,11 +61,25 @@ impl Listener {
 /// knows what it says.
 static CHOSEN_BY_PROGRAM: Mutex<Vec<u16>> = Mutex::new(Vec::new());
 
-/// See [`CHOSEN_BY_PROGRAM`].
-pub fn is_chosen_by_program(port: u16) -> bool {
+fn is_chosen_by_program(port: u16) -> bool {
     CHOSEN_BY_PROGRAM
         .lock()
         .is_ok_and(|ports| ports.contains(&port))
+}
+
+/// Whether a program chooses among the listeners of `port`, of which the one with number `inode` is new. The program
+/// goes with the last listener that it chose among.
+pub fn joins_chosen_by_program(port: u16, inode: u64) -> bool {
+    if !is_chosen_by_program(port) {
+        return false;
+    }
+    let others = diag::listening(port).map_or(true, |found| {
+        found.iter().any(|listener| listener.inode != inode)
+    });
+    if let (false, Ok(mut ports)) = (others, CHOSEN_BY_PROGRAM.lock()) {
+        ports.retain(|one| *one != port);
+    }
+    others
 }
 
 /// A program chooses from now on among the listeners of the address that `fd` is bound to.
@@ -75,9 +94,9 @@ pub fn choose_by_program(fd: i32) {
     publish_all();
 }
 
-/// Locks the list across a fork.
+/// Locks the lists across a fork.
 pub(super) fn hold() -> impl Sized {
-    CHOSEN_BY_PROGRAM.lock().ok()
+    (CHOSEN_BY_PROGRAM.lock().ok(), LEFT.lock().ok())
 }
 
 /// This process accepts from no segment any more, before it confines itself.
@@ -87,11 +106,79 @@ pub fn withdraw_credits() {
     }
 }
 
-/// Sockets of this process are used where it is not seen from now on, perhaps to accept: new clients use the kernel.
+/// A listener of a process that began to use sockets where it is not seen, perhaps to accept.
+struct Left {
+    listener: Arc<Listener>,
+    /// The process: a forked child has the list too.
+    process: u64,
+    since_ns: u64,
+    /// Calls of accept(2) that had been seen.
+    accepts: u32,
+}
+
+static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+
+/// How long connections that were offered before wait for accept(2).
+const LEFT_NS: u64 = 3_000_000_000;
+
+/// From now on sockets of this process may be used where it is not seen, perhaps to accept: new clients use the kernel.
 #[cold]
 pub fn use_hidden_sockets() {
     uring::note_hidden_sockets();
+    leave_queues();
+}
+
+/// The same as long as a ring exists through which they go.
+#[cold]
+pub fn leave_queues() {
     publish_all();
+    let (process, since_ns) = (process::number(), now_ns());
+    let left = |listener: Arc<Listener>| Left {
+        accepts: listener.turns(),
+        listener,
+        process,
+        since_ns,
+    };
+    let listeners: Vec<Left> = all().into_iter().map(left).collect();
+    if let Ok(mut all) = LEFT.lock() {
+        all.extend(listeners);
+    }
+    service::wake();
+}
+
+/// Ends connections that were offered before this process began to accept where it is not seen: their clients would
+/// wait for ever. True while some may still be accepted by accept(2).
+pub fn end_left() -> bool {
+    let Ok(mut all) = LEFT.lock() else {
+        return false;
+    };
+    if all.is_empty() {
+        return false;
+    }
+    let now = now_ns();
+    let (over, waiting): (Vec<Left>, Vec<Left>) = std::mem::take(&mut *all)
+        .into_iter()
+        .filter(|left| left.process == process::number())
+        .partition(|left| now.saturating_sub(left.since_ns) >= LEFT_NS);
+    *all = waiting;
+    let has_waiting = !all.is_empty();
+    drop(all);
+    over.iter().for_each(Left::end);
+    has_waiting
+}
+
+impl Left {
+    /// Not where accept(2) is called still, nor where another process accepts.
+    fn end(&self) {
+        if self.listener.turns() != self.accepts || !uring::hides_sockets() {
+            return;
+        }
+        let is_left = |peer: &Peer| peer.is_accepted_by_none();
+        while let Some((peer, slot)) = self.listener.take_from(is_left) {
+            process::fall_back(Reason::IoUring);
+            peer.let_go(slot, RST);
+        }
+    }
 }
 
 /// Publishes the credits of all listeners, after something that they depend on has changed.
@@ -105,5 +192,6 @@ pub fn publish_all() {
 pub fn credits_of_ours_alone(inode: u64) -> Option<u32> {
     let has_relatives = peer::has_forked() || is_confined() || uring::hides_sockets();
     let own = all().into_iter().find(|one| one.inode == inode)?;
-    (!has_relatives && own.others().is_empty()).then(|| own.backlog_credits())
+    let is_ours = !has_relatives && own.others().is_empty() && !is_chosen_by_program(own.port());
+    is_ours.then(|| own.backlog_credits())
 }

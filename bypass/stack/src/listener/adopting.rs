@@ -14,7 +14,7 @@ use super::{participants, Listener, HOLDER_TABLE_BYTES};
 use crate::peer::{self, Peer};
 use crate::process;
 
-/// How long a holder may take to answer. Who gives up is never offered the connections of accelerated
+/// How long a holder may take to answer. A process that gives up is never offered the connections of accelerated
 /// clients, so this is far more than a loaded machine takes; that the holder is gone is seen at once.
 const ANSWER_MS: u64 = 5000;
 
@@ -23,7 +23,7 @@ const ANSWER_MS: u64 = 5000;
 pub fn join(fd: i32) -> Option<usize> {
     let stat = kernel::fstat(fd).ok()?;
     let caller = link::connect(&Name::of_listener(stat.st_ino)).ok()?;
-    // The holder table tells us whom to pass clients' memory to: it must come from the socket's owner.
+    // The holder table names the processes that get clients' memory: it must come from the socket's owner.
     let owner = kernel::peer_credentials(caller.0).ok()?.uid;
     if owner != stat.st_uid && owner != 0 && !process::is_own(owner) {
         return None;
@@ -33,9 +33,9 @@ pub fn join(fd: i32) -> Option<usize> {
         version: VERSION,
     };
     let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
-    let Message::Welcome { backlog, .. } = answer else {
+    if answer != Message::Welcome {
         return None;
-    };
+    }
     let holder_table = Mapping::adopt(fds.pop()?.into_raw()).ok()?;
     if holder_table.len() < HOLDER_TABLE_BYTES {
         return None;
@@ -45,15 +45,24 @@ pub fn join(fd: i32) -> Option<usize> {
         fd,
         stat.st_ino,
         stat.st_uid,
-        backlog as u32,
+        backlog_of(fd).unwrap_or(0),
         rendezvous,
         holder_table,
     )
     .ok()
 }
 
-/// Takes a client's segment; wakes whoever accepts here. The client is told who we are first: a connection
-/// that is accepted belongs to a process whose death the client hears of.
+/// The backlog of a listening socket, as the kernel has bounded it (net.core.somaxconn).
+pub fn backlog_of(fd: i32) -> Option<u32> {
+    const OF_LISTENER: usize = 28;
+    let mut info = [0u8; OF_LISTENER + 4];
+    let length = kernel::option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).ok()?;
+    let bytes = info[OF_LISTENER..].try_into().ok()?;
+    (length == info.len()).then(|| u32::from_ne_bytes(bytes))
+}
+
+/// Takes a client's segment; wakes the threads that accept here. The client is notified first of which process we are: a connection
+/// that is accepted belongs to a process whose death the client notices.
 pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
     let _making = peer::making();
     let id = segment.id();
@@ -89,7 +98,7 @@ pub fn names(fd: i32, inode: u64, link: i32) -> bool {
 }
 
 /// Whether `fd`, which somebody passed, is a descriptor of the listening socket `inode`. The number
-/// alone is no proof: files of any kind can have it, and only a socket answers the second question.
+/// alone proves nothing: files of any kind can have it, and only a socket answers the second question.
 pub fn proves(fd: i32, inode: u64) -> bool {
     kernel::fstat(fd).is_ok_and(|stat| stat.st_ino == inode)
         && kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1)
@@ -100,14 +109,9 @@ pub fn admit(listener: &Arc<Listener>, caller: i32, proof: Option<Owned>) {
     if !proof.is_some_and(|proof| proves(proof.0, listener.inode)) {
         return;
     }
-    let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
-    let welcome = Message::Welcome {
-        process: process::number(),
-        backlog,
-    };
     let _ = link::send(
         caller,
-        welcome,
+        Message::Welcome,
         &[listener.rendezvous, listener.holder_table_fd()],
     );
 }

@@ -26,7 +26,7 @@ pub fn close(number: usize) {
     let peers = listener.peers();
     peers.iter().for_each(|peer| peer.publish_credits(0));
     if listener.others().is_empty() {
-        // Clients must not wait for the service to tell them: a connect after this close is refused.
+        // Clients must not wait for the service to notify them: a connect after this close is refused.
         peers.iter().for_each(|peer| peer.segment.close_queue());
     }
     service::close_rendezvous(listener.rendezvous, listener.inode, Some(listener.clone()));

@@ -29,12 +29,12 @@ struct HolderTable {
     carriers_users: [AtomicU32; HOLDERS_MAX],
     /// Whether each has connections through its own engine lately, and leaves those of others' engines to them.
     served: [AtomicU32; HOLDERS_MAX],
-    /// Whether each accepts: an idle holder (a worker beside the others' listeners) needs no segments.
+    /// Whether each accepts: an idle holder (a worker that inherited the others' listeners) needs no segments.
     attending: [AtomicU32; HOLDERS_MAX],
     /// 1 when a holder serves without a child for each connection, see [`Listener::prove`]; 2 when one is expected
     /// to show it.
     proven: AtomicU32,
-    /// Who takes a connection out of the kernel's queue; see [`Listener::with_kernels_queue`].
+    /// The thread that takes a connection out of the kernel's queue; see [`Listener::with_kernels_queue`].
     accepting: AtomicU32,
 }
 
@@ -64,7 +64,7 @@ impl Listener {
     }
 
     /// This process waits in an epoll set. Mostly such a one makes no child for each connection, but inetd does: what
-    /// it does with its first connections tells, and clients wait for that a moment.
+    /// it does with its first connections shows which, and clients wait for that a moment.
     #[cold]
     pub fn expect_proof(&self) {
         let proven = &self.holder_table().proven;
@@ -73,7 +73,7 @@ impl Listener {
         peers.iter().for_each(|peer| self.tell_proven(peer));
     }
 
-    /// Tells the client of a segment that comes what is known.
+    /// Publishes what is known to the client of a segment that comes.
     pub fn tell_proven(&self, peer: &Peer) {
         match self.holder_table().proven.load(Ordering::SeqCst) {
             0 => {}
@@ -105,7 +105,7 @@ impl Listener {
         }
     }
 
-    /// Whether connections of other hosts come through process `number`, which runs as `user`. Who says so
+    /// Whether connections of other hosts come through process `number`, which runs as `user`. The process that says so
     /// holds the listening socket.
     pub fn is_carrier(&self, number: u64, user: u32) -> bool {
         has(
@@ -116,7 +116,7 @@ impl Listener {
         )
     }
 
-    /// Says whether connections come here through an engine of this process, beside others' engines.
+    /// Says whether connections come here through an engine of this process, besides others' engines.
     pub fn set_served(&self, is_served: bool) {
         let (own, holder_table) = (process::number(), self.holder_table());
         let mut carriers = holder_table.carriers.iter();
@@ -147,7 +147,7 @@ impl Listener {
             return;
         }
         let holders = self.others();
-        // Who has closed the listener may still carry connections of other hosts to it.
+        // A process that has closed the listener may still carry connections of other hosts to it.
         let carriers =
             others_in(&self.holder_table().carriers).filter(|one| !holders.contains(one));
         let asked: Vec<u64> = holders.iter().copied().chain(carriers).collect();

@@ -16,8 +16,8 @@ impl ReadyLists {
         Self(Vec::new())
     }
 
-    /// Takes a ready list in each segment; false beside it when one had none left, or a connection waits for
-    /// what nobody tells.
+    /// Takes a ready list in each segment; with it false when one had none left, or a connection waits for
+    /// what no process reports.
     pub fn take(listener: &Listener, waker: u32) -> (Self, bool) {
         let mut ready_lists = Vec::new();
         let mut is_complete = !listener.has_delayed();
@@ -48,7 +48,7 @@ impl Drop for ReadyLists {
 pub struct Blocked<'a>(&'a Listener, u32);
 
 impl<'a> Blocked<'a> {
-    /// From now on the thread is told of new segments.
+    /// From now on the thread is woken for new segments.
     pub fn register(listener: &'a Listener, waker: u32) -> Self {
         if let Ok(mut blocked) = listener.blocked.lock() {
             blocked.push(waker);

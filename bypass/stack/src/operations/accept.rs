@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 
 use bypass_shm::layout::RST;
-use bypass_stats::{Counter, Reason};
+use bypass_stats::{About, Call, Counter, Reason};
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::{address, kernel};
 
@@ -180,22 +180,28 @@ fn accept_kernel(
 }
 
 fn take_from_kernel(fd: i32, flags: i32, client: &mut Client) -> Outcome {
-    let accepted = pool::or_give_back(|| kernel::accept_from(fd, flags));
+    let accepted = pool::for_program(|| kernel::accept_from(fd, flags));
     if let Ok((new, name)) = &accepted {
         client.set(name);
         let new = *new;
         table::set(new, Entry::KERNEL);
         process::count(Counter::AcceptsKernel, 1);
+        let about = || About {
+            call: Call::Accept,
+            fd: new,
+            address: client.address(),
+            has_failed: false,
+        };
         if packets::is_full() {
-            process::fall_back(Reason::Limit);
+            process::leave_to_kernel(Reason::Limit, about());
         } else if packets::is_of_others(|| client.address()) {
-            process::fall_back(Reason::Interface);
+            process::leave_to_kernel(Reason::Interface, about());
         }
     }
     accepted.map(|(new, _)| new as usize).into()
 }
 
-/// There is no room for a connection that waits, because more have come at once than were kept room for:
+/// Room is lacking for a connection that waits, because more have come at once than were kept room for:
 /// its client does not wait for ever.
 #[cold]
 fn refuse(listener: &Listener) {

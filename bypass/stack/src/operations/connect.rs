@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bypass_netlink::diag;
-use bypass_shm::layout::{QUEUED, SLOTS_MAX};
+use bypass_shm::layout::SLOTS_MAX;
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
-use bypass_stats::{Counter, Reason};
+use bypass_stats::{About, Call, Counter, Reason};
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::process::Held;
@@ -80,7 +80,7 @@ enum Met {
 
 type Targets = HashMap<SocketAddr, Arc<Mutex<Target>>>;
 
-/// Locked for a look only. Whoever waits for the first answer of a listener's process has the lock of
+/// Locked for a look only. A thread that waits for the first answer of a listener's process has the lock of
 /// that address: connects to others go on.
 static TARGETS: OnceLock<Mutex<Targets>> = OnceLock::new();
 
@@ -133,12 +133,32 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
             Outcome::Error(libc::EINPROGRESS)
         }
         Ok(Connected::Done) => Outcome::Done(0),
-        Err(reason) => {
-            process::count(Counter::ConnectsKernel, 1);
-            shadow::leave_to_kernel(fd, reason);
-            Outcome::Kernel
-        }
+        Err(reason) => leave_to_kernel(fd, bytes, reason),
     }
+}
+
+/// The kernel connects, unless the options forbid that.
+#[cold]
+fn leave_to_kernel(fd: i32, bytes: &[u8], reason: Reason) -> Outcome {
+    let about = About {
+        call: Call::Connect,
+        fd,
+        address: address::from_bytes(bytes),
+        has_failed: false,
+    };
+    if process::must_fail(reason) && !is_refused_anyway(reason, about.address) {
+        process::refuse(reason, about);
+        return Outcome::Error(libc::EOPNOTSUPP);
+    }
+    process::count(Counter::ConnectsKernel, 1);
+    shadow::leave(reason, about);
+    Outcome::Kernel
+}
+
+/// Whether nobody listens at the address: the kernel refuses the connection.
+fn is_refused_anyway(reason: Reason, target: Option<SocketAddr>) -> bool {
+    let is_free = |target| diag::listeners(target).is_ok_and(|found| found.is_empty());
+    reason == Reason::NoHolder && target.is_some_and(is_free)
 }
 
 /// Whether connect returns before the connection stands: by O_NONBLOCK, or by SO_SNDTIMEO.
@@ -387,7 +407,7 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
 }
 
 /// The holder has not answered in time. It may still take the segment, and would look for us there without an
-/// end: we answer to its number, and know nothing of it.
+/// end: we answer to its number, and do not know its segment.
 fn withdraw_greeting(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
     peer.give_place_up();
@@ -403,14 +423,12 @@ fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Resu
     let answer = link::ask(rendezvous, hello, &[peer.segment.fd()], patience_ms);
     let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
     match (answer, fds.first()) {
-        (Message::Welcome { .. }, Some(proof))
-            if listener::names(proof.0, holder.inode, rendezvous) =>
-        {
+        (Message::Welcome, Some(proof)) if listener::names(proof.0, holder.inode, rendezvous) => {
             peer.welcome();
             Ok(())
         }
         // Another user's listener shows no socket; that its rendezvous socket is that user's must do.
-        (Message::Welcome { .. }, None) => match kernel::peer_credentials(rendezvous) {
+        (Message::Welcome, None) => match kernel::peer_credentials(rendezvous) {
             Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => {
                 peer.welcome();
                 Ok(())
@@ -431,7 +449,7 @@ fn establish(
 ) -> Result<Connected, Reason> {
     let index = entry.index();
     let socket = sockets::get(index);
-    if peer.segment.is_crowded() || peer.stays_short_of_places(patience_ms(socket)) {
+    if peer.stays_short_of_places(patience_ms(socket)) {
         return Err(Reason::Limit);
     }
     let admission = admit(peer, patience_ms(socket))?;
@@ -439,11 +457,7 @@ fn establish(
     let slot = peer.take_slot().ok_or(Reason::Limit)?;
     peer.segment.reset(slot);
     let local = local_address(fd, socket, target, || peer.new_port(slot));
-    let place = peer.segment.slot(slot);
-    place.names.of[0].store(local);
-    place.names.of[1].store(target);
-    place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
-    place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
+    peer.prepare(slot, local, target);
     socket.local.store(local);
     socket.remote.store(target);
     if !socket.change(Event::Connect) {
@@ -483,7 +497,7 @@ fn establish(
 /// Whether somebody will accept, as far as is published. A process that listens itself, alone, is believed before it
 /// has accepted: it cannot while it connects.
 fn admit(peer: &Peer, patience_ms: u64) -> Result<Admission, Reason> {
-    if peer.segment.credits() == 0 {
+    if peer.is_accepted_by_none() {
         if let Some(credits) = listener::credits_of_ours_alone(peer.inode) {
             return Ok(Admission::ours(credits));
         }
@@ -491,11 +505,10 @@ fn admit(peer: &Peer, patience_ms: u64) -> Result<Admission, Reason> {
     peer.admit(patience_ms)
 }
 
-/// Gives back a slot that nobody has been offered.
+/// Gives back a slot that was not offered, or whose offer was taken back.
 fn withdraw(peer: &Arc<Peer>, slot: usize) {
-    for holders in &peer.segment.slot(slot).meta.holders[..2] {
-        holders.store(0, Ordering::SeqCst);
-    }
+    let holders = &peer.segment.slot(slot).meta.holders[0];
+    holders.store(0, Ordering::SeqCst);
     peer.return_slot(slot);
 }
 

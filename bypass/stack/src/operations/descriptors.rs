@@ -65,7 +65,7 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     Outcome::Done(fd as isize)
 }
 
-/// bind(2): the kernel reserves the port; what it has done, [`bound`] is told.
+/// bind(2): the kernel reserves the port; [`bound`] takes note of what it has done.
 pub fn bind(fd: i32) -> Outcome {
     match table::get(fd).kind() {
         Kind::Connected => Outcome::Error(libc::EINVAL),
@@ -88,7 +88,7 @@ pub fn epoll_create(flags: i32) -> Outcome {
         let _holding = numbers::hold();
         kernel::epoll_create1(flags)
     };
-    match pool::or_give_back(make) {
+    match pool::for_program(make) {
         Ok(fd) => {
             epoll::register(fd as i32);
             Outcome::Done(fd as isize)
@@ -153,7 +153,7 @@ pub fn is_hidden(fd: i32) -> bool {
 }
 
 /// Before dup2(2): what `new` meant is over, its number is about to be the kernel's. False when
-/// the number is ours and cannot be had.
+/// the number is the library's and not available.
 pub fn clear(new: i32) -> bool {
     let entry = table::get(new);
     match entry.kind() {
@@ -176,7 +176,7 @@ pub fn clear(new: i32) -> bool {
     }
 }
 
-/// close_range(2) with CLOSE_RANGE_CLOEXEC: what the program will be told.
+/// close_range(2) with CLOSE_RANGE_CLOEXEC: what F_GETFD will say.
 pub fn mark_cloexec(first: u32, last: u32) {
     for fd in first..(table::used() as u32).min(last.saturating_add(1)) {
         let entry = table::get(fd as i32);

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use bypass_shm::link;
-use bypass_stats::Reason;
+use bypass_stats::{About, Call, Reason};
 use bypass_sys::kernel;
 use bypass_sys::memory::Mapping;
 use bypass_sys::waker::Name;
@@ -29,9 +29,10 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
         Kind::Listener => {
             let result = kernel::listen(fd, backlog);
             if let Some(listener) = listener::of(sockets::get(index)).filter(|_| result.is_ok()) {
-                listener
-                    .backlog
-                    .store(effective_backlog(fd, backlog), Ordering::Relaxed);
+                listener.backlog.store(
+                    listener::backlog_of(fd).unwrap_or(backlog as u32),
+                    Ordering::Relaxed,
+                );
                 listener.publish_credits();
             }
             return result.into();
@@ -43,8 +44,15 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
         return Outcome::Error(error);
     }
     let socket = sockets::get(index);
+    if socket.has(sockets::CHOOSES) {
+        listener::choose_by_program(fd);
+    }
     shadow::apply(fd, socket);
-    match open(fd, socket, effective_backlog(fd, backlog)) {
+    match open(
+        fd,
+        socket,
+        listener::backlog_of(fd).unwrap_or(backlog as u32),
+    ) {
         Ok(number) => {
             socket.listener.store(number as u32, Ordering::Relaxed);
             socket.change(Event::Listen);
@@ -59,21 +67,28 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
             packets::open_interfaces();
             listener::changed();
         }
-        Err(reason) => shadow::leave_to_kernel(fd, reason),
+        Err(reason) => return leave_call_to_kernel(fd, reason),
     }
     Outcome::Done(0)
 }
 
-/// The backlog as the kernel has bounded it (net.core.somaxconn).
-fn effective_backlog(fd: i32, asked: i32) -> u32 {
-    const OF_LISTENER: usize = 28;
-    let mut info = [0u8; 32];
-    let told = kernel::option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
-    let bytes = info[OF_LISTENER..].try_into().unwrap_or_default();
-    match told {
-        Ok(length) if length >= OF_LISTENER + 4 => u32::from_ne_bytes(bytes),
-        _ => asked as u32,
+/// The socket listens in the kernel alone, unless the options forbid that.
+#[cold]
+fn leave_call_to_kernel(fd: i32, reason: Reason) -> Outcome {
+    let about = About {
+        call: Call::Listen,
+        fd,
+        address: sockets::kernel_name(fd),
+        has_failed: false,
+    };
+    if process::must_fail(reason) {
+        // As before listen(2): what has come meanwhile is reset.
+        let _ = kernel::shutdown(fd, libc::SHUT_RD);
+        process::refuse(reason, about);
+        return Outcome::Error(libc::EOPNOTSUPP);
     }
+    shadow::leave(reason, about);
+    Outcome::Done(0)
 }
 
 fn describe(fd: i32, index: usize, socket: &Socket) {
@@ -99,10 +114,6 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
     if namespace::has_left() {
         return Err(Reason::Namespace);
     }
-    let is_chosen = |name: std::net::SocketAddr| listener::is_chosen_by_program(name.port());
-    if sockets::kernel_name(fd).is_some_and(is_chosen) {
-        return Err(Reason::Option);
-    }
     if uring::may_hide_sockets() {
         return Err(Reason::IoUring);
     }
@@ -110,6 +121,10 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
         return Err(Reason::Sandbox);
     }
     let stat = kernel::fstat(fd).map_err(|_| Reason::Sandbox)?;
+    let port = sockets::kernel_name(fd).map_or(0, |name| name.port());
+    if listener::joins_chosen_by_program(port, stat.st_ino) {
+        return Err(Reason::Option);
+    }
     let rendezvous = match link::open_rendezvous(&Name::of_listener(stat.st_ino)) {
         Ok(rendezvous) => rendezvous,
         // Another process that has inherited the socket listens on it already.
@@ -151,7 +166,13 @@ fn give_up(fd: i32, entry: Entry) {
 
 /// Leaves a listener to the kernel, under all its numbers.
 pub fn leave_to_kernel(fd: i32) {
-    process::fall_back(Reason::Option);
+    let about = About {
+        call: Call::Listen,
+        fd,
+        address: sockets::kernel_name(fd),
+        has_failed: false,
+    };
+    process::leave_to_kernel(Reason::Option, about);
     let entry = table::get(fd);
     for number in table::all(entry) {
         give_up(number, entry);

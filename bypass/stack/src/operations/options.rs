@@ -54,7 +54,7 @@ const TCP_AO_ADD_KEY: i32 = 38;
 const TCP_AO_INFO: i32 = 40;
 const IPV6_MINHOPCOUNT: i32 = 73;
 
-/// Not in the libc crate, as those that follow; of sockios.h and fcntl.h.
+/// Not in the libc crate, as the next ones; of sockios.h and fcntl.h.
 pub const SIOCATMARK: u64 = 0x8905;
 /// F_SETOWN as an ioctl.
 pub const FIOSETOWN: u64 = 0x8901;
@@ -85,7 +85,7 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         Err(outcome) => return outcome,
     };
     if level == libc::SOL_SOCKET && CHOOSERS.contains(&name) {
-        listener::choose_by_program(fd);
+        choose(fd, socket, kind);
     }
     note_buffer(fd, socket, (level, name), value);
     note_low_water(socket, (level, name), value);
@@ -119,6 +119,15 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     }
     socket.set(sockets::DIRTY, true);
     Outcome::Kernel
+}
+
+/// A program chooses among the listeners of an address. That of a socket which does not listen yet does so once it
+/// listens.
+fn choose(fd: i32, socket: &Socket, kind: Kind) {
+    match kind {
+        Kind::Listener => listener::choose_by_program(fd),
+        _ => socket.set(sockets::CHOOSES, true),
+    }
 }
 
 /// Whether an option with this value guards a connection: a least number of hops of zero does not.
@@ -186,7 +195,7 @@ fn note_low_water(socket: &Socket, option: (i32, i32), value: &[u8]) {
     socket.set(sockets::LOW_WATER, bytes > 1);
 }
 
-/// Nobody tells of completions here. Before there is a connection it goes to the kernel; programs know
+/// Completions are not reported here. Before there is a connection it goes to the kernel; programs know
 /// that a socket may refuse, and send with copies then.
 fn set_zero_copy(socket: &Socket, kind: Kind) -> Outcome {
     if kind != Kind::Unbound {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_stats::Reason;
+use bypass_stats::{About, Call, Reason};
 use bypass_sys::kernel;
 
 use crate::process;
@@ -67,7 +67,19 @@ pub fn apply(fd: i32, socket: &Socket) {
 
 /// Makes a socket the kernel's, before it is connected.
 pub fn leave_to_kernel(fd: i32, reason: Reason) {
-    process::fall_back(reason);
+    let about = About {
+        call: Call::Other,
+        fd,
+        address: None,
+        has_failed: false,
+    };
+    leave(reason, about);
+}
+
+/// The same in a call that may be about an address.
+pub fn leave(reason: Reason, about: About) {
+    process::leave_to_kernel(reason, about);
+    let fd = about.fd;
     let entry = table::get(fd);
     let index = entry.index();
     let socket = sockets::get(index);

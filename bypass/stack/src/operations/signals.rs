@@ -229,5 +229,6 @@ pub fn switch(fd: i32, is_on: bool) -> Outcome {
 pub fn tick() -> Option<Duration> {
     let place = SET.try_lock().ok()?;
     let set = (*place)?;
-    epoll::must_be_looked_at(table::get(set).index()).then_some(Duration::from_millis(1))
+    let why = epoll::must_be_looked_at(table::get(set).index());
+    why.map(|_| Duration::from_millis(1))
 }

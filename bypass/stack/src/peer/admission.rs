@@ -7,6 +7,7 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::net::SocketAddr;
 
 use bypass_shm::layout::QUEUED;
 use bypass_stats::Reason;
@@ -17,7 +18,7 @@ use super::Peer;
 /// Between looks whether a process accepts meanwhile.
 const LOOK_MS: u64 = 1;
 /// How long a client process waits so at most, once for each listener: a server that has just started, or a worker
-/// whose parent has answered the greeting, is there within milliseconds.
+/// whose parent has answered the client's first message, is there within milliseconds.
 const AWAIT_MS: u64 = 50;
 
 /// How many connections may wait at the listener.
@@ -41,7 +42,7 @@ impl Peer {
     /// Where nobody accepts yet, that is awaited for up to `patience_ms`; the reason to use the kernel when nobody does.
     pub fn admit(&self, patience_ms: u64) -> Result<Admission, Reason> {
         loop {
-            let credits = self.segment.credits();
+            let credits = self.segment.credits().ok_or(Reason::Limit)?;
             if credits > 0 {
                 return Ok(Admission {
                     credits,
@@ -57,28 +58,80 @@ impl Peer {
         }
     }
 
-    /// Offers a prepared slot to the listener's processes. Whoever stops accepting publishes that before its last look
+    /// Fills in a free slot for a connection between `local` and `target`. Nobody can accept it yet, although an offer of
+    /// the same slot that was taken back may stand in the queue still.
+    pub fn prepare(&self, slot: usize, local: SocketAddr, target: SocketAddr) {
+        let place = self.segment.slot(slot);
+        place.names.of[0].store(local);
+        place.names.of[1].store(target);
+        place.meta.holders[0].store(self.bit(), Ordering::SeqCst);
+    }
+
+    /// Offers a prepared slot to the listener's processes. A process that stops accepting publishes that before its last look
     /// at the queue, and here the queue is filled before the last look at what is published: one of the two sees the
     /// other, and no connection is left where nobody accepts.
     pub fn offer_within(&self, slot: usize, admission: &Admission) -> Result<(), Reason> {
         {
             let _one_at_a_time = self.slots.lock().map_err(|_| Reason::Limit)?;
             let queue = self.segment.queue();
-            let is_full = queue.waiting() as u64 >= u64::from(admission.credits);
-            if is_full || !queue.push(slot) {
+            if queue.waiting() as u64 >= u64::from(admission.credits) {
+                return Err(Reason::BacklogFull);
+            }
+            // From here on it can be accepted.
+            self.segment.slot(slot).meta.holders[1].store(QUEUED, Ordering::SeqCst);
+            if !queue.push(slot) && self.take_offer_back(slot) {
                 return Err(Reason::BacklogFull);
             }
         }
-        if admission.is_published && self.segment.credits() == 0 && self.take_offer_back(slot) {
+        if admission.is_published && self.is_accepted_by_none() && self.take_offer_back(slot) {
             return Err(Reason::NotAccepting);
         }
         Ok(())
     }
 
-    /// False when somebody has accepted it.
+    /// Whether no process of the listener accepts from here, by what they have published.
+    pub fn is_accepted_by_none(&self) -> bool {
+        self.segment.credits() == Some(0)
+    }
+
+    /// False when a process has accepted it.
     fn take_offer_back(&self, slot: usize) -> bool {
         let holders = &self.segment.slot(slot).meta.holders[1];
         let taken = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
         taken.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bypass_shm::accept_queue;
+    use bypass_shm::segment::Segment;
+
+    use super::*;
+
+    #[test]
+    fn an_offer_that_was_taken_back_is_accepted_only_when_it_is_made_again() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let shared = kernel::dup(segment.fd()).expect("a descriptor") as i32;
+        let server = Segment::adopt(shared).expect("memory");
+        let client = Peer::join(segment, 0, 1).expect("a place");
+        let published = Admission {
+            credits: 4,
+            is_published: true,
+        };
+        let slot = client.take_slot().expect("a slot");
+        let any = SocketAddr::from(([127, 0, 0, 1], 5));
+        client.prepare(slot, any, any);
+        let refused = client.offer_within(slot, &published);
+        assert_eq!(refused, Err(Reason::NotAccepting));
+
+        client.segment.reset(slot);
+        client.prepare(slot, any, any);
+        assert_eq!(accept_queue::take(&server, 0), Ok(None));
+
+        server.set_credits(0, 4);
+        assert_eq!(client.offer_within(slot, &published), Ok(()));
+        assert_eq!(accept_queue::take(&server, 0), Ok(Some(slot)));
+        assert_eq!(accept_queue::take(&server, 0), Ok(None));
     }
 }

@@ -1,8 +1,8 @@
 //! What nobody refers to any more and somebody may still look at without a reference, in an operation
 //! that does not sleep: it rests for a while before it goes.
 //!
-//! A while is counted in ticks and not by the clock: after a stop of the whole process the clock has
-//! run on and the threads have not.
+//! A while is counted in ticks and not in seconds: after a stop of the whole process the clock has
+//! run on and the threads have not. Nor does a tick count in which one thread has been kept from running.
 
 use std::sync::Arc;
 
@@ -39,21 +39,23 @@ impl<T> Limbo<T> {
         self.resting.iter().map(|(_, thing)| thing)
     }
 
-    /// Lets go of what has rested long enough; true when something still rests.
-    pub fn clean(&mut self, now_ns: u64) -> bool {
+    /// Lets go of what has rested long enough; true when something still rests. `has_starved`: whether a thread has been
+    /// kept from running since it was asked before.
+    pub fn clean(&mut self, now_ns: u64, has_starved: impl FnOnce() -> bool) -> bool {
         if now_ns.saturating_sub(self.ticked_ns) >= TICK_NS {
             self.ticked_ns = now_ns;
-            self.tick();
+            self.tick(!self.resting.is_empty() && has_starved());
         }
         !self.resting.is_empty()
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, has_starved: bool) {
         self.tick += 1;
         let tick = self.tick;
         self.resting.retain_mut(|(since, thing)| {
-            if Arc::strong_count(thing) > 1 {
-                // Still referred to, by a set or a socket: ours is to be the last reference.
+            if has_starved || Arc::strong_count(thing) > 1 {
+                // A thread may be in the middle of a look; or it is referred to still, by a set or a socket: ours is to
+                // be the last reference.
                 *since = tick;
             }
             tick - *since < REST_TICKS
@@ -68,9 +70,21 @@ mod tests {
     fn after(limbo: &mut Limbo<()>, ticks: u64) -> bool {
         for _ in 0..ticks {
             let next = limbo.ticked_ns + TICK_NS;
-            limbo.clean(next);
+            limbo.clean(next, || false);
         }
         limbo.all().next().is_some()
+    }
+
+    #[test]
+    fn a_thread_that_does_not_run_keeps_what_it_may_look_at() {
+        let mut limbo = Limbo::new();
+        limbo.add(Arc::new(()));
+        for _ in 0..10 * REST_TICKS {
+            let next = limbo.ticked_ns + TICK_NS;
+            assert!(limbo.clean(next, || true));
+        }
+        assert!(after(&mut limbo, REST_TICKS - 1));
+        assert!(!after(&mut limbo, 1));
     }
 
     #[test]
@@ -92,8 +106,8 @@ mod tests {
     fn a_clock_that_has_run_on_is_one_tick() {
         let mut limbo = Limbo::new();
         limbo.add(Arc::new(()));
-        assert!(limbo.clean(TICK_NS * 1000));
-        assert!(limbo.clean(TICK_NS * 2000));
-        assert!(!limbo.clean(TICK_NS * 3000));
+        assert!(limbo.clean(TICK_NS * 1000, || false));
+        assert!(limbo.clean(TICK_NS * 2000, || false));
+        assert!(!limbo.clean(TICK_NS * 3000, || false));
     }
 }

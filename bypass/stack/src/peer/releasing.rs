@@ -20,9 +20,13 @@ impl Peer {
     /// The same for the holder with bit `bit`.
     pub(super) fn let_go_as(&self, slot: usize, bit: u32, ends: u32) {
         let place = self.segment.slot(slot);
-        if drop_holder(place, self.side, bit, ends) {
-            self.ring(slot, Notice::Bytes);
-            self.ring(slot, Notice::Room);
+        if let Some(before) = drop_holder(place, self.side, bit, ends) {
+            // The close of an end that was shut before sends nothing in TCP, unless it resets the connection.
+            let is_news = before & FIN == 0 || ends & RST != 0;
+            if is_news || self.segment.is_over_packets() {
+                self.ring(slot, Notice::Bytes);
+                self.ring(slot, Notice::Room);
+            }
             self.give_memory_back(slot);
             forget_holder(place, self.side, bit);
         }
@@ -66,7 +70,7 @@ impl Peer {
     }
 
     /// Whether a connection that the holder with bit `bit` of the other side has is yet to be accepted: whoever
-    /// accepts it looks by itself.
+    /// accepts it looks too.
     fn is_waiting(&self, slot: usize, bit: u32) -> bool {
         let holders = &self.segment.slot(slot).meta.holders;
         holders[1 - self.side].load(Ordering::SeqCst) & bit != 0
@@ -88,7 +92,9 @@ impl Peer {
         } else {
             RST
         };
-        let is_over = drop_holder(place, other, bit, ends);
+        // One that had closed has announced all that it did.
+        let has_held = place.meta.holders[other].load(Ordering::SeqCst) & bit != 0;
+        let is_over = drop_holder(place, other, bit, ends).is_some();
         if is_over {
             // We have closed and the dead had not: nobody else gives back what it held.
             if holders == 0 && self.segment.give_back_extents(slot) {
@@ -96,7 +102,7 @@ impl Peer {
             }
             forget_holder(place, other, bit);
         }
-        if self.socket(slot).is_some() || is_over && holders != 0 {
+        if has_held && (self.socket(slot).is_some() || is_over && holders != 0) {
             self.ring_ourselves(slot);
         }
     }
@@ -125,7 +131,7 @@ impl Peer {
         while left != 0 {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
-            if is_gone(index) && drop_holder(place, other, 1 << index, FIN) {
+            if is_gone(index) && drop_holder(place, other, 1 << index, FIN).is_some() {
                 forget_holder(place, other, 1 << index);
             }
         }
@@ -150,27 +156,25 @@ impl Peer {
     }
 }
 
-/// Takes `bit` away; true when it was the last, which has then written `ends` and must be forgotten.
-/// The last bit stays beside [`CLOSING`] until then: who is killed in between is found by it.
-fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> bool {
+/// Takes `bit` away. When it was the last, which has then written `ends` and must be forgotten: the ends as they were.
+/// The last bit stays with [`CLOSING`] until then: a process that is killed in between is found by it.
+fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> Option<u32> {
     let holders = &place.meta.holders[side];
     let mut now = holders.load(Ordering::SeqCst);
     loop {
         if now & bit == 0 || now & QUEUED != 0 {
-            return false;
+            return None;
         }
         let is_last = now & !CLOSING == bit;
         let next = if is_last { bit | CLOSING } else { now & !bit };
         match holders.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) if is_last => break,
-            Ok(_) => return false,
+            Ok(_) => return None,
             Err(other) => now = other,
         }
     }
-    place.producer[side]
-        .ends
-        .fetch_or(ends | CLOSED, Ordering::SeqCst);
-    true
+    let written = &place.producer[side].ends;
+    Some(written.fetch_or(ends | CLOSED, Ordering::SeqCst))
 }
 
 /// The second half: from now on the slot may be used again, so it may be another connection's by now.

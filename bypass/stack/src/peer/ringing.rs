@@ -1,4 +1,4 @@
-//! How the other side's waiting places, and our own, are told that something has come.
+//! How the other side's waiting places, and our own, are notified that something has come.
 
 use core::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use bypass_shm::segment::Segment;
 use super::Peer;
 use crate::process;
 
-/// What is to be told.
+/// A notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// Bytes; by the thread that holds the writer's lock.
@@ -78,13 +78,13 @@ pub fn ring_some(segment: &Segment, which: impl Fn(u64) -> bool) {
 }
 
 impl Peer {
-    /// Tells the other side that bytes (or an end) have come, or that there is room.
+    /// Notifies the other side that bytes (or an end) have come, or that there is room.
     #[inline]
     pub fn ring(&self, slot: usize, what: Notice) {
         ring_side(&self.segment, slot, 1 - self.side, what);
     }
 
-    /// Before bytes are written: what will be needed to tell the other side.
+    /// Before bytes are written: what will be needed to notify the other side.
     #[inline]
     pub fn expect_ringing(&self, slot: usize) {
         let word = &self.segment.slot(slot).meta.ready_list[1 - self.side];
@@ -103,7 +103,7 @@ impl Peer {
         }
     }
 
-    /// Tells our own waiting places, after an end that the other side could not write itself.
+    /// Notifies our own waiting places, after an end that the other side could not write itself.
     pub fn ring_ourselves(&self, slot: usize) {
         ring_side(&self.segment, slot, self.side, Notice::Bytes);
         ring_side(&self.segment, slot, self.side, Notice::Room);

@@ -2,10 +2,12 @@
 //!
 //! The thread itself, and what it does, lie above; here is only what others need to leave it work.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::time::Duration;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
 use super::table;
@@ -66,6 +68,41 @@ pub fn set_running(is_running: bool) {
     IS_RUNNING.store(is_running, Ordering::SeqCst);
 }
 
+/// The service thread works: it may hold a number for a moment that should be free for the program.
+static IS_WORKING: AtomicBool = AtomicBool::new(false);
+/// How often it has begun to.
+static TURNS: AtomicU32 = AtomicU32::new(0);
+/// Longest wait for the end of its work, and time between looks.
+const WORK_NS_MAX: u64 = 1_000_000_000;
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The service thread begins to work, or sleeps from now on.
+pub fn set_working(is_working: bool) {
+    if is_working {
+        TURNS.fetch_add(1, Ordering::SeqCst);
+    }
+    IS_WORKING.store(is_working, Ordering::SeqCst);
+}
+
+/// `made` found no descriptor. The limit is reached only if none is found while the service thread sleeps: `make` is
+/// called until then.
+#[cold]
+pub fn beside_service<T>(made: T, is_short: impl Fn(&T) -> bool, make: impl Fn() -> T) -> T {
+    let (since, mut made) = (now_ns(), made);
+    while is_short(&made) && is_running() && now_ns() - since < WORK_NS_MAX {
+        if IS_WORKING.load(Ordering::SeqCst) {
+            let _ = kernel::poll(&mut [], Some(LOOK), None);
+            continue;
+        }
+        let turns = TURNS.load(Ordering::SeqCst);
+        made = make();
+        if TURNS.load(Ordering::SeqCst) == turns {
+            break;
+        }
+    }
+    made
+}
+
 /// Makes the thread do what was left for it; false when it does not run.
 pub fn wake() -> bool {
     is_running() && kernel::write(EVENT.load(Ordering::Acquire), &1u64.to_ne_bytes()).is_ok()
@@ -102,4 +139,39 @@ pub fn finish() -> bool {
 /// Locks the queue across a fork.
 pub fn hold() -> impl Sized {
     QUEUE.lock().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_the_service_thread_has_for_a_moment_is_waited_for() {
+        static IS_TAKEN: AtomicBool = AtomicBool::new(true);
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        let make = || {
+            CALLS.fetch_add(1, Ordering::SeqCst);
+            match IS_TAKEN.load(Ordering::SeqCst) {
+                true => Err(libc::EMFILE),
+                false => Ok(7),
+            }
+        };
+        let beside = |made: Result<i32, i32>| beside_service(made, Result::is_err, make);
+        set_running(true);
+        set_working(true);
+        let service = std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            IS_TAKEN.store(false, Ordering::SeqCst);
+            set_working(false);
+        });
+        assert_eq!(beside(make()), Ok(7));
+        service.join().expect("an end");
+
+        IS_TAKEN.store(true, Ordering::SeqCst);
+        CALLS.store(0, Ordering::SeqCst);
+        assert_eq!(beside(make()), Err(libc::EMFILE));
+        assert_eq!(CALLS.load(Ordering::SeqCst), 2);
+        set_running(false);
+        assert_eq!(beside(Err(libc::ENFILE)), Err(libc::ENFILE));
+    }
 }

@@ -63,12 +63,23 @@ fn has_place(fd: i32, shelf: &Shelf) -> bool {
         && is_spare
 }
 
-/// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
+/// The limit of descriptors counts for the program: before a call fails for it, the pool gives its numbers back.
 pub fn or_give_back<T>(make: impl Fn() -> Result<T, i32>) -> Result<T, i32> {
     match make() {
         Err(libc::EMFILE | libc::ENFILE) if give_back() > 0 => make(),
         made => made,
     }
+}
+
+/// The same for a descriptor of the program's, which fails only if the limit is reached while the service
+/// thread sleeps.
+pub fn for_program<T>(make: impl Fn() -> Result<T, i32>) -> Result<T, i32> {
+    let is_short = |made: &Result<T, i32>| matches!(made, Err(libc::EMFILE | libc::ENFILE));
+    let made = or_give_back(&make);
+    if is_short(&made) {
+        return later::beside_service(made, is_short, make);
+    }
+    made
 }
 
 /// `fd` was closed. Programs close standard numbers for others to take them.
@@ -100,7 +111,7 @@ pub fn take(family: i32) -> Result<i32, i32> {
         }
     }
     count(Counter::PoolMisses, 1);
-    or_give_back(|| make(family))
+    for_program(|| make(family))
 }
 
 /// One of `family` that is kept; None where none is.

@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use bypass_options::{programs, Resolved, Settings, PROFILE_VARIABLE};
+use bypass_options::{programs, Resolved, Settings, KEEP_VARIABLE, PROFILE_VARIABLE};
 use bypass_sys::kernel;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
+/// What was wrong in the environment.
+static COMPLAINTS: OnceLock<Vec<String>> = OnceLock::new();
 static PROFILE: OnceLock<String> = OnceLock::new();
 const RING_BYTES_VARIABLE: &str = "WIRESPEED_RING_BYTES";
 static RING_BYTES: OnceLock<usize> = OnceLock::new();
+static KEPT_FOLDER: OnceLock<String> = OnceLock::new();
 
 /// Reads the environment; at the start, because programs such as nginx forget it later. A socket that
 /// another library's constructor makes may have asked before.
@@ -21,10 +24,9 @@ pub fn read_environment() {
 
 fn resolve() -> Settings {
     let resolved = Resolved::from_environment(std::env::vars());
-    for complaint in &resolved.complaints {
-        let _ = kernel::write(2, format!("bypass: {complaint}\n").as_bytes());
-    }
+    let _ = COMPLAINTS.set(resolved.complaints.clone());
     let _ = PROFILE.set(std::env::var(PROFILE_VARIABLE).unwrap_or_default());
+    let _ = KEPT_FOLDER.set(std::env::var(KEEP_VARIABLE).unwrap_or_default());
     let bytes = std::env::var(RING_BYTES_VARIABLE)
         .ok()
         .and_then(|text| text.parse().ok());
@@ -55,6 +57,11 @@ fn is_included() -> bool {
     programs::is_included(&only, &except, &names)
 }
 
+/// What was wrong in the environment, a line each.
+pub fn complaints() -> &'static [String] {
+    COMPLAINTS.get().map_or(&[], Vec::as_slice)
+}
+
 /// What the options say.
 pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(resolve)
@@ -63,6 +70,11 @@ pub fn settings() -> &'static Settings {
 /// The profile's name as the environment has it; empty when it names none.
 pub fn profile() -> &'static str {
     PROFILE.get().map_or("", String::as_str)
+}
+
+/// Where the statistics are kept that are to outlive the process; empty for nowhere.
+pub fn kept_folder() -> &'static str {
+    KEPT_FOLDER.get().map_or("", String::as_str)
 }
 
 /// Size of one direction's ring.

@@ -1,11 +1,16 @@
 //! The page of statistics that `bypass stat` reads, and its counters.
 
-use bypass_stats::{Counter, Reason, Stats};
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+use bypass_stats::{About, Counter, Reason, Stats};
+use bypass_sys::clock::now_ns;
 use bypass_sys::process::Leaked;
 use bypass_sys::thread::thread;
 use bypass_sys::{kernel, numbers};
 
-use super::settings::{profile, settings};
+use super::log;
+use super::settings::{kept_folder, profile, settings};
 use super::table;
 
 static STATS: Leaked<Stats> = Leaked::new();
@@ -31,6 +36,25 @@ fn command() -> String {
         .to_owned()
 }
 
+/// How often the statistics are written that are to outlive the process.
+const KEEPING: Duration = Duration::from_secs(5);
+
+/// Writes them, where an administrator has named a folder, and not more often than every few seconds unless `is_last`. When
+/// to do so again.
+pub fn keep(is_last: bool) -> Option<Duration> {
+    static LAST_NS: AtomicU64 = AtomicU64::new(0);
+    let folder = kept_folder();
+    let stats = STATS.get().filter(|_| !folder.is_empty())?;
+    let now = now_ns();
+    let spent = Duration::from_nanos(now.saturating_sub(LAST_NS.load(Ordering::Relaxed)));
+    if !is_last && spent < KEEPING {
+        return Some(KEEPING - spent);
+    }
+    LAST_NS.store(now, Ordering::Relaxed);
+    let _ = stats.keep(folder);
+    Some(KEEPING)
+}
+
 /// Adds to a counter.
 #[inline]
 pub fn count(counter: Counter, amount: u64) {
@@ -39,12 +63,31 @@ pub fn count(counter: Counter, amount: u64) {
     }
 }
 
-/// Counts a wait that sleeps; whether it looks again after a millisecond, whatever happens.
-pub fn count_sleep(is_polling: bool) {
+/// Why a wait that sleeps looks again after a millisecond, whatever happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Polling {
+    /// A waker is lacking: no descriptor or Unix socket could be made for it.
+    NoWaker,
+    /// A process at the other end is confined and wakes nobody.
+    Confined,
+    /// Another thread, set or process waits at the same place.
+    Shared,
+    /// A connection to accept may come from a segment without a waiting place, or wait for the end of a child.
+    Listener,
+}
+
+/// Counts a wait that sleeps.
+pub fn count_sleep(why: Option<Polling>) {
     count(Counter::Sleeps, 1);
-    if is_polling {
-        count(Counter::PollingSleeps, 1);
-    }
+    let Some(why) = why else { return };
+    count(Counter::PollingSleeps, 1);
+    let counter = match why {
+        Polling::NoWaker => Counter::PollingNoWaker,
+        Polling::Confined => Counter::PollingConfined,
+        Polling::Shared => Counter::PollingShared,
+        Polling::Listener => Counter::PollingListener,
+    };
+    count(counter, 1);
 }
 
 /// Counts a fallback to the kernel.
@@ -52,6 +95,38 @@ pub fn fall_back(reason: Reason) {
     if let Some(stats) = STATS.get() {
         stats.fall_back(reason);
     }
+}
+
+/// Counts a socket that is left to the kernel, and keeps what it was about for `bypass stat --why`.
+pub fn leave_to_kernel(reason: Reason, about: About) {
+    fall_back(reason);
+    decide(reason, about);
+}
+
+/// Counts a call that fails because the options forbid the kernel, and says so.
+pub fn refuse(reason: Reason, about: About) {
+    count(Counter::Refused, 1);
+    decide(
+        reason,
+        About {
+            has_failed: true,
+            ..about
+        },
+    );
+}
+
+fn decide(reason: Reason, about: About) {
+    if let Some(stats) = STATS.get() {
+        stats.decide(reason, about);
+    }
+    log::decided(reason, &about);
+}
+
+/// Whether a call that would leave its socket to the kernel for this reason has to fail: the options say so, and it is
+/// neither another host nor an administrator that wants the kernel.
+pub fn must_fail(reason: Reason) -> bool {
+    let is_wanted = matches!(reason, Reason::NotLocal | Reason::SwitchedOff);
+    !settings().no_fail && !is_wanted
 }
 
 /// Whether an administrator has switched new connections off.

@@ -7,10 +7,10 @@ use super::{sleep_on, spin};
 use crate::datagrams::Socket;
 use crate::listener::{self, Blocked, Listener, ReadyLists};
 use crate::packets;
-use crate::process;
 use crate::process::deadline::{shorter, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::wakers::{self, Borrowed};
+use crate::process::{self, Polling};
 use crate::stream::{announce_held_back, For, Stream};
 
 /// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
@@ -77,8 +77,13 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
     if listener.has_acceptable() {
         return Ok(());
     }
-    let bound = (!is_complete).then_some(Duration::from_millis(1));
-    process::count_sleep(bound.is_some());
+    let why = match (waker.is_none(), is_complete) {
+        (true, _) => Some(Polling::NoWaker),
+        (false, false) => Some(Polling::Listener),
+        (false, true) => None,
+    };
+    let bound = why.map(|_| Duration::from_millis(1));
+    process::count_sleep(why);
     let mut fds = [polled(fd), polled(waker.fd())];
     match asleep(|| packets::poll(&mut fds, shorter(deadline.left(), bound), None)) {
         // The handler wants the call to go on.
@@ -121,7 +126,7 @@ pub fn block_on_datagrams(socket: &Socket, fd: i32, deadline: Deadline) -> Resul
     let result = match socket.is_readable() {
         true => Ok(0),
         false => {
-            process::count_sleep(bound.is_some());
+            process::count_sleep(bound.map(|_| Polling::NoWaker));
             let sleep = || packets::poll(&mut fds, shorter(deadline.left(), bound), None);
             wakers::sleeping_on(waker.ringing(), || asleep(sleep))
         }

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bypass_shm::doorbell::Seen;
-use bypass_shm::layout::ReadyList;
+use bypass_shm::layout::{ReadyList, FIN, RST};
 use bypass_stats::{Counter, Reason};
 use bypass_sys::barrier;
 use bypass_sys::clock::now_ns;
@@ -25,7 +25,7 @@ use crate::packets;
 use crate::peer::Peer;
 use crate::process::deadline::Deadline;
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, wakers, Outcome};
+use crate::process::{self, wakers, Outcome, Polling};
 use crate::sockets;
 use crate::stream::{self, readiness_of, Stream, ALWAYS};
 use crate::sys::{Owned, OwnedGuard};
@@ -63,6 +63,18 @@ pub struct Event {
     pub events: u32,
     /// What comes back with them.
     pub data: u64,
+}
+
+/// How a connection looks to a set that is not notified of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    head: u64,
+    records_done: u64,
+    tail: u64,
+    records: u64,
+    urgent: u64,
+    ends: u32,
+    events: u32,
 }
 
 #[derive(Debug)]
@@ -137,6 +149,8 @@ struct Inner {
     ready: VecDeque<u32>,
     places: Vec<Place>,
     scanned: Vec<u32>,
+    /// Of those with EPOLLET: how they were at the last look.
+    marks: HashMap<u32, Mark>,
     listeners: Vec<(u32, Arc<Listener>, u32)>,
     /// Of listeners with EPOLLET, by member: the arrivals that were reported.
     reported: HashMap<u32, u64>,
@@ -373,14 +387,12 @@ pub fn is_ready(number: usize) -> bool {
     })
 }
 
-/// Whether something of set `number` can become ready without a ring: another set has a member's bell, or there
-/// is none. Who waits for the set must look again soon.
-pub fn must_be_looked_at(number: usize) -> bool {
+/// Why something of set `number` can become ready without a ring, so that a thread that waits for the set looks again
+/// soon; None where nothing can.
+pub fn must_be_looked_at(number: usize) -> Option<Polling> {
     let set = &SETS[number % SETS_MAX];
     let guard = set.lock();
-    guard
-        .as_ref()
-        .is_some_and(|inner| inner.must_look_again(set))
+    guard.as_ref()?.why_look_again(set)
 }
 
 /// Locks all sets across a fork, after which two processes have them.

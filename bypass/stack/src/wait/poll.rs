@@ -16,7 +16,7 @@ use crate::process::deadline::{shorter, signals, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::table::{self, Kind};
 use crate::process::wakers::{self, Borrowed};
-use crate::process::{self, Outcome};
+use crate::process::{self, Outcome, Polling};
 use crate::sockets;
 use crate::stream::{self, readiness_of};
 
@@ -219,10 +219,16 @@ struct Registered {
     datagrams: Vec<(&'static Socket, u32)>,
     listeners: Vec<Arc<Listener>>,
     ready_lists: Vec<ReadyLists>,
-    is_crowded: bool,
+    /// Why it has to look again soon, where it has.
+    polling: Option<Polling>,
 }
 
 impl Registered {
+    /// The first reason is the one that counts.
+    fn look_again(&mut self, why: Option<Polling>) {
+        self.polling = self.polling.or(why);
+    }
+
     fn add(&mut self, one: &libc::pollfd, waker: &Borrowed) {
         let entry = table::get(one.fd);
         match entry.kind() {
@@ -240,7 +246,7 @@ impl Registered {
             }
             Kind::Epoll => {
                 epoll::watch(entry.index());
-                self.is_crowded |= epoll::must_be_looked_at(entry.index());
+                self.look_again(epoll::must_be_looked_at(entry.index()));
             }
             _ => {}
         }
@@ -253,7 +259,8 @@ impl Registered {
         let Some(peer) = stream.socket.share_peer() else {
             return;
         };
-        self.is_crowded |= peer.segment.has_silent(1 - peer.side);
+        let is_confined = peer.segment.has_silent(1 - peer.side);
+        self.look_again(is_confined.then_some(Polling::Confined));
         if waker.is_none() {
             if one.events & (libc::POLLOUT | libc::POLLWRNORM) != 0 {
                 stream.outbound().want_space();
@@ -262,12 +269,12 @@ impl Registered {
         }
         let sleeper = peer.sleeper(waker.number());
         let meta = &peer.segment.slot(stream.slot).meta;
-        // Ends are told to readers, so everybody waits for those.
+        // Ends are reported to readers, so every thread waits as one.
         if sleeper.register(&meta.sleeper_read[peer.side]) {
             self.sleepers
                 .push((peer.clone(), stream.slot, true, sleeper));
         } else {
-            self.is_crowded = true;
+            self.look_again(Some(Polling::Shared));
         }
         if one.events & (libc::POLLOUT | libc::POLLWRNORM) == 0 {
             return;
@@ -277,7 +284,7 @@ impl Registered {
             self.sleepers
                 .push((peer.clone(), stream.slot, false, sleeper));
         } else {
-            self.is_crowded = true;
+            self.look_again(Some(Polling::Shared));
         }
     }
 }
@@ -303,7 +310,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
     // Without a descriptor for a waker we look again soon: poll knows no such error.
     let waker = Borrowed::take().unwrap_or_else(|_| Borrowed::none());
     let mut registered = Registered::default();
-    registered.is_crowded = waker.is_none();
+    registered.look_again(waker.is_none().then_some(Polling::NoWaker));
     for one in fds.iter().filter(|one| one.fd >= 0) {
         registered.add(one, &waker);
     }
@@ -315,13 +322,13 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
     for listener in listeners.iter().filter(|_| !waker.is_none()) {
         let (ready_lists, is_complete) = ReadyLists::take(listener, waker.number());
         registered.ready_lists.push(ready_lists);
-        registered.is_crowded |= !is_complete;
+        registered.look_again((!is_complete).then_some(Polling::Listener));
     }
     bypass_sys::barrier::heavy();
     if fds.iter().any(|one| user_events(one) != 0) {
         return Ok(());
     }
-    // Only those that are the kernel's: with ours there could be more than the limit of descriptors.
+    // Only the kernel's sockets: with the library's there could be more than the limit of descriptors.
     let mut part = kernel_part(fds);
     part.retain(|one| one.fd >= 0);
     part.extend((!waker.is_none()).then_some(libc::pollfd {
@@ -332,10 +339,10 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
     if !wakers::may_poll() {
         // Of a select: it counts ours alone.
         part.clear();
-        registered.is_crowded = true;
+        registered.look_again(Some(Polling::NoWaker));
     }
-    let bound = registered.is_crowded.then_some(CROWDED);
-    process::count_sleep(bound.is_some());
+    let bound = registered.polling.map(|_| CROWDED);
+    process::count_sleep(registered.polling);
     let sleep = || packets::poll(&mut part, shorter(deadline.left(), bound), mask).map(|_| ());
     wakers::sleeping_on(waker.ringing(), || asleep(sleep))
 }

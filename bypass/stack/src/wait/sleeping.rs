@@ -7,10 +7,10 @@ use bypass_sys::clock::now_ns;
 
 use crate::packets;
 use crate::peer::Peer;
-use crate::process;
 use crate::process::deadline::{shorter, signals, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::wakers::{self, Borrowed};
+use crate::process::{self, Polling};
 use crate::stream::For;
 
 /// Longest sleep when another thread sits in the place where we would be woken.
@@ -72,17 +72,22 @@ pub fn sleep_on(
         For::Room => &meta.sleeper_write[peer.side],
     };
     let sleeper = peer.sleeper(waker.number());
-    let is_alone = sleeper.register(place) && !peer.segment.has_silent(1 - peer.side);
-    let bound = (!is_alone).then_some(CROWDED);
+    let why = if !sleeper.register(place) {
+        Some(Polling::Shared)
+    } else {
+        let is_confined = peer.segment.has_silent(1 - peer.side);
+        is_confined.then_some(Polling::Confined)
+    };
+    let bound = why.map(|_| CROWDED);
     bypass_sys::barrier::heavy();
     packets::drive();
     let result = if is_ready() {
         Ok(0)
     } else if sleeps_by_read {
-        process::count_sleep(true);
+        process::count_sleep(Some(Polling::Confined));
         asleep(|| waker.wait().map(|()| 0))
     } else {
-        process::count_sleep(bound.is_some());
+        process::count_sleep(why);
         sleep(&waker, shorter(deadline.left(), bound))
     };
     sleeper.withdraw(place);
@@ -90,7 +95,7 @@ pub fn sleep_on(
 }
 
 fn nap(deadline: Deadline) -> Result<(), i32> {
-    process::count_sleep(true);
+    process::count_sleep(Some(Polling::NoWaker));
     asleep(|| packets::poll(&mut [], shorter(deadline.left(), Some(CROWDED)), None).map(|_| ()))
 }
 

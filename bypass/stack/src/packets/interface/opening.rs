@@ -2,10 +2,9 @@
 
 use super::*;
 
-/// A line on standard error.
+/// A message about an interface.
 pub(super) fn say(name: &str, what: &str) {
-    let line = format!("bypass: {name}: {what}\n");
-    let _ = kernel::write(2, line.as_bytes());
+    process::log::warn(&format!("{name}: {what}"));
 }
 
 /// Opens an interface in the best way that the kernel grants.

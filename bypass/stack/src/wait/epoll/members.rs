@@ -58,6 +58,7 @@ impl Inner {
         };
         if !member.is_scanned {
             member.is_scanned = true;
+            self.marks.remove(&(index as u32));
             sockets::get(member.socket)
                 .other_watches
                 .fetch_add(1, Ordering::Relaxed);
@@ -111,13 +112,41 @@ impl Inner {
         let mut at = 0;
         while at < self.scanned.len() {
             let index = self.scanned[at] as usize;
-            self.queue(index);
+            if self.has_changed(index) {
+                self.queue(index);
+            }
             if self.ring_instead(number, index) {
+                self.queue(index);
                 self.scanned.swap_remove(at);
             } else {
                 at += 1;
             }
         }
+    }
+
+    /// Whether a member without a ready flag deserves a look: with EPOLLET only when something has come, or has become
+    /// possible, since the last.
+    fn has_changed(&mut self, index: usize) -> bool {
+        let Some(member) = self.members[index].as_ref() else {
+            return false;
+        };
+        let stream = stream::of_socket(member.socket).filter(|_| member.events & EDGE != 0);
+        let Some(stream) = stream else {
+            return true;
+        };
+        let (slot, side) = (stream.peer.segment.slot(stream.slot), stream.peer.side);
+        let (from_peer, by_peer) = (&slot.producer[1 - side], &slot.consumer[side]);
+        let mark = Mark {
+            // A ring that was full in between has room again.
+            head: by_peer.head.load(Ordering::SeqCst),
+            records_done: by_peer.records_done.load(Ordering::SeqCst),
+            tail: from_peer.tail.load(Ordering::SeqCst),
+            records: from_peer.records.load(Ordering::SeqCst),
+            urgent: from_peer.urgent.load(Ordering::SeqCst),
+            ends: from_peer.ends.load(Ordering::SeqCst) & (FIN | RST),
+            events: self.events_of(member, member.events),
+        };
+        self.marks.insert(index as u32, mark) != Some(mark)
     }
 
     fn ring_instead(&mut self, number: usize, index: usize) -> bool {

@@ -350,7 +350,7 @@ fn sleep(
     deadline: Deadline,
     mask: Option<u64>,
 ) -> Result<usize, i32> {
-    let (bound, ends) = {
+    let (why, ends) = {
         let mut guard = set.lock();
         let ends = set.ends.load(Ordering::Relaxed);
         let Some(inner) = guard.as_mut() else {
@@ -369,9 +369,10 @@ fn sleep(
             set.wake_up(inner);
             return Ok(found);
         }
-        (inner.must_look_again(set).then_some(SCAN), ends)
+        (inner.why_look_again(set), ends)
     };
-    process::count_sleep(bound.is_some());
+    let bound = why.map(|_| SCAN);
+    process::count_sleep(why);
     let waker = set.waker.load(Ordering::Acquire).checked_sub(1);
     let result = wakers::sleeping_on(waker.map(|waker| waker as u32), || {
         process::deferral::asleep(|| {
@@ -433,8 +434,8 @@ fn sleep_in_kernel(
 }
 
 impl Inner {
-    /// Whether something of the set, or of a set in it, can become ready without a ring.
-    pub(super) fn must_look_again(&self, set: &Set) -> bool {
+    /// Why something of the set, or of a set in it, can become ready without a ring; None where nothing can.
+    pub(super) fn why_look_again(&self, set: &Set) -> Option<Polling> {
         let is_deaf = set.is_orphan.load(Ordering::Relaxed) || self.waker.is_none();
         let is_blind =
             is_deaf && (set.has_listeners.load(Ordering::Relaxed) || !self.nested.is_empty());
@@ -442,11 +443,19 @@ impl Inner {
         let nested = self.nested.iter().filter(|inner| show(inner.number));
         let has_such = nested.count() > 0;
         let is_silent = |place: &Place| place.peer.segment.has_silent(1 - place.peer.side);
-        let has_such = has_such || self.places.iter().any(is_silent);
+        let has_silent = self.places.iter().any(is_silent);
         let mut listeners = self.listeners.iter();
         let has_delayed = listeners.any(|(_, listener, _)| listener.has_delayed());
-        let has_such = has_such || has_delayed;
-        !self.scanned.is_empty() || is_blind || has_such || self.misses_connections()
+        if is_blind {
+            Some(Polling::NoWaker)
+        } else if has_silent {
+            Some(Polling::Confined)
+        } else if has_delayed || self.misses_connections() {
+            Some(Polling::Listener)
+        } else {
+            let is_shared = has_such || !self.scanned.is_empty();
+            is_shared.then_some(Polling::Shared)
+        }
     }
 }
 
@@ -454,7 +463,10 @@ impl Inner {
 fn show(number: usize) -> bool {
     let set = &SETS[number % SETS_MAX];
     let mut guard = set.lock();
-    let Some(inner) = guard.as_mut().filter(|inner| inner.must_look_again(set)) else {
+    let Some(inner) = guard
+        .as_mut()
+        .filter(|inner| inner.why_look_again(set).is_some())
+    else {
         return false;
     };
     inner.drain(number);

@@ -1,0 +1,345 @@
+//! What an administrator is told and can demand: messages, strict mode, and what a program does where something that the
+//! library needs is missing.
+
+mod library;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use bypass_stats::View;
+use bypass_testkit::report_skip;
+
+/// A listener of the kernel's, whatever is preloaded; prints its port and waits for the end of its input.
+const KERNELS: &str = "
+import socket, sys
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+sys.stdin.read()
+";
+/// Says whether a connection to itself is the kernel's.
+const TO_ITSELF: &str = "
+import socket
+listener = socket.create_server(('127.0.0.1', 0))
+listener.setblocking(False)
+try:
+    listener.accept()
+except BlockingIOError:
+    pass
+port = listener.getsockname()[1]
+client = socket.create_connection(('127.0.0.1', port))
+rows = [line.split() for line in open('/proc/net/tcp')]
+print('kernel' if any(row[2:4] == ['0100007F:%04X' % port, '01'] for row in rows) else 'shared')
+";
+
+fn python(script: &str) -> Command {
+    // Not the first of PATH, which may be a script.
+    let mut command = Command::new("/usr/bin/python3");
+    command
+        .args(["-c", script])
+        .env("LD_PRELOAD", library::built());
+    for (name, _) in std::env::vars() {
+        if name.starts_with("EF_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn said(output: &Output) -> String {
+    let all = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&all).trim().to_owned()
+}
+
+/// A file of this test's that is not there yet.
+fn file(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("administration");
+    fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join(format!("{name}-{}", std::process::id()));
+    let _ = fs::remove_file(&path);
+    path
+}
+
+fn taken(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let _ = fs::remove_file(path);
+    text
+}
+
+/// Runs `work` with the port of a listener that is the kernel's.
+fn beside_kernels<T>(work: impl FnOnce(u16) -> T) -> T {
+    let mut command = python(KERNELS);
+    command
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut server = command.spawn().expect("python3");
+    let mut line = String::new();
+    let out = server.stdout.take().expect("a pipe");
+    BufReader::new(out).read_line(&mut line).expect("a port");
+    let done = work(line.trim().parse().expect("a number"));
+    drop(server.stdin.take());
+    server.wait().expect("an end");
+    done
+}
+
+#[test]
+fn a_connection_that_is_left_to_the_kernel_is_a_line_of_the_log_and_a_decision() {
+    const CLIENT: &str = "
+import socket, sys
+client = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+print('connected', flush=True)
+sys.stdin.read()
+";
+    let log = file("conn_drop");
+    beside_kernels(|port| {
+        let mut command = python(CLIENT);
+        command
+            .arg(port.to_string())
+            .env("EF_LOG", "conn_drop")
+            .env("EF_LOG_FILE", &log);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut client = command.spawn().expect("python3");
+        let mut line = String::new();
+        let out = client.stdout.as_mut().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let view = View::open(client.id()).expect("readable").expect("a page");
+        let decisions = view.decisions();
+        assert_eq!(decisions.len(), 1, "{decisions:?}");
+        let one = &decisions[0];
+        assert_eq!(
+            (one.call, one.reason, one.has_failed),
+            ("connect", "no-holder", false)
+        );
+        assert_eq!(one.address, format!("127.0.0.1:{port}"));
+        drop(client.stdin.take());
+        let done = client.wait_with_output().expect("an end");
+        assert_eq!(done.stderr, b"");
+        let text = format!("connect to 127.0.0.1:{port} is left to the kernel: no-holder\n");
+        let written = taken(&log);
+        assert!(
+            written.starts_with("bypass[") && written.ends_with(&text),
+            "{written}"
+        );
+    });
+}
+
+#[test]
+fn a_connect_fails_where_the_kernel_is_forbidden() {
+    const CLIENT: &str = "
+import errno, socket, sys
+def outcome(port):
+    try:
+        socket.create_connection(('127.0.0.1', port)).close()
+    except OSError as error:
+        return errno.errorcode[error.errno].replace('ENOTSUP', 'EOPNOTSUPP')
+    return 'connected'
+free = socket.socket()
+free.bind(('127.0.0.1', 0))
+print(outcome(int(sys.argv[1])), outcome(free.getsockname()[1]))
+";
+    let log = file("strict");
+    beside_kernels(|port| {
+        let run = |no_fail: &str| {
+            let mut command = python(CLIENT);
+            command
+                .arg(port.to_string())
+                .env("EF_NO_FAIL", no_fail)
+                .env("EF_LOG_FILE", &log);
+            said(&command.output().expect("python3"))
+        };
+        assert_eq!(run("1"), "connected ECONNREFUSED");
+        assert_eq!(taken(&log), "");
+        assert_eq!(run("0"), "EOPNOTSUPP ECONNREFUSED");
+        let text = format!("connect to 127.0.0.1:{port} has failed, as EF_NO_FAIL=0 forbids the kernel: no-holder\n");
+        let written = taken(&log);
+        assert!(written.ends_with(&text), "{written}");
+    });
+}
+
+#[test]
+fn a_listen_fails_where_the_kernel_is_forbidden() {
+    const SERVER: &str = "
+import errno, socket
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, 29, 1)  # SO_TIMESTAMP, which only the kernel has
+listener.bind(('127.0.0.1', 0))
+try:
+    listener.listen()
+    print('listens')
+except OSError as error:
+    print(errno.errorcode[error.errno].replace('ENOTSUP', 'EOPNOTSUPP'))
+    try:
+        socket.create_connection(listener.getsockname())
+    except ConnectionRefusedError:
+        print('and nobody listens')
+";
+    let run = |no_fail: &str| {
+        let log = file("strict-listen");
+        let mut command = python(SERVER);
+        command.env("EF_NO_FAIL", no_fail).env("EF_LOG_FILE", &log);
+        let done = said(&command.output().expect("python3"));
+        (done, taken(&log))
+    };
+    assert_eq!(run("1"), ("listens".to_owned(), String::new()));
+    let (done, log) = run("0");
+    assert_eq!(done, "EOPNOTSUPP\nand nobody listens");
+    assert!(
+        log.contains("listener at 127.0.0.1:") && log.ends_with(": option\n"),
+        "{log}"
+    );
+}
+
+/// Another file of a daemon that has closed its standard error may have that number.
+#[test]
+fn descriptor_2_of_a_running_program_is_never_written_to() {
+    const DAEMON: &str = "
+import os, socket, sys
+os.close(2)
+assert os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600) == 2
+listener = socket.create_server(('127.0.0.1', 0))
+print('listens')
+";
+    let (data, log) = (file("data"), file("log"));
+    let mut command = python(DAEMON);
+    command
+        .arg(&data)
+        .env("EF_INTERFACE_WHITELIST", "no-such0")
+        .env("EF_LOG_FILE", &log);
+    assert_eq!(said(&command.output().expect("python3")), "listens");
+    assert_eq!(taken(&data), "");
+    let written = taken(&log);
+    assert!(
+        written.contains("no-such0: ") && written.contains("stay on the kernel"),
+        "{written}"
+    );
+}
+
+#[test]
+fn mistakes_in_the_environment_are_written_to_no_file_of_data() {
+    let (data, log) = (file("stderr"), file("complaints"));
+    let run = |errors: Stdio| {
+        let mut command = python("pass");
+        command
+            .env("EF_POL_USEC", "1")
+            .env("EF_LOG_FILE", &log)
+            .stderr(errors);
+        let done = command.output().expect("python3");
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    let said = run(Stdio::piped());
+    assert!(
+        said.starts_with("bypass: EF_POL_USEC: unknown option"),
+        "{said}"
+    );
+    assert_eq!(taken(&log), "");
+    run(fs::File::create(&data).expect("a file").into());
+    assert_eq!(taken(&data), "");
+    assert!(taken(&log).contains("EF_POL_USEC: unknown option"));
+}
+
+/// vm.overcommit_memory=2, as a file that stands in for it: memory that is shared could end a program by SIGBUS then.
+#[test]
+fn nothing_is_shared_where_memory_is_not_overcommitted() {
+    const SETTING: &str = "/proc/sys/vm/overcommit_memory";
+    if fs::read_to_string(SETTING).is_ok_and(|text| text.trim() == "2") {
+        return report_skip("vm.overcommit_memory is 2 here");
+    }
+    let (two, script) = (file("two"), file("script"));
+    fs::write(&two, "2\n").expect("a file");
+    fs::write(&script, TO_ITSELF).expect("a file");
+    let mount = format!("mount --bind '{}' {SETTING}", two.display());
+    let apart = |command: String| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", &command]);
+        unshare.output()
+    };
+    if !apart(mount.clone()).is_ok_and(|done| done.status.success()) {
+        return report_skip("no mount can be made here");
+    }
+    assert_eq!(
+        said(&python(TO_ITSELF).output().expect("python3")),
+        "shared"
+    );
+    let library = library::built().display();
+    let run = format!(
+        "LD_PRELOAD='{library}' exec /usr/bin/python3 '{}'",
+        script.display()
+    );
+    let done = apart(format!("{mount} && {run}")).expect("unshare");
+    assert_eq!(said(&done), "kernel");
+    taken(&two);
+    taken(&script);
+}
+
+#[test]
+fn a_connection_is_refused_by_a_set_that_is_one_too_many() {
+    const SETS: u64 = 4096;
+    let script = TO_ITSELF.to_owned()
+        + "
+import errno, resource, select
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+sets = [select.epoll() for _ in range(4096)]
+sets[-1].register(client, select.EPOLLIN)
+print(sets[-1].poll(0))
+try:
+    select.epoll().register(client, select.EPOLLIN)
+except OSError as error:
+    print(errno.errorcode[error.errno].replace('ENOTSUP', 'EOPNOTSUPP'))
+print(select.epoll().register(0, select.EPOLLIN))
+";
+    let limit = Command::new("sh")
+        .args(["-c", "ulimit -Hn"])
+        .output()
+        .expect("sh");
+    let limit = String::from_utf8_lossy(&limit.stdout)
+        .trim()
+        .parse()
+        .unwrap_or(u64::MAX);
+    if limit < SETS + 200 {
+        return report_skip("fewer descriptors than sets");
+    }
+    let mut command = python(&script);
+    command.stdin(Stdio::piped());
+    let done = command.output().expect("python3");
+    assert_eq!(said(&done), "shared\n[]\nENOSPC\nNone");
+}
+
+#[test]
+fn the_counters_of_a_killed_process_are_kept_where_a_folder_is_named() {
+    let folder = file("kept");
+    fs::create_dir(&folder).expect("a folder");
+    let script =
+        TO_ITSELF.to_owned() + "\nprint('now', flush=True)\nimport time\ntime.sleep(1000)\n";
+    let mut command = python(&script);
+    command
+        .env("WIRESPEED_KEEP_STATS", &folder)
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().expect("python3");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line == "now")));
+    // The thread writes when it has something to do, and every few seconds.
+    let written = || fs::read_dir(&folder).expect("a folder").next().is_some();
+    for _ in 0..2000 {
+        if written() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(View::ended(&folder).expect("a folder").len(), 0, "it lives");
+    child.kill().expect("ours");
+    child.wait().expect("an end");
+    let found = View::ended(&folder).expect("a folder");
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].0, found[0].1.header().pid),
+        (child.id(), child.id())
+    );
+    fs::remove_dir_all(&folder).expect("ours");
+}

@@ -1,0 +1,51 @@
+//! A program of the kernel's that chooses among the listeners of an address (SO_ATTACH_REUSEPORT_CBPF) goes with the last
+//! of them: a listener that is opened there afterwards is accelerated.
+
+#[path = "hostile/program.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod program;
+
+use bypass_stack::operations::{listen, options};
+use bypass_stack::process::table::{self, Kind};
+use bypass_stack::Outcome;
+
+use program::{close, close_any, dial, is_accelerated, Listening};
+
+/// Says what a program says that sets one. Whether the kernel does so does not matter here.
+fn attach(fd: i32) {
+    let option = libc::SO_ATTACH_REUSEPORT_CBPF;
+    let set = options::set(fd, libc::SOL_SOCKET, option, &[0; 16]);
+    assert_eq!(set, Outcome::Kernel);
+}
+
+fn is_accelerated_at(port: u16) -> bool {
+    let client = dial(port);
+    let is_accelerated = is_accelerated(client);
+    close_any(client);
+    is_accelerated
+}
+
+#[test]
+fn a_program_goes_with_the_last_listener_that_it_chose_among() {
+    // Below those that the kernel chooses: nobody takes it meanwhile.
+    let port = 20_000 + (std::process::id() % 10_000) as u16;
+    let listening = Listening::open_at(port);
+    assert!(is_accelerated_at(port));
+    attach(listening.fd);
+    assert!(!is_accelerated_at(port));
+    listening.close();
+
+    let again = Listening::open_at(port);
+    assert!(is_accelerated_at(port));
+    again.close();
+
+    let early = program::bound(port);
+    attach(early);
+    assert_eq!(listen::listen(early, 16), Outcome::Done(0));
+    assert_eq!(table::get(early).kind(), Kind::Kernel);
+    close_any(early);
+
+    let last = Listening::open_at(port);
+    assert!(is_accelerated_at(port));
+    close(last.fd);
+}
