@@ -16,12 +16,12 @@ every kind of cell, for a table within ten minutes:
  Against nginx the server is mostly the slower side, so
 requests/s tell little there; --server sink answers faster than any generator asks.
 
-With --before PATH another build of ours takes part too.
+With --before PATH another build of wirespeed-load takes part too.
 
     load/bench/compare.py [--cell 50x0] [--tools wrk,ab] [--rounds 5] [--bin wrk2=PATH]
 
-With --json FILE every run is kept, and runs that are in FILE already count too: rounds can be
-taken in several short slices of the same build.
+With --json FILE every run is kept, and runs that are already in FILE count too: rounds can be
+split into several short sessions with the same build.
 """
 
 import argparse
@@ -43,7 +43,7 @@ from pathlib import Path
 
 import peers
 
-# A tool that goes on longer than it was told to is ended, and its run does not count.
+# A tool that runs longer than requested is ended, and its run does not count.
 RUN_SECONDS_MAX = 30
 SETS = {
     "usual": ["50x0", "1000x0", "50x1024", "1000x1024", "50x0-close", "50x0-lua"],
@@ -102,7 +102,7 @@ http {{
 
 
 def free_port():
-    """A port nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -234,7 +234,7 @@ def run(path, tool, job, server):
 def go_first():
     """Server and tools go before what else runs: in the kernel's groups of sessions too."""
     with contextlib.suppress(PermissionError):
-        # not for the leader of a group, whose session then is ours
+        # not possible for the leader of a group, which then keeps its session
         os.setsid()
     os.setpriority(os.PRIO_PROCESS, 0, -20)
     group = Path("/proc/self/autogroup")
@@ -334,8 +334,8 @@ def options_of():
                         default=shutil.which("wirespeed-load") or "target/release/wirespeed-load")
     parser.add_argument("--cell", action="append", help=f"one of {', '.join(SETS['usual'])}, or like them")
     parser.add_argument("--set", choices=SETS, default="usual", help="cells, if none are named")
-    parser.add_argument("--tools", help="names beside wirespeed-load, separated by commas; "
-                        f"without it all that are found of {', '.join(peers.TOOLS)}")
+    parser.add_argument("--tools", help="names besides wirespeed-load, separated by commas; "
+                        f"default: all installed ones of {', '.join(peers.TOOLS)}")
     parser.add_argument("--bin", action="append", default=[], metavar="NAME=PATH",
                         help="where a program is that is not on PATH")
     parser.add_argument("--before", metavar="PATH", help="another build of ours, to compare with")

@@ -85,7 +85,7 @@ class Tool:
     arguments: Callable[[Job], list | None]
     #: Requests that were answered.
     requests: str
-    #: Its own measure of the time that took: number and unit. Tools run longer than they are told,
+    #: The time that it reports for these: number and unit. Tools run longer than requested,
     #: wrk by up to 100 ms, which is 10 % of a second.
     elapsed: str | None
 
@@ -219,7 +219,7 @@ TOOLS = {
 
 
 def find(names, places):
-    """Name → (path, tool) of each that is here; the names of those that are not."""
+    """Name → (path, tool) of the installed tools; the names of the missing ones."""
     here, absent = {}, []
     for name in names:
         if name not in TOOLS:
@@ -234,7 +234,7 @@ def find(names, places):
 
 
 def read(tool, output, told_s):
-    """Requests and seconds from a tool's output; `told_s` where it does not tell the time."""
+    """Requests and seconds from a tool's output; `told_s` if it does not report the time."""
     requests = re.search(tool.requests, output)
     elapsed = re.search(tool.elapsed, output) if tool.elapsed else None
     if not requests or (tool.elapsed and not elapsed):

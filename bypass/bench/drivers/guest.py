@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs a command under another kernel, with emulated network cards: QEMU boots the kernel of an unpacked Debian package
-with this host's files, which it can read and not write.
+with read-only access to this host's files.
 
     apt-get install qemu-system-x86 busybox-static
     apt-get download linux-image-6.1.0-56-amd64 && dpkg -x linux-image-*.deb kernel
@@ -8,8 +8,8 @@ with this host's files, which it can read and not write.
     BYPASS_TEST_LIBRARY=$PWD/target/debug/libbypass_preload.so \
         guest.py --kernel kernel --card e1000e -- target/debug/deps/links-…
 
-With --card there are two of a model, joined by a hub; BYPASS_TEST_CARDS names them to the command. Emulation only: no
-figure of speed from such a guest means anything.
+With --card the guest has two cards of a model, connected by a hub; BYPASS_TEST_CARDS names them to the command. The cards
+are emulated: do not measure speed in such a guest.
 """
 
 import argparse

@@ -214,7 +214,15 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Totals {
         unstamped: counts.unstamped,
         strays: counts.strays,
         warmup_errors: outcome.warmup_errors,
+        warmup_completed: warmup_completed(outcome),
     }
+}
+
+/// Responses before the window, for a reader of counters around both.
+fn warmup_completed(outcome: &Outcome) -> u64 {
+    let seconds = outcome.seconds.iter();
+    let before = seconds.filter(|second| second.phase == Phase::Warmup);
+    before.map(|second| second.completed).sum()
 }
 
 fn statuses(counts: &Counts) -> BTreeMap<String, u64> {

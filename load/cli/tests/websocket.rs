@@ -270,7 +270,7 @@ fn a_server_that_breaks_the_rules_is_named_and_left() {
     for (bytes, name) in [
         (&b"\x81\x81\0\0\0\0x"[..], "a masked frame"),
         (b"\xc1\x01x", "reserved bits are set"),
-        (b"\x81\x01x\x81\x01y", "a message that nobody asked for"),
+        (b"\x81\x01x\x81\x01y", "a message without a request"),
     ] {
         let server = Server::start(move |mut conversation| {
             upgraded(&mut conversation);
@@ -325,7 +325,7 @@ fn fields_and_path_are_those_of_the_upgrade() {
         .args([
             "-t1",
             "-c1",
-            "-d100ms",
+            "-d1s",
             "-H",
             "Sec-WebSocket-Protocol: chat",
             &url,

@@ -9,12 +9,12 @@ use crate::sink::Sink;
 /// Longest size line with its extensions; the extensions have no meaning here.
 const SIZE_LINE_MAX_BYTES: usize = 4096;
 
-/// Where in a chunked body the reader stands.
+/// The reader's position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunked {
     /// Before a chunk's size line.
     Size,
-    /// Inside a chunk, so many bytes before its end.
+    /// Inside a chunk, with so many bytes left.
     Data(u64),
     /// Before the line end that closes a chunk.
     DataEnd,

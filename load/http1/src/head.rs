@@ -6,10 +6,10 @@
 
 use alloc::vec::Vec;
 
-/// Longest head that is waited for; a server that sends more is broken or hostile.
+/// Longest head that the reader waits for; a server that sends more is broken or hostile.
 pub const HEAD_MAX_BYTES: usize = 64 * 1024;
 
-/// Why an answer cannot be understood. Each is counted apart.
+/// Why a response is malformed. Each reason is counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The first line is not a status line of HTTP/1.
@@ -22,16 +22,16 @@ pub enum Malformed {
     Chunk,
     /// The head or a line is longer than [`HEAD_MAX_BYTES`].
     TooLong,
-    /// The connection ended inside an answer.
+    /// The connection ended inside a response.
     EarlyEof,
-    /// Bytes arrived that no request had asked for.
+    /// Bytes arrived without a request.
     Unasked,
     /// 101 Switching Protocols without a request for it.
     Upgrade,
 }
 
 impl Malformed {
-    /// All classes, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Malformed; 8] = [
         Malformed::StatusLine,
         Malformed::Header,
@@ -58,7 +58,7 @@ impl Malformed {
     }
 }
 
-/// How the end of the body is found (RFC 9112, 6.3).
+/// How to find the end of the body (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// No body: HEAD, 1xx, 204, 304.
@@ -71,7 +71,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// What a complete head says.
+/// The contents of a complete head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Bytes of the head, the empty line included.
@@ -82,9 +82,9 @@ pub struct Head {
     pub framing: Framing,
     /// Whether the connection may carry another request.
     pub keep_alive: bool,
-    /// Where the value of `Date` lies, for the template.
+    /// Position of the value of `Date`, for the template.
     pub date: Option<(usize, usize)>,
-    /// A form was met that is tolerated but not correct.
+    /// The head has a form that is tolerated but incorrect.
     pub tolerated: bool,
 }
 
@@ -153,7 +153,8 @@ pub fn parse_on(
     }))
 }
 
-/// Fails as soon as the first bytes cannot be a status line; gives the minor version once known.
+/// Fails as soon as the first bytes cannot be a status line; returns the minor version once it is
+/// known.
 fn check_start(input: &[u8]) -> Result<Option<u8>, Malformed> {
     const START: &[u8] = b"HTTP/1.";
     let known = input.len().min(START.len());
@@ -220,7 +221,7 @@ impl<'a> Lines<'a> {
 }
 
 fn parse_status(line: &[u8]) -> Result<u16, Malformed> {
-    // "HTTP/1.x SSS" and then nothing or a blank and the reason
+    // "HTTP/1.x SSS" and then nothing, or a blank and the reason
     match line.get(8..) {
         Some([b' ', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..])
             if rest.is_empty() || rest[0] == b' ' =>
@@ -313,7 +314,7 @@ impl Fields {
         }
         if self.coded {
             if self.length.is_some() {
-                // RFC 9112, 6.3: the coding wins; such a connection is not to be trusted further
+                // RFC 9112, 6.3: the coding wins; do not trust such a connection further
                 self.tolerated = true;
                 self.close = true;
             }
@@ -344,7 +345,7 @@ fn last_token_is_chunked(value: &[u8]) -> bool {
         .is_some_and(|last| trim(last).eq_ignore_ascii_case(b"chunked"))
 }
 
-/// A decimal number that fits; nothing else around it.
+/// A decimal number that fits, with nothing around it.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -464,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_an_interim_answer_are_not_shown() {
+    fn fields_of_an_interim_response_are_not_shown() {
         let mut seen = 0;
         let text = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
         let head = parse(text, false, &mut |_, _| seen += 1).expect("well formed");

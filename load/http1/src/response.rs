@@ -1,7 +1,7 @@
-//! One response after the other out of a stream of bytes, resumable at any of them.
+//! Parses one response after the other from a stream of bytes, resumable at any byte.
 //!
-//! The reader holds no buffer. What it does not consume (a head or a line whose end is missing)
-//! the caller keeps and hands in again with more behind it.
+//! The reader has no buffer. The caller keeps bytes that it does not consume (a head or a line
+//! without its end) and passes them again with more bytes after them.
 
 use crate::chunked::Chunked;
 use crate::head::{self, Framing, Head, Malformed};
@@ -24,16 +24,16 @@ pub struct Done {
     pub keep_alive: bool,
     /// Length of the body.
     pub body_bytes: u64,
-    /// A form was met that is tolerated but not correct.
+    /// The response has a form that is tolerated but incorrect.
     pub tolerated: bool,
 }
 
-/// How far a call came.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The response is not complete; so many bytes were used up.
+    /// The response is incomplete; so many bytes were consumed.
     More(usize),
-    /// The response is complete; so many bytes were used up.
+    /// The response is complete; so many bytes were consumed.
     Done(usize, Done),
 }
 
@@ -63,19 +63,19 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// Whether the next byte begins a response.
+    /// Whether the next byte starts a response.
     #[inline]
     pub fn at_start(&self) -> bool {
         self.state == State::Head
     }
 
-    /// Whether the body that is being read has no other end than that of the connection.
+    /// Whether the current body ends only with the connection.
     pub fn lasts_until_close(&self) -> bool {
         self.state == State::UntilClose
     }
 
-    /// Enters a response whose head was recognised elsewhere (by the template) and of whose body
-    /// `left` bytes are still to come.
+    /// Continues a response whose head the template recognised, with `left` bytes of body still to
+    /// come.
     pub fn resume_body(&mut self, done: Done, left: u64) {
         self.done = done;
         self.state = State::Fixed(left);
@@ -109,8 +109,8 @@ impl Parser {
         }
     }
 
-    /// Reads on. `no_body` says that the response answers a HEAD request.
-    /// `seen` learns of every complete head and its bytes.
+    /// Reads on. `no_body` means that the response is to a HEAD request. `seen` gets every complete
+    /// head and its bytes.
     pub fn feed(
         &mut self,
         input: &[u8],
@@ -159,7 +159,8 @@ impl Parser {
         self.feed_body(input, consumed, sink)
     }
 
-    /// The server has closed: right for a body that lasts until then, wrong inside anything else.
+    /// The server has closed: valid for a body that lasts until then, an error inside anything
+    /// else.
     pub fn end_of_stream(&mut self) -> Result<Done, Malformed> {
         match self.state {
             State::UntilClose => Ok(self.finish()),
@@ -233,7 +234,7 @@ mod tests {
     use crate::sink::Ignore;
     use alloc::vec::Vec;
 
-    /// Feeds `text` in two pieces, keeping what is not consumed, as a connection does.
+    /// Feeds `text` in two pieces, keeping unconsumed bytes, as a connection does.
     fn in_pieces(text: &[u8], cut: usize) -> Result<Vec<Done>, Malformed> {
         in_all(&[&text[..cut], &text[cut..]])
     }
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn every_split_point_gives_the_same_answers() {
+    fn every_split_point_gives_the_same_responses() {
         let text =
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\
             HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: x\r\n\r\n\

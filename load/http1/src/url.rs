@@ -1,8 +1,8 @@
-//! The parts of a URL that a request needs, split as wrk splits them.
+//! The parts of a URL for a request, split as wrk does.
 
 use alloc::string::{String, ToString};
 
-/// A URL in its parts.
+/// A URL in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// `http`, `https`, `ws`, `wss`, `tcp`, `udp`, or `unix` (ours: the host is then a socket path).
@@ -103,7 +103,7 @@ impl Url {
         self.scheme.starts_with("https") || self.scheme == "wss"
     }
 
-    /// Whether it is a place of WebSocket (RFC 6455, 3).
+    /// Whether it is a WebSocket URL (RFC 6455, 3).
     pub fn is_websocket(&self) -> bool {
         matches!(self.scheme.as_str(), "ws" | "wss")
     }

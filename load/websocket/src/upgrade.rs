@@ -1,4 +1,4 @@
-//! The way from HTTP/1.1 to WebSocket and its proof (RFC 6455, 4.1).
+//! The upgrade from HTTP/1.1 to WebSocket and its proof (RFC 6455, 4.1).
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
@@ -16,7 +16,7 @@ const ID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 pub enum Refused {
     /// Another status than 101.
     Status(u16),
-    /// The answer is to another question.
+    /// Sec-WebSocket-Accept does not match the key.
     Accept,
     /// The answer is not one of HTTP/1.1.
     Malformed(Malformed),
@@ -36,7 +36,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The head of an upgrade without the key, which each connection adds.
+/// The head of an upgrade request without the key, which each connection adds.
 pub fn head(path: &str, host: &str, headers: &[(String, String)]) -> Vec<u8> {
     let mut fields = headers.to_vec();
     for (name, value) in [
@@ -59,18 +59,18 @@ pub fn head(path: &str, host: &str, headers: &[(String, String)]) -> Vec<u8> {
     bytes
 }
 
-/// The whole upgrade.
+/// The complete upgrade request.
 pub fn with_key(head: &[u8], key: &str) -> Vec<u8> {
     let end = format!("Sec-WebSocket-Key: {key}\r\n\r\n");
     [head, end.as_bytes()].concat()
 }
 
-/// A key as it is sent.
+/// The text of a key.
 pub fn key(random: [u8; 16]) -> String {
     STANDARD.encode(random)
 }
 
-/// How a server answers a key.
+/// The server's response to a key.
 pub fn accept(key: &str) -> String {
     let text = format!("{key}{ID}");
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))

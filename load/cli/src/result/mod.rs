@@ -222,6 +222,8 @@ record! {
         strays: u64,
         /// Errors in the warm-up.
         warmup_errors: u64,
+        /// Responses in the warm-up.
+        warmup_completed: u64,
     }
 }
 

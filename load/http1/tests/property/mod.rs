@@ -4,10 +4,10 @@ use load_http1::request::count;
 use load_http1::url::Url;
 use load_http1::{Done, Ignore, Malformed, Parser, Progress, Template};
 
-/// What a stream of bytes means: its answers, and the fault that ended it.
+/// The meaning of a stream of bytes: its responses, and the error that ended it.
 type Meaning = (Vec<Done>, Option<Malformed>);
 
-/// Reads pieces as a connection does: what is not used is kept and handed in again.
+/// Reads pieces as a connection does: unconsumed bytes are kept and passed again.
 fn read(pieces: &[&[u8]]) -> Meaning {
     let mut parser = Parser::default();
     let mut kept: Vec<u8> = Vec::new();
@@ -33,7 +33,7 @@ fn read(pieces: &[&[u8]]) -> Meaning {
     (answers, None)
 }
 
-/// Two pieces mean what the whole means.
+/// Two pieces mean the same as the whole.
 pub fn cut_anywhere_it_means_the_same(bytes: &[u8], cut: usize) {
     let (one, two) = bytes.split_at(cut.min(bytes.len()));
     assert_eq!(read(&[one, two]), read(&[bytes]));

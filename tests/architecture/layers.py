@@ -1,34 +1,34 @@
-"""Reads the table of floors in ARCHITECTURE.md and finds what the files of bypass/stack use against it."""
+"""Reads the table of layers in ARCHITECTURE.md and finds what the files of bypass/stack use against it."""
 
 import re
 
 import rust_modules
-from rooms import ROOT
+from components import ROOT
 
 SOURCE = ROOT / "bypass" / "stack" / "src"
 
 
 def table():
-    """The floors from the ground up, as the table in ARCHITECTURE.md counts them."""
+    """The layers from the bottom up, as the table in ARCHITECTURE.md counts them."""
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
     return [name for _, name in rows]
 
 
-def upward(source, floors):
-    """Every use of a higher floor, or of the crate's root, through which any floor could be reached."""
+def upward(source, layers):
+    """Every use of a higher layer, or of the crate's root, through which any layer could be reached."""
     arrows = []
     for module, targets in rust_modules.uses(source).items():
         for target in targets:
             if not module or module[:1] == target[:1]:
                 continue
-            if not target or floors.index(target[0]) > floors.index(module[0]):
+            if not target or layers.index(target[0]) > layers.index(module[0]):
                 arrows.append(f"{'::'.join(module)} uses {'::'.join(target) or 'the root'}")
     return sorted(arrows)
 
 
 def strange_methods(source):
-    """Methods of a type that another floor defines: calls of them would be arrows that no import shows."""
+    """Methods of a type that another layer defines: calls of them would be arrows that no import shows."""
     files = {module: rust_modules.code_of(path) for path in source.rglob("*.rs")
              if (module := rust_modules.module_of(path, source))}
     homes = {}

@@ -1,29 +1,29 @@
-"""The floors of bypass/stack lie as the table in ARCHITECTURE.md says: nothing uses a higher one."""
+"""The layers of bypass/stack lie as the table in ARCHITECTURE.md says: nothing uses a higher one."""
 
 import re
 
-import floors
+import layers
 import pytest
 
 ORDER = ["low", "high"]
 
 
 def test_every_floor_has_a_row_and_every_row_a_floor():
-    modules = {path.stem for path in floors.SOURCE.iterdir() if path.stem != "lib"}
-    assert modules == set(floors.table())
+    modules = {path.stem for path in layers.SOURCE.iterdir() if path.stem != "lib"}
+    assert modules == set(layers.table())
 
 
 def test_the_root_shows_the_floors_in_their_order():
-    root = (floors.SOURCE / "lib.rs").read_text()
-    assert re.findall(r"^(?:pub )?mod (\w+);", root, re.M) == floors.table()
+    root = (layers.SOURCE / "lib.rs").read_text()
+    assert re.findall(r"^(?:pub )?mod (\w+);", root, re.M) == layers.table()
 
 
 def test_no_floor_uses_a_higher_one():
-    assert not floors.upward(floors.SOURCE, floors.table())
+    assert not layers.upward(layers.SOURCE, layers.table())
 
 
 def test_methods_stand_on_the_floor_of_their_type():
-    assert not floors.strange_methods(floors.SOURCE)
+    assert not layers.strange_methods(layers.SOURCE)
 
 
 def planted(tmp_path, low, high):
@@ -43,7 +43,7 @@ def planted(tmp_path, low, high):
     ("use super::Y;", []),
 ])
 def test_an_arrow_upwards_is_seen(tmp_path, text, found):
-    assert floors.upward(planted(tmp_path, text, "use crate::low::Y;"), ORDER) == found
+    assert layers.upward(planted(tmp_path, text, "use crate::low::Y;"), ORDER) == found
 
 
 @pytest.mark.parametrize("text", [
@@ -51,4 +51,4 @@ def test_an_arrow_upwards_is_seen(tmp_path, text, found):
     "impl Drop for Y {\n}",
 ])
 def test_methods_on_another_floor_are_seen(tmp_path, text):
-    assert floors.strange_methods(planted(tmp_path, "", text)) == ["high has methods of Y"]
+    assert layers.strange_methods(planted(tmp_path, "", text)) == ["high has methods of Y"]

@@ -1,4 +1,4 @@
-"""Reads the table of rooms in ARCHITECTURE.md and finds the edges that the code really uses."""
+"""Reads the table of components in ARCHITECTURE.md and finds the edges that the code really uses."""
 
 import ast
 import json
@@ -12,7 +12,7 @@ POM = "{http://maven.apache.org/POM/4.0.0}"
 
 
 def table():
-    """Room → the rooms it may use, from the table in ARCHITECTURE.md."""
+    """Component → the components it may use, from the table in ARCHITECTURE.md."""
     rows = {}
     for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
@@ -22,13 +22,13 @@ def table():
 
 
 def rust_edges():
-    """Crate folder → the crate folders it depends on; dev-dependencies are tests' own affair."""
+    """Crate folder → the crate folders it depends on; dev-dependencies are not counted."""
     command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     packages = json.loads(output)["packages"]
-    rooms = {p["name"]: str(Path(p["manifest_path"]).parent.relative_to(ROOT)) for p in packages}
-    return {rooms[p["name"]]: {rooms[d["name"]] for d in p["dependencies"]
-                               if d["name"] in rooms and d["kind"] != "dev"} for p in packages}
+    components = {p["name"]: str(Path(p["manifest_path"]).parent.relative_to(ROOT)) for p in packages}
+    return {components[p["name"]]: {components[d["name"]] for d in p["dependencies"]
+                               if d["name"] in components and d["kind"] != "dev"} for p in packages}
 
 
 def java_edges():
@@ -49,13 +49,13 @@ def python_edges():
     source = ROOT / "lab" / "src" / "wirespeed"
     edges = {}
     for path in source.rglob("*.py"):
-        room = path.relative_to(source).parts[0].removesuffix(".py")
-        if room.startswith("__"):
+        component = path.relative_to(source).parts[0].removesuffix(".py")
+        if component.startswith("__"):
             continue
-        used = edges.setdefault(f"lab/{room}", set())
+        used = edges.setdefault(f"lab/{component}", set())
         for name in imports(path):
             parts = name.split(".")
-            if parts[0] == "wirespeed" and len(parts) > 1 and parts[1] != room:
+            if parts[0] == "wirespeed" and len(parts) > 1 and parts[1] != component:
                 used.add(f"lab/{parts[1]}")
     return edges
 
