@@ -218,7 +218,7 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Totals {
     }
 }
 
-/// Responses before the window, for a reader of counters around both.
+/// For a caller that reads counters of the server around warm-up and window.
 fn warmup_completed(outcome: &Outcome) -> u64 {
     let seconds = outcome.seconds.iter();
     let before = seconds.filter(|second| second.phase == Phase::Warmup);
