@@ -109,7 +109,7 @@ fn an_answer_may_have_another_size_than_the_message() {
 }
 
 #[test]
-fn what_is_no_echo_is_an_error() {
+fn other_bytes_than_the_echo_are_an_error() {
     let server = Server::start(|mut conversation| {
         let mut message = [0; 64];
         while conversation.read_exact(&mut message) && conversation.send(&[0; 64]) {}
@@ -184,7 +184,7 @@ fn lost_datagrams_are_counted_and_stand_in_the_percentiles() {
 }
 
 #[test]
-fn datagrams_that_answer_nothing_are_told_and_change_nothing() {
+fn datagrams_that_answer_nothing_are_counted_and_change_nothing() {
     let address = datagrams(|socket, _, bytes, from| {
         send(socket, b"", from);
         send(socket, b"something else", from);
@@ -197,7 +197,7 @@ fn datagrams_that_answer_nothing_are_told_and_change_nothing() {
 }
 
 #[test]
-fn a_port_that_nobody_listens_on_is_an_error_and_no_busy_loop() {
+fn a_closed_port_is_an_error_and_makes_no_busy_loop() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("bound");
     drop(socket);

@@ -467,7 +467,7 @@ fn a_null_server_inside_that_needs_more_files_than_there_are_is_refused() {
 }
 
 #[test]
-fn connections_and_errors_of_the_warm_up_are_told() {
+fn connections_and_errors_of_the_warm_up_are_reported() {
     // ends the first five connections with a request on them
     let server = Server::start(|mut conversation| {
         let is_bad = conversation.number() <= 5;

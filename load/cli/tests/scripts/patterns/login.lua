@@ -1,4 +1,4 @@
--- logs in, then asks as who it is; a status that is not 200 is told
+-- logs in, then asks as who it is; prints a status that is not 200
 local token
 function request()
   if not token then return wrk.format("POST", "/login", nil, '{"user":"me"}') end

@@ -1,4 +1,4 @@
--- paths from a file beside the script, each thread at another place of the list
+-- paths from a file next to the script, each thread at another place of the list
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local paths, threads = {}, 0
 function setup(thread)
