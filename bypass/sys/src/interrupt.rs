@@ -14,7 +14,7 @@ pub fn asked() -> &'static AtomicBool {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: all zeroes is an empty sigaction.
         let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
-        // Queries the current action, into a structure on this frame.
+        // SAFETY: queries the current action, into a structure on this frame.
         unsafe { libc::sigaction(signal, core::ptr::null(), &mut action) };
         if action.sa_sigaction == libc::SIG_IGN {
             continue;
