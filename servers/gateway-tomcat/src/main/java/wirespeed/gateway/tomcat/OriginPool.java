@@ -235,7 +235,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         }
     }
 
-    /** Asked rarely: most of those who enter get a connection at once. */
+    /** Asked rarely: most requests get a connection at once. */
     private boolean isCrowded(Way way, int waitersMax) {
         PoolStats stats = manager.getStats(way.route);
         return stats.getLeased() >= way.connectionsMax && stats.getPending() >= waitersMax;
