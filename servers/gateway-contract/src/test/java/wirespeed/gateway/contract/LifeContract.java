@@ -11,6 +11,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -55,6 +57,47 @@ abstract class LifeContract extends CarrierContract {
         assertEquals(0, refused.get());
         assertTrue(gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(0)
                 .connections().get() <= 1);
+    }
+
+    @Test
+    void a_wait_for_a_connection_in_vain_is_no_failure_of_the_origin() throws Exception {
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            try {
+                mayAnswer.await(60, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            return RecordingOrigin.ordinary(seen, out, socket);
+        };
+        RecordingOrigin quick = closedLater(new RecordingOrigin());
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\nconnections = 1\nresponse = \"2m\"\n[timeouts]\npool-wait = \"300ms\"\n"
+                + "[origins.quick]\naddresses = [\"127.0.0.1:" + quick.port() + "\"]\n[[route]]\n"
+                + "prefix = \"/quick\"\norigins = [\"quick\"]\n[[route]]\norigins = [\"o\"]\n");
+        RawClient served = client(gateway);
+        served.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n");
+        while (origin.seen.isEmpty()) {
+            Thread.sleep(5);
+        }
+        List<RawClient> waiting = new ArrayList<>();
+        for (int i = 0; i < 200; i++) {
+            RawClient client = client(gateway);
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            waiting.add(client);
+        }
+        // What happens in the pool meanwhile must not change the answer.
+        RawClient busy = client(gateway);
+        while (waiting.get(waiting.size() - 1).socket.getInputStream().available() == 0) {
+            assertEquals(200, busy.get("/quick").status());
+        }
+        for (RawClient client : waiting) {
+            assertEquals(503, client.read().status());
+        }
+        assertEquals(0, gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(0)
+                .failures());
+        mayAnswer.countDown();
+        assertEquals(200, served.read().status());
     }
 
     @Test

@@ -122,7 +122,7 @@ class NettyNamesTest {
                 RawClient.Answer answer = client.get("/" + i);
                 assertEquals(200, answer.status(), "request " + i + " " + answer.body());
             }
-            // Asked beside it: a server that knows better is believed.
+            // Asked meanwhile: a server that knows better is believed.
             names.code = 3;
             int status = 200;
             for (int i = 0; i < 1200 && status == 200; i++) {

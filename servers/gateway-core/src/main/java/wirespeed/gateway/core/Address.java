@@ -252,7 +252,7 @@ public final class Address {
                 && breaker.isUsable(nowMillis);
     }
 
-    /** False for a service whose endpoints are not known: there is no port to connect to. */
+    /** False for a service whose endpoints are not known: their ports are not known either. */
     boolean isWhole() {
         return !isService();
     }

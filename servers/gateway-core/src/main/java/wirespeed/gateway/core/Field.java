@@ -34,7 +34,7 @@ enum Field {
             COOKIE, FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, VIA,
             CACHE_CONTROL);
 
-    /** What tells an origin who asked for what; only a proxy that is trusted may say it. */
+    /** Fields about the client and its request for an origin; only a trusted proxy may set them. */
     static final long SAID_BY_PROXIES = bits(X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
             X_FORWARDED_OTHER, FORWARDED, X_REAL_IP, X_CLIENT_IP, TRUE_CLIENT_IP, X_ORIGINAL_URL,
             X_REWRITE_URL, FRONT_END_HTTPS);

@@ -159,7 +159,7 @@ public final class Origin {
         return address;
     }
 
-    /** Those in use; else the reserves; else those that were ejected, too. */
+    /** Endpoints in use; else the reserves; else the ejected ones, too. */
     private int candidates(Address[] all, Address[] into, Address not, long nowMillis) {
         int count = usable(all, into, not, nowMillis, false);
         if (count == 0) {

@@ -1,4 +1,4 @@
-// What an access log does when its disk is full and when its configuration is refused.
+// An access log whose disk is full, whose reader is slow, or whose configuration is refused.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -1,4 +1,4 @@
-// Checks of some addresses beside those of others.
+// Checks of some addresses do not disturb the others, and their changes lose no state.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertFalse;

@@ -224,6 +224,10 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
             Thread.currentThread().interrupt();
             throw new Full("interrupted while waiting for a connection");
         } catch (ExecutionException e) {
+            if (e.getCause() instanceof TimeoutException) {
+                // The pool has noticed it first, when another request ended.
+                throw new Full("no connection to the origin became free in time");
+            }
             throw new OriginFailure(Category.CONNECT, Loss.BEFORE_ANSWER,
                     "no connection: " + e.getCause(), e);
         } finally {
@@ -231,7 +235,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         }
     }
 
-    /** Asked rarely: most of those who enter get a connection at once. */
+    /** Asked rarely: most requests get a connection at once. */
     private boolean isCrowded(Way way, int waitersMax) {
         PoolStats stats = manager.getStats(way.route);
         return stats.getLeased() >= way.connectionsMax && stats.getPending() >= waitersMax;

@@ -108,7 +108,7 @@ public final class Server implements Launcher.Carrier {
         http.setMaxHeaderCount(limits.count("fields") + 1);
         http.setMaxTrailerSize(2 * ChunkFrames.TRAILER_BYTES_MAX);
         http.setMaxSwallowSize(SWALLOWED_BYTES_MAX);
-        // What the gateway's own rules allow in a target.
+        // The characters that the gateway allows in a target.
         http.setRelaxedPathChars("\"<>[]^`{|}");
         http.setRelaxedQueryChars("\"<>[]^`{|}");
         if (isVirtual) {
