@@ -37,7 +37,7 @@ pub struct Partial {
     pub offset: u16,
 }
 
-/// What a train of segments carries.
+/// What a GSO segment carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP over IPv4.
@@ -48,7 +48,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// A train of segments that the device is to cut.
+/// A GSO segment that the device is to cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segments {
     /// Payload bytes of each segment but the last.
@@ -64,8 +64,11 @@ pub struct Segments {
 pub struct Offload {
     /// Complete a checksum.
     pub checksum: Option<Partial>,
-    /// Cut a train; needs `checksum` too.
+    /// Cut a GSO segment; needs `checksum` too.
     pub segments: Option<Segments>,
+    /// It must not overtake frames before it, nor be overtaken by those with `segments` before it, where these leave by
+    /// another queue.
+    pub in_order: bool,
 }
 
 /// What a device can do.
@@ -73,7 +76,7 @@ pub struct Offload {
 pub struct Capabilities {
     /// Largest IP packet.
     pub mtu: u32,
-    /// Longest train of segments, headers included; 0 when it cuts none.
+    /// Longest GSO segment, headers included; 0 when it cuts none.
     pub segments_max: u32,
     /// Completes checksums of TCP and UDP.
     pub checksum: bool,

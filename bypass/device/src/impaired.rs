@@ -17,7 +17,7 @@ pub struct Faults {
     pub corruption: f64,
 }
 
-/// A device with faults. It cuts no trains and completes no checksums: each packet has its own fate,
+/// A device with faults. It cuts no GSO segments and completes no checksums: each packet has its own fate,
 /// and checksums must be right on arrival (`ethtool -K PEER tx off`).
 #[derive(Debug)]
 pub struct Impaired<D> {

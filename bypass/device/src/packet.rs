@@ -13,7 +13,7 @@ use crate::virtio;
 
 // linux/if_packet.h.
 const PACKET_VNET_HDR: i32 = 15;
-const TRAIN_MAX: usize = 65_535 + ETHERNET;
+const GSO_MAX: usize = 65_535 + ETHERNET;
 
 /// A socket that sends on one interface.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Sender {
 
     /// One that somebody else has opened and passed on.
     pub fn of(fd: Owned, mtu: u32) -> Self {
-        let headers = vec![0; TRAIN_MAX];
+        let headers = vec![0; GSO_MAX];
         Self { fd, mtu, headers }
     }
 
@@ -62,7 +62,7 @@ impl Sender {
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {
             mtu: self.mtu,
-            segments_max: TRAIN_MAX as u32,
+            segments_max: GSO_MAX as u32,
             checksum: true,
             batch: 1,
         }

@@ -7,7 +7,7 @@ use crate::frame::{Capabilities, Counters, Device, Error, Frame, Offload};
 /// Nanosecond times.
 const MAGIC: u32 = 0xa1b2_3c4d;
 const LINK_ETHERNET: u32 = 1;
-/// Bytes kept of a frame: the longest train.
+/// Bytes kept of a frame: the longest GSO segment.
 const SNAP: usize = 65_549;
 
 /// A capture file under construction.

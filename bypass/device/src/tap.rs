@@ -1,6 +1,6 @@
 //! TAP: a virtual interface of the kernel's whose other end is this process.
 //!
-//! With a virtio-net header in front of each frame (IFF_VNET_HDR) trains of up to 64 KiB of TCP and
+//! With a virtio-net header in front of each frame (IFF_VNET_HDR) GSO segments of up to 64 KiB of TCP and
 //! UDP pass whole in both directions, and checksums are left to whoever needs them. One descriptor
 //! is one queue; further queues of the same interface are opened by name.
 
@@ -27,8 +27,8 @@ const UDP4: usize = 0x20;
 const UDP6: usize = 0x40;
 const SIOCGIFMTU: u64 = 0x8921;
 
-/// Longest train that the kernel passes, with its Ethernet header.
-const TRAIN_MAX: usize = 65_535 + ETHERNET;
+/// Longest GSO segment that the kernel passes, with its Ethernet header.
+const GSO_MAX: usize = 65_535 + ETHERNET;
 /// Bytes of an ifreq.
 const IFREQ: usize = 40;
 /// Frames of one call: each is a system call anyway.
@@ -72,8 +72,8 @@ impl Tap {
             mtu: mtu_of(&name)?,
             fd,
             name,
-            incoming: vec![0; TRAIN_MAX],
-            outgoing: vec![0; TRAIN_MAX],
+            incoming: vec![0; GSO_MAX],
+            outgoing: vec![0; GSO_MAX],
             counters: Counters::default(),
         })
     }
@@ -99,7 +99,7 @@ impl Device for Tap {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             mtu: self.mtu,
-            segments_max: TRAIN_MAX as u32,
+            segments_max: GSO_MAX as u32,
             checksum: true,
             batch: BATCH,
         }
@@ -173,7 +173,7 @@ impl Device for Tap {
     }
 }
 
-/// Everything that the kernel offers; trains of UDP came with Linux 6.2.
+/// Everything that the kernel offers; GSO segments of UDP came with Linux 6.2.
 fn set_offload(fd: i32) -> Result<(), Error> {
     let tcp = CHECKSUM | TCP4 | TCP6 | TCP_ECN;
     network::ioctl_number(fd, TUNSETOFFLOAD, tcp | UDP4 | UDP6)

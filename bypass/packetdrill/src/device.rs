@@ -12,7 +12,7 @@ const ETHERNET: usize = 14;
 pub struct Leaving {
     /// The time at which packets leave now.
     pub now_us: u64,
-    /// Trains are cut into the packets that a wire would carry.
+    /// GSO segments are cut into the packets that a wire would carry.
     pub cuts: bool,
     packets: VecDeque<(u64, Vec<u8>)>,
 }
@@ -50,7 +50,7 @@ impl TxSink for Leaving {
     }
 }
 
-/// The packets of a train; FIN and PSH stay with the last.
+/// The packets of a GSO segment; FIN and PSH stay with the last.
 fn cut(frame: &[u8], meta: &TxMeta) -> Vec<Vec<u8>> {
     let (headers, payload) = frame.split_at(meta.header_len);
     let count = payload.len().div_ceil(meta.gso_size);
@@ -85,7 +85,7 @@ fn state_length(frame: &mut [u8]) {
     packet[10..12].copy_from_slice(&sum);
 }
 
-/// Completes the checksum of a train, which packetdrill takes for one large packet as it does Linux's.
+/// Completes the checksum of a GSO segment, which packetdrill takes for one large packet as it does Linux's.
 fn complete(frame: &mut [u8], meta: &TxMeta) {
     let place = meta.tcp_at + 16..meta.tcp_at + 18;
     frame[place.clone()].fill(0);

@@ -72,7 +72,7 @@ impl std::fmt::Debug for EngineBox {
     }
 }
 
-/// What packetdrill's scripts for Linux set before they begin (`common/defaults.sh`), and trains as Linux's.
+/// What packetdrill's scripts for Linux set before they begin (`common/defaults.sh`), and GSO segments as Linux's.
 fn as_scripts_expect() -> Config {
     Config {
         segmentation_max: 65_000,
@@ -176,6 +176,7 @@ impl Host {
                     gateway: None,
                     mtu: 0,
                     source: None,
+                    hops: 0,
                 })
             })
             .collect();

@@ -7,7 +7,7 @@
 //! `common/defaults.sh`, whose shell commands are the kernel's and change nothing here.
 //!
 //! Flags (`--so_flags`, separated by commas): `local=ADDRESS`, which must be packetdrill's `--local_ip` where a
-//! script connects without bind; `mtu=BYTES`; `segmentation_max=BYTES`, 65000 unless said, with which trains
+//! script connects without bind; `mtu=BYTES`; `segmentation_max=BYTES`, 65000 unless said, with which GSO segments
 //! leave whole, as Linux's do, and `cut=1`, with which they leave in the packets of a wire; and what scripts
 //! set by sysctl: `receive_bytes` and `receive_bytes_max` (tcp_rmem; of its second number the half),
 //! `send_bytes` (tcp_wmem), `unsent_low` (tcp_notsent_lowat), `train_segments` (tcp_min_tso_segs),
