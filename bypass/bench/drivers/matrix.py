@@ -34,7 +34,7 @@ def arguments():
 
 
 def outcome(output, status):
-    """What the check said, and what became of the connections."""
+    """The words of the check, and the fate of the connections."""
     said = FIRST_LINE.search(output)
     mode = said.group(1).decode() if said else "?"
     refused = MISSING.search(output)

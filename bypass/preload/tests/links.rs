@@ -117,7 +117,7 @@ impl Server {
         found.map_or(0, |(_, value)| *value)
     }
 
-    /// Those that have counted anything.
+    /// The counters that are not zero.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let view = View::open(self.0.id()).ok().flatten();
         let mut counters = view.map(|view| view.counters()).unwrap_or_default();
@@ -259,15 +259,15 @@ fn refused() {
     }
 }
 
-/// A kind of interface over the server's end of the pair, or beside it.
+/// A kind of interface over the server's end of the pair, or next to it.
 struct Kind {
     /// In the words of `ip -d link`.
     name: &'static str,
-    /// Commands of ip that make it; those that begin with `client` are the client's.
+    /// Commands of ip that make it; commands that begin with `client` are run there.
     make: &'static [&'static str],
     /// The interfaces with the addresses, here and there.
     ends: [&'static str; 2],
-    /// What the check says of the server's: the begin of its first line, or an obstacle and what would help.
+    /// The check's words about the server's: the begin of its first line, or an obstacle and what would help.
     says: Says,
 }
 
@@ -623,7 +623,7 @@ fn accepted_from() {
     exchange_over_packets(&client, &running);
 }
 
-/// As of a container that is started anew: connections end, and later ones are over packets again.
+/// As of a container that is started again: connections end, and later ones are over packets again.
 fn made_anew() {
     let (client, server) = (Namespace::new(), Namespace::new());
     let make = || {

@@ -204,7 +204,7 @@ impl Host {
             .filter(|one| match self.accept_from {
                 None => self.steering.add_address(one.ip),
                 // From nowhere until it is known from where.
-                Some(_) => self.steering.add_address_of_nobody(one.ip),
+                Some(_) => self.steering.add_address_without_ways(one.ip),
             })
             .collect();
         self.addresses = now;
@@ -218,7 +218,7 @@ impl Host {
         for ip in self.addresses_beside.iter().filter(gone) {
             self.steering.remove_address(*ip);
         }
-        now.retain(|ip| self.steering.add_address_of_nobody(*ip));
+        now.retain(|ip| self.steering.add_address_without_ways(*ip));
         self.addresses_beside = now;
     }
 

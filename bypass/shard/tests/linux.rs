@@ -710,7 +710,7 @@ impl std::io::Write for Sent {
     }
 }
 
-/// GSO segments leave through the interface's queue, which tbf makes slow, single frames beside it.
+/// GSO segments leave through the interface's queue, which tbf makes slow, single frames past it.
 fn in_order() {
     let sender = Settings {
         packet_sender: true,

@@ -18,6 +18,8 @@ const PORTS: usize = 65_536;
 const SLOTS: usize = 65_536;
 /// Connections at most that are distinguished from what the kernel keeps of earlier ones (some 7 MB).
 const REOPENED: usize = 65_536;
+/// Somewhat less than the second after which clients send a SYN again (RFC 6298, 2.1).
+const RESEND_NS: u64 = 900_000_000;
 /// Queues of an interface at most.
 const QUEUES: usize = 1024;
 
@@ -248,7 +250,7 @@ impl Steering {
 
     /// The same, but no new connection is taken until [`set_ways`](Self::set_ways) says from where. Of another
     /// interface's address frames of its connections may come by this one.
-    pub fn add_address_of_nobody(&self, ip: IpAddr) -> bool {
+    pub fn add_address_without_ways(&self, ip: IpAddr) -> bool {
         self.use_address(ip, ways::NONE)
     }
 
@@ -340,7 +342,7 @@ impl Steering {
                 since_ns => since_ns,
             });
         }
-        now_ns.saturating_sub(oldest) > program::PATIENCE_NS
+        now_ns.saturating_sub(oldest) > RESEND_NS
     }
 
     /// Whether the program has left new connections of a port to the kernel, since that was [forgotten](Self::forget_left).

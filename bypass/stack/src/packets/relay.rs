@@ -261,7 +261,7 @@ impl Relay {
         has_moved
     }
 
-    /// What went over an interface that is gone goes nowhere.
+    /// Connections over an interface that is gone end.
     fn look_at_interface(&mut self) {
         if self.is_gone.is_none() && self.shard.has_lost_interface() {
             self.is_gone = Some(false);

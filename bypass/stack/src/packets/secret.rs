@@ -13,7 +13,7 @@ const FOLDER: &str = "/run/wirespeed";
 const NAME: &str = "secret";
 const LENGTH: usize = 16;
 
-/// What numbers are made of.
+/// The material of the numbers.
 pub type Secret = [u8; LENGTH];
 
 /// The one of this host; of a process that may neither read nor make it, one of its own.
@@ -34,7 +34,7 @@ fn of_folder(folder: &Path) -> Secret {
         .unwrap_or_else(random)
 }
 
-/// Whole, and root's alone: nobody else may know it, or choose it.
+/// Whole, and root's alone: no other user may know it, or choose it.
 fn read(place: &Path) -> Option<Secret> {
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let mut file = File::options()

@@ -85,8 +85,8 @@ fn open_queue(
     Opened::open(link, queue, settings)
 }
 
-/// Queues that a driver begins to receive by once the program is attached, as virtio_net does with those that it could have
-/// and has not. Of a queue that is not used the kernel opens no socket.
+/// Opens the queues that a driver begins to receive by once the program is attached, as virtio_net does with spare ones. The
+/// kernel opens no socket of an unused queue.
 fn open_further(
     link: &Link,
     way: &Way,

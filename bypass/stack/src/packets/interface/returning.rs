@@ -1,12 +1,12 @@
-//! Interfaces that were removed while they were used: whoever makes one of the same name anew (a restarted container or
-//! virtual machine, a reloaded driver) finds it used again, as far as the process has the privilege still.
+//! Interfaces that were removed while they were used: one that is made again under the same name (by a restarted container
+//! or virtual machine, a reloaded driver) is used again, if the process still has the privilege.
 
 use super::*;
 
 /// Between looks for them.
 const LOOK_NS: u64 = 500_000_000;
 
-/// Names of those that are gone, and when they were looked for.
+/// Names of the missing ones, and when they were looked for.
 static GONE: Mutex<(Vec<String>, u64)> = Mutex::new((Vec::new(), 0));
 
 /// Locks them across a fork.
@@ -33,7 +33,7 @@ pub fn expect(link: u32) {
     process::fall_back(Reason::Interface);
     opening::say(
         &name,
-        "it is gone, and its connections with it; new ones are the kernel's until it is back",
+        "it is gone, and its connections with it; the kernel has new ones until it is back",
     );
     gone.0.push(name);
 }
@@ -43,7 +43,7 @@ pub fn are_expected() -> bool {
     GONE.lock().is_ok_and(|gone| !gone.0.is_empty())
 }
 
-/// Opens those that are back. Whether there were any.
+/// Opens the ones that are back. Whether there were any.
 pub fn open_returned() -> bool {
     let Ok(mut gone) = GONE.lock() else {
         return false;
