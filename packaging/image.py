@@ -14,6 +14,12 @@ import tempfile
 from pathlib import Path
 
 RELEASE = "bookworm"
+APT = Path("/etc/apt")  # of this machine
+SOURCES = f"""\
+deb http://deb.debian.org/debian {RELEASE} main
+deb http://deb.debian.org/debian {RELEASE}-updates main
+deb http://deb.debian.org/debian-security {RELEASE}-security main
+"""
 _MEDIA = "application/vnd.oci.image"
 _CHUNK = 1 << 20
 
@@ -44,8 +50,7 @@ def bootstrap(root):
 
 def _mirror():
     """The archive that apt is configured to use, without options in brackets."""
-    folder = Path("/etc/apt")
-    files = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
+    files = [APT / "sources.list", *sorted((APT / "sources.list.d").glob("*"))]
     text = "\n".join(path.read_text() for path in files if path.is_file())
     found = re.search(r"^(?:deb\s+(?:\[[^]]*\]\s+)?|URIs:\s*)(\S+)", text, re.M)
     if not found:
@@ -58,22 +63,31 @@ def install(root, deb):
     policy = root / "usr" / "sbin" / "policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
-    for name in ("apt.conf", "apt.conf.d"):  # proxies and certificates of this machine's apt
-        source = Path("/etc/apt") / name
-        if source.is_file():
-            shutil.copy(source, root / "etc" / "apt" / name)
-        elif source.is_dir():
-            shutil.copytree(source, root / "etc" / "apt" / name, dirs_exist_ok=True)
+    # Proxies and certificates of this machine's apt, for as long as it installs: the image is for
+    # others, who cannot reach them and need not know them.
+    settings = root / "wirespeed-apt.conf"
+    settings.write_text(apt_settings())
     shutil.copy(deb, root / "wirespeed.deb")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C",
+                   "APT_CONFIG": f"/{settings.name}"}
     try:
         for words in (["update", "-q"], ["install", "-q", "-y", "/wirespeed.deb"], ["clean"]):
             _run(*inside(root), "apt-get", *words, environment=environment)
     finally:
         (root / "wirespeed.deb").unlink(missing_ok=True)
+        settings.unlink()
         policy.unlink(missing_ok=True)
+    for path in (root / "etc/apt/sources.list.d").glob("*"):
+        path.unlink()
+    (root / "etc/apt/sources.list").write_text(SOURCES)
     for path in (root / "var/lib/apt/lists").glob("*_*"):
         path.unlink()
+
+
+def apt_settings():
+    """All of this machine's configuration of apt, in the order in which apt reads it."""
+    files = [*sorted((APT / "apt.conf.d").glob("*")), APT / "apt.conf"]
+    return "".join(path.read_text() + "\n" for path in files if path.is_file())
 
 
 def inside(root):

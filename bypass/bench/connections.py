@@ -6,8 +6,8 @@
     bypass/bench/connections.py requests            CPU of nginx per request with 10 … 50,000 connections (as many as
                                                     there may be descriptors, ulimit -Hn)
 
-Both count CPU time of nginx (master, workers, every thread) by the scheduler's own account, in nanoseconds, so
-other work on the machine delays them and does not change what is counted, but for colder caches.
+Both count CPU time of nginx (master, workers, every thread) by the scheduler's accounting, in nanoseconds. Other
+work on the machine only delays them and makes caches colder; it does not change the count otherwise.
 
 idle      on the kernel, and over packets with the profile; also with no connection at all; --queues N of the interface,
           --workers N of nginx
@@ -40,7 +40,7 @@ REQUEST = f"GET /0 HTTP/1.1\r\nHost: {ADDRESS}\r\n\r\n".encode()
 
 
 def raise_descriptors():
-    """How many this process and what it starts may have: as many as are wanted, else as many as the machine allows."""
+    """Raises the limit of descriptors for this process and its children: to the requested number, or to the machine's limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS:
         try:
@@ -89,7 +89,7 @@ def asked(link, process, profile):
 
 
 def hold(count):
-    """In the client's namespace: opens connections, asks once on each, prints a line and waits for input."""
+    """In the client's namespace: opens connections, sends one request on each, prints a line and waits for input."""
     sockets = []
     for _ in range(count):
         one = socket.create_connection((ADDRESS, PORT), 10)
@@ -102,7 +102,7 @@ def hold(count):
 
 
 def idle_share(link, profile, folder, count, seconds):
-    """Share of a core in percent that nginx takes with `count` connections that say nothing."""
+    """Share of a core in percent that nginx uses with `count` idle connections."""
     with serving(link, profile, folder) as process:
         before = counters(link, process.pid) if profile else {}
         words = link.inside(0, 1, sys.executable, __file__, "hold", "--connections", count)

@@ -1,9 +1,9 @@
-/* Datagrams that are asked and answered, for datagrams.py.
+/* Sends and echoes datagrams, for datagrams.py.
  *
- *   datagrams serve block|poll|epoll PORT                       answers every datagram with itself until it is ended
- *   datagrams ask ADDRESS PORT SIZE WINDOW SECONDS              keeps WINDOW of SIZE bytes on their way
+ *   datagrams serve block|poll|epoll PORT                       echoes every datagram until it is ended
+ *   datagrams ask ADDRESS PORT SIZE WINDOW SECONDS              keeps WINDOW datagrams of SIZE bytes in flight
  *
- * The second prints how many were answered in a second, the 50th, 99th and 99.9th percentile of the round trip in
+ * The second prints the echoes per second, the 50th, 99th and 99.9th percentile of the round trip in
  * nanoseconds, and how many had no answer in time.
  */
 #define _GNU_SOURCE

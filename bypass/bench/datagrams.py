@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """UDP over a veth pair: the kernel's against datagrams in the program (EF_UDP=1), A B A B in one run.
 
-Two namespaces, a server that answers what it is sent on core 0 and a client that keeps some datagrams on their way on
-core 1 (datagrams.c). Prints answers per second and round trips, medians and ratios to the first stack, and an error where
-a datagram of a stack over packets was the kernel's. Everything that it starts ends with it.
+Two namespaces, an echo server on core 0 and a client on core 1 that keeps a window of datagrams in flight
+(datagrams.c). Prints responses per second and round trips, medians and ratios to the first stack, and an error if
+the kernel carried a datagram of a stack over packets. All processes that it starts end with it.
 
     ./wirespeed build bypass                        once; needs root and a C compiler
     bypass/bench/datagrams.py                       64 B, one at a time: 5 rounds of 2 s, about 1 min

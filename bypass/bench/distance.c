@@ -1,10 +1,10 @@
-/* How far two cores are apart: the round trip of a cache line between them.
+/* The distance of two cores: the round trip of a cache line between them.
  *
  *   distance CORE CORE
  *
- * Prints the median of 15 turns of 500 round trips in nanoseconds, after a few milliseconds. Two threads of one core, or cores that
- * share a cache, are below 100 ns, cores with caches of their own at some 300. A hypervisor may move a guest's cores from one to the other
- * at any time, which changes ratios of kernel and bypass several times, so every figure needs it next to it.
+ * Prints the median of 15 times 500 round trips in nanoseconds, after a few milliseconds. Two threads of one core, or cores that
+ * share a cache, are below 100 ns, cores with separate caches at some 300. A hypervisor may move a guest's cores from one to the other
+ * at any time, which changes ratios of kernel and bypass by a factor of several, so every result needs the distance next to it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

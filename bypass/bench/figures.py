@@ -52,7 +52,7 @@ http {{
 
 class Distance:
     """Whether cores 0 and 1 share a cache ("near") or not ("far"). A hypervisor may move a guest's cores at any time, which
-    changes the ratio of kernel and bypass several times, so figures of both are kept apart."""
+    changes the ratio of kernel and bypass by a factor of several, so the results are kept separate."""
 
     NEAR_NS = 120
 
@@ -147,7 +147,7 @@ class Bench:
 
 
 def requests_per_second(wrk):
-    """What a run of wrk says; a run with errors ends the bench."""
+    """The rate that a run of wrk prints; a run with errors ends the bench."""
     out = wrk.communicate()[0]
     if "Socket errors" in out or "Non-2xx" in out or "Requests/sec" not in out:
         sys.exit(f"figures.py: wrk failed:\n{out}")
@@ -155,7 +155,7 @@ def requests_per_second(wrk):
 
 
 def client_profile(stack):
-    """The generator spins where it has its core alone, and shares it where the servers do; its build is the server's."""
+    """The generator's profile: it spins if it has a core of its own, and not if it shares one; same build as the server."""
     return stack and stack.replace("performance", "wrk").replace("balanced", "nginx-balanced")
 
 
@@ -262,7 +262,7 @@ def spread(values, others):
 
 
 def show_scaling(figures):
-    """How many times one pair's rate all pairs reach together."""
+    """The rate of all pairs together, as a multiple of one pair's."""
     for stack in dict.fromkeys(stack for _, stack in figures):
         of_stack = {case: values for (case, other), values in figures.items() if other == stack}
         one, many = ([value for case, values in of_stack.items() if case.startswith(f"{pairs} pair") for value in values]
@@ -281,8 +281,8 @@ def hold_idle_states():
 
 @contextmanager
 def kernel_unpaced():
-    """The kernel's TCP with CUBIC while the block runs, and what it had before afterwards: BBR holds each segment
-    back by a timer, with which the kernel has a third of its throughput on a way without queues."""
+    """Sets the kernel's TCP to CUBIC during the block, and restores it afterwards: BBR paces each segment
+    by a timer, which costs the kernel two thirds of its throughput on a path without queues."""
     control = Path("/proc/sys/net/ipv4/tcp_congestion_control")
     before = control.read_text().strip()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -325,7 +325,7 @@ def main():
 
 
 def measure(options):
-    """One table a cell."""
+    """One table per cell."""
     for name in options.cells:
         figures = defaultdict(list)
         with tempfile.TemporaryDirectory(prefix="bypass-figures-") as folder:

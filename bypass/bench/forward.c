@@ -3,9 +3,9 @@
  *   forward IF IF loss=SHARE delay_us=N rate_bps=N queue=N seed=N
  *
  * Forwards every frame from each interface to the other until SIGTERM, each direction separately: a frame is
- * lost by chance (IP only), or because `queue` others wait for the rate, or it arrives `delay_us` after it
- * has left. rate_bps=0: unlimited. At the end it prints what happened as one line of JSON; "late_us" is the
- * worst time by which a frame was sent too late, "missed" what the kernel dropped before it was seen.
+ * lost at random (IP only), or because `queue` others wait for the rate, or it arrives `delay_us` after it
+ * has left. rate_bps=0: unlimited. At the end it prints counts as one line of JSON; "late_us" is the
+ * worst delay of a frame beyond its time, "missed" the frames that the kernel dropped before.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -136,7 +136,7 @@ static int receive(struct direction *d) {
     return count;
 }
 
-/* Sends what is due; answers when the next one is. */
+/* Sends frames that are due; returns when the next one is. */
 static uint64_t send_due(struct direction *d) {
     for (; d->first < d->behind; d->first++) {
         struct frame *frame = &d->held[d->first % HELD_MAX];

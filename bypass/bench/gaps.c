@@ -1,9 +1,9 @@
-/* How often a core is taken from a program that wants it all: by the hypervisor, by interrupts.
+/* How often a busy program loses its core to the hypervisor and to interrupts.
  *
  *   taskset -c CORE gaps
  *
- * Prints, after 3 s, how many times a second a loop that does nothing but read the clock stood still for longer than so
- * many microseconds. No percentile of round trips on these cores can be below what this leaves it.
+ * Prints, after 3 s, how many times per second a loop that only reads the clock stood still for longer than so
+ * many microseconds. No percentile of round trips on these cores can be lower than these gaps allow.
  */
 #include <stdio.h>
 #include <time.h>

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Bulk transfers over a link with loss and delay, and in parallel with a flow of Linux: TCP in the program against Linux's.
 
-Three namespaces: a, b, and between them forward.c with a rate, a queue, a delay and seeded loss, the same for all
-that is compared, in turns, and all of it with the priority of real time: an acknowledgment that waits for a core
-is delay on the link. Every byte is compared by digest, the kernel's counters prove that a flow was not the
-kernel's, and a frame that the machine lost outside the link ends the round. Standard library only.
+Three namespaces: a, b, and between them forward.c with a rate, a queue, a delay and seeded loss. Stacks alternate
+under the same conditions, all with real-time priority: an acknowledgment that waits for a core would be delay on
+the link. Digests compare every byte, the kernel's counters prove that the kernel did not carry a flow,
+and a frame that the machine lost outside the link ends the round. Standard library only.
 
     ./wirespeed build bypass              once; needs root, cc, ip, ethtool and chrt
     bypass/bench/impaired.py bulk         loss 0, 0.1, 1, 5 % and round trips of 1, 20, 100 ms: 12 cells
     bypass/bench/impaired.py bulk --loss 1 --rtt 20 --rounds 5
     bypass/bench/impaired.py fairness     one flow of bypass in parallel with one of Linux on a link of 100 Mb/s
 
-bulk      goodput of Linux to Linux, of us to Linux, and of Linux to us, with as many parallel flows as --flows
-          says (their sum is steadier than one); half of the round trip and all of the loss in each direction
-fairness  share of the bytes that one of two flows has that start together; Linux against Linux as a check
+bulk      goodput of Linux to Linux, bypass to Linux, and Linux to bypass, with --flows parallel flows
+          (their sum is steadier than one); half of the round trip and all of the loss in each direction
+fairness  share of the bytes of one of two flows that start together; Linux against Linux as a check
 """
 
 import argparse

@@ -2,8 +2,8 @@
 """nginx over a veth pair: the kernel's TCP against TCP in the program, A B A B in one run.
 
 Two namespaces, nginx (one worker) in one on core 0, wrk in the other on core 1. Prints requests per second of every
-round, medians and ratios to the kernel, and for packets how many connections were carried so: a round in which
-one was the kernel's is an error. Everything that it starts ends with it.
+round, medians and ratios to the kernel, and the number of connections over packets: a connection on the kernel
+makes its round an error. All processes that it starts end with it.
 
     ./wirespeed build bypass                        once; needs root, nginx and wrk
     bypass/bench/packets.py                         1 KB, keep-alive, MTU 1500, 5 rounds of 2 s: about 40 s
@@ -13,14 +13,14 @@ one was the kernel's is an error. Everything that it starts ends with it.
     bypass/bench/packets.py --mtu 9000 --size 100000
     bypass/bench/packets.py kernel performance both --connections 1
     ./wirespeed build http-server && bypass/bench/packets.py --program netty-nio --size 128 kernel performance both
-                                                    each server is warmed up until its JVM compiles no more
+                                                    each server is warmed up until its JVM stops compiling
     bypass/bench/packets.py responder-kernel native generic    the engine without preloading:
                                                     cargo build --release -p bypass-shard --example http
 
 kernel       nginx and wrk on the kernel          balanced, performance   nginx over packets, with that profile
-both         nginx with performance and wrk with the profile --client, both over packets; --program has others than nginx
+both         nginx with performance and wrk with the profile --client, both over packets; --program chooses other servers
 performance-other, both-other    the same with another build: --other FOLDER, which has its bypass and libbypass_preload.so
-responder-kernel, native, busy-poll, generic, trains    a minimal HTTP responder, on the kernel and on a shard
+`responder-kernel`, `native`, `busy-poll`, `generic`, `trains`    a minimal HTTP responder, on the kernel and on a shard
 """
 
 import argparse
@@ -181,7 +181,7 @@ def answers(link):
 
 
 def counters(link, group):
-    """Connections accepted over packets and from the kernel by the processes of a session, and frames it took too late."""
+    """Connections that the processes of a session accepted over packets and from the kernel, and frames that they took too late."""
     text = subprocess.run(link.inside(1, 1, BYPASS, "stat", "--json"), capture_output=True, text=True, check=True).stdout
     total = {"accepts_packets": 0, "accepts_kernel": 0, "frames_lost_in": 0}
     for entry in re.split(r'(?="pid":)', text)[1:]:
@@ -209,21 +209,21 @@ def cpu_ns(group):
     return found
 
 
-def beside(before, after):
-    """Seconds of CPU that other threads than the busiest had between two looks: a JVM's compilers, which the
-    server's core has to do besides."""
+def other_threads_s(before, after):
+    """Seconds of CPU that all threads but the busiest used between two samples: a JVM's compilers, which run on the
+    server's core too."""
     spent = sorted(now - before.get(task, 0) for task, now in after.items())
     return sum(spent[:-1]) / 1e9
 
 
 def warm_up(load, group, options):
-    """Repeats the window until the server's other threads are quiet in it. With one long run a JVM is not warm: the
+    """Repeats the window until the server's other threads are quiet in it. One long run does not warm a JVM up: the
     first connections that end and return make it discard compiled code, and compile again on the server's core."""
     deadline = time.monotonic() + options.warmup
     while time.monotonic() < deadline:
         before = cpu_ns(group)
         subprocess.run(load, stdout=subprocess.DEVNULL, timeout=options.seconds + 30, check=True)
-        if beside(before, cpu_ns(group)) < QUIET * options.seconds:
+        if other_threads_s(before, cpu_ns(group)) < QUIET * options.seconds:
             break
 
 
@@ -267,7 +267,7 @@ def measure(link, server, folder, options):
             warm_up(link.inside(0, 1, *load), process.pid, options)
         before, spent = counters(link, process.pid), cpu_ns(process.pid)
         done = subprocess.run(link.inside(0, 1, *load), capture_output=True, text=True, timeout=options.seconds + 30)
-        after, others = counters(link, process.pid), beside(spent, cpu_ns(process.pid))
+        after, others = counters(link, process.pid), other_threads_s(spent, cpu_ns(process.pid))
         if others >= QUIET * options.seconds:
             print(f"  {server}: its other threads had {others / options.seconds:.0%} of a core in this round")
         found = read(done, folder, options)

@@ -7,10 +7,10 @@
     bypass/bench/workers.py --queues       an interface with a queue, and so an engine, for each worker
     bypass/bench/workers.py --queues --steered    and what a core's wrk sends comes by the queue of the worker there (XPS)
 
-The machine is as full with one pair as with more: a pair is a worker and a wrk that share a core, so that the
-ratio says what a second core brings. wrk is on the kernel. Prints requests per second and, for each stack, the
-ratio of all pairs to one within the rounds; a connection that was the kernel's ends the bench. With `--queues` it
-prints how many workers had connections by an engine of their own.
+A pair is a worker and a wrk that share a core, so each core is saturated with one pair as with more, and the
+ratio is the gain from a second core. wrk is on the kernel. Prints requests per second and, for each stack, the
+ratio of all pairs to one within the rounds; a connection on the kernel ends the bench. With `--queues` it
+prints how many workers had connections through their own engine.
 """
 
 import argparse

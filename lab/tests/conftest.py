@@ -46,7 +46,7 @@ value = "rps"
 
 
 def free_port():
-    """Below the ports that the kernel gives away, where no connection takes it."""
+    """Below the ephemeral ports, so that no connection takes it."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ class Checkout:
         raise AssertionError("no trial was finished in time")
 
     def left_behind(self, pid):
-        """What a lab with this process id has left: processes, cgroups, scratch folders."""
+        """Leftovers of the lab with this process id: processes, cgroups, scratch folders."""
         found = []
         for entry in Path("/proc").iterdir():
             try:

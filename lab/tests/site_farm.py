@@ -1,4 +1,4 @@
-"""Hosts for tests and benchmarks of sites: namespaces on a switch with an sshd each, and a Slurm.
+"""Hosts for tests and benchmarks of sites: namespaces on a switch, each with an sshd, and Slurm.
 
 Everything lives in processes of this one: when they end, namespaces and interfaces are gone.
 """
@@ -119,7 +119,7 @@ class Farm:
         return pid
 
     def cable(self, first, second):
-        """Joins two hosts directly, past the switch; their addresses on it, in the same order."""
+        """Connects two hosts directly, without the switch; their addresses in the same order."""
         near, far = (self.hosts[number] for number in (first, second))
         self._in(near, f"ip link add cable type veth peer name cable netns {far}")
         addresses = CABLE.format(1), CABLE.format(2)
@@ -162,11 +162,11 @@ class Farm:
                 time.sleep(0.05)
 
     def cut(self, number):
-        """As a pulled cable: no end of a connection is sent."""
+        """Cuts the link without closing connections."""
         self._in(self.switch, f"ip link set p{11 + number} down")
 
     def close(self):
-        """The sessions too: behind a cut cable an sshd waits for its client for ever."""
+        """Ends the sessions too: behind a cut link an sshd waits for its client forever."""
         own = {network(process.pid) for process in self.processes} - {network("self"), None}
         for process in reversed(self.processes):
             process.kill()

@@ -1,4 +1,4 @@
-"""Files are UTF-8 wherever the lab runs: the user's locale must not decide what they hold."""
+"""Files are UTF-8 wherever the lab runs: the user's locale must not affect their content."""
 
 import ast
 from pathlib import Path

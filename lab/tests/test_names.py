@@ -1,4 +1,4 @@
-"""One name, one thing: whoever looks for a class finds one, not two that differ."""
+"""One name for one thing: a search for a class finds one definition, not two."""
 
 import ast
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Units: what is read, what is refused and how, and that text and number agree."""
+"""Units: what is accepted, what is refused and how, and that text and number agree."""
 
 import pytest
 from hypothesis import given

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Is the schedule kept, and what does a connection cost?
+"""Does the generator keep its schedule, and how much memory does a connection need?
 
-1. rate: half of what one core can do; requests sent and answered against what was due.
-2. wire: the same rate, and the send times out of a packet capture (the kernel's timestamps, not
-   ours) against the schedule k/R.
-3. memory: resident memory with 10,000 connections, beside wrk's.
+1. rate: half of the capacity of one core; requests sent and answered, compared with the schedule.
+2. wire: the same rate; send times from a packet capture (the kernel's timestamps) compared with the
+   schedule k/R.
+3. memory: resident memory with 10,000 connections, compared with wrk's.
 
 Each run can be made in several ways: plain, nice (priority -20), realtime, and each of them after
-other threads were moved off the core (isolate.py). Beside it stands what the core itself takes from
-a loop that does nothing but look at the clock, in the same way, just before.
+other threads were moved off the core (isolate.py). Each result is printed with the time that a loop
+that only reads the clock lost on the same core, in the same way, just before.
 
     load/bench/accuracy.py --load target/release/wirespeed-load --part wire --seconds 60
     load/bench/accuracy.py ... --part wire --seconds 20 --way plain --way isolate+nice
@@ -36,7 +36,7 @@ from isolate import isolated
 
 SNAPPED_BYTES = 16
 MEMORY_FOLDER = "/dev/shm"
-#: What a way of running puts before the generator and before the empty loop, and into its options.
+#: For each way of running: commands before the generator and before the empty loop, and options.
 PRIORITIES = {"plain": ([], [], []), "nice": (["nice", "-n", "-20"], ["nice", "-n", "-20"], []),
               "realtime": ([], ["chrt", "-f", "10"], ["--realtime"])}
 WAYS = [*PRIORITIES, "isolate", *(f"isolate+{name}" for name in PRIORITIES if name != "plain")]
@@ -60,20 +60,20 @@ def half_capacity(load, url):
 
 @contextlib.contextmanager
 def core_of(way):
-    """The core as a way of running wants it; yields the words of its priority (PRIORITIES)."""
+    """Prepares the core for a way of running; yields the words of its priority (PRIORITIES)."""
     cleared, priority = way.rpartition("isolate")[1:]
     with isolated(1) if cleared else contextlib.nullcontext():
         yield PRIORITIES[priority.lstrip("+") or "plain"]
 
 
 def stolen(core):
-    """Seconds that the hypervisor took of a core since it was started."""
+    """Seconds of a core that the hypervisor took since its start."""
     ticks = re.search(rf"^cpu{core} (.*)$", Path("/proc/stat").read_text(), re.MULTILINE)
     return int(ticks[1].split()[7]) / os.sysconf("SC_CLK_TCK")
 
 
 def at_rate(arguments, url, rate, way):
-    """A run at a rate, as the generator itself and its answers tell it: the cells of its row."""
+    """A run at a rate, by the generator's own report and the responses: the cells of its row."""
     with core_of(way) as (before, before_loop, options):
         core = gaps_of(1, GAPS_SECONDS, before_loop, rests=bool(options))
         stolen_s = stolen(1)
@@ -102,7 +102,7 @@ WIRE_COLUMNS = ["late on the wire: p50, p99, p99.9, max", "packets' rate off by"
 
 
 def spread(figures):
-    """Microseconds of a distribution; nothing of an empty one."""
+    """Microseconds of a distribution; nothing for an empty one."""
     if not figures or not figures["count"]:
         return "-"
     at = [figures["quantiles"].get(name) for name in ("0.5", "0.99")] + [figures["max"]]
@@ -134,7 +134,7 @@ def capture(port):
         try:
             yield seen
         finally:
-            # the last block of the ring is handed over after a second
+            # the kernel delivers the last block of the ring after a second
             time.sleep(2)
             process.terminate()
             told = process.communicate()[1]
@@ -170,7 +170,7 @@ def on_the_wire(arguments, server, rate, way):
 
 
 def schedule(arguments, parts, server, rate):
-    """The runs at a constant rate, in each way that is asked for, as tables."""
+    """The runs at a constant rate, in each requested way, as tables."""
     url = f"http://127.0.0.1:{server.port}/0"
     ways = arguments.way or ["plain"]
     if "rate" in parts:
@@ -209,11 +209,11 @@ def connections(load, url):
             statistics.median(memory([program, "-t1", f"-c{count}", "-d3s", url]) for _ in range(3))
             for count in (10, 10_000))
         print(f"{name}: {many / 1024:.1f} MiB with 10000 connections, {few / 1024:.1f} MiB with 10:"
-              f" {(many - few) * 1024 / 9990:.0f} bytes a connection")
+              f" {(many - few) * 1024 / 9990:.0f} bytes per connection")
 
 
 def main():
-    """The parts that are asked for."""
+    """Runs the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--load", default="target/release/wirespeed-load")
     parser.add_argument("--seconds", type=int, default=60)
@@ -226,7 +226,7 @@ def main():
     parser.add_argument("--part", choices=["rate", "wire", "memory"], action="append")
     arguments = parser.parse_args()
     parts = arguments.part or ["rate", "wire", "memory"]
-    # ended from outside, the server and the capture are ended too
+    # a signal to this program ends the server and the capture too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hold_idle_states()
     with Server() as server:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Do pauses before waits falsify latencies? With and without them, A B B A, on one nginx.
 
-Each way is measured four times over: bound to a core of its own and wherever the kernel likes, by the
-generator's own clock and by the kernel's stamps of when answers came (--rx-timestamps). Beside each
-load runs the probe: ten requests a second that are sent by the clock, on a thread of their own that
-never pauses. If pauses made latencies longer than they are, the generator's clock would say more
-than the kernel's does by more than it does without them, and the probe would not follow.
+Each way is measured in four variants: bound to a core or not, by the generator's own clock and by the
+kernel's receive timestamps (--rx-timestamps). A probe runs with each load: ten requests per second at a
+fixed rate, on a separate thread that never pauses. If pauses made latencies appear longer than they are,
+the difference between the generator's clock and the kernel's would be larger with pauses than without,
+and the probe would not follow.
 
     load/bench/coalesce.py --load target/release/wirespeed-load [--nice] [--cell 50x1024]
 """
@@ -37,7 +37,7 @@ def measured(options, url, cell, way, pinned, stamped):
 
 
 def figures(result):
-    """What is compared, in microseconds but for the rate."""
+    """The compared values, in microseconds except for the rate."""
     service, probe = result["latency"]["service"], result["latency"]["probe"]["service"]
     waiting = result["waiting"]
     return {

@@ -5,24 +5,30 @@ The server is bound to core 0, each generator to core 1, idle states are held of
 made of what each tool says itself, requests and time; CPU time is rusage of the tool's process, and
 so are its sleeps for a request (voluntary context switches). "server µs" is the CPU time that the
 server took for a request of this tool: waking a generator that sleeps is a part of it.
-A cell is CONNECTIONSxBYTES; with -close one connection per request, with -lua a static script
-(tools without scripts are left out), with -chunked a body of chunks,
-with -h2sN HTTP/2 with N streams at once on each connection. --set holdout has cells that
-nothing was tuned on: 137 bytes, 333 connections, chunks. Against nginx the server is mostly the slower side, so
+A cell is CONNECTIONSxBYTES; with -close one connection per request, with -lua a static script,
+with -dynamic one that makes each request (tools without scripts are left out), with -chunked a body
+of chunks, with -tls encryption, with -urls two URLs in turn (wrk needs a script for that), with -vary
+a head that is another each time, with -h2sN HTTP/2 with N streams at once on each connection.
+--set holdout has cells that nothing was tuned on: 137 bytes, 333 connections, chunks; --set all has
+every kind of cell, for a table within ten minutes:
+
+    load/bench/compare.py --set all --tools wrk,oha,h2load --rounds 3 --seconds 1 --markdown FILE
+ Against nginx the server is mostly the slower side, so
 requests/s tell little there; --server sink answers faster than any generator asks.
 
-With --before PATH another build of ours takes part too.
+With --before PATH another build of wirespeed-load takes part too.
 
     load/bench/compare.py [--cell 50x0] [--tools wrk,ab] [--rounds 5] [--bin wrk2=PATH]
 
-With --json FILE every run is kept, and runs that are in FILE already count too: rounds can be
-taken in several short slices of the same build.
+With --json FILE every run is kept, and runs that are already in FILE count too: rounds can be
+split into several short sessions with the same build.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -37,15 +43,30 @@ from pathlib import Path
 
 import peers
 
-# A tool that goes on longer than it was told to is ended, and its run does not count.
+# A tool that runs longer than requested is ended, and its run does not count.
 RUN_SECONDS_MAX = 30
 SETS = {
     "usual": ["50x0", "1000x0", "50x1024", "1000x1024", "50x0-close", "50x0-lua"],
     "holdout": ["50x137", "333x0", "333x137", "50x1024-chunked", "333x137-chunked"],
     "http2": ["1x0-h2s1", "50x0-h2s1", "50x0-h2s10", "10x1024-h2s100", "50x1024-h2s10"],
     "wrk": [f"{connections}x{size}" for size in (0, 1024, 10240) for connections in (1, 50, 333, 1000)],
+    "all": [
+        *(f"{connections}x{size}" for size in (0, 1024, 16384, 102400, 1048576)
+          for connections in (1, 50, 1000)),
+        "10000x0", "10000x1024", "10000x16384",
+        *(f"{connections}x{size}-tls" for size in (0, 16384, 102400) for connections in (1, 50, 1000)),
+        *(f"{connections}x{size}-chunked" for size in (1024, 16384) for connections in (50, 1000)),
+        *(f"{connections}x1024-{kind}" for kind in ("urls", "vary", "dynamic")
+          for connections in (1, 50, 1000)),
+        "50x0-close",
+        "1x0-h2s1", "50x1024-h2s10", "10x1024-h2s100",
+    ],
 }
+#: Pages out of nginx's memory, and pages out of files.
 SIZES = [0, 137, 1024, 10240]
+FILE_SIZES = [16384, 102400, 1048576]
+#: Opening so many takes a part of a second: such runs are longer by this factor.
+MANY_CONNECTIONS, LONGER = 10_000, 3
 # An HTTP server that has nothing in common with nginx.
 NODE = """
 const http = require("http");
@@ -66,16 +87,22 @@ http {{
   server {{
     listen 127.0.0.1:{port} backlog=16384;
     listen 127.0.0.1:{h2_port} http2 backlog=16384; default_type text/plain;
+    listen 127.0.0.1:{tls_port} ssl backlog=16384;
+    ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;
     {locations}
     # a page that includes have gone over has no known length
     location /chunked {{ root {folder}; ssi on; ssi_types text/plain; }}
+    location /vary {{ add_header X-Request-ID $request_id; alias {folder}/chunked; }}
+    location /other {{ alias {folder}/chunked; }}
+    location / {{ root {folder}/chunked; }}
+    sendfile on; open_file_cache max=100;
   }}
 }}
 """
 
 
 def free_port():
-    """A port nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -88,6 +115,14 @@ def location(size):
     return f'location = /{size} {{ set $kib "{"x" * 1024}"; return 200 "{body}"; }}\n'
 
 
+def make_certificate(folder):
+    """A certificate that nobody has signed, and its key."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+         "-days", "2", "-subj", "/CN=localhost", "-keyout", f"{folder}/key.pem", "-out",
+         f"{folder}/cert.pem"], check=True, capture_output=True)
+
+
 class Server:
     """nginx, or the null server of a generator, on core 0 as long as the block lasts."""
 
@@ -96,7 +131,7 @@ class Server:
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="wirespeed-bench-")
-        self.port, self.h2_port = free_port(), free_port()
+        self.port, self.h2_port, self.tls_port = free_port(), free_port(), free_port()
         self.process = subprocess.Popen(["taskset", "-c", "0", *self.command()],
                                         stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
@@ -121,12 +156,20 @@ class Server:
         # the worker gives up root
         Path(self.folder).chmod(0o755)
         pages.mkdir()
-        for size in SIZES:
+        for size in SIZES + FILE_SIZES:
             Path(pages, str(size)).write_text("x" * size)
+        make_certificate(self.folder)
         locations = "".join(map(location, SIZES))
-        config.write_text(CONFIG.format(folder=self.folder, port=self.port, h2_port=self.h2_port,
-                                        locations=locations))
+        config.write_text(CONFIG.format(
+            folder=self.folder, port=self.port, h2_port=self.h2_port, tls_port=self.tls_port,
+            locations=locations))
         return [shutil.which("nginx") or "/usr/sbin/nginx", "-c", str(config)]
+
+    def root_of(self, cell):
+        """Where the cell's pages are."""
+        if cell.kind == "tls":
+            return f"https://127.0.0.1:{self.tls_port}"
+        return f"http://127.0.0.1:{self.h2_port if cell.streams else self.port}"
 
     def cpu_s(self):
         """CPU time that the server has used: nanoseconds of the scheduler, not ticks."""
@@ -191,7 +234,7 @@ def run(path, tool, job, server):
 def go_first():
     """Server and tools go before what else runs: in the kernel's groups of sessions too."""
     with contextlib.suppress(PermissionError):
-        # not for the leader of a group, whose session then is ours
+        # not possible for the leader of a group, which then keeps its session
         os.setsid()
     os.setpriority(os.PRIO_PROCESS, 0, -20)
     group = Path("/proc/self/autogroup")
@@ -201,12 +244,14 @@ def go_first():
 
 def measure(cell, tools, server, options):
     """All rounds of one cell, in alternating order: tool → its runs."""
-    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-        script.write(peers.SCRIPT)
-        script.flush()
-        port = server.h2_port if cell.streams else server.port
-        url = f"http://127.0.0.1:{port}/{cell.path}"
-        job = peers.Job(cell, options.seconds, url, script.name)
+    with tempfile.TemporaryDirectory() as folder:
+        static, dynamic = Path(folder, "static.lua"), Path(folder, "dynamic.lua")
+        static.write_text(peers.SCRIPT)
+        is_list = cell.kind == "urls"
+        dynamic.write_text(peers.alternating(cell.paths) if is_list else peers.DYNAMIC)
+        urls = [f"{server.root_of(cell)}/{path}" for path in cell.paths]
+        longer = LONGER if cell.connections >= MANY_CONNECTIONS else 1
+        job = peers.Job(cell, options.seconds * longer, urls, str(static), str(dynamic))
         runs = {name: [] for name in tools}
         for number in range(options.rounds):
             for name in list(tools) if number % 2 == 0 else reversed(list(tools)):
@@ -216,13 +261,18 @@ def measure(cell, tools, server, options):
     return {name: own for name, own in runs.items() if own}
 
 
-def table(title, runs):
-    """Prints medians, and the ratio of ours to each tool's."""
-    median = {
+def medians(runs):
+    """Tool → the medians of its figures."""
+    return {
         name: {key: statistics.median(run.get(key, float("nan")) for run in own)
                for key in own[-1]}
         for name, own in runs.items()
     }
+
+
+def table(title, runs):
+    """Prints medians, and the ratio of ours to each tool's."""
+    median = medians(runs)
     ours = median.get("wirespeed-load")
     if not ours:
         print(f"\n{title}: wirespeed-load gave no figures")
@@ -240,6 +290,43 @@ def table(title, runs):
               f"| {ours['user_us'] / max(own['user_us'], 1e-9):.2f} |", flush=True)
 
 
+def summary(results, names):
+    """One line for each cell as Markdown: our requests per CPU second, and that over each tool's."""
+    others = [name for name in names if name != "wirespeed-load"]
+    lines = ["| cell | requests per CPU s | requests/s | busy | " + " | ".join(
+        f"over {name}" for name in others) + " |", "|---" * (4 + len(others)) + "|"]
+    ratios = {name: [] for name in others}
+    for title, runs in results.items():
+        median = medians(runs)
+        ours = median.get("wirespeed-load")
+        if not ours:
+            lines.append(f"| {title} | - | - | - |" + " - |" * len(others))
+            continue
+        cells = []
+        for name in others:
+            own = median.get(name)
+            if own:
+                ratios[name].append(ours["per_cpu_s"] / own["per_cpu_s"])
+            cells.append(f"{ratios[name][-1]:.2f}" if own else "-")
+        lines.append(f"| {title} | {ours['per_cpu_s']:,.0f} | {ours['rps']:,.0f} "
+                     f"| {ours['busy']:.2f} | {' | '.join(cells)} |")
+    lines.append("")
+    for name, own in ratios.items():
+        if own:
+            share = sum(ratio >= 1.2 for ratio in own) / len(own)
+            lines.append(f"{name}: at least 1.2 x in {share:.0%} of {len(own)} cells, least {min(own):.2f} x, "
+                         f"median {statistics.median(own):.2f} x.")
+    return "\n".join(lines) + "\n"
+
+
+def allow_files():
+    """Tools that open many connections may."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, PermissionError):
+        most = max(most, 40_000)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def options_of():
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -247,8 +334,8 @@ def options_of():
                         default=shutil.which("wirespeed-load") or "target/release/wirespeed-load")
     parser.add_argument("--cell", action="append", help=f"one of {', '.join(SETS['usual'])}, or like them")
     parser.add_argument("--set", choices=SETS, default="usual", help="cells, if none are named")
-    parser.add_argument("--tools", help="names beside wirespeed-load, separated by commas; "
-                        f"without it all that are found of {', '.join(peers.TOOLS)}")
+    parser.add_argument("--tools", help="names besides wirespeed-load, separated by commas; "
+                        f"default: all installed ones of {', '.join(peers.TOOLS)}")
     parser.add_argument("--bin", action="append", default=[], metavar="NAME=PATH",
                         help="where a program is that is not on PATH")
     parser.add_argument("--before", metavar="PATH", help="another build of ours, to compare with")
@@ -257,6 +344,7 @@ def options_of():
                         help="server and tools go before what else runs on the machine (root)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--markdown", help="file for one table of all cells")
     parser.add_argument("--json", help="file of runs: those in it count too, and it is written anew")
     return parser.parse_args()
 
@@ -277,6 +365,7 @@ def main():
     if "wirespeed-load" not in tools:
         raise SystemExit(f"{options.load}: not there; build it or say --load PATH")
     hold_idle_states()
+    allow_files()
     if options.nice:
         go_first()
     kept = Path(options.json) if options.json else None
@@ -290,6 +379,8 @@ def main():
         table(title, results.get(title, {}))
         if kept:
             kept.write_text(json.dumps(results, indent=1) + "\n")
+        if options.markdown:
+            Path(options.markdown).write_text(summary(results, list(tools)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-/* What a core takes from a program that only looks at the clock: the gaps, one a line.
+/* Prints the gaps in which a program that only reads the clock lost its core, one per line.
  *
  * usage: empty_loop SECONDS [rest]; prints "START LENGTH" in ns of each gap of more than 20 us.
- * Pin it and give it its priority from outside. With `rest` it sleeps for 60 us of each ms, as a
- * generator with real-time priority does, and only what such a sleep lasts too long is a gap. */
+ * The caller pins it and sets its priority. With `rest` it sleeps for 60 us of each ms, as a
+ * generator with real-time priority does; then only oversleeping is a gap. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-"""What a core takes from a program that does nothing but look at the clock (empty_loop.c).
+"""Measures the time that a program which only reads the clock loses on a core (empty_loop.c).
 
-No generator can be more punctual than this on that core: the hypervisor, interrupts, kernel
-threads and other programs take their time from both alike.
+No generator can be more punctual on that core: the hypervisor, interrupts, kernel
+threads and other programs take time from both alike.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ class Gaps:
     gaps_ns: list
 
     def lost(self):
-        """Share of the time that was taken."""
+        """Share of the time that was lost."""
         return sum(self.gaps_ns) / self.length_ns
 
     def wait_ns(self, quantile):
-        """How long one who comes at any moment waits for the end of the gap, at a quantile."""
+        """How long a request at a random moment waits for the end of a gap, at a quantile."""
         low, high = 0.0, float(max(self.gaps_ns, default=0))
         for _ in range(50):
             middle = (low + high) / 2

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Clears a core for the time of a measurement: what can run elsewhere does, and comes back after it.
+"""Clears a core during a measurement: moves threads to other cores, and moves them back afterwards.
 
-Every thread that may run on the core and on another one, kernel threads included, is kept to the
-others. What supervises the machine stays as it is: process 1, the ancestors of this command, and
-programs without a file of their own with their children. Threads that belong to the core (its interrupts, its kworkers)
-cannot be moved. What is changed is written to a file first, so that it can be undone after a crash.
+Every thread that may run on the core and on another one, kernel threads included, is restricted to the
+other cores. Supervisors of the machine are not moved: process 1, the ancestors of this command, and
+programs that run from memory alone, with their children. Threads that belong to the core (its interrupts,
+its kworkers) cannot be moved. Changes are first written to a file, so that they can be undone after a crash.
 
     load/bench/isolate.py --core 1 -- COMMAND ...
     load/bench/isolate.py --restore
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 STATE = Path("/run/wirespeed-isolate.json")
-#: The parent of kernel threads: what it starts meanwhile may need the core.
+#: The parent of kernel threads: its new threads may need the core.
 KTHREADD = 2
 
 
@@ -54,7 +54,7 @@ def has_no_file(pid):
 
 
 def supervises(process):
-    """Whether a process is one of those that start programs here, or a child that works for it."""
+    """Whether a process starts programs here, or is a child that works for one that does."""
     status = status_of(process)
     return not status or has_no_file(process.name) or has_no_file(status[1])
 
@@ -65,7 +65,7 @@ def processes():
 
 
 def movable(core):
-    """The threads that may run on the core and elsewhere: what is needed to put them back."""
+    """The threads that may run on the core and elsewhere, with the data to restore them."""
     left = ancestors(os.getpid()) | {1, KTHREADD}
     found = []
     for process in processes():
@@ -81,7 +81,7 @@ def movable(core):
 
 
 def move(thread, cores):
-    """Keeps a thread to some cores; whether that was possible."""
+    """Restricts a thread to some cores; returns whether that was possible."""
     try:
         os.sched_setaffinity(thread, cores)
         return True
@@ -90,7 +90,7 @@ def move(thread, cores):
 
 
 def clear(core):
-    """Moves what can be moved; returns the names of what was."""
+    """Moves all movable threads; returns their names."""
     if STATE.exists():
         print(f"{STATE}: an earlier run did not put its threads back; they are put back now",
               file=sys.stderr)
@@ -101,7 +101,7 @@ def clear(core):
 
 
 def restore():
-    """Undoes what STATE tells, for children born meanwhile too."""
+    """Undoes the changes in STATE, also for children created since."""
     state = json.loads(STATE.read_text())
     cores_of = {}
     for task in state["threads"]:
@@ -117,7 +117,7 @@ def restore():
 
 
 def restore_child(process, thread, cores_of, core):
-    """A thread that was born with the cores of one that had been moved gets all of them too."""
+    """Gives all cores back to a thread that inherited the cores of a moved thread."""
     above = next((pid for pid in [process, *ancestors(process)] if pid in cores_of), None)
     if above and os.sched_getaffinity(thread) == cores_of[above] - {core}:
         move(thread, cores_of[above])
@@ -125,7 +125,7 @@ def restore_child(process, thread, cores_of, core):
 
 @contextlib.contextmanager
 def isolated(core):
-    """Clears the core as long as the block lasts; a signal to end puts everything back too."""
+    """Clears the core during the block; a signal that ends the program restores everything too."""
     if os.geteuid() != 0:
         raise SystemExit("clearing a core needs root: run it with sudo, or without --isolate")
 
@@ -142,7 +142,7 @@ def isolated(core):
 
 
 def main():
-    """Runs a command with its core cleared, or undoes what a run left behind."""
+    """Runs a command with its core cleared, or undoes the changes of an earlier run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--core", type=int, default=1)
     parser.add_argument("--restore", action="store_true")

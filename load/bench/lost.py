@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Do lost requests stand in the percentiles? A server that stalls and then loses whoever waited.
+"""Do percentiles include failed requests? Measures a server that stalls and then fails all waiting requests.
 
-For S at the end of each period P the server answers nobody; then it does one of four things to those
-who waited: resets them, closes without a byte, cuts the body short, or was gone (it refuses from the
-start of the stall on, and resets who is connected). The server's own log says when each request
-ended, the schedule when it was due: the difference is what each user waited, at least. Where the
-server is gone it sees no requests; who was due then waited until it was back. Beside each percentile
-of wirespeed-load stands that truth, the error (of what is not next to nothing), and ≥ where it is
-marked as a lower bound.
+For S at the end of each period P the server sends no responses. Then it fails the waiting requests in one
+of four ways: it resets them, closes without a byte, cuts the body short, or was gone (it refuses connections
+from the start of the stall on, and resets open ones). The server's log has the end of each request, the
+schedule its due time: the difference is the least that each user waited. A server that is gone sees no
+requests; requests that were due then waited until it was back. Each percentile of wirespeed-load is printed
+with this truth, the error (unless the value is tiny), and ≥ if it is marked as a lower bound.
 
     load/bench/lost.py --load target/release/wirespeed-load [--nice] [--seconds 8]
 """
@@ -138,7 +137,7 @@ def serve(pattern, seconds, pipe):
 
 
 def measured(options, pattern):
-    """The result file, and when requests and stalls ended."""
+    """The result file, and the end times of requests and stalls."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.Process(target=serve, args=(pattern, options.seconds, theirs))
     process.start()
@@ -154,12 +153,12 @@ def measured(options, pattern):
 
 
 def waited(due, stalls):
-    """What a user waits at least who is due at a time."""
+    """The least that a user waits whose request is due at a time."""
     return next((end - due for begin, end in stalls if begin <= due < end), 0.0)
 
 
 def cell(response, name, truth):
-    """A percentile beside the truth."""
+    """A percentile with the truth."""
     told = response["quantiles"][name] / 1e9
     mark = "≥" if name in response["at_least"] else ""
     error = f" ({(told / truth - 1) * 100:+.1f} %)" if truth > 1e-3 else ""

@@ -12,6 +12,10 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1
 HTTPERF_CONNECTIONS_PER_S = 15_000
 
 
+#: What a cell may be besides plain requests for one page.
+KINDS = ("close", "lua", "chunked", "tls", "urls", "vary", "dynamic")
+
+
 @dataclass(frozen=True)
 class Cell:
     """One kind of load."""
@@ -26,10 +30,10 @@ class Cell:
     @staticmethod
     def parse(name: str) -> "Cell":
         """From a name such as 50x1024, 50x0-close, 50x0-lua or 50x1024-chunked."""
-        shape = re.fullmatch(r"(\d+)x(\d+)(?:-(close|lua|chunked|h2s(\d+)))?", name)
+        shape = re.fullmatch(rf"(\d+)x(\d+)(?:-({'|'.join(KINDS)}|h2s(\d+)))?", name)
         if not shape:
-            raise SystemExit(f"{name}: not a cell; write CONNECTIONSxBYTES, with -close, -lua, "
-                             "-chunked or -h2sSTREAMS behind it")
+            raise SystemExit(f"{name}: not a cell; write CONNECTIONSxBYTES, with -{', -'.join(KINDS)} "
+                             "or -h2sSTREAMS behind it")
         return Cell(name, int(shape[1]), shape[2], shape[3] or "", int(shape[4] or 0))
 
     @property
@@ -43,9 +47,11 @@ class Cell:
         return self.kind == "lua"
 
     @property
-    def path(self) -> str:
-        """What is asked for."""
-        return f"chunked/{self.size}" if self.kind == "chunked" else self.size
+    def paths(self) -> list[str]:
+        """What is asked for, in turn."""
+        if self.kind == "urls":
+            return [self.size, f"other/{self.size}"]
+        return [f"{self.kind}/{self.size}" if self.kind in ("chunked", "vary") else self.size]
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,16 @@ class Job:
 
     cell: Cell
     seconds: int
-    url: str
+    urls: list[str]
+    #: Static: sets a field.
     script: str = ""
+    #: Makes a request each time.
+    dynamic: str = ""
+
+    @property
+    def url(self):
+        """The first of them."""
+        return self.urls[0]
 
     @property
     def close_field(self):
@@ -65,13 +79,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Tool:
-    """A generator: its program, its arguments, and where its output tells what it did."""
+    """A generator: its program, its arguments, and where its output has its figures."""
 
     program: str
     arguments: Callable[[Job], list | None]
     #: Requests that were answered.
     requests: str
-    #: Its own measure of the time that took: number and unit. Tools run longer than they are told,
+    #: The time that it reports for these: number and unit. Tools run longer than requested,
     #: wrk by up to 100 ms, which is 10 % of a second.
     elapsed: str | None
 
@@ -82,21 +96,33 @@ def _wrk(job, *more):
 
 
 def _only_plain(arguments):
-    """For tools that have no scripts and no HTTP/2."""
-    return lambda job: None if job.cell.script or job.cell.streams else arguments(job)
+    """For tools that have no scripts, no HTTP/2 and one URL."""
+    return lambda job: None if job.cell.kind in NOT_PLAIN or job.cell.streams else arguments(job)
+
+
+NOT_PLAIN = ("lua", "dynamic", "urls")
 
 
 def _ours(job):
     http2 = ["--http2", "--streams", str(job.cell.streams)] if job.cell.streams else []
-    return _wrk(job, *http2, *_field(job))
+    script = ["-s", job.dynamic] if job.cell.kind == "dynamic" else []
+    return [*_wrk(job, *http2, *_field(job), *script), *job.urls[1:]]
+
+
+def _wrk_itself(job):
+    """Several URLs take a script there."""
+    if job.cell.streams:
+        return None
+    script = ["-s", job.dynamic] if job.cell.kind in ("dynamic", "urls") else []
+    return _wrk(job, *_field(job), *script)
 
 
 def _h2load(job):
-    if job.cell.script:
+    if job.cell.kind in ("lua", "dynamic"):
         return None
     protocol = ["-m", str(job.cell.streams)] if job.cell.streams else ["--h1"]
     return [*protocol, "-t1", f"-c{job.cell.connections}", f"-D{job.seconds}", *job.close_field,
-            job.url]
+            *job.urls]
 
 
 def _httperf(job):
@@ -112,6 +138,30 @@ _WRK_REQUESTS, _WRK_ELAPSED = r"(\d+) requests in", r"requests in ([\d.]+)(us|ms
 #: A field that the static script sets too, so that both send the same bytes.
 SCRIPT_FIELD = ("X-Static", "1")
 SCRIPT = f'wrk.headers["{SCRIPT_FIELD[0]}"] = "{SCRIPT_FIELD[1]}"\n'
+#: Another request each time, as scripts make them.
+DYNAMIC = """
+local n = 0
+function request()
+  n = n + 1
+  return wrk.format("GET", wrk.path .. "?n=" .. n)
+end
+"""
+
+
+def alternating(paths):
+    """A script for wrk that asks for these in turn, rendered once."""
+    listed = ", ".join(f'"/{path}"' for path in paths)
+    return f"""
+local paths, ready, n = {{ {listed} }}, {{}}, 0
+function init()
+  for i, path in ipairs(paths) do ready[i] = wrk.format("GET", path) end
+end
+function request()
+  n = n % #paths + 1
+  return ready[n]
+end
+"""
+
 
 
 def _field(job):
@@ -128,10 +178,12 @@ TOOLS = {
     "wirespeed-load --coalesce never": Tool(
         "wirespeed-load", lambda job: ["--coalesce", "never", *_ours(job)],
         _WRK_REQUESTS, _WRK_ELAPSED),
+    "wirespeed-load --bodies drop": Tool(
+        "wirespeed-load", lambda job: None if job.cell.kind == "tls" else ["--bodies", "drop", *_ours(job)],
+        _WRK_REQUESTS, _WRK_ELAPSED),
     "wirespeed-load -s": Tool("wirespeed-load", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
     "wrk": Tool(
-        "wrk", lambda job: None if job.cell.streams else _wrk(job, *_field(job)), _WRK_REQUESTS,
-        _WRK_ELAPSED),
+        "wrk", _wrk_itself, _WRK_REQUESTS, _WRK_ELAPSED),
     "wrk -s": Tool("wrk", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
     "wrk2": Tool("wrk2", _only_plain(lambda job: _wrk(job, "-R10M")), _WRK_REQUESTS, _WRK_ELAPSED),
     "h2load": Tool(
@@ -146,7 +198,8 @@ TOOLS = {
     "oha": Tool(
         "oha", _only_plain(lambda job: [
             "--no-tui", f"-c{job.cell.connections}", f"-z{job.seconds}s",
-            *(["--disable-keepalive"] if job.cell.close else []), job.url]),
+            *(["--disable-keepalive"] if job.cell.close else []),
+            *(["--insecure"] if job.cell.kind == "tls" else []), job.url]),
         r"\[200\]\s+(\d+) responses", r"Total:\s+([\d.]+) (us|ms|secs?|s)\b"),
     "bombardier": Tool(
         "bombardier", _only_plain(lambda job: [
@@ -166,7 +219,7 @@ TOOLS = {
 
 
 def find(names, places):
-    """Name → (path, tool) of each that is here; the names of those that are not."""
+    """Name → (path, tool) of the installed tools; the names of the missing ones."""
     here, absent = {}, []
     for name in names:
         if name not in TOOLS:
@@ -181,7 +234,7 @@ def find(names, places):
 
 
 def read(tool, output, told_s):
-    """Requests and seconds from a tool's output; `told_s` where it does not tell the time."""
+    """Requests and seconds from a tool's output; `told_s` if it does not report the time."""
     requests = re.search(tool.requests, output)
     elapsed = re.search(tool.elapsed, output) if tool.elapsed else None
     if not requests or (tool.elapsed and not elapsed):

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Which generator tells the truth about a server that stops now and then?
+"""Which generator reports true latencies of a server that stalls periodically?
 
-The server here (stall_server.py) is a queue: capacity MU, stopped for S at the start of each period
-P, and every answer leaves after a constant delay. What independent users see of it follows from
+The server (stall_server.py) is a queue: capacity MU, stopped for S at the start of each period
+P, and every response leaves after a constant delay. The latency of independent users follows from
 arithmetic (docs/honest-latency.md), so each generator's percentiles can be compared with the truth.
 
     load/bench/stall.py --load target/release/wirespeed-load --stall 0.1 --period 1 --rho 0.3
     load/bench/stall.py … --stall 1 --period 10 --seconds 20 --only wirespeed --only wrk2
     load/bench/stall.py … --save load/bench/stall.json; load/bench/stall_chart.py
 
-Generators that are not installed are left out; --tools names folders to look for them in.
+Generators that are not installed are skipped; --tools names folders in which to look for them.
 """
 
 import argparse
@@ -50,14 +50,14 @@ def seconds(text):
 
 
 def output_of(command):
-    """What a program prints."""
+    """The output of a program."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def ours(arguments, url):
     """Percentiles of wirespeed-load, from its result file."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        # a window that begins amid a stall would miss those who came before it: one period ahead
+        # a window that begins amid a stall would miss earlier requests in it: start one period ahead
         priority = ["--realtime"] if arguments.realtime else []
         output_of([arguments.load, *priority, "-t1", f"-c{arguments.connections}", f"-R{arguments.rate}",
                    f"-d{arguments.seconds}s", f"--warmup={arguments.period}s", "-T5s",
@@ -73,7 +73,7 @@ def ours(arguments, url):
 
 
 def wrk_like(command):
-    """Percentiles out of wrk's or wrk2's output; wrk has no 99.9th."""
+    """Percentiles from wrk's or wrk2's output; wrk has no 99.9th."""
     text = output_of(command)
     found = {}
     rows = re.findall(r"^\s+([\d.]+)%\s+([\d.]+(?:us|ms|s|m))\s*$", text, re.MULTILINE)
@@ -94,7 +94,7 @@ def h2load(command):
 
 
 def oha(command):
-    """Percentiles out of oha's JSON."""
+    """Percentiles from oha's JSON."""
     result = json.loads(output_of(command))
     own = result["latencyPercentiles"]
     return {**{str(p): own.get(f"p{p:g}") for p in PERCENTILES}, "max": result["summary"]["slowest"]}
@@ -106,11 +106,11 @@ def generators(arguments, url, base):
     few = max(1, round(rate * base))
     path = os.pathsep.join([*arguments.tools, os.environ["PATH"]])
     tool = {name: shutil.which(name, path=path) for name in ("wrk", "wrk2", "oha", "h2load")}
-    # what wirespeed-load asks for itself, the others are given
+    # wirespeed-load sets its own priority; the others get it here
     first = ["chrt", "--fifo", "10"] if arguments.realtime else []
     known = {
         "wirespeed-load -R": lambda: ours(arguments, url),
-        # wrk2 throws away what it measured in its first 10 s and 5 ms a connection
+        # wrk2 discards the results of its first 10 s and 5 ms per connection
         "wrk2 -R": lambda: wrk_like([*first, tool["wrk2"], "-t1", f"-c{c}", f"-d{d + 10 + c // 200}s",
                                      f"-R{round(rate)}", "-L", "-T5s", url]),
         f"wrk, {few} connections": lambda: wrk_like([*first, tool["wrk"], "-t1", f"-c{few}", f"-d{d}s",
@@ -132,7 +132,7 @@ def generators(arguments, url, base):
 
 @contextlib.contextmanager
 def serving(arguments):
-    """The server on core 0; yields its URL and a function that tells how late its answers left."""
+    """The server on core 0; yields its URL and a function that returns the lateness of its responses."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     here, there = multiprocessing.Pipe()
     server = StallServer(listener, arguments.rate / arguments.rho, arguments.stall,
@@ -153,7 +153,7 @@ def serving(arguments):
 
 
 def hold_idle_states():
-    """Sleeping cores would add their wake-up to every answer; held until this program ends."""
+    """Holds idle states off until this program ends: a core's wake-up would add to every response."""
     try:
         held = os.open("/dev/cpu_dma_latency", os.O_WRONLY)
         os.write(held, struct.pack("i", 0))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the cases that stall.py has saved: the truth as a broad band, each generator as a line.
+"""Draws the cases that stall.py saved: the truth as a wide band, each generator as a line.
 
     load/bench/stall_chart.py load/bench/stall.json docs/images/stall.svg
     load/bench/stall_chart.py load/bench/stall.json --table
@@ -18,7 +18,7 @@ LEGEND_HEIGHT = 46
 
 
 def milliseconds(value):
-    """A latency as it is written."""
+    """A latency as text."""
     return "-" if value is None else f"{value * 1e3:.2f}"
 
 
@@ -41,7 +41,7 @@ def table(cases):
 
 
 def title(case):
-    """What the server does."""
+    """The title of a case: the server's stalls and load."""
     return (f"{case['stall_s'] * 1e3:g} ms every {case['period_s']:g} s, "
             f"ρ = {case['rho']:g}")
 
@@ -87,7 +87,7 @@ def panel(case, left, top):
 
 
 def chart(cases):
-    """All cases, two beside each other, and a legend."""
+    """All cases, two per row, and a legend."""
     rows = (len(cases) + 1) // 2
     width, height = 2 * PANEL_WIDTH, rows * PANEL_HEIGHT + LEGEND_HEIGHT
     head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '

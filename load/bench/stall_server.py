@@ -1,4 +1,4 @@
-"""The server of stall.py: a queue whose capacity, pauses and delay are exactly known."""
+"""The server of stall.py: a queue with exactly known capacity, stalls and delay."""
 
 import heapq
 import os
@@ -7,16 +7,16 @@ import socket
 import time
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-#: Sleeps may end so much late, so the end of each is polled. No more than that: a server with
-#: real-time priority that polls all the time is stopped by the kernel for 50 ms of each second.
+#: A sleep may end this late, so the server polls at its end. Not longer: the kernel stops a server with
+#: real-time priority that always polls for 50 ms of each second.
 POLLED_SECONDS = 0.0002
 
 
 class StallServer:
-    """First in, first out at `capacity` a second; stopped in the first `stall` of each period.
+    """First in, first out at `capacity` per second; stopped in the first `stall` of each period.
 
-    Every answer leaves `delay` after it was worked on, as through a long wire: so much time that
-    what the loopback adds to it does not matter.
+    Every response leaves `delay` after its processing, as over a long link: long enough that the time
+    of the loopback does not matter.
     """
 
     def __init__(self, listener, capacity, stall, period, delay):
@@ -28,7 +28,7 @@ class StallServer:
         self.free_at, self.began = 0.0, time.monotonic()
 
     def serve(self, core, questions):
-        """Serves; each word on the pipe `questions` is answered by how late answers left."""
+        """Serves; for each word on the pipe `questions` it reports how late responses left."""
         os.sched_setaffinity(0, {core})
         self.epoll.register(questions, select.EPOLLIN)
         while True:
@@ -47,7 +47,7 @@ class StallServer:
                     self.receive(number)
 
     def send_due(self):
-        """Answers whose time has come."""
+        """Sends the responses that are due."""
         now = time.monotonic()
         while self.leaving and self.leaving[0][0] <= now:
             due, number = heapq.heappop(self.leaving)
@@ -59,7 +59,7 @@ class StallServer:
                     pass
 
     def accept(self):
-        """One more connection."""
+        """Accepts a connection."""
         stream, _ = self.listener.accept()
         stream.setblocking(False)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -67,7 +67,7 @@ class StallServer:
         self.epoll.register(stream, select.EPOLLIN)
 
     def receive(self, number):
-        """Requests of one connection: each gets its place in the queue."""
+        """Reads requests of one connection: each gets its place in the queue."""
         try:
             received = self.streams[number].recv(65536)
         except OSError:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Do percentiles show that one of two workers stands still now and then?
+"""Do percentiles show that one of two workers is stopped periodically?
 
-NGINX runs two workers on core 0, each with a listening socket of its own (SO_REUSEPORT), so that the
-kernel deals connections to them; one is stopped (SIGSTOP) for S of each period P. Of requests that
-arrive independently the share h·(S - x)/P waits longer than x, h being the share of the connections
-that belong to the stopped worker. h is counted in /proc during each run.
+NGINX runs two workers on core 0, each with its own listening socket (SO_REUSEPORT), so that the
+kernel distributes connections between them; one is stopped (SIGSTOP) for S of each period P. Of requests
+that arrive independently the share h·(S - x)/P waits longer than x, where h is the stopped worker's share
+of the connections, counted in /proc during each run.
 
     load/bench/workers.py --load target/release/wirespeed-load
     load/bench/workers.py --connections 200 --way pinned --way any --seconds 20
@@ -141,7 +141,7 @@ def ours(arguments, connections, way, url):
 
 
 def measure(arguments, connections, way, url, workers, base):
-    """What a generator found, and the share of connections that were stopped."""
+    """A generator's percentiles, and the share of connections that were stopped."""
     while [sockets(worker) for worker in workers] != base:
         time.sleep(0.05)  # connections of the run before
     stopper = Stopper(workers, base, arguments.stall, arguments.period)

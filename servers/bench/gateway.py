@@ -7,12 +7,14 @@ origin share core 1. Ratios are taken inside a round, the figure is the median o
   servers/bench/gateway.py --cell cpu                                 # nginx, netty, haproxy
   servers/bench/gateway.py --cell tail --only nginx netty --rounds 5
   servers/bench/gateway.py --cell equal-rate --rounds 3 --seconds 6   # against Tomcat and Zuul
+  servers/bench/gateway.py --all                                      # one row a cell, in 12 minutes
 
 Cells: cpu (closed loop, 50 ms origin), capacity (closed loop, an origin without latency), tail
 (open loop at --share of the lowest capacity of them, the same rate for all), equal-rate (open loop
 at --rate, one that each can carry on a core, 50 ms origin), churn and tls-churn (Connection: close),
-memory (2000 connections, small heap), websocket (messages to and fro), tls, http2, filters, cache,
-body-16k, body-1m: gateway_cells.py has the settings of each contender. gateway_contenders.py says
+memory (2000 connections, small heap), websocket (messages to and fro), tls, http2, proxy (X-Forwarded-For,
+X-Request-ID and an access log), filters, cache, body-16k, body-1m, plain (cpu, 1000 connections):
+gateway_cells.py has the settings of each contender. gateway_contenders.py says
 how to add a gateway.
 "JVM" is what of the CPU compilers and collectors took: where it is large, --warm was too short.
 Standard library only; needs wirespeed-load (cargo build --release), nginx and, for its rows,
@@ -240,6 +242,26 @@ def table(summary, options):
               f" {row['rss_mib']:.0f} |")
 
 
+def row_of_all(cell, summary):
+    """A line of the table of --all: CPU per request and p99, as multiples of the first gateway's."""
+    base, *others = summary
+    cells = [f"{cell}", f"{base['connections']}", f"{base['cpu_us']:.1f}", f"{base['rps']:,.0f}"]
+    for row in others:
+        cells += [each(row["ratios"]), f"{statistics.median(row['p99_ratios']):.2f}",
+                  f"{statistics.median(row['rps_ratios']):.2f}"]
+    errors = sum(row["errors"] for row in summary)
+    return "| " + " | ".join([*cells, str(errors)]) + " |"
+
+
+def head_of_all(names):
+    base, *others = names
+    cells = ["cell", "connections", f"{base}: CPU us/request", "requests/s"]
+    for name in others:
+        cells += [f"{name}: CPU x {base}", "p99 x", "requests/s x"]
+    cells.append("errors")
+    return f"| {' | '.join(cells)} |\n|{'---|' * len(cells)}"
+
+
 def not_comparable(rows):
     """Gateways that responded with errors; a line for each."""
     for name in sorted({row["name"] for row in rows}):
@@ -254,6 +276,10 @@ def options_of(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cell", choices=list(gateway_cells.CELLS), default="cpu")
+    parser.add_argument("--all", action="store_true", help="a row for each of "
+                        + " ".join(gateway_cells.ALL))
+    parser.add_argument("--cells", nargs="+", help="the rows of --all, in this order",
+                        metavar="CELL")
     parser.add_argument("--only", nargs="+", help="in this order; ratios are to the first")
     parser.add_argument("--contenders", nargs="+", type=Path, default=[], metavar="FILE")
     parser.add_argument("--connections", nargs="+", type=int)
@@ -274,6 +300,11 @@ def options_of(arguments):
     parser.add_argument("--json", type=Path)
     parser.add_argument("--verbose", action="store_true", help="each run to standard error")
     options = parser.parse_args(arguments)
+    if options.cells:
+        unknown = set(options.cells) - set(gateway_cells.CELLS)
+        if unknown:
+            parser.error(f"--cells: no cell {' '.join(sorted(unknown))}")
+        options.all = True
     cell = options.asked = gateway_cells.CELLS[options.cell]
     options.connections = options.connections or cell.connections
     options.only = options.only or cell.only
@@ -324,18 +355,44 @@ def compare(options, folder, log, processes):
     rows = rounds(running, options)
     summary = [summary_of(rows, options, connections, name)
                for connections in options.connections for name in options.only]
+    return rows, summary
+
+
+def one_table(options):
+    rows, summary = run(options)
     table(summary, options)
     if options.json:
         options.json.write_text(json.dumps({"rows": rows, "summary": summary}, indent=1))
-    faults = list(not_comparable(rows))
-    print("\n".join(faults), file=sys.stderr)
-    return 1 if faults else 0
+    return list(not_comparable(rows))
+
+
+def table_of_all(arguments, options):
+    """Each cell with gateways and an origin of its own; a row as soon as it is known."""
+    faults, results = [], {}
+    for number, name in enumerate(options.cells or gateway_cells.ALL):
+        cell = options_of([*arguments, "--cell", name])
+        if number == 0:
+            print(head_of_all(cell.only), flush=True)
+        rows, summary = run(cell)
+        print(row_of_all(name, summary), flush=True)
+        faults += [f"{name}: {fault}" for fault in not_comparable(rows)]
+        results[name] = {"rows": rows, "summary": summary}
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+    return faults
 
 
 def main(arguments):
     options = options_of(arguments)
     # Ended from outside, it still ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    faults = table_of_all(arguments, options) if options.all else one_table(options)
+    print("\n".join(faults), file=sys.stderr)
+    return 1 if faults else 0
+
+
+def run(options):
+    """The rows of one cell and their summary; whatever was started is ended."""
     processes = []
     with tempfile.TemporaryDirectory() as name, open(Path(name) / "log", "w") as log, \
             no_idle_states():

@@ -55,8 +55,24 @@ type = "rate-limit"
 rate = 1000000
 burst = 1000000
 """
+# What a gateway behind a balancer does for each request: the client's address from the last trusted hop,
+# a name for the request, and a line in a file.
+PROXY_TOML = """
+[server]
+trusted-proxies = ["127.0.0.1"]
+[origins.origin]
+addresses = ["127.0.0.1:{origin}"]
+[[filter]]
+type = "request-id"
+[[filter]]
+type = "access-log"
+file = "{folder}/access.log"
+"""
+# The table of --all, in this order; "plain" is the cell cpu with 1000 connections.
+ALL = ["plain", "tls", "http2", "proxy", "cache", "filters", "body-16k", "body-1m", "websocket"]
 CELLS = {
     "cpu": Cell([1000, 2000]),
+    "plain": Cell(),
     "capacity": Cell(static=True),
     "tail": Cell(static=True),
     "churn": Cell(),
@@ -86,6 +102,22 @@ CELLS = {
   http-request replace-path ^/(.*)$ /new/\\1
   http-response set-header X-Frame-Options DENY
 """, ours_toml=FILTERS_TOML),
+    "proxy": Cell(
+        load=("-H", "X-Forwarded-For: 203.0.113.7, 127.0.0.1"),
+        nginx_http="""log_format own '$remote_addr $request $status $body_bytes_sent $request_time';
+  set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For; real_ip_recursive on;""",
+        nginx_location="""access_log {folder}/access.log own buffer=64k flush=1s;
+      proxy_set_header Host $host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Request-ID $request_id;
+      add_header X-Request-ID $request_id;""",
+        haproxy_frontend="""  log stdout format raw local0
+  option httplog
+  option forwardfor
+  http-request set-src hdr_ip(X-Forwarded-For,-2) if {{ src 127.0.0.1 }}
+  unique-id-format %[uuid()]
+  unique-id-header X-Request-ID
+  http-response set-header X-Request-ID %[unique-id]
+""", ours_toml=PROXY_TOML),
     "cache": Cell(
         static=True,
         nginx_http="proxy_cache_path {folder}/cache keys_zone=c:10m max_size=64m;",

@@ -18,4 +18,4 @@ def record_words(pytestconfig):
 def pytest_terminal_summary(terminalreporter, config):
     found = config.stash.get(FOUND, None)
     if found is not None:
-        terminalreporter.write_line(words.summary(found, rooms_max=8))
+        terminalreporter.write_line(words.summary(found, components_max=8))

@@ -5,7 +5,7 @@ import shlex
 import types
 
 import pytest
-from rooms import ROOT
+from components import ROOT
 from test_shape import relative, tracked
 from typer.main import get_command
 from typer.testing import CliRunner

@@ -2,7 +2,7 @@
 
 import pytest
 import rust_modules
-from rooms import ROOT
+from components import ROOT
 
 CRATES = sorted(path.parent.name for path in (ROOT / "bypass").glob("*/src"))
 

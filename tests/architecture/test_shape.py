@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from rooms import ROOT
+from components import ROOT
 
 UNSAFE_ROOMS = ("bypass/sys/", "bypass/stats/", "bypass/shm/", "bypass/preload/", "bypass/stack/src/sys/",
                 "bypass/xdp/src/sys/", "bypass/packetdrill/", "load/engine/src/sys/")
@@ -22,7 +22,7 @@ def relative(path):
     return str(path.relative_to(ROOT))
 
 
-def test_unsafe_stays_in_its_rooms():
+def test_unsafe_stays_in_its_components():
     pattern = re.compile(r"\bunsafe\s*(\{|fn|impl|extern)")
     strays = [relative(path) for path in tracked(".rs")
               if not relative(path).startswith(UNSAFE_ROOMS) and pattern.search(path.read_text())]

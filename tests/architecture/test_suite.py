@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from rooms import ROOT
+from components import ROOT
 from suite import needs, results, running, skips, summary
 from suite.results import Results, Skip
 from suite.steps import Step, steps

@@ -214,7 +214,7 @@ def without_allowed(found):
     return [one for one in found if not is_allowed(one, exceptions)]
 
 
-def room_of(path):
+def component_of(path):
     return "/".join(path.split("/")[:2])
 
 
@@ -267,9 +267,9 @@ def added_since(base):
     return lines
 
 
-def summary(found, rooms_max=None):
-    rooms = Counter(room_of(one.path) for one in found).most_common(rooms_max)
-    most = ", ".join(f"{room} {count}" for room, count in rooms)
+def summary(found, components_max=None):
+    components = Counter(component_of(one.path) for one in found).most_common(components_max)
+    most = ", ".join(f"{component} {count}" for component, count in components)
     return f"words: {len(found)} findings" + (f": {most}" if most else "")
 
 

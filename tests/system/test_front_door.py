@@ -145,6 +145,30 @@ def test_missing_parts_are_built_in_parallel_each_with_its_time(capsys):
     assert [part["state"] for part in told["parts"]] == ["missing"] * 3 + ["ready"]
 
 
+def test_sources_that_are_as_they_were_need_no_build_whatever_their_times(tmp_path):
+    """Looking at another branch and coming back gave each file a new time, and built all again."""
+    door = loaded()
+    door.ROOT, door.INSTALLED = tmp_path, tmp_path / "installed"
+    source, product = tmp_path / "source.c", tmp_path / "product"
+    source.write_text("int a;")
+    product.touch()
+
+    class Thing(door.Part):
+        stamp = tmp_path / "stamps" / "thing"
+
+    part = Thing("thing", "a thing", 1, inputs=["source.c"], product=product, command=["cc"])
+    assert not part.is_ready()
+    part.sign(part.fingerprint(), part.fingerprint(by_content=True))
+    assert part.is_ready()
+    os.utime(source, (1, 1))
+    before = part.stamp.read_text()
+    assert part.is_ready() and part.stamp.read_text() != before, "and is quick again from then on"
+    source.write_text("int b;")
+    assert not part.is_ready()
+    part.stamp.write_text("0123456789abcdef")  # as an earlier build signed
+    assert not part.is_ready()
+
+
 def test_a_part_whose_stamp_is_just_being_taken_away_is_not_ready(tmp_path):
     """Another build removes it between a look whether it is there and the reading."""
     door = loaded()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs a command under another kernel, with emulated network cards: QEMU boots the kernel of an unpacked Debian package
-with this host's files, which it can read and not write.
+with read-only access to this host's files.
 
     apt-get install qemu-system-x86 busybox-static
     apt-get download linux-image-6.1.0-56-amd64 && dpkg -x linux-image-*.deb kernel

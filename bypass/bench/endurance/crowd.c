@@ -1,10 +1,10 @@
 /* Two roles for the runs at scale: a server of many threads on one epoll set, and a client of many connections
- * that compares every answer and remembers the longest wait.
+ * that compares every response and records the longest wait.
  *
- *   crowd threads PORT COUNT BODY               until SIGTERM; BODY is a file, answered to every request
- *   crowd client PORT CONNECTIONS SECONDS BODY  prints answers, wrong ones, failures, the longest wait in ms and
- *                                               the fewest answers of a connection; a request is asked again as
- *                                               soon as it is answered
+ *   crowd threads PORT COUNT BODY               until SIGTERM; BODY is a file, sent in every response
+ *   crowd client PORT CONNECTIONS SECONDS BODY  prints responses, wrong ones, failures, the longest wait in ms and
+ *                                               the fewest responses of a connection; a request is sent again as
+ *                                               soon as its response has arrived
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* Two roles for the endurance runs: a server that sends back, and a client that checks every byte.
+/* Two roles for the endurance runs: an echo server, and a client that checks every byte.
  *
  *   echo server PORT            until SIGTERM
  *   echo client PORT SEED       reconnects after every error; exit 3 at the first wrong byte; at SIGUSR1
@@ -29,7 +29,7 @@ static void stop(int number) {
     stopped = 1;
 }
 
-/* The client ends after the answer it waits for; a call that waits goes on. */
+/* The client ends after the response it waits for; a blocked call goes on. */
 static volatile sig_atomic_t finishing;
 static void finish(int number) {
     (void)number;
@@ -108,7 +108,7 @@ static uint32_t next(uint32_t *state) {
     return *state ^= *state << 5;
 }
 
-/* 1 whole and right, 0 the connection ended, -1 a wrong byte. */
+/* 1: complete and right, 0: the connection ended, -1: a wrong byte. */
 static int exchange(int fd, uint32_t *state) {
     static unsigned char sent[BLOCK], got[BLOCK];
     size_t length = 1 + next(state) % (next(state) % 8 ? 2000 : BLOCK / 4);

@@ -1,8 +1,8 @@
-"""Runs that look for hangs, leaks and wrong bytes: kill storms, reloads, many connections, soaks.
+"""Looks for hangs, leaks and wrong bytes: kill storms, reloads, many connections, soaks.
 
     python3 endurance.py --bypass target/release/bypass [RUN…]
 
-Each prints one line of what it counted and ends with 1 when something was wrong. `--kernel` runs the
+Each run prints one line of counts and exits with status 1 on an error. `--kernel` runs the
 same without acceleration. Standard library only.
 """
 
@@ -45,7 +45,7 @@ class Bench:
         self.echo = self.folder / "echo"
         subprocess.run(["cc", "-O1", "-w", "-o", self.echo, HERE / "echo.c"], check=True)
         self.started = []
-        # Ended from outside, what it has started is ended too.
+        # A signal to this program ends its child processes too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     def command(self, words):
@@ -117,7 +117,7 @@ def descriptors_of(pid):
 
 def storm(bench):
     """Kills server or client at random moments; the others must neither hang nor see a wrong byte,
-    and who survives all of it must not hold more than before."""
+    and survivors must not hold more resources than before."""
     port, dice, wrong = free_port(), random.Random(bench.options.seed), 0
     before = set(os.listdir("/dev/shm"))
     def client(number):
@@ -132,7 +132,7 @@ def storm(bench):
     held = [descriptors_of(process.pid) for process in survivors]
     for kill in range(bench.options.kills):
         if kill % 5 == 0:
-            # A server that is never killed, whose only client is, again and again.
+            # The server is never killed; its only client is, again and again.
             short[0].kill()
             short[0].wait()
             short[0] = bench.start(bench.echo, "client", other, 500 + kill)
@@ -148,7 +148,7 @@ def storm(bench):
             clients[victim] = client(1000 + kill)
         wrong += sum(process.poll() == 3 for process in clients)
     wait_for(port)
-    # Memory of the dead rests for up to 20 s before it is given back.
+    # Memory of killed processes is freed after up to 20 s.
     time.sleep(0 if bench.options.kernel else 21)
     now = [descriptors_of(process.pid) for process in survivors]
     leaked = any(late > early + 8 for early, late in zip(held, now))
@@ -170,7 +170,7 @@ def storm(bench):
 
 
 def workers(bench):
-    """Kills nginx's workers under load: a request may end early, never be answered wrongly or hang."""
+    """Kills nginx's workers under load: a request may end early, but never hang or get a wrong response."""
     port, dice = free_port(), random.Random(bench.options.seed)
     master = _nginx(bench, port)
     load, longest = Load(bench, port, bench.options.seconds), 0
@@ -184,7 +184,7 @@ def workers(bench):
         longest = max(longest, descriptors_of(master))
     said = load.result()
     end_daemon(bench.folder / "nginx.pid")
-    # Of what failed only the kinds that a death explains are allowed.
+    # Only failures that a killed worker explains are allowed.
     wrong = [kind for kind in ("OSError('200", "timed out", "timeout") if kind in said]
     print(f"workers: {count} killed; requests right, ended early: {said}; the master held at most "
           f"{longest} descriptors")
@@ -218,7 +218,7 @@ def death(bench):
 
 
 class Load:
-    """Threads of an accelerated process that ask nginx and count what is not right."""
+    """Threads of an accelerated process that send requests to nginx and count errors."""
 
     PROGRAM = """
 import http.client, sys, threading, time
@@ -372,7 +372,7 @@ def stutter(bench):
                for number in range(4)]
     ends = time.monotonic() + bench.options.seconds
     while time.monotonic() < ends:
-        # Sometimes two at once, who then go on in either order.
+        # Sometimes two at once, which then continue in either order.
         victims = dice.sample([server, *clients], dice.choice((1, 1, 2)))
         for victim in victims:
             victim.send_signal(signal.SIGSTOP)

@@ -3,13 +3,13 @@
 
     python3 link.py [RUN...] [--seconds 8]     all runs; needs root, nginx and the release build
 
-Runs: `reload` (SIGHUP twice a second), `upgrade` (binary upgrades in turn, after which the
-last binary is asked: its connections must be over packets), `worker` (a worker gets SIGKILL every
-second), `master` (it gets SIGKILL once), `all` (all get SIGKILL: until the kernel has the interface, and another nginx
-answers), `soak` (clients that pipeline, shut down one way, reset, give up in the middle and close). nginx has two workers that are
-`nobody`, its clients are kernel clients in the other namespace of a veth pair. A request that ended before a byte of its
-answer on a used connection is sent again, as HTTP clients do; anything else is a failure. Prints Markdown;
-ends with 1 when an answer was wrong, or failed in a run without SIGKILL. Standard library only.
+Runs: `reload` (SIGHUP twice a second), `upgrade` (binary upgrades in turn; connections to the last binary
+must be over packets), `worker` (a worker gets SIGKILL every second), `master` (it gets SIGKILL once), `all`
+(all get SIGKILL: time until the kernel has the interface, and until another nginx responds), `soak` (clients
+that pipeline, half-close, reset, abort and close). nginx has two workers of the user
+`nobody`; its clients use the kernel in the other namespace of a veth pair. A request on a used connection that
+ends before the first byte of its response is sent again, as HTTP clients do; anything else is a failure. Prints
+Markdown; exits with status 1 if a response was wrong, or failed in a run without SIGKILL. Standard library only.
 """
 
 import argparse
@@ -51,8 +51,8 @@ PATIENCE_S = 20
 
 @contextmanager
 def serving(link, stack, folder):
-    """The nginx of a stack, a daemon: a master whose starter lives takes no upgrade. The number of its master, which is
-    that of the process group of all."""
+    """Starts the nginx of a stack as a daemon, because a master whose parent lives does not upgrade. Returns the
+    process id of its master, which is also the process group."""
     launch = [] if stack == "kernel" else [BYPASS, "run", "--interface", "vb", "--"]
     program = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
     number = folder / "nginx.pid"
@@ -112,7 +112,7 @@ def workers_of(master):
 
 
 def kill_workers(_, master, seconds):
-    """One worker a second; how many."""
+    """Kills one worker per second; returns how many."""
     ends, count = time.monotonic() + seconds - 1, 0
     while time.monotonic() < ends:
         time.sleep(1)
@@ -123,7 +123,7 @@ def kill_workers(_, master, seconds):
 
 
 def kill_master(_, master, seconds):
-    """The master, once; its workers go on."""
+    """Kills the master once; its workers go on."""
     time.sleep(seconds / 2)
     os.kill(master, signal.SIGKILL)
     return 1
@@ -174,7 +174,7 @@ def kill_all(link, folder):
 
 
 def read_answer(connection, body, got=b""):
-    """Reads an answer of which `got` has come; what has come behind it. Raises unless it is `body`."""
+    """Reads the rest of a response that starts with `got`; returns later bytes. Raises unless the body is `body`."""
     while (split := got.find(b"\r\n\r\n")) < 0 or len(got) < split + 4 + len(body):
         piece = connection.recv(65536)
         if not piece:
@@ -187,7 +187,7 @@ def read_answer(connection, body, got=b""):
 
 
 def talk(way, dice):
-    """One connection in one of the ways; how many answers were right."""
+    """Uses one connection in one of the ways; returns the number of right responses."""
     small, large = REQUEST % b"/", REQUEST % b"/large"
     body = endurance.BODY.encode()
     with socket.create_connection((ADDRESS, PORT), PATIENCE_S) as connection:

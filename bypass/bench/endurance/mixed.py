@@ -2,10 +2,10 @@
 
     python3 mixed.py --bypass target/release/bypass [--seconds 600] [--kernel]
 
-Each client checks every answer. Prints what each pair did and a Markdown table of the servers'
-memory, descriptors and connections after a tenth of the time and at the end; ends with 1 when an
-answer was wrong, a program failed or hung, or a server grew. The standard library, nginx, wrk, curl,
-redis-server, redis-benchmark, memcached; http-server when its jar is built.
+Each client checks every response. Prints the counts of each pair and a Markdown table of the servers'
+memory, descriptors and connections after a tenth of the time and at the end; exits with status 1 if a
+response was wrong, a program failed or hung, or a server grew. Needs nginx, wrk, curl, redis-server,
+redis-benchmark and memcached; includes http-server if its jar is built.
 """
 
 import argparse
@@ -205,7 +205,7 @@ def family(pid):
 
 
 def measure(bench, pair):
-    """Memory, descriptors and mapped segments of a server's processes, and what stat says of them."""
+    """Memory, descriptors and mapped segments of a server's processes, and their output of stat."""
     pids = family(pair.server.pid)
     fds = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
     segments = sum(Path(f"/proc/{pid}/maps").read_text().count("wirespeed-segment") for pid in pids)

@@ -1,10 +1,10 @@
-"""nginx reloads and binary upgrades under load, on the kernel and accelerated in turn.
+"""nginx reloads and binary upgrades under load, alternating between kernel and bypass.
 
     python3 reload.py --bypass target/release/bypass [--rounds 2] [--seconds 8] [--load client|wrk|wirespeed]
 
-The client sends again what ended before a byte of the response on a connection that was used before,
-as HTTP clients do; everything else is a failure. Prints one Markdown table; ends with 1 when a
-request failed accelerated. Standard library only.
+The client repeats a request on a used connection that ends before the first byte of the response,
+as HTTP clients do; everything else is a failure. Prints one Markdown table; exits with status 1 if an
+accelerated request failed. Standard library only.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def upgrades(bench, master, seconds):
         await_that(lambda: number_in(path) not in (None, master), "a new master")
         time.sleep(0.2)
         os.kill(master, signal.SIGQUIT)
-        # The new one takes no further upgrade before the old one has ended.
+        # The new master does not upgrade again before the old one has ended.
         await_that(lambda: not former.exists(), "the end of the old master")
         master = number_in(path)
         time.sleep(0.5)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The documents' numbers of processes and threads on whatever cores there are: is every answer right, and in time?
+"""The published numbers of processes and threads on the available cores: is every response right, and in time?
 
     python3 scale.py --bypass target/release/bypass [RUN…] [--seconds 10]
 
 Runs: `workers` (nginx with 28 workers, 32 clients), `instances` (36 Netty http-servers, each with a client),
 `threads` (64 threads of one process on one epoll set, 8 clients). Each client has 4 connections, compares every
-byte and remembers its longest wait. A run fails when an answer was wrong or missing, or when a connection
+byte and records its longest wait. A run fails if a response was wrong or missing, or if a connection
 waited for a second. `--kernel` runs the same without acceleration. Standard library only; needs nginx, a C
 compiler and, for `instances`, a JDK and the built http-server.
 """
@@ -49,7 +49,7 @@ class Scale(Bench):
         self.folder.chmod(0o755)
 
     def clients(self, ports):
-        """One client a port, all at once; the sum of what they say."""
+        """One client per port, all at once; the sum of their counts."""
         words = [CONNECTIONS, self.options.seconds, self.body]
         runs = [self.start(self.crowd, "client", port, *words, stdout=subprocess.PIPE, text=True) for port in ports]
         said = [run.communicate(timeout=self.options.seconds * 4 + 60)[0].split() for run in runs]
@@ -58,7 +58,7 @@ class Scale(Bench):
 
 
 def judge(name, rows, ended):
-    """Prints a run's line; true when something was wrong."""
+    """Prints a run's line; returns true on an error."""
     answers, wrong, failed = (int(sum(row[column] for row in rows)) for column in range(3))
     longest, fewest = max((row[3] for row in rows), default=0), int(min((row[4] for row in rows), default=0))
     print(

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """ThreadSanitizer over bypass: the crates' own tests, then whole contract programs with the library.
 
-The library and the tests are built by the nightly compiler with its standard library (it needs the
-component rust-src), the C programs by cc; both ends of a program run accelerated. Prints a Markdown
-table and exits with 1 when there was a report. `threads.py [--target DIR] [PROGRAM …]`.
+The nightly compiler builds the library and the tests with its standard library (it needs the
+component rust-src), cc builds the C programs; both ends of a program run accelerated. Prints a Markdown
+table and exits with status 1 if the sanitizer reported a race. `threads.py [--target DIR] [PROGRAM …]`.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "bypass/preload/tests/programs"
 TRIPLE = "x86_64-unknown-linux-gnu"
-#: Two threads that scribble race with each other: that is what they are for.
+#: The two scribbling threads of these tests race on purpose.
 SKIPPED = "a_peer_that_scribbles_all_the_time"
 REPORT = "WARNING: ThreadSanitizer"
 #: A report of a program concerns the library when it names it.
@@ -82,7 +82,7 @@ def compile_c(folder, name, *flags, source=None):
 
 
 def run_program(program, libraries):
-    """How it ended, and what both roles, or the only one, have said."""
+    """How it ended, and the output of both roles, or of the only one."""
     is_pair = "/* pair" in (PROGRAMS / f"{program.name}.c").read_text()[:200]
     environment = os.environ | {"LD_PRELOAD": " ".join(map(str, libraries)),
                                 "TSAN_OPTIONS": TSAN_OPTIONS, "LC_ALL": "C"}

@@ -161,7 +161,7 @@ def other_ways(ports, folder):
 
 
 def _bodies(base, names, folder):
-    """Downloads of the files, each compared afterwards with what was asked for."""
+    """Downloads of the files, each compared with the requested file afterwards."""
     return [word for number, name in enumerate(names)
             for word in ("-o", str(folder / "got" / f"{number}-{name}"), f"{base}/{name}")]
 
@@ -276,6 +276,6 @@ def _curl(runner, words, accelerated, folder):
 
 
 def _wrong_bodies(got, html):
-    """Files that are not what was asked for; parallel downloads end in any order."""
+    """Downloads that differ from the requested files; parallel downloads end in any order."""
     return [path.name for path in sorted(got.iterdir())
             if path.read_bytes() != (html / path.name.split("-")[1]).read_bytes()]

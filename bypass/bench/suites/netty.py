@@ -24,7 +24,7 @@ PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath
 
 
 def compare(runner):
-    """One row a transport."""
+    """One row per transport."""
     jars = _class_path(runner)
     return [row for transport, places in PLACES.items()
             for row in parts.compare(runner, f"Netty's transport tests, {transport}", [

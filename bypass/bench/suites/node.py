@@ -1,7 +1,7 @@
 """Node's own tests of net, http, https, http2, tls, cluster and streams over sockets.
 
-The tests are those of Debian's source package; the interpreter is the installed one, which may be
-newer: what fails on the kernel for that reason does not count.
+The tests come from Debian's source package; the installed interpreter may be newer: tests that fail
+on the kernel for that reason do not count.
 """
 
 import re

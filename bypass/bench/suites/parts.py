@@ -1,7 +1,7 @@
 """Runs a suite part by part (a file, a class, a unit), each on the kernel and accelerated.
 
-A part is a command and the way to read its outcomes. A part that holds tests which pass on the
-kernel and not accelerated runs again, twice on each side: what passes then is not counted.
+A part is a command and a parser of its outcomes. If tests of a part pass on the kernel and fail
+accelerated, the part runs again, twice on each side: tests that pass then do not count.
 """
 
 import os
@@ -31,7 +31,7 @@ class Part:
 
 
 def by_exit_code(text, code):
-    """One test a part: it passed when the program ended with 0."""
+    """One test per part: it passed if the program exited with status 0."""
     return {"": "passed" if code == 0 else "failed"}
 
 
@@ -106,7 +106,7 @@ def _about(test, text):
 
 
 def _keep(runner, part, text):
-    """Output of a part that differed, for whoever looks for the cause."""
+    """Keeps the output of a part that differed, for debugging."""
     folder = runner.work / "differing"
     folder.mkdir(exist_ok=True)
     (folder / (re.sub(r"[^\w.-]+", "-", part.name) + ".txt")).write_text(text)

@@ -73,7 +73,6 @@ fn one(name: &str) -> Result<String, Failure> {
 fn row(option: &Definition) -> String {
     let Definition {
         name,
-        default,
         unit,
         text,
         long,
@@ -85,15 +84,15 @@ fn row(option: &Definition) -> String {
     } else {
         format!(" {unit}")
     };
-    let default = if default.is_empty() { "none" } else { default };
     let mut row = format!("{name}\n  {text}.\n");
     if !long.is_empty() {
         let _ = writeln!(row, "  {long}");
     }
     let _ = writeln!(
         row,
-        "  type: {}{unit}; default: {default}",
-        option.kind_text()
+        "  type: {}{unit}; default: {}",
+        option.kind_text(),
+        option.default_text()
     );
     let _ = writeln!(row, "  {}: {}", state.word(), state.reason());
     row

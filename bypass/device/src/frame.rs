@@ -1,43 +1,43 @@
-//! The seam between an engine and a device.
+//! The interface between an engine and a device.
 
 use std::fmt;
 
 /// Bytes of an Ethernet header without tags.
 pub const ETHERNET: usize = 14;
 
-/// What is known about the checksums of a received frame.
+/// The state of a received frame's checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checksum {
-    /// Nothing: they are to be verified.
+    /// Unknown: the engine verifies them.
     Unknown,
     /// The device has verified them.
     Verified,
-    /// The sender may be on this host and have left the sum to the device: the field may hold that of the
-    /// pseudo header alone. An IPv4 header's own sum is complete.
+    /// The sender may be on this host and have left the sum to the device: the field may have only
+    /// the sum of the pseudo header. An IPv4 header's own sum is complete.
     Partial,
 }
 
-/// A received frame, lent for one call.
+/// A received frame, borrowed for one call.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     /// From the Ethernet header on, without check sequence. Of any length and content.
     pub bytes: &'a [u8],
     /// See [`Checksum`].
     pub checksum: Checksum,
-    /// Payload bytes of each segment that were joined to this frame; 0 when it is one packet.
+    /// Payload bytes of each segment that was merged into this frame; 0 for a single packet.
     pub segment_size: u16,
 }
 
-/// A checksum that the device is to complete: the field holds the sum over the pseudo header.
+/// A checksum for the device to complete: the field has the sum over the pseudo header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partial {
     /// First byte that is summed, counted from the start of the frame.
     pub start: u16,
-    /// Place of the field behind `start`.
+    /// Offset of the field after `start`.
     pub offset: u16,
 }
 
-/// What a GSO segment carries.
+/// The protocol of a GSO packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP over IPv4.
@@ -48,7 +48,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// A GSO segment that the device is to cut.
+/// A GSO packet for the device to segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segments {
     /// Payload bytes of each segment but the last.
@@ -59,35 +59,35 @@ pub struct Segments {
     pub protocol: Protocol,
 }
 
-/// What the device is to do to a frame on its way out.
+/// Offloads for a frame that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offload {
     /// Complete a checksum.
     pub checksum: Option<Partial>,
-    /// Cut a GSO segment; needs `checksum` too.
+    /// Segment a GSO packet; needs `checksum` too.
     pub segments: Option<Segments>,
     /// It must not overtake frames before it, nor be overtaken by those with `segments` before it, where these leave by
     /// another queue.
     pub in_order: bool,
 }
 
-/// What a device can do.
+/// Capabilities of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// Largest IP packet.
     pub mtu: u32,
-    /// Longest GSO segment, headers included; 0 when it cuts none.
+    /// Longest GSO packet, headers included; 0 if the device does not segment.
     pub segments_max: u32,
     /// Completes checksums of TCP and UDP.
     pub checksum: bool,
-    /// Frames of one [`Device::receive`] beyond which nothing is gained.
+    /// Largest useful number of frames for one [`Device::receive`].
     pub batch: usize,
 }
 
-/// Why a frame was not taken.
+/// Why a device refuses a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
-    /// No room now: after a [`Device::flush`], and perhaps a while, there is some.
+    /// No space now: a [`Device::flush`], and perhaps some time, frees some.
     Full,
     /// Shorter than an Ethernet header, longer than the device carries, or an offload that it
     /// does not have or that does not fit the frame.
@@ -108,38 +108,38 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What has passed, and what was lost where.
+/// Frames that passed, and frames that were lost, by place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Frames handed over.
+    /// Frames received.
     pub received: u64,
-    /// Frames taken for sending.
+    /// Frames accepted for sending.
     pub sent: u64,
-    /// Received frames that were lost because nobody took them in time.
+    /// Received frames that were lost because no call took them in time.
     pub receive_overruns: u64,
     /// Received frames that were malformed or did not fit.
     pub receive_invalid: u64,
-    /// Times that there was no room for a frame to send.
+    /// Sends that found no space.
     pub send_full: u64,
-    /// Frames that were to be sent and that the device, or later the kernel, refused.
+    /// Frames that the device, or later the kernel, refused to send.
     pub send_errors: u64,
     /// System calls made to move frames.
     pub kernel_calls: u64,
 }
 
-/// A source and sink of Ethernet frames. One thread at a time uses it.
+/// A source and sink of Ethernet frames, used by one thread at a time.
 pub trait Device: Send {
-    /// What it can do; the same until [`set_mtu`](Self::set_mtu).
+    /// Its capabilities; constant until [`set_mtu`](Self::set_mtu).
     fn capabilities(&self) -> Capabilities;
 
-    /// The interface carries packets of another size from now on: taken over as far as the device does.
+    /// The interface's MTU has changed: the device follows as far as it can.
     fn set_mtu(&mut self, _mtu: u32) {}
 
-    /// Hands at most `most` frames that have arrived to `take`, in order; how many.
+    /// Passes up to `most` received frames to `take`, in order; returns their number.
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error>;
 
-    /// The same with several frames at once where the device has them: what is done with one may then
-    /// begin while the memory for the others is on its way.
+    /// The same with several frames at once if the device has them: work on one can then begin
+    /// while the memory of the others is being fetched.
     fn receive_bursts(
         &mut self,
         most: usize,
@@ -148,9 +148,9 @@ pub trait Device: Send {
         self.receive(most, &mut |frame| take(&[frame]))
     }
 
-    /// Takes one frame of `length` bytes, which `fill` writes completely: the place may hold old
-    /// bytes before. On an error `fill` is not called and nothing is sent. What was taken leaves
-    /// with the next [`flush`](Self::flush) at the latest.
+    /// Accepts one frame of `length` bytes, which `fill` writes completely: the memory may have old
+    /// bytes before. On an error `fill` is not called and nothing is sent. Accepted frames are sent
+    /// by the next [`flush`](Self::flush) at the latest.
     fn send(
         &mut self,
         length: usize,
@@ -158,8 +158,8 @@ pub trait Device: Send {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Error>;
 
-    /// The same for a frame of whose bytes `fill` writes the first `headers`; behind them comes `payload`,
-    /// which a device that gathers does not copy.
+    /// The same for a frame of which `fill` writes the first `headers` bytes; `payload` follows,
+    /// and a device with scatter-gather does not copy it.
     fn send_gathered(
         &mut self,
         headers: usize,
@@ -177,32 +177,32 @@ pub trait Device: Send {
         })
     }
 
-    /// Has everything leave that was taken, and takes back the room of what has left.
+    /// Sends all accepted frames, and reclaims the space of sent ones.
     fn flush(&mut self) -> Result<(), Error>;
 
-    /// Whether the last [`flush`](Self::flush) has left frames behind that nothing but another one will
-    /// send: it is to be asked for again soon.
+    /// Whether the last [`flush`](Self::flush) left frames that only another flush sends: the
+    /// engine should flush again soon.
     fn has_unsent(&self) -> bool {
         false
     }
 
-    /// Before a sleep: true when frames wait already, so that one must look again; else
-    /// [`poll_fd`](Self::poll_fd) becomes readable with the next.
+    /// Before a sleep: true if frames already wait, so that the engine must receive again; else
+    /// [`poll_fd`](Self::poll_fd) becomes readable with the next frame.
     fn arm(&mut self) -> bool;
 
-    /// Takes in another queue of the same interface; refused where a device cannot.
+    /// Adds another queue of the same interface; refused if the device cannot.
     fn join(&mut self, queue: Box<dyn Device>) -> Result<(), Error> {
         drop(queue);
         Err(Error::Refused)
     }
 
-    /// Lets one go again that has [joined](Self::join), by their order; its frames are not lost.
+    /// Removes a [joined](Self::join) queue, by its index; its frames are not lost.
     fn part(&mut self, joined: usize) -> Result<(), Error> {
         let _ = joined;
         Err(Error::Refused)
     }
 
-    /// Polled for reading; None for a device that lives in memory.
+    /// For polling until readable; None for a device in memory.
     fn poll_fd(&self) -> Option<i32>;
 
     /// See [`Counters`].
@@ -279,7 +279,7 @@ impl<D: Device + ?Sized> Device for Box<D> {
 }
 
 impl Capabilities {
-    /// Whether a frame of this length may be sent so.
+    /// Whether a frame of this length may be sent with these offloads.
     pub fn admits(&self, length: usize, offload: Offload) -> bool {
         let inside = |part: Partial| {
             let field = usize::from(part.start) + usize::from(part.offset);

@@ -1,4 +1,4 @@
-//! Seeded faults in front of any device, in real time: for tests against other stacks.
+//! Seeded faults before any device, in real time: for tests against other stacks.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ pub struct Faults {
     pub loss: f64,
     /// Passed twice.
     pub duplication: f64,
-    /// Held back behind the next one.
+    /// Delayed until after the next one.
     pub reordering: f64,
     /// With one wrong bit.
     pub corruption: f64,
 }
 
-/// A device with faults. It cuts no GSO segments and completes no checksums: each packet has its own fate,
+/// A device with faults. It does not segment or complete checksums: faults apply to each packet,
 /// and checksums must be right on arrival (`ethtool -K PEER tx off`).
 #[derive(Debug)]
 pub struct Impaired<D> {
@@ -45,7 +45,7 @@ impl<D: Device> Impaired<D> {
         }
     }
 
-    /// What becomes of a frame: none, one or two, and whether it is held back.
+    /// The fate of a frame: dropped, passed once or twice, and whether it is delayed.
     fn fate(random: &mut u64, faults: Faults, frame: &mut [u8]) -> (usize, bool) {
         let mut draw = || {
             *random ^= *random >> 12;
@@ -112,7 +112,7 @@ impl<D: Device> Device for Impaired<D> {
         while let Some(bytes) = self.received.pop_front() {
             take(Frame {
                 bytes: &bytes,
-                // Whatever it was before: a bit may be wrong now.
+                // Unknown, whatever it was before: a bit may be wrong now.
                 checksum: Checksum::Unknown,
                 segment_size: 0,
             });
@@ -139,7 +139,7 @@ impl<D: Device> Device for Impaired<D> {
             return Ok(());
         }
         for _ in 0..copies {
-            // Without room it is lost, which is what this device is for.
+            // Without space it is lost, which is the purpose of this device.
             let _ = self.pass_on(&frame);
         }
         while let Some(held) = self.held.pop_front() {

@@ -1,9 +1,9 @@
 //! Ethernet frames in and out, without the kernel's network stack.
 //!
-//! [`Device`] is what a TCP engine sees. [`sim`] joins two engines by a link with seeded faults in
-//! virtual time, [`impaired`] puts faults in front of any device, [`tap`] is a virtual interface of the kernel's, [`packet`] sends through the
-//! kernel's queues with segmentation, [`pcap`] writes what passes. AF_XDP is a crate of its own,
-//! which keeps its frames in a [`pool`].
+//! [`Device`] is the interface for a TCP engine. [`sim`] connects two engines by a link with seeded
+//! faults in virtual time, [`impaired`] adds faults to any device, [`tap`] is a virtual interface
+//! of the kernel, [`packet`] sends through the kernel's queues with segmentation, [`pcap`] writes a
+//! capture file. AF_XDP is a separate crate, which keeps its frames in a [`pool`].
 #![forbid(unsafe_code)]
 
 mod frame;

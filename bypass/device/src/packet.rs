@@ -1,7 +1,8 @@
-//! Sends frames by AF_PACKET (packet(7)): through the interface's ordinary queues, with GSO
-//! segments that the kernel or the card cuts.
+//! Sends frames by AF_PACKET (packet(7)): through the interface's ordinary queues, with GSO packets
+//! that the kernel or the card segments.
 //!
-//! Where AF_XDP carries no GSO, ten segments by this way are one call and one pass through the
+//! AF_XDP has no GSO; a GSO packet of ten segments costs one call and one pass through the driver
+//! instead of ten.
 //! driver instead of ten.
 
 use bypass_sys::descriptor::Owned;
@@ -32,8 +33,9 @@ impl Sender {
         let fd = numbers::high(open).map_err(Error::Kernel)?;
         kernel::set_option_int(fd.0, libc::SOL_PACKET, PACKET_VNET_HDR, 1)
             .map_err(Error::Kernel)?;
-        // Not around the interface's queue (PACKET_QDISC_BYPASS): GSO segments that the driver does not cut
-        // are then dropped, and over veth it never cuts for a peer with a native XDP program.
+        // Not around the interface's queue (PACKET_QDISC_BYPASS): that drops GSO packets that the
+        // driver does not segment, and over veth the driver never does for a peer with a native XDP
+        // program.
         let mut name = [0u8; 20];
         name[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
         name[4..8].copy_from_slice(&link.to_ne_bytes());
@@ -42,7 +44,7 @@ impl Sender {
         Ok(Self::of(fd, mtu))
     }
 
-    /// One that somebody else has opened and passed on.
+    /// A socket that another process has opened and passed on.
     pub fn of(fd: Owned, mtu: u32) -> Self {
         let headers = vec![0; GSO_MAX];
         Self { fd, mtu, headers }
@@ -53,12 +55,12 @@ impl Sender {
         self.fd.0
     }
 
-    /// The interface carries packets of another size from now on.
+    /// The interface's MTU has changed.
     pub fn set_mtu(&mut self, mtu: u32) {
         self.mtu = mtu;
     }
 
-    /// The capabilities of this way of sending.
+    /// The capabilities of AF_PACKET.
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {
             mtu: self.mtu,
@@ -91,10 +93,11 @@ impl Sender {
     }
 }
 
-/// A process that inherits the socket may bind it to every protocol of any interface, without privilege. A filter that
-/// drops everything, and that cannot be removed (socket(7), SO_LOCK_FILTER), leaves only sending.
+/// A process that inherits the socket may bind it to every protocol of any interface, without
+/// privilege. A filter that drops everything and cannot be removed (socket(7), SO_LOCK_FILTER)
+/// leaves only sending.
 fn receive_nothing(fd: i32) -> kernel::Result<()> {
-    // struct sock_filter: return 0, no byte of the frame is kept.
+    // struct sock_filter: return 0, keep no byte of the frame.
     let program: [u8; 8] = [libc::BPF_RET as u8, 0, 0, 0, 0, 0, 0, 0];
     let mut filter = [0u8; 16];
     filter[..2].copy_from_slice(&1u16.to_ne_bytes());

@@ -7,7 +7,7 @@ use crate::frame::{Capabilities, Counters, Device, Error, Frame, Offload};
 /// Nanosecond times.
 const MAGIC: u32 = 0xa1b2_3c4d;
 const LINK_ETHERNET: u32 = 1;
-/// Bytes kept of a frame: the longest GSO segment.
+/// Bytes kept of a frame: the longest GSO packet.
 const SNAP: usize = 65_549;
 
 /// A capture file under construction.
@@ -18,7 +18,7 @@ pub struct Capture<W: Write> {
 }
 
 impl<W: Write> Capture<W> {
-    /// Begins a file.
+    /// Starts a file.
     pub fn new(mut out: W) -> io::Result<Self> {
         let mut header = Vec::with_capacity(24);
         header.extend(MAGIC.to_le_bytes());
@@ -35,7 +35,7 @@ impl<W: Write> Capture<W> {
         self.add_cut(unix_ns, frame, frame.len());
     }
 
-    /// The same of a frame of `length` bytes, of which these are kept.
+    /// The same for a frame of `length` bytes, of which these were captured.
     pub fn add_cut(&mut self, unix_ns: u64, frame: &[u8], length: usize) {
         if self.error.is_none() {
             let written = self.write(unix_ns, frame, length);
@@ -43,7 +43,7 @@ impl<W: Write> Capture<W> {
         }
     }
 
-    /// Has what was added reach the file; the first error of all.
+    /// Writes buffered frames to the file; returns the first error of the capture.
     pub fn flush(&mut self) -> io::Result<()> {
         match self.error {
             Some(error) => Err(error.into()),
@@ -77,7 +77,7 @@ pub struct Tee<D, W: Write> {
 }
 
 impl<D: Device, W: Write + Send> Tee<D, W> {
-    /// Joins them; `now_ns` tells the time since 1970, of the clock or a simulated one.
+    /// Joins them; `now_ns` returns the time since 1970, of the clock or a simulated one.
     pub fn new(
         device: D,
         capture: Capture<W>,

@@ -1,10 +1,10 @@
-//! Which frames of a shared memory are whose.
+//! Tracks the owner of each frame in a shared memory.
 //!
-//! A frame is a chunk of the memory, named by its number. The device gets frames by number and
-//! gives numbers back; a number that it never got, or gives back twice, is refused: whatever stands
-//! in a ring, no frame is ever used twice.
+//! A frame is a chunk of the memory, identified by its number. The device receives frames by number
+//! and returns numbers; a number that it never had, or returns twice, is refused: whatever a ring
+//! contains, no frame is ever used twice.
 
-/// A frame that nobody else uses. It can only be had from the pool and cannot be copied.
+/// A frame with one owner. It comes only from the pool and cannot be copied.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chunk(u32);
 
@@ -35,7 +35,7 @@ impl Pool {
     pub fn new(frames: u32) -> Self {
         Self {
             owners: vec![Owner::Pool; frames as usize],
-            // The lowest are taken first: those that were just used are likely to be in the cache.
+            // The lowest are taken first: recently used ones are likely to be in the cache.
             free: (0..frames).rev().collect(),
         }
     }
@@ -50,12 +50,12 @@ impl Pool {
         self.owners.is_empty()
     }
 
-    /// Frames that nobody uses.
+    /// Number of free frames.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Takes a frame, unless no more than `reserve` are left.
+    /// Takes a frame, unless at most `reserve` are left.
     #[inline]
     pub fn take(&mut self, reserve: usize) -> Option<Chunk> {
         if self.free.len() <= reserve {
@@ -66,28 +66,28 @@ impl Pool {
         Some(Chunk(index))
     }
 
-    /// Gives a frame back.
+    /// Returns a frame.
     #[inline]
     pub fn give(&mut self, chunk: Chunk) {
         self.owners[chunk.0 as usize] = Owner::Pool;
         self.free.push(chunk.0);
     }
 
-    /// Lends a frame to the device to receive into; its number.
+    /// Gives the device a frame to receive into; returns its number.
     #[inline]
     pub fn lend_for_receiving(&mut self, chunk: Chunk) -> u32 {
         self.owners[chunk.0 as usize] = Owner::Receiving;
         chunk.0
     }
 
-    /// Lends a frame to the device to send; its number.
+    /// Gives the device a frame to send; returns its number.
     #[inline]
     pub fn lend_for_sending(&mut self, chunk: Chunk) -> u32 {
         self.owners[chunk.0 as usize] = Owner::Sending;
         chunk.0
     }
 
-    /// A frame that the device has from a former user of the memory.
+    /// Marks a frame that the device has from an earlier user of the memory.
     pub fn is_lent_for_sending(&mut self, index: u64) {
         self.free.retain(|free| u64::from(*free) != index);
         let owner = usize::try_from(index).ok();
@@ -96,13 +96,13 @@ impl Pool {
         }
     }
 
-    /// Takes back what the device says it has filled.
+    /// Takes back a frame that the device reports as filled.
     #[inline]
     pub fn received(&mut self, index: u64) -> Option<Chunk> {
         self.take_back(index, Owner::Receiving)
     }
 
-    /// Takes back what the device says it has sent.
+    /// Takes back a frame that the device reports as sent.
     #[inline]
     pub fn sent(&mut self, index: u64) -> Option<Chunk> {
         self.take_back(index, Owner::Sending)
@@ -124,18 +124,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_gives_back_what_it_got_and_only_once() {
+    fn a_device_returns_a_frame_only_once() {
         let mut pool = Pool::new(4);
         let chunk = pool.take(0).expect("a frame");
         let (received, sent) = (u64::from(chunk.index()), 1);
         pool.lend_for_receiving(chunk);
         let other = pool.take(0).expect("a frame");
         assert_eq!(u64::from(pool.lend_for_sending(other)), sent);
-        assert_eq!(pool.sent(received), None, "it was lent for receiving");
+        assert_eq!(pool.sent(received), None, "it was given for receiving");
         assert_eq!(pool.received(3), None, "it is free");
         assert_eq!(pool.received(u64::MAX), None, "it does not exist");
         let back = pool.received(received).expect("ours again");
-        assert_eq!(pool.received(received), None, "it was given back");
+        assert_eq!(pool.received(received), None, "it was returned");
         pool.give(back);
         let back = pool.sent(sent).expect("ours again");
         pool.give(back);

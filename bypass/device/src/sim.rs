@@ -1,7 +1,7 @@
 //! A link between two devices in memory, with seeded faults, in virtual time.
 //!
-//! The same seed and the same sends at the same times give the same arrivals: a run that failed can
-//! be run again. Time moves only by [`Link::advance`].
+//! The same seed and the same sends at the same times give the same arrivals, so a failed run can
+//! be repeated. Only [`Link::advance`] moves time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,24 +9,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::frame::{Capabilities, Checksum, Counters, Device, Error, Frame, Offload, ETHERNET};
 
-/// How one direction treats frames. Shares are between 0 and 1.
+/// Conditions of one direction. Shares are between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conditions {
-    /// Share that is lost.
+    /// Share of lost frames.
     pub loss: f64,
-    /// Share that arrives twice.
+    /// Share of frames that arrive twice.
     pub duplication: f64,
-    /// Share that is held back by up to `reordering_us`.
+    /// Share of frames that are delayed by up to `reordering_us`.
     pub reordering: f64,
     /// See above.
     pub reordering_us: u64,
-    /// Share in which one bit is wrong.
+    /// Share of frames with one wrong bit.
     pub corruption: f64,
-    /// One way.
+    /// Delay of one direction.
     pub delay_us: u64,
-    /// Bits a second; 0 for no limit.
+    /// Bits per second; 0 for no limit.
     pub rate_bps: u64,
-    /// Frames that wait for the rate at most; further ones are lost.
+    /// Most frames that wait for the rate; further ones are lost.
     pub queue: usize,
     /// Largest IP packet.
     pub mtu: u32,
@@ -49,18 +49,18 @@ impl Default for Conditions {
     }
 }
 
-/// What has happened to the frames of one direction.
+/// The fate of the frames of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fate {
-    /// Sent into it.
+    /// Sent.
     pub sent: u64,
-    /// Lost by chance.
+    /// Lost at random.
     pub lost: u64,
     /// Lost because the queue was full.
     pub overflowed: u64,
-    /// Doubled.
+    /// Duplicated.
     pub duplicated: u64,
-    /// Held back.
+    /// Delayed.
     pub reordered: u64,
     /// Damaged.
     pub corrupted: u64,
@@ -77,7 +77,7 @@ struct Arrival {
 struct Direction {
     conditions: Conditions,
     waiting: BinaryHeap<Reverse<Arrival>>,
-    /// When the last frame has left, in nanoseconds, for the rate.
+    /// When the last frame has left, in nanoseconds, at the rate.
     busy_until_ns: u64,
     /// Times at which queued frames leave.
     leaving_ns: std::collections::VecDeque<u64>,
@@ -106,7 +106,7 @@ pub struct End {
 }
 
 impl Link {
-    /// A link whose directions both have these conditions.
+    /// A link with the same conditions in both directions.
     pub fn new(seed: u64, conditions: Conditions) -> (Self, End, End) {
         let direction = || Direction {
             conditions,
@@ -117,7 +117,7 @@ impl Link {
         };
         let wire = Arc::new(Mutex::new(Wire {
             now_us: 0,
-            // Not 0, and seeds that differ by one begin far apart.
+            // Not 0, and seeds that differ by one start far apart.
             random: (seed ^ 0x9e37_79b9_7f4a_7c15).max(1),
             order: 0,
             directions: [direction(), direction()],
@@ -136,7 +136,7 @@ impl Link {
         lock(&self.0)
     }
 
-    /// Changes the conditions of what `side` (0 or 1) sends from now on.
+    /// Changes the conditions of frames that `side` (0 or 1) sends from now on.
     pub fn set_conditions(&self, side: usize, conditions: Conditions) {
         self.wire().directions[side].conditions = conditions;
     }
@@ -146,20 +146,20 @@ impl Link {
         self.wire().now_us
     }
 
-    /// Lets time pass, never backwards.
+    /// Advances time, never backwards.
     pub fn advance(&self, now_us: u64) {
         let mut wire = self.wire();
         wire.now_us = wire.now_us.max(now_us);
     }
 
-    /// When the next frame arrives at either end; None when none is under way.
+    /// When the next frame arrives at either end; None if none is in flight.
     pub fn next_arrival_us(&self) -> Option<u64> {
         let wire = self.wire();
         let first = |direction: &Direction| direction.waiting.peek().map(|one| one.0.at_us);
         wire.directions.iter().filter_map(first).min()
     }
 
-    /// What has happened to the frames that `side` sent.
+    /// The fate of the frames that `side` sent.
     pub fn fate(&self, side: usize) -> Fate {
         self.wire().directions[side].fate
     }
@@ -179,7 +179,7 @@ impl Wire {
     }
 
     fn happens(&mut self, share: f64) -> bool {
-        // One draw a question, so that the others do not depend on a share that is 0.
+        // One draw per question, so that the others do not depend on a share that is 0.
         (self.random() >> 11) as f64 / (1u64 << 53) as f64 * 1.0 < share
     }
 
@@ -219,7 +219,7 @@ impl Wire {
         }
     }
 
-    /// When a frame that is sent now has left, by the rate; None when the queue is full.
+    /// When a frame that is sent now leaves, at the rate; None if the queue is full.
     fn leave(&mut self, side: usize, length: usize) -> Option<u64> {
         let (now_us, direction) = (self.now_us, &mut self.directions[side]);
         let rate = direction.conditions.rate_bps;
@@ -265,7 +265,7 @@ impl Device for End {
             let Some(Reverse(arrival)) = waiting.pop() else {
                 break;
             };
-            // Not under the lock: who takes it may answer through the other end.
+            // Not under the lock: the receiver may respond through the other end.
             drop(wire);
             take(Frame {
                 bytes: &arrival.bytes,
@@ -328,7 +328,7 @@ mod tests {
         end.send(64, Offload::default(), fill).expect("room");
     }
 
-    /// Numbers of what arrives until nothing is under way, with the times.
+    /// Numbers of the arriving frames until none is in flight, with the times.
     fn arrivals(link: &Link, end: &mut End) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         while let Some(at_us) = link.next_arrival_us() {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_happens_as_often_as_asked_and_the_same_with_the_same_seed() {
+    fn faults_have_the_requested_shares_and_repeat_with_the_seed() {
         let conditions = Conditions {
             loss: 0.02,
             duplication: 0.03,
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_rate_spaces_frames_and_its_queue_overflows() {
-        // 64 bytes at 512 kbit/s: one a millisecond.
+        // 64 bytes at 512 kbit/s: one per millisecond.
         let conditions = Conditions {
             rate_bps: 512_000,
             queue: 10,

@@ -1,8 +1,8 @@
-//! TAP: a virtual interface of the kernel's whose other end is this process.
+//! TAP: a virtual interface of the kernel whose other end is this process.
 //!
-//! With a virtio-net header in front of each frame (IFF_VNET_HDR) GSO segments of up to 64 KiB of TCP and
-//! UDP pass whole in both directions, and checksums are left to whoever needs them. One descriptor
-//! is one queue; further queues of the same interface are opened by name.
+//! With a virtio-net header before each frame (IFF_VNET_HDR), GSO packets of TCP and UDP up to 64
+//! KiB pass in both directions, and checksums are left to the receiver. One descriptor is one
+//! queue; further queues of the same interface are opened by name.
 
 use bypass_sys::descriptor::Owned;
 use bypass_sys::numbers;
@@ -27,11 +27,11 @@ const UDP4: usize = 0x20;
 const UDP6: usize = 0x40;
 const SIOCGIFMTU: u64 = 0x8921;
 
-/// Longest GSO segment that the kernel passes, with its Ethernet header.
+/// Longest GSO packet that the kernel passes, with its Ethernet header.
 const GSO_MAX: usize = 65_535 + ETHERNET;
 /// Bytes of an ifreq.
 const IFREQ: usize = 40;
-/// Frames of one call: each is a system call anyway.
+/// Frames per batch: each is a system call anyway.
 const BATCH: usize = 64;
 
 /// One queue of a TAP interface.
@@ -46,9 +46,9 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes interface `name`, or one more queue of it. It is the kernel's to set up: up, address,
-    /// MTU (whose value counts when this is called). Needs CAP_NET_ADMIN, or an interface that was
-    /// made for this user.
+    /// Creates interface `name`, or one more queue of it. The caller configures it in the kernel:
+    /// up, address, MTU (as of this call). Needs CAP_NET_ADMIN, or an interface that was created
+    /// for this user.
     pub fn open(name: &str) -> Result<Self, Error> {
         let open = || kernel::open(c"/dev/net/tun", libc::O_RDWR | libc::O_NONBLOCK);
         let fd = numbers::high(open).map_err(Error::Kernel)?;
@@ -66,7 +66,7 @@ impl Tap {
         Self::of(fd, String::from_utf8_lossy(&request[..end]).into_owned())
     }
 
-    /// A queue that somebody else has opened, as [`open`](Self::open) does, and passed on.
+    /// A queue that another process opened, as [`open`](Self::open) does, and passed on.
     pub fn of(fd: Owned, name: String) -> Result<Self, Error> {
         Ok(Self {
             mtu: mtu_of(&name)?,
@@ -83,7 +83,7 @@ impl Tap {
         &self.name
     }
 
-    /// The next frame, which lies in `incoming` then: its header and its length.
+    /// The next frame, which is then in `incoming`: its header and its length.
     fn receive_one(&mut self) -> Result<Option<([u8; virtio::HEADER], usize)>, Error> {
         let mut header = [0; virtio::HEADER];
         self.counters.kernel_calls += 1;
@@ -150,7 +150,7 @@ impl Device for Tap {
         self.counters.kernel_calls += 1;
         match network::write_gathered(self.fd.0, pieces) {
             Ok(_) => self.counters.sent += 1,
-            // The frame was taken: as on any link it can be lost.
+            // The device accepted the frame: it can be lost, as on any link.
             Err(_) => self.counters.send_errors += 1,
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Device for Tap {
     }
 }
 
-/// Everything that the kernel offers; GSO segments of UDP came with Linux 6.2.
+/// Enables all offloads of the kernel; UDP segmentation came with Linux 6.2.
 fn set_offload(fd: i32) -> Result<(), Error> {
     let tcp = CHECKSUM | TCP4 | TCP6 | TCP_ECN;
     network::ioctl_number(fd, TUNSETOFFLOAD, tcp | UDP4 | UDP6)
@@ -198,7 +198,7 @@ fn mtu_of(name: &str) -> Result<u32, Error> {
 
 fn named(name: &str) -> Result<[u8; IFREQ], Error> {
     let mut request = [0; IFREQ];
-    // One byte of the 16 stays 0.
+    // One of the 16 bytes stays 0.
     if name.len() > 15 || name.contains('\0') {
         return Err(Error::Kernel(libc::EINVAL));
     }

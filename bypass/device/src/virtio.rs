@@ -1,4 +1,4 @@
-//! The header that stands in front of a frame at TAP and AF_PACKET (linux/virtio_net.h).
+//! The header before a frame at TAP and AF_PACKET (linux/virtio_net.h).
 
 use crate::frame::{Checksum, Offload, Protocol};
 
@@ -13,7 +13,7 @@ const GSO_TCP6: u8 = 4;
 const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// The header of a frame to send, whose place `offload` describes.
+/// The header of a frame to send with these offloads.
 pub fn header(offload: Offload) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     if let Some(part) = offload.checksum {
@@ -33,7 +33,7 @@ pub fn header(offload: Offload) -> [u8; HEADER] {
     header
 }
 
-/// What the header of a received frame says: checksum, and segment size or 0.
+/// The contents of a received frame's header: checksum, and segment size or 0.
 pub fn read(header: &[u8; HEADER]) -> (Checksum, u16) {
     let checksum = match header[0] {
         flags if flags & NEEDS_CHECKSUM != 0 => Checksum::Partial,

@@ -88,7 +88,7 @@ fn tap() {
     });
 }
 
-/// What the kernel sends arrives at one of the queues, each at one only.
+/// Frames that the kernel sends arrive at one of the queues, each at one only.
 fn queues() {
     let namespace = Namespace::new();
     namespace.enter();

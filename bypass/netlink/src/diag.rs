@@ -1,5 +1,5 @@
-//! Which sockets the kernel has at a port, and which of those that listen it would give a connection to: asked of
-//! the kernel itself.
+//! Queries the kernel for the sockets at a port, and for the listeners to which it would give a
+//! connection.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -11,7 +11,8 @@ use bypass_sys::numbers;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NETLINK_SOCK_DIAG: i32 = 4;
 const LISTEN_STATE: u32 = 1 << 10;
-/// All that answer what their peer sends (TCP_ESTABLISHED … of net/tcp_states.h): not CLOSE, LISTEN.
+/// States in which the kernel answers segments of the peer (TCP_ESTABLISHED … of net/tcp_states.h):
+/// all but CLOSE and LISTEN.
 const CONNECTION_STATES: u32 =
     1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
 const ALL_STATES: u32 = u32::MAX;
@@ -20,26 +21,26 @@ const V6ONLY_ATTRIBUTE: u16 = 11;
 /// A listening TCP socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
-    /// Of its socket file.
+    /// Inode of its socket file.
     pub inode: u64,
-    /// Of whoever made it.
+    /// The user who created it.
     pub uid: u32,
     /// Bound address, not canonical.
     pub ip: IpAddr,
-    /// Whether it takes IPv6 only.
+    /// Whether it accepts IPv6 only.
     pub v6_only: bool,
     /// Whether it is bound to one interface.
     pub is_bound_to_device: bool,
 }
 
-/// The listeners that share a connection to `target`, best match first by the kernel's own rules:
-/// the exact address before the wildcard, IPv4 before a dual-stack wildcard.
+/// The listeners that share connections to `target`, best match first by the kernel's rules: the
+/// exact address before the wildcard, IPv4 before a dual-stack wildcard.
 pub fn listeners(target: SocketAddr) -> Result<Vec<Listener>> {
     let found = listening(target.port())?;
     Ok(sharing(&found, target.ip()).cloned().collect())
 }
 
-/// Those of the listeners of a port that share a connection to `target`.
+/// The listeners of a port that share connections to `target`.
 pub fn sharing(all: &[Listener], target: IpAddr) -> impl Iterator<Item = &Listener> {
     let best = all.iter().map(|one| rank(one, target)).max();
     let best = best.filter(|best| *best > 0);
@@ -83,8 +84,8 @@ pub fn datagram_sockets(port: u16) -> Result<Vec<u64>> {
     Ok(found)
 }
 
-/// Whether the kernel has connections of a local port with other hosts, those that are being made or
-/// closed and those in TIME_WAIT included.
+/// Whether the kernel has connections of a local port with other hosts, including connections that
+/// are being opened or closed, and connections in TIME_WAIT.
 pub fn has_connections(port: u16) -> Result<bool> {
     let mut is_found = false;
     let sockets = (libc::IPPROTO_TCP, CONNECTION_STATES);
@@ -95,7 +96,7 @@ pub fn has_connections(port: u16) -> Result<bool> {
     Ok(is_found)
 }
 
-/// Hands sockets on until `found` answers false: there may be many.
+/// Passes sockets to `found` until it returns false: there may be many.
 fn ask(
     port: u16,
     (protocol, states): (i32, u32),
@@ -111,7 +112,7 @@ fn ask(
     Ok(())
 }
 
-/// A connection of `port` whose other end is on another host, by its addresses.
+/// Whether it is a connection of `port` whose other end is on another host, by its addresses.
 fn is_far(bytes: &[u8], port: u16) -> bool {
     let Some(fixed) = bytes.get(..72) else {
         return false;
@@ -141,7 +142,7 @@ fn rank(one: &Listener, target: IpAddr) -> u32 {
     }
 }
 
-/// False when no more are wanted.
+/// Returns false if no more are needed.
 fn query(
     socket: &Owned,
     (family, protocol, states): (i32, i32, u32),
@@ -168,7 +169,7 @@ fn query(
     }
 }
 
-/// What follows some messages.
+/// Whether more messages follow.
 #[derive(PartialEq)]
 enum Rest {
     Comes,
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(datagram_sockets(port).expect("an answer"), [own(&wild)]);
         let one = UdpSocket::bind("127.0.0.2:0").expect("a port");
         let port = one.local_addr().expect("bound").port();
-        let other = UdpSocket::bind(("127.0.0.3", port)).expect("the same of another address");
+        let other = UdpSocket::bind(("127.0.0.3", port)).expect("the same port at another address");
         other.connect(("127.0.0.1", 9)).expect("connected");
         let mut found = datagram_sockets(port).expect("an answer");
         found.sort_unstable();

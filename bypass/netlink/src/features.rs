@@ -1,5 +1,5 @@
-//! What a driver offers XDP programs and AF_XDP sockets: generic netlink family `netdev`
-//! (linux/netdev.h, Linux 6.3 and later).
+//! XDP and AF_XDP features of a driver: generic netlink family `netdev` (linux/netdev.h, Linux 6.3
+//! and later).
 
 use bypass_sys::kernel::Result;
 
@@ -15,20 +15,20 @@ const LINK: u16 = 1;
 const XDP_FEATURES: u16 = 3;
 const ZERO_COPY_SEGMENTS: u16 = 4;
 
-/// What a driver offers.
+/// Features of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// Programs run in the driver.
+    /// XDP programs run in the driver.
     pub native: bool,
     /// AF_XDP sockets share their frames with the card.
     pub zero_copy: bool,
-    /// Programs see frames that lie in several buffers.
+    /// Programs can process frames that span several buffers.
     pub fragments: bool,
-    /// Buffers of one frame to send with zero-copy, at most.
+    /// Most buffers of one frame that is sent with zero-copy.
     pub zero_copy_segments: u32,
 }
 
-/// Asks about interface `link`. ENOENT where the kernel does not report it.
+/// Features of interface `link`. ENOENT if the kernel does not report them.
 pub fn xdp(link: u32) -> Result<Features> {
     let mut socket = Socket::of(libc::NETLINK_GENERIC, 0)?;
     let mut family = None;

@@ -1,5 +1,5 @@
-//! Whether the packet filter of a network namespace looks at what comes in (nf_tables over nfnetlink,
-//! linux/netfilter/nf_tables.h), and so does the one that `iptables-nft` fills.
+//! Whether the packet filter of a network namespace inspects incoming packets (nf_tables over
+//! nfnetlink, linux/netfilter/nf_tables.h; `iptables-nft` uses it too).
 
 use bypass_sys::kernel::Result;
 
@@ -27,7 +27,8 @@ const DROP: u32 = 0;
 const FIXED: usize = 4;
 const NETDEV: u8 = 5;
 
-/// Chains that packets for this host pass and that say something about some of them, as `table chain`.
+/// Chains through which packets for this host pass and that have rules or a drop policy, as
+/// `table chain`.
 pub fn incoming_chains() -> Result<Vec<String>> {
     let mut socket = Socket::of(NETLINK_NETFILTER, 0)?;
     let (mut chains, mut busy) = (Vec::new(), Vec::new());
@@ -72,7 +73,7 @@ fn name_of(table: Option<(u16, &[u8])>, chain: Option<(u16, &[u8])>) -> String {
     format!("{} {}", text(table), text(chain))
 }
 
-/// Numbers of nf_tables have the most significant byte first.
+/// Numbers of nf_tables are big-endian.
 fn big_endian(bytes: &[u8]) -> u32 {
     let four = bytes.get(..4).and_then(|four| four.try_into().ok());
     four.map_or(u32::MAX, u32::from_be_bytes)

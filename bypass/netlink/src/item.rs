@@ -29,7 +29,7 @@ pub struct Link {
     pub name: String,
     /// Kind of a virtual interface, e.g. `veth`; empty for a device.
     pub kind: String,
-    /// Its address; None for links without one of 6 bytes.
+    /// Its address; None for links without a 6-byte address.
     pub mac: Option<Mac>,
     /// Largest IP packet.
     pub mtu: u32,
@@ -39,13 +39,13 @@ pub struct Link {
     pub has_carrier: bool,
     /// The loopback interface.
     pub is_loopback: bool,
-    /// The bridge or bond that it belongs to.
+    /// The bridge or bond to which it belongs.
     pub master: Option<u32>,
     /// Receive queues that exist, in use or not.
     pub rx_queues: u32,
     /// Transmit queues that exist.
     pub tx_queues: u32,
-    /// Number of the XDP program attached, if any.
+    /// Number of the attached XDP program, if any.
     pub xdp_program: Option<u32>,
 }
 
@@ -58,23 +58,23 @@ pub struct Address {
     pub ip: IpAddr,
     /// Length of its network's prefix.
     pub prefix: u8,
-    /// Not usable yet: duplicate address detection is under way or has failed.
+    /// Not usable yet: duplicate address detection is running or has failed.
     pub is_tentative: bool,
 }
 
 impl Address {
-    /// Whether news of `other` is news of this one.
+    /// Whether a message about `other` is about this one.
     pub(crate) fn is(&self, other: &Address) -> bool {
         (self.link, self.ip, self.prefix) == (other.link, other.ip, other.prefix)
     }
 }
 
-/// What a route does with packets.
+/// The effect of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteKind {
-    /// Sends them on.
+    /// Forwards packets.
     Unicast,
-    /// They are for this host.
+    /// Delivers them to this host.
     Local,
     /// Broadcast, anycast, multicast.
     Other,
@@ -107,14 +107,14 @@ pub struct Route {
     pub hops: Option<u8>,
 }
 
-/// What is known of a host on a link.
+/// A neighbour: a host on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
     /// Interface index.
     pub link: u32,
     /// Its IP address.
     pub ip: IpAddr,
-    /// Its link-layer address, unless it is being looked for or was not found.
+    /// Its link-layer address, unless it is being resolved or was not found.
     pub mac: Option<Mac>,
     /// NUD_… bits.
     pub state: u16,
@@ -127,7 +127,7 @@ impl Neighbour {
     /// NUD_REACHABLE, NOARP, PERMANENT.
     const CONFIRMED: u16 = 0x02 | 0x40 | 0x80;
 
-    /// Whether the kernel believes without asking again that it is there.
+    /// Whether the kernel trusts that it is reachable without asking again.
     pub fn is_confirmed(&self) -> bool {
         self.is_valid() && self.state & Self::CONFIRMED != 0
     }
@@ -210,7 +210,7 @@ impl Address {
         }
         Some(Self {
             link: u32_at(body, 4),
-            // On a point-to-point link the plain one is the peer's.
+            // On a point-to-point link the plain address is the peer's.
             ip: local.or(plain)?,
             prefix: body[1],
             is_tentative: flags & (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) != 0,
@@ -330,7 +330,7 @@ pub(crate) fn unspecified(family: u8) -> Option<IpAddr> {
     }
 }
 
-/// The address as the kernel takes it.
+/// The address in the kernel's form.
 pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
     match ip {
         IpAddr::V4(ip) => ip.octets().to_vec(),

@@ -1,9 +1,10 @@
-//! Links, routes and sockets of the kernel, asked and followed over netlink(7), by raw system calls.
+//! Queries and follows links, routes and sockets of the kernel over netlink(7), by raw system
+//! calls.
 //!
-//! [`Tables`] holds links, addresses, routes and neighbours of the calling thread's network
-//! namespace and follows their changes; [`Tables::next_hop`] and [`Tables::neighbour`] answer from
-//! it without a system call, policy rules included. [`route::ask`] has the kernel decide.
-//! [`diag`] finds which listening sockets an address means.
+//! [`Tables`] has links, addresses, routes and neighbours of the calling thread's network namespace
+//! and follows their changes; [`Tables::next_hop`] and [`Tables::neighbour`] use it without a
+//! system call, policy rules included. [`route::ask`] asks the kernel for its decision. [`diag`]
+//! finds the listening sockets for an address.
 #![forbid(unsafe_code)]
 
 pub mod diag;

@@ -39,16 +39,16 @@ impl Request {
     }
 }
 
-/// A message received.
+/// A received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
     /// NLMSG_… or RTM_….
     pub kind: u16,
     /// NLM_F_….
     pub flags: i32,
-    /// Of the request that it answers; 0 for news.
+    /// Of the request to which it responds; 0 for a notification.
     pub sequence: u32,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
@@ -74,8 +74,8 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>>> {
     })
 }
 
-/// The attributes behind the fixed part: kind without its flag bits, and value. What is malformed
-/// ends them.
+/// The attributes after the fixed part: kind without its flag bits, and value. A malformed
+/// attribute ends them.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
@@ -88,13 +88,13 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// A number at a place; 0 where there are no such bytes.
+/// A number at an offset; 0 if the bytes end before it.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
     four.map_or(0, u32::from_ne_bytes)
 }
 
-/// A number at a place; 0 where there are no such bytes.
+/// A number at an offset; 0 if the bytes end before it.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let two = bytes.get(at..at + 2).and_then(|two| two.try_into().ok());
     two.map_or(0, u16::from_ne_bytes)

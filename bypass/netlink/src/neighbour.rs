@@ -1,4 +1,4 @@
-//! Has the kernel look for a neighbour, or confirm one whose address packets of ours use.
+//! Makes the kernel resolve a neighbour, or confirm one whose address is in use.
 
 use std::net::IpAddr;
 
@@ -9,13 +9,13 @@ use crate::item::{family, octets};
 use crate::message::Request;
 use crate::socket::Socket;
 
-/// NTF_USE of linux/neighbour.h: as if a packet had been sent there.
+/// NTF_USE of linux/neighbour.h: as if a packet had been sent to it.
 const NTF_USE: u8 = 1;
 /// The discard service (RFC 863).
 const DISCARD: u16 = 9;
 
-/// Makes the kernel resolve `ip` on interface `link`; what it finds arrives as a change of
-/// [`Tables`](crate::Tables). Without CAP_NET_ADMIN an empty datagram to the discard port does it.
+/// Makes the kernel resolve `ip` on interface `link`; the result arrives as a change of
+/// [`Tables`](crate::Tables). Without CAP_NET_ADMIN it sends an empty datagram to the discard port.
 pub fn resolve(link: u32, ip: IpAddr) -> Result<()> {
     let mut fixed = [0u8; 12];
     fixed[0] = family(ip);

@@ -1,8 +1,9 @@
-//! Which way a packet of this host takes, by all policy rules and tables (RFC 1812, 5.2.4.3, and fib_rules of Linux):
-//! the rules are asked by priority, and the first of their tables that has a route decides.
+//! The route of a packet of this host, by all policy rules and tables (RFC 1812, 5.2.4.3, and
+//! fib_rules of Linux): rules are evaluated by priority, and the first of their tables that has a
+//! route decides.
 //!
-//! The tables of all rules that count for a source become one, in which the longest prefix decides: of a later
-//! table only what lies outside every prefix of the earlier ones.
+//! The tables of all rules that apply to a source are merged into one, in which the longest prefix
+//! decides: from a later table it takes only prefixes outside every prefix of the earlier ones.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +15,7 @@ use crate::rule::{Action, Applies, Rule};
 /// The table of this host's own addresses.
 const LOCAL: u32 = 255;
 
-/// A network: its bits from the left, those behind its length being zero, and its length.
+/// A network: its bits from the left, with zeros after its length, and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
     /// Bits of the network.
@@ -23,7 +24,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Of a network of either family.
+    /// A network of either family.
     pub fn new(network: IpAddr, len: u8) -> Self {
         let bits = bits_of(network) & mask(len);
         Self { len, bits }
@@ -34,12 +35,12 @@ impl Prefix {
         bits_of(ip) & mask(self.len) == self.bits
     }
 
-    /// Whether another one lies in it, or is it.
+    /// Whether it contains another network, or equals it.
     pub fn covers(&self, other: &Self) -> bool {
         self.len <= other.len && other.bits & mask(self.len) == self.bits
     }
 
-    /// Address and mask of the network, as one of IPv6; an IPv4 network in its mapped form.
+    /// Address and mask of the network in IPv6; an IPv4 network in its mapped form.
     pub fn mapped(&self, is_v4: bool) -> [u128; 2] {
         const MAPPED: u128 = 0xffff << 32;
         match is_v4 {
@@ -70,15 +71,15 @@ pub enum Fate {
     Goes(Route),
     /// It is dropped, or refused.
     Refused,
-    /// That depends on what is not known here.
+    /// It depends on properties that are unknown here.
     Unsure,
 }
 
-/// The ways from one source, of one family.
+/// The routes from one source, of one family.
 #[derive(Debug, Default)]
 pub struct Ways {
     by_prefix: HashMap<Prefix, Fate>,
-    /// Lengths of prefixes in use, the longest first.
+    /// Lengths of prefixes in use, longest first.
     lens: Vec<u8>,
 }
 
@@ -135,7 +136,7 @@ impl Ways {
         self.lens = lens;
     }
 
-    /// The longest prefix that covers another, or is it.
+    /// The longest prefix that contains another, or equals it.
     fn covering(&self, inner: &Prefix) -> Option<(&Prefix, &Fate)> {
         let mut outer = self
             .lens
@@ -148,12 +149,12 @@ impl Ways {
         outer.find_map(|prefix| self.by_prefix.get_key_value(&prefix))
     }
 
-    /// The fate of packets to an address; None where no route fits.
+    /// The fate of packets to an address; None without a route.
     pub fn to(&self, destination: IpAddr) -> Option<Fate> {
         self.to_prefix(&Prefix::new(destination, 128))
     }
 
-    /// The fate of packets to a network, none of whose parts has a way of its own.
+    /// The fate of packets to a network, if no part of it has a separate route.
     pub fn to_prefix(&self, network: &Prefix) -> Option<Fate> {
         self.covering(network).map(|(_, fate)| *fate)
     }
@@ -171,7 +172,7 @@ impl Rule {
     }
 }
 
-/// What a rule says, by prefix.
+/// The entries of a rule, by prefix.
 fn entries(rule: &Rule, tables: &HashMap<u32, Vec<&Route>>) -> BTreeMap<Prefix, Fate> {
     let scope = Prefix::new(rule.destination.0, rule.destination.1);
     let mut entries = match rule.action {
@@ -212,7 +213,7 @@ fn within<'a>(scope: Prefix, routes: impl Iterator<Item = &'a Route>) -> BTreeMa
         }
     }
     let fate = |routes: Vec<&Route>| match routes[0].kind {
-        // Of several hops the kernel takes one by a hash of the flow.
+        // The kernel chooses one of several hops by a hash of the flow.
         RouteKind::Unicast if routes.iter().any(|one| one.link != routes[0].link) => Fate::Unsure,
         RouteKind::Unicast | RouteKind::Local => Fate::Goes(*routes[0]),
         RouteKind::Refused => Fate::Refused,
@@ -263,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Two uplinks: the second one's address leaves by a table of its own.
+    /// Two uplinks: packets from the second one's address use a separate table.
     fn two_uplinks() -> (Vec<Rule>, Vec<Route>) {
         let any = "0.0.0.0/0";
         let rules = vec![
@@ -297,7 +298,7 @@ mod tests {
             [&first, &second, &none].map(|ways| link(ways, "8.8.8.8")),
             [1, 2, 1]
         );
-        // The rule's table has a way everywhere: the main one is not asked.
+        // The rule's table has a route everywhere: the main one is not used.
         assert_eq!([&first, &second].map(|ways| link(ways, "10.1.0.9")), [1, 2]);
         assert_eq!(
             Ways::of(&rules, &routes, None, false, false).to(ip("fd00::1")),
@@ -326,7 +327,8 @@ mod tests {
         assert_eq!(link(&ways, "8.9.8.8"), 1);
     }
 
-    /// The usual way of VPN programs: everything but the default route of the main table, then another table.
+    /// The usual setup of VPN programs: everything but the default route of the main table, then
+    /// another table.
     #[test]
     fn suppressed_prefixes_leave_their_destinations_to_the_next_rule() {
         let (mut rules, mut routes) = two_uplinks();

@@ -1,4 +1,4 @@
-//! The kernel's own answer to "which way": policy rules and every table included.
+//! The kernel's own routing decision, with policy rules and every table.
 
 use std::net::IpAddr;
 
@@ -8,8 +8,8 @@ use crate::item::{family, octets, Route};
 use crate::message::Request;
 use crate::socket::Socket;
 
-/// The route that a connection to `destination` would take, as `ip route get` shows it. ENETUNREACH
-/// and EHOSTUNREACH where there is none.
+/// The route of a connection to `destination`, as `ip route get` shows it. ENETUNREACH and
+/// EHOSTUNREACH if there is none.
 pub fn ask(destination: IpAddr, source: Option<IpAddr>) -> Result<Route> {
     let bits = octets(destination).len() as u8 * 8;
     let source_bits = source.map_or(0, |_| bits);

@@ -1,4 +1,4 @@
-//! Policy rules (`ip rule`), as far as they decide about the TCP packets of this host's own sockets.
+//! Policy rules (`ip rule`), as far as they apply to TCP packets of this host's sockets.
 
 use std::net::IpAddr;
 
@@ -28,18 +28,18 @@ const NOTHING: u8 = 3;
 const BLACKHOLE: u8 = 6;
 const PROHIBIT: u8 = 8;
 
-/// Whether a rule decides about a packet of an unmarked TCP socket that is bound to no interface.
+/// Whether a rule applies to a packet of an unmarked TCP socket that is not bound to an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Applies {
     /// Never: it is for forwarded, marked or tunnelled packets, or for another protocol.
     Never,
-    /// It depends on what is not known here: a user, a port, a traffic class.
+    /// It depends on properties that are unknown here: a user, a port, a traffic class.
     Perhaps,
-    /// Where its prefixes fit.
+    /// If its prefixes match.
     Always,
 }
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Looks the destination up in a table.
@@ -48,29 +48,30 @@ pub enum Action {
     Refuse,
     /// Nothing.
     Nothing,
-    /// Anything: a jump, or one that is not known.
+    /// Unknown: a jump, or a new action.
     Unknown,
 }
 
 /// A policy rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// The lower one is asked first.
+    /// The kernel evaluates the lowest first.
     pub priority: u32,
-    /// Prefix of the packet's source; its address is unspecified, and its length 0, where any fits.
+    /// Prefix of the packet's source; its address is unspecified, and its length 0, if it matches
+    /// all.
     pub source: (IpAddr, u8),
-    /// The same of the destination.
+    /// Prefix of the destination.
     pub destination: (IpAddr, u8),
     /// See [`Action`].
     pub action: Action,
-    /// Routes whose prefix has at most so many bits do not count.
+    /// Routes with a prefix of at most so many bits do not count.
     pub suppressed: Option<u32>,
     /// See [`Applies`].
     pub applies: Applies,
 }
 
 impl Rule {
-    /// Those of a family that every network namespace begins with: local, main, default.
+    /// The rules of a family in every new network namespace: local, main, default.
     pub(crate) fn usual(any: IpAddr) -> impl Iterator<Item = Self> {
         let tables = [(0, 255), (32_766, 254), (32_767, 253)];
         tables.into_iter().map(move |(priority, table)| Self {
@@ -111,7 +112,7 @@ impl Rule {
                     rule.source.0 = ip(value)?;
                     Applies::Always
                 }
-                // Packets of this host's own come from there.
+                // This host's own packets come from there.
                 IIF if value.starts_with(b"lo\0") => Applies::Always,
                 IIF | OIF | TUNNEL => Applies::Never,
                 L3MDEV if value.first() == Some(&1) => Applies::Never,

@@ -1,4 +1,4 @@
-//! A netlink socket: requests with their answers, and news.
+//! A netlink socket: requests with their responses, and notifications.
 
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
@@ -6,11 +6,11 @@ use bypass_sys::numbers;
 
 use crate::message::{messages, u32_at, Message, Request};
 
-/// The kernel sends no larger datagram to who reads in pieces of 32 KiB (netlink(7)).
+/// The kernel sends no larger datagram to a reader of 32 KiB pieces (netlink(7)).
 const DATAGRAM: usize = 32_768;
-/// A dump that other changes interrupt is asked for again so often.
+/// How often a dump is repeated that other changes interrupt.
 const DUMPS_MAX: usize = 8;
-/// Bytes of news that may wait for us.
+/// Bytes of queued notifications.
 const NEWS_BYTES: i32 = 1 << 20;
 
 /// A netlink socket.
@@ -22,12 +22,12 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens one of NETLINK_ROUTE that hears the news of `groups` (RTMGRP_…); 0 for none.
+    /// Opens one of NETLINK_ROUTE that receives notifications of `groups` (RTMGRP_…); 0 for none.
     pub fn open(groups: u32) -> Result<Self> {
         Self::of(libc::NETLINK_ROUTE, groups)
     }
 
-    /// One of another protocol (NETLINK_…).
+    /// Opens one of another protocol (NETLINK_…).
     pub fn of(protocol: i32, groups: u32) -> Result<Self> {
         let blocking = if groups == 0 { 0 } else { libc::SOCK_NONBLOCK };
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | blocking;
@@ -37,7 +37,7 @@ impl Socket {
         name[8..].copy_from_slice(&groups.to_ne_bytes());
         kernel::bind(fd.0, &name)?;
         if groups != 0 {
-            // Best effort: what is lost is noticed (ENOBUFS) and asked for again.
+            // Best effort: a loss is noticed (ENOBUFS) and everything is read again.
             let _ = kernel::set_option_int(fd.0, libc::SOL_SOCKET, libc::SO_RCVBUF, NEWS_BYTES);
         }
         Ok(Self {
@@ -47,12 +47,12 @@ impl Socket {
         })
     }
 
-    /// Polled for reading: there are news.
+    /// For polling until readable: there are notifications.
     pub fn fd(&self) -> i32 {
         self.fd.0
     }
 
-    /// Asks for everything of a kind, again when the table changed meanwhile.
+    /// Dumps all items of a kind, again if the table changed during the dump.
     pub fn dump(
         &mut self,
         request: impl Fn() -> Request,
@@ -67,7 +67,7 @@ impl Socket {
         Err(libc::EINTR)
     }
 
-    /// Sends a request and reads its answer: up to DONE for a dump, else one message or error.
+    /// Sends a request and reads its response: up to DONE for a dump, else one message or error.
     pub fn ask(&mut self, request: Request, each: &mut dyn FnMut(Message)) -> Result<()> {
         self.sequence += 1;
         let sequence = self.sequence;
@@ -97,7 +97,7 @@ impl Socket {
         }
     }
 
-    /// Reads what news there are. ENOBUFS: some were lost.
+    /// Reads the queued notifications. ENOBUFS: some were lost.
     pub fn news(&mut self, each: &mut dyn FnMut(Message)) -> Result<()> {
         loop {
             let count = match kernel::receive(self.fd.0, &mut self.datagram, libc::MSG_DONTWAIT) {

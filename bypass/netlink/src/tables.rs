@@ -1,4 +1,4 @@
-//! Links, addresses, routes and neighbours, kept as the kernel has them.
+//! A copy of the kernel's links, addresses, routes and neighbours.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -22,15 +22,15 @@ const GROUPS: i32 = libc::RTMGRP_LINK
 /// RTNLGRP_IPV4_RULE and RTNLGRP_IPV6_RULE as bits.
 const RULES: i32 = 1 << 7 | 1 << 18;
 
-/// Floods of news in a row that are thrown away before everything is read again.
+/// Consecutive floods of notifications that are discarded before everything is read again.
 const DRAINS_MAX: u32 = 8;
 
-/// Where a packet goes next.
+/// The next hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
     /// Interface index.
     pub link: u32,
-    /// The host on that link: gateway, or the destination itself.
+    /// The host on that link: the gateway, or the destination itself.
     pub ip: IpAddr,
     /// Source address that the route prefers.
     pub source: Option<IpAddr>,
@@ -40,7 +40,7 @@ pub struct NextHop {
     pub is_local: bool,
 }
 
-/// A copy of the kernel's tables of one network namespace: that of the thread that made it.
+/// A copy of the kernel's tables of one network namespace: that of the thread that created it.
 #[derive(Debug)]
 pub struct Tables {
     socket: Socket,
@@ -81,7 +81,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Polled for reading: [`update`](Self::update) has something to do.
+    /// For polling until readable: [`update`](Self::update) has work.
     pub fn fd(&self) -> i32 {
         self.socket.fd()
     }
@@ -113,7 +113,8 @@ impl Tables {
         Ok(self.generation != before)
     }
 
-    /// After a loss. What was heard before it and is still queued is older than what is read now.
+    /// After a loss. Notifications that are still queued from before are older than the tables that
+    /// it reads now.
     fn read_again(&mut self) -> Result<()> {
         let is_flooded = |socket: &mut Socket| socket.news(&mut |_| ()) == Err(libc::ENOBUFS);
         (0..DRAINS_MAX).find(|_| !is_flooded(&mut self.socket));
@@ -122,23 +123,23 @@ impl Tables {
         Ok(())
     }
 
-    /// Grows with every change: what was derived from the tables is stale when it has grown.
+    /// Increases with every change: data derived from the tables is stale when it has increased.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Grows with every change that may give packets another way.
+    /// Increases with every change that may reroute packets.
     pub fn ways_generation(&self) -> u64 {
         self.ways_generation
     }
 
-    /// How often news were lost, and everything was read again.
+    /// How often notifications were lost, and everything was read again.
     pub fn losses(&self) -> u64 {
         self.losses
     }
 
     fn read_all(&mut self) -> Result<()> {
-        // Not the socket of the news: an answer could be lost among them.
+        // Not the socket of the notifications: a response could be lost among them.
         let mut socket = Socket::open(0)?;
         let mut found = Vec::new();
         for (kind, bytes) in [
@@ -258,20 +259,21 @@ impl Tables {
         self.neighbours.values()
     }
 
-    /// What is known of `ip` on interface `link`.
+    /// The entry of `ip` on interface `link`.
     pub fn neighbour(&self, link: u32, ip: IpAddr) -> Option<&Neighbour> {
         self.neighbours.get(&(link, ip))
     }
 
-    /// The link-layer address of `ip` on interface `link`, when packets may be sent there.
+    /// The link-layer address of `ip` on interface `link`, if packets may be sent to it.
     pub fn mac(&self, link: u32, ip: IpAddr) -> Option<Mac> {
         self.neighbour(link, ip)
             .filter(|one| one.is_valid())
             .and_then(|one| one.mac)
     }
 
-    /// The way to `destination` of a socket without an address, by all rules and tables. None where the kernel has no route, and
-    /// where it depends on more than is known here; see [`crate::route::ask`].
+    /// The route to `destination` of a socket without an address, by all rules and tables. None if
+    /// the kernel has no route, or if it depends on properties that are unknown here; see
+    /// [`crate::route::ask`].
     pub fn next_hop(&self, destination: IpAddr) -> Option<NextHop> {
         let is_v4 = destination.is_ipv4();
         let ways = self.ways[usize::from(!is_v4)]
@@ -310,7 +312,7 @@ fn read_rules() -> Vec<Rule> {
     rules
 }
 
-/// One piece of news.
+/// One notification.
 enum Change {
     Link(Link),
     LinkGone(u32),
@@ -336,9 +338,9 @@ impl Change {
         let body = message.body;
         let is_news = message.flags & libc::NLM_F_MULTI == 0;
         match message.kind {
-            // Links of a bridge's own (AF_BRIDGE) describe its ports, not links.
+            // Links of a bridge (AF_BRIDGE) describe its ports, not links.
             libc::RTM_NEWLINK if body.first() == Some(&0) => one(Link::read(body), |link| {
-                // Routes of an interface that goes down are dropped without a word.
+                // The kernel drops routes of an interface that goes down without a notification.
                 let is_down = !link.is_up;
                 let mut changes = vec![Self::Link(link)];
                 changes.extend((is_news && is_down).then_some(Self::RoutesReplaced));

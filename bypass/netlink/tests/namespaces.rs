@@ -1,4 +1,4 @@
-//! The tables against the kernel's own, in network namespaces made here.
+//! The tables against the kernel's own, in network namespaces that the tests create.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ fn pair() -> (Namespace, Namespace) {
     (a, b)
 }
 
-/// Follows changes until something holds.
+/// Follows changes until a condition holds.
 fn until(tables: &mut Tables, what: &str, holds: impl Fn(&Tables) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(15);
     while !holds(tables) {
@@ -122,7 +122,7 @@ fn next_hop() {
     }
 }
 
-/// Two uplinks, of which the second one has a table of its own for what leaves from its address.
+/// Two uplinks; the second has a separate table for packets from its address.
 fn policy() {
     let (a, _b) = pair();
     let c = Namespace::new();
@@ -188,7 +188,7 @@ fn filters() {
     assert_eq!(
         chains(),
         Vec::<String>::new(),
-        "nothing is said of what comes in"
+        "no chain for incoming packets"
     );
     side.command("nft", "add rule ip own in ip saddr 10.0.0.1 drop");
     assert_eq!(chains(), ["own in"]);
@@ -261,7 +261,7 @@ fn neighbours() {
         neighbour::resolve(link, ip(host)).expect("allowed");
         until(&mut tables, host, |t| t.mac(link, ip(host)) == peer);
     }
-    // Nobody is there: the kernel says so after three seconds, and until then it says nothing.
+    // No host is there: the kernel reports it after three seconds, and nothing until then.
     neighbour::resolve(link, ip("10.9.0.99")).expect("allowed");
     tables.update().expect("an update");
     assert_eq!(tables.mac(link, ip("10.9.0.99")), None);
@@ -280,8 +280,8 @@ fn losses() {
     a.ip("route add 10.250.9.0/24 via 10.9.0.2");
     a.enter();
     let mut tables = Tables::new().expect("tables");
-    // More than the socket holds, whatever the host allows it. That the route is gone is heard, that it
-    // came back is lost.
+    // More than the socket holds, whatever the host allows it. The notification that the route is
+    // gone arrives, the one that it is back is lost.
     let many: String = (0..6_000)
         .map(|at| {
             format!(

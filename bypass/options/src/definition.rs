@@ -1,4 +1,4 @@
-//! What an option is: a row of the table, and a value that fits it.
+//! The definition of an option: a row of the table, and a value that fits it.
 
 use std::net::IpAddr;
 
@@ -7,19 +7,21 @@ use std::net::IpAddr;
 pub struct Definition {
     /// The full name, with `EF_`.
     pub name: &'static str,
-    /// The section of the documents page that it stands in.
+    /// The section of the documentation page with this option.
     pub group: Group,
     /// Type and bounds.
     pub kind: Kind,
-    /// The value when nobody sets it.
+    /// Onload's value when the option is not set, which a profile's conditions and `is_set` refer to.
     pub default: &'static str,
+    /// What applies here when the option is not set, or "" when it is `default`.
+    pub unset: &'static str,
     /// Unit of a number, or "" when it is a count, a switch or a text.
     pub unit: &'static str,
     /// One line.
     pub text: &'static str,
-    /// What somebody who tunes it must know; may be empty.
+    /// Details for users who tune it; may be empty.
     pub long: &'static str,
-    /// Whether setting it changes anything.
+    /// Whether setting it has an effect.
     pub state: State,
 }
 
@@ -28,7 +30,7 @@ pub struct Definition {
 pub enum Group {
     /// Busy waiting.
     Spinning,
-    /// Which programs and sockets are accelerated at all.
+    /// Which programs and sockets are accelerated.
     Acceleration,
     /// Sockets, descriptors, epoll.
     Sockets,
@@ -97,9 +99,9 @@ pub enum Kind {
 /// Whether an option does something here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It changes what happens; the text says what it does here.
+    /// It has an effect; the text describes it.
     Implemented(&'static str),
-    /// It is accepted and changes nothing; the text says why.
+    /// It is accepted without effect; the text gives the reason.
     Inert(&'static str),
 }
 
@@ -112,7 +114,7 @@ impl State {
         }
     }
 
-    /// What it does here, or why it does nothing.
+    /// The effect here, or the reason for none.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Implemented(text) | Self::Inert(text) => text,
@@ -180,6 +182,16 @@ impl Definition {
     pub fn default_value(&self) -> Value {
         self.parse(self.default)
             .expect("a test parses every default of the table")
+    }
+
+    /// What applies here when the option is not set, with its unit; "–" for nothing.
+    pub fn default_text(&self) -> String {
+        match (self.unset, self.default, self.unit) {
+            ("", "", _) => "–".to_owned(),
+            ("", default, "") => default.to_owned(),
+            ("", default, unit) => format!("{default} {unit}"),
+            (unset, ..) => unset.to_owned(),
+        }
     }
 
     /// Type and bounds as the documents print them.
@@ -269,6 +281,7 @@ const fn row(
         group: Group::Process,
         kind,
         default,
+        unset: "",
         unit: "",
         text,
         long: "",
@@ -279,6 +292,11 @@ const fn row(
 impl Definition {
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
+        self
+    }
+
+    pub(crate) const fn unset(mut self, what: &'static str) -> Self {
+        self.unset = what;
         self
     }
 

@@ -1,8 +1,8 @@
-//! What is set of TCP with other hosts.
+//! Settings of TCP with other hosts.
 
 use crate::resolve::Resolved;
 
-/// Each field is the option of its name; None: it was not set, and the engine's own default stays.
+/// Each field is the option of its name; None: not set, the engine's own default applies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tcp {
     /// EF_TCP_INITIAL_CWND, bytes; 0 counts as not set.
@@ -51,7 +51,7 @@ pub struct Tcp {
     pub rto_max_ms: Option<u64>,
 }
 
-/// What a SYN offers.
+/// The options of a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SynOptions {
     /// RFC 7323.
@@ -106,14 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_set_is_said() {
+    fn only_set_options_have_a_value() {
         assert_eq!(Tcp::from(&Resolved::default()), Tcp::default());
         let pairs = [("EF_TCP_SYN_OPTS", "10"), ("EF_RFC_RTO_MIN", "200")];
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let tcp = Tcp::from(&Resolved::from_environment(pairs.into_iter()));
         let offered = tcp.syn_options.expect("set");
         assert!(offered.window_scaling && offered.ecn && !offered.timestamps && !offered.sack);
-        // The default value, said: it is set.
+        // The default value, set explicitly: it counts as set.
         assert_eq!((tcp.rto_min_ms, tcp.rto_max_ms), (Some(200), None));
     }
 }

@@ -1,4 +1,4 @@
-//! The option that somebody meant who wrote a name that does not exist.
+//! The option nearest to an unknown name.
 
 use crate::table;
 

@@ -1,15 +1,15 @@
-//! Which programs are accelerated, of all that a command starts: `bypass run --only` and `--except`.
+//! Which of the programs that a command starts are accelerated: `bypass run --only` and `--except`.
 //!
-//! The library is loaded into each of them all the same, because a program that is left to the kernel may start one that
-//! is not.
+//! The library is loaded into each of them anyway, because a program on the kernel may start an
+//! accelerated one.
 
-/// Names of programs, joined by commas: no others are accelerated.
+/// Names of programs, separated by commas: only these are accelerated.
 pub const ONLY_VARIABLE: &str = "WIRESPEED_ONLY";
-/// Names of programs, joined by commas, that are not.
+/// Names of programs, separated by commas, that are not accelerated.
 pub const EXCEPT_VARIABLE: &str = "WIRESPEED_EXCEPT";
 
-/// Whether a program is to be accelerated that is known by these names: that of its file, and the one that it was called
-/// by.
+/// Whether to accelerate a program with these names: the name of its file, and the name by which it
+/// was called.
 pub fn is_included(only: &str, except: &str, names: &[String]) -> bool {
     let has = |list: &str| {
         list.split(',')

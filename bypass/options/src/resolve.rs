@@ -1,4 +1,4 @@
-//! Joins defaults, profile and environment into one value for each option.
+//! Merges defaults, profile and environment into one value per option.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use crate::nearest::unknown_option;
 use crate::profile::Profile;
 use crate::table;
 
-/// Set by the launcher to the names of the profiles it has applied. The library then takes the
-/// environment as final: EF_LOAD_ENV=0 was obeyed already, before the result became environment.
+/// Set by the launcher to the names of the profiles that it has applied. The library then uses the
+/// environment as it is: the launcher has already applied EF_LOAD_ENV=0.
 pub const PROFILE_VARIABLE: &str = "WIRESPEED_BYPASS_PROFILE";
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The table.
@@ -32,13 +32,13 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// What counts: the options that somebody has set, and complaints about the others.
+/// The result: options that are set, and complaints about others.
 #[derive(Debug, Default, Clone)]
 pub struct Resolved {
     chosen: HashMap<&'static str, (Value, Origin)>,
-    /// One line for each thing in the environment that was wrong.
+    /// One line for each error in the environment.
     pub complaints: Vec<String>,
-    /// EF_ variables of the environment that EF_LOAD_ENV=0 took out of account.
+    /// EF_ variables of the environment that EF_LOAD_ENV=0 excluded.
     pub ignored: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Resolved {
         resolved.finish()
     }
 
-    /// As the library reads it: everything is in the environment already.
+    /// As the library reads it: the environment has all settings.
     pub fn from_environment(environment: impl Iterator<Item = (String, String)>) -> Self {
         Self::new(&Profile::default(), environment)
     }
@@ -97,7 +97,7 @@ impl Resolved {
         self
     }
 
-    /// The value that counts and where it comes from; EF_POLL_USEC's implied switches included.
+    /// The effective value and its origin, with EF_POLL_USEC's implied switches.
     pub fn value(&self, option: &'static Definition) -> (Value, Origin) {
         if let Some(found) = self.chosen.get(option.name) {
             return found.clone();
@@ -108,7 +108,8 @@ impl Resolved {
         }
     }
 
-    /// EF_POLL_USEC above 0 turns on the spins of waiting and of data, not of accept and connect.
+    /// EF_POLL_USEC above 0 turns on the spins of waiting and of data, but not of accept and
+    /// connect.
     fn implied(&self, name: &str) -> Option<(i64, Origin)> {
         let value = match name {
             "EF_EPOLL_SPIN" | "EF_POLL_SPIN" | "EF_SELECT_SPIN" | "EF_TCP_RECV_SPIN"
@@ -122,7 +123,7 @@ impl Resolved {
         (*limit != Value::Number(0)).then(|| (value, origin.clone()))
     }
 
-    /// A number or switch by its full name; a name that is not in the table is 0.
+    /// A number or switch by its full name; 0 for a name that is not in the table.
     pub fn number(&self, name: &str) -> i64 {
         match table::find(name).map(|option| self.value(option).0) {
             Some(Value::Number(number)) => number,
@@ -135,12 +136,13 @@ impl Resolved {
         table::find(name).map_or_else(String::new, |option| self.value(option).0.to_string())
     }
 
-    /// Whether somebody set this option, in a profile or in the environment.
+    /// Whether the option is set, in a profile or in the environment.
     pub fn is_set(&self, name: &str) -> bool {
         self.chosen.contains_key(name)
     }
 
-    /// What the launcher adds to the program's environment: the profile's part of the result.
+    /// The variables that the launcher adds to the program's environment: the profile's part of the
+    /// result.
     pub fn exported(&self) -> Vec<(&'static str, String)> {
         let mut pairs: Vec<_> = self
             .chosen
@@ -153,13 +155,13 @@ impl Resolved {
     }
 }
 
-/// The variables of this process that are text; `std::env::vars` would panic at the others.
+/// The text variables of this process; `std::env::vars` would panic at others.
 pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// The EF_ variables, and whether a launcher has applied a profile already.
+/// The EF_ variables, and whether a launcher has already applied a profile.
 fn options_of(
     environment: impl Iterator<Item = (String, String)>,
 ) -> (Vec<(String, String)>, bool) {
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launcher_has_applied_is_taken_although_load_env_is_0() {
+    fn a_profile_applied_by_a_launcher_counts_even_if_load_env_is_0() {
         let variables = [
             (PROFILE_VARIABLE, "wrk"),
             ("EF_LOAD_ENV", "0"),

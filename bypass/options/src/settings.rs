@@ -1,4 +1,4 @@
-//! The options that change something, in the types that the library uses.
+//! The options with an effect, in the types that the library uses.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use crate::definition::networks;
 use crate::engine::Tcp;
 use crate::resolve::Resolved;
 
-/// What the stack obeys; every field is the option of the same name.
+/// The settings of the stack; every field is the option of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Limit of every spin: EF_SPIN_USEC if set, else EF_POLL_USEC.
@@ -23,7 +23,7 @@ pub struct Settings {
     pub tcp_send_spin: bool,
     /// EF_TCP_ACCEPT_SPIN.
     pub tcp_accept_spin: bool,
-    /// EF_UDP: UDP sockets are ours over the interfaces that are named.
+    /// EF_UDP: UDP sockets are accelerated over the named interfaces.
     pub udp: bool,
     /// EF_UDP_RECV_SPIN.
     pub udp_recv_spin: bool,
@@ -45,11 +45,11 @@ pub struct Settings {
     pub cluster_name: String,
     /// EF_CLUSTER_SIZE: processes that share the queues of an interface; 0 where that is not known.
     pub cluster_size: usize,
-    /// EF_CLUSTER_IGNORE: they do not, one process uses them all.
+    /// EF_CLUSTER_IGNORE: they do not share them, one process uses them all.
     pub cluster_ignore: bool,
     /// EF_SHARE_WITH.
     pub share_with: ShareWith,
-    /// EF_INTERFACE_WHITELIST: connections to other hosts over these are ours.
+    /// EF_INTERFACE_WHITELIST: connections with other hosts over these are accelerated.
     pub interfaces: Vec<String>,
     /// EF_ACCEPT_FROM: new connections over them are ours from these networks alone; None: from everywhere.
     pub accept_from: Option<Vec<(IpAddr, u8)>>,
@@ -57,10 +57,10 @@ pub struct Settings {
     pub tcp: Tcp,
 }
 
-/// Whom a process accelerates connections with besides processes of its own user.
+/// Other users with whose processes a process accelerates connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShareWith {
-    /// Nobody else.
+    /// No other user.
     Own,
     /// This user too.
     User(u32),
@@ -78,7 +78,7 @@ impl ShareWith {
 impl From<i64> for ShareWith {
     fn from(value: i64) -> Self {
         match u32::try_from(value) {
-            // Root is trusted without being named.
+            // Root is always trusted.
             Ok(0) => Self::Own,
             Ok(uid) => Self::User(uid),
             Err(_) => Self::Everybody,
@@ -111,7 +111,7 @@ impl From<&Resolved> for Settings {
             acceptq_min_backlog: u32::try_from(from.number("EF_ACCEPTQ_MIN_BACKLOG")).unwrap_or(1),
             tcp_client_loopback: switch("EF_TCP_CLIENT_LOOPBACK"),
             tcp_server_loopback: switch("EF_TCP_SERVER_LOOPBACK"),
-            // A set of the kernel cannot see what happens on an accelerated socket.
+            // The kernel's epoll set cannot see events on an accelerated socket.
             dont_accelerate: switch("EF_DONT_ACCELERATE") || from.number("EF_UL_EPOLL") == 0,
             cluster_name: from.text("EF_CLUSTER_NAME"),
             cluster_size: count("EF_CLUSTER_SIZE"),
@@ -126,7 +126,7 @@ impl From<&Resolved> for Settings {
     }
 }
 
-/// Names apart by blanks or commas, each once.
+/// Names separated by blanks or commas, each once.
 pub fn interfaces(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let words = list
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn sharing_is_with_nobody_one_user_or_everybody() {
+    fn sharing_is_with_no_user_one_user_or_every_user() {
         let shared = |value: i64| ShareWith::from(value);
         assert!(!shared(0).includes(0) && !shared(0).includes(33));
         assert!(shared(33).includes(33) && !shared(33).includes(34));

@@ -1,4 +1,4 @@
-//! Profiles as people write them: the shipped ones, the forms of the documents, and the wrong ones.
+//! Profiles as users write them: the shipped ones, the forms of the documents, and invalid ones.
 
 use std::path::{Path, PathBuf};
 
@@ -160,7 +160,7 @@ fn nginx_num_workers_beats_the_configuration() {
 }
 
 #[test]
-fn what_is_wrong_is_one_line_with_the_place() {
+fn errors_are_one_line_with_the_place() {
     for (text, expected) in [
         ("\nonload_set EF_POL_USEC 1", "test.opf:2: EF_POL_USEC: unknown option (nearest: EF_POLL_USEC)"),
         ("onload_set EF TCP_BACKLOG_MAX 1", "test.opf:1: EF TCP_BACKLOG_MAX: unknown option (nearest: EF_TCP_BACKLOG_MAX)"),
@@ -181,7 +181,7 @@ fn what_is_wrong_is_one_line_with_the_place() {
 }
 
 #[test]
-fn a_missing_profile_names_those_that_exist() {
+fn a_missing_profile_lists_the_existing_ones() {
     let reader = Reader::new(&nothing).folders(vec![shipped()]);
     let error = reader.read("no-such").expect_err("missing").to_string();
     assert!(
@@ -192,7 +192,7 @@ fn a_missing_profile_names_those_that_exist() {
 }
 
 #[test]
-fn a_circle_of_imports_is_an_error() {
+fn an_import_cycle_is_an_error() {
     let folder = std::env::temp_dir().join(format!("wirespeed-circle-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
     std::fs::write(folder.join("one.opf"), "onload_import two\n").expect("written");
@@ -240,8 +240,8 @@ fn the_corpus_and_its_mutations_end_in_settings_or_in_one_line() {
     assert!(count > 1000, "only {count} texts");
 }
 
-/// The text itself, cut at several places, with single bytes replaced and with pieces doubled;
-/// the same ones at every run.
+/// The text itself, cut at several places, with single bytes replaced and with pieces doubled; the
+/// same in every run.
 fn mutations(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![bytes.to_vec()];
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -292,9 +292,9 @@ fn every_option_of_the_documents_is_in_the_table() {
     assert!(count > 45);
 }
 
-/// A field that nothing reads would be an option that is said to be implemented and is not.
+/// A field that no code reads would be an option that is documented as implemented and is not.
 #[test]
-fn every_setting_is_obeyed_somewhere_in_the_library() {
+fn every_setting_is_used_in_the_library() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut sources = String::new();
     let mut folders = ["stack/src", "shm/src", "preload/src"]

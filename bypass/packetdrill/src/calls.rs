@@ -90,7 +90,7 @@ unsafe extern "C" fn free(data: Data) {
     drop(unsafe { Box::from_raw(data.cast::<Script>()) });
 }
 
-/// A real descriptor, which packetdrill may close.
+/// A real descriptor, because packetdrill may close it.
 fn descriptor() -> Result<c_int> {
     // SAFETY: a constant name.
     match unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) } {
@@ -381,7 +381,8 @@ unsafe extern "C" fn netdev_receive(
 ) -> c_int {
     // SAFETY: see above.
     let left = unsafe { script(data) }.leave();
-    // Nothing will ever leave: no bytes are no packet, and the script fails; after an error it would ask for ever.
+    // Nothing will ever leave: zero bytes are an invalid packet, and the script fails; after an
+    // error it would ask forever.
     let (left_us, packet) = left.unwrap_or_default();
     // SAFETY: no more than fits.
     unsafe {
@@ -462,7 +463,7 @@ unsafe extern "C" fn pipe(_: Data, into: *mut c_int) -> c_int {
     unsafe { libc::pipe(into) }
 }
 
-/// Between a pipe, which is the kernel's, and a socket.
+/// Between a pipe, which the kernel handles, and a socket.
 unsafe extern "C" fn splice(
     data: Data,
     from: c_int,
@@ -478,11 +479,11 @@ unsafe extern "C" fn splice(
         0 => 0,
         _ => libc::MSG_DONTWAIT,
     };
-    // SAFETY: see above; the buffer is ours.
+    // SAFETY: see above; the buffer is local.
     unsafe {
         let script = script(data);
         match (script.has(from), script.has(to)) {
-            // The kernel stops before an urgent byte and says nothing of it.
+            // The kernel stops before an urgent byte without an error.
             (true, false) if script.queued(from).is_ok_and(|queued| queued.is_at_mark) => 0,
             (true, false) => count(script.receive(from, &mut bytes, wait).and_then(|got| {
                 let put = libc::write(to, bytes.as_ptr().cast(), got);

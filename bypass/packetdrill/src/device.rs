@@ -1,4 +1,4 @@
-//! The device of a host: what leaves, and when.
+//! The device of a host: packets that leave, and when.
 
 use std::collections::VecDeque;
 
@@ -10,21 +10,21 @@ const ETHERNET: usize = 14;
 /// Packets without their Ethernet headers, and when they left.
 #[derive(Debug, Default)]
 pub struct Leaving {
-    /// The time at which packets leave now.
+    /// The time for packets that leave now.
     pub now_us: u64,
-    /// GSO segments are cut into the packets that a wire would carry.
+    /// GSO packets are segmented, as a device would.
     pub cuts: bool,
     packets: VecDeque<(u64, Vec<u8>)>,
 }
 
 impl Leaving {
-    /// The packet that has left first, and when.
+    /// The earliest packet that left, and when.
     pub fn pop(&mut self) -> Option<(u64, Vec<u8>)> {
         self.packets.pop_front()
     }
 
     fn push(&mut self, mut frame: Vec<u8>) {
-        // Neighbours are known: ARP and its relatives of IPv6 are not what scripts are about.
+        // Neighbours are known: scripts are not about ARP and neighbour discovery.
         if matches!(frame[12..ETHERNET], [8, 0] | [0x86, 0xdd]) {
             let packet = frame.split_off(ETHERNET);
             self.packets.push_back((self.now_us, packet));
@@ -50,7 +50,7 @@ impl TxSink for Leaving {
     }
 }
 
-/// The packets of a GSO segment; FIN and PSH stay with the last.
+/// The segments of a GSO packet; FIN and PSH stay with the last.
 fn cut(frame: &[u8], meta: &TxMeta) -> Vec<Vec<u8>> {
     let (headers, payload) = frame.split_at(meta.header_len);
     let count = payload.len().div_ceil(meta.gso_size);
@@ -71,7 +71,7 @@ fn cut(frame: &[u8], meta: &TxMeta) -> Vec<Vec<u8>> {
     pieces.map(packet).collect()
 }
 
-/// Writes the length of an IP packet, and what follows from it.
+/// Writes the length of an IP packet, and the fields that depend on it.
 fn state_length(frame: &mut [u8]) {
     let length = (frame.len() - ETHERNET) as u16;
     let packet = &mut frame[ETHERNET..];
@@ -85,7 +85,8 @@ fn state_length(frame: &mut [u8]) {
     packet[10..12].copy_from_slice(&sum);
 }
 
-/// Completes the checksum of a GSO segment, which packetdrill takes for one large packet as it does Linux's.
+/// Completes the checksum of a GSO packet, which packetdrill treats as one large packet, as it does
+/// Linux's.
 fn complete(frame: &mut [u8], meta: &TxMeta) {
     let place = meta.tcp_at + 16..meta.tcp_at + 18;
     frame[place.clone()].fill(0);

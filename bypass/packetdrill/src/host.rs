@@ -13,39 +13,39 @@ use crate::sets::Set;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// When the script begins: not 0, where a clock would be suspect.
+/// Start time of the script: not 0, which the engine might treat as invalid.
 const START_US: u64 = 1_000_000_000;
-/// What packetdrill gives its interface when it chooses from this network itself.
+/// The default address of packetdrill's interface in this network.
 const LOCAL: &str = "192.168.0.1";
 
-/// What a descriptor is.
+/// The object behind a descriptor.
 #[derive(Debug)]
 pub enum Socket {
     /// Neither listens nor is connected.
     Fresh(Fresh),
     /// Listens or is connected.
     Open {
-        /// The engine's.
+        /// The engine's handle.
         handle: Handle,
         /// O_NONBLOCK.
         is_nonblocking: bool,
-        /// connect(2) has begun and its end was not told.
+        /// connect(2) has begun, and its result was not reported yet.
         is_connecting: bool,
     },
     /// An epoll set.
     Set(Set),
 }
 
-/// What was asked of a socket before it had an end in the engine.
+/// Settings of a socket before it exists in the engine.
 #[derive(Debug, Default)]
 pub struct Fresh {
     /// bind(2).
     pub local: Option<SocketAddr>,
     /// O_NONBLOCK.
     pub is_nonblocking: bool,
-    /// setsockopt(2), in order, and all together.
+    /// Options of setsockopt(2), in order.
     pub options: Vec<SocketOption>,
-    /// See `options`.
+    /// The same options, merged.
     pub settings: Settings,
     /// IPV6_V6ONLY.
     pub is_v6_only: bool,
@@ -58,7 +58,7 @@ pub struct Host {
     now_us: u64,
     leaving: Leaving,
     addresses: Vec<IpAddr>,
-    /// Options that change nothing.
+    /// Options without effect.
     pub kept: Kept,
     /// By descriptor.
     pub sockets: HashMap<i32, Socket>,
@@ -72,11 +72,12 @@ impl std::fmt::Debug for EngineBox {
     }
 }
 
-/// What packetdrill's scripts for Linux set before they begin (`common/defaults.sh`), and GSO segments as Linux's.
+/// The settings of packetdrill's scripts for Linux (`common/defaults.sh`), and GSO packets as Linux
+/// sends them.
 fn as_scripts_expect() -> Config {
     Config {
         segmentation_max: 65_000,
-        // Half of the memory that tcp_rmem gives.
+        // Half of the memory in tcp_rmem.
         receive_bytes: 270_000,
         receive_bytes_max: 15 << 20,
         send_bytes: 256 << 10,
@@ -87,7 +88,8 @@ fn as_scripts_expect() -> Config {
     }
 }
 
-/// Sets what scripts for Linux set by sysctl, or by the interface; None for others.
+/// Applies a setting that scripts for Linux make by sysctl, or on the interface; None for an
+/// unknown one.
 fn set(config: &mut Config, name: &str, value: &str) -> Option<()> {
     let number: u32 = value.parse().ok()?;
     let is_on = number != 0;
@@ -126,8 +128,8 @@ fn set(config: &mut Config, name: &str, value: &str) -> Option<()> {
 }
 
 impl Host {
-    /// A host with the settings that `flags` name, separated by commas: `local=ADDRESS`, and those of
-    /// [`set`]. None for others.
+    /// A host with the settings in `flags`, separated by commas: `local=ADDRESS`, and the settings
+    /// of [`set`]. None for an unknown one.
     pub fn new(flags: &str) -> Option<Self> {
         let mut config = Config {
             mac: MAC,
@@ -155,7 +157,7 @@ impl Host {
         Some(host)
     }
 
-    /// The host has this address from now on: packetdrill may have chosen one by chance.
+    /// Adds an address of the host: packetdrill may have chosen one at random.
     pub fn add_address(&mut self, ip: IpAddr) {
         if ip.is_unspecified() || ip.is_multicast() || self.addresses.contains(&ip) {
             return;
@@ -183,7 +185,7 @@ impl Host {
         self.engine.0.set_routes(&routes);
     }
 
-    /// The remote end is reachable, whoever it is.
+    /// Makes the remote end reachable, whatever its address.
     fn know(&mut self, ip: IpAddr) {
         let (now_us, leaving) = (self.now_us, &mut self.leaving);
         self.engine.0.set_neighbour(now_us, ip, PEER_MAC, leaving);
@@ -199,9 +201,9 @@ impl Host {
         self.now_us
     }
 
-    /// A call of the application, after which what it has caused leaves.
+    /// A call of the application; packets that it causes leave afterwards.
     pub fn act<T>(&mut self, act: impl FnOnce(&mut Engine, u64) -> T) -> T {
-        // Calls without a time of their own see the engine's.
+        // Calls without a time use the engine's.
         self.end_round();
         let done = act(&mut self.engine.0, self.now_us);
         self.end_round();
@@ -216,7 +218,7 @@ impl Host {
         }
     }
 
-    /// Epoll sets learn that something happened.
+    /// Marks an event in epoll sets.
     fn wake(&mut self, of: Handle, events: u32) {
         let is_it =
             |socket: &Socket| matches!(socket, Socket::Open { handle, .. } if *handle == of);
@@ -246,17 +248,17 @@ impl Host {
         self.end_round();
     }
 
-    /// When time changes something next.
+    /// The next time at which a timer acts.
     pub fn next_timer(&self) -> Option<u64> {
         self.engine.0.next_timer()
     }
 
-    /// A packet that has left, and when.
+    /// A packet that left, and when.
     pub fn pop_packet(&mut self) -> Option<(u64, Vec<u8>)> {
         self.leaving.pop()
     }
 
-    /// An IP packet arrives. False: it is none.
+    /// An IP packet arrives. False if it is malformed.
     pub fn arrive(&mut self, packet: &[u8]) -> bool {
         let Some((kind, source, destination)) = ends(packet) else {
             return false;
@@ -299,11 +301,11 @@ impl Host {
         Ok(handle)
     }
 
-    /// Bits of epoll that hold of a descriptor.
+    /// The epoll bits of a descriptor.
     pub fn readiness(&mut self, fd: i32) -> Option<u32> {
         match self.sockets.get(&fd)? {
             Socket::Open { handle, .. } => self.engine.0.readiness(*handle).ok(),
-            // As Linux says of a socket that is neither connected nor listens.
+            // As Linux for a socket that neither listens nor is connected.
             Socket::Fresh(_) => Some(bypass_tcp::WRITABLE | bypass_tcp::HANGUP),
             Socket::Set(_) => Some(0),
         }

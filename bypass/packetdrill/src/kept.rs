@@ -1,16 +1,16 @@
-//! Options that change nothing here, kept to be told again, and those that only the calls look at.
+//! Options without effect, kept for getsockopt(2), and options that only the calls use.
 
 use std::collections::HashMap;
 
-/// linux/tcp.h: what waits to be read comes with the bytes, in control data of the same number.
+/// linux/tcp.h: control data of this number has the bytes left to read.
 pub const TCP_INQ: i32 = 36;
 
 /// By descriptor, level and name.
 #[derive(Debug, Default)]
 pub struct Kept(HashMap<(i32, i32, i32), i32>);
 
-/// linux/tcp.h, linux/in.h, asm-generic/socket.h: options of the host, of other transports, or of how the
-/// kernel works inside, which scripts set on their way.
+/// linux/tcp.h, linux/in.h, asm-generic/socket.h: options of the host, of other transports, or of
+/// the kernel's internals, which scripts also set.
 const IP: &[i32] = &[
     libc::IP_FREEBIND,
     libc::IP_MTU_DISCOVER,
@@ -46,7 +46,7 @@ impl Kept {
         self.0.insert((fd, level, name), value);
     }
 
-    /// getsockopt(2): 0 where nothing was set.
+    /// getsockopt(2): 0 if it was not set.
     pub fn get(&self, fd: i32, level: i32, name: i32) -> i32 {
         self.0.get(&(fd, level, name)).copied().unwrap_or(0)
     }

@@ -1,20 +1,21 @@
 //! The TCP engine behind packetdrill's interface for user-level stacks.
 //!
-//! packetdrill loads a library (`--so_filename`), calls [`packetdrill_interface_init`] and finds a table of
-//! functions: the calls of a script, packets in and out, and the clock. Here the clock is virtual: it
-//! moves when packetdrill sleeps, waits for a packet, or reads it, so that a script takes no longer
-//! than its computation and does the same at every run. It begins with what scripts for Linux set by
-//! `common/defaults.sh`, whose shell commands are the kernel's and change nothing here.
+//! packetdrill loads a library (`--so_filename`), calls [`packetdrill_interface_init`] and gets a
+//! table of functions: the calls of a script, packets in and out, and the clock. The clock is
+//! virtual: it moves when packetdrill sleeps, waits for a packet, or reads it, so a script takes
+//! only its computing time and does the same in every run. The engine starts with the settings that
+//! scripts for Linux make by `common/defaults.sh`, whose shell commands affect only the kernel.
 //!
-//! Flags (`--so_flags`, separated by commas): `local=ADDRESS`, which must be packetdrill's `--local_ip` where a
-//! script connects without bind; `mtu=BYTES`; `segmentation_max=BYTES`, 65000 unless said, with which GSO segments
-//! leave whole, as Linux's do, and `cut=1`, with which they leave in the packets of a wire; and what scripts
-//! set by sysctl: `receive_bytes` and `receive_bytes_max` (tcp_rmem; of its second number the half),
-//! `send_bytes` (tcp_wmem), `unsent_low` (tcp_notsent_lowat), `train_segments` (tcp_min_tso_segs),
-//! `invalid_pause_ms` (tcp_invalid_ratelimit), `keep_idle`, `keep_interval` and `keep_count`
-//! (tcp_keepalive_time, _intvl, _probes), `slow_start_after_idle`, `sack`, `timestamps`, `window_scaling`, and
-//! `ecn` (Linux's numbers: 0 never, 1 asks, 2 accepts). `quick_acks`: acknowledgments in a row that are not
-//! delayed, as at the begin of a connection.
+//! Flags (`--so_flags`, separated by commas): `local=ADDRESS`, which must equal packetdrill's
+//! `--local_ip` if a script connects without bind; `mtu=BYTES`; `segmentation_max=BYTES` (default
+//! 65000), the largest GSO packet, which leaves unsegmented, as Linux's do, or in segments with
+//! `cut=1`; and settings that scripts make by sysctl: `receive_bytes` and `receive_bytes_max`
+//! (tcp_rmem; half of its second number), `send_bytes` (tcp_wmem), `unsent_low`
+//! (tcp_notsent_lowat), `train_segments` (tcp_min_tso_segs), `invalid_pause_ms`
+//! (tcp_invalid_ratelimit), `keep_idle`, `keep_interval` and `keep_count` (tcp_keepalive_time,
+//! _intvl, _probes), `slow_start_after_idle`, `sack`, `timestamps`, `window_scaling`, and `ecn`
+//! (Linux's numbers: 0 never, 1 asks, 2 accepts). `quick_acks`: number of acknowledgments that are
+//! sent without delay, as at the start of a connection.
 //!
 //! Descriptors are real ones of `/dev/null`: packetdrill closes them itself.
 
@@ -68,7 +69,7 @@ pub struct Interface {
         libc::socklen_t,
     ) -> isize,
     pub sendmsg: unsafe extern "C" fn(Data, c_int, *const libc::msghdr, c_int) -> isize,
-    /// Variable arguments in C: one that is an integer or a pointer comes the same way.
+    /// Variable arguments in C: an integer or pointer argument is passed the same way.
     pub fcntl: unsafe extern "C" fn(Data, c_int, c_int, c_long) -> c_int,
     pub ioctl: unsafe extern "C" fn(Data, c_int, c_ulong, *mut c_int) -> c_int,
     pub close: unsafe extern "C" fn(Data, c_int) -> c_int,
@@ -97,8 +98,8 @@ pub struct Interface {
     ) -> isize,
 }
 
-/// Fills packetdrill's table. Flags that are not known end the process: the script would run with
-/// something else than was asked for.
+/// Fills packetdrill's table. Unknown flags end the process, because the script would run with
+/// other settings than requested.
 ///
 /// # Safety
 /// `flags` must be null or a C string, `table` must have room for an [`Interface`].

@@ -7,7 +7,7 @@ use crate::kept::TCP_INQ;
 use crate::script::Result;
 use crate::{Length, Name, NameOut};
 
-/// What a socket's name says.
+/// Reads a socket's name.
 ///
 /// # Safety
 /// `name` must be readable for `length` bytes.
@@ -58,7 +58,7 @@ pub unsafe fn give_address(of: SocketAddr, name: NameOut, length: Length) {
     }
 }
 
-/// Bytes that a call gives or takes; EFAULT where a piece has no memory.
+/// Bytes that a call reads or writes; EFAULT if a piece has no memory.
 ///
 /// # Safety
 /// `pieces` must be readable for `count` entries.
@@ -94,7 +94,7 @@ pub unsafe fn gather(pieces: *const libc::iovec, count: usize) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Puts bytes into the pieces.
+/// Copies bytes into the pieces.
 ///
 /// # Safety
 /// The pieces must be writable.
@@ -122,7 +122,7 @@ pub fn piece(base: *const c_void, length: usize) -> libc::iovec {
     }
 }
 
-/// Writes control data that says how much waits to be read (TCP_CM_INQ), where it fits.
+/// Writes control data with the number of bytes left to read (TCP_CM_INQ), if it fits.
 ///
 /// # Safety
 /// The message's control buffer must be as long as it says.

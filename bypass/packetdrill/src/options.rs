@@ -1,13 +1,13 @@
-//! Socket options as Linux numbers them, and the engine's.
+//! Socket options in Linux's numbers, and in the engine's.
 
 use bypass_tcp::{Congestion, Info, OptionName, SocketOption};
 
-/// `struct tcp_info` as Linux 7.2 has it, which packetdrill wants whole; the engine fills its begin.
+/// `struct tcp_info` of Linux 7.2, which packetdrill reads as a whole; the engine fills its start.
 const TCP_INFO_WORDS: usize = 70;
 /// linux/sock_diag.h, SK_MEMINFO_VARS.
 const MEMORY_WORDS: usize = 9;
 
-/// The number that a value begins with; of IP's options also one of a byte, as ip(7) has them.
+/// The number at the start of a value; an option of IP may be a single byte, as in ip(7).
 pub fn number(level: i32, value: &[u8]) -> Result<u32, i32> {
     let is_ip = [libc::SOL_IP, libc::SOL_IPV6].contains(&level);
     match (value.first_chunk(), value.first()) {
@@ -17,7 +17,7 @@ pub fn number(level: i32, value: &[u8]) -> Result<u32, i32> {
     }
 }
 
-/// What setsockopt(2) asks.
+/// The option of a setsockopt(2).
 pub fn of_linux(level: i32, name: i32, value: &[u8]) -> Result<SocketOption, i32> {
     if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
         return match value.split(|byte| *byte == 0).next() {
@@ -31,7 +31,7 @@ pub fn of_linux(level: i32, name: i32, value: &[u8]) -> Result<SocketOption, i32
     Ok(match (level, name) {
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => SocketOption::KeepAlive(is_on),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => SocketOption::UrgentInline(is_on),
-        // Linux takes twice the number, for its own accounting.
+        // Linux doubles the number, for its own accounting.
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => SocketOption::SendBuffer { bytes: number * 2 },
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => SocketOption::ReceiveBuffer { bytes: number },
         (libc::SOL_SOCKET, libc::SO_LINGER) => SocketOption::Linger {
@@ -67,7 +67,7 @@ fn byte(number: u32) -> Result<u8, i32> {
     u8::try_from(number).map_err(|_| libc::EINVAL)
 }
 
-/// The engine's name of what getsockopt(2) asks.
+/// The engine's name of an option for getsockopt(2).
 pub fn name_of(level: i32, name: i32) -> Option<OptionName> {
     Some(match (level, name) {
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => OptionName::KeepAlive,
@@ -141,15 +141,16 @@ pub fn tcp_info(info: Info) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The same of a socket that has no connection: its state only.
+/// The same for a socket without a connection: only its state.
 pub fn tcp_info_of(state: u8) -> Vec<u8> {
     let mut bytes = vec![0; 4 * TCP_INFO_WORDS];
     bytes[0] = state;
     bytes
 }
 
-/// What packetdrill asks for beside `struct tcp_info` whenever a script looks at it: of the congestion control
-/// Linux has nothing to say for CUBIC either, and the kernel's memory of a socket (SO_MEMINFO) is none.
+/// Further options that packetdrill reads with `struct tcp_info`: Linux reports no congestion
+/// control details for CUBIC either, and the engine uses no kernel memory for a socket
+/// (SO_MEMINFO).
 pub fn of_kernel(level: i32, name: i32) -> Option<Vec<u8>> {
     match (level, name) {
         (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => Some(Vec::new()),

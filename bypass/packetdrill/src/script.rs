@@ -1,8 +1,8 @@
 //! The calls of a script, safe: blocking ones wait in virtual time.
 //!
-//! packetdrill makes calls that block in a thread of their own, while its first thread lets time pass
-//! and packets arrive. So that a run is the same each time, the first thread waits, before time goes on,
-//! until every call that can end has ended and its caller has looked at the clock.
+//! packetdrill makes blocking calls in a second thread, while its first thread advances time and
+//! receives packets. So that every run is the same, the first thread waits, before time advances,
+//! until every call that can end has ended and its caller has read the clock.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::host::Host;
 
-/// How long anything here waits for another thread, in real time: more is a script that hangs.
+/// Longest wait for another thread, in real time: after that the script hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a caller may take to look at the clock after its call.
+/// Longest time in which a caller reads the clock after its call.
 const RETURN_MAX: Duration = Duration::from_millis(200);
 
 /// A result, or an error number.
@@ -30,12 +30,12 @@ pub struct Script {
 pub struct State {
     /// Engine, sockets and clock.
     pub host: Host,
-    /// Threads in calls that wait, and those of them that have still to look again.
+    /// Threads in waiting calls, and how many of them still have to check again.
     blocked: usize,
     looking: usize,
-    /// Changes with every reason to look again.
+    /// Changes with every reason to check again.
     round: u64,
-    /// Their calls have ended; they have not looked at the clock.
+    /// Threads whose calls have ended, and which have not read the clock yet.
     returning: Vec<ThreadId>,
 }
 
@@ -72,7 +72,7 @@ impl Script {
             .0
     }
 
-    /// Something has happened: calls that wait look again, and those that end do so before time goes on.
+    /// An event: waiting calls check again, and if they can end, they do so before time advances.
     pub fn settle<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if state.blocked > 0 {
             state.round += 1;
@@ -87,7 +87,7 @@ impl Script {
         std::thread::current().id() == self.first
     }
 
-    /// Tries until it does not say EAGAIN, and no longer than to `end_us`.
+    /// Tries until the result is not EAGAIN, at most until `end_us`.
     pub fn block<T>(
         &self,
         may_wait: bool,
@@ -122,7 +122,7 @@ impl Script {
         done
     }
 
-    /// The thread by which time passes waits itself.
+    /// The thread that advances time waits itself.
     fn pass_time<T>(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -147,8 +147,8 @@ impl Script {
 
     // Time and packets.
 
-    /// The clock, which moves a little whenever it is read, except to see when a call has ended: a thread that
-    /// has still to begin its call waits for its time by reading.
+    /// The clock, which moves a little with each read, except when a call that has ended reads it:
+    /// a thread that has yet to start its call waits for its time by reading.
     pub fn clock(&self) -> u64 {
         let me = std::thread::current().id();
         let mut state = self.lock();
@@ -190,7 +190,7 @@ impl Script {
         Ok(())
     }
 
-    /// The next IP packet that leaves, and when: time passes until there is one.
+    /// The next IP packet that leaves, and when: time advances until there is one.
     pub fn leave(&self) -> Option<(u64, Vec<u8>)> {
         let mut state = self.lock();
         loop {

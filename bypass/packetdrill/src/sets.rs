@@ -1,15 +1,15 @@
-//! Epoll sets of a script: what was asked of whom, and what was told already.
+//! Epoll sets of a script: members, their events, and which of them were reported.
 
 /// A member.
 #[derive(Debug, Clone, Copy)]
 pub struct Member {
     /// Descriptor.
     pub fd: i32,
-    /// Events that are wanted, with EPOLLET and EPOLLONESHOT.
+    /// Requested events, with EPOLLET and EPOLLONESHOT.
     pub events: u32,
-    /// What comes back with them.
+    /// Returned with them.
     pub data: u64,
-    /// Something happened since the last look, for edges.
+    /// An event since the last check, for edges.
     is_woken: bool,
 }
 
@@ -49,7 +49,7 @@ impl Set {
         self.members.iter().map(|member| member.fd).collect()
     }
 
-    /// Something happened to a descriptor: an edge, if it is wanted.
+    /// An event of a descriptor: an edge, if it was requested.
     pub fn wake(&mut self, fd: i32, events: u32) {
         let of = self.members.iter_mut().filter(|member| member.fd == fd);
         for member in of {
@@ -57,7 +57,7 @@ impl Set {
         }
     }
 
-    /// What is to be told, at most `most`, where `ready` is the readiness of each member.
+    /// Events to report, at most `most`; `ready` is the readiness of each member.
     pub fn collect(&mut self, ready: &[u32], most: usize) -> Vec<(u32, u64)> {
         let mut found = Vec::new();
         for (member, ready) in self.members.iter_mut().zip(ready) {

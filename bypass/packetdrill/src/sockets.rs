@@ -13,7 +13,7 @@ use crate::sets::Set;
 /// linux/tcp_states.h.
 const LINUX_LISTEN: u8 = 10;
 
-/// Bytes on their way to and from the application.
+/// Bytes in flight to and from the application.
 #[derive(Debug, Clone, Copy)]
 pub struct Queued {
     /// To be read.
@@ -171,7 +171,7 @@ impl Script {
                 _ => engine.peek(handle, rest),
             });
             let got = got.map_err(|error| match error {
-                // A listener, of which Linux says that it has no other end.
+                // A listener, which has no other end on Linux.
                 Error::InvalidArgument => libc::ENOTCONN,
                 other => errno(other),
             })?;
@@ -190,14 +190,15 @@ impl Script {
     /// send(2).
     pub fn send(&self, fd: i32, bytes: &[u8], flags: i32) -> Result<usize> {
         let (handle, may_wait) = self.open(fd, flags).map_err(|error| match error {
-            // What is not connected can be written to as little as what has ended (tcp_sendmsg).
+            // Writing fails the same way if the socket is not connected and if it has ended
+            // (tcp_sendmsg).
             libc::ENOTCONN => libc::EPIPE,
             other => other,
         })?;
         let more = flags & libc::MSG_MORE != 0;
         let (mut done, mut is_first) = (0, true);
         let ended = self.block(may_wait, None, |host| loop {
-            // Who has found no room is woken when there is much of it.
+            // A writer that found no space is woken when there is much of it.
             let ready = host.act(|engine, _| engine.readiness(handle));
             let may_try = is_first || ready.is_ok_and(|ready| ready & bypass_tcp::WRITABLE != 0);
             is_first = false;
@@ -244,7 +245,7 @@ impl Script {
         done.map_err(errno)
     }
 
-    /// close(2), of what the engine has behind a descriptor. False: it has nothing.
+    /// close(2) for the engine's object behind a descriptor. False if there is none.
     pub fn close(&self, fd: i32) -> bool {
         let mut state = self.lock();
         let Some(socket) = state.host.sockets.remove(&fd) else {
@@ -260,12 +261,12 @@ impl Script {
         true
     }
 
-    /// Whether the descriptor is of this host.
+    /// Whether the descriptor belongs to this host.
     pub fn has(&self, fd: i32) -> bool {
         self.lock().host.sockets.contains_key(&fd)
     }
 
-    /// O_NONBLOCK as it was, and as it is from now on.
+    /// Sets O_NONBLOCK, and returns its former value.
     pub fn set_nonblocking(&self, fd: i32, on: Option<bool>) -> Result<bool> {
         let mut state = self.lock();
         let flag = match state.host.sockets.get_mut(&fd) {
@@ -279,7 +280,7 @@ impl Script {
         Ok(was)
     }
 
-    /// What waits on both ways.
+    /// Bytes that wait in both directions.
     pub fn queued(&self, fd: i32) -> Result<Queued> {
         let (handle, _) = self.open(fd, 0)?;
         let queued = self.lock().host.act(|engine, _| {
@@ -294,7 +295,8 @@ impl Script {
         queued.map_err(errno)
     }
 
-    /// Bytes that wait to be read, one for the end of the stream, where the socket asks for them (TCP_INQ).
+    /// Bytes that are left to read, and one for the end of the stream, if the socket asks for them
+    /// (TCP_INQ).
     pub fn left(&self, fd: i32) -> Option<i32> {
         if self.lock().host.kept.get(fd, libc::IPPROTO_TCP, TCP_INQ) == 0 {
             return None;
@@ -361,7 +363,7 @@ impl Script {
                 Ok(number.to_ne_bytes().to_vec())
             }
             (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-                // Of a listener the engine has nothing to say but that it is one.
+                // Of a listener the engine reports only its state.
                 let info = host.act(|engine, _| engine.info(handle));
                 Ok(info.map_or_else(|_| options::tcp_info_of(LINUX_LISTEN), options::tcp_info))
             }
@@ -378,7 +380,7 @@ impl Script {
         Some(self.lock().host.now_us() + us)
     }
 
-    /// poll(2): what holds of each; an empty answer when the time is over.
+    /// poll(2): the events of each; empty after the timeout.
     pub fn poll(&self, wanted: &[(i32, u32)], timeout_ms: i32) -> Vec<u32> {
         const ALWAYS: u32 = (libc::POLLERR | libc::POLLHUP) as u32;
         let end_us = self.end_of(timeout_ms);

@@ -1,4 +1,4 @@
-//! Calls as scripts for Linux make them, each of which once ended or hung a script.
+//! Calls as scripts for Linux make them, each of which once failed or hung a script.
 
 mod support;
 
@@ -11,7 +11,7 @@ const TCP: c_int = libc::IPPROTO_TCP;
 /// linux/tcp.h.
 const TCP_INQ: c_int = 36;
 
-/// Reads into one piece with room for control data; the bytes read, and those that are left.
+/// Reads into one piece, with space for control data; returns the bytes read, and the bytes left.
 fn receive_with_inq(runner: &Runner, fd: c_int, length: usize) -> (usize, i32) {
     let (mut bytes, mut control) = (vec![0u8; length], [0u64; 8]);
     let mut piece = libc::iovec {
@@ -36,7 +36,7 @@ fn receive_with_inq(runner: &Runner, fd: c_int, length: usize) -> (usize, i32) {
 }
 
 #[test]
-fn a_thread_that_has_still_to_begin_its_call_waits_for_its_time() {
+fn a_thread_that_has_yet_to_start_its_call_waits_for_its_time() {
     let runner = Runner::new();
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -46,7 +46,7 @@ fn a_thread_that_has_still_to_begin_its_call_waits_for_its_time() {
             while runner.clock() < until {
                 assert!(
                     begun.elapsed() < Duration::from_secs(60),
-                    "time stands still"
+                    "time does not advance"
                 );
             }
         });
@@ -55,7 +55,7 @@ fn a_thread_that_has_still_to_begin_its_call_waits_for_its_time() {
 }
 
 #[test]
-fn a_write_that_blocks_is_one_call_and_ends_when_a_third_is_free() {
+fn a_blocking_write_ends_when_a_third_is_free() {
     let runner = Runner::new();
     let (fd, first) = runner.accepted();
     runner
@@ -89,12 +89,12 @@ fn a_write_that_blocks_is_one_call_and_ends_when_a_third_is_free() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_told() {
+fn unmapped_memory_is_reported() {
     let runner = Runner::new();
     let (fd, first) = runner.accepted();
     runner.arrives(ACK, 1, first, &[], b"something");
     let null = core::ptr::null_mut::<c_void>();
-    // SAFETY: what the calls are asked to find out.
+    // SAFETY: invalid memory is what the calls must detect.
     unsafe {
         let written = (runner.0.write)(runner.0.userdata, fd, null, 1000);
         assert_eq!(result(written), Err(libc::EFAULT));
@@ -141,7 +141,7 @@ fn options_without_effect_are_kept_and_those_of_ip_may_have_one_byte() {
 }
 
 #[test]
-fn the_segment_size_of_a_socket_is_told_before_it_is_open() {
+fn the_segment_size_is_reported_before_the_socket_is_open() {
     let runner = Runner::new();
     let fd = runner.socket(0);
     let size = || i32::from_ne_bytes(runner.option(fd, TCP, libc::TCP_MAXSEG));
@@ -157,9 +157,10 @@ fn the_segment_size_of_a_socket_is_told_before_it_is_open() {
     runner.end();
 }
 
-/// packetdrill reads all three wherever a script looks at a connection, and ends where one is missing or short.
+/// packetdrill reads all three whenever a script looks at a connection, and ends if one is missing
+/// or short.
 #[test]
-fn what_scripts_look_at_is_there_for_every_kind_of_socket() {
+fn scripts_can_inspect_every_kind_of_socket() {
     const INFO_BYTES: usize = 280;
     // linux/tcp_states.h: established, listening, closed.
     let kinds: [(fn(&Runner) -> c_int, u8); 3] = [
@@ -194,14 +195,14 @@ fn a_listener_has_nothing_to_read() {
 }
 
 #[test]
-fn flags_set_what_scripts_set_by_sysctl() {
+fn flags_replace_settings_by_sysctl() {
     let flags = c"local=192.168.0.1,quick_acks=0,invalid_pause_ms=0,keep_idle=5,keep_interval=6,keep_count=7";
     let runner = Runner::with(flags);
     let (fd, first) = runner.accepted();
     let number = |name| u32::from_ne_bytes(runner.option(fd, TCP, name));
-    let told = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(number);
-    assert_eq!(told, [5, 6, 7]);
-    // Each one before the window is answered, and one with bytes waits for the delay.
+    let seen = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(number);
+    assert_eq!(seen, [5, 6, 7]);
+    // Each segment before the window is acknowledged, and one with bytes waits for the delay.
     for _ in 0..2 {
         runner.arrives(ACK, 0, first, &[], &[]);
         assert_eq!(runner.leaves().ack, 1);
@@ -213,7 +214,7 @@ fn flags_set_what_scripts_set_by_sysctl() {
 }
 
 #[test]
-fn what_is_left_to_read_comes_with_the_bytes() {
+fn unread_bytes_are_reported_with_received_bytes() {
     let runner = Runner::new();
     let (fd, first) = runner.accepted();
     runner
@@ -232,7 +233,7 @@ fn what_is_left_to_read_comes_with_the_bytes() {
 }
 
 #[test]
-fn an_edge_is_told_for_each_arrival_and_once() {
+fn each_arrival_reports_one_edge() {
     let runner = Runner::new();
     let (fd, first) = runner.accepted();
     let mut event = libc::epoll_event {
@@ -249,29 +250,29 @@ fn an_edge_is_told_for_each_arrival_and_once() {
         );
         set
     };
-    let told = || {
+    let seen = || {
         let mut found = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: one event fits.
         unsafe { (runner.0.epoll_wait)(runner.0.userdata, set, &raw mut found, 1, 0) }
     };
-    assert_eq!(told(), 0);
+    assert_eq!(seen(), 0);
     for seq in [1, 101] {
         runner.arrives(ACK, seq, first, &[], &[b'x'; 100]);
-        assert_eq!((told(), told()), (1, 0), "bytes at {seq}");
+        assert_eq!((seen(), seen()), (1, 0), "bytes at {seq}");
     }
     runner.end();
 }
 
 #[test]
-fn trains_leave_whole_or_in_the_packets_of_a_wire() {
+fn gso_packets_leave_whole_or_segmented() {
     let lengths = |flags| {
         let runner = Runner::with(flags);
         let (fd, _) = runner.accepted();
         assert_eq!(runner.send(fd, &[b'x'; 2000], 0), 2000);
         let first = runner.leaves();
-        let told = (first.payload.len(), first.flags & PUSH != 0);
+        let seen = (first.payload.len(), first.flags & PUSH != 0);
         runner.end();
-        told
+        seen
     };
     assert_eq!(lengths(c"local=192.168.0.1"), (2000, true));
     assert_eq!(lengths(c"local=192.168.0.1,cut=1"), (1000, false));

@@ -37,10 +37,11 @@ fn a_server_answers_and_retransmits_in_virtual_time() {
     assert_eq!((acknowledged.ack, acknowledged.payload.len()), (6, 0));
     assert_eq!(runner.read(fd), b"GET /");
     assert_eq!(runner.send(fd, &[b'x'; 1500], 0), 1500);
-    // In one train, which is not cut here.
-    let train = runner.leaves();
-    assert_eq!((train.seq, train.payload.len()), (first, 1500));
-    // Nobody acknowledges: a tail loss probe of the last segment, two round trips later (RFC 8985, 7.2).
+    // One GSO packet, not segmented here.
+    let packet = runner.leaves();
+    assert_eq!((packet.seq, packet.payload.len()), (first, 1500));
+    // Without an acknowledgment: a tail loss probe of the last segment, two round trips later (RFC
+    // 8985, 7.2).
     let before = runner.clock();
     let probe = runner.leaves();
     assert_eq!(
@@ -87,7 +88,7 @@ fn calls_that_block_end_when_the_packet_comes() {
             let fd = runner.accept(listener);
             (fd, runner.clock())
         });
-        // Until it waits, as far as anybody can tell; a call that comes later does not wait at all.
+        // Until it waits, as far as another thread can see; a later call does not wait at all.
         std::thread::sleep(std::time::Duration::from_millis(50));
         runner.sleep(100_000);
         runner.arrives(SYN, 0, 0, OPTIONS, b"");
@@ -131,7 +132,7 @@ fn a_client_connects_without_blocking_and_closes() {
 }
 
 #[test]
-fn options_and_facts_are_told() {
+fn options_and_information_are_reported() {
     let runner = Runner::new();
     let (fd, first) = runner.accepted();
     let info: [u8; 232] = runner.option(fd, libc::IPPROTO_TCP, libc::TCP_INFO);

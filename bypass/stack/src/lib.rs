@@ -1,6 +1,6 @@
 //! User-level sockets of one process: descriptors, readiness, waiting.
 //!
-//! The modules are floors: each uses only those above it in the list below, as ARCHITECTURE.md says.
+//! The modules are layers: each uses only those above it in the list below, as ARCHITECTURE.md says.
 //! [`process::table`] says for each descriptor number what it is; one load tells the hooks whether the
 //! kernel is meant. [`sockets`] holds the objects behind the numbers, [`peer`] the segments they
 //! live in. A connection begins in [`operations::connect`] or [`listener`], moves bytes in [`stream`],

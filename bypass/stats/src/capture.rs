@@ -1,10 +1,10 @@
-//! What a process sends and receives, copied for `bypass capture` into a ring behind its statistics.
+//! Copies what a process sends and receives into a ring after its statistics, for `bypass capture`.
 //!
-//! As long as nobody captures, one word is looked at. A reader maps the page for writing, takes the ring
-//! and says what it wants; threads of the process then append records, each by itself: room is
-//! reserved, filled, and committed by its first word. What finds no room is dropped and counted, so a
-//! reader that is slow, or gone, holds nobody up. All access goes through atomics, and every cursor is
-//! checked: whatever the other side writes, a copy stays inside the ring.
+//! While no reader captures, the process checks one word. A reader maps the page for writing, takes
+//! the ring and sets its filter; threads of the process then append records independently: each
+//! reserves space, fills it, and commits it by its first word. A record that does not fit is
+//! dropped and counted, so a slow or dead reader delays no thread. All access goes through atomics,
+//! and every cursor is checked: whatever the other side writes, a copy stays inside the ring.
 
 use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
@@ -23,27 +23,27 @@ pub use filter::Filter;
 pub use reader::{Captured, Reader, Record};
 pub use stream::{By, Stream};
 
-/// Bytes of a ring; its pages exist while there is a capture only.
+/// Bytes of a ring; its pages exist only during a capture.
 const RING_BYTES: usize = 8 << 20;
 const RING_WORDS: usize = RING_BYTES / 8;
-/// Longest frame: the longest train of segments.
+/// Longest frame: the longest GSO packet.
 pub const FRAME_MAX: usize = 65_549;
-/// Payload of a segment that is made of the bytes of a same-host connection.
+/// Largest payload of a segment made from the bytes of a same-host connection.
 const SEGMENT_MAX: usize = 32 << 10;
-/// A reader that has not been heard of for so long is gone.
+/// A reader that has been silent for so long is gone.
 const SILENT_NS: u64 = 3_000_000_000;
 
 const KIND_FRAME: u64 = 1;
 const KIND_SEGMENT: u64 = 2;
-/// In front of a frame: length and kind, time, length on the wire.
+/// Before a frame: length and kind, time, length on the wire.
 const FRAME_WORDS: usize = 3;
-/// In front of a segment's payload: the same, numbers, addresses of both ends.
+/// Before a segment's payload: the same, sequence numbers, addresses of both ends.
 const SEGMENT_WORDS: usize = 10;
 
 /// The part of the page that a capture uses.
 #[repr(C, align(4096))]
 pub(crate) struct Shared {
-    /// 1: somebody captures. In a line that only a reader writes.
+    /// 1: a reader captures. In a cache line that only a reader writes.
     wanted: AtomicU32,
     /// Process of the reader.
     reader: AtomicU32,
@@ -68,9 +68,9 @@ struct Words([AtomicU64; RING_WORDS]);
 /// One segment of a same-host connection, as TCP would have sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Who sends it.
+    /// The sender.
     pub from: SocketAddr,
-    /// Who gets it.
+    /// The receiver.
     pub to: SocketAddr,
     /// Sequence number of its first byte.
     pub sequence: u32,
@@ -78,7 +78,7 @@ pub struct Segment {
     pub acknowledgment: u32,
     /// The flags byte of a TCP header.
     pub flags: u8,
-    /// The process that tells is the client of the connection: where both ends tell, one is enough.
+    /// The recording process is the client of the connection: if both ends record, one is enough.
     pub by_client: bool,
 }
 
@@ -103,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// Appends a frame; `is_incomplete`: its checksums are to be completed by whoever shows it.
+    /// Appends a frame; `is_incomplete`: the reader has to complete its checksums.
     pub(crate) fn frame(&self, frame: &[u8], is_incomplete: bool) {
         if !self.filter().admits_frame(frame) {
             return;
@@ -137,7 +137,7 @@ impl Shared {
         self.append::<SEGMENT_WORDS>(KIND_SEGMENT, &head, kept);
     }
 
-    /// `WORDS` counts the two in front of `head` too.
+    /// `WORDS` includes the two before `head`.
     fn append<const WORDS: usize>(&self, kind: u64, head: &[u64], payload: &[u8]) {
         debug_assert_eq!(head.len() + 2, WORDS, "the record's layout");
         let words = WORDS + payload.len().div_ceil(8);
@@ -158,16 +158,16 @@ impl Shared {
             word[..bytes.len()].copy_from_slice(bytes);
             put(WORDS + index, u64::from_le_bytes(word));
         }
-        // Release: the record before the word that says that it is there.
+        // Release: the record before the word that commits it.
         self.word(start)
             .store(kind << 32 | payload.len() as u64, Ordering::Release);
     }
 
-    /// Room for so many words, and the time.
+    /// Space for `words`, and the time.
     fn reserve(&self, words: u64) -> Option<(u64, u64)> {
         let mut tail = self.tail.0.load(Ordering::Relaxed);
         loop {
-            // Acquire: the reader has emptied what it has passed.
+            // Acquire: the reader has zeroed what it consumed.
             let used = tail.wrapping_sub(self.head.0.load(Ordering::Acquire));
             let free = (RING_WORDS as u64).checked_sub(used)?;
             if free < words {
@@ -187,7 +187,7 @@ impl Shared {
         }
     }
 
-    /// Counts what found no room; a reader that was killed is noticed by that.
+    /// Counts a record that did not fit, and thereby notices a reader that was killed.
     #[cold]
     fn drop_one(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -219,7 +219,7 @@ fn words_of(address: SocketAddr) -> [u64; 3] {
     ]
 }
 
-/// Whatever the words are, they are some address.
+/// An address from any three words.
 fn address_of(words: [u64; 3]) -> SocketAddr {
     let bits = u128::from(words[1]) << 64 | u128::from(words[2]);
     let ip: IpAddr = match words[0] >> 16 {

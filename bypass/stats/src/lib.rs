@@ -1,9 +1,9 @@
-//! What a process says about itself: one sealed page file that `bypass stat` maps read-only, and `bypass
-//! capture` for writing.
+//! Statistics of a process: one sealed page file that `bypass stat` maps read-only, and
+//! `bypass capture` for writing.
 //!
-//! Found as `/proc/PID/fd/N -> /memfd:wirespeed-stats (deleted)`: the rights are those of /proc,
-//! and nothing is left when the process ends. Each thread counts in its own stripe, so counting
-//! is a load and a store; readers add the stripes up.
+//! It is found as `/proc/PID/fd/N -> /memfd:wirespeed-stats (deleted)`: /proc checks access, and
+//! nothing is left when the process ends. Each thread counts in a separate stripe, so counting is a
+//! load and a store; readers sum the stripes.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use bypass_sys::{clock, kernel};
 pub mod capture;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x03\0");
-/// Threads that count alone; further ones share the last stripe.
+/// Threads with a separate stripe; further ones share the last stripe.
 pub const STRIPES: usize = 64;
 const ROWS: usize = 16_384;
 const TEXT_BYTES: usize = 64;
@@ -33,7 +33,7 @@ macro_rules! names {
 }
 
 names! {
-    /// What is counted.
+    /// A counter.
     Counter, COUNTERS:
     /// Connections made through shared memory.
     ConnectsShm = "connects_shm",
@@ -59,64 +59,68 @@ names! {
     SpinNs = "spin_ns",
     /// Waits that slept in the kernel.
     Sleeps = "sleeps",
-    /// Sleepers that we woke.
+    /// Sleepers that this process woke.
     Wakes = "wakes",
-    /// Looks at the kernel's part of a set.
+    /// Polls of the kernel's part of a set.
     KernelPolls = "kernel_polls",
     /// Writes that found the ring full.
     RingFull = "ring_full",
     /// Descriptors taken from the pool.
     PoolHits = "pool_hits",
-    /// Descriptors that the kernel had to make.
+    /// Descriptors that the kernel had to create.
     PoolMisses = "pool_misses",
     /// Connections reset.
     Resets = "resets",
-    /// Processes that went away with connections open.
+    /// Peer processes that ended with connections open.
     PeerDeaths = "peer_deaths",
     /// Connections opened over packets.
     ConnectsPackets = "connects_packets",
     /// Connections accepted over packets.
     AcceptsPackets = "accepts_packets",
-    /// Frames that came over an interface and were lost: nobody took them in time, or they did not fit.
+    /// Frames that arrived at an interface and were lost: no thread took them in time, or they did
+    /// not fit.
     FramesLostIn = "frames_lost_in",
-    /// Frames that the engine had given to an interface and that the kernel refused.
+    /// Frames that the engine gave to an interface and the kernel refused.
     FramesLostOut = "frames_lost_out",
-    /// Connections of other hosts that the engine of this process has accepted, whoever has them.
+    /// Connections with other hosts that this process's engine accepted, whichever process has
+    /// them.
     AcceptsEngine = "accepts_engine",
-    /// Frames that came by a queue of this process and were handed to another one, whose connections they are.
+    /// Frames that arrived at a queue of this process and were handed to the process with the
+    /// connection.
     FramesGiven = "frames_given",
-    /// Frames of connections here that came by another process's queue.
+    /// Frames of this process's connections that arrived at another process's queue.
     FramesTaken = "frames_taken",
     /// Datagrams received over packets.
     DatagramsIn = "datagrams_in",
     /// Datagrams sent over packets.
     DatagramsOut = "datagrams_out",
-    /// Datagrams that came over packets and found no room, or no socket.
+    /// Datagrams that arrived over packets and were dropped, because the buffer was full or no
+    /// socket matched.
     DatagramsLost = "datagrams_lost",
-    /// Sleeps of a millisecond at most, because not everything that is waited for can wake the sleeper.
+    /// Sleeps of at most a millisecond, because not every awaited event can wake the sleeper.
     PollingSleeps = "polling_sleeps",
 }
 
 names! {
     /// Why a connection or socket was left to the kernel.
     Reason, REASONS:
-    /// Nobody accelerated holds the listener.
+    /// No accelerated process holds the listener.
     NoHolder = "no-holder",
     /// The address is not of this host.
     NotLocal = "not-local",
     /// The listener belongs to another user.
     OtherUser = "other-user",
-    /// The kernel does not tell who listens.
+    /// The kernel does not report the listener.
     Sandbox = "sandbox",
     /// A socket option that shared memory cannot honour.
     Option = "option",
     /// The listener is bound to an interface.
     BoundToDevice = "bound-to-device",
-    /// Too many connections, processes or waiting places.
+    /// Too many connections, processes or waiters.
     Limit = "limit",
     /// The accept queue was full.
     BacklogFull = "backlog-full",
-    /// The rendezvous socket of the listener is another's.
+    /// Another process has the name of the listener's rendezvous socket.
     NameSquatted = "name-squatted",
     /// The other side speaks another version.
     Version = "version",
@@ -124,19 +128,19 @@ names! {
     SwitchedOff = "switched-off",
     /// The process uses io_uring.
     IoUring = "io_uring",
-    /// Wrapped by stdio before it was connected.
+    /// stdio wrapped the socket before it was connected.
     Stdio = "stdio",
-    /// Connection data in the opening, or an unusual form of connect.
+    /// Data sent with the connect, or an unusual form of connect.
     FastOpen = "fast-open",
-    /// The holder did not answer in time.
+    /// The listener's process did not respond in time.
     NoAnswer = "no-answer",
     /// Handed over by exec or SCM_RIGHTS.
     PassedFd = "passed-fd",
     /// The peer broke the rules of the segment.
     PeerProtocol = "peer-protocol",
-    /// An interface that was named cannot be used, or another process uses it.
+    /// A named interface cannot be used, or another process uses it.
     Interface = "interface",
-    /// The socket is bound: over packets the port would be the kernel's and ours.
+    /// The socket is bound: over packets, kernel and engine would both own the port.
     BoundAddress = "bound-address",
     /// The process has entered another network namespace.
     Namespace = "namespace",
@@ -161,19 +165,19 @@ pub struct Row {
     pub role: AtomicU32,
     /// 1 shared memory, 2 kernel, 3 packets.
     pub path: AtomicU32,
-    /// 1 open, 2 half closed by us, 3 by the peer, 4 reset.
+    /// 1 open, 2 half closed by this process, 3 by the peer, 4 reset.
     pub state: AtomicU32,
     /// Bytes received.
     pub bytes_in: AtomicU64,
     /// Bytes sent.
     pub bytes_out: AtomicU64,
-    /// Where the sequence numbers of a [capture] begin.
+    /// First sequence number in a [capture].
     pub first_number: AtomicU32,
-    /// What a [capture] has shown of the end.
+    /// The part of the connection's end that a [capture] has shown.
     pub shown: AtomicU32,
-    /// Ours.
+    /// Local address.
     pub local: SharedAddress,
-    /// The other's.
+    /// The peer's address.
     pub peer: SharedAddress,
 }
 
@@ -185,7 +189,7 @@ struct Page {
     started_unix_ns: AtomicU64,
     stripes_taken: AtomicU32,
     rows_used: AtomicU32,
-    /// 1: new connections are to use the kernel. Written by an administrator's command.
+    /// 1: new connections use the kernel. Written by an administrator's command.
     is_switched_off: AtomicU32,
     texts: [[AtomicU32; TEXT_BYTES / 4]; 3],
     reasons: [AtomicU64; REASON_WORDS],
@@ -201,7 +205,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Makes the page of this process.
+    /// Creates the page of this process.
     pub fn create(profile: &str, cluster: &str, command: &str) -> kernel::Result<Self> {
         let memory = Mapping::create(c"wirespeed-stats", size_of::<Page>())?;
         let stats = Self { memory };
@@ -227,13 +231,13 @@ impl Stats {
         unsafe { self.memory.at(0) }
     }
 
-    /// A stripe for the calling thread to count in.
+    /// A stripe for the calling thread.
     pub fn take_stripe(&self) -> usize {
         let taken = self.page().stripes_taken.fetch_add(1, Ordering::Relaxed) as usize;
         taken.min(STRIPES - 1)
     }
 
-    /// Adds in the caller's own stripe.
+    /// Adds to the caller's stripe.
     #[inline]
     pub fn add(&self, stripe: usize, counter: Counter, amount: u64) {
         let word = &self.page().stripes[stripe % STRIPES].counters[counter as usize];
@@ -266,23 +270,24 @@ impl Stats {
         self.page().is_switched_off.load(Ordering::Relaxed) != 0
     }
 
-    /// For a forked child: as its parent.
+    /// For a forked child: same as its parent.
     pub fn switch_off(&self) {
         self.page().is_switched_off.store(1, Ordering::Relaxed);
     }
 
-    /// Whether somebody captures this process.
+    /// Whether a reader captures this process.
     #[inline]
     pub fn is_captured(&self) -> bool {
         self.page().capture.is_wanted()
     }
 
-    /// Shows a frame to whoever captures; `is_incomplete`: the checksum of its transport header is.
+    /// Shows a frame to the reader of a capture; `is_incomplete`: the checksum of its transport
+    /// header is.
     pub fn capture_frame(&self, frame: &[u8], is_incomplete: bool) {
         self.page().capture.frame(frame, is_incomplete);
     }
 
-    /// For showing what happens on the same-host connection of socket object `index`.
+    /// For showing the events on the same-host connection of socket object `index`.
     pub fn captured_stream(&self, index: usize) -> Option<capture::Stream<'_>> {
         capture::Stream::new(&self.page().capture, self.page().rows.get(index)?)
     }
@@ -307,7 +312,7 @@ fn store_text(place: &[AtomicU32; TEXT_BYTES / 4], text: &str) {
     }
 }
 
-/// A file that is a regular one, not opened yet; None for others.
+/// A regular file, not opened yet; None for others.
 fn regular(path: &std::path::Path) -> io::Result<Option<Owned>> {
     let name = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
     let name = std::ffi::CString::new(name)?;
@@ -326,14 +331,14 @@ fn load_text(place: &[AtomicU32; TEXT_BYTES / 4]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Who the process is.
+/// Identity of the process.
 #[derive(Debug, Clone)]
 pub struct Header {
     /// Process id, in its own namespace.
     pub pid: u32,
-    /// Effective user when the page was made.
+    /// Effective user when the page was created.
     pub uid: u32,
-    /// When the page was made.
+    /// When the page was created.
     pub started_unix_ns: u64,
     /// Names given to `--profile`.
     pub profile: String,
@@ -352,7 +357,7 @@ pub struct Connection {
     pub role: &'static str,
     /// shm, packets or kernel.
     pub path: &'static str,
-    /// Our address.
+    /// Local address.
     pub local: String,
     /// The peer's address, empty for a listener.
     pub peer: String,
@@ -371,9 +376,9 @@ pub struct View {
 }
 
 impl View {
-    /// The page of a process; None when it has none. A child inherits its parent's page and makes
-    /// its own later: the one that names this process counts, else the last, because numbers
-    /// differ between pid namespaces.
+    /// The page of a process; None without one. A child inherits its parent's page and creates its
+    /// own later: the one that names this process counts, else the last, because process ids differ
+    /// between PID namespaces.
     pub fn open(pid: u32) -> io::Result<Option<Self>> {
         Self::find(pid, false)
     }
@@ -408,7 +413,7 @@ impl View {
     }
 
     fn map(path: &std::path::Path, is_writable: bool) -> io::Result<Option<Self>> {
-        // A FIFO or a device can have such a name: to open it may wait for ever, or do something.
+        // A FIFO or a device can have such a name: opening it might block, or have effects.
         let Some(file) = regular(path)? else {
             return Ok(None);
         };
@@ -431,7 +436,7 @@ impl View {
         Ok(is_page.then_some(view))
     }
 
-    /// The pages of all processes that we may look into.
+    /// The pages of all processes that the caller may access.
     pub fn list() -> Vec<(u32, Self)> {
         let Ok(entries) = std::fs::read_dir("/proc") else {
             return Vec::new();
@@ -455,27 +460,27 @@ impl View {
         &self.page().capture
     }
 
-    /// Gives the memory of the capture's ring back, which reads as zero from then on.
+    /// Frees the memory of the capture's ring, which then reads as zero.
     pub(crate) fn release_ring(&self) {
         let (offset, length) = capture::Shared::ring_in(core::mem::offset_of!(Page, capture));
         self.memory.release(offset, length);
     }
 
-    /// Has new connections of the process use the kernel, or be accelerated again; of a page that was
-    /// [opened](Self::open_for_capture) for writing.
+    /// Makes new connections of the process use the kernel, or accelerates them again; requires a
+    /// page that was [opened](Self::open_for_capture) for writing.
     pub fn switch_off(&self, is_off: bool) {
         let word = &self.page().is_switched_off;
         word.store(u32::from(is_off), Ordering::Relaxed);
     }
 
-    /// Whether it is the page that process `pid` has now.
+    /// Whether it is the current page of process `pid`.
     pub fn is_of(&self, pid: u32) -> bool {
         let own = self.page().started_unix_ns.load(Ordering::Relaxed);
         let now = Self::open(pid).ok().flatten();
         now.is_some_and(|now| now.page().started_unix_ns.load(Ordering::Relaxed) == own)
     }
 
-    /// Who it is.
+    /// The identity of the process.
     pub fn header(&self) -> Header {
         let page = self.page();
         Header {
@@ -507,7 +512,7 @@ impl View {
             .collect()
     }
 
-    /// Reasons that occurred, with how often.
+    /// Reasons that occurred, with their counts.
     pub fn fallbacks(&self) -> Vec<(&'static str, u64)> {
         let counts = self
             .page()

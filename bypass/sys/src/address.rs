@@ -1,4 +1,4 @@
-//! Addresses of TCP sockets, canonical: IPv4 stays IPv4 also behind a v6 socket.
+//! Addresses of TCP sockets in canonical form: an IPv4 address stays IPv4 even on an IPv6 socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ impl SharedAddress {
         }
     }
 
-    /// Stores; the reader must be told by another, ordered, store.
+    /// Stores the address; a separate, ordered store must notify the reader.
     pub fn store(&self, address: SocketAddr) {
         let (kind, bits) = match address.ip() {
             IpAddr::V4(ip) => (4u64, u128::from(u32::from(ip))),
@@ -77,7 +77,7 @@ impl SharedAddress {
         self.low.store(bits as u64, Ordering::Relaxed);
     }
 
-    /// Loads; whatever the peer wrote is some address.
+    /// Loads an address; whatever the peer wrote, the result is valid.
     pub fn load(&self) -> SocketAddr {
         let kind = self.kind_and_port.load(Ordering::Relaxed);
         let low = self.low.load(Ordering::Relaxed);

@@ -1,11 +1,12 @@
-//! Memory of the library's own.
+//! The library's own memory.
 //!
-//! The handler of a signal may call poll, select, accept, connect and close (signal-safety(7)), which need memory here, and
-//! it may have interrupted malloc(3), whose lock its thread holds then. So the library takes none of its memory from
-//! there. Nor is there a lock here that a forked child could find taken: free blocks of a size are a stack whose top is
-//! changed by one compare-and-swap, together with a count, so that a top that has gone and come back is not mistaken for
-//! one that has stayed. Memory for small blocks stays mapped: a thread may read the first word of a block that another one
-//! has just taken, and then does not use it.
+//! Signal handlers may call poll, select, accept, connect and close (signal-safety(7)), which need
+//! memory here, and may have interrupted malloc(3), whose lock their thread then holds. So the
+//! library takes no memory from malloc. It also has no lock that a forked child could inherit
+//! taken: free blocks of each size are a stack whose top changes by one compare-and-swap, together
+//! with a count that distinguishes a top that was removed and put back from one that stayed (ABA).
+//! Memory for small blocks stays mapped: a thread may read the first word of a block that another
+//! thread has just taken, and then does not use it.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +46,7 @@ fn bytes_of(class: usize) -> usize {
 /// Where a free block names the one below it.
 ///
 /// # Safety
-/// `block` is a block of ours: its memory stays mapped.
+/// `block` belongs to this allocator: its memory stays mapped.
 unsafe fn below<'a>(block: u64) -> &'a AtomicU64 {
     // SAFETY: the caller's promise; blocks are aligned to 16 bytes.
     unsafe { &*(block as *const AtomicU64) }
@@ -58,7 +59,7 @@ fn take(class: usize) -> Option<u64> {
         if block == 0 {
             return None;
         }
-        // SAFETY: it was a free block of ours. Another thread may have taken it: then the top has changed.
+        // SAFETY: it was a free block. Another thread may have taken it: then the top has changed.
         let next = unsafe { below(block) }.load(Ordering::Relaxed) & ADDRESS;
         let changed = (top & !ADDRESS).wrapping_add(STEP) | next;
         match FREE[class].compare_exchange_weak(top, changed, Ordering::AcqRel, Ordering::Acquire) {
@@ -72,7 +73,7 @@ fn take(class: usize) -> Option<u64> {
 fn put(class: usize, first: u64, last: u64) {
     let mut top = FREE[class].load(Ordering::Relaxed);
     loop {
-        // SAFETY: a block of ours that nobody uses.
+        // SAFETY: a free block of this allocator.
         unsafe { below(last) }.store(top & ADDRESS, Ordering::Relaxed);
         let changed = (top & !ADDRESS).wrapping_add(STEP) | first;
         match FREE[class].compare_exchange_weak(top, changed, Ordering::AcqRel, Ordering::Relaxed) {
@@ -92,7 +93,7 @@ fn grow(class: usize) -> Option<u64> {
     let mut block = first + bytes as u64;
     while block < last {
         let next = block + bytes as u64;
-        // SAFETY: inside the new mapping, which nobody knows yet.
+        // SAFETY: inside the new mapping, not published yet.
         unsafe { below(block) }.store(next, Ordering::Relaxed);
         block = next;
     }
@@ -133,7 +134,7 @@ unsafe impl GlobalAlloc for Allocator {
         match (class_of(layout), whole_pages(layout)) {
             (Some(class), _) => put(class, block, block),
             (None, Some(length)) => {
-                // SAFETY: mapped by `alloc` for this caller, who uses it no more.
+                // SAFETY: mapped by `alloc` for this caller, which no longer uses it.
                 let _ =
                     unsafe { kernel::raw(libc::SYS_munmap, [block as usize, length, 0, 0, 0, 0]) };
             }

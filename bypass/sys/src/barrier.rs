@@ -1,9 +1,9 @@
 //! The fence of sleep and wake, paid by the side that sleeps.
 //!
-//! Who publishes stores bytes and a ready flag, then loads `sleeping`; who sleeps stores `sleeping`, then
-//! looks for ready flags. Each side needs a full fence between its store and its load, or both may miss
-//! the other. A publisher does this for every message, a sleeper only when there is nothing to do;
-//! so where the kernel can (membarrier), the sleeper makes every running thread of the other
+//! A publisher stores bytes and a ready flag, then loads `sleeping`; a sleeper stores `sleeping`,
+//! then checks the ready flags. Each side needs a full fence between its store and its load, or
+//! both may miss the other. A publisher does this for every message, a sleeper only when it is
+//! idle. So where the kernel has membarrier, the sleeper makes every running thread of the other
 //! side pass a fence, and the publisher needs none.
 //!
 //! A sleeper pays microseconds for that. Processes that spin only briefly sleep often: they ask
@@ -21,7 +21,7 @@ const REGISTER_GLOBAL_EXPEDITED: usize = 1 << 2;
 
 /// The sleeper's side has asked publishers for fences: its own is then an ordinary one.
 static ASKS_FOR_FENCES: AtomicBool = AtomicBool::new(true);
-/// Nobody can fence on behalf of this process.
+/// No other process can fence on behalf of this one.
 static IS_UNREGISTERED: AtomicBool = AtomicBool::new(true);
 
 fn membarrier(command: usize) -> kernel::Result<usize> {
@@ -37,7 +37,7 @@ pub fn choose(sleeps_often: bool) {
     ASKS_FOR_FENCES.store(asks, Ordering::Relaxed);
 }
 
-/// Before the process may no longer call membarrier: it takes part with fences from here on.
+/// To be called before the process may no longer call membarrier: from here on it uses fences.
 pub fn choose_fences() {
     IS_UNREGISTERED.store(true, Ordering::SeqCst);
     ASKS_FOR_FENCES.store(true, Ordering::SeqCst);
@@ -58,13 +58,14 @@ pub fn light(fenced: bool) {
     }
 }
 
-/// The sleeper's fence, between saying that it sleeps and its last look.
+/// The sleeper's fence, between announcing that it sleeps and its last check.
 #[inline]
 pub fn heavy() {
     fence(Ordering::SeqCst);
     if !asks_for_fences() && membarrier(GLOBAL_EXPEDITED).is_err() {
-        // It worked when it was chosen. A sandbox came later: publishers cannot be told in time,
-        // but all of them have long passed a fence after a switch of their processor.
+        // membarrier worked at `choose`; a sandbox has forbidden it since. It is too late to ask
+        // publishers for fences, but all of them passed one long ago, when their processor switched
+        // threads.
         let _ = kernel::sched_yield();
     }
 }
@@ -74,12 +75,12 @@ pub fn can_fence_others() -> bool {
     membarrier(REGISTER_GLOBAL_EXPEDITED).is_ok() && membarrier(GLOBAL_EXPEDITED).is_ok()
 }
 
-/// Makes every running thread of this process pass a fence; what they have stored before is seen
-/// after this, and they see what the caller has stored.
+/// Makes every running thread of this process pass a fence: the caller then sees their earlier
+/// stores, and they see the caller's.
 pub fn fence_others() {
     fence(Ordering::SeqCst);
     if membarrier(GLOBAL_EXPEDITED).is_err() {
-        // A sandbox came later. No store lies in a processor for so long.
+        // A sandbox came later. No store stays in a store buffer for so long.
         let _ = kernel::poll(&mut [], Some(core::time::Duration::from_millis(10)), None);
     }
 }

@@ -1,30 +1,33 @@
-//! Between caches: how far away the core is that wrote a line, and giving lines up that it will write again.
+//! The distance between caches: how far away the core is that wrote a line, and evicting lines that
+//! it will write again.
 //!
-//! Memory that one core writes round after round and another reads stays in the reader's cache, and the writer must have each
-//! line taken from there before it can write it again. Cores with a cache in common do that fast. Between others, as
-//! between the dies of one processor, it bounds a stream at less than half of what memory gives: a reader far away
-//! therefore evicts what it has read, and the writer finds the lines in memory. Close by that would cost half of the
-//! speed. A reader learns which of the two it is by timing loads of lines that were just
-//! written. Why so, with figures: docs/decisions/0016-evicting-what-was-read.md.
+//! Memory that one core writes round after round and another reads stays in the reader's cache, and
+//! the writer must fetch each line from there before it can write it again. Cores with a common
+//! cache do that fast. Between others, such as cores on two dies of one processor, it limits a
+//! stream to less than half of the memory bandwidth: a distant reader therefore evicts what it has
+//! read, and the writer finds the lines in memory. Between close cores that would halve the speed.
+//! A reader measures the distance by timing loads of lines that were just written. The reasons,
+//! with measurements: docs/decisions/0016-evicting-what-was-read.md.
 
 const LINE: usize = 64;
-/// A load that takes longer did not come from a cache in common: those take 10 to 60 ns.
+/// A load that takes longer did not come from a common cache: such loads take 10 to 60 ns.
 #[cfg(target_arch = "x86_64")]
 const FAR_NS: u64 = 110;
-/// A slow load counts one up, a fast one one down, within these bounds: the writer is far from the middle on.
+/// A slow load adds one, a fast one subtracts one, within these bounds; from the middle on the
+/// writer is far.
 const COUNT_MAX: u32 = 15;
 
-/// Where most of a writer's lines come from, by the latest loads of them.
+/// Where most of a writer's lines came from in the latest loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Distance(u32);
 
 impl Distance {
-    /// What [`word`](Self::word) gave; whatever it is, a distance.
+    /// From [`word`](Self::word); any word is a valid distance.
     pub fn from_word(word: u32) -> Self {
         Self(word.min(COUNT_MAX))
     }
 
-    /// To be kept.
+    /// The distance as a word, to be stored.
     pub fn word(self) -> u32 {
         self.0
     }
@@ -34,7 +37,8 @@ impl Distance {
         self.0 > COUNT_MAX / 2
     }
 
-    /// The same after one more load, which takes some 30 ns more than without a look at the clock.
+    /// The distance after one more load, which takes some 30 ns more than without reading the
+    /// clock.
     ///
     /// # Safety
     /// `place` must be readable.
@@ -56,7 +60,7 @@ impl Distance {
 unsafe fn is_slow_to_load(place: *const u8) -> bool {
     use crate::clock::{ticks, ticks_in};
     use core::arch::x86_64::_mm_lfence;
-    // Nothing is gained by knowing where nothing can be done about it.
+    // Without CLFLUSHOPT nothing can be evicted, so the distance does not matter.
     if !can_evict() {
         return false;
     }
@@ -77,13 +81,13 @@ unsafe fn is_slow_to_load(_: *const u8) -> bool {
     false
 }
 
-/// Evicts the lines of `count` bytes from `from` on from all caches, where the processor can. A line that goes on behind
-/// them is kept.
+/// Evicts the lines of `count` bytes at `from` from all caches, if the processor can. A last line
+/// that extends beyond them stays.
 ///
 /// # Safety
 /// The memory must be mapped.
 pub unsafe fn evict(from: *const u8, count: usize) {
-    // Asked here too: what says that a writer is far may come from a peer.
+    // Checked here too, because a peer may have written the distance.
     if !can_evict() {
         return;
     }
@@ -118,7 +122,7 @@ fn can_evict() -> bool {
     }
 }
 
-/// Only on a processor that [can](can_evict).
+/// Requires [`can_evict`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn evict_line(line: *const u8) {
     // SAFETY: the line is mapped; evicting it changes nothing that a program can see.

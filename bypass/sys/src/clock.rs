@@ -25,7 +25,8 @@ pub fn unix_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The processor's own counter: a few nanoseconds a look, good for intervals that need not be exact.
+/// The processor's own counter: a few nanoseconds per read, good for intervals that need not be
+/// exact.
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -37,7 +38,7 @@ pub fn ticks() -> u64 {
 
 static TICKS_PER_MS: AtomicU64 = AtomicU64::new(0);
 
-/// How many [`ticks`] an interval has, about; found by a short look at both clocks, once.
+/// The length of an interval in [`ticks`], about; measured once, by reading both clocks.
 #[inline]
 pub fn ticks_in(us: u64) -> u64 {
     let per_ms = match TICKS_PER_MS.load(Ordering::Relaxed) {

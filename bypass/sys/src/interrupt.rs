@@ -1,4 +1,4 @@
-//! Being asked to end, for a command that has something to finish first.
+//! Interrupts of a command that has to finish something before it ends.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,13 +8,13 @@ extern "C" fn ask(_signal: i32) {
     IS_ASKED.store(true, Ordering::Relaxed);
 }
 
-/// From now on Ctrl-C, SIGTERM and SIGHUP set what this returns, and calls that they meet go on. What is
-/// ignored already, as by nohup, stays so.
+/// From now on Ctrl-C, SIGTERM and SIGHUP set the returned flag, and interrupted calls are
+/// restarted. Signals that are ignored already, as under nohup, stay ignored.
 pub fn asked() -> &'static AtomicBool {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: all zeroes is an empty sigaction.
         let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
-        // SAFETY: asks for the present one, into a structure on this frame.
+        // Queries the current action, into a structure on this frame.
         unsafe { libc::sigaction(signal, core::ptr::null(), &mut action) };
         if action.sa_sigaction == libc::SIG_IGN {
             continue;

@@ -1,4 +1,4 @@
-//! A cursor over the program's buffers: what readv(2), writev(2) and their kin are given.
+//! A cursor over the program's buffers, as given to readv(2), writev(2) and similar calls.
 
 /// The program's buffers of one call, consumed from the front.
 #[derive(Debug, Clone)]
@@ -32,12 +32,12 @@ impl<'a> Pieces<'a> {
         self.left
     }
 
-    /// For a call that takes no more than `most`, whatever room there is.
+    /// For a call that takes at most `most` bytes, however large the buffers are.
     pub fn limit(&mut self, most: usize) {
         self.left = self.left.min(most);
     }
 
-    /// Passes over up to `count` bytes.
+    /// Skips up to `count` bytes.
     pub fn skip(&mut self, mut count: usize) {
         while count > 0 {
             let (_, taken) = self.take(count);
@@ -48,7 +48,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Takes up to `limit` bytes that lie together.
+    /// Takes up to `limit` contiguous bytes.
     #[inline]
     pub fn take(&mut self, limit: usize) -> (*mut u8, usize) {
         while let Some(piece) = self.rest.first() {

@@ -1,5 +1,5 @@
-//! System calls by number: no libc function is called, because libc's are the hooked ones, and
-//! errno, which belongs to the program, is not touched.
+//! System calls by number. They call no libc function, because libc's are the hooked ones, and
+//! leave errno, which belongs to the program, unchanged.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use core::arch::asm;
 
 /// A kernel error number, positive.
 pub type Errno = i32;
-/// What a system call says.
+/// The result of a system call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 /// Enters the kernel.
@@ -19,7 +19,7 @@ pub type Result<T> = core::result::Result<T, Errno>;
 #[inline]
 pub unsafe fn raw(number: i64, arguments: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the caller vouches for the arguments; rcx and r11 are what the instruction spoils.
+    // SAFETY: the caller vouches for the arguments; the instruction clobbers rcx and r11.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result,
             in("rdi") arguments[0], in("rsi") arguments[1], in("rdx") arguments[2],
@@ -46,7 +46,7 @@ pub unsafe fn raw(number: i64, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Splits the kernel's answer into value and error.
+/// Splits the kernel's result into value and error.
 pub fn check(result: isize) -> Result<usize> {
     if (-4095..0).contains(&result) {
         return Err(-result as Errno);
@@ -69,7 +69,7 @@ macro_rules! plain {
             let given = [$($arg as usize),*];
             let mut all = [0usize; 6];
             all[..given.len()].copy_from_slice(&given);
-            // SAFETY: this call takes numbers only; it reads and writes no memory of ours.
+            // SAFETY: this call takes numbers only; it accesses no memory.
             unsafe { call(libc::$number, all) }
         }
     )*};
@@ -114,8 +114,9 @@ plain! {
     shutdown = SYS_shutdown(fd: i32, how: i32);
 }
 
-/// Lets another thread go on, at look number `looks` of a wait for it. After some it really sleeps: under SCHED_FIFO a
-/// thread that only yields never lets one of lower priority run, which may be the one that it waits for.
+/// Lets another thread run, at check number `looks` of a wait for it. After some checks it really
+/// sleeps: under SCHED_FIFO a thread that only yields never lets a thread of lower priority run,
+/// which may be the one that it waits for.
 pub fn let_others_run(looks: u32) {
     const YIELDS: u32 = 100;
     const REST_NS: i64 = 50_000;
@@ -128,8 +129,9 @@ pub fn let_others_run(looks: u32) {
     let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Gives the calling thread the policy of ordinary ones, on all processors that it may have, where it has inherited that of
-/// a real-time thread: what a program spins with must not keep the library from its work, nor the other way round.
+/// Gives the calling thread the default policy, on all processors that it may use, if it has
+/// inherited the policy of a real-time thread: a spinning program must not keep the library from
+/// its work, nor the library the program.
 pub fn leave_real_time() {
     const REALTIME: [usize; 3] = [
         libc::SCHED_FIFO as usize,
@@ -160,13 +162,14 @@ pub fn leave_real_time() {
 pub fn thread_exists(thread: i32) -> bool {
     // SAFETY: signal 0 is only a question.
     let answer = unsafe { call(libc::SYS_tkill, [thread as usize, 0, 0, 0, 0, 0]) };
-    // Not a thread number at all: somebody has scribbled.
+    // Not a thread number at all: another process wrote nonsense.
     !matches!(answer, Err(libc::ESRCH | libc::EINVAL))
 }
 
-/// Whether a thread of this process, of its parent or of a child is stopped by a signal or a debugger. Other processes
-/// can write any number where one of ours is expected, and stop whom they like. Who waits for a lock asks, for 2 s at
-/// least: the file has a low [number](crate::numbers), for a moment.
+/// Whether a thread of this process, of its parent or of a child is stopped by a signal or a
+/// debugger. Other processes can write any number where one of these is expected, and stop any of
+/// their own. The thread that waits for a lock checks after at least 2 s: for a moment the file has
+/// a low [number](crate::numbers).
 pub fn is_stopped_relative(thread: i32) -> bool {
     let mut bytes = [0u8; 1024];
     let name = format!("/proc/{thread}/status\0");
@@ -190,8 +193,8 @@ pub fn is_stopped_relative(thread: i32) -> bool {
     is_stopped && process.is_some() && (process == own || its_parent == own || process == parent)
 }
 
-/// Whether the process may have at least `wanted` descriptors more. Takes none to find out: another thread may be
-/// in need of the last one.
+/// Whether the process may open at least `wanted` more descriptors. Opens none to find out: another
+/// thread may need the last one.
 pub fn has_descriptors_left(wanted: usize) -> bool {
     let mut end = descriptor_limit();
     let mut free = 0;
@@ -218,7 +221,7 @@ pub fn has_descriptors_left(wanted: usize) -> bool {
     free >= wanted
 }
 
-/// Whether a seccomp filter is on in this thread, and of which kind; 0 for none.
+/// The mode of a seccomp filter in this thread; 0 without one.
 pub fn seccomp_mode() -> usize {
     let arguments = [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0];
     // SAFETY: numbers only.
@@ -230,7 +233,7 @@ pub fn descriptor_limit() -> usize {
     soft_limit(libc::RLIMIT_NOFILE as usize).unwrap_or(0)
 }
 
-/// The largest file that this process may make: a larger one would end it by SIGXFSZ.
+/// The largest file that this process may create: a larger one would end it by SIGXFSZ.
 pub fn file_size_limit() -> usize {
     soft_limit(libc::RLIMIT_FSIZE as usize).unwrap_or(usize::MAX)
 }
@@ -270,7 +273,7 @@ pub fn fstat(fd: i32) -> Result<libc::stat> {
     Ok(stat)
 }
 
-/// The kind of file system that a descriptor's file lies in, by fstatfs(2).
+/// The file system type of a descriptor's file, by fstatfs(2).
 pub fn file_system(fd: i32) -> Result<i64> {
     // SAFETY: all zero is a valid statfs.
     let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
@@ -436,12 +439,12 @@ pub fn peer_credentials(fd: i32) -> Result<libc::ucred> {
     Ok(found)
 }
 
-/// Bytes of a socket address as the kernel has it.
+/// A socket address in the kernel's bytes.
 #[derive(Clone, Copy)]
 pub struct NameBytes {
-    /// The bytes; `length` of them count.
+    /// The bytes, of which the first `length` are valid.
     pub bytes: [u8; 128],
-    /// How many count.
+    /// The number of valid bytes.
     pub length: u32,
 }
 
@@ -546,11 +549,11 @@ pub fn epoll_control(set: i32, command: i32, fd: i32, events: u32, data: u64) ->
     }
 }
 
-/// A kernel before 5.11, which has no epoll_pwait2.
+/// The kernel is older than 5.11, which has no epoll_pwait2.
 static IS_OLD: AtomicBool = AtomicBool::new(false);
 
-/// epoll_pwait2(2): waits up to `timeout` (None: for ever). On old kernels, and in a confined process
-/// which may have allowed itself only the older call, with milliseconds.
+/// epoll_pwait2(2): waits up to `timeout` (None: forever). On old kernels, and in a confined
+/// process, which may have allowed only the older call, rounds up to milliseconds.
 pub fn epoll_wait(
     set: i32,
     events: &mut [libc::epoll_event],
@@ -581,7 +584,7 @@ pub fn epoll_wait(
     unsafe { call(libc::SYS_epoll_pwait, arguments) }
 }
 
-/// ppoll(2): waits up to `timeout` (None: for ever) under `mask` (None: the present one).
+/// ppoll(2): waits up to `timeout` (None: forever) under `mask` (None: the current one).
 pub fn poll(
     fds: &mut [libc::pollfd],
     timeout: Option<core::time::Duration>,
@@ -622,7 +625,7 @@ pub fn swap_signal_mask(mask: u64) -> u64 {
     former
 }
 
-/// Unblocks signals in this thread: those that are pending are delivered before this returns.
+/// Unblocks signals in this thread: pending ones are delivered before this returns.
 pub fn unblock_signals(mask: u64) {
     let place = &mask as *const u64 as usize;
     // SAFETY: the kernel reads one word, which lives on this stack frame.

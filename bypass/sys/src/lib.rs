@@ -1,8 +1,8 @@
-//! The ground under both transports: system calls, mappings, clock, wakers.
+//! The base of both transports: system calls, mappings, clock, wakers.
 //!
 //! [`kernel`] is the only way to the kernel: this code runs behind hooked libc functions and must
-//! never call one of them. What is unsafe about memory that others write, threads and descriptors is
-//! kept here, so that the rooms above need little of it.
+//! never call one of them. Unsafe code for shared memory, threads and descriptors lives here, so
+//! that the layers above need little of it.
 
 pub mod address;
 pub mod allocator;

@@ -1,9 +1,10 @@
-//! A lock that lies in shared memory and survives the death of its holder.
+//! A lock in shared memory that survives the death of its holder.
 //!
-//! The word is the holder's thread number. Threads of one program, and of its forked children,
-//! meet here; holding times are below a microsecond. The peer could write the word too: waiting
-//! is bounded, and a connection whose lock cannot be had is given up. What counts is time in which
-//! the holder could have let go: not that in which we, or it, were stopped.
+//! The word is the holder's thread number. Threads of one program and of its forked children use
+//! it; holding times are below a microsecond. The peer could write the word too, so waiting is
+//! bounded, and if the lock is not available the connection is given up. Only time in which the
+//! holder could have released the lock counts: not time in which the waiter or the holder was
+//! stopped.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -12,19 +13,20 @@ use crate::{clock, kernel};
 
 /// Longest wait before the connection is taken for broken.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
-/// Between two looks, which are microseconds apart, no more than this counts: in the rest of the time
-/// the whole process did not run.
+/// Between two checks, which are microseconds apart, at most this much counts: for the rest of the
+/// time the whole process did not run.
 const LOOK_NS_MAX: u64 = 10_000_000;
-/// So often a holder is waited for that is found stopped at the end of that time.
+/// How often the wait is extended because the holder is stopped when it ends.
 const STOPS_MAX: u32 = 30;
-/// Looks before the holder's life is asked about.
+/// Checks before the wait asks whether the holder exists.
 const SPINS: u32 = 200;
 
 /// See [`never_ask`].
 static MAY_NOT_ASK: AtomicBool = AtomicBool::new(false);
 
-/// Processes that share locks with this one may be in another PID namespace from now on, also those that
-/// it forks: what a number means is not known, so a holder is not asked about.
+/// Processes that share locks with this one, and its later children, may be in another PID
+/// namespace from now on: a thread number has no known meaning there, so the wait does not ask
+/// about the holder.
 pub fn never_ask() {
     MAY_NOT_ASK.store(true, Ordering::Relaxed);
 }
@@ -38,7 +40,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Takes the lock for `thread`; None when it could not be had.
+/// Takes the lock for `thread`; None if it is not available.
 #[inline]
 pub fn take(word: &AtomicU32, thread: u32) -> Option<Guard<'_>> {
     match word.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed) {
@@ -47,7 +49,7 @@ pub fn take(word: &AtomicU32, thread: u32) -> Option<Guard<'_>> {
     }
 }
 
-/// How long a wait has lasted, as far as it counts.
+/// How much of a wait counts.
 struct Patience {
     looked_ns: u64,
     waited_ns: u64,
@@ -63,7 +65,7 @@ impl Patience {
         }
     }
 
-    /// Whether it is at its end, at a look; `is_stopped` is asked about the holder only then.
+    /// Whether it is over, at a check; `is_stopped` asks about the holder only then.
     fn is_over(&mut self, now_ns: u64, is_stopped: impl FnOnce() -> bool) -> bool {
         let passed = now_ns.saturating_sub(self.looked_ns);
         self.looked_ns = now_ns;
@@ -151,30 +153,30 @@ mod tests {
             .expect("sleep");
         let id = child.id() as i32;
         assert!(!kernel::is_stopped_relative(id));
-        kernel::kill(id, libc::SIGSTOP).expect("a child of ours");
+        kernel::kill(id, libc::SIGSTOP).expect("own child");
         while !kernel::is_stopped_relative(id) {
             std::thread::yield_now();
         }
-        child.kill().expect("a child of ours");
+        child.kill().expect("own child");
         child.wait().expect("its end");
     }
 
     /// A hostile process may write its number into a lock and be stopped for as long as it likes.
     #[test]
-    fn a_stopped_stranger_is_not_waited_for_longer_than_others() {
+    fn a_stopped_unrelated_process_gets_no_extra_time() {
         let shell = std::process::Command::new("sh")
             .args(["-c", "sleep 60 >/dev/null 2>&1 & echo $!"])
             .output()
             .expect("sh");
         let text = String::from_utf8_lossy(&shell.stdout);
         let id: i32 = text.trim().parse().expect("a number");
-        kernel::kill(id, libc::SIGSTOP).expect("a process of ours");
+        kernel::kill(id, libc::SIGSTOP).expect("own process");
         let state = || std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         while !state().contains(") T ") {
             std::thread::yield_now();
         }
         assert!(!kernel::is_stopped_relative(id));
-        kernel::kill(id, libc::SIGKILL).expect("a process of ours");
+        kernel::kill(id, libc::SIGKILL).expect("own process");
     }
 
     #[test]
@@ -187,7 +189,7 @@ mod tests {
                     let thread = kernel::gettid().expect("a number") as u32;
                     for _ in 0..20_000 {
                         let _guard = take(&word, thread).expect("a living holder lets go");
-                        // Load and store, not one step: only the lock keeps the sum right.
+                        // Load and store separately: only the lock keeps the sum right.
                         let seen = count.load(Ordering::Relaxed);
                         count.store(seen + 1, Ordering::Relaxed);
                     }

@@ -151,7 +151,7 @@ impl Mapping {
     fn open_up(at: usize, length: usize, (first, access): (i32, i32)) -> Result<NonNull<u8>> {
         let base = NonNull::new(at as *mut u8).ok_or(libc::ENOMEM)?;
         let call = |number, argument| {
-            // SAFETY: the range is the mapping that was just made, which nobody knows yet.
+            // SAFETY: the range is the mapping that was just made, not published yet.
             kernel::check(unsafe { kernel::raw(number, [at, length, argument, 0, 0, 0]) })
         };
         // A dump would read all of it, and make memory of what was never touched.
@@ -171,7 +171,7 @@ impl Mapping {
         self.fd
     }
 
-    /// Keeps the memory only: nobody is to get the descriptor from here.
+    /// Keeps only the memory and closes the descriptor, so that it cannot be passed on.
     pub fn without_descriptor(mut self) -> Self {
         let _ = kernel::close(core::mem::replace(&mut self.fd, -1));
         self
@@ -246,7 +246,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let at = self.base.as_ptr() as usize;
-        // SAFETY: this mapping is ours and nobody borrows from it any more.
+        // SAFETY: this mapping is owned, and nothing borrows from it.
         let _ = unsafe { kernel::raw(libc::SYS_munmap, [at, self.length, 0, 0, 0, 0]) };
         let _ = kernel::close(self.fd);
     }
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_strict_way_of_counting_memory_is_told() {
+    fn only_strict_overcommit_is_reported() {
         assert!(counts_all(b"2\n"));
         assert!(!counts_all(b"0\n") && !counts_all(b"1\n") && !counts_all(b""));
     }

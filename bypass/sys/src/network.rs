@@ -4,7 +4,7 @@ use crate::descriptor::Owned;
 use crate::kernel::{self, Result};
 use crate::numbers;
 
-/// Descriptors that one message carries at most; the kernel takes up to 253.
+/// Most descriptors that one message carries; the kernel allows up to 253.
 pub const PASSED_MAX: usize = 64;
 const CONTROL_BYTES: usize = 16 + 4 * PASSED_MAX;
 
@@ -32,7 +32,7 @@ pub fn ioctl_number(fd: i32, request: u64, value: usize) -> Result<usize> {
     )
 }
 
-/// getsockopt(2) into bytes; how many the kernel wrote.
+/// getsockopt(2) into bytes; returns how many the kernel wrote.
 pub fn option(fd: i32, level: i32, name: i32, value: &mut [u8]) -> Result<usize> {
     let mut length = value.len() as u32;
     let (at, len) = (
@@ -121,7 +121,7 @@ fn pair_of(kind: i32) -> Result<[Owned; 2]> {
     })
 }
 
-/// Sends bytes and descriptors over a Unix socket (SCM_RIGHTS); the descriptors stay ours.
+/// Sends bytes and descriptors over a Unix socket (SCM_RIGHTS); the descriptors stay open here.
 pub fn send_descriptors(socket: i32, bytes: &[u8], fds: &[i32]) -> Result<usize> {
     if fds.len() > PASSED_MAX {
         return Err(libc::EINVAL);

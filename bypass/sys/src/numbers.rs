@@ -1,8 +1,9 @@
-//! Numbers of descriptors: the low ones are the program's.
+//! Descriptor numbers: the low ones are reserved for the program.
 //!
-//! The kernel gives the lowest number that is free, and programs rely on it: shells close a number and fill it again,
-//! daemons close all that could be open. No descriptor can be made with a high number. So while one of ours has a low
-//! one, for two system calls, the program's calls that take numbers wait, and what nobody can wait for is put right.
+//! The kernel returns the lowest free number, and programs rely on it: shells close a number and
+//! reuse it, daemons close every possible one. The kernel cannot create a descriptor with a high
+//! number. So while a descriptor of the library has a low number, for two system calls, the
+//! program's calls that take numbers wait, and effects on calls that cannot wait are repaired.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,20 +12,22 @@ use crate::kernel::Result;
 use crate::sandbox::is_confined;
 use crate::{clock, kernel};
 
-/// How much of a folder is read at once.
+/// How much of a directory is read at once.
 const ENTRIES_BYTES: usize = 4096;
 
-/// 1 while somebody takes low numbers. No thread's number, as of other locks: a program in a sandbox that it was
-/// started in may not even ask for it.
+/// 1 while a thread takes low numbers. Unlike other locks it holds no thread number: a program that
+/// was started in a sandbox may not even be allowed to ask for it.
 static TAKING: AtomicU32 = AtomicU32::new(0);
-/// How often one of ours has had a low number.
+/// How often a descriptor of the library has had a low number.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
-/// Longest wait for whoever takes numbers: a child that was made behind our back may find them held for ever.
+/// Longest wait for the thread that takes numbers: a child created without the library's knowledge
+/// may inherit the lock held forever.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
-/// Between two looks no more than this counts: in the rest of the time the whole process did not run.
+/// Between two checks at most this much counts: for the rest of the time the whole process did not
+/// run.
 const LOOK_NS_MAX: u64 = 10_000_000;
-/// Looks before the processor is given up.
+/// Checks before the thread yields.
 const SPINS: u32 = 200;
 
 /// Lets others take numbers when dropped.
@@ -38,8 +41,8 @@ impl Drop for Holding {
     }
 }
 
-/// As long as it lives, no other thread takes numbers. Nothing that may wait for anything, memory included, is done
-/// meanwhile.
+/// While it exists, no other thread takes numbers. Its holder does nothing that may wait, not even
+/// for memory.
 pub fn hold() -> Holding {
     if !try_hold() {
         wait();
@@ -68,19 +71,20 @@ fn wait() {
     }
 }
 
-/// Runs `work`, in which a descriptor of ours has a low number.
+/// Runs `work`, in which a descriptor of the library has a low number.
 pub fn low<T>(work: impl FnOnce() -> T) -> T {
     let _holding = hold();
     TIMES.fetch_add(1, Ordering::SeqCst);
     work()
 }
 
-/// Makes a descriptor of ours, close-on-exec. `make` must not wait for what another thread of the program does.
+/// Creates a descriptor of the library, close-on-exec. `make` must not wait for another thread of
+/// the program.
 pub fn high<T: TryInto<i32>>(make: impl FnOnce() -> Result<T>) -> Result<Owned> {
     low(|| move_high(make()?.try_into().map_err(|_| libc::EBADF)?))
 }
 
-/// Two of them.
+/// Creates two.
 pub fn high_pair(make: impl FnOnce(&mut [i32; 2]) -> Result<usize>) -> Result<[Owned; 2]> {
     low(|| {
         let mut fds = [-1; 2];
@@ -90,7 +94,7 @@ pub fn high_pair(make: impl FnOnce(&mut [i32; 2]) -> Result<usize>) -> Result<[O
     })
 }
 
-/// Another number for what is open as `fd`, close-on-exec.
+/// Another number for the file open as `fd`, close-on-exec.
 pub fn duplicate(fd: i32) -> Result<Owned> {
     match kernel::fcntl(fd, libc::F_DUPFD_CLOEXEC, high_base()) {
         Ok(made) => Ok(Owned(made as i32)),
@@ -98,7 +102,7 @@ pub fn duplicate(fd: i32) -> Result<Owned> {
     }
 }
 
-/// A descriptor that has just been made, with a high number where there is one left. Within [`low`].
+/// Moves a new descriptor to a high number if one is free. Within [`low`].
 pub fn move_high(fd: i32) -> Result<Owned> {
     let low = Owned(fd);
     match kernel::fcntl(fd, libc::F_DUPFD_CLOEXEC, high_base()) {
@@ -107,7 +111,7 @@ pub fn move_high(fd: i32) -> Result<Owned> {
     }
 }
 
-/// All descriptors of the process, but the one that they are looked for by.
+/// All descriptors of the process, except the one used to list them.
 pub fn all() -> Result<Vec<i32>> {
     let folder = high(|| kernel::open(c"/proc/self/fd", libc::O_RDONLY | libc::O_DIRECTORY))?;
     let mut found = Vec::new();
@@ -123,8 +127,8 @@ pub fn all() -> Result<Vec<i32>> {
     Ok(found)
 }
 
-/// The names in what getdents64(2) has written: each entry says its length in two bytes behind the first 16, and its
-/// name from the 20th on, with NUL behind it.
+/// The names in the output of getdents64(2): each entry has its length in two bytes after the first
+/// 16, and its name from the 20th on, NUL-terminated.
 fn names(mut entries: &[u8]) -> impl Iterator<Item = &str> {
     core::iter::from_fn(move || {
         let length = u16::from_ne_bytes(*entries.get(16..)?.first_chunk()?);
@@ -141,20 +145,20 @@ fn high_base() -> usize {
     soft - soft / 8
 }
 
-/// Whether somebody is just taking a low number.
+/// Whether a thread is taking a low number.
 #[inline]
 pub fn are_held() -> bool {
     TAKING.load(Ordering::Acquire) != 0
 }
 
-/// What [`were_free`] is to be told; None when a low number is just being taken.
+/// The argument for [`were_free`]; None while a low number is being taken.
 #[inline]
 pub fn look() -> Option<u32> {
     let times = TIMES.load(Ordering::Acquire);
     (!are_held()).then_some(times)
 }
 
-/// Whether none of ours has had a low number since that look.
+/// Whether no descriptor of the library has had a low number since that check.
 #[inline]
 pub fn were_free(look: Option<u32>) -> bool {
     look == Some(TIMES.load(Ordering::Acquire))
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_open_is_found() {
+    fn every_open_descriptor_is_found() {
         let many: Vec<Owned> = (0..200)
             .map(|_| high(|| kernel::memfd_create(c"one of many")).expect("a file"))
             .collect();
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_making_is_told() {
+    fn an_error_of_the_creating_call_is_returned() {
         assert_eq!(
             high(|| kernel::socket(-1, 0, 0)).err(),
             Some(libc::EAFNOSUPPORT)
@@ -204,7 +208,7 @@ mod tests {
         let add = || {
             for _ in 0..10_000 {
                 let _holding = hold();
-                // Load and store, not one step: only the holding keeps the sum right.
+                // Load and store separately: only the lock keeps the sum right.
                 count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             }
         };
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_low_number_is_noticed_by_who_did_not_wait() {
+    fn a_low_number_is_noticed_without_waiting() {
         let seen = low(look);
         assert!(seen.is_none() && !were_free(seen));
         // Other tests of this process take numbers too.

@@ -1,10 +1,10 @@
-//! What a process has once: values replaced by fork, locks held across it, work at its end.
+//! Per-process state: values replaced by fork, locks held across it, work at exit.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A value that is made once per process and replaced in a forked child; never freed, because
-/// threads may be looking.
+/// A value that is created once per process and replaced in a forked child; never freed, because
+/// threads may be reading it.
 pub struct Leaked<T: 'static>(AtomicPtr<T>);
 
 impl<T: Sync> Default for Leaked<T> {
@@ -33,7 +33,7 @@ impl<T: Sync> Leaked<T> {
     }
 }
 
-/// A lock that is held together with the object that it lies in; for a fork, which is not a scope.
+/// A lock that is held together with the object that contains it; for a fork, which is not a scope.
 pub struct Held<O: 'static, T: 'static> {
     // Dropped in this order: the guard before what it borrows from.
     _guard: Option<MutexGuard<'static, T>>,
@@ -41,7 +41,7 @@ pub struct Held<O: 'static, T: 'static> {
 }
 
 impl<O, T> Held<O, T> {
-    /// Takes the lock that `find` points out.
+    /// Takes the lock that `find` returns.
     pub fn lock(owner: Arc<O>, find: impl FnOnce(&O) -> &Mutex<T>) -> Self {
         let mutex: *const Mutex<T> = find(&owner);
         // SAFETY: the mutex is part of the object, which lives at least as long as the guard.
@@ -53,7 +53,7 @@ impl<O, T> Held<O, T> {
     }
 }
 
-/// Whether the process has any capability, or may take one (capget(2)).
+/// Whether the process has, or may acquire, any capability (capget(2)).
 pub fn has_capabilities() -> bool {
     const VERSION: u32 = 0x2008_0522;
     let header = [VERSION, 0];
@@ -69,13 +69,14 @@ pub fn has_capabilities() -> bool {
     crate::kernel::check(asked).is_err() || sets[1] != 0 || sets[4] != 0
 }
 
-/// Has `work` done when the process ends by exit(3).
+/// Runs `work` when the process ends by exit(3).
 pub fn at_exit(work: extern "C" fn()) {
     // SAFETY: a function of this library, which is never unloaded.
     unsafe { libc::atexit(work) };
 }
 
-/// Does `work` and leaves the program's errno as it was: libc's own functions may change it when they work.
+/// Runs `work` and leaves the program's errno unchanged: libc's own functions may set it even on
+/// success.
 #[inline(always)]
 pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: libc's errno of this thread is always readable and writable.

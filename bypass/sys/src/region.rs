@@ -1,24 +1,24 @@
-//! Memory that is mapped from a descriptor of the kernel's: rings, and frames that a device shares.
+//! Memory mapped from a kernel descriptor: rings, and frames shared with a device.
 
 use core::ptr::NonNull;
 
 use crate::kernel::{self, Result};
 
-/// A mapping that is undone when dropped. The descriptor is not kept.
+/// A mapping that is undone when dropped. It does not keep the descriptor.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: a region is memory without owner; whoever makes references into it vouches for them.
+// SAFETY: a region is memory without owner; code that makes references into it must uphold their safety.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `length` bytes of `fd` from `offset` on, shared, readable and writable, and has the
-    /// pages made now: nothing faults later.
+    /// Maps `length` bytes of `fd` from `offset` on, shared, readable and writable, and populates
+    /// the pages now, so that none faults later.
     pub fn map(fd: i32, offset: u64, length: usize) -> Result<Self> {
         let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
         let flags = (libc::MAP_SHARED | libc::MAP_POPULATE) as usize;
@@ -29,7 +29,7 @@ impl Region {
         Ok(Self { base, length })
     }
 
-    /// Whether forked children are to inherit the mapping, and with it what keeps its file open.
+    /// Whether forked children inherit the mapping, and with it a reference to its file.
     pub fn keep_from_children(&self, is_kept: bool) {
         let advice = match is_kept {
             true => libc::MADV_DONTFORK,
@@ -67,7 +67,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let arguments = [self.base(), self.length, 0, 0, 0, 0];
-        // SAFETY: this mapping is ours and nobody borrows from it any more.
+        // SAFETY: this mapping is owned, and nothing borrows from it.
         let _ = unsafe { kernel::raw(libc::SYS_munmap, arguments) };
     }
 }

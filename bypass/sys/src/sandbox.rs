@@ -1,5 +1,6 @@
-//! Whether the program has confined this process with seccomp: from then on only calls are made that
-//! a program which reads, writes and polls makes itself. Any other could be the end of the process.
+//! Whether the program has confined this process with seccomp: from then on the library makes only
+//! calls that a program which reads, writes and polls makes itself. Any other could end the
+//! process.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,7 @@ pub fn is_confined() -> bool {
     IS_CONFINED.load(Ordering::Relaxed)
 }
 
-/// It is about to, or could not.
+/// The process is about to confine itself, or failed to.
 pub fn set_confined(on: bool) {
     IS_CONFINED.store(on, Ordering::SeqCst);
 }

@@ -1,8 +1,8 @@
-//! Signals that tell of a descriptor: to whom, which, and with what in them (fcntl(2), sigaction(2)).
+//! Signals about a descriptor: their receiver, number and contents (fcntl(2), sigaction(2)).
 
 use crate::kernel::{check, fcntl, getpid, kill, raw};
 
-/// Whom F_SETOWN or F_SETOWN_EX has named for a descriptor.
+/// The receiver that F_SETOWN or F_SETOWN_EX has set for a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// A thread, by number.
@@ -25,7 +25,7 @@ const OF_PROCESS: i32 = 1;
 const F_GETOWN_EX: i32 = 16;
 const F_GETSIG: i32 = 11;
 
-/// The owner of a descriptor, None where nobody is named.
+/// The owner of a descriptor, None if it has none.
 pub fn owner_of(fd: i32) -> Option<Owner> {
     let mut owner = OwnerEx { kind: 0, number: 0 };
     fcntl(fd, F_GETOWN_EX, &raw mut owner as usize).ok()?;
@@ -57,11 +57,11 @@ struct Information {
 
 const _: () = assert!(size_of::<Information>() == 128);
 
-/// The only code of siginfo.h for such signals that the kernel takes from a program.
+/// The only code of siginfo.h for such signals that the kernel accepts from a program.
 const SI_SIGIO: i32 = -5;
 
-/// Sends a signal; `about` is what it says: the events of poll(2), and the descriptor. A group is told the
-/// number alone.
+/// Sends a signal; `about` is its contents: the events of poll(2), and the descriptor. A group gets
+/// only the number.
 pub fn send(to: Owner, signal: i32, about: Option<(i64, i32)>) {
     if about.is_some_and(|about| queue(to, signal, about)) {
         return;
@@ -77,7 +77,7 @@ pub fn send(to: Owner, signal: i32, about: Option<(i64, i32)>) {
     };
 }
 
-/// False where the queue is full, or the receiver is no process or thread of this one.
+/// False if the queue is full, or the receiver does not exist.
 fn queue(to: Owner, signal: i32, (band, fd): (i64, i32)) -> bool {
     let information = Information {
         signal,

@@ -1,44 +1,44 @@
-//! What each thread knows about itself, found without a call into the loader.
+//! Per-thread state, found without a call into the loader.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::kernel;
 
-/// What each thread knows about itself; zero at the start.
+/// Per-thread state; zero at the start.
 #[repr(C, align(64))]
 pub struct Thread {
     tid: AtomicU32,
     stripe: AtomicU32,
-    /// Above 0 while our own code runs: handlers of signals wait.
+    /// Above 0 while library code runs: signal handlers wait.
     pub inside: AtomicU32,
     /// Signal handlers that have run in this thread.
     pub signals: AtomicU32,
-    /// Those of them without SA_RESTART: they end blocking calls.
+    /// Of these, handlers without SA_RESTART: they end blocking calls.
     pub interrupts: AtomicU32,
-    /// What was said about cancelling it: the `CANCEL_` bits.
+    /// The thread's cancellation state: the `CANCEL_` bits.
     pub cancel: AtomicU32,
-    /// Signals that are blocked until our own code is left, as the kernel's set of bits.
+    /// Signals that are blocked until the thread leaves library code, as the kernel's bit set.
     pub deferred: AtomicU64,
-    /// The connection whose bytes are published and not announced yet; 0 for none.
+    /// The connection whose bytes are published but not announced yet; 0 for none.
     pub held_back: AtomicU64,
     /// The connection that a call of this thread holds while it sleeps, by name; 0 for none.
     pub kept: AtomicU64,
-    /// Another value at each beginning and end of a sleep in a call of ours; odd while it sleeps.
+    /// Changes at each start and end of a sleep in a library call; odd while the thread sleeps.
     pub sleeps: AtomicU32,
-    /// One more than the number of the waker that it sleeps on, and after which it looks at everything that may ring it;
-    /// 0 for none.
+    /// One more than the number of the waker on which it sleeps, after which it checks everything
+    /// that may have woken it; 0 for none.
     pub sleeps_on: AtomicU32,
     /// An address in the frame that called the program's signal handler; 0 outside of handlers.
     handler_frame: AtomicU64,
 }
 
-/// Somebody has asked that the thread be cancelled.
+/// A cancellation of the thread was requested.
 pub const CANCEL_REQUESTED: u32 = 1;
-/// The thread has forbidden it for the time being.
+/// The thread has disabled cancellation for now.
 pub const CANCEL_DISABLED: u32 = 2;
-/// The thread allows it at any instruction.
+/// The thread allows cancellation at any instruction.
 pub const CANCEL_ASYNCHRONOUS: u32 = 4;
-/// It is ending: what its clean-up calls is not cancelled again.
+/// The thread is ending: calls of its clean-up handlers are not cancelled again.
 pub const CANCEL_ACTING: u32 = 8;
 
 #[cfg(target_arch = "x86_64")]
@@ -118,23 +118,25 @@ impl Thread {
         self.handler_frame.store(before, Ordering::Relaxed);
     }
 
-    /// Whether a signal handler of the program runs, which may have interrupted anything, malloc too. A handler that was
-    /// left by siglongjmp(3) does not: its frame is below the present one.
+    /// Whether a signal handler of the program runs, which may have interrupted any function,
+    /// malloc included. A handler that was left by siglongjmp(3) does not count: its frame is below
+    /// the current one.
     pub fn is_handling(&self) -> bool {
         let place = 0u8;
         (core::ptr::from_ref(&place) as u64) < self.handler_frame.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to end at the next place where it may.
+    /// Whether the thread should end at the next cancellation point.
     pub fn is_cancelled(&self) -> bool {
         let bits = CANCEL_REQUESTED | CANCEL_DISABLED | CANCEL_ACTING;
         self.cancel.load(Ordering::SeqCst) & bits == CANCEL_REQUESTED
     }
 
-    /// A sleep in a call of ours begins; what [`end_sleep`](Self::end_sleep) is to be given. Whoever
-    /// asks for a cancellation and sees no sleep is seen by [`is_cancelled`](Self::is_cancelled).
+    /// Starts a sleep in a library call; returns the argument for [`end_sleep`](Self::end_sleep). A
+    /// thread that requests a cancellation and sees no sleep is seen by
+    /// [`is_cancelled`](Self::is_cancelled).
     pub fn begin_sleep(&self) -> u32 {
-        // Who signals it must know its number.
+        // A thread that signals this one must know its number.
         self.tid();
         let before = self.sleeps.load(Ordering::SeqCst);
         let now = before.wrapping_add(2) | 1;
@@ -142,13 +144,13 @@ impl Thread {
         before
     }
 
-    /// It ends; a handler's sleep may have been inside another.
+    /// Ends the sleep; a handler's sleep may have been inside another.
     pub fn end_sleep(&self, before: u32) {
         let now = self.sleeps.load(Ordering::SeqCst).wrapping_add(2);
         self.sleeps.store(now & !1 | before & 1, Ordering::SeqCst);
     }
 
-    /// Where the thread counts, after `take` has found a place for it.
+    /// Counts in the thread's place, after `take` has found one for it.
     #[inline]
     pub fn stripe(&self, take: impl FnOnce() -> usize) -> usize {
         match self.stripe.load(Ordering::Relaxed) {
@@ -161,7 +163,7 @@ impl Thread {
         }
     }
 
-    /// In a forked child: the numbers are the parent's.
+    /// In a forked child: these numbers are the parent's.
     pub fn forget(&self) {
         self.tid.store(0, Ordering::Relaxed);
         self.stripe.store(0, Ordering::Relaxed);

@@ -1,17 +1,17 @@
-//! Waking a sleeper of another process by name: nothing has to be passed beforehand.
+//! Wakes a sleeper of another process by name, without passing anything beforehand.
 //!
 //! A waker is a datagram socket with an abstract name made of its process's random number and its
-//! own. The sleeper has it in its poll set; a datagram without meaning wakes it. Abstract names
-//! belong to a network namespace, as ports do, and vanish with the process.
+//! own. The sleeper polls it; a datagram without content wakes it. Abstract names belong to a
+//! network namespace, as ports do, and vanish with the process.
 
 use crate::descriptor::Owned;
 use crate::kernel::{self, Result};
 use crate::numbers;
 
-/// More datagrams than a kernel keeps for one socket where nobody has raised net.unix.max_dgram_qlen.
+/// More datagrams than a kernel queues for one socket with the default net.unix.max_dgram_qlen.
 const QUEUE_MAX: usize = 64;
 
-/// How long a waker that blocks sleeps.
+/// How long a blocking waker sleeps.
 const READ_US: i64 = 10_000;
 
 /// The receiving end.
@@ -31,8 +31,8 @@ impl Waker {
         Ok(waker)
     }
 
-    /// Makes [`Self::wait`] sleep, for a little while. Its other users would wait as well: for them this is
-    /// no waker any more.
+    /// Makes [`Self::wait`] sleep for a little while. Its other users would block as well: to them
+    /// it is not a waker any more.
     pub fn make_blocking(&self) -> Result<()> {
         let mut time = [0u8; 16];
         time[8..].copy_from_slice(&READ_US.to_ne_bytes());
@@ -41,7 +41,7 @@ impl Waker {
         Ok(())
     }
 
-    /// Sleeps until it rings, for one that [blocks](Self::make_blocking); true when it rang.
+    /// Sleeps until it is woken, for a [blocking](Self::make_blocking) waker; true if it was woken.
     pub fn wait(&self) -> Result<bool> {
         match kernel::read(self.fd, &mut [0; 8]) {
             Ok(_) => Ok(true),
@@ -60,14 +60,14 @@ impl Waker {
         self.number
     }
 
-    /// Takes one wake; what else came keeps the descriptor readable.
+    /// Takes one wake-up; further ones keep the descriptor readable.
     pub fn take(&self) -> bool {
-        // read and not recv, which a confined process may not call; the socket never blocks.
+        // read instead of recv, which a confined process may not call; the socket never blocks.
         kernel::read(self.fd, &mut [0; 8]).is_ok()
     }
 
-    /// Takes what wakes there are. Anybody can send more all the time, so that is bounded; what is
-    /// left keeps the descriptor readable.
+    /// Takes the pending wake-ups. A sender can produce more all the time, so the number is
+    /// bounded; the rest keep the descriptor readable.
     pub fn drain(&self) {
         for _ in 0..QUEUE_MAX {
             if !self.take() {
@@ -83,19 +83,19 @@ impl Drop for Waker {
     }
 }
 
-/// A socket to ring others with.
+/// A socket to wake others with.
 pub fn sender() -> Result<i32> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     numbers::high(|| kernel::socket(libc::AF_UNIX, kind, 0)).map(Owned::into_raw)
 }
 
-/// Rings waker `number` of `process`; one whose queue is full is ringing already. EMFILE or ENFILE: it was
-/// not rung, for want of a descriptor.
+/// Wakes waker `number` of `process`; one with a full queue is already awake. EMFILE or ENFILE: not
+/// woken, because no descriptor was free.
 pub fn wake(sender: i32, process: u64, number: u32) -> Result<()> {
     let name = Name::of_waker(process, number);
     match ring(sender, &name) {
         Err(libc::EAGAIN) => ring_by_another(sender, &name),
-        // Nobody sleeps there any more.
+        // No thread sleeps there any more.
         _ => Ok(()),
     }
 }
@@ -105,13 +105,13 @@ fn ring(sender: i32, name: &Name) -> Result<usize> {
     kernel::send_to(sender, &[1], flags, name.bytes())
 }
 
-/// Wakes that nobody has taken yet, of any waker, count against the buffer of the socket that has sent them
-/// (SO_SNDBUF, socket(7)): about 270 of them fill it. Then another socket takes its place.
+/// Wake-ups that no waker has taken yet count against the send buffer of the socket that sent them
+/// (SO_SNDBUF, socket(7)): about 270 fill it. Then a new socket replaces it.
 #[cold]
 fn ring_by_another(sender: i32, name: &Name) -> Result<()> {
     let fresh = self::sender()?;
     if ring(fresh, name).is_ok() {
-        // Under the same number and at once: other threads send by it.
+        // Under the same number and at once: other threads send with it.
         let _ = kernel::dup3(fresh, sender, libc::O_CLOEXEC);
     }
     let _ = kernel::close(fresh);
@@ -125,32 +125,34 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of a waker.
+    /// Name of a waker.
     pub fn of_waker(process: u64, number: u32) -> Self {
         Self::new(b"wirespeed/w/", process, Some(number))
     }
 
-    /// Of a process's rendezvous socket.
+    /// Name of a process's rendezvous socket.
     pub fn of_process(process: u64) -> Self {
         Self::new(b"wirespeed/p/", process, None)
     }
 
-    /// Of what holds a block of local ports.
+    /// Name of the socket that reserves a block of local ports.
     pub fn of_ports(block: u64) -> Self {
         Self::new(b"wirespeed/b/", block, None)
     }
 
-    /// Of the rendezvous socket of a listening socket, by inode.
+    /// Name of the rendezvous socket of a listening socket, by inode.
     pub fn of_listener(inode: u64) -> Self {
         Self::new(b"wirespeed/l/", inode, None)
     }
 
-    /// Of the rendezvous socket `turn` where a connection on its way, by its shadow's inode, can be asked for.
+    /// Name of rendezvous socket `turn` at which a connection in transit, by its shadow's inode, is
+    /// available.
     pub fn of_offer(inode: u64, turn: u32) -> Self {
         Self::new(b"wirespeed/o/", inode, Some(turn))
     }
 
-    /// Of the rendezvous socket of programs that share interface `link`, by a hash of their cluster's name.
+    /// Name of the rendezvous socket of programs that share interface `link`, by a hash of their
+    /// cluster's name.
     pub fn of_cluster(cluster: u64, link: u32) -> Self {
         Self::new(b"wirespeed/c/", cluster, Some(link))
     }
@@ -184,7 +186,7 @@ impl Name {
         }
     }
 
-    /// As bind and connect take it.
+    /// The bytes for bind and connect.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn every_waker_rings_however_many_have_not_been_looked_at() {
+    fn every_waker_wakes_however_many_are_pending() {
         let process = kernel::random();
         let waker = |number| Waker::create(process, number).expect("a socket");
         let wakers: Vec<Waker> = (0..400).map(waker).collect();
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_blocks_sleeps_until_it_rings_or_for_a_little_while() {
+    fn a_blocking_waker_sleeps_until_woken_or_for_a_little_while() {
         let process = kernel::random();
         let waker = Waker::create(process, 7).expect("a socket");
         waker.make_blocking().expect("options");
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_wakes_all_the_time_holds_nobody_up() {
+    fn constant_wake_ups_do_not_block_the_sleeper() {
         use core::sync::atomic::{AtomicBool, Ordering};
         let process = kernel::random();
         let waker = Waker::create(process, 7).expect("a socket");

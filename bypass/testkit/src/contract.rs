@@ -1,19 +1,19 @@
-//! What every device keeps: run by each on a pair of its own whose ends are joined.
+//! The contract of all devices: each runs it on a pair with connected ends.
 
 use std::time::{Duration, Instant};
 
 use bypass_device::{Device, Error, Frame, Offload, Partial, Protocol, Segments};
 use bypass_sys::kernel;
 
-/// Two joined devices. Frames for UDP port [`PORT`] that one sends arrive at the other.
+/// Two connected devices. Frames for UDP port [`PORT`] that one sends arrive at the other.
 pub struct Pair {
     /// One end.
     pub a: Box<dyn Device>,
     /// The other.
     pub b: Box<dyn Device>,
-    /// Link addresses of the two, for devices that look at them.
+    /// Link addresses of the two, for devices that use them.
     pub macs: [[u8; 6]; 2],
-    /// Done before each look at a device: lets simulated time pass.
+    /// Called before each access to a device: advances simulated time.
     pub tick: Box<dyn FnMut()>,
 }
 
@@ -26,22 +26,22 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The whole suite.
 pub fn run(pair: &mut Pair) {
     every_length_arrives_in_order(pair);
-    what_does_not_fit_is_refused(pair);
-    a_device_does_not_run_dry(pair);
+    frames_that_do_not_fit_are_refused(pair);
+    a_device_reuses_its_frames(pair);
     a_sleeper_is_woken(pair);
-    a_train_arrives_whole_or_cut(pair);
+    a_gso_packet_arrives_whole_or_segmented(pair);
     frames_of_any_content_do_no_harm(pair);
     every_length_arrives_in_order(pair);
 }
 
 impl Pair {
-    /// The pair the other way round.
+    /// Swaps the ends.
     fn turn(&mut self) {
         std::mem::swap(&mut self.a, &mut self.b);
         self.macs.swap(0, 1);
     }
 
-    /// Sends from `a`, waiting for room.
+    /// Sends from `a`, waiting for space.
     fn send(&mut self, frame: &[u8], offload: Offload) {
         self.send_by(frame, |device| {
             device.send(frame.len(), offload, &mut |place| {
@@ -50,7 +50,7 @@ impl Pair {
         });
     }
 
-    /// The same with a payload that lies elsewhere, in two pieces.
+    /// The same with a separate payload, in two pieces.
     fn send_gathered(&mut self, frame: &[u8], headers: usize, offload: Offload) {
         let (first, payload) = frame.split_at(headers);
         let (second, third) = payload.split_at(payload.len() / 3);
@@ -74,7 +74,7 @@ impl Pair {
         }
     }
 
-    /// What arrives at `b` within patience, until it is `bytes` of payload in all.
+    /// Frames that arrive at `b` before the deadline, until their payloads have `bytes` in all.
     fn receive(&mut self, bytes: usize) -> Vec<Vec<u8>> {
         let (deadline, mut found, mut have) = (Instant::now() + PATIENCE, Vec::new(), 0);
         while have < bytes && Instant::now() < deadline {
@@ -94,7 +94,7 @@ impl Pair {
     }
 }
 
-/// A UDP datagram with this payload, its checksum left out (which IPv4 allows).
+/// A UDP datagram with this payload, without checksum (which IPv4 allows).
 fn frame(macs: [[u8; 6]; 2], payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; HEADERS];
     frame[..6].copy_from_slice(&macs[1]);
@@ -113,13 +113,13 @@ fn frame(macs: [[u8; 6]; 2], payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The payload of a frame of the suite; None for somebody else's.
+/// The payload of a frame of the suite; None for other frames.
 fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let is_ours = bytes.len() > HEADERS
         && bytes[12..14] == [8, 0]
         && bytes[23] == 17
         && bytes[36..38] == PORT.to_be_bytes();
-    // The IP header says how long it is: Ethernet pads short frames.
+    // The IP header gives the length: Ethernet pads short frames.
     let end = 14
         + usize::from(u16::from_be_bytes([
             bytes[16..].first().copied()?,
@@ -152,7 +152,7 @@ fn every_length_arrives_in_order(pair: &mut Pair) {
         .chain([most])
         .collect();
     for _ in 0..2 {
-        // Few under way at a time: no device is asked to hold more than a small ring.
+        // Few in flight at a time: no device has to hold more than a small ring.
         for group in lengths.chunks(16) {
             let expected: Vec<_> = group
                 .iter()
@@ -173,7 +173,7 @@ fn every_length_arrives_in_order(pair: &mut Pair) {
     }
 }
 
-fn what_does_not_fit_is_refused(pair: &mut Pair) {
+fn frames_that_do_not_fit_are_refused(pair: &mut Pair) {
     let capabilities = pair.a.capabilities();
     let most = capabilities.mtu as usize + 14;
     let before = pair.a.counters().send_errors;
@@ -229,7 +229,7 @@ fn what_does_not_fit_is_refused(pair: &mut Pair) {
     assert_eq!(counted, 10, "refused frames are counted");
 }
 
-fn a_device_does_not_run_dry(pair: &mut Pair) {
+fn a_device_reuses_its_frames(pair: &mut Pair) {
     for round in 0..400 {
         let payload = content(round, 400);
         let frame = frame(pair.macs, &payload);
@@ -267,7 +267,7 @@ fn a_sleeper_is_woken(pair: &mut Pair) {
     }
 }
 
-fn a_train_arrives_whole_or_cut(pair: &mut Pair) {
+fn a_gso_packet_arrives_whole_or_segmented(pair: &mut Pair) {
     if pair.a.capabilities().segments_max == 0 {
         return;
     }
@@ -319,7 +319,7 @@ fn frames_of_any_content_do_no_harm(pair: &mut Pair) {
         let length = 14 + random() % (most - 13);
         let mut bytes: Vec<u8> = (0..length).map(|_| random() as u8).collect();
         if round % 2 == 0 {
-            // Nearly one of ours: the header is right and cut somewhere.
+            // Nearly valid: the header is right and the frame is cut somewhere.
             let right = frame(pair.macs, &content(round, 64));
             let kept = right.len().min(length);
             bytes[..kept].copy_from_slice(&right[..kept]);

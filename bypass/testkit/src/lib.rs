@@ -1,8 +1,8 @@
-//! For tests: network namespaces and links that die with the test, the contract of devices, and a
-//! runner that counts what it skips.
+//! For tests: network namespaces and links that end with the test, the contract of devices, and a
+//! runner that counts skips.
 //!
-//! Cargo's own test runner cannot say at run time that a test was skipped. Tests that need privilege
-//! are therefore programs of their own (`harness = false`) whose `main` calls [`main`].
+//! Cargo's own test runner cannot report a skip at run time. Tests that need privilege are
+//! therefore separate programs (`harness = false`) whose `main` calls [`main`].
 #![forbid(unsafe_code)]
 
 pub mod contract;

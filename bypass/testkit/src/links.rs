@@ -1,4 +1,5 @@
-//! Links that are more than a veth pair: interfaces on top of others, and a host that forwards frames between two.
+//! Links other than a veth pair: interfaces above others, and a host that forwards frames between
+//! two.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ const IFF_NAPI: u16 = 0x0010;
 const IFF_NO_PI: u16 = 0x1000;
 const FRAME_MAX: usize = 65_549;
 
-/// An interface on top of another one of a namespace.
+/// An interface above another one of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upper {
     /// A macvlan in bridge mode.
@@ -31,7 +32,8 @@ pub enum Upper {
 }
 
 impl Upper {
-    /// Makes it, and brings both up; the lower one keeps no address. Skips the test where this kernel has none of the kind.
+    /// Creates it, and brings both up; the lower one keeps no address. Skips the test if this
+    /// kernel does not support the kind.
     pub fn make(self, side: &Namespace, lower: &str, name: &str) {
         let make = match self {
             Self::Macvlan => format!("link add {name} link {lower} type macvlan mode bridge"),
@@ -46,20 +48,20 @@ impl Upper {
             side.ip(&format!("link set {lower} down"));
             side.ip(&format!("link set {lower} master {name}"));
         }
-        // Else both answer ARP for the address of one of them, and chance decides where frames come.
+        // Otherwise both answer ARP for the address of one of them, and frames arrive at either.
         side.run(|| std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1"))
-            .expect("a namespace of our own");
+            .expect("own namespace");
         side.ip(&format!("link set {lower} up"));
         side.ip(&format!("link set {name} up"));
     }
 }
 
-/// A TAP interface of a namespace; its other end is here.
+/// A TAP interface of a namespace; this process is its other end.
 pub struct Tap(Owned);
 
 impl Tap {
-    /// Makes interface `name`, up. With `merges` the kernel's software GRO merges what is sent through it, as it does on a
-    /// card without LRO. Skips the test where none may be made.
+    /// Creates interface `name`, up. With `merges` the kernel's software GRO merges frames sent
+    /// through it, as on a card without LRO. Skips the test if it may not create one.
     pub fn new(side: &Namespace, name: &str, merges: bool) -> Self {
         let made = side.run(|| -> kernel::Result<Owned> {
             let fd = Owned(kernel::open(
@@ -90,7 +92,7 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// Each frame passes `change` with its number first, from either side.
+    /// Passes each frame, from either side, to `change` with its number first.
     pub fn new(ends: [Tap; 2], mut change: impl FnMut(usize, &mut [u8]) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();

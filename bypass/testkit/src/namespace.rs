@@ -1,4 +1,4 @@
-//! Network namespaces without a name: each lives as long as the thread that made it.
+//! Network namespaces without a name: each lives as long as the thread that created it.
 
 use std::process::Command;
 use std::sync::mpsc::{channel, Sender};
@@ -9,7 +9,7 @@ use bypass_sys::{kernel, network};
 
 use crate::skip;
 
-/// A network namespace; gone when this and every process in it are.
+/// A network namespace; it ends with this and every process in it.
 pub struct Namespace {
     fd: Owned,
     thread: i32,
@@ -19,7 +19,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one with its loopback up; skips the test where that is not allowed.
+    /// Creates one with its loopback up; skips the test if that is not allowed.
     #[allow(clippy::new_without_default, reason = "it can end the test")]
     pub fn new() -> Self {
         let (stop, stopped) = channel::<()>();
@@ -50,12 +50,12 @@ impl Namespace {
         namespace
     }
 
-    /// Puts the calling thread, and what it starts from now on, into the namespace.
+    /// Moves the calling thread, and processes that it starts from now on, into the namespace.
     pub fn enter(&self) {
         network::set_namespace(self.fd.0, libc::CLONE_NEWNET).expect("allowed, as it was made");
     }
 
-    /// Does something inside, in a thread of its own.
+    /// Runs `work` inside, in a separate thread.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -68,18 +68,18 @@ impl Namespace {
         })
     }
 
-    /// The command `ip` with these words, inside; its output.
+    /// Runs `ip` with these words inside; returns its output.
     pub fn ip(&self, words: &str) -> String {
         self.command("ip", words)
     }
 
-    /// A command inside; its output. It must succeed.
+    /// Runs a command inside; returns its output. It must succeed.
     pub fn command(&self, program: &str, words: &str) -> String {
         self.try_command(program, words)
             .unwrap_or_else(|error| panic!("{program} {words}: {error}"))
     }
 
-    /// The same; None where it fails.
+    /// The same; None if it fails.
     pub fn may(&self, program: &str, words: &str) -> Option<String> {
         self.try_command(program, words).ok()
     }
@@ -98,7 +98,7 @@ impl Namespace {
         }
     }
 
-    /// The thread that holds the namespace: what `ip link set … netns` takes.
+    /// The thread that holds the namespace, for `ip link set … netns`.
     pub fn thread(&self) -> i32 {
         self.thread
     }
@@ -113,7 +113,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Joins two namespaces by a veth pair of `queues` queues each way, both ends up.
+/// Connects two namespaces by a veth pair of `queues` queues each way, both ends up.
 pub fn veth(a: (&Namespace, &str), b: (&Namespace, &str), queues: usize) {
     let queued = format!("numrxqueues {queues} numtxqueues {queues}");
     a.0.ip(&format!(
@@ -127,7 +127,7 @@ pub fn veth(a: (&Namespace, &str), b: (&Namespace, &str), queues: usize) {
     b.0.ip(&format!("link set {} up", b.1));
 }
 
-/// Skips the test where a program is not installed.
+/// Skips the test if a program is not installed.
 pub fn require_tool(program: &str) {
     let is_there = std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

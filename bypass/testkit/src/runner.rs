@@ -1,29 +1,29 @@
-//! Runs named tests one after the other and counts passed, failed and skipped as cargo's does.
+//! Runs named tests one after the other and counts passed, failed and skipped ones, as cargo does.
 
 use std::any::Any;
 use std::io::Write as _;
 use std::panic;
 use std::time::Instant;
 
-/// A name and what is to hold.
+/// A name and a test.
 pub type Case = (&'static str, fn());
 
 struct Skipped(String);
 
-/// Ends the running test without failing it; `reason` says what this machine lacks.
+/// Ends the running test without failing it; `reason` names what this machine lacks.
 pub fn skip(reason: impl Into<String>) -> ! {
     panic::resume_unwind(Box::new(Skipped(reason.into())))
 }
 
-/// Reports that the running test of cargo's own runner did not run. That runner cannot know and
-/// counts it as passed; `./test` counts this line, which goes past the runner's capture, as skipped.
+/// Reports a skip of the running test to cargo's own runner, which counts it as passed; `./test`
+/// counts this line, which bypasses the runner's capture, as skipped.
 pub fn report_skip(reason: &str) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a test");
     writeln!(std::io::stderr(), "\nskipped: {name}: {reason}").expect("stderr");
 }
 
-/// Runs the cases whose name contains the first argument, each in a thread of its own, and exits.
+/// Runs the cases whose name contains the first argument, each in a separate thread, and exits.
 pub fn main(cases: &[Case]) -> ! {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);

@@ -6,7 +6,8 @@ WirespeedError
 │   ├── RecipeError   a key of a recipe or site, with file and key
 │   └── ResultsError  a run directory that cannot be read or does not fit
 └── RunError          a measurement failed: exit code 1
-    ├── HostError     the host agent is gone or refused
+    ├── HostError     the host agent refused what it was asked
+    │   └── LostHostError  the host agent is gone
     ├── ProcessError  a process of a trial did not start, become ready or stay alive
     │   └── LastingError  it would go the same way at every attempt
     ├── BusyError     another run holds this machine
@@ -56,7 +57,11 @@ class RunError(WirespeedError):
 
 
 class HostError(RunError):
-    """The host agent is gone, or refused what it was asked."""
+    """The host agent refused what it was asked, or is gone."""
+
+
+class LostHostError(HostError):
+    """The host agent is gone, or does not answer any more: another one can take its place."""
 
 
 class ProcessError(RunError):

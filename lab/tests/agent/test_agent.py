@@ -1,7 +1,8 @@
-"""The host agent over its pipe: nothing survives, samples are real, one run a machine."""
+"""The host agent over its pipe: nothing survives, samples are real, one run per machine."""
 
 import fcntl
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -99,6 +100,28 @@ def test_a_process_that_ignores_term_is_killed_and_named(host, tmp_path):
     assert host.exits["app"] == -9
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take on another user")
+def test_a_program_runs_as_the_user_it_is_for_and_ends_with_the_agent(host, tmp_path):
+    """Everything ran as root where the lab did."""
+    script = "id -u; id -g; id -G; echo $HOME $USER $MINE; exec sleep 500"
+    spawn(host, tmp_path, argv=["sh", "-c", script], user="nobody",
+          env={"PATH": "/usr/bin:/bin", "MINE": "kept"})  # fmt: skip
+    assert wait_until(lambda: (tmp_path / "out").read_text().count("\n") == 4)
+    account = pwd.getpwnam("nobody")
+    uid, gid, groups, home = (tmp_path / "out").read_text().splitlines()
+    assert (int(uid), int(gid), groups) == (account.pw_uid, account.pw_gid, gid)
+    assert home == f"{account.pw_dir} nobody kept"
+    assert len(sleepers(host.mark)) == 1
+    os.kill(host.info["pid"], signal.SIGKILL)  # the kernel's promise must survive the new user
+    assert wait_until(lambda: sleepers(host.mark) == [])
+    leftovers.tidy()
+
+
+def test_a_user_that_is_not_there_is_refused(host, tmp_path):
+    with pytest.raises(HostError, match="user nobdoy: not found on this host"):
+        spawn(host, tmp_path, user="nobdoy")
+
+
 def test_an_exit_code_is_reported(host, tmp_path):
     spawn(host, tmp_path, argv=("sh", "-c", "exit 7"))
     assert host.wait_exit(["app"], PATIENCE_S) == "app"
@@ -106,8 +129,8 @@ def test_an_exit_code_is_reported(host, tmp_path):
 
 
 def test_the_output_of_a_program_is_its_own_and_not_the_one_before_its(host, tmp_path):
-    """A warm-up and its window run under one name in one folder: what the first had printed was
-    read as the second's."""
+    """A warm-up and its window run under one name in one folder: the lab read the output of the
+    first as the second's."""
     for word in ("first and longer", "second"):
         spawn(host, tmp_path, argv=("sh", "-c", f"echo {word}; echo {word} >&2"))
         assert host.wait_exit(["app"], PATIENCE_S)
@@ -256,7 +279,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def open_folder():
-    """One that every user may enter; pytest's own are for its user only."""
+    """A folder that every user may enter; pytest's own are private."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -266,7 +289,7 @@ def open_folder():
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 @pytest.mark.parametrize("is_root_first", [True, False])
 def test_root_and_another_user_do_not_measure_at_once(open_folder, tmp_path, is_root_first):
-    """Each had a lock of its own: root's in /run, the other's where it may write."""
+    """Each had its own lock: root in /run, the other user in a folder that it may write."""
     system = "/usr/bin/python3"  # another user may not reach the one of these tests
     for program in ("setpriv", system):
         if not shutil.which(program):
@@ -347,7 +370,7 @@ def test_an_unknown_request_and_a_mistaken_one_are_answered(host):
         host.ask("run")
     with pytest.raises(HostError, match="bad request: KeyError"):
         host.ask("spawn", name="app")
-    host.channel.process.stdin.write(b"this is no JSON\n")
+    host.channel.process.stdin.write(b"this is not JSON\n")
     assert host.ask("clock")["now"] > 0
 
 
@@ -437,8 +460,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for namesp
 
 @needs_root
 def test_files_of_an_agent_in_another_pid_namespace_are_kept(tmp_path):
-    """A step of a batch system or a container sees other process ids, and the same /dev/shm: it
-    took the files of a run that was being measured for those of one that had ended."""
+    """A batch step or a container has other process ids and the same /dev/shm: it deleted the files
+    of a running measurement as leftovers."""
     mark = f"{os.getpid()}-{tmp_path.name}"
     scratch = Path("/dev/shm") / f"wirespeed-test-{tmp_path.name}-{os.getpid()}"
     order = {"mark": mark, "cgroups": True}
@@ -463,7 +486,7 @@ def test_files_of_an_agent_in_another_pid_namespace_are_kept(tmp_path):
 
 @needs_root
 def test_programs_are_sent_where_they_can_be_started():
-    """Hardened hosts mount /dev/shm so that nothing in it can be: the generator was refused."""
+    """Hardened hosts mount /dev/shm with noexec: the generator could not start there."""
     ask = "from wirespeed.agent import files; print(files.memory_folder())"
     script = (
         "mount --make-rprivate / && mount -t tmpfs -o noexec tmpfs /dev/shm && "
@@ -507,7 +530,7 @@ def test_payloads_are_the_same_bytes_in_every_run(host, tmp_path):
 
 
 def test_a_payload_without_room_is_refused_before_it_takes_the_memory(tmp_path, monkeypatch):
-    """A terabyte was written until /dev/shm, the machine's memory, was full."""
+    """The agent wrote a terabyte until /dev/shm, the machine's memory, was full."""
     written = []
     monkeypatch.setattr(files, "write_payload", lambda *words: written.append(words))
     one = {"folder": str(tmp_path), "name": "a.bin", "size_bytes": 1 << 60, "fill": "zero"}

@@ -1,4 +1,4 @@
-"""Contenders that take turns: at rest they are frozen, and nothing is left frozen or alive."""
+"""Contenders that take turns: the waiting one is frozen, and no process stays frozen or alive."""
 
 import os
 import signal
@@ -120,7 +120,7 @@ def test_the_sides_take_turns_and_rest_frozen(duo):
 
 
 def test_a_side_at_rest_counts_nothing(duo):
-    """Responses of all slices and those before the first are all that there are."""
+    """The responses of all slices, and the ones before the first, add up to the total."""
     start(duo)
     before = message(duo, 0.3)
     rows = duo.ask("duet", PATIENCE_S, **before)["slices"]
@@ -179,7 +179,7 @@ def test_a_server_that_rests_is_ended_with_its_agent(duo):
 
 @pytest.mark.parametrize("stopped", [[], ["server-b"]], ids=["both", "one-is-stopped"])
 def test_servers_that_were_frozen_one_by_one_are_all_ended_with_their_agent(duo, stopped):
-    """The guard watched the latest alone, and forgot the others at each stop."""
+    """The guard watched only the latest server, and forgot the others at each stop."""
     for side in "ab":
         spawn(duo, f"server-{side}", [sys.executable, "-c", SERVER])
     wait_until(lambda: len(processes_of(duo.mark)) == 4)
@@ -199,6 +199,19 @@ def test_a_server_that_dies_ends_the_turns(duo):
     os.kill(duo.pids["load-b"], signal.SIGKILL)
     rows = duo.answer(serial, "duet", PATIENCE_S)["slices"]
     assert rows[-1][3] == 0
+
+
+@pytest.mark.parametrize("duo", [False], indirect=True, ids=["no-cgroups"])
+def test_a_program_that_refuses_to_freeze_goes_on(duo):
+    """A process in a session of its own is not stopped with its group; what was stayed so."""
+    own_session = "import os, time\nos.fork() or os.setsid()\nwhile True: time.sleep(0.01)"
+    spawn(duo, "server", [sys.executable, "-c", own_session])
+    wait_until(lambda: len(duo.ask("state", name="server")["members"]) == 2)
+    members = duo.ask("state", name="server")["members"]
+    wait_until(lambda: len({os.getsid(pid) for pid in members}) == 2)
+    with pytest.raises(HostError, match="server cannot be frozen"):
+        duo.ask("freeze", names=["server"])
+    assert not any(is_frozen(pid) for pid in members)
 
 
 def test_a_program_with_real_time_priority_prevents_a_duet(duo):

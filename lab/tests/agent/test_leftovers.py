@@ -81,8 +81,21 @@ def test_a_run_in_a_container_that_has_the_lock_is_named(tmp_path):
         os.close(handle)
 
 
+def test_a_process_that_only_holds_the_lock_is_named(tmp_path, monkeypatch):
+    """Any user of the host may: the run was refused for one `of another user`, and no more."""
+    lock = tmp_path / "lock"
+    handle = leftovers.open_lock(str(lock))
+    command = ["flock", "--no-fork", str(lock), "sh", "-c", "echo held; exec sleep 60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        name = leftovers.holder(handle)
+        other.kill()
+    assert name.startswith(f"of another user (process {other.pid}, s")
+    os.close(handle)
+
+
 def test_a_scratch_folder_that_is_a_link_or_open_to_others_is_refused(tmp_path):
-    """As root the agent wrote through a link of another user, over files of root's own."""
+    """As root, the agent followed another user's link and overwrote root's files."""
     target = tmp_path / "etc"
     target.mkdir()
     link = tmp_path / "wirespeed-link"
@@ -115,7 +128,7 @@ def test_a_scratch_folder_that_another_user_made_first_is_refused(tmp_path):
 
 
 def test_a_pipe_in_the_place_of_a_lock_or_an_owner_blocks_no_agent(tmp_path, monkeypatch):
-    """A reader that opens a pipe waits for a writer, possibly for ever."""
+    """A reader that opens a pipe waits for a writer, possibly forever."""
     lock = tmp_path / "lock"
     os.mkfifo(lock)
     monkeypatch.setattr(leftovers, "lock_files", lambda: [str(lock)])

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from wirespeed.agent.ready import request, wait
+from wirespeed.agent.ready import LogLines, request, wait
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -65,3 +65,19 @@ def test_a_line_of_the_output_is_enough_of_a_server_that_only_says_so(tmp_path):
     assert wait(asked) == {"problem": "no line of it matches"}
     threading.Timer(0.1, lambda: err.write_text("starting\nready after 12 ms\n")).start()
     assert wait({**asked, "within_s": 60}) == {"problem": ""}
+
+
+def test_a_log_is_read_on_from_where_the_last_look_ended(tmp_path):
+    """Each look, fifty a second on the measured host, read the whole output again."""
+    path = tmp_path / "server.out"
+    log = LogLines("^ready to accept", [str(path), str(tmp_path / "server.err")])
+    assert not log.has_line(), "it is not there yet"
+    path.write_text("starting\n" * 1000 + "not ready to accept\nready to")
+    assert not log.has_line()
+    assert log.read[str(path)] == [path.stat().st_size, "ready to"]
+    with open(path, "a") as file:
+        file.write(" accept connections\n")
+    assert log.has_line(), "a line that came in two parts"
+    assert not log.has_line(), "nothing is read twice"
+    path.write_text("ready to accept\n")
+    assert log.has_line(), "another file of that name"

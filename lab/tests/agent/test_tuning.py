@@ -1,4 +1,4 @@
-"""Settings of the machine: changed for a run, put back whatever ends it."""
+"""Settings of the machine: changed for a run, restored whatever ends it."""
 
 import json
 import os
@@ -34,7 +34,7 @@ may_set = pytest.mark.skipif(not os.access(SETTING_FILE, os.W_OK), reason="needs
 
 
 class Program:
-    """Stands for everything else that runs on the machine."""
+    """Simulates all other programs on the machine."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -163,7 +163,7 @@ def test_a_sysctl_is_set_and_put_back(tmp_path, program, state):
 
 @may_set
 def test_a_value_that_the_kernel_rounds_is_put_back_too(tmp_path, program, state):
-    """The largest pipe is a power of two: what stood there seemed to be somebody else's."""
+    """The largest pipe is a power of two: the restored value looked like another program's."""
     name = "fs.pipe-max-size"
     was = tuning.sysctl_now(name)
     try:

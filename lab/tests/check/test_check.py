@@ -35,7 +35,7 @@ def test_a_full_link_is_named_and_one_beyond_its_rate_is_broken(tmp_path):
 
 
 def test_a_throughput_in_units_of_wrk_is_recognised(tmp_path):
-    # 1000 responses of 100,258 bytes a second in wrk's MB times 8 / 1000
+    # 1000 responses/s of 100,258 bytes in wrk's MB times 8 / 1000
     printed = 1000 * 100_258 * 8 / 1.048576e9
     text = f"payload,rps,throughput_Gb/s\n100000,1000,{printed}\n"
     (finding,) = found(tmp_path, text, "bytes per request")
@@ -58,7 +58,7 @@ def test_superlinear_scaling_doubts_the_smaller_figure(tmp_path):
 
 
 def test_a_rate_of_zero_is_a_figure_that_no_law_divides_by(tmp_path):
-    """A cell that completed nothing stands in many a table; `check` ended with a traceback."""
+    """Many tables have a cell without completed requests; `check` ended with a traceback."""
     text = "stack,workers,rps\nk,1,0\nk,2,240\nk,4,470\n"
     assert not found(tmp_path, text, "scaling")
     text = "payload,link_gbps,rps,throughput_Gb/s\n1000,25,0,0.1\n1000,100,5000,0.1\n"

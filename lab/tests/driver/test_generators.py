@@ -74,7 +74,7 @@ def instance(tool, argv, figures=None):
 
 
 def words_of(tool, url, folder):
-    """The recipe's words; k6 reads what it does from a script."""
+    """The recipe's arguments; k6 reads its test from a script."""
     if tool != "k6":
         return [*CLOSED[tool], url]
     (folder / "script.js").write_text(K6_SCRIPT)
@@ -247,7 +247,7 @@ def test_a_tool_of_ones_own_is_read_by_patterns(tmp_path):
     ],
 )
 def test_the_window_of_a_tool_of_ones_own_is_as_long_as_it_worked(told, lived_s, seconds, tmp_path):
-    """CPU time of the server is divided by the requests of the same time."""
+    """The server's CPU time and the requests are those of the same period."""
     wanted = OwnFigures.model_validate({"json": {"rps": "r", **told}})
     (tmp_path / "stdout").write_text(json.dumps({"r": 100, "c": 25, "s": 0.3}))
     one = instance("command", ["mine"], wanted)

@@ -1,4 +1,4 @@
-"""wrk's text: what is read from it, and that a text without result is an error."""
+"""Parsing wrk's output; an output without a result is an error."""
 
 import pytest
 

@@ -1,14 +1,23 @@
-"""A server whose requests cost a planted amount of work: --port PORT --work BLOCKS."""
+"""A server whose requests cost a planted amount of work: --port PORT --work BLOCKS.
+
+With --own-session a child of it has a session of its own, which signals to the group do not reach.
+"""
 
 import argparse
 import hashlib
+import os
 import selectors
+import signal
 import socket
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--port", type=int, required=True)
 parser.add_argument("--work", type=int, default=50, help="blocks of 4 kB to hash for a request")
+parser.add_argument("--own-session", action="store_true")
 options = parser.parse_args()
+if options.own_session and os.fork() == 0:
+    os.setsid()
+    signal.pause()
 block = bytes(4096)
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + b"x" * 16
 

@@ -9,11 +9,13 @@ import time
 
 import pytest
 
-from wirespeed.errors import HostError
-from wirespeed.fleet import host
+from wirespeed.errors import HostError, LostHostError
+from wirespeed.fleet import channel, host
 from wirespeed.fleet.channel import KEEPS_A_LEASE, Channel, Far
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import SILENCE_S, Host
+from wirespeed.recipe.model import Site
+from wirespeed.site.ssh import alive
 
 
 def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
@@ -21,11 +23,11 @@ def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
     seen = []
     monkeypatch.setattr(threading, "excepthook", seen.append)
     far = Far("here", python=sys.executable, lease_s=0.05 * KEEPS_A_LEASE)
-    channel = Channel(far, {"mark": "test-channel", "cgroups": False, "lab_pid": None})
-    channel._closing.wait = lambda pause_s: time.sleep(pause_s)  # it is never notified of the end
+    opened = Channel(far, {"mark": "test-channel", "cgroups": False, "lab_pid": None})
+    opened._closing.wait = lambda pause_s: time.sleep(pause_s)  # it is never notified of the end
     time.sleep(0.1)
-    channel.close()
-    channel.wait(15)
+    opened.close()
+    opened.wait(15)
     time.sleep(0.15)
     assert not seen
 
@@ -40,23 +42,53 @@ def test_an_agent_of_another_protocol_is_refused(monkeypatch):
         agent.close()
 
 
+def test_a_python_that_is_too_old_is_named(monkeypatch):
+    """It ended with a syntax error of one of the agent's own files."""
+    later = channel.BOOTSTRAP.replace("(3, 6)", "(9, 9)")
+    monkeypatch.setattr(channel, "BOOTSTRAP", later)
+    agent = Host(Far("old", python=sys.executable), {"mark": "old", "cgroups": False})
+    try:
+        with pytest.raises(HostError, match=r"old: Python 3\.\d+ is too old for the agent"):
+            agent.greet()
+    finally:
+        agent.close()
+
+
+def test_a_host_keeps_its_lease_through_a_pause_of_seconds():
+    """Whatever a site allows: neither ssh nor the lab give a host up before its lease is over."""
+    site = Site(kind="ssh", lease="20s")
+    assert alive(site.lease)[-1] == "ServerAliveCountMax=10"
+    assert alive(Site(kind="ssh").lease)[-1] == "ServerAliveCountMax=5"
+    far = Far("far", python=sys.executable, lease_s=20.0)
+    agent = Host(far, {"mark": "pause", "cgroups": False})
+    try:
+        agent.greet()
+        agent.heard -= SILENCE_S + 5
+        agent.check_heard()
+        agent.heard -= 10
+        with pytest.raises(LostHostError, match="has not been heard for"):
+            agent.check_heard()
+    finally:
+        agent.close()
+
+
 def test_a_silent_host_is_noticed_while_others_speak():
-    """Their samples and exits kept coming, and a generator behind a cut cable was waited for."""
+    """Other hosts' messages kept arriving, and the lab waited for a generator behind a cut link."""
     fars = [Far(name, python=sys.executable, lease_s=60.0) for name in ("speaks", "silent")]
     fleet = Fleet(fars, "test-silence", cgroups=False)
     try:
         silent = fleet["silent"]
         os.kill(silent.info["pid"], signal.SIGSTOP)
-        silent.heard -= SILENCE_S + 1
-        with pytest.raises(HostError, match="silent has not been heard for 1"):
+        silent.heard -= 60 + 1
+        with pytest.raises(HostError, match="silent has not been heard for 6"):
             fleet["speaks"].ask("clock")
         # reported once: machines that live can be put back
         assert fleet["speaks"].ask("clock")["now"] > 0
         begun = time.monotonic()
-        with pytest.raises(HostError, match="silent has not been heard for 1"):
+        with pytest.raises(HostError, match="silent has not been heard for 6"):
             silent.ask("clock")
         fleet.place("load", silent)
-        with pytest.raises(HostError, match="silent has not been heard for 1"):
+        with pytest.raises(HostError, match="silent has not been heard for 6"):
             fleet.wait_exit(["load"], 60.0)
         assert time.monotonic() - begun < 30
     finally:
@@ -65,7 +97,7 @@ def test_a_silent_host_is_noticed_while_others_speak():
 
 
 def test_an_agent_that_ended_is_reported_once():
-    """Its closed pipe stayed readable, and every question to the others failed for it."""
+    """Its closed pipe stayed readable, so every request to the other hosts failed."""
     fleet = Fleet([Far(name, python=sys.executable) for name in ("stays", "ends")], "e", False)
     try:
         os.kill(fleet["ends"].info["pid"], signal.SIGKILL)
@@ -80,7 +112,7 @@ def test_an_agent_that_ended_is_reported_once():
 
 
 def test_a_log_in_may_take_longer_than_a_silence(monkeypatch):
-    """ssh with a slow name service, or a queue of Slurm: only greeted hosts are silent."""
+    """ssh with slow DNS, or a queue of Slurm: only a host that has logged in can be silent."""
     monkeypatch.setattr(host, "SILENCE_S", 0.2)
     slow = ("sh", "-c", 'echo welcome; sleep 1; exec "$@"', "sh")
     far = Far("slow", slow, sys.executable, lease_s=60.0)

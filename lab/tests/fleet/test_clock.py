@@ -1,4 +1,4 @@
-"""A host's clock: the reading that may be least wrong is the one that counts."""
+"""A host's clock: the reading with the smallest possible error counts."""
 
 import time
 
@@ -29,7 +29,7 @@ def test_a_clock_that_was_set_is_read_again():
 
 @pytest.fixture
 def answering(monkeypatch):
-    """A host 250 s ahead whose answers take these times, one way all of it."""
+    """A host 250 s ahead whose responses take these times, all in one direction."""
 
     def make(trips):
         far = Host.__new__(Host)
@@ -74,7 +74,7 @@ def set_clock(monkeypatch):
 
 @pytest.mark.parametrize("by_s", [-3600.0, -0.3, 0.3, 3600.0])
 def test_samples_keep_their_distances_when_the_clock_is_set(set_clock, by_s):
-    """CPU shares were divided by the step; after one backwards nothing was sampled for an hour."""
+    """CPU shares were divided by the step; after a step backwards no samples came for an hour."""
     sampler = Sampler()
     began = sampling.clock.now()
     sampler.start(0.05, [], [began + 0.02])
@@ -134,8 +134,8 @@ def test_a_reading_while_the_clock_is_set_is_not_the_best_one(set_clock):
 
 
 def test_a_sample_that_was_held_up_is_read_again(monkeypatch):
-    """Between counters and clock a busy machine held the agent up: their rates were of another
-    time than they said."""
+    """On a busy machine the agent was delayed between reading counters and clock, so the rates
+    belonged to another period."""
     sampler = Sampler()
     sampler.start(10.0, [], [])
     pauses = iter([0.05, 0.0])

@@ -26,7 +26,7 @@ def fleet():
 
 
 def test_files_written_after_another_agent_has_ended_are_removed_too(fleet, tmp_path):
-    """A busy agent works through what it was asked for while the others are ending."""
+    """A busy agent still processes its requests while the others are ending."""
     run_dir = tmp_path / "20261122T000000Z-test-scratch"
     files.prepare(fleet, run_dir)
     scratch = files.scratch_folder(run_dir.name)
@@ -48,7 +48,7 @@ def test_files_written_after_another_agent_has_ended_are_removed_too(fleet, tmp_
 
 
 def test_a_file_that_was_rewritten_with_the_same_length_is_fetched_again(fleet, tmp_path):
-    """Figures of the window before stood for those of this one, where both had as many digits."""
+    """The lab used the previous window's results for this one if both had as many digits."""
     host, here, there = fleet["one"], tmp_path / "here", tmp_path / "there"
     there.mkdir()
     host.folders = {str(here): str(there)}
@@ -77,7 +77,7 @@ def test_what_a_window_before_left_is_gone_before_the_next_on_every_host(fleet, 
 
 
 def test_a_path_with_a_space_is_sent_and_named_as_it_is_there(fleet, tmp_path):
-    """Of a checkout in a folder `my projects` no program came to other hosts."""
+    """Programs of a checkout in a folder `my projects` did not reach other hosts."""
     checkout, run_dir = tmp_path / "my projects", tmp_path / "my runs"
     checkout.mkdir()
     program = checkout / "wirespeed-load"

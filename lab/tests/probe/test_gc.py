@@ -29,7 +29,7 @@ def test_pauses_by_clock(tmp_path):
     assert gc.of_window(gc.Log(log, 0.0), noon * S, 3 * S).count == 1
 
 
-def test_without_a_log_there_is_no_result(tmp_path):
+def test_a_missing_log_has_no_result(tmp_path):
     assert gc.of_window(gc.Log(tmp_path / "none", 0.0), 0, S) is None
 
 

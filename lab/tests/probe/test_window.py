@@ -1,4 +1,4 @@
-"""Resource figures are those of the window and of nothing else."""
+"""Resource results cover the window only."""
 
 import pytest
 

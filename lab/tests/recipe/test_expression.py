@@ -1,4 +1,4 @@
-"""The placeholder language: what it can say, and that it can say nothing else."""
+"""The placeholder language: what it supports, and that it supports nothing else."""
 
 import pytest
 from hypothesis import given

@@ -22,7 +22,7 @@ def test_a_near_name_is_suggested(tmp_path):
 
 
 def test_a_relative_folder_for_runs_is_that_of_the_shell(monkeypatch, tmp_path):
-    """NGINX took a configuration in `runs/…` for one below its own prefix."""
+    """NGINX looked for a configuration in `runs/…` below its own prefix."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WIRESPEED_RUNS", "elsewhere")
     assert options.runs_folder(Path("runs")) == tmp_path / "runs"

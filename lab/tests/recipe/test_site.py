@@ -1,4 +1,4 @@
-"""Sites: `here` and `netns` without a file, others from sites.toml, and what a file may not say."""
+"""Sites: `here` and `netns` without a file, others from sites.toml, and invalid files."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A report's figures, computed again from trial.json alone: no code of the lab is used for it."""
+"""A report's results, computed again from trial.json alone, without code of the lab."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEDIAN = r"MEDIAN\(repeats!\$([A-Z]+)\$(\d+):\$\1\$(\d+)\)(\*\d+)?"
 
 
 def with_a_share(kind):
-    """With a table of a figure that is kept as a share and shown in per cent."""
+    """With a table of a metric that is stored as a share and printed in per cent."""
     table = {"title": "Doubts", "rows": list(kind.axes), "values": ["rps", "little_residual"]}
     return dataclasses.replace(kind, tables=[*kind.tables, table])
 
@@ -151,7 +151,7 @@ def test_cells_csv_holds_the_medians_in_the_units_of_its_head(run):
                 assert float(text) == pytest.approx(middle[row["cell"], name])
             if units.get(name):
                 assert unit == units[name] + ")"
-            assert name != "little_residual" or unit != "%)", "a share is no figure in per cent"
+            assert name != "little_residual" or unit != "%)", "a share is printed in per cent"
 
 
 def tables_of(text):
@@ -165,7 +165,7 @@ def tables_of(text):
 
 
 def digit(text):
-    """What the last digit of a printed figure stands for."""
+    """The value of the last digit of a printed number."""
     return 10.0 ** -len(text.partition(".")[2])
 
 

@@ -1,4 +1,4 @@
-"""Runs with holes: missing metrics, trials, samples and keys must not keep a report from being."""
+"""Runs with holes: missing metrics, trials, samples and keys must not prevent a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wirespeed.report import files, page, terminal
 
 
 def punch(run, rng):
-    """Takes away or spoils parts of trials, as torn runs and odd machines do."""
+    """Removes or damages parts of trials, as interrupted runs and unusual machines do."""
     for path in sorted(run.glob("trials/*/trial.json")):
         trial = json.loads(path.read_text())
         for name in list(trial["metrics"]):

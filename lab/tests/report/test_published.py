@@ -115,8 +115,8 @@ def test_the_documents_unit_is_converted_and_said(tmp_path):
 
 
 def test_a_document_in_another_unit_says_its_own(tmp_path):
-    """B/s stood next to figures of a document in MB/s under one head, and any factor was explained
-    with wrk's megabytes."""
+    """B/s appeared next to a document's MB/s under one heading, and every factor was explained
+    by wrk's megabytes."""
     run_dir = make_run(nginx(), tmp_path)
     path = run_dir / "run.json"
     run = json.loads(path.read_text())

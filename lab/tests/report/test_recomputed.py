@@ -1,4 +1,4 @@
-"""docs/published.md says what the published figures give, and nothing else."""
+"""docs/published.md has exactly the results of the published numbers."""
 
 from __future__ import annotations
 

@@ -376,8 +376,8 @@ def test_what_is_not_decided_is_drawn_hollow_and_print_shows_what_is_folded():
 
 
 def test_times_have_their_unit_whatever_the_recipe_calls_them():
-    """A histogram with another name than `latency` stood in tables without a unit, and a rule for
-    it took no duration."""
+    """Tables showed a histogram with another name than `latency` without a unit, and a rule for it
+    accepted no duration."""
     assert wording.measure("answer_time.p99_9").head == "answer time p99.9, µs"
     assert wording.measure("latency.mean", is_ms=True).head == "latency mean, ms"
     assert wording.measure("gc.pause_ms").head == "GC pauses, ms"
@@ -386,7 +386,7 @@ def test_times_have_their_unit_whatever_the_recipe_calls_them():
 
 
 def test_a_chart_says_how_many_lines_it_leaves_out(tmp_path):
-    """Of eight stacks two were not drawn, and nothing said so."""
+    """Two of eight stacks were silently not drawn."""
     stacks = ["kernel", *(f"stack{number}" for number in range(7))]
     axes = {"connections": [1, 10, 100], "stack": stacks}
     table = {"rows": "connections", "columns": "stack", "value": "rps"}
@@ -398,7 +398,7 @@ def test_a_chart_says_how_many_lines_it_leaves_out(tmp_path):
 
 @pytest.mark.parametrize("points", [3, 30, 100])
 def test_bottlenecks_of_cells_are_next_to_each_other(points):
-    """Letters of forty cells lay on top of each other."""
+    """The letters of forty cells overlapped."""
     line = plot.Series("a", 1, tuple(plot.Point(n, 1.0, (), "server") for n in range(points)))
     svg = plot.line_chart([line], plot.Labels("t", "x", "y"))
     found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v12", svg)
@@ -447,3 +447,22 @@ def test_the_terminal_begins_with_one_line_for_each_contender(tmp_path, capsys):
     assert found and found[1] == f"{best.median('rps'):,.0f}" and found[3] == place
     assert found[2].replace(",", "").isdigit() and found[2] != found[1]
     assert "server CPU per request −60 % (gain), that is ×2.50 requests per core" in first
+
+
+def test_the_page_of_a_large_run_is_drawn_once(tmp_path, monkeypatch):
+    """Of thousands of trials each level of detail was drawn, to find that its data alone is too
+    large."""
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    large = {"all": "x" * (page.PAGE_BYTES_MAX + 1), "declared": "x" * (page.PAGE_BYTES_MAX + 1)}
+    monkeypatch.setattr(page, "_carried", lambda _, detail: large.get(detail.carried, ""))
+    drawn = []
+    render = page._render
+    monkeypatch.setattr(page, "_render", lambda *words: drawn.append(words) or render(*words))
+    assert "<html" in page.html(summary)
+    assert len(drawn) == 1 and drawn[0][1] is page.DETAILS[-1]
+
+
+def test_latencies_of_a_closed_loop_are_called_service_times(tmp_path):
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    closed = any("little_residual" in trial.metrics for trial in summary.valid)
+    assert ("service times of a closed loop" in story.method(summary)) == closed

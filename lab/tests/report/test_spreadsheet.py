@@ -58,7 +58,7 @@ def test_what_a_recipe_wrote_is_neither_a_link_nor_a_formula(tmp_path):
 
 
 def test_no_figure_of_a_measured_row_is_text(run):
-    """A recipe may name a metric otherwise than the trials do: server.loadavg is their loadavg."""
+    """A recipe may use another name for a metric: server.loadavg is loadavg in the trials."""
     summary = load(run)
     found = parts(spreadsheet.write(summary))
     for number, sheet in enumerate(summary.sheets, 2):

@@ -1,4 +1,4 @@
-"""The repeats of each cell in time order: one row a cell."""
+"""The repeats of each cell in time order: one row per cell."""
 
 import re
 
@@ -7,6 +7,9 @@ from report.make_run import KINDS, make_run
 
 from wirespeed.report import page, strips
 from wirespeed.results.summary import load
+
+#: The heading of the chart.
+HEADING = "<h3>Each cell"
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def test_too_many_cells_leave_out_the_steadiest_and_say_so(summary, monkeypatch)
 
 
 def test_a_cell_whose_trials_have_no_such_figure_has_no_row(summary):
-    """Responses of 100 MB take longer than a window: their figure is the throughput."""
+    """Responses of 100 MB take longer than a window: their metric is the throughput."""
     before = strips.cells_over_time(summary).svg
     for trial in summary.measured[0].trials:
         trial.metrics[summary.primary] = 0.0
@@ -56,7 +59,7 @@ def test_a_cell_whose_trials_have_no_such_figure_has_no_row(summary):
 
 
 def test_a_run_without_repeats_has_no_such_chart(summary, monkeypatch):
-    assert "Each cell by itself" in page.html(summary)
+    assert HEADING in page.html(summary)
     monkeypatch.setattr(strips, "TRIALS_MIN", 100)
     assert strips.cells_over_time(summary) is None
-    assert "Each cell by itself" not in page.html(summary)
+    assert HEADING not in page.html(summary)

@@ -160,8 +160,8 @@ def told_in(summary, unit):
 
 
 def test_runs_with_a_metric_in_two_units_are_not_compared(capsys):
-    """23 Gb/s against 2,900 MB/s was a hundred times better; and what one recipe measures in Gb/s
-    stood under the head B/s."""
+    """23 Gb/s appeared a hundred times better than 2,900 MB/s; and results of a recipe in Gb/s were
+    printed under the heading B/s."""
     with pytest.raises(ResultsError, match=r"measures rps in Gb/s, the second in MB/s"):
         apart.compare(told_in(plain(1), "Gb/s"), told_in(plain(2), "MB/s"), ["rps"])
     first = told_in(plain(1), "Gb/s")
@@ -169,8 +169,8 @@ def test_runs_with_a_metric_in_two_units_are_not_compared(capsys):
     assert "requests/s, Gb/s" in capsys.readouterr().out
 
 
-def test_what_differs_in_the_method_is_listed():
-    """Two runs of which one was tuned and ran at nice -20 were said to differ in nothing."""
+def test_differences_in_the_method_are_listed():
+    """Two runs, of which one was tuned and ran at nice -20, had no differences listed."""
     first, second = plain(1, 1), plain(2, 1)
     plan = replace(second.run.plan, warmup_s=10.0)
     second = replace(second, run=replace(second.run, nice=-20, tuned=["somaxconn"], plan=plan))

@@ -33,7 +33,7 @@ def test_a_baseline_stands_for_its_run_and_can_move(runs):
 
 
 def test_a_folder_of_runs_may_be_a_link_to_another_disk(runs, tmp_path_factory):
-    """The link was made as if the folder stood where its own link stands, and led nowhere."""
+    """The link was relative to the folder's own link instead of the folder, and led nowhere."""
     deep = tmp_path_factory.mktemp("disk") / "a" / "b" / "c" / "runs"
     shutil.copytree(runs, deep)
     linked = tmp_path_factory.mktemp("home") / "runs"

@@ -140,7 +140,7 @@ def pooled_over(cells):
 
 
 def test_cells_that_err_together_keep_their_common_error():
-    """Ten cells of one server's life: their mean over a round errs as much as each of them."""
+    """Ten cells of one server lifetime: their mean over a round has the same error as each."""
     common = [0.05, -0.04, 0.06, -0.05, 0.03]
     pooled = pooled_over([common for _ in range(10)])
     alone = c.compare([common])[0]
@@ -177,7 +177,7 @@ def test_cells_that_lost_different_rounds_err_together_in_those_they_have(lost):
 
 
 def test_single_lost_trials_take_no_rounds_from_the_pooled_figure():
-    """Only rounds that all cells had were kept: of six, with a trial missing in four, two."""
+    """Only rounds that all cells had were used: two of six, if four had a missing trial."""
     cells = [
         {number: 0.1 + number / 100 for number in range(6) if number != cell % 4}
         for cell in range(8)
@@ -401,3 +401,11 @@ def test_rounds_follow_from_the_number_of_comparisons_and_the_noise():
     assert rounds.planned(12, 0.04) > rounds.planned(12, 0.015)
     # A machine this noisy cannot show 3 % in any number of rounds that somebody would wait for.
     assert rounds.needed(0.03, 0.5, 1, 12, 0.3) is None
+
+
+def test_rounds_follow_from_what_former_runs_on_this_machine_showed():
+    """They were planned for trials that differ by 1.5 %, on a guest where they differ by 15 %."""
+    quiet = rounds.planned(12)
+    assert rounds.planned_here(12, None) == rounds.planned_here(12, 0.001) == quiet
+    assert quiet < rounds.planned_here(12, 0.02) <= rounds.GROWTH_MAX * quiet
+    assert rounds.planned_here(12, 0.15) == rounds.GROWTH_MAX * quiet, "and no more"

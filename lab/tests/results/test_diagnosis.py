@@ -1,4 +1,4 @@
-"""`wirespeed doctor RUN`: the remedy is one that helps."""
+"""`wirespeed doctor RUN`: the suggested remedy helps."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from wirespeed.results.summary import load
     ],
 )
 def test_an_omitted_cell_has_the_remedy_of_its_reason(tmp_path, reason, remedy):
-    """For all of them doctor advised a longer budget."""
+    """doctor suggested a longer budget for all of them."""
     run_dir = make_run(KINDS["quickstart"](), tmp_path)
     lines = store.read_plan(run_dir)
     gone = lines[0].cell

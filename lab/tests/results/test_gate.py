@@ -1,4 +1,4 @@
-"""`--fail-on` and `--require`: what keeps a gate shut, and with which exit code."""
+"""`--fail-on` and `--require`: when a check fails, and with which exit code."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def failed(trial):
 
 
 def test_trials_whose_programs_failed_shut_every_gate(run_dir):
-    """Their figures are in no median, so that no rule and no verdict sees them."""
+    """Their results are not part of any median, so no rule and no verdict sees them."""
     summary = load(run_dir)
     cell = summary.measured[0]
     broken = changed(

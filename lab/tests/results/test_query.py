@@ -2,14 +2,18 @@
 
 import dataclasses
 import json
+import re
+import sqlite3
 import statistics
+from pathlib import Path
 
 import pytest
 from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
+import wirespeed
 from wirespeed.cli.app import app
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, ResultsError
 from wirespeed.results import index, query, store
 from wirespeed.results.summary import load
 
@@ -36,7 +40,7 @@ def test_axes_and_metrics_are_columns(run_dir):
 
 
 def test_an_axis_that_is_called_like_a_column_has_one_of_its_own(tmp_path):
-    """`round` of the recipe was hidden behind the round of the trial, and `cell` hid the cell."""
+    """The trial's `round` hid the recipe's axis `round`, and an axis `cell` hid the cell."""
     kind = KINDS["quickstart"]()
     axes = {**kind.axes, "round": ["short"], "cell": ["big"]}
     run_dir = make_run(dataclasses.replace(kind, axes=axes), tmp_path)
@@ -94,7 +98,7 @@ def test_all_runs_are_asked_at_once_and_only_new_ones_are_read(tmp_path, monkeyp
     make_run(KINDS["quickstart"](), tmp_path, 3)
     assert len(asked()) == 3 and len(read) == 3
     (tmp_path / index.FILE).write_bytes(b"not a database, for some reason" * 99)
-    assert len(asked()) == 3, "a damaged index is no reason to fail"
+    assert len(asked()) == 3, "a damaged index must not fail the query"
     tables = index.database(tmp_path)
     _, rows = query.answer(tables, "select distinct verdict from comparisons where metric = 'rps'")
     assert ("gain",) in rows
@@ -102,7 +106,73 @@ def test_all_runs_are_asked_at_once_and_only_new_ones_are_read(tmp_path, monkeyp
         query.answer(tables, "select nothing from runs")
 
 
+def test_another_build_judges_all_runs_anew(tmp_path, monkeypatch):
+    """Verdicts of an older build stayed in the index for ever."""
+    make_run(KINDS["quickstart"](), tmp_path)
+    assert len(list(index.documents(tmp_path))) == 1
+    monkeypatch.setattr(index, "_document", lambda summary: {"judged": "by another build"})
+    (_, kept), = index.documents(tmp_path)
+    assert "run" in kept, "the same build reads what it wrote"
+    monkeypatch.setattr(index, "_build", lambda: "another")
+    (_, judged), = index.documents(tmp_path)
+    assert judged == {"judged": "by another build"}
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: 2 * 4096 + 99])
+
+
+def overwrite(path):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+
+
+def other_table(path):
+    path.unlink()
+    with sqlite3.connect(path) as made:
+        made.execute("CREATE TABLE runs (name TEXT)")
+
+
+def no_json(path):
+    with sqlite3.connect(path) as made:
+        made.execute("UPDATE runs SET document = '{'")
+
+
+@pytest.mark.parametrize("damage", [cut, overwrite, other_table, no_json])
+def test_a_damaged_index_is_made_anew(tmp_path, monkeypatch, damage):
+    make_run(KINDS["quickstart"](), tmp_path)
+    whole = list(index.documents(tmp_path))
+    damage(tmp_path / index.FILE)
+    assert list(index.documents(tmp_path)) == whole
+    monkeypatch.setattr(index, "load", lambda folder: pytest.fail("it is up to date again"))
+    assert list(index.documents(tmp_path)) == whole
+
+
 def test_query_names_what_it_needs(tmp_path):
     for words in (["query", "select 1"], ["query", "--all", "latest", "select 1"]):
         done = CliRunner().invoke(app, [*words, "--runs", str(tmp_path)])
         assert "needs RUN and SELECT, or --all and SELECT" in str(done.exception)
+
+
+def test_the_page_reads_a_run_from_python(run_dir, monkeypatch, capsys):
+    """Its program as it stands, and every field that it promises."""
+    page = (Path(__file__).parents[3] / "docs" / "query.md").read_text()
+    monkeypatch.setenv("WIRESPEED_RUNS", str(run_dir.parent))
+    (run_dir.parent / "latest").symlink_to(run_dir.name)
+    code = re.search(r"```python\n(.*?)```", page, re.S)[1]
+    exec(compile(code, "query.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    summary = wirespeed.load_run(run_dir)
+    assert len(lines) > len(summary.cells) and any(line.endswith("gain") for line in lines)
+    objects = {
+        "the run": summary, "a cell": summary.measured[0], "a gain": summary.gains[0],
+        "a trial": summary.valid[0],
+    }  # fmt: skip
+    rows = re.findall(r"^\| (the run|a cell|a gain|a trial) \| (.*) \|$", page, re.M)
+    assert len(rows) == len(objects)
+    for what, fields in rows:
+        plain = re.sub(r"\([^)`]*(?:`[^`]*`[^)`]*)*\)(?!`)", "", fields)  # of a field's own fields
+        for field in re.findall(r"`(\w+)", plain):
+            assert hasattr(objects[what], field), f"{what} has no {field}"
+    with pytest.raises(ResultsError, match="not found"):
+        wirespeed.load_run("nothing", run_dir.parent)

@@ -94,7 +94,7 @@ def test_a_trial_is_not_there_until_it_is_whole(run_dir):
 
 
 def as_nobody(question):
-    """The answer that another user gets, by a child that becomes one."""
+    """The result for another user, from a child process of that user."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -166,7 +166,7 @@ def test_a_full_disk_says_so():
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
     full = Path("/dev/full")
-    with pytest.raises(StorageError, match="the disk is full"), store._storage(full):
+    with pytest.raises(StorageError, match="the disk is full"), store.storage(full):
         full.write_text("x")
 
 
@@ -189,3 +189,15 @@ def test_a_plan_is_on_the_disk_before_it_has_its_name(run_dir, monkeypatch):
     store.write_plan(run_dir, [PlannedTrial(1, 1, "c1", "t1", {"payload": 16})])
     assert done == ["on the disk", "named"]
     assert [line.cell for line in store.read_plan(run_dir)] == ["c1"]
+
+
+def test_a_trial_waits_for_the_disk_once(tmp_path, monkeypatch):
+    """Its commands and its line of the journal waited too, thousands of times in a long run."""
+    waits = []
+    monkeypatch.setattr(store.os, "fsync", lambda number: waits.append(number))
+    store.write_json(tmp_path / "cmd.json", {}, is_durable=False)
+    store.append_event(tmp_path, "trial", False, key="k")
+    assert not waits and store.read_events(tmp_path)[0]["key"] == "k"
+    store.write_trial(tmp_path, TRIAL)
+    store.append_event(tmp_path, "created")
+    assert len(waits) == 2

@@ -149,7 +149,7 @@ def test_a_run_without_trials_or_tables_is_still_summarized(tmp_path):
 
 @pytest.mark.parametrize("limit", ["client", "link", "unknown", "concurrency"])
 def test_only_a_server_at_its_limit_has_an_unqualified_gain(limit, tmp_path):
-    """A contender that something else held back has shown at least so much, and no less."""
+    """A contender with another bottleneck has at least this gain."""
 
     def judged(name, rate, held):
         kind = small(rate, bottleneck=lambda a: limit if a["stack"] in held else "server")
@@ -226,7 +226,7 @@ def test_a_noise_floor_takes_no_verdict_from_pairs(tmp_path):
 
 
 def test_comparisons_of_which_nothing_may_be_claimed_do_not_count_among_the_others(tmp_path):
-    """Twenty withheld gains of x5 made a null with p 0.02 one of 21 discoveries: q 0.02."""
+    """Twenty withheld gains of x5 turned a null with p 0.02 into one of 21 discoveries: q 0.02."""
     held = [number for number in range(20)]
     axes = {"connections": [*held, 100, 101], "stack": ["kernel", "balanced"]}
 
@@ -295,7 +295,7 @@ def test_too_few_connections_on_both_sides_compare_latency(tmp_path):
 
 @pytest.mark.parametrize("held", ["client", "concurrency", "server"])
 def test_a_pooled_verdict_says_what_its_cells_say_of_their_limit(held, tmp_path):
-    """One latency-bound cell among others, bounds or not, qualifies the figure over all of them."""
+    """One latency-bound cell among others, bounds or not, qualifies the pooled result."""
 
     def limit(a):
         if a["connections"] == 10:

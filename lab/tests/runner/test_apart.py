@@ -13,6 +13,7 @@ from wirespeed.recipe.site import SHIPPED
 from wirespeed.runner.cells import planned_cells
 from wirespeed.site.base import Ask
 from wirespeed.site.netns import Netns
+from wirespeed.topology import Link
 
 RECIPE = Recipe.model_validate(
     {
@@ -58,7 +59,7 @@ def test_the_program_gets_the_interface_of_the_link(tmp_path, link):
     ("link", "changes", "reason"),
     [
         ({"queues": 1, "rate": "1gbit"}, {}, "would not keep the rate of link wire"),
-        ({"queues": 1}, {"machines": {}}, "bypass is not sent to other machines"),
+        ({}, {"links": {"wire": Link("wire")}}, "bypass needs the interfaces of link wire"),
     ],
 )
 def test_a_link_that_bypass_cannot_serve_is_shown_with_the_reason(tmp_path, link, changes, reason):

@@ -1,4 +1,4 @@
-"""An audit judges what an agent has read, and says what to do about it."""
+"""An audit judges an agent's readings, and recommends remedies."""
 
 import sys
 from dataclasses import asdict

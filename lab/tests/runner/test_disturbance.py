@@ -40,8 +40,8 @@ def test_a_quiet_machine_spends_more_windows_on_a_bad_moment_than_a_noisy_one():
     assert windows_until_enough(monitor) == WINDOWS_MAX_LASTING
 
 
-def test_a_loss_that_is_small_beside_the_usual_spread_is_not_measured_again():
-    """Windows that had lost 2 % were measured again on a machine whose trials differ by 15 %."""
+def test_a_loss_below_the_usual_spread_is_not_measured_again():
+    """The lab measured windows that had lost 2 % again on a machine whose trials differ by 15 %."""
     monitor = monitor_of(usual_spread=0.15)
     assert not monitor.wants_another(1, 1.0, 0.02) and monitor.wants_another(1, 1.0, 0.10)
     assert monitor_of(usual_spread=0.01).wants_another(1, 1.0, 0.02)
@@ -116,6 +116,15 @@ def test_in_a_short_window_the_census_sees_more_than_ticks():
     assert of_window(usage(0.06, 0.05), None, None, []).share == 0
 
 
+def test_in_a_short_window_a_census_decides_only_what_two_ticks_leave_open():
+    """Where a census saw nobody, 90 % of a core were none; where it saw somebody on any core, two
+    ticks of chance were a disturbance."""
+    assert of_window(usage(0.9, 0.05), None, None, []).share == pytest.approx(0.9)
+    assert of_window(usage(0.9, 0.05), None, None, None).share == pytest.approx(0.9)
+    assert of_window(usage(0.06, 0.05), None, None, [("sh", 0.03)]).share == pytest.approx(0.03)
+    assert of_window(usage(0.015, 0.05), None, None, [("make", 0.9)]).share == 0
+
+
 class Window:
     """A measured window with a given disturbance; `rps` must never decide."""
 
@@ -171,7 +180,7 @@ def test_a_window_that_fails_for_its_own_reason_is_not_measured_again(measured):
 
 @pytest.mark.parametrize("second", [0.0, 0.3])
 def test_a_failure_is_the_trials_in_whichever_window_it_comes(measured, tmp_path, second):
-    """The noisy window stood in its place: a cell without failures, by measuring again."""
+    """The noisy window replaced it: measuring again hid the failure of the cell."""
     chosen, windows = measured((0.1, 100), (second, 0, "no request was completed"))
     assert (chosen.rps, chosen.has_failed, windows) == (0, True, 2)
     assert (tmp_path / "figures").read_text() == "0"
@@ -200,7 +209,7 @@ def test_a_cpu_quota_disturbs_by_what_it_held_back():
 
 
 def test_a_user_without_a_home_measures_too(monkeypatch):
-    """In a container of any user id nothing knows where its home is."""
+    """In a container with an arbitrary user id, the home directory is unknown."""
     for name in ("WIRESPEED_STATE", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", classmethod(lambda _: (_ for _ in ()).throw(RuntimeError())))
@@ -208,7 +217,7 @@ def test_a_user_without_a_home_measures_too(monkeypatch):
 
 
 def test_a_resumed_run_knows_its_earlier_canaries():
-    """Resumed on a host that had become slow, a run took that for the machine's usual self."""
+    """A run that was resumed on a slow host used its speed as the machine's usual speed."""
     before = [
         Trial(f"t{n}", "c", n, n, t_start=float(n), metrics={"rps": 1.0}, canary=Canary(10.0, 10.0),
               disturbed=0.1)

@@ -1,4 +1,4 @@
-"""Which cells take turns, in what order, and why others have separate trials."""
+"""Which cells take turns, in which order, and why others have separate trials."""
 
 from collections import Counter
 from pathlib import Path

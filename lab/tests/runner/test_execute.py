@@ -7,7 +7,7 @@ import pytest
 
 from wirespeed.errors import BusyError, HostError, ProcessError
 from wirespeed.results.model import PlannedTrial
-from wirespeed.runner import duets, execute
+from wirespeed.runner import duets, execute, turns
 from wirespeed.runner import trial as trials
 from wirespeed.runner.life import StartError
 from wirespeed.runner.trial import Attempt
@@ -47,13 +47,13 @@ def test_a_generator_that_fails_is_a_result(monkeypatch, tmp_path):
 
 
 def test_a_generator_that_fails_because_an_agent_was_killed_is_none(monkeypatch, tmp_path):
-    """The server dies with its agent; the trial stood as failed, which `--resume` cannot fix."""
+    """The server dies with its agent; the trial counted as failed, which `--resume` cannot fix."""
     with pytest.raises(HostError, match="has ended"):
         attempted(monkeypatch, tmp_path, has_died=True)
 
 
 def test_a_run_that_goes_on_counts_on_from_the_attempts_that_were_kept(tmp_path, monkeypatch):
-    """It began at 1 again: the second window's folder met the one of the first attempt 1."""
+    """Attempts started at 1 again: the second window's folder collided with the first attempt's."""
     line = PlannedTrial(1, 1, "c1", "t1", {"connections": 1})
     folder = execute.store.trial_dir(tmp_path, 1, "t1")
     (folder / "attempt-1" / "window-2").mkdir(parents=True)
@@ -105,12 +105,83 @@ def test_a_duet_whose_server_does_not_start_is_begun_once_more():
         if len(begun) == 1:
             raise StartError("app-0b did not start")
 
-    runner.have_figures, runner.started_again = {"c0"}, set()
+    runner.alone, runner.have_figures, runner.started_again = {}, {"c0"}, set()
+    runner.fleet = Fleet(has_died=False)
     runner.watcher = SimpleNamespace(told=told.append)
     runner._find_headroom = lambda _queue: None
     runner._new_pair = lambda _queue: SimpleNamespace(end=list)
     runner._begin_pair = begin
     runner._trials_of_pair = lambda _pair, queue: queue.clear()
-    line = PlannedTrial(1, 1, "c1", "t1", {"stack": "b"}, life=1, over="c0")
-    runner._one_life([(line, None)])
+    runner._one_life([entry(1, "c1", "c0")])
     assert len(begun) == 2 and "started once more" in told[0]
+
+
+def entry(position, cell, over=""):
+    return PlannedTrial(position, 1, cell, f"t{position}", {"stack": cell}, life=1, over=over), None
+
+
+def test_turns_that_fail_after_a_finished_duet_are_not_tried_for_ever(monkeypatch):
+    """A life of two contenders, of which the first has finished."""
+    runner, pairs, alone = object.__new__(duets.DuetRunner), [], []
+
+    def refuse(_pair, queue):
+        del queue[:2]  # the baseline's trial, and the duet of the first contender
+        raise turns.NoTurnsError("app-0b cannot be frozen")
+
+    runner.alone = {}
+    runner.watcher = SimpleNamespace(told=lambda _: None)
+    runner._find_headroom = lambda _queue: None
+    runner._new_pair = lambda _queue: pairs.append(1) or SimpleNamespace(end=list)
+    runner._begin_pair, runner._trials_of_pair = lambda *_: None, refuse
+    monkeypatch.setattr(
+        execute.Runner, "_one_life", lambda _, queue: alone.extend(line.cell for line, _ in queue)
+    )
+    runner._one_life([entry(1, "c0"), entry(2, "c1", "c0"), entry(3, "c2", "c0")])
+    assert len(pairs) == 1 and alone == ["c2"] and runner.alone.keys() == {"c2"}
+
+
+@pytest.mark.parametrize("where", ["begin", "trials"])
+def test_a_program_that_refuses_to_freeze_is_measured_in_separate_trials(monkeypatch, where):
+    """It ended the whole run."""
+    runner, told, alone = object.__new__(duets.DuetRunner), [], []
+
+    def refuse(*_):
+        raise turns.NoTurnsError("app-0b cannot be frozen")
+
+    ended = []
+    runner.alone, runner.have_figures, runner.started_again = {}, {"c0"}, set()
+    runner.fleet = Fleet(has_died=False)
+    runner.watcher = SimpleNamespace(told=told.append)
+    runner._find_headroom = lambda _queue: None
+    runner._new_pair = lambda _queue: SimpleNamespace(end=lambda: ended.append(1) or [])
+    runner._begin_pair = refuse if where == "begin" else lambda *_: None
+    runner._trials_of_pair = refuse
+    monkeypatch.setattr(
+        execute.Runner, "_one_life", lambda _, queue: alone.append([line.cell for line, _ in queue])
+    )
+    runner._one_life([entry(1, "c0"), entry(2, "c1", "c0")])
+    assert alone == [["c0"], ["c1"]], "each side in a server of its own"
+    assert ended and "no duet, separate trials instead: app-0b cannot be frozen" in told[0]
+    runner._one_life([entry(3, "c0"), entry(4, "c1", "c0")])
+    assert len(alone) == 4 and len(ended) == 1, "later rounds do not try it again"
+    kept = []
+    monkeypatch.setattr(execute.Runner, "_record", lambda _, order, trial: kept.append(trial))
+    order = Attempt(entry(4, "c1", "c0")[0], SimpleNamespace(shared_cores=False), None, 1, False)
+    runner._record(order, trials.failed(order, "", 1.0, 2.0))
+    assert kept[0].duet.problem == "app-0b cannot be frozen" and not kept[0].duet.is_failure
+
+
+def test_a_trial_that_loses_its_agent_twice_has_failed_and_the_run_may_go_on(tmp_path):
+    """An agent that was lost ended the run; a server that ends its agent would do so each time."""
+    runner, kept = object.__new__(execute.Runner), []
+    runner.run_dir, runner.done = tmp_path, {"t1"}
+    runner.queue = [entry(1, "c0"), (entry(2, "c1")[0], SimpleNamespace(shared_cores=False))]
+    runner._record = lambda order, trial: kept.append(trial)
+    assert not execute.has_lost_agents(tmp_path)
+    runner.agent_lost("here: the agent has ended")
+    assert execute.has_lost_agents(tmp_path, "t2") and not execute.has_lost_agents(tmp_path, "t1")
+    assert not kept, "it is measured again"
+    runner.agent_lost("here: the agent has ended")
+    (trial,) = kept
+    assert trial.key == "t2"
+    assert trial.reasons == ["an agent was lost twice: here: the agent has ended"]

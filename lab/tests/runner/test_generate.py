@@ -1,4 +1,4 @@
-"""Requests to the hosts of a trial while it is measured."""
+"""Requests to the hosts of a trial during its window."""
 
 from types import SimpleNamespace
 

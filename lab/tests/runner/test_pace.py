@@ -1,4 +1,4 @@
-"""The time of a run: repeats come out of it, and what does not fit is left out."""
+"""The time of a run: repeated windows use it, and trials that do not fit are omitted."""
 
 from wirespeed.runner.pace import Pace, allowed_s
 

@@ -346,7 +346,7 @@ def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number():
 
 @pytest.mark.parametrize("told", [[], [session.NOISE_ACCEPTED]])
 def test_a_run_that_goes_on_admits_its_trials_as_before(tmp_path, told):
-    """Begun with --accept-noise and resumed without it, a run held its rounds to two rules."""
+    """A run started with --accept-noise and resumed without it judged its rounds by two rules."""
     recipe = read.read(RECIPES / "aa.toml")
     store.write_plan(tmp_path, made(recipe).lines())
     (tmp_path / "trials").mkdir()

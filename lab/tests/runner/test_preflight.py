@@ -9,6 +9,7 @@ from wirespeed.runner import preflight
 from wirespeed.runner.preflight import Preflight
 
 SCHEDULE = SimpleNamespace(comparisons=12, repeat=5, cells=[], seconds=100.0)
+OPTION = "--wait-for-calm"
 CALM = Preflight(0.0, 0.005, 0.05, 0.004, None)
 
 
@@ -33,7 +34,7 @@ def test_a_noisy_machine_needs_many_rounds_for_a_small_difference():
 )
 def test_steal_other_programs_and_a_slow_host_are_noise(seen):
     assert not seen.is_calm
-    assert "--wait-for-calm TIME waits" in seen.text(SCHEDULE)
+    assert f"{OPTION} TIME waits" in seen.text(SCHEDULE)
 
 
 def test_waiting_ends_with_the_first_quiet_look_or_with_the_time(monkeypatch):

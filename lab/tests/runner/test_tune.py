@@ -1,4 +1,4 @@
-"""What `--tune` decides: which cores are emptied, and what is said about it."""
+"""The decisions of `--tune`: which cores are cleared, and what is printed."""
 
 from types import SimpleNamespace
 
@@ -97,7 +97,7 @@ def test_a_plan_shows_settings_of_the_method_and_those_left_to_the_user():
 
 
 def test_each_machine_keeps_the_value_of_its_own_role():
-    """`tune apply` set the largest role's everywhere: a server's huge pages on each generator."""
+    """`tune apply` used the largest role's value everywhere: huge pages for load hosts too."""
     asked = {"vm.nr_hugepages": {"server": 10, "load": 2}}
     hosts = {"server": ["one"], "load": ["two"], "origin": []}
     topology = SimpleNamespace(hosts=hosts.__getitem__, links={})

@@ -1,4 +1,4 @@
-"""How long a cell is warmed up and measured follows from its server and its answers."""
+"""The duration of warm-up and window depends on the server and its responses."""
 
 from types import SimpleNamespace
 
@@ -161,6 +161,6 @@ def test_a_server_that_never_answers_is_not_waited_for_for_long(loaded):
     ],
 )
 def test_a_warm_up_that_did_not_settle_is_noted(tool, rates, is_told):
-    """A JVM that came to 38 requests/s in its second of warm-up was measured without a word."""
+    """A JVM that reached 38 requests/s in its second of warm-up was measured without a note."""
     text = warm.note_of(life_of(tool, warmup_s=2.0), rates)
     assert text.startswith("the warm-up did not settle in 2 s") == is_told and bool(text) == is_told

@@ -1,4 +1,4 @@
-"""The hosts of these tests: nothing of them stays, behind a cut cable neither."""
+"""The hosts of these tests leave nothing behind, even when their link is cut."""
 
 import os
 import shutil

@@ -113,20 +113,17 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
 
 
 @pytest.mark.parametrize("kind", ["netns"], indirect=True)
-def test_a_killed_agent_ends_the_run_and_does_not_count_against_its_server(kind):
+def test_a_killed_agent_is_replaced_and_does_not_count_against_its_server(kind):
     """Its server dies with it, and the generator on the other host fails for that reason: the trial
-    stood as failed, and a resumed run could not fix it."""
+    counted as failed, and later the run ended there."""
     process = started(kind, recipe(kind, duration="1500ms"))
     kind.wait_for_trials(1, process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     time.sleep(0.5)  # into the next window
     os.kill(int(children[1]), signal.SIGKILL)  # after the machine's comes the server's
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1 and "agent" in err, err
-    assert all(trial["valid"] for trial in kind.trials())
+    assert process.returncode == 0 and "the run goes on" in err, err
     assert kind.nothing_left(process.pid)
-    code, _, err = kind.call("run", "--resume", "latest")
-    assert code == 0, err
     assert [trial["valid"] for trial in kind.trials()] == [True, True, True]
 
 
@@ -177,7 +174,7 @@ def programs_of(pid, name):
 
 
 def wait_until(condition):
-    """Whether it held once: asked again, a server between two trials would be there again."""
+    """Whether the condition held once: a server between two trials may exist again later."""
     deadline = time.monotonic() + PATIENCE_S
     while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Links: what they carry is measured, compared with what is declared, and a full one is named."""
+"""Links: their capacity is measured, compared with the declared one, and reported if saturated."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def test_a_capped_link_is_found_as_it_is_declared(tmp_path):
 
 @needs_root
 def test_no_host_of_a_namespace_site_paces(tmp_path):
-    """A host's BBR made the kernel's stack a fifth as fast over veth as it is."""
+    """A host's BBR made the kernel's stack five times slower over veth."""
     site = opened(tmp_path, {"load": {"count": 2}})
     read = ["cat", "/proc/sys/net/ipv4/tcp_congestion_control"]
     try:
@@ -120,8 +120,8 @@ def test_each_direction_is_checked_against_its_own_rate():
 
 
 def test_a_link_that_carries_more_than_it_was_measured_with_is_not_known_to_be_full():
-    """One stream of one core is slower than a card: what many connections then carried was taken
-    for a full link."""
+    """One stream of one core is slower than a card: the throughput of many connections was mistaken
+    for a saturated link."""
     card = Capacity(replace(TENTH, rate_bps=None), "eth0", 4e9, 4e9, 1500)
     assert card.share(0, 3.9e9) == pytest.approx(0.975)
     assert card.share(0, 9e9) == 0

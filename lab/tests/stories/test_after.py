@@ -167,7 +167,7 @@ def test_the_search_counts_requests_whatever_the_recipe_names_first():
 
 
 def test_a_rule_of_the_search_holds_for_the_cells_that_it_means():
-    """It was checked against every cell, and `errors` against valid trials, which have none."""
+    """The rule applied to every cell, and `errors` to valid trials, which have none."""
     slow, fast = (
         SimpleNamespace(axes={"stack": stack}, trials=(), invalid=()) for stack in ("slow", "fast")
     )
@@ -274,7 +274,7 @@ def page_of_somebody_else(checkout, tmp_path, **site):
 
 
 def test_what_a_page_names_is_shown_and_not_started_unasked(checkout, tmp_path):
-    """Commands of a page that came by mail ran as root before anything was printed."""
+    """Commands of a page from a mail ran as root before anything was printed."""
     page = page_of_somebody_else(checkout, tmp_path)
     code, _, err = checkout.call("reproduce", page, "--accept-noise")
     assert code == 2 and "--trust" in err
@@ -358,6 +358,24 @@ def test_a_stop_while_a_revision_is_built_leaves_no_work_tree_and_no_program(
     while is_alive(built):
         assert time.monotonic() < deadline, "the build was ended"
         time.sleep(0.01)
+
+
+def test_a_stopped_comparison_of_revisions_names_no_way_to_go_on_that_does_not_exist(repository):
+    """It printed a `--resume` whose programs went away with the work trees."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    process = repository.start(
+        "compare", "--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve {port}", "--build",
+        "cp source.sh serve && chmod +x serve", "--port", port, "--duration", "200ms",
+        "--accept-noise", "--method", "trials", "--repeat", 50,
+    )  # fmt: skip
+    repository.wait_for_trials(1, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "--resume" not in err
+    run = repository.latest.name
+    assert f"finished trials are kept in {run}; the work trees are removed" in err
 
 
 @pytest.mark.parametrize(

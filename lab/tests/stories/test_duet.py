@@ -140,14 +140,36 @@ def test_a_finished_pair_survives_an_interrupt_and_the_rest_is_measured(checkout
     assert all(path.stat().st_mtime_ns == was for path, was in kept.items())
 
 
+def test_servers_that_refuse_to_freeze_are_measured_in_separate_trials(checkout, made):
+    """The whole run ended. Without cgroups a process in a session of its own goes on."""
+    checkout.environment["WIRESPEED_NO_CGROUPS"] = "1"
+    recipe = made()
+    recipe.write_text(recipe.read_text().replace('"--work"', '"--own-session", "--work"'))
+    process = checkout.start("run", recipe)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert err.count("no duet, separate trials instead: app-0 cannot be frozen") == 1
+    assert [trial["valid"] for trial in checkout.trials()] == [True] * 6
+    assert "0 of 3 duets count; 3: app-0 cannot be frozen." in " ".join(out.split())
+    verdicts = json.loads((checkout.latest / "derived" / "verdict.json").read_text())["comparisons"]
+    assert {one["method"] for one in verdicts} == {"separate trials"}
+    assert checkout.nothing_left(process.pid)
+
+
 def test_a_killed_agent_leaves_nothing_frozen_or_alive(checkout, made):
     process = checkout.start("run", made(pair="60s"))
     wait_for_turns(checkout, process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for child in children:
         os.kill(int(child), signal.SIGKILL)
+    lost = '"event": "agent_lost"'
+    deadline = time.monotonic() + PATIENCE_S
+    while lost not in (checkout.latest / "journal.jsonl").read_text():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert checkout.nothing_left(process.pid)
 
 

@@ -273,6 +273,48 @@ def test_a_full_disk_ends_the_run_and_resume_completes_it(checkout, tmp_path):
         subprocess.run(["umount", "-l", small], check=True)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
+@pytest.mark.parametrize("size_kib", [16, 36, 64, 120])
+def test_a_disk_that_is_full_anywhere_is_one_line(checkout, tmp_path, size_kib):
+    """Whichever file is the one that does not fit: of the plan, a trial, a window or the report."""
+    small = tmp_path / "small"
+    small.mkdir()
+    size = f"size={size_kib}k"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", small], check=True)
+    try:
+        checkout.runs = small / "runs"
+        process = checkout.start("run", checkout.recipe(repeat=3))
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 1 and "Traceback" not in err, err
+        assert "full" in err.splitlines()[-1] or "No space left" in err.splitlines()[-1], err
+        assert checkout.nothing_left(process.pid)
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
+def test_no_command_prints_a_traceback_on_a_full_disk(checkout, tmp_path):
+    code, _, err = checkout.call("run", checkout.recipe(connections=[1]))
+    assert code == 0, err
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", full], check=True)
+    try:
+        fill(full / "filler")
+        report = checkout.latest / "derived" / "report.html"
+        for words in (
+            ("report", "latest", "--ci", full / "ci"),
+            ("init", full / "mine.toml", "--command", "./s {port}", "--no-try"),
+            ("reproduce", report, "--runs", full / "runs"),
+            ("run", checkout.recipe(connections=[1]), "--runs", full / "runs"),
+        ):
+            code, _, err = checkout.call(*words)
+            assert code in (1, 2) and "Traceback" not in err, (words, err)
+            assert err.splitlines()[-1].startswith("wirespeed: "), (words, err)
+    finally:
+        subprocess.run(["umount", "-l", full], check=True)
+
+
 def fill(path: Path):
     """Takes every block that is left."""
     with open(path, "wb", buffering=0) as file:
@@ -353,7 +395,7 @@ def test_rounds_of_another_build_are_not_added_to_a_run_unasked(checkout):
 
 
 def test_a_run_whose_files_were_changed_does_not_go_on_unasked(checkout):
-    """Half of a cell's trials would be those of another configuration."""
+    """Half of a cell's trials would have another configuration."""
     own = checkout.root / "recipes" / "server.py"
     shutil.copy(FAKES / "server.py", own)
     code, _, err = checkout.call("run", checkout.recipe(connections=[1], server=own))
@@ -501,7 +543,7 @@ def test_a_trial_reports_its_window_and_not_its_warm_up(checkout, tmp_path):
 
 
 def test_exports_of_the_shell_reach_no_measured_program(checkout, tmp_path):
-    """EF_POLL_USEC=0 of a shell changed a contender and stood nowhere."""
+    """EF_POLL_USEC=0 in a shell changed a contender and was not recorded."""
     kept = tmp_path / "environment"
     recipe = checkout.recipe(connections=[1])
     text = recipe.read_text()
@@ -526,11 +568,39 @@ def test_exports_of_the_shell_reach_no_measured_program(checkout, tmp_path):
     assert code == 2 and "environment WANTED was sha256" in err
 
 
+def test_a_lost_agent_is_started_again_and_costs_no_trial(checkout):
+    """It ended a run of hours."""
+    process = checkout.start("run", checkout.recipe(connections=[1], repeat=4, duration="700ms"))
+    checkout.wait_for_trials(1, process)
+    (agent,) = agents_of(process)
+    os.kill(agent, signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    one_line(err, "its site is opened again, and the run goes on")
+    assert [trial["valid"] for trial in checkout.trials()] == [True] * 4
+    assert checkout.run_json()["state"] == "done"
+    assert checkout.nothing_left(process.pid)
+
+
+def agents_of(process):
+    """The lab's children that run an agent."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in children]
+
+
+def test_a_user_that_does_not_exist_is_one_line_before_anything_is_started(checkout):
+    recipe = checkout.recipe(connections=[1])
+    recipe.write_text(recipe.read_text().replace('name = "app"', 'name = "app"\nuser = "nobdoy"'))
+    code, _, err = checkout.call("run", recipe)
+    assert code == 2 and "process.app.user: user nobdoy: not found on this host" in err
+    assert not checkout.runs.exists()
+
+
 @pytest.mark.parametrize(("fail_at", "valid", "code"), [("3", 4, 0), ("3,4", 3, 1)])
 def test_a_start_that_fails_costs_its_trial_and_not_the_run(
     checkout, tmp_path, fail_at, valid, code
 ):
-    """One hiccup of a server ended a run of hours. Once it is started again."""
+    """One failed start of a server ended a run of hours. It is started once more."""
     options = ("--starts", tmp_path / "starts", "--fail-at", fail_at)
     recipe = checkout.recipe(connections=[1], repeat=4, server_options=options)
     found, _, err = checkout.call("run", recipe)

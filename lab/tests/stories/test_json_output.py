@@ -1,4 +1,4 @@
-"""`--json`: every command that prints a result has it, and prints what its page says."""
+"""`--json`: every command that prints a result has it, and prints the documented fields."""
 
 import json
 import re

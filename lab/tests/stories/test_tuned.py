@@ -110,8 +110,8 @@ def test_an_agent_that_is_killed_alone_leaves_nothing_changed(checkout, other):
     agent = json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]
     os.kill(agent, signal.SIGKILL)
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "the agent has ended" in err and "--resume" in err
+    assert process.returncode == 0, err
+    assert "the agent has ended" in err and "the run goes on" in err
     assert cores_of(other) == CORES
     assert "the cores of 1 threads" in events(checkout)["restored"]["text"]
     assert not checkout.left_behind(process.pid)

@@ -63,6 +63,10 @@ impl Book {
             return Ok(vec![Address::Unix(path)]);
         }
         let mut found = self.lookup(url)?;
+        if url.scheme == "udp" {
+            // only an answer shows whether a server listens
+            return Ok(found.into_iter().map(Address::Inet).collect());
+        }
         let mut last = None;
         for first in 0..found.len() {
             match TcpStream::connect_timeout(&found[first], TEST_CONNECT) {

@@ -1,17 +1,18 @@
 //! `--headroom`: whether a measured server came too near to what the path itself can do, as a run
 //! with `--sink` has told it.
 
-use crate::json::SCHEMA;
+use crate::result::record::Field as _;
+use crate::result::Measured;
 use crate::values::{usage, Refusal};
+use load_engine::outcome::Outcome;
 use load_engine::plan::Plan;
-use load_engine::run::Outcome;
 use load_engine::warnings::Warning;
 use serde_json::Value;
 
 /// A server within this factor of the null server has not been measured, but the path.
 const FACTOR_MIN: f64 = 1.3;
 
-/// What the path can do.
+/// The capacity of the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Headroom {
     rps: f64,
@@ -27,35 +28,35 @@ impl Headroom {
     }
 
     fn parse(file: &str, text: &str, plan: &Plan) -> Result<Headroom, Refusal> {
-        let document: Value = serde_json::from_str(text).unwrap_or(Value::Null);
-        if document["schema"] != SCHEMA {
+        let Ok(known) = Measured::parse(text) else {
             return usage(format!(
                 "--headroom: {file}: not a result file (write one with --json)"
             ));
-        }
-        let known = &document["plan"];
-        if known["sink"] != true || known["mode"] != "closed" {
+        };
+        if !known.plan.sink || known.plan.mode != "closed" {
             return usage(format!(
                 "--headroom: {file} is not from a run with --sink and without -R"
             ));
         }
         let own = [
-            ("threads", Value::from(plan.threads)),
-            ("depth", Value::from(plan.depth)),
-            ("close", Value::from(plan.close)),
+            (
+                "threads",
+                known.plan.threads.write(),
+                Value::from(plan.threads),
+            ),
+            ("depth", known.plan.depth.write(), Value::from(plan.depth)),
+            ("close", known.plan.close.write(), Value::from(plan.close)),
         ];
-        for (key, this) in own {
-            if known[key] != this {
+        for (key, then, this) in own {
+            if then != this {
                 return usage(format!(
-                    "--headroom: {file} was measured with {key} {}, this run has {this}; measure \
+                    "--headroom: {file} was measured with {key} {then}, this run has {this}; measure \
                      --sink with the same options",
-                    known[key]
                 ));
             }
         }
-        let rps = document["rps"].as_f64().unwrap_or(0.0);
         Ok(Headroom {
-            rps,
+            rps: known.rps,
             file: file.to_string(),
         })
     }
@@ -79,6 +80,7 @@ impl Headroom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::SCHEMA;
     use crate::setup;
 
     fn plan(line: &str) -> Plan {

@@ -12,9 +12,12 @@ pub fn help() -> String {
         "Usage: wirespeed-load [options] URL... [-- script arguments]\n\
          \x20      wirespeed-load merge FILE... [--json FILE]\n\
          \x20      wirespeed-load sink [ADDRESS]\n\
+         \x20      wirespeed-load echo [ADDRESS]\n\
+         \x20      wirespeed-load schema\n\
          \x20      wirespeed-load completion bash|zsh|fish\n\n\
-         Sends HTTP requests as fast as the server responds (closed loop) or, with -R, at a fixed\n\
-         rate (open loop), and reports the latencies. Called as `wrk` or `wrk2` it acts like these.\n",
+         Sends HTTP requests, or messages over WebSocket, TCP or UDP, as fast as the server responds\n\
+         (closed loop) or, with -R, at a fixed rate (open loop), and reports the latencies. Called as\n\
+         `wrk` or `wrk2` it acts like these.\n",
     );
     for group in Group::ALL {
         let _ = writeln!(text, "\n{}:", group.title());
@@ -97,7 +100,7 @@ pub fn completion(shell: &str) -> Option<String> {
         "bash" => {
             let words: Vec<String> = longs().collect();
             Some(format!(
-                "complete -o default -W '{} merge sink completion' wirespeed-load\n",
+                "complete -o default -W '{} merge sink echo schema completion' wirespeed-load\n",
                 words.join(" ")
             ))
         }

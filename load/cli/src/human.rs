@@ -1,10 +1,11 @@
 //! The report for people, line for line in the shape of wrk and wrk2, because scripts parse it.
 
+use crate::figures::{quantile, time};
 use crate::spectrum;
 use crate::units::{binary, metric, padded, time_s, time_us};
 use load_engine::latency::Latency;
+use load_engine::outcome::Outcome;
 use load_engine::plan::Plan;
-use load_engine::run::Outcome;
 use std::fmt::Write;
 
 /// Which parts are wanted.
@@ -69,7 +70,7 @@ pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
     text
 }
 
-/// What was chosen while nothing was known to be there to read; nothing to say of most runs.
+/// The pauses before waits, if there were any.
 pub fn waiting(outcome: &Outcome) -> Option<String> {
     let pauses = outcome.pauses();
     if pauses.paused == 0 {
@@ -150,18 +151,6 @@ fn latency_row(text: &mut String, latency: &Latency) {
         time(latency.max_ns() as f64, is_bound),
     ];
     row(text, "Latency", cells, within);
-}
-
-/// A time, marked if it is only known to be at least so long.
-pub fn time(ns: f64, is_bound: bool) -> String {
-    let mark = if is_bound { "≥" } else { "" };
-    format!("{mark}{}", time_us(ns / 1e3))
-}
-
-/// The value of a quantile, marked if it is a lower bound.
-pub fn quantile(latency: &Latency, quantile: f64) -> String {
-    let ns = latency.at_ns(quantile) as f64;
-    time(ns, latency.is_bound(quantile))
 }
 
 fn rate_row(text: &mut String, rates: &[f64]) {

@@ -1,12 +1,12 @@
 //! The live view: on a terminal, while a run goes on, a few lines that are drawn anew each second.
 
 use crate::console::show;
-use crate::human::{quantile, time};
+use crate::figures::{quantile, time};
 use crate::units::metric;
 use load_engine::interval::{Errors, Interval, Phase};
 use load_engine::latency::Latency;
+use load_engine::outcome::Second;
 use load_engine::plan::Plan;
-use load_engine::run::Second;
 
 /// Characters of the bar, and seconds of the rate's history.
 const WIDTH: usize = 40;

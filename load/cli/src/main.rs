@@ -3,6 +3,9 @@
 mod addresses;
 mod conditions;
 mod console;
+mod curve;
+mod data;
+mod figures;
 mod file;
 mod headroom;
 mod help;
@@ -14,6 +17,9 @@ mod merge;
 mod options;
 mod parts;
 mod prometheus;
+mod raw;
+mod replay;
+mod result;
 mod series;
 mod setup;
 mod sockets;
@@ -26,7 +32,8 @@ mod values;
 use console::{print, say};
 use load_engine::sink::Sink;
 use load_engine::sys::signal;
-use measure::Face;
+use measure::Compat;
+use std::io;
 use std::process::ExitCode;
 use values::{usage, Refusal};
 
@@ -37,26 +44,26 @@ const BAD_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let face = Face::of(arguments.first().map_or("", String::as_str));
-    match start(&arguments, face) {
+    let compat = Compat::of(arguments.first().map_or("", String::as_str));
+    match start(&arguments, compat) {
         Ok(0) if console::lost() => ExitCode::from(FAILED),
         Ok(code) => ExitCode::from(code),
-        Err(refusal) => ExitCode::from(refuse(refusal, face)),
+        Err(refusal) => ExitCode::from(refuse(refusal, compat)),
     }
 }
 
 /// Says why nothing was measured. As wrk the usage goes to standard output and the code is 1.
-fn refuse(refusal: Refusal, face: Face) -> u8 {
+fn refuse(refusal: Refusal, compat: Compat) -> u8 {
     match refusal {
         Refusal::Absent(text) => {
-            let own = face == Face::Own;
+            let own = compat == Compat::Own;
             say(&format!(
                 "{}{text}",
                 if own { "wirespeed-load: " } else { "" }
             ));
             FAILED
         }
-        Refusal::Usage(text) if face == Face::Own => {
+        Refusal::Usage(text) if compat == Compat::Own => {
             say(&format!("wirespeed-load: {text}{}", targets::hint(&text)));
             BAD_USAGE
         }
@@ -70,28 +77,37 @@ fn refuse(refusal: Refusal, face: Face) -> u8 {
     }
 }
 
-fn start(arguments: &[String], face: Face) -> Result<u8, Refusal> {
+fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
     let typed = options::parse(arguments.get(1..).unwrap_or_default()).map_err(Refusal::Usage)?;
     if typed.has("version") {
         print(&help::version());
         if typed.words.is_empty() {
-            return Ok(if face == Face::Own { 0 } else { FAILED });
+            return Ok(if compat == Compat::Own { 0 } else { FAILED });
         }
     }
     if typed.has("help") {
         print(&help::help());
-        return Ok(if face == Face::Own { 0 } else { FAILED });
+        return Ok(if compat == Compat::Own { 0 } else { FAILED });
     }
     let words: Vec<&str> = typed.words.iter().map(String::as_str).collect();
     match words.first().copied() {
         Some("merge") => merge::merge(&typed.words[1..], typed.last("json")).map(|()| 0),
         Some("sink") => sink(&words[1..]).map(|()| 0),
+        Some("echo") => echo(&words[1..]).map(|()| 0),
         Some("completion") => completion(&words[1..]).map(|()| 0),
+        Some("schema") => {
+            print(&format!("{:#}\n", result::page::schema()));
+            Ok(0)
+        }
+        Some("results-page") => {
+            print(&result::page::page());
+            Ok(0)
+        }
         Some("options-page") => {
             print(&help::page());
             Ok(0)
         }
-        _ => measure::measure(&typed, arguments, face),
+        _ => measure::measure(&typed, arguments, compat),
     }
 }
 
@@ -107,11 +123,30 @@ fn completion(words: &[&str]) -> Result<(), Refusal> {
 
 /// A null server until a signal comes.
 fn sink(words: &[&str]) -> Result<(), Refusal> {
-    let address = words.first().copied().unwrap_or("127.0.0.1:0");
-    signal::watch();
-    let sink = Sink::start(address)
-        .map_err(|error| Refusal::Absent(format!("sink: cannot listen on {address}: {error}")))?;
+    let sink = started("sink", words, Sink::start)?;
     print(&format!("listening on http://{}/\n", sink.address()));
     sink.wait();
     Ok(())
+}
+
+/// An echo server until a signal comes.
+fn echo(words: &[&str]) -> Result<(), Refusal> {
+    let sink = started("echo", words, Sink::echo)?;
+    let address = sink.address();
+    print(&format!(
+        "listening on tcp://{address} and udp://{address}\n"
+    ));
+    sink.wait();
+    Ok(())
+}
+
+fn started(
+    name: &str,
+    words: &[&str],
+    start: fn(&str) -> io::Result<Sink>,
+) -> Result<Sink, Refusal> {
+    let address = words.first().copied().unwrap_or("127.0.0.1:0");
+    signal::watch();
+    let wrong = |error| Refusal::Absent(format!("{name}: cannot listen on {address}: {error}"));
+    start(address).map_err(wrong)
 }

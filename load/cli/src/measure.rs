@@ -11,14 +11,16 @@ use crate::setup;
 use crate::spectrum;
 use crate::targets::{Common, NO_URL};
 use crate::values::{choice, usage, Refusal};
+use load_engine::outcome::{Outcome, Second};
 use load_engine::plan::Plan;
-use load_engine::run::{run, Observer, Outcome, Second};
+use load_engine::run::{run, Observer};
 use load_engine::script::{Script, ScriptMain};
 use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
-use load_engine::transport::{Http2, Plain, Stamped, Tls, Transport, WebSocket};
+use load_engine::transport::{EchoDatagrams, EchoStream};
+use load_engine::transport::{Http2, Plain, Timestamped, Tls, Transport, WebSocket};
 use load_engine::warnings::{self, Warning};
 use std::cell::Cell;
 use std::path::Path;
@@ -28,7 +30,7 @@ const INTERRUPTED: u8 = 3;
 
 /// Whose manners the program has, by the name it was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Face {
+pub enum Compat {
     /// Its own.
     Own,
     /// wrk's.
@@ -37,20 +39,20 @@ pub enum Face {
     Wrk2,
 }
 
-impl Face {
+impl Compat {
     /// By the path of the program.
-    pub fn of(program: &str) -> Face {
+    pub fn of(program: &str) -> Compat {
         match program.rsplit('/').next() {
-            Some("wrk") => Face::Wrk,
-            Some("wrk2") => Face::Wrk2,
-            _ => Face::Own,
+            Some("wrk") => Compat::Wrk,
+            Some("wrk2") => Compat::Wrk2,
+            _ => Compat::Own,
         }
     }
 }
 
 /// Measures; the exit code.
-pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Refusal> {
-    if face == Face::Wrk2 && !typed.has("rate") {
+pub fn measure(typed: &Typed, arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
+    if compat == Compat::Wrk2 && !typed.has("rate") {
         return usage("Throughput MUST be specified with the --rate or -R option");
     }
     let live = [
@@ -68,7 +70,7 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     find_folders(typed)?;
     let script_arguments = split_off_arguments(typed, &mut words);
     let plan = setup::plan(typed, &words)?;
-    let script = script(typed, script_arguments, face)?;
+    let script = script(typed, script_arguments, compat)?;
     let stop_when = StopWhen::read(typed)?;
     let headroom = typed
         .last("headroom")
@@ -82,11 +84,18 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
         plan: &plan,
         script: script.as_ref(),
         headroom,
-        face,
+        compat,
         stop_when: Cell::new(stop_when),
     };
-    if plan.stamps {
-        return run.measure(&|| Stamped::default(), &mut series);
+    if plan.timestamps {
+        return run.measure(&|| Timestamped::default(), &mut series);
+    }
+    if let Some(raw) = plan.raw {
+        return if raw.datagrams {
+            run.measure(&|| EchoDatagrams::new(&plan.targets), &mut series)
+        } else {
+            run.measure(&|| EchoStream::new(raw, &plan.targets), &mut series)
+        };
     }
     if plan.targets.iter().all(|target| target.tls_name.is_none()) {
         return if plan.http2 {
@@ -145,7 +154,7 @@ fn split_off_arguments(typed: &Typed, words: &mut Vec<String>) -> Vec<String> {
 fn script(
     typed: &Typed,
     arguments: Vec<String>,
-    face: Face,
+    compat: Compat,
 ) -> Result<Option<ScriptMain>, Refusal> {
     let Some(file) = typed.last("script") else {
         return Ok(None);
@@ -153,7 +162,7 @@ fn script(
     let text = match std::fs::read(file) {
         Ok(text) => text,
         // as wrk: said, and gone on without
-        Err(error) if face != Face::Own => {
+        Err(error) if compat != Compat::Own => {
             say(&format!("{file}: {error}"));
             Vec::new()
         }
@@ -196,7 +205,7 @@ struct Run<'a> {
     plan: &'a Plan,
     script: Option<&'a ScriptMain>,
     headroom: Option<Headroom>,
-    face: Face,
+    compat: Compat,
     stop_when: Cell<StopWhen>,
 }
 
@@ -244,7 +253,7 @@ impl Run<'_> {
             say(&format!("warning: {}", warning.text));
         }
         write_files(typed, plan, outcome, &found, series, self.arguments)?;
-        if let (Face::Own, Some(why)) = (self.face, unreached(outcome)) {
+        if let (Compat::Own, Some(why)) = (self.compat, unreached(outcome)) {
             return Err(Refusal::Absent(why));
         }
         if typed.has("strict") && signal::stop_wanted() {
@@ -349,8 +358,9 @@ fn write_files(
         &times.service
     };
     if let Some(path) = typed.last("json") {
-        let document = json::document(plan, outcome, found, arguments);
-        json::write(Path::new(path), &document).map_err(|error| unwritten("json", path, error))?;
+        let result = json::result(plan, outcome, found, arguments);
+        let saved = result.save(Path::new(path));
+        saved.map_err(|error| unwritten("json", path, error))?;
     }
     let texts = [
         ("csv", series.csv.clone()),

@@ -2,50 +2,18 @@
 //! summed over the time that all had in common. Nothing is averaged.
 
 use crate::console::{print, say};
-use crate::human::time;
-use crate::json::{distribution, write, Fingerprint, SCHEMA};
+use crate::figures::time;
+use crate::json::Fingerprint;
+use crate::result::record::Field as _;
+use crate::result::{Distribution, Measured, Part, SecondFacts, WarningFacts, Window};
 use crate::units::metric;
 use crate::values::Refusal;
-use base64::Engine as _;
-use hdrhistogram::serialization::Deserializer;
-use hdrhistogram::Histogram;
-use load_engine::latency::Latency;
-use serde_json::{json, Map, Value};
+use serde_json::Map;
 use std::path::Path;
 
-/// Parts of the plan that must be equal.
-const SAME: [&str; 17] = [
-    "mode",
-    "rate_rps",
-    "arrival",
-    "dispatch",
-    "late",
-    "targets",
-    "requests",
-    "timeout_s",
-    "connections",
-    "depth",
-    "http2",
-    "websocket",
-    "grpc",
-    "streams",
-    "duration_s",
-    "warmup_s",
-    "close",
-];
-
-/// Distributions that are added.
-const DISTRIBUTIONS: [&str; 9] = [
-    "service",
-    "response",
-    "lateness",
-    "queue",
-    "connect",
-    "tls",
-    "client_delay",
-    "first_byte",
-    "censored",
-];
+/// Parts of the plan that may differ from host to host; all others must be equal.
+const OWN: [&str; 5] = ["seed", "threads", "realtime", "addresses", "hosts"];
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Reads, adds, prints, and writes if a file is named.
 pub fn merge(files: &[String], json: Option<&str>) -> Result<(), Refusal> {
@@ -54,110 +22,109 @@ pub fn merge(files: &[String], json: Option<&str>) -> Result<(), Refusal> {
             "merge: needs at least two result files".to_string(),
         ));
     }
-    let documents: Result<Vec<Value>, Refusal> = files.iter().map(|file| read(file)).collect();
-    let documents = documents?;
-    let merged = add(&documents, files).map_err(Refusal::Absent)?;
+    let results: Result<Vec<Measured>, Refusal> = files.iter().map(|file| read(file)).collect();
+    let results = results?;
+    let merged = add(&results, files).map_err(|why| Refusal::Absent(format!("merge: {why}")))?;
     print(&summary(&merged));
-    if let Some(text) = same_seed(&documents)
-        .as_ref()
-        .and_then(|own| own["text"].as_str())
-    {
-        say(&format!("warning: {text}"));
+    if let Some(warning) = same_seed(&results) {
+        say(&format!("warning: {}", warning.text));
     }
     if let Some(path) = json {
-        write(Path::new(path), &merged)
+        merged
+            .save(Path::new(path))
             .map_err(|error| Refusal::Absent(format!("--json: cannot write {path}: {error}")))?;
     }
     Ok(())
 }
 
-fn read(file: &str) -> Result<Value, Refusal> {
+fn read(file: &str) -> Result<Measured, Refusal> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Refusal::Usage(format!("merge: cannot read {file}: {error}")))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Refusal::Usage(format!("merge: {file}: not a result file: {error}")))
+    Measured::parse(&text).map_err(|why| Refusal::Usage(format!("merge: {file}: {why}")))
 }
 
-/// The sum of `documents`, or why they do not belong together.
-fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
-    for (document, file) in documents.iter().zip(files) {
-        if document["schema"] != SCHEMA {
-            return Err(format!(
-                "merge: {file} has schema {}, not {SCHEMA}",
-                document["schema"]
-            ));
+/// The sum of `results`, or why they do not belong together.
+fn add(results: &[Measured], files: &[String]) -> Result<Measured, String> {
+    check(results, files)?;
+    let window = common_window(results)
+        .ok_or("the runs have no time in common; start them with the same --start-at")?;
+    let parts = parts(results, files)?;
+    for (result, file) in results.iter().zip(files) {
+        // each alone first, so that the message names the broken file
+        add_to(&mut result.clone(), result).map_err(|why| format!("{file}: {why}"))?;
+    }
+    let mut sum = results[0].clone();
+    for other in &results[1..] {
+        add_to(&mut sum, other)?;
+    }
+    let (start_ns, end_ns) = (
+        window.start_unix_ns,
+        window.start_unix_ns + window.length_ns,
+    );
+    let completed = completed_within(results, start_ns, end_ns);
+    sum.tool = concat!("wirespeed-load ", env!("CARGO_PKG_VERSION"), " merge").to_string();
+    sum.merged = Some(parts);
+    sum.plan.hosts = Some(results.iter().map(hosts).sum());
+    sum.rps = completed * 1e9 / window.length_ns as f64;
+    sum.seconds = seconds(results, start_ns, end_ns);
+    sum.warnings.extend(same_seed(results));
+    sum.window = window;
+    // of one run alone
+    (sum.argv, sum.little) = (Vec::new(), None);
+    sum.episodes.clear();
+    Ok(sum)
+}
+
+/// Adds what is a sum of its parts.
+fn add_to(sum: &mut Measured, other: &Measured) -> Result<(), String> {
+    sum.totals.add(&other.totals)?;
+    sum.bytes_per_second.add(&other.bytes_per_second)?;
+    sum.errors.add(&other.errors)?;
+    sum.latency.add(&other.latency)?;
+    sum.breakdown.add(&other.breakdown)?;
+    sum.tcp.add(&other.tcp)?;
+    sum.steps.add(&other.steps)?;
+    sum.waiting.add(&other.waiting)?;
+    sum.cpu.add(&other.cpu)?;
+    sum.threads.extend_from_slice(&other.threads);
+    sum.warnings.extend_from_slice(&other.warnings);
+    for note in &other.notes {
+        if !sum.notes.contains(note) {
+            sum.notes.push(note.clone());
         }
-        let twin = documents.iter().position(|other| other == document);
-        if let Some(twin) = twin.filter(|&twin| !std::ptr::eq(&documents[twin], document)) {
+    }
+    Ok(())
+}
+
+/// Whether each result is another run of the same plan.
+fn check(results: &[Measured], files: &[String]) -> Result<(), String> {
+    let first = results[0].plan.write();
+    for (number, (result, file)) in results.iter().zip(files).enumerate() {
+        if let Some(twin) = results[..number].iter().position(|other| other == result) {
             return Err(format!(
-                "merge: {} and {file} are the same run; give each result once",
+                "{} and {file} are the same run; give each result once",
                 files[twin]
             ));
         }
-        for key in SAME {
-            let (first, this) = (&documents[0]["plan"][key], &document["plan"][key]);
-            if first != this {
-                return Err(format!(
-                    "merge: the plans differ: {key} is {first} in {} and {this} in {file}",
-                    files[0]
-                ));
-            }
+        let plan = result.plan.write();
+        let mut keys = first.as_object().into_iter().flat_map(Map::keys);
+        let other = keys.find(|key| first[*key] != plan[*key] && !OWN.contains(&key.as_str()));
+        if let Some(key) = other {
+            return Err(format!(
+                "the plans differ: {key} is {} in {} and {} in {file}",
+                first[key], files[0], plan[key]
+            ));
         }
     }
-    let (start_ns, end_ns) = common_window(documents)
-        .ok_or("merge: the runs have no time in common; start them with the same --start-at")?;
-    let mut latency = Map::new();
-    for name in DISTRIBUTIONS {
-        let each = documents.iter().map(|document| &document["latency"][name]);
-        latency.insert(name.to_string(), added(each, name)?);
-    }
-    let completed = completed_within(documents, start_ns, end_ns);
-    let sums = |key: &str| {
-        documents
-            .iter()
-            .map(|d| &d[key])
-            .fold(Value::Null, |a, b| plus(&a, b))
-    };
-    let mut plan = documents[0]["plan"].clone();
-    plan["hosts"] = json!(documents.iter().map(hosts).sum::<u64>());
-    Ok(json!({
-        "schema": SCHEMA,
-        "tool": concat!("wirespeed-load ", env!("CARGO_PKG_VERSION"), " merge"),
-        "merged": parts(documents, files)?,
-        "plan": plan,
-        "window": {"start_unix_ns": start_ns, "length_ns": end_ns - start_ns},
-        "totals": sums("totals"),
-        "rps": completed * 1e9 / (end_ns - start_ns) as f64,
-        "bytes_per_second": sums("bytes_per_second"),
-        "errors": sums("errors"),
-        "latency": latency,
-        "breakdown": parts_of(documents)?,
-        "steps": steps(documents)?,
-        "seconds": seconds(documents, start_ns, end_ns),
-        "threads": documents.iter().filter_map(|d| d["threads"].as_array()).flatten().collect::<Vec<_>>(),
-        "cpu": sums("cpu"),
-        "warnings": warnings(documents),
-    }))
-}
-
-/// The distributions by request, target and status.
-fn parts_of(documents: &[Value]) -> Result<Value, String> {
-    crate::parts::merged(documents, &|each| added(each.into_iter(), "breakdown"))
-}
-
-/// What each run warned of, and what only all of them together show.
-fn warnings(documents: &[Value]) -> Vec<Value> {
-    let own = documents.iter().filter_map(|d| d["warnings"].as_array());
-    own.flatten().cloned().chain(same_seed(documents)).collect()
+    Ok(())
 }
 
 /// Poisson arrivals that were drawn alike come together: as no Poisson process has them.
-fn same_seed(documents: &[Value]) -> Option<Value> {
-    let mut seeds: Vec<_> = documents
+fn same_seed(results: &[Measured]) -> Option<WarningFacts> {
+    let drawn = results
         .iter()
-        .filter(|document| document["plan"]["arrival"] == "poisson")
-        .filter_map(|document| document["plan"]["seed"].as_u64())
-        .collect();
+        .filter(|result| result.plan.arrival == "poisson");
+    let mut seeds: Vec<u64> = drawn.filter_map(|result| result.plan.seed).collect();
     let runs = seeds.len();
     seeds.sort_unstable();
     seeds.dedup();
@@ -165,49 +132,51 @@ fn same_seed(documents: &[Value]) -> Option<Value> {
     let text =
         "runs have drawn the same Poisson arrivals as another: their requests fell due together, \
                 in bursts that independent users do not make; give each host its own --seed";
-    (alike > 0).then(|| {
-        json!({
-            "id": "same-seed",
-            "value": alike,
-            "threshold": 0,
-            "text": format!("{alike} {text}"),
-        })
+    (alike > 0).then(|| WarningFacts {
+        id: "same-seed".to_string(),
+        value: alike as f64,
+        threshold: 0.0,
+        text: format!("{alike} {text}"),
     })
 }
 
-fn window(document: &Value) -> Option<(u64, u64)> {
-    let start_ns = document["window"]["start_unix_ns"].as_u64()?;
-    Some((
-        start_ns,
-        start_ns + document["window"]["length_ns"].as_u64()?,
-    ))
+fn end_ns(result: &Measured) -> u64 {
+    result.window.start_unix_ns + result.window.length_ns
 }
 
-fn common_window(documents: &[Value]) -> Option<(u64, u64)> {
-    let windows: Option<Vec<(u64, u64)>> = documents.iter().map(window).collect();
-    let windows = windows?;
-    let start_ns = windows.iter().map(|(start, _)| *start).max()?;
-    let end_ns = windows.iter().map(|(_, end)| *end).min()?;
-    (start_ns < end_ns).then_some((start_ns, end_ns))
+fn common_window(results: &[Measured]) -> Option<Window> {
+    let starts = results.iter().map(|result| result.window.start_unix_ns);
+    let (start_ns, end_ns) = (starts.max()?, results.iter().map(end_ns).min()?);
+    (start_ns < end_ns).then(|| Window {
+        start_unix_ns: start_ns,
+        length_ns: end_ns - start_ns,
+    })
 }
 
 /// How many hosts a result is of: itself the sum of some, or one.
-fn hosts(document: &Value) -> u64 {
-    document["plan"]["hosts"].as_u64().unwrap_or(1)
+fn hosts(result: &Measured) -> u64 {
+    result.plan.hosts.unwrap_or(1)
 }
 
 /// The results of single hosts that this is the sum of; none may be in it twice. Their content
 /// decides: two folders may each hold an `a.json`, and one file has many paths.
-fn parts(documents: &[Value], files: &[String]) -> Result<Vec<Value>, String> {
-    let mut all: Vec<Value> = Vec::new();
-    for (document, file) in documents.iter().zip(files) {
-        let single = || vec![json!({"file": file, "fingerprint": fingerprint(document)})];
-        let own = document["merged"].as_array().cloned();
-        for part in own.unwrap_or_else(single) {
-            if all.iter().any(|other| identity(other) == identity(&part)) {
-                let name = part["file"].as_str().or(part.as_str()).unwrap_or(file);
+fn parts(results: &[Measured], files: &[String]) -> Result<Vec<Part>, String> {
+    let mut all: Vec<Part> = Vec::new();
+    for (result, file) in results.iter().zip(files) {
+        let single = || {
+            vec![Part {
+                file: file.clone(),
+                fingerprint: fingerprint(result),
+            }]
+        };
+        for part in result.merged.clone().unwrap_or_else(single) {
+            if all
+                .iter()
+                .any(|other| other.fingerprint == part.fingerprint)
+            {
                 return Err(format!(
-                    "merge: {name} is in {file} and in another of these; give each result once"
+                    "{} is in {file} and in another of these; give each result once",
+                    part.file
                 ));
             }
             all.push(part);
@@ -216,178 +185,96 @@ fn parts(documents: &[Value], files: &[String]) -> Result<Vec<Value>, String> {
     Ok(all)
 }
 
-/// Sums of earlier builds have the name alone.
-fn identity(part: &Value) -> &Value {
-    part.get("fingerprint").unwrap_or(part)
-}
-
 /// Of the whole result: runs that began together at one rate differ in their times only.
-fn fingerprint(document: &Value) -> String {
+fn fingerprint(result: &Measured) -> String {
     let mut hash = Fingerprint::default();
-    hash.add(document.to_string().as_bytes());
+    hash.add(result.write().to_string().as_bytes());
     hash.text()
 }
 
 /// The seconds of the common time, so that a sum can be added to other results.
-fn seconds(documents: &[Value], start_ns: u64, end_ns: u64) -> Vec<Value> {
-    const SECOND_NS: u64 = 1_000_000_000;
+fn seconds(results: &[Measured], start_ns: u64, end_ns: u64) -> Vec<SecondFacts> {
     let starts = (start_ns..end_ns).step_by(SECOND_NS as usize);
     let second = |from_ns: u64| {
         let to_ns = (from_ns + SECOND_NS).min(end_ns);
-        json!({
-            "t_s": (from_ns - start_ns) as f64 / 1e9,
-            "completed": completed_within(documents, from_ns, to_ns),
-        })
+        SecondFacts {
+            t_s: (from_ns - start_ns) as f64 / 1e9,
+            completed: completed_within(results, from_ns, to_ns).round() as u64,
+            ..SecondFacts::default()
+        }
     };
     starts.map(second).collect()
 }
 
 /// Answers of all runs within a time.
-fn completed_within(documents: &[Value], start_ns: u64, end_ns: u64) -> f64 {
-    let own = |document| own_within(document, start_ns, end_ns);
-    documents.iter().map(own).sum()
+fn completed_within(results: &[Measured], start_ns: u64, end_ns: u64) -> f64 {
+    let own = |result| own_within(result, start_ns, end_ns);
+    results.iter().map(own).sum()
 }
 
 /// Answers of one run within a time; a second that lies half in it counts half.
-fn own_within(document: &Value, start_ns: u64, end_ns: u64) -> f64 {
-    let Some((own_start_ns, own_end_ns)) = window(document) else {
-        return 0.0;
-    };
-    let seconds = document["seconds"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
+fn own_within(result: &Measured, start_ns: u64, end_ns: u64) -> f64 {
+    let own_end_ns = self::end_ns(result);
+    let at = |second: &SecondFacts| result.window.start_unix_ns + (second.t_s * 1e9) as u64;
     let mut completed = 0.0;
-    for (number, second) in seconds.iter().enumerate() {
-        let at =
-            |second: &Value| own_start_ns + (second["t_s"].as_f64().unwrap_or(0.0) * 1e9) as u64;
+    for (number, second) in result.seconds.iter().enumerate() {
         let from_ns = at(second);
-        let to_ns = seconds.get(number + 1).map_or(own_end_ns, at);
+        let to_ns = result.seconds.get(number + 1).map_or(own_end_ns, at);
         let within_ns = to_ns.min(end_ns).saturating_sub(from_ns.max(start_ns));
-        let share = within_ns as f64 / (to_ns - from_ns).max(1) as f64;
-        completed += second["completed"].as_f64().unwrap_or(0.0) * share;
+        let share = within_ns as f64 / to_ns.saturating_sub(from_ns).max(1) as f64;
+        completed += second.completed as f64 * share;
     }
     completed
 }
 
-/// Adds numbers and the numbers inside objects.
-fn plus(a: &Value, b: &Value) -> Value {
-    match (a, b) {
-        (Value::Null, other) | (other, Value::Null) => other.clone(),
-        (Value::Object(a), Value::Object(b)) => {
-            let mut sum = a.clone();
-            for (key, value) in b {
-                let known = sum.get(key).cloned().unwrap_or(Value::Null);
-                sum.insert(key.clone(), plus(&known, value));
-            }
-            Value::Object(sum)
-        }
-        _ => match (a.as_u64(), b.as_u64()) {
-            (Some(a), Some(b)) => json!(a + b),
-            _ => json!(a.as_f64().unwrap_or(0.0) + b.as_f64().unwrap_or(0.0)),
-        },
-    }
-}
-
-/// The steps of a ramp, each added to the same step of the other hosts.
-fn steps(documents: &[Value]) -> Result<Vec<Value>, String> {
-    let lists = documents
-        .iter()
-        .filter_map(|document| document["steps"].as_array());
-    let lists: Vec<&Vec<Value>> = lists.collect();
-    let shortest = lists.iter().map(|list| list.len()).min().unwrap_or(0);
-    let step = |number: usize| -> Result<Value, String> {
-        let own = || lists.iter().map(|list| &list[number]);
-        let sum = |key: &str| own().fold(Value::Null, |sum, step| plus(&sum, &step[key]));
-        Ok(json!({
-            "step": number,
-            "connections": sum("connections"),
-            "length_ns": lists[0][number]["length_ns"],
-            "completed": sum("completed"),
-            "rps": sum("rps"),
-            "errors": sum("errors"),
-            "service": added(own().map(|step| &step["service"]), "service")?,
-            "response": added(own().map(|step| &step["response"]), "response")?,
-        }))
-    };
-    (0..shortest).map(step).collect()
-}
-
-fn added<'a>(latencies: impl Iterator<Item = &'a Value>, name: &str) -> Result<Value, String> {
-    let mut sum = Latency::default();
-    for latency in latencies {
-        if !latency.is_null() {
-            sum.add(&restored(latency).ok_or(format!("merge: the histogram '{name}' is broken"))?);
+fn summary(merged: &Measured) -> String {
+    let length_s = merged.window.length_ns as f64 / 1e9;
+    let mut text = format!("{} results, {length_s:.2} s in common\n", hosts(merged));
+    let rows = [
+        ("service", &merged.latency.service),
+        ("response", &merged.latency.response),
+    ];
+    for (name, latency) in rows {
+        if let Some(latency) = latency {
+            text += &row(name, latency);
         }
     }
-    Ok(distribution(&sum))
-}
-
-fn restored(latency: &Value) -> Option<Latency> {
-    let whole = decoded(&latency["hdr_v2"])?;
-    let (min_ns, max_ns) = (latency["min"].as_u64()?, latency["max"].as_u64()?);
-    let mut own = Latency::restore(whole, min_ns, max_ns, latency["mean"].as_f64()?);
-    own.note_dropped(latency["dropped"].as_u64().unwrap_or(0));
-    if !latency["lost_hdr_v2"].is_null() {
-        let lost = decoded(&latency["lost_hdr_v2"])?;
-        let mean_ns = lost.mean();
-        let (min_ns, max_ns) = (lost.min(), lost.max());
-        own.set_lost(Latency::restore(lost, min_ns, max_ns, mean_ns));
-    }
-    Some(own)
-}
-
-fn decoded(text: &Value) -> Option<Histogram<u64>> {
-    let text = text.as_str()?;
-    let bytes = base64::engine::general_purpose::STANDARD
-        .decode(text)
-        .ok()?;
-    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
-}
-
-fn is_bound(latency: &Value, name: &str) -> bool {
-    let bounds = latency["at_least"].as_array();
-    bounds.is_some_and(|bounds| bounds.iter().any(|bound| bound == name))
-}
-
-fn summary(merged: &Value) -> String {
-    let length_s = merged["window"]["length_ns"].as_f64().unwrap_or(0.0) / 1e9;
-    let hosts = &merged["plan"]["hosts"];
-    let mut text = format!("{hosts} results, {length_s:.2} s in common\n");
-    for name in ["service", "response"] {
-        let latency = &merged["latency"][name];
-        if latency.is_null() {
-            continue;
-        }
-        text += &format!("  {name:<9}");
-        for quantile in ["0.5", "0.9", "0.99", "0.999"] {
-            let value = latency["quantiles"][quantile].as_f64();
-            let value = value.map_or("-".to_string(), |ns| time(ns, is_bound(latency, quantile)));
-            text += &format!(
-                "  p{} {value}",
-                quantile.parse::<f64>().unwrap_or(0.0) * 100.0
-            );
-        }
-        text += &format!(
-            "  max {}\n",
-            time(
-                latency["max"].as_f64().unwrap_or(0.0),
-                is_bound(latency, "max")
-            )
-        );
-    }
-    let rps = merged["rps"].as_f64().unwrap_or(0.0);
-    text += &format!("  errors {}\n", merged["errors"]["total"]);
+    text += &format!("  errors {}\n", merged.errors.total);
+    let rps = merged.rps;
     text + &format!("Requests/sec: {rps:>9.2} ({})\n", metric(rps))
+}
+
+fn row(name: &str, latency: &Distribution) -> String {
+    let mut text = format!("  {name:<9}");
+    for (quantile, percent) in [
+        ("0.5", "50"),
+        ("0.9", "90"),
+        ("0.99", "99"),
+        ("0.999", "99.9"),
+    ] {
+        let value = latency.quantiles.get(quantile).copied().flatten();
+        let value = value.map_or("-".to_string(), |ns| {
+            time(ns as f64, latency.is_bound(quantile))
+        });
+        text += &format!("  p{percent} {value}");
+    }
+    text + &format!(
+        "  max {}\n",
+        time(latency.max as f64, latency.is_bound("max"))
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::SCHEMA;
+    use load_engine::latency::Latency;
+    use serde_json::json;
 
-    fn result(start_unix_ns: u64, per_second: u64, latency_ns: u64) -> Value {
+    fn result(start_unix_ns: u64, per_second: u64, latency_ns: u64) -> Measured {
         let mut latency = Latency::default();
         latency.record_many(latency_ns, per_second * 2);
-        json!({
+        let text = json!({
             "schema": SCHEMA,
             "plan": {"mode": "closed", "connections": 4},
             "window": {"start_unix_ns": start_unix_ns, "length_ns": 2_000_000_000u64},
@@ -397,8 +284,9 @@ mod tests {
                 {"t_s": 0.0, "completed": per_second},
                 {"t_s": 1.0, "completed": per_second},
             ],
-            "latency": {"service": distribution(&latency)},
-        })
+            "latency": {"service": Distribution::of(&latency).write()},
+        });
+        Measured::parse(&text.to_string()).expect("a result")
     }
 
     fn names() -> Vec<String> {
@@ -412,16 +300,13 @@ mod tests {
             result(10_000_000_000, 300, 5_000_000),
         ];
         let merged = add(&results, &names()).expect("they belong together");
-        assert_eq!(merged["rps"], 400.0);
-        assert_eq!(merged["totals"]["completed"], 800);
-        assert_eq!(merged["errors"]["malformed"]["chunk"], 4);
-        let service = &merged["latency"]["service"];
-        assert_eq!(
-            (service["count"].as_u64(), service["min"].as_u64()),
-            (Some(800), Some(1_000_000))
-        );
+        assert_eq!(merged.rps, 400.0);
+        assert_eq!(merged.totals.completed, 800);
+        assert_eq!(merged.errors.malformed["chunk"], 4);
+        let service = merged.latency.service.expect("times");
+        assert_eq!((service.count, service.min), (800, 1_000_000));
         // the mean of the medians would be 3 ms; of all answers the median is 5
-        let median = service["quantiles"]["0.5"].as_f64().expect("a median");
+        let median = service.quantiles["0.5"].expect("a median") as f64;
         assert!((median / 5e6 - 1.0).abs() < 0.002, "{median}");
     }
 
@@ -429,18 +314,18 @@ mod tests {
     fn a_sum_is_added_to_another_result_like_any() {
         let own = |per_second| {
             let mut one = result(10_000_000_000, per_second, 1_000_000);
-            one["bytes_per_second"] = json!(per_second as f64 * 10.0);
+            one.bytes_per_second = per_second as f64 * 10.0;
             one
         };
         let pair = add(&[own(100), own(300)], &names()).expect("they belong together");
         let more = ["pair".to_string(), "c".to_string()];
         let all = add(&[pair.clone(), own(50)], &more).expect("so do these");
-        assert_eq!(all["rps"], 450.0);
-        assert_eq!(all["bytes_per_second"], 4500.0);
-        assert_eq!(all["totals"]["completed"], 900);
-        assert_eq!(all["plan"]["hosts"], 3);
-        let parts = all["merged"].as_array().expect("a list");
-        let names: Vec<&Value> = parts.iter().map(|part| &part["file"]).collect();
+        assert_eq!(all.rps, 450.0);
+        assert_eq!(all.bytes_per_second, 4500.0);
+        assert_eq!(all.totals.completed, 900);
+        assert_eq!(all.plan.hosts, Some(3));
+        let parts = all.merged.expect("a list");
+        let names: Vec<&String> = parts.iter().map(|part| &part.file).collect();
         assert_eq!(names, ["a", "b", "c"]);
     }
 
@@ -450,28 +335,22 @@ mod tests {
         let sum = |first, second| add(&[one(first), one(second)], &names()).expect("a sum");
         let racks = ["rack1/sum".to_string(), "rack2/sum".to_string()];
         let all = add(&[sum(100, 300), sum(50, 60)], &racks).expect("other results, same names");
-        assert_eq!(all["totals"]["completed"], 1020);
+        assert_eq!(all.totals.completed, 1020);
         let text = add(&[sum(100, 300), sum(50, 300)], &racks).expect_err("b is in both");
         assert!(
-            text.starts_with("merge: b is in rack2/sum and in another"),
+            text.starts_with("b is in rack2/sum and in another"),
             "{text}"
         );
         let spelt = ["rack1/sum".to_string(), "./a".to_string()];
         let text = add(&[sum(100, 300), one(100)], &spelt).expect_err("a twice");
-        assert!(
-            text.starts_with("merge: ./a is in ./a and in another"),
-            "{text}"
-        );
+        assert!(text.starts_with("./a is in ./a and in another"), "{text}");
     }
 
     #[test]
     fn the_same_run_is_not_added_to_itself() {
         let one = || result(10_000_000_000, 100, 1_000_000);
         let text = add(&[one(), one()], &names()).expect_err("twice the same");
-        assert_eq!(
-            text,
-            "merge: a and b are the same run; give each result once"
-        );
+        assert_eq!(text, "a and b are the same run; give each result once");
     }
 
     #[test]
@@ -481,16 +360,16 @@ mod tests {
             latency.record_many(1_000_000, 90);
             latency.record_lost(500_000, 10);
             let mut one = result(start_ns, 100, 1);
-            one["latency"]["service"] = distribution(&latency);
+            one.latency.service = Distribution::of(&latency);
             one
         };
         let results = [lossy(10_000_000_000), lossy(10_000_000_001)];
         let merged = add(&results, &names()).expect("they overlap");
-        let service = &merged["latency"]["service"];
-        assert_eq!(service["lost"], 20);
+        let service = merged.latency.service.expect("times");
+        assert_eq!(service.lost, 20);
         assert_eq!(
-            service["at_least"],
-            json!(["0.99", "0.999", "0.9999", "0.99999", "0.999999", "mean", "max"])
+            service.at_least,
+            ["0.99", "0.999", "0.9999", "0.99999", "0.999999", "mean", "max"]
         );
     }
 
@@ -498,8 +377,8 @@ mod tests {
     fn poisson_arrivals_that_were_drawn_alike_are_told() {
         let drawn = |start_ns, arrival: &str, seed: u64| {
             let mut one = result(start_ns, 100, 1);
-            one["plan"]["arrival"] = json!(arrival);
-            one["plan"]["seed"] = json!(seed);
+            one.plan.arrival = arrival.to_string();
+            one.plan.seed = Some(seed);
             one
         };
         let told = |arrival, second| {
@@ -508,11 +387,7 @@ mod tests {
                 drawn(10_000_000_001, arrival, second),
             ];
             let merged = add(&results, &names()).expect("they overlap");
-            merged["warnings"]
-                .as_array()
-                .expect("a list")
-                .iter()
-                .any(|one| one["id"] == "same-seed")
+            merged.warnings.iter().any(|one| one.id == "same-seed")
         };
         assert!(told("poisson", 1));
         assert!(!told("poisson", 2) && !told("even", 1));
@@ -525,8 +400,8 @@ mod tests {
             result(11_500_000_000, 300, 1),
         ];
         let merged = add(&results, &names()).expect("they overlap");
-        assert_eq!(merged["window"]["length_ns"], 500_000_000);
-        assert_eq!(merged["rps"].as_f64().map(f64::round), Some(400.0));
+        assert_eq!(merged.window.length_ns, 500_000_000);
+        assert_eq!(merged.rps.round(), 400.0);
     }
 
     #[test]
@@ -534,14 +409,49 @@ mod tests {
         let apart = [result(10_000_000_000, 1, 1), result(20_000_000_000, 1, 1)];
         assert!(add(&apart, &names()).is_err_and(|text| text.contains("no time in common")));
         let mut other = result(10_000_000_000, 1, 1);
-        other["plan"]["connections"] = json!(5);
+        other.plan.connections = 5;
         let text = add(&[result(10_000_000_000, 1, 1), other], &names()).expect_err("other plan");
-        assert_eq!(
-            text,
-            "merge: the plans differ: connections is 4 in a and 5 in b"
-        );
-        let mut old = result(10_000_000_000, 1, 1);
-        old["schema"] = json!("wirespeed-load/0");
-        assert!(add(&[old, result(1, 1, 1)], &names()).is_err());
+        assert_eq!(text, "the plans differ: connections is 4 in a and 5 in b");
+        let old = Measured::parse(r#"{"schema": "wirespeed-load/0"}"#);
+        let text = old.expect_err("another version");
+        assert_eq!(text, "schema \"wirespeed-load/0\", not wirespeed-load/1");
+    }
+
+    #[test]
+    fn a_histogram_that_is_broken_is_named_with_its_file_and_place() {
+        let mut broken = result(10_000_000_000, 100, 1);
+        if let Some(service) = &mut broken.latency.service {
+            service.hdr_v2.truncate(7);
+        }
+        let good = result(10_000_000_000, 1, 1);
+        for (results, file) in [([good.clone(), broken.clone()], "b"), ([broken, good], "a")] {
+            let text = add(&results, &names()).expect_err("broken");
+            assert_eq!(text, format!("{file}: service: the histogram is broken"));
+        }
+    }
+
+    #[test]
+    fn the_steps_of_a_ramp_are_added_step_by_step() {
+        let stepped = |per_second| {
+            let mut one = result(10_000_000_000, per_second, 1);
+            let text = json!([{"step": 0, "length_ns": 5, "completed": per_second, "connections": 2},
+                {"step": 1, "length_ns": 7, "completed": 1, "connections": 3}]);
+            one.steps = Vec::read(&text).expect("steps");
+            one
+        };
+        let merged = add(&[stepped(10), stepped(20)], &names()).expect("they belong together");
+        let told: Vec<_> = merged
+            .steps
+            .iter()
+            .map(|step| {
+                (
+                    step.step.0,
+                    step.length_ns.0,
+                    step.completed,
+                    step.connections,
+                )
+            })
+            .collect();
+        assert_eq!(told, [(0, 5, 30, 4), (1, 7, 2, 6)]);
     }
 }

@@ -1,22 +1,23 @@
 //! The parts of the time that counts: by request, by target, by status. For the result file and for
 //! people.
 
-use crate::human::quantile;
-use crate::json::distribution;
+use crate::figures::quantile;
+use crate::result::record::Same;
+use crate::result::{BreakdownFacts, Distribution, RequestPart, TargetPart};
 use load_engine::breakdown::Rows;
 use load_engine::latency::Latency;
+use load_engine::outcome::Outcome;
 use load_engine::plan::{Plan, Target};
-use load_engine::run::Outcome;
-use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Requests and targets with their distributions, and distributions by class of status.
-pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
-    json!({
-        "requests": requests(plan, outcome),
-        "targets": targets(plan, outcome),
-        "status": statuses(plan, outcome),
-    })
+pub fn facts(plan: &Plan, outcome: &Outcome) -> BreakdownFacts {
+    BreakdownFacts {
+        requests: requests(plan, outcome),
+        targets: targets(plan, outcome),
+        status: statuses(plan, outcome),
+    }
 }
 
 /// A row for each request, where requests have rows.
@@ -37,15 +38,17 @@ fn each_request<'a>(
     each
 }
 
-fn requests(plan: &Plan, outcome: &Outcome) -> Vec<Value> {
+fn requests(plan: &Plan, outcome: &Outcome) -> Vec<RequestPart> {
     let each = each_request(plan, outcome).into_iter();
-    each.map(|(target, name, latency)| {
-        json!({"target": target.url, "request": name, "latency": distribution(latency)})
+    each.map(|(target, request, latency)| RequestPart {
+        target: target.url.clone(),
+        request,
+        latency: Distribution::of(latency),
     })
     .collect()
 }
 
-fn targets(plan: &Plan, outcome: &Outcome) -> Vec<Value> {
+fn targets(plan: &Plan, outcome: &Outcome) -> Vec<TargetPart> {
     if plan.targets.len() < 2 {
         return Vec::new();
     }
@@ -56,19 +59,19 @@ fn targets(plan: &Plan, outcome: &Outcome) -> Vec<Value> {
         let own = rows.of_target(number);
         own.filter_map(|row| outcome.total.breakdown.row(row))
             .for_each(|latency| sum.add(latency));
-        json!({
-            "target": target.url,
-            "address": target.address.to_string(),
-            "weight": target.weight,
-            "latency": distribution(&sum),
-        })
+        TargetPart {
+            target: target.url.clone(),
+            address: target.address.to_string(),
+            weight: Same(target.weight.into()),
+            latency: Distribution::of(&sum),
+        }
     })
     .collect()
 }
 
 /// `2xx` is what is left of all without the others; `lost` are requests without an answer, with those
 /// that were unfinished at the end.
-fn statuses(plan: &Plan, outcome: &Outcome) -> Map<String, Value> {
+fn statuses(plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Distribution> {
     let times = &outcome.total.times;
     let all = if plan.open.is_some() {
         &times.response
@@ -76,19 +79,22 @@ fn statuses(plan: &Plan, outcome: &Outcome) -> Map<String, Value> {
         &times.service
     };
     let mut others = Latency::default();
-    let mut found = Map::new();
+    let mut found = BTreeMap::new();
+    let mut enter = |name: String, latency: &Latency| {
+        found.extend(Distribution::of(latency).map(|own| (name, own)));
+    };
     if let Some(lost) = lost(all) {
-        found.insert("lost".to_string(), distribution(&lost));
+        enter("lost".to_string(), &lost);
         others.add(&lost);
     }
     for (class, latency) in outcome.total.breakdown.classes() {
         if class > 0 {
-            found.insert(format!("{class}xx"), distribution(latency));
+            enter(format!("{class}xx"), latency);
             others.add(latency);
         }
     }
-    if !plan.websocket {
-        found.insert("2xx".to_string(), distribution(&all.without(&others)));
+    if !plan.websocket && plan.raw.is_none() {
+        enter("2xx".to_string(), &all.without(&others));
     }
     found
 }
@@ -125,36 +131,4 @@ pub fn lines(plan: &Plan, outcome: &Outcome) -> String {
         );
     }
     text
-}
-
-/// Adds the parts of several results, whose plans are equal.
-pub fn merged(
-    documents: &[Value],
-    added: &dyn Fn(Vec<&Value>) -> Result<Value, String>,
-) -> Result<Value, String> {
-    let of = |key: &'static str| {
-        documents
-            .iter()
-            .map(move |document| &document["breakdown"][key])
-    };
-    let mut sum = json!({});
-    for key in ["requests", "targets"] {
-        let mut rows = documents[0]["breakdown"][key].clone();
-        for (number, row) in rows.as_array_mut().into_iter().flatten().enumerate() {
-            row["latency"] = added(of(key).map(|rows| &rows[number]["latency"]).collect())?;
-        }
-        sum[key] = rows;
-    }
-    let names = of("status")
-        .filter_map(Value::as_object)
-        .flat_map(Map::keys);
-    let mut status = Map::new();
-    for name in names {
-        if !status.contains_key(name) {
-            let each = of("status").map(|classes| &classes[name.as_str()]);
-            status.insert(name.clone(), added(each.collect())?);
-        }
-    }
-    sum["status"] = Value::Object(status);
-    Ok(sum)
 }

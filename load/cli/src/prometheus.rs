@@ -5,7 +5,7 @@
 
 use load_engine::interval::{Counts, Phase};
 use load_engine::latency::Latency;
-use load_engine::run::Second;
+use load_engine::outcome::Second;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

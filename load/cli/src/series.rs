@@ -1,11 +1,11 @@
 //! What is done second by second: the live view, the CSV file, the HdrHistogram log.
 
-use crate::json::encoded;
 use crate::live::View;
 use crate::prometheus::Page;
+use crate::result::encoded;
 use load_engine::interval::Phase;
+use load_engine::outcome::Second;
 use load_engine::plan::Plan;
-use load_engine::run::Second;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 

@@ -1,12 +1,16 @@
 //! From what was typed to what it means: a checked [`Plan`].
 
 use crate::conditions::expect;
+use crate::curve;
 use crate::options::Typed;
+use crate::raw;
+use crate::replay::Log;
 use crate::sockets;
-use crate::targets::{targets, Common};
+use crate::targets::{targets, Common, Protocol};
+use crate::units::parse_time_ns;
 use crate::values::{choice, count, number, pins, ramp, sources, start_at, time, usage, whole};
 use crate::values::{Ramp, Refusal};
-use load_engine::plan::{Dispatch, Late, Open, Plan, Probe, Step, Target, TlsOptions, Wait};
+use load_engine::plan::{Dispatch, Late, Open, Plan, Probe, Step, Target, Think, TlsOptions, Wait};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::control::Control;
@@ -28,13 +32,17 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     let depth = count(typed, "depth", 1.0)?;
     let streams = count(typed, "streams", 1.0)?;
     check_http2(typed, depth, streams)?;
-    if typed.has("dispatch") && !typed.has("rate") {
+    if typed.has("dispatch") && !is_open(typed) {
         return usage("--dispatch: is for an open loop; give a rate (-R)");
     }
     if depth > DEPTH_MAX {
         return usage(format!("--depth: out of range (at most {DEPTH_MAX})"));
     }
-    let (steps, stretches) = steps(typed)?;
+    let log = Log::read(typed)?;
+    let (steps, stretches) = match &log {
+        Some(log) => steps_of_log(typed, log)?,
+        None => steps(typed)?,
+    };
     if typed.has("threads") {
         // known without the targets, whose names may take a while to resolve
         threads(typed, &steps, 0)?;
@@ -43,8 +51,17 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     if is_http2(typed) && common.asks_to_close() {
         return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
     }
-    let targets = targets(typed, words, &common)?;
-    let websocket = targets.iter().all(|target| target.upgrade.is_some());
+    let window = count(typed, "window", 1.0)?;
+    if window > STREAMS_MAX {
+        return usage(format!("--window: out of range (at most {STREAMS_MAX})"));
+    }
+    let (mut targets, protocol) = targets(typed, words, &common)?;
+    if let Some(log) = &log {
+        common.replay(&mut targets, protocol, words, log)?;
+    }
+    let websocket = protocol == Protocol::WebSocket;
+    let message_bytes = targets[0].requests[0].bytes.len();
+    let raw = raw::options(typed, protocol, message_bytes, window)?;
     if websocket {
         check_websocket(typed, &common)?;
     }
@@ -62,8 +79,8 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     let socket = sockets::options(typed)?;
     let proxy_header = sockets::proxy_header(typed, &targets)?;
     let requests = requests(typed)?;
-    if websocket && (expect.status.is_some() || expect.body.is_some()) {
-        return usage("--expect: of a ws:// message only the length can be expected");
+    if protocol != Protocol::Http && (expect.status.is_some() || expect.body.is_some()) {
+        return usage("--expect: of a message only the length can be expected");
     }
     let mut plan = Plan {
         threads,
@@ -76,13 +93,13 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         http2: is_http2(typed),
         websocket,
         grpc: typed.has("grpc"),
-        streams,
+        raw,
+        streams: if raw.is_some() { window } else { streams },
         // as wrk and wrk2: with a rate each answer is recorded, without one each batch
-        batch_latency: typed.has("batch_latency") || !typed.has("rate"),
+        batch_latency: typed.has("batch_latency") || !is_open(typed),
         open: stretches
-            .map(|stretches| open_loop(typed, stretches))
+            .map(|stretches| open_loop(typed, stretches, log.as_ref()))
             .transpose()?,
-        targets,
         socket,
         proxy_header,
         requests,
@@ -109,13 +126,16 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
             ],
         )?,
         coalesce: choice(typed, "coalesce", &[("auto", true), ("never", false)])?,
+        think: think(typed)?,
+        drop_bodies: drop_bodies(typed, &targets)?,
         pins: pins(typed)?,
         realtime: typed.has("realtime"),
         start_at_unix_ns: start_at(typed)?,
         probe: probe(typed)?,
-        stamps: typed.has("rx-timestamps"),
+        timestamps: typed.has("rx-timestamps"),
         sink: typed.has("sink"),
         control: None,
+        targets,
     };
     check_limits(typed, &plan)?;
     plan.control = control(typed, &plan)?;
@@ -144,7 +164,7 @@ fn threads(typed: &Typed, steps: &[Step], targets: usize) -> Result<usize, Refus
     let fewest = steps.iter().map(|step| step.connections).min().unwrap_or(1);
     // a script has one target; in an open loop each thread sends to all of them
     let targets = if typed.has("script") { 1 } else { targets };
-    let each = if typed.has("rate") { targets } else { 1 };
+    let each = if is_open(typed) { targets } else { 1 };
     let default = (fewest / each.max(1)).clamp(1, 2);
     let threads = count(typed, "threads", default as f64)?;
     if fewest < threads {
@@ -230,6 +250,9 @@ fn check_websocket(typed: &Typed, common: &Common) -> Result<(), Refusal> {
 
 /// Connections and rates over the window. Where both go in steps, they go together.
 fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
+    if let Some(path) = typed.last("rate").and_then(curve::file) {
+        return steps_of_curve(typed, curve::read(path)?);
+    }
     let connections = ramp(typed, "connections", 10.0)?;
     if connections.by.is_none() && connections.from != connections.to {
         return usage("--connections: a ramp needs steps (for example 700..2000:100)");
@@ -262,6 +285,46 @@ fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
         counts?,
         rate.map(|rate| stretches(rate, n, length_ns)).transpose()?,
     ))
+}
+
+/// An open loop: requests are due at a rate, or as they came before.
+fn is_open(typed: &Typed) -> bool {
+    typed.has("rate") || typed.has("replay")
+}
+
+/// The window of a log, with its mean rate.
+fn steps_of_log(typed: &Typed, log: &Log) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
+    let length_ns = log.length_ns();
+    let mean_rps = log.order.len() as f64 * 1e9 / length_ns as f64;
+    let step = Step {
+        connections: count(typed, "connections", 10.0)?,
+        length_ns,
+    };
+    let stretch = Stretch {
+        length_ns,
+        from_rps: mean_rps,
+        to_rps: mean_rps,
+    };
+    Ok((vec![step], Some(vec![stretch])))
+}
+
+/// A curve from a file has the length of the window in it.
+fn steps_of_curve(
+    typed: &Typed,
+    stretches: Vec<Stretch>,
+) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
+    for name in ["duration", "step"] {
+        if typed.has(name) {
+            return usage(format!(
+                "--{name}: does not work with a rate from a file, whose last point is the end"
+            ));
+        }
+    }
+    let step = Step {
+        connections: count(typed, "connections", 10.0)?,
+        length_ns: stretches.iter().map(|stretch| stretch.length_ns).sum(),
+    };
+    Ok((vec![step], Some(stretches)))
 }
 
 fn step_length(typed: &Typed, steps: usize) -> Result<u64, Refusal> {
@@ -316,9 +379,10 @@ const DISPATCH: [(&str, Dispatch); 3] = [
     ("random", Dispatch::Random),
 ];
 
-fn open_loop(typed: &Typed, stretches: Vec<Stretch>) -> Result<Open, Refusal> {
+fn open_loop(typed: &Typed, stretches: Vec<Stretch>, log: Option<&Log>) -> Result<Open, Refusal> {
     Ok(Open {
         stretches,
+        recorded: log.map(|log| Arc::clone(&log.times_ns)),
         poisson: choice(typed, "arrival", &[("even", false), ("poisson", true)])?,
         seed: number(typed, "seed", 1.0)? as u64,
         dispatch: choice(typed, "dispatch", &DISPATCH)?,
@@ -373,6 +437,41 @@ fn tls(typed: &Typed, targets: &[Target]) -> Result<TlsOptions, Refusal> {
     })
 }
 
+/// `--think TIME` or `--think A..B`.
+fn think(typed: &Typed) -> Result<Option<Think>, Refusal> {
+    let Some(text) = typed.last("think") else {
+        return Ok(None);
+    };
+    if is_open(typed) {
+        return usage("--think: is for a closed loop; with a rate the schedule decides");
+    }
+    let (least, most) = text.split_once("..").unwrap_or((text, text));
+    match (parse_time_ns(least), parse_time_ns(most)) {
+        (Some(least_ns), Some(most_ns)) if least_ns <= most_ns => {
+            Ok(Some(Think { least_ns, most_ns }))
+        }
+        _ => usage(format!(
+            "--think: invalid time '{text}' (for example 100ms or 50ms..2s)"
+        )),
+    }
+}
+
+/// Whether bodies are dropped in the kernel, which only a plain TCP socket can do.
+fn drop_bodies(typed: &Typed, targets: &[Target]) -> Result<bool, Refusal> {
+    let is_wanted = choice(typed, "bodies", &[("read", false), ("drop", true)])?;
+    let is_plain = |target: &Target| {
+        let is_tcp = matches!(target.address, Address::Inet(_));
+        is_tcp && target.tls_name.is_none() && target.upgrade.is_none()
+    };
+    let is_other = is_http2(typed) || typed.has("rx-timestamps");
+    if is_wanted && (is_other || !targets.iter().all(is_plain)) {
+        return usage(
+            "--bodies: drop is for HTTP/1.1 by http:// over TCP, without --rx-timestamps",
+        );
+    }
+    Ok(is_wanted)
+}
+
 /// Requests of the whole run.
 fn requests(typed: &Typed) -> Result<Option<u64>, Refusal> {
     if !typed.has("requests") {
@@ -403,7 +502,7 @@ fn deadline(typed: &Typed) -> Result<Option<u64>, Refusal> {
     if !typed.has("deadline") {
         return Ok(None);
     }
-    if !typed.has("rate") {
+    if !is_open(typed) {
         return usage("--deadline: is for an open loop; give a rate (-R)");
     }
     time(typed, "deadline", 0).map(Some)

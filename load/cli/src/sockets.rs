@@ -4,7 +4,7 @@ use crate::options::Typed;
 use crate::values::{choice, number, usage, Refusal};
 use load_engine::plan::Target;
 use load_engine::sys::options::SocketOptions;
-use load_engine::sys::socket::{self, Address};
+use load_engine::sys::socket::{self, Address, Kind};
 
 /// The options of each socket. They are tried on a socket of its own, so that an option that the
 /// kernel refuses is named before the run.
@@ -26,7 +26,7 @@ pub fn options(typed: &Typed) -> Result<SocketOptions, Refusal> {
 
 fn try_out(options: &SocketOptions) -> Result<(), Refusal> {
     let address = Address::Inet(([127, 0, 0, 1], 9).into()).raw();
-    let fd = address.and_then(|address| socket::open(&address));
+    let fd = address.and_then(|address| socket::open(&address, Kind::Stream));
     let fd = fd.map_err(|error| Refusal::Absent(format!("cannot open a socket: {error}")))?;
     let tried = options.set(fd, false);
     socket::close(fd);

@@ -1,6 +1,6 @@
 //! The percentile spectrum in the layout that wrk2 and the HdrHistogram tools print and plot.
 
-use crate::human::quantile;
+use crate::figures::quantile;
 use crate::units::padded;
 use load_engine::latency::Latency;
 use std::fmt::Write;

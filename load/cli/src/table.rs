@@ -142,7 +142,7 @@ pub const TABLE: &[Entry] = &[
         Some("N"),
         "",
         "open loop: requests per second over all threads, at a fixed rate; A..B ramps from A to \
-         B over the window, A..B:S goes in steps of S",
+         B over the window, A..B:S goes in steps of S; @FILE has points such as '10s 5k'",
     ),
     option(
         Wrk2,
@@ -194,6 +194,31 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Load,
+        "data",
+        None,
+        Some("FILE"),
+        "",
+        "CSV file whose rows fill {column} in path, header fields and body, one row after the other",
+    ),
+    option(
+        Load,
+        "replay",
+        None,
+        Some("FILE"),
+        "",
+        "open loop: the GET, HEAD and OPTIONS requests of an access log (common or combined format, or lines \
+         'SECONDS METHOD PATH') at the times at which they came",
+    ),
+    option(
+        Load,
+        "speed",
+        None,
+        Some("N"),
+        "1",
+        "how many times as fast as it was a log is replayed",
+    ),
+    option(
+        Load,
         "depth",
         None,
         Some("N"),
@@ -226,11 +251,43 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Load,
+        "size",
+        None,
+        Some("BYTES"),
+        "64",
+        "size of the messages of tcp:// and udp:// URLs",
+    ),
+    option(
+        Load,
+        "reply-size",
+        None,
+        Some("BYTES"),
+        "that of the message",
+        "size of each answer of a tcp:// server that is not an echo server",
+    ),
+    option(
+        Load,
+        "window",
+        None,
+        Some("N"),
+        "1",
+        "messages in flight on each connection of tcp:// and udp:// URLs",
+    ),
+    option(
+        Load,
         "arrival",
         None,
         Some("even|poisson"),
         "even",
         "how the requests of an open loop are spread over time",
+    ),
+    option(
+        Load,
+        "think",
+        None,
+        Some("TIME"),
+        "",
+        "closed loop: each user waits so long before each request; A..B draws the time from a range",
     ),
     option(
         Load,
@@ -565,6 +622,15 @@ pub const TABLE: &[Entry] = &[
         "auto",
         "closed loop: pause up to 20 us before waiting while many requests are in flight, so that the \
          server need not wake this program for each response",
+    ),
+    option(
+        Engine,
+        "bodies",
+        None,
+        Some("read|drop"),
+        "read",
+        "drop: bodies of http:// responses that nothing looks at are dropped in the kernel, which saves the \
+         copy that other clients make",
     ),
     option(
         Engine,

@@ -1,7 +1,11 @@
 //! Where requests go and what they ask: URLs, header fields, bodies, weights.
 
 use crate::addresses::Book;
+use crate::console::say;
+use crate::data::{percent_encoded, Table};
 use crate::options::Typed;
+use crate::raw;
+use crate::replay::Log;
 use crate::values::{usage, Refusal};
 use base64::Engine as _;
 use load_engine::plan::{weighted_order, Rendered, Target};
@@ -13,7 +17,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// Most requests until an order repeats.
 const WEIGHTS_MAX: u64 = 1_000_000;
 
-/// What all requests have in common.
+/// The common parts of all requests.
 #[derive(Debug)]
 pub struct Common {
     /// Method.
@@ -26,6 +30,43 @@ pub struct Common {
     pub is_text: bool,
     /// Copies of each request in a batch.
     pub depth: usize,
+    /// Size of the messages of `tcp://` and `udp://`, if one was typed.
+    pub size: Option<usize>,
+    /// Rows that fill places in requests.
+    pub data: Option<Table>,
+}
+
+/// The protocol of all servers of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP, encrypted or not.
+    Http,
+    /// WebSocket, encrypted or not.
+    WebSocket,
+    /// Messages over TCP.
+    Tcp,
+    /// Messages over UDP.
+    Udp,
+}
+
+impl Protocol {
+    fn of(url: &Url) -> Protocol {
+        match url.scheme.as_str() {
+            "tcp" => Protocol::Tcp,
+            "udp" => Protocol::Udp,
+            _ if url.is_websocket() => Protocol::WebSocket,
+            _ => Protocol::Http,
+        }
+    }
+
+    fn scheme(self) -> &'static str {
+        match self {
+            Protocol::Http => "http://",
+            Protocol::WebSocket => "ws://",
+            Protocol::Tcp => "tcp://",
+            Protocol::Udp => "udp://",
+        }
+    }
 }
 
 /// A URL and how often it is asked for.
@@ -70,6 +111,8 @@ impl Common {
             body,
             is_text: !typed.has("body-file"),
             depth,
+            size: raw::size(typed)?,
+            data: typed.last("data").map(Table::read).transpose()?,
         })
     }
 
@@ -109,22 +152,101 @@ impl Common {
     }
 
     fn render(&self, url: &Url) -> Rendered {
-        if url.is_websocket() {
-            return self.message();
+        match Protocol::of(url) {
+            Protocol::Http => {}
+            Protocol::WebSocket => return self.message(),
+            Protocol::Tcp | Protocol::Udp => return raw::message(self),
         }
-        let headers = self.headers_for(url);
+        self.render_http(url, &url.path, &self.headers_for(url), self.body.as_deref())
+    }
+
+    fn render_http(
+        &self,
+        url: &Url,
+        path: &str,
+        headers: &[(String, String)],
+        body: Option<&[u8]>,
+    ) -> Rendered {
         let request = Request {
             method: &self.method,
-            path: &url.path,
+            path,
             host: &url.host_header(),
-            headers: &headers,
-            body: self.body.as_deref(),
+            headers,
+            body,
         };
         Rendered {
             bytes: request.render().repeat(self.depth).into(),
             head_only: self.method == "HEAD",
             mixed: None,
         }
+    }
+
+    /// A request with the values of a row in their places.
+    fn render_row(&self, url: &Url, table: &Table, row: usize) -> Rendered {
+        let path = table.fill(&url.path, row, percent_encoded);
+        // a value must not begin another field
+        let flat = |value: &str| value.replace(['\r', '\n'], " ");
+        let filled = |text: &String| table.fill(text, row, flat);
+        let headers = self.headers_for(url);
+        let headers: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), filled(value)))
+            .collect();
+        let body = self
+            .body
+            .as_deref()
+            .map(|body| match std::str::from_utf8(body) {
+                Ok(text) => table.fill(text, row, str::to_string).into_bytes(),
+                Err(_) => body.to_vec(),
+            });
+        self.render_http(url, &path, &headers, body.as_deref())
+    }
+
+    /// Makes the requests of a log those of the one target.
+    pub fn replay(
+        &self,
+        targets: &mut [Target],
+        protocol: Protocol,
+        words: &[String],
+        log: &Log,
+    ) -> Result<(), Refusal> {
+        let (Protocol::Http, [target], [word]) = (protocol, targets, words) else {
+            return usage("--replay: needs one http:// or https:// URL, whose server is asked");
+        };
+        let url = parse_url(word)?;
+        let headers = self.headers_for(&url);
+        let render = |(method, path): &(String, String)| {
+            let request = Request {
+                method,
+                path,
+                host: &url.host_header(),
+                headers: &headers,
+                body: None,
+            };
+            Rendered {
+                bytes: request.render().into(),
+                head_only: method == "HEAD",
+                mixed: None,
+            }
+        };
+        target.requests = log.requests.iter().map(render).collect();
+        target.order.clone_from(&log.order);
+        if log.left_out > 0 {
+            say(&format!(
+                "note: --replay leaves out {} lines that are not GET, HEAD or OPTIONS requests with a time",
+                log.left_out
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a request has a place for one of the columns.
+    fn uses(&self, table: &Table, url: &Url) -> bool {
+        let body = self.body.as_deref().map(String::from_utf8_lossy);
+        let mut headers = self.headers.iter();
+        table.is_used_in(&url.path)
+            || headers.any(|(_, value)| table.is_used_in(value))
+            || body.is_some_and(|body| table.is_used_in(&body))
     }
 }
 
@@ -177,6 +299,8 @@ fn grpc(typed: &Typed, message: Vec<u8>, depth: usize) -> Result<Common, Refusal
         body: Some(body),
         is_text: false,
         depth,
+        size: None,
+        data: None,
     })
 }
 
@@ -197,8 +321,12 @@ fn headers(typed: &Typed) -> Result<Vec<(String, String)>, Refusal> {
     Ok(fields)
 }
 
-/// The targets of a run: one for each server, each with its requests.
-pub fn targets(typed: &Typed, words: &[String], common: &Common) -> Result<Vec<Target>, Refusal> {
+/// The targets of a run, one for each server with its requests, and what they speak.
+pub fn targets(
+    typed: &Typed,
+    words: &[String],
+    common: &Common,
+) -> Result<(Vec<Target>, Protocol), Refusal> {
     let mut lines: Vec<Line> = Vec::new();
     for word in words {
         lines.push(Line {
@@ -214,7 +342,7 @@ pub fn targets(typed: &Typed, words: &[String], common: &Common) -> Result<Vec<T
         let listed = read_lines(&text, base.as_ref())
             .map_err(|fault| Refusal::Usage(format!("--urls: {path}, {fault}")))?;
         if base.is_some() {
-            // a URL beside the list only says which server the paths belong to
+            // a URL next to the list only says which server the paths belong to
             lines.clear();
         }
         lines.extend(listed);
@@ -227,31 +355,63 @@ pub fn targets(typed: &Typed, words: &[String], common: &Common) -> Result<Vec<T
             "--urls: the weights add up to more than {WEIGHTS_MAX}"
         ));
     }
-    let first = &lines[0].url;
-    if let Some(other) = lines
+    let protocol = Protocol::of(&lines[0].url);
+    let other = lines
         .iter()
-        .find(|line| line.url.is_websocket() != first.is_websocket())
-    {
+        .find(|line| Protocol::of(&line.url) != protocol);
+    if let Some(other) = other {
+        let (first, second) = (protocol.scheme(), Protocol::of(&other.url).scheme());
         return usage(format!(
-            "{}: ws:// and http:// do not go together; make two runs",
+            "{}: {second} and {first} do not go together; make two runs",
             other.text
         ));
     }
-    group(&lines, common, &Book::read(typed)?)
+    if let Some(table) = &common.data {
+        check_data(typed, table, common, &lines, protocol)?;
+    }
+    let targets = group(&lines, common, &Book::read(typed)?)?;
+    Ok((targets, protocol))
+}
+
+fn check_data(
+    typed: &Typed,
+    table: &Table,
+    common: &Common,
+    lines: &[Line],
+    protocol: Protocol,
+) -> Result<(), Refusal> {
+    if protocol != Protocol::Http || typed.has("script") {
+        return usage("--data: is for requests of HTTP that no script makes");
+    }
+    let weights: u64 = lines.iter().map(|line| u64::from(line.weight)).sum();
+    if weights.saturating_mul(table.len() as u64) > WEIGHTS_MAX {
+        return usage(format!(
+            "--data: {} rows for each URL are more than {WEIGHTS_MAX} requests",
+            table.len()
+        ));
+    }
+    match lines.iter().find(|line| !common.uses(table, &line.url)) {
+        Some(line) if lines.iter().all(|line| !common.uses(table, &line.url)) => usage(format!(
+            "--data: {} has no place for a column, such as /users/{{id}}",
+            line.text
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn parse_url(text: &str) -> Result<Url, Refusal> {
     match Url::parse(text) {
         Some(url) if matches!(url.scheme.as_str(), "http" | "https" | "unix") => Ok(url),
         Some(url) if url.is_websocket() => Ok(url),
+        Some(url) if raw::is_place(&url) => Ok(url),
         _ => usage(format!("{NO_URL}{text}")),
     }
 }
 
-/// What wrk says of a URL that is none.
+/// wrk's message about an invalid URL.
 pub const NO_URL: &str = "invalid URL: ";
 
-/// What to do about a refusal that has wrk's words, which say nothing of it.
+/// What to do about a refusal that has wrk's words, which give no advice.
 pub fn hint(refusal: &str) -> String {
     let Some(text) = refusal.strip_prefix(NO_URL) else {
         return String::new();
@@ -262,7 +422,10 @@ pub fn hint(refusal: &str) -> String {
             " (for example http://127.0.0.1:8080/path)".into()
         }
         Some(("unix", _)) => " (for example unix:///run/app.sock:/path)".into(),
-        Some(_) => " (known schemes: http, https, ws, wss, unix)".into(),
+        Some((scheme @ ("tcp" | "udp"), _)) => {
+            format!(" (a host and a port: {scheme}://127.0.0.1:7)")
+        }
+        Some(_) => " (known schemes: http, https, ws, wss, unix, tcp, udp)".into(),
     }
 }
 
@@ -322,11 +485,37 @@ fn group(lines: &[Line], common: &Common, book: &Book) -> Result<Vec<Target>, Re
         .collect()
 }
 
+/// The requests of a server and their order: all URLs by weight, for one row of the data after the other.
+fn requests(lines: &[&Line], common: &Common) -> (Vec<Rendered>, Vec<u32>) {
+    let weights: Vec<u32> = lines.iter().map(|line| line.weight).collect();
+    let once = weighted_order(&weights);
+    let Some(table) = &common.data else {
+        let each = lines.iter().map(|line| common.render(&line.url));
+        return (each.collect(), once);
+    };
+    let (mut requests, mut order) = (Vec::new(), Vec::new());
+    for row in 0..table.len() {
+        let first = requests.len() as u32;
+        let each = lines
+            .iter()
+            .map(|line| common.render_row(&line.url, table, row));
+        requests.extend(each);
+        order.extend(once.iter().map(|line| first + line));
+    }
+    (requests, order)
+}
+
 fn target(lines: &[&Line], common: &Common, book: &Book) -> Result<Target, Refusal> {
     let url = &lines[0].url;
-    if let (true, Some(second)) = (url.is_websocket(), lines.get(1)) {
+    let protocol = Protocol::of(url);
+    if let (true, Some(second)) = (protocol != Protocol::Http, lines.get(1)) {
+        let what = match protocol {
+            Protocol::WebSocket => "its connections have one path",
+            _ => "its messages are alike",
+        };
+        let scheme = protocol.scheme();
         return usage(format!(
-            "{}: a server of WebSocket is given once; its connections have one path",
+            "{}: a server of {scheme} is given once; {what}",
             second.text
         ));
     }
@@ -336,14 +525,15 @@ fn target(lines: &[&Line], common: &Common, book: &Book) -> Result<Target, Refus
     let Some(address) = addresses.next() else {
         return usage(format!("{}: no address", lines[0].text));
     };
+    let (requests, order) = requests(lines, common);
     Ok(Target {
         url: lines[0].text.clone(),
         address,
         others: addresses.collect(),
         tls_name: url.is_tls().then(|| url.host.clone()),
         upgrade: url.is_websocket().then(upgrade),
-        requests: lines.iter().map(|line| common.render(&line.url)).collect(),
-        order: weighted_order(&weights),
+        requests,
+        order,
         weight: weights.iter().sum(),
     })
 }
@@ -377,6 +567,8 @@ mod tests {
             body: None,
             is_text: true,
             depth: 1,
+            size: None,
+            data: None,
         };
         let url = Url::parse("http://me%40here:a:b@h/").expect("a URL");
         let text =
@@ -394,6 +586,8 @@ mod tests {
             body: None,
             is_text: true,
             depth: 2,
+            size: None,
+            data: None,
         };
         let rendered = common.render(&Url::parse("http://h/x").expect("a URL"));
         assert!(rendered.head_only);

@@ -414,3 +414,44 @@ fn a_null_server_without_descriptors_rests_until_one_is_free() {
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert!(used <= 10, "{used} of 40 hundredths of a second");
 }
+
+/// A body of 1 MB, and the end of the answer cut off after so many bytes of it.
+fn megabyte(conversation: &mut Conversation, cut: usize) -> bool {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+    conversation.send(head) && conversation.send(&vec![b'x'; 1_000_000 - cut])
+}
+
+#[test]
+fn bodies_that_are_dropped_in_the_kernel_count_as_those_that_are_read() {
+    let server =
+        Server::start(
+            |mut conversation| {
+                while conversation.request().is_some() && megabyte(&mut conversation, 0) {}
+            },
+        );
+    for bodies in ["read", "drop"] {
+        let line = format!("-t1 -c3 -n 30 -T30s --bodies {bodies} {}", server.url());
+        let result = measured(&line);
+        assert_eq!(count(&result, "/totals/completed"), 30, "{bodies}");
+        assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+        assert_eq!(
+            count(&result, "/totals/bytes_in"),
+            30 * 1_000_044,
+            "{bodies}"
+        );
+        assert_eq!(count(&result, "/errors/short_body"), 0, "{bodies}");
+    }
+}
+
+#[test]
+fn a_body_that_is_dropped_and_cut_off_is_an_early_end() {
+    let server = Server::start(|mut conversation| {
+        if conversation.request().is_some() {
+            megabyte(&mut conversation, 10);
+        }
+    });
+    let line = format!("-t1 -c1 -n 5 -T30s --bodies drop {}", server.url());
+    let result = measured(&line);
+    assert_eq!(count(&result, "/errors/malformed/early_eof"), 5);
+    assert_eq!(count(&result, "/totals/completed"), 0);
+}

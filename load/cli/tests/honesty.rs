@@ -162,7 +162,7 @@ impl Stamping {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let asking = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         let (mut other, _) = listener.accept().expect("a connection");
-        socket::set_receive_stamps(asking.as_raw_fd()).expect("an option of every kernel");
+        socket::set_receive_timestamps(asking.as_raw_fd()).expect("an option of every kernel");
         let since = Instant::now();
         loop {
             other.write_all(b"x").expect("a reader");

@@ -451,3 +451,32 @@ fn a_server_that_comes_back_is_asked_again() {
     // those due while nobody was there have waited, and that is in their response times
     assert!(count(&result, "/latency/response/max") > 500_000_000);
 }
+
+#[test]
+fn a_null_server_inside_that_needs_more_files_than_there_are_is_refused() {
+    // each connection has two ends here
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 1024 && exec \"$0\" -t1 -c600 -d1s --sink"])
+        .arg(env!("CARGO_BIN_EXE_wirespeed-load"))
+        .output()
+        .expect("a shell");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    let message = "--connections: needs 1264 open files, but 1024 are allowed (raise ulimit -n)";
+    assert!(errors.contains(message), "{errors}");
+}
+
+#[test]
+fn connections_and_errors_of_the_warm_up_are_told() {
+    // ends the first five connections with a request on them
+    let server = Server::start(|mut conversation| {
+        let is_bad = conversation.number() <= 5;
+        while conversation.request().is_some() && !is_bad && conversation.send(HELLO) {}
+    });
+    let line = format!("-t1 -c1 --warmup 2s -d200ms -T30s {}", server.url());
+    let result = measured(&line);
+    // the first of them is the test whether the server is there
+    assert_eq!(count(&result, "/totals/warmup_errors"), 5, "{result}");
+    assert_eq!(count(&result, "/totals/connects"), 6);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}

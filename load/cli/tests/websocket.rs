@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -269,7 +270,7 @@ fn a_server_that_breaks_the_rules_is_named_and_left() {
     for (bytes, name) in [
         (&b"\x81\x81\0\0\0\0x"[..], "a masked frame"),
         (b"\xc1\x01x", "reserved bits are set"),
-        (b"\x81\x01x\x81\x01y", "a message that nobody asked for"),
+        (b"\x81\x01x\x81\x01y", "a message without a request"),
     ] {
         let server = Server::start(move |mut conversation| {
             upgraded(&mut conversation);
@@ -314,13 +315,17 @@ fn an_upgrade_that_is_refused_is_an_error_to_connect() {
 
 #[test]
 fn fields_and_path_are_those_of_the_upgrade() {
-    let server = Server::start(|mut conversation| upgraded(&mut conversation));
+    let server = Server::start(|mut conversation| {
+        upgraded(&mut conversation);
+        // until the client ends it: a connection that ends before its first request is an error
+        let _ = conversation.stream().read_to_end(&mut Vec::new());
+    });
     let url = format!("ws://{}/chat?room=1", server.address);
     let output = support::program()
         .args([
             "-t1",
             "-c1",
-            "-d100ms",
+            "-d1s",
             "-H",
             "Sec-WebSocket-Protocol: chat",
             &url,
@@ -355,7 +360,7 @@ fn what_does_not_go_with_websocket_is_refused() {
             "-H Connection:close ws://A/",
             "'Connection: close' does not work with ws://",
         ),
-        ("ws://A/a ws://A/b", "a server of WebSocket is given once"),
+        ("ws://A/a ws://A/b", "a server of ws:// is given once"),
         ("ws://A/ http://A/", "do not go together"),
     ] {
         let output = run(&line.replace('A', &address.to_string()));

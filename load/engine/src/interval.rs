@@ -1,4 +1,4 @@
-//! What one thread measured in one stretch of at most a second.
+//! The figures of one thread over one stretch of at most a second.
 //!
 //! Threads hand intervals over and get empty ones back, so that adding up and printing never take
 //! time from the hot path.
@@ -9,7 +9,7 @@ use crate::peaks::Peaks;
 use crate::tcp::TcpSamples;
 use load_http1::Malformed;
 
-/// What part of a run an interval belongs to.
+/// The part of a run that an interval belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Opening the first connections; no load yet.
@@ -51,12 +51,14 @@ pub struct Counts {
     pub resumed: u64,
     /// Answers by status code.
     pub status: Box<[u64; 1000]>,
-    /// What went wrong.
+    /// Errors by cause.
     pub errors: Errors,
     /// Answers with forms that are tolerated but not correct.
     pub tolerated: u64,
     /// Answers whose reception the kernel did not stamp although it was asked to.
     pub unstamped: u64,
+    /// Datagrams that answer nothing in flight: late, sent twice, or something else.
+    pub strays: u64,
 }
 
 impl Default for Counts {
@@ -77,6 +79,7 @@ impl Default for Counts {
             errors: Errors::default(),
             tolerated: 0,
             unstamped: 0,
+            strays: 0,
         }
     }
 }
@@ -103,6 +106,8 @@ pub struct Errors {
     pub http2: u64,
     /// Connections whose server broke the rules of WebSocket, or spoke unasked.
     pub websocket: u64,
+    /// Connections on which something else came than the echo of what was sent (`tcp://`).
+    pub echo: u64,
     /// Calls whose answer says that they failed, or says nothing (gRPC).
     pub grpc: u64,
     /// Whole responses that were not as expected (`--expect`).
@@ -113,7 +118,7 @@ pub struct Errors {
     pub timeout: u64,
     /// Malformed answers by class.
     pub malformed: [u64; Malformed::ALL.len()],
-    /// Whole answers whose body is shorter than the first one to the same request. Told and warned
+    /// Whole answers whose body is shorter than the first one to the same request. Reported and warned
     /// of, and no error: pages may vary, and what is cut off counts as read error.
     pub short_body: u64,
 }
@@ -135,16 +140,16 @@ impl Errors {
         }
     }
 
-    /// What wrk counts as read errors: answers that broke off, never came or made no sense.
+    /// Read errors in wrk's sense: answers that broke off, never came or made no sense.
     pub fn broken(&self) -> u64 {
-        let rules = self.http2 + self.websocket + self.malformed.iter().sum::<u64>();
+        let rules = self.http2 + self.websocket + self.echo + self.malformed.iter().sum::<u64>();
         self.read + self.stale + self.stream_reset + rules
     }
 
     /// All of them; short bodies are whole answers.
     pub fn total(&self) -> u64 {
         let malformed: u64 = self.malformed.iter().sum();
-        let rules = self.stream_reset + self.http2 + self.websocket;
+        let rules = self.stream_reset + self.http2 + self.websocket + self.echo;
         let lost = self.read + self.stale + self.write + self.timeout + rules;
         self.connect() + lost + malformed + self.grpc + self.unexpected
     }
@@ -160,6 +165,7 @@ impl Errors {
         self.stream_reset += other.stream_reset;
         self.http2 += other.http2;
         self.websocket += other.websocket;
+        self.echo += other.echo;
         self.grpc += other.grpc;
         self.unexpected += other.unexpected;
         self.write += other.write;
@@ -187,6 +193,7 @@ impl Counts {
         self.resumed += other.resumed;
         self.tolerated += other.tolerated;
         self.unstamped += other.unstamped;
+        self.strays += other.strays;
         self.errors.add(&other.errors);
         for (own, more) in self.status.iter_mut().zip(other.status.iter()) {
             *own += more;

@@ -110,7 +110,7 @@ impl Latency {
         lost.record_many(outstanding_ns, times);
     }
 
-    /// Says that requests were dropped, whose durations nobody will know.
+    /// Says that requests were dropped, whose durations stay unknown.
     pub fn note_dropped(&mut self, times: u64) {
         self.dropped += times;
     }
@@ -151,7 +151,7 @@ impl Latency {
         counts.filter(|(_, count)| *count > 0)
     }
 
-    /// What the buckets hold, in order: longest duration of each, and count.
+    /// The filled buckets in order: longest duration and count of each.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let filled = self.filled();
         filled.map(|(bucket, count)| (span_ns(bucket).1, count))
@@ -336,6 +336,19 @@ mod tests {
         assert_eq!(latency.mean_ns(), 500.5 * 1_001.0);
         let p90 = latency.at_ns(0.9) as f64;
         assert!((p90 / 900_900.0 - 1.0).abs() < 0.001, "{p90}");
+    }
+
+    #[test]
+    fn a_bucket_is_a_thousandth_wide_or_as_wide_as_the_resolution() {
+        for duration_ns in (0..30).flat_map(|doubling| [1 << doubling, (3 << doubling) + 1]) {
+            let (first, last) = span_ns(bucket(duration_ns));
+            let width = last - first + 1;
+            assert!((first..=last).contains(&duration_ns));
+            assert!(
+                width == LOWEST_NS || width * 1000 <= duration_ns,
+                "{duration_ns}: {width}"
+            );
+        }
     }
 
     #[test]

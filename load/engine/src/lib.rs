@@ -1,8 +1,8 @@
 //! The load engine: threads, connections, schedule, histograms.
 //!
 //! One thread per core, each with its own epoll set, connections and histograms; no thread waits
-//! for another. What they measure leaves them once a second as an [`interval::Interval`] and is
-//! added up by [`run`]. Start reading at [`run::run`], then [`worker`].
+//! for another. Each hands over its figures once a second as an
+//! [`interval::Interval`]; [`run`] adds them up. Start reading at [`run::run`], then [`worker`].
 #![deny(unsafe_code)]
 
 pub mod breakdown;
@@ -10,6 +10,7 @@ pub mod expect;
 pub mod interval;
 pub mod latency;
 pub mod machine;
+pub mod outcome;
 pub mod peaks;
 pub mod plan;
 pub mod random;

@@ -1,4 +1,4 @@
-//! What the machine did to the generator: cores that others used, time that a hypervisor took,
+//! Losses of the generator to its machine: cores that others used, time that a hypervisor took,
 //! and the clock. Read from /proc and /sys; what cannot be read is left out.
 
 use std::fs::read_to_string;
@@ -11,7 +11,7 @@ const FAST_CLOCKS: [&str; 4] = [
     "arch_sys_counter",
     "hyperv_clocksource_tsc_page",
 ];
-/// Where a new enough kernel tells its source of time.
+/// Where a new enough kernel names its source of time.
 const CLOCK_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 /// Fields of a line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 const STEAL: usize = 7;

@@ -69,11 +69,14 @@ pub struct Target {
     pub weight: u32,
 }
 
-/// Requests by the clock instead of by the answers.
+/// The open loop: requests at a rate, whatever the answers do.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// The rate over the measured window; the warm-up has the rate of its beginning.
     pub stretches: Vec<Stretch>,
+    /// The due times of all requests from the start on, where they do not follow from the rate. Request k
+    /// of them is the k-th of the one target's order.
+    pub recorded: Option<Arc<[u64]>>,
     /// Poisson arrivals instead of even ones.
     pub poisson: bool,
     /// Seed of the Poisson process.
@@ -116,6 +119,16 @@ pub enum Late {
     Drop,
 }
 
+/// How long each user of a closed loop waits between a response and the next request: evenly drawn
+/// from this range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Think {
+    /// Shortest.
+    pub least_ns: u64,
+    /// Longest.
+    pub most_ns: u64,
+}
+
 /// How a thread waits for the next due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -144,6 +157,15 @@ pub struct TlsOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Connections after the first resume its session where the server lets them.
     pub resumes: bool,
+}
+
+/// Messages over TCP or UDP instead of requests of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raw {
+    /// UDP, not TCP.
+    pub datagrams: bool,
+    /// Size of an answer where it is not the echo of the message (TCP).
+    pub reply_bytes: Option<usize>,
 }
 
 /// A stretch of the run with the same number of connections.
@@ -183,6 +205,7 @@ impl Probe {
                     from_rps,
                     to_rps,
                 }],
+                recorded: None,
                 poisson: true,
                 seed: load.open.as_ref().map_or(0, |open| open.seed) ^ 0x70_72_6f_62_65,
                 dispatch: Dispatch::Pinned,
@@ -196,6 +219,7 @@ impl Probe {
                 .map(|target| target.single(load.depth))
                 .collect(),
             requests: None,
+            think: None,
             probe: None,
             control: None,
             ..load.clone()
@@ -241,7 +265,10 @@ pub struct Plan {
     pub websocket: bool,
     /// Each request is a gRPC call, and its answer says how it went.
     pub grpc: bool,
-    /// Streams at once on a connection (HTTP/2), each the place of one user.
+    /// Each request is a message over TCP or UDP, and its answer the echo.
+    pub raw: Option<Raw>,
+    /// Requests at once on a connection (streams of HTTP/2, the window of messages), each the place of
+    /// one user.
     pub streams: usize,
     /// Record only the last answer of a pipelined batch.
     pub batch_latency: bool,
@@ -275,18 +302,22 @@ pub struct Plan {
     pub trigger: Trigger,
     /// How a thread waits for a due time.
     pub wait: Wait,
+    /// Closed loop: users think before each request.
+    pub think: Option<Think>,
     /// Closed loop: short pauses before waits that would find little.
     pub coalesce: bool,
+    /// Bodies that neither a script nor an expectation needs are dropped in the kernel instead of being read (http:// over TCP).
+    pub drop_bodies: bool,
     /// Cores, one a thread; empty: wherever the kernel likes.
     pub pins: Vec<usize>,
     /// Threads that send come before all that have no real-time priority.
     pub realtime: bool,
     /// When the load starts, in ns since 1970.
     pub start_at_unix_ns: Option<u64>,
-    /// The probe beside the load.
+    /// The probe that runs in parallel with the load.
     pub probe: Option<Probe>,
     /// Latencies end when the kernel received the answer, not when it was read.
-    pub stamps: bool,
+    pub timestamps: bool,
     /// The target is the null server inside this program.
     pub sink: bool,
     /// The file through which another program holds the load back.
@@ -403,7 +434,7 @@ pub fn dealt(weights: &[u32], connections: usize) -> Vec<usize> {
 }
 
 /// Spreads requests by weight so that equal ones do not follow each other more than they must: of a
-/// weight of w the k-th stands at (2k + 1)/(2w) of the whole order, the first of those that meet.
+/// weight of w the k-th stands at (2k + 1)/(2w) of the whole order, the first one where several meet.
 pub fn weighted_order(weights: &[u32]) -> Vec<u32> {
     let weighted = weights.iter().zip(0..).filter(|(weight, _)| **weight > 0);
     let mut next: BinaryHeap<_> = weighted

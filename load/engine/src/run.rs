@@ -1,108 +1,20 @@
 //! A whole run: threads started together, their intervals added up while they work.
 
-use crate::interval::{Interval, Phase};
 use crate::machine::{self, Ticks};
-use crate::peaks::Peaks;
+use crate::outcome::{Outcome, Second};
 use crate::plan::Plan;
 use crate::script::{Command, Script, ScriptMain, Shape, ThreadScript};
 use crate::sum::Sum;
 use crate::sys::affinity;
-use crate::sys::clock::{monotonic_ns, realtime_ns, CpuTime, SECOND_NS};
-use crate::tcp::TcpSent;
+use crate::sys::clock::{monotonic_ns, realtime_ns};
 use crate::transport::Transport;
-use crate::worker::{Ending, Pauses, Recorder, Worker};
+use crate::worker::{Ending, Recorder, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};
 
 /// Time between "all threads are ready" and the common start.
 const START_AFTER_NS: u64 = 2_000_000;
-
-/// One second of the run over all threads.
-#[derive(Clone, Debug)]
-pub struct Second {
-    /// What the threads measured in it.
-    pub interval: Interval,
-    /// Its start on the clock of the measured window; negative in the warm-up.
-    pub offset_ns: i64,
-}
-
-/// What one thread did in the measured window.
-#[derive(Clone, Debug, Default)]
-pub struct ThreadOutcome {
-    /// Its core, if it was bound to one.
-    pub core: Option<usize>,
-    /// CPU time in the window.
-    pub cpu: CpuTime,
-    /// Share of the window in which the thread was at work; polling for due times is not work.
-    pub busy: f64,
-    /// Share of the window in which it had work and waited for its core.
-    pub waited: f64,
-    /// Answers in the window.
-    pub completed: u64,
-    /// How it ended.
-    pub ending: Ending,
-}
-
-/// Everything that was measured.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// Start of the measured window, ns since 1970.
-    pub window_start_unix_ns: u64,
-    /// Its length, shorter than planned after an interrupt.
-    pub window_length_ns: u64,
-    /// Measured window and drain together; connects and their errors also from before.
-    pub total: Interval,
-    /// Answers within the window, which rates are made of.
-    pub completed_in_window: u64,
-    /// Bytes of answers within the window.
-    pub bytes_in_window: u64,
-    /// One entry for each step.
-    pub steps: Vec<Interval>,
-    /// One entry for each second, warm-up included; without histograms.
-    pub seconds: Vec<SecondSummary>,
-    /// One entry for each thread.
-    pub threads: Vec<ThreadOutcome>,
-    /// CPU time of the process in the window.
-    pub cpu: CpuTime,
-    /// The probe's own figures.
-    pub probe: Option<Interval>,
-    /// The longest latencies and when they were.
-    pub peaks: Peaks,
-    /// Errors in the warm-up, failures to connect among them.
-    pub warmup_errors: u64,
-    /// What a script has decided.
-    pub shape: Option<Shape>,
-    /// Share of the time of the threads' cores that a hypervisor took, if it could be told.
-    pub stolen: Option<f64>,
-    /// The kernel's source of time if it is a slow one.
-    pub slow_clock: Option<String>,
-}
-
-/// One second in short.
-#[derive(Clone, Debug)]
-pub struct SecondSummary {
-    /// The part of the run.
-    pub phase: Phase,
-    /// Number of the step.
-    pub step: usize,
-    /// Start on the clock of the measured window.
-    pub offset_ns: i64,
-    /// Length.
-    pub length_ns: u64,
-    /// Answers.
-    pub completed: u64,
-    /// Errors.
-    pub errors: u64,
-    /// Bytes of answers.
-    pub bytes_in: u64,
-    /// Median of the time that counts (response in open loop, else service).
-    pub p50_ns: u64,
-    /// 99th percentile of it.
-    pub p99_ns: u64,
-    /// Longest.
-    pub max_ns: u64,
-}
 
 /// A place where threads wait for each other and then for one moment.
 #[derive(Default)]
@@ -146,7 +58,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// There will be no run: nobody shall wait for it.
+    /// The run is given up: threads need not wait for it.
     fn abandon(&self) {
         self.lock().base_ns = Some(0);
         self.changed.notify_all();
@@ -274,7 +186,7 @@ impl Drop for Arrival<'_> {
     }
 }
 
-/// What all threads are given.
+/// The input that all threads share.
 struct Common<'a, T> {
     gate: &'a Gate,
     script: Option<&'a Script>,
@@ -292,7 +204,7 @@ impl<T> Copy for Common<'_, T> {}
 /// How a thread of a number ended.
 type Ended = (usize, io::Result<Ending>);
 
-/// What one thread is given.
+/// The input of one thread.
 struct Thread<'a> {
     plan: &'a Plan,
     number: usize,
@@ -333,7 +245,7 @@ impl Thread<'_> {
                 (Err(error), None)
             }
         };
-        // nobody listens after a failure of another thread
+        // the receiver is gone after a failure of another thread
         let _ = ended.send((source, ending));
         if let Some(mut script) = script {
             script.serve(&asked);
@@ -387,51 +299,12 @@ fn moment(plan: &Plan) -> u64 {
     }
 }
 
-impl Outcome {
-    /// Answers per second of the window.
-    pub fn rps(&self) -> f64 {
-        self.completed_in_window as f64 * SECOND_NS as f64 / self.window_length_ns.max(1) as f64
-    }
-
-    /// Bytes of answers per second of the window.
-    pub fn bytes_per_second(&self) -> f64 {
-        self.bytes_in_window as f64 * SECOND_NS as f64 / self.window_length_ns.max(1) as f64
-    }
-
-    /// Waits of all threads, and pauses before them.
-    pub fn pauses(&self) -> Pauses {
-        let each = self.threads.iter().map(|thread| thread.ending.pauses);
-        each.fold(Pauses::default(), |sum, more| Pauses {
-            waits: sum.waits + more.waits,
-            paused: sum.paused + more.paused,
-            paused_ns: sum.paused_ns + more.paused_ns,
-        })
-    }
-
-    /// Segments sent by the connections that were open at the end, over all threads.
-    pub fn tcp(&self) -> TcpSent {
-        let mut sum = TcpSent::default();
-        self.threads
-            .iter()
-            .for_each(|thread| sum.add(thread.ending.tcp));
-        sum
-    }
-
-    /// Requests without an answer at the end.
-    pub fn unfinished(&self) -> u64 {
-        self.threads
-            .iter()
-            .map(|thread| thread.ending.unfinished)
-            .sum()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_panics_before_it_is_ready_keeps_nobody_waiting() {
+    fn a_thread_that_panics_before_it_is_ready_does_not_keep_the_run_waiting() {
         let gate = Gate::default();
         std::thread::scope(|scope| {
             let panics = scope.spawn(|| {

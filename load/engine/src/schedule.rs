@@ -5,6 +5,7 @@
 //! Poisson process replaces the steps of 1 by exponential ones.
 
 use crate::random::Random;
+use std::sync::Arc;
 
 /// A stretch of time in which the rate changes linearly.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,6 +130,8 @@ pub struct Schedule {
     number: u64,
     threads: u64,
     random: Option<Random>,
+    /// Due times that do not follow from the curve.
+    recorded: Option<Arc<[u64]>>,
 }
 
 impl Schedule {
@@ -142,6 +145,15 @@ impl Schedule {
             number,
             threads: threads as u64,
             random: None,
+            recorded: None,
+        }
+    }
+
+    /// The due times of a list, in ascending order: those of thread `thread` out of `threads`.
+    pub fn recorded(times_ns: Arc<[u64]>, thread: usize, threads: usize) -> Schedule {
+        Schedule {
+            recorded: Some(times_ns),
+            ..Schedule::even(Curve::new(&[]), thread, threads)
         }
     }
 
@@ -156,11 +168,15 @@ impl Schedule {
             number: 0,
             threads: threads as u64,
             random: Some(random),
+            recorded: None,
         }
     }
 
     /// When the next request is due, in ns from the start; `None` after the end of the curve.
     pub fn next_ns(&mut self) -> Option<u64> {
+        if let Some(times_ns) = &self.recorded {
+            return times_ns.get(self.number as usize).copied();
+        }
         loop {
             let part = self.curve.parts.get(self.part)?;
             if self.lambda < part.until() {
@@ -184,6 +200,10 @@ impl Schedule {
     /// How many of this thread's requests from the next one on are due before `time_ns`; under
     /// Poisson arrivals the expected number.
     pub fn left_until(&self, time_ns: f64) -> u64 {
+        if let Some(times_ns) = &self.recorded {
+            let due = times_ns.partition_point(|due_ns| (*due_ns as f64) < time_ns) as u64;
+            return due.saturating_sub(self.number).div_ceil(self.threads);
+        }
         let left = whole(self.curve.count_until(time_ns)) - self.lambda;
         if left <= 0.0 {
             return 0;
@@ -193,6 +213,10 @@ impl Schedule {
 
     /// The due time of the request that is `ahead` after the next one, for large backlogs.
     pub fn ahead_ns(&self, ahead: u64) -> Option<u64> {
+        if let Some(times_ns) = &self.recorded {
+            let number = self.number + ahead * self.threads;
+            return times_ns.get(number as usize).copied();
+        }
         let lambda = self.lambda + (ahead * self.threads) as f64;
         let part = self.curve.parts.iter().find(|part| lambda < part.until())?;
         Some(part.time_at(lambda).round() as u64)
@@ -220,6 +244,16 @@ mod tests {
             schedule.advance();
         }
         due
+    }
+
+    #[test]
+    fn recorded_times_are_dealt_to_the_threads_in_turn() {
+        let times: Arc<[u64]> = [0, 5, 5, 9, 20].into();
+        let of = |thread| Schedule::recorded(Arc::clone(&times), thread, 2);
+        assert_eq!(all(of(0)), [0, 5, 20]);
+        assert_eq!(all(of(1)), [5, 9]);
+        assert_eq!((of(0).left_until(20.0), of(1).left_until(9.5)), (2, 2));
+        assert_eq!((of(0).ahead_ns(2), of(1).ahead_ns(2)), (Some(20), None));
     }
 
     #[test]
@@ -259,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_drift_after_an_hour() {
+    fn times_are_exact_after_an_hour() {
         let mut schedule = Schedule::even(constant(30_000.0, 3600 * SECOND_NS), 0, 1);
         schedule.number = 30_000 * 3599;
         schedule.lambda = schedule.number as f64;

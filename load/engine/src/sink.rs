@@ -1,20 +1,22 @@
-//! A null server: answers every request with nothing, at once. What a generator reaches against it
-//! is the headroom of the path; a measured server must stay well below.
+//! Servers that do as little as a server can: the null server answers every request with nothing, at
+//! once; the echo server sends back what it gets. What a generator reaches against them is the headroom
+//! of the path; a measured server must stay well below.
 
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::{Epoll, Events, Ready, Trigger, Waits};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::{close, read, set_backlog, write, Fd};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 const KEEP: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-/// What ends a request's head.
+/// The end of a request's head.
 const END: &[u8] = b"\r\n\r\n";
 /// A head that is longer than this ends its connection.
 const HEAD_MAX: usize = 64 * 1024;
@@ -22,22 +24,47 @@ const HEAD_MAX: usize = 64 * 1024;
 const BACKLOG: i32 = 4096;
 /// Token of the listening socket.
 const LISTENER: u64 = u64::MAX;
-/// Who finds no descriptor free for a connection tries again so long after, or when one is closed: the
+/// A server without a free descriptor accepts again so long after, or when a connection is closed: the
 /// listener stays readable meanwhile.
 const REST_NS: u64 = 100_000_000;
 /// Longest time until an end is noticed.
 const TURN_NS: u64 = 100_000_000;
 
-/// A running null server; it ends when this is dropped.
+/// What a server does with what it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Service {
+    /// Requests of HTTP are answered with nothing.
+    Null,
+    /// Bytes go back as they came.
+    Echo,
+}
+
+/// A running server; it ends when this is dropped.
 pub struct Sink {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Sink {
-    /// Listens on `address` and answers from a thread of its own.
+    /// A null server: listens on `address` and answers from a thread of its own.
     pub fn start(address: &str) -> io::Result<Sink> {
+        Sink::serve(address, Service::Null)
+    }
+
+    /// An echo server over TCP and, on the same port, over UDP.
+    pub fn echo(address: &str) -> io::Result<Sink> {
+        let mut sink = Sink::serve(address, Service::Echo)?;
+        let datagrams = UdpSocket::bind(sink.address)?;
+        datagrams.set_read_timeout(Some(Duration::from_nanos(TURN_NS)))?;
+        let stop = Arc::clone(&sink.stop);
+        sink.threads.push(std::thread::spawn(move || {
+            echo_datagrams(&datagrams, &stop)
+        }));
+        Ok(sink)
+    }
+
+    fn serve(address: &str, service: Service) -> io::Result<Sink> {
         let listener = TcpListener::bind(address)?;
         set_backlog(listener.as_raw_fd(), BACKLOG)?;
         listener.set_nonblocking(true)?;
@@ -47,6 +74,7 @@ impl Sink {
         let epoll = Epoll::open(Trigger::Level, Waits::Late)?;
         epoll.add(listener.as_raw_fd(), LISTENER, false)?;
         let server = Server {
+            service,
             listener,
             epoll,
             peers: Vec::new(),
@@ -57,7 +85,7 @@ impl Sink {
         Ok(Sink {
             address,
             stop,
-            thread: Some(thread),
+            threads: vec![thread],
         })
     }
 
@@ -77,9 +105,20 @@ impl Sink {
 impl Drop for Sink {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // a server that panicked has nothing left to end
             let _ = thread.join();
+        }
+    }
+}
+
+/// Sends each datagram back to where it came from.
+fn echo_datagrams(socket: &UdpSocket, stop: &AtomicBool) {
+    let mut buffer = vec![0; 64 * 1024];
+    while !stop.load(Ordering::Relaxed) && !stop_wanted() {
+        // errors are of one datagram: its sender is gone, or none came for a while
+        if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..length], from);
         }
     }
 }
@@ -91,19 +130,20 @@ struct Peer {
     begun: Vec<u8>,
     /// Bytes of a request's body that are still to come.
     body_left: usize,
-    /// Answers that there was no room for.
+    /// Answers that the socket had no room for.
     unsent: Vec<u8>,
     /// The last request asked for the end of the connection.
     is_last: bool,
 }
 
 struct Server {
+    service: Service,
     listener: TcpListener,
     epoll: Epoll,
     /// By descriptor.
     peers: Vec<Option<Peer>>,
     buffer: Vec<u8>,
-    /// Until when nothing is accepted, as there was no descriptor; 0 if it is.
+    /// Until when nothing is accepted, for want of a descriptor; 0 if it is.
     rests_until_ns: u64,
 }
 
@@ -130,7 +170,7 @@ impl Server {
             if self.rests_until_ns > 0 && monotonic_ns() >= self.rests_until_ns {
                 self.rests_until_ns = 0;
                 let fd = self.listener.as_raw_fd();
-                // the next wait tells of those that wait
+                // the next wait reports the connections in the queue
                 let _ = self.epoll.want_room(fd, LISTENER, false);
             }
         }
@@ -184,7 +224,11 @@ impl Server {
                 Ok(length) => length,
                 Err(error) => return (error.kind() == ErrorKind::WouldBlock).then_some(()),
             };
-            peer.answer(fd, &self.buffer[..length]).ok()?;
+            let bytes = &self.buffer[..length];
+            match self.service {
+                Service::Null => peer.answer(fd, bytes).ok()?,
+                Service::Echo => peer.put(fd, bytes).ok()?,
+            }
             if !peer.unsent.is_empty() {
                 self.epoll.only_room(fd, fd as u64).ok()?;
             }
@@ -241,7 +285,7 @@ impl Peer {
         Ok(at)
     }
 
-    /// Writes an answer behind those that wait.
+    /// Writes an answer behind the unsent ones.
     fn put(&mut self, fd: Fd, answer: &[u8]) -> io::Result<()> {
         let written = if self.unsent.is_empty() {
             write_some(fd, answer)?
@@ -291,7 +335,6 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    use std::time::Duration;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
@@ -315,10 +358,33 @@ mod tests {
         for cut in [1, REQUEST.len() - 3, REQUEST.len() - 1] {
             let mut stream = connected(&sink);
             stream.write_all(&REQUEST[..cut]).expect("open");
-            std::thread::sleep(Duration::from_millis(30)); // read by itself
+            std::thread::sleep(Duration::from_millis(30)); // the server reads it alone
             stream.write_all(&REQUEST[cut..]).expect("open");
             stream.write_all(REQUEST).expect("open");
             read_answers(&mut stream, 2);
+        }
+    }
+
+    #[test]
+    fn bytes_and_datagrams_come_back_as_they_were() {
+        let sink = Sink::echo("127.0.0.1:0").expect("a port");
+        let mut stream = connected(&sink);
+        let (sent, mut back) = (vec![7; 300_000], vec![0; 300_000]);
+        let mut writing = stream.try_clone().expect("a descriptor");
+        let text = sent.clone();
+        let writer = std::thread::spawn(move || writing.write_all(&text).expect("open"));
+        stream.read_exact(&mut back).expect("all of it");
+        writer.join().expect("no panic");
+        assert!(back == sent);
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .expect("a time");
+        for length in [0, 1, 60_000] {
+            socket
+                .send_to(&sent[..length], sink.address())
+                .expect("room");
+            assert_eq!(socket.recv(&mut back).expect("an echo"), length);
         }
     }
 
@@ -341,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_nobody_reads_yet_wait_and_all_arrive() {
+    fn answers_wait_for_a_slow_reader_and_all_arrive() {
         const REQUESTS: usize = 300_000; // 11 MB of answers: more than two sockets hold
         let sink = Sink::start("127.0.0.1:0").expect("a port");
         let mut stream = connected(&sink);

@@ -1,8 +1,8 @@
 //! Adds up what the threads of a run send: intervals while they work, endings when they stop.
 
 use crate::interval::{Interval, Phase};
+use crate::outcome::{Outcome, Second, SecondSummary, ThreadOutcome};
 use crate::plan::Plan;
-use crate::run::{Outcome, Second, SecondSummary, ThreadOutcome};
 use crate::sys::clock::{monotonic_ns, realtime_ns};
 use crate::worker::{Aged, Ending, Finished};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(crate) struct Sum<'p> {
     /// What is known so far.
     pub outcome: Outcome,
     completed_by_thread: Vec<u64>,
-    /// Seconds that not all threads have told about.
+    /// Seconds that not all threads have reported.
     pending: BTreeMap<u64, (usize, Interval)>,
 }
 
@@ -84,7 +84,7 @@ impl<'p> Sum<'p> {
             }
             Phase::Drain => {
                 add(&mut self.outcome.total, interval);
-                // by the clock, what is answered now was due in the last step or is a straggler
+                // in an open loop, what is answered now was due in the last step or is a straggler
                 let last = self.outcome.steps.get_mut(interval.step);
                 if let Some(step) = last.filter(|_| self.plan.open.is_some()) {
                     step.times.add(&interval.times);
@@ -133,15 +133,15 @@ impl<'p> Sum<'p> {
     }
 
     fn take_second(&mut self, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
-        let (told, sum) = self.pending.entry(interval.start_ns).or_default();
-        *told += 1;
+        let (reports, sum) = self.pending.entry(interval.start_ns).or_default();
+        *reports += 1;
         (sum.phase, sum.step) = (interval.phase, interval.step);
         (sum.start_ns, sum.end_ns) = (interval.start_ns, interval.end_ns);
         add(sum, interval);
         for straggler in &interval.stragglers {
             straggler.record(&mut sum.times, &mut sum.breakdown);
         }
-        if *told == self.plan.threads {
+        if *reports == self.plan.threads {
             if let Some((_, complete)) = self.pending.remove(&interval.start_ns) {
                 self.tell(interval.start_ns, complete, observe);
             }
@@ -174,7 +174,7 @@ impl<'p> Sum<'p> {
         });
     }
 
-    /// Everything together, once the threads have told how they ended.
+    /// Everything together, once the threads have reported their ends.
     pub fn outcome(mut self, mut endings: Vec<Ending>) -> io::Result<Outcome> {
         if let Some(fault) = endings.iter_mut().find_map(|ending| ending.fault.take()) {
             return Err(io::Error::other(fault));

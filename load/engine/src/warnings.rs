@@ -1,9 +1,9 @@
-//! What makes a run untrustworthy, each with its figure and what to do about it.
+//! Findings that make a run untrustworthy, each with its figure and an advice.
 
 use crate::interval::Phase;
 use crate::latency::Latency;
+use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::run::Outcome;
 
 /// A finding.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Little {
     pub residual: f64,
 }
 
-/// The law's figures; nothing for open loops, pipelines, scripted delays and threads that a script
+/// The law's figures; nothing for open loops, pipelines, think times, scripted delays and threads that a script
 /// stopped, where it does not apply.
 pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
     let scripted = outcome
@@ -39,7 +39,8 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
         .is_some_and(|shape| shape.delays || shape.depth != 1);
     let threads = &outcome.threads;
     let was_stopped = threads.iter().any(|thread| thread.ending.was_stopped);
-    let has_one_each = plan.open.is_none() && plan.depth == 1 && !scripted && !was_stopped;
+    let is_paused = scripted || was_stopped || plan.think.is_some();
+    let has_one_each = plan.open.is_none() && plan.depth == 1 && !is_paused;
     if !has_one_each || outcome.completed_in_window == 0 {
         return None;
     }
@@ -52,7 +53,7 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
     let n = weighted / duration_ns * plan.streams as f64;
     let times = &outcome.total.times;
     // with the kernel's stamps the answer's wait for us is not in the service time
-    let waited_ns = if plan.stamps {
+    let waited_ns = if plan.timestamps {
         times.client_delay.mean_ns()
     } else {
         0.0
@@ -142,7 +143,7 @@ fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
     }
 }
 
-/// What others took from the generator: cores, time of the machine, a fast clock.
+/// Losses of the generator to others: cores, time of the machine, a fast clock.
 fn machine(outcome: &Outcome, add: Add) {
     const WAITED_MAX: f64 = 0.02;
     let waited = outcome.threads.iter().map(|thread| thread.waited);
@@ -382,6 +383,7 @@ fn errors(outcome: &Outcome, add: Add) {
         ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json"),
         ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json"),
         ("websocket-errors", errors.websocket, "connections were ended because the server broke the rules of WebSocket or spoke unasked; which is among the notes of --json"),
+        ("echo-errors", errors.echo, "connections were ended because something else came than the echo of the message; does the server answer with another size (--reply-size)?"),
         ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json"),
         ("unexpected", errors.unexpected, "responses were not as --expect has it; which is among the notes of --json"),
         ("write-errors", errors.write, "requests could not be written; the server closes connections"),

@@ -1,8 +1,8 @@
 //! Each warning appears at its figure and not below it.
 
 use load_engine::latency::Latency;
+use load_engine::outcome::{Outcome, ThreadOutcome};
 use load_engine::plan::{Late, Open, Plan, Step, Wait};
-use load_engine::run::{Outcome, ThreadOutcome};
 use load_engine::schedule::Stretch;
 use load_engine::script::Shape;
 use load_engine::sys::epoll::Trigger;
@@ -33,6 +33,7 @@ fn closed() -> Plan {
         http2: false,
         websocket: false,
         grpc: false,
+        raw: None,
         streams: 1,
         batch_latency: false,
         open: None,
@@ -42,12 +43,14 @@ fn closed() -> Plan {
         close: false,
         trigger: Trigger::Edge,
         wait: Wait::Hybrid,
+        think: None,
         coalesce: true,
+        drop_bodies: false,
         pins: Vec::new(),
         realtime: false,
         start_at_unix_ns: None,
         probe: None,
-        stamps: false,
+        timestamps: false,
         sink: false,
         control: None,
     }
@@ -62,6 +65,7 @@ fn open() -> Plan {
                 from_rps: 10_000.0,
                 to_rps: 10_000.0,
             }],
+            recorded: None,
             poisson: false,
             seed: 1,
             late: Late::Queue,
@@ -115,13 +119,13 @@ fn expect(plan: &Plan, id: &str, figure: &str, change: impl Fn(&mut Outcome)) {
 }
 
 #[test]
-fn a_calm_run_has_no_warnings() {
+fn a_quiet_run_has_no_warnings() {
     assert_eq!(ids(&closed(), &calm()), [""; 0]);
     assert_eq!(ids(&open(), &calm()), [""; 0]);
 }
 
 #[test]
-fn a_busy_generator_and_a_shared_core_are_told_apart() {
+fn a_busy_generator_and_a_shared_core_have_warnings_of_their_own() {
     expect(&closed(), "generator-busy", "96.0 %", |o| {
         o.threads[0].busy = 0.96
     });
@@ -147,7 +151,7 @@ fn stolen_time_and_slow_clocks_are_said() {
 #[test]
 fn answers_without_a_stamp_are_counted() {
     let stamped = Plan {
-        stamps: true,
+        timestamps: true,
         ..closed()
     };
     expect(&stamped, "unstamped", "1.0 %", |o| {
@@ -159,7 +163,7 @@ fn answers_without_a_stamp_are_counted() {
 }
 
 #[test]
-fn a_delay_of_a_script_has_no_place_beside_a_rate() {
+fn a_delay_of_a_script_is_of_no_use_at_a_rate() {
     let shape = Shape {
         depth: 1,
         dynamic: false,
@@ -175,7 +179,7 @@ fn a_delay_of_a_script_has_no_place_beside_a_rate() {
 }
 
 #[test]
-fn what_was_sent_late_or_never_is_said() {
+fn late_and_missing_requests_are_reported() {
     expect(&open(), "lateness", "300 us", |o| {
         o.total.times.lateness = many(300_000, 10_000);
     });

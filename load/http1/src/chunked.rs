@@ -1,20 +1,20 @@
 //! Chunked transfer coding, resumable at every byte (RFC 9112, 7.1).
 //!
-//! Lines (sizes, trailer fields) are taken whole: until a line's end has arrived nothing of it is
+//! Lines (sizes, trailer fields) are taken whole: until a line's end has arrived the line is not
 //! consumed, and the caller keeps the bytes. Data is consumed as it comes.
 
 use crate::head::{trim, Malformed, HEAD_MAX_BYTES};
-use crate::response::Sink;
+use crate::sink::Sink;
 
 /// Longest size line with its extensions; the extensions have no meaning here.
 const SIZE_LINE_MAX_BYTES: usize = 4096;
 
-/// Where in a chunked body the reader stands.
+/// The reader's position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunked {
     /// Before a chunk's size line.
     Size,
-    /// Inside a chunk, so many bytes before its end.
+    /// Inside a chunk, with so many bytes left.
     Data(u64),
     /// Before the line end that closes a chunk.
     DataEnd,
@@ -22,7 +22,7 @@ pub enum Chunked {
     Trailer,
 }
 
-/// What one call to [`Chunked::feed`] did.
+/// The result of one call to [`Chunked::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
     /// Bytes taken from the input.
@@ -34,8 +34,13 @@ pub struct Fed {
 }
 
 impl Chunked {
-    /// Reads as far as `input` goes.
-    pub fn feed(&mut self, input: &[u8], sink: &mut impl Sink) -> Result<Fed, Malformed> {
+    /// Reads as far as `input` goes. Its first `searched` bytes were tried and hold no line end.
+    pub fn feed(
+        &mut self,
+        input: &[u8],
+        searched: usize,
+        sink: &mut impl Sink,
+    ) -> Result<Fed, Malformed> {
         let mut fed = Fed {
             consumed: 0,
             body_bytes: 0,
@@ -43,11 +48,12 @@ impl Chunked {
         };
         while !fed.ended {
             let rest = &input[fed.consumed..];
+            let searched = searched.saturating_sub(fed.consumed);
             let used = match *self {
-                Chunked::Size => self.size_line(rest)?,
+                Chunked::Size => self.size_line(rest, searched)?,
                 Chunked::Data(left) => self.data(rest, left, sink, &mut fed),
                 Chunked::DataEnd => self.data_end(rest)?,
-                Chunked::Trailer => trailer_line(rest, sink, &mut fed)?,
+                Chunked::Trailer => trailer_line(rest, searched, sink, &mut fed)?,
             };
             if used == 0 {
                 break;
@@ -57,8 +63,9 @@ impl Chunked {
         Ok(fed)
     }
 
-    fn size_line(&mut self, rest: &[u8]) -> Result<usize, Malformed> {
-        let Some((line, used)) = take_line(rest, SIZE_LINE_MAX_BYTES, Malformed::Chunk)? else {
+    fn size_line(&mut self, rest: &[u8], searched: usize) -> Result<usize, Malformed> {
+        let line = take_line(rest, searched, SIZE_LINE_MAX_BYTES, Malformed::Chunk)?;
+        let Some((line, used)) = line else {
             return Ok(0);
         };
         let digits = line.split(|&byte| byte == b';').next().unwrap_or(line);
@@ -96,8 +103,14 @@ impl Chunked {
     }
 }
 
-fn trailer_line(rest: &[u8], sink: &mut impl Sink, fed: &mut Fed) -> Result<usize, Malformed> {
-    let Some((line, used)) = take_line(rest, HEAD_MAX_BYTES, Malformed::TooLong)? else {
+fn trailer_line(
+    rest: &[u8],
+    searched: usize,
+    sink: &mut impl Sink,
+    fed: &mut Fed,
+) -> Result<usize, Malformed> {
+    let line = take_line(rest, searched, HEAD_MAX_BYTES, Malformed::TooLong)?;
+    let Some((line, used)) = line else {
         return Ok(0);
     };
     if line.is_empty() {
@@ -112,17 +125,18 @@ fn trailer_line(rest: &[u8], sink: &mut impl Sink, fed: &mut Fed) -> Result<usiz
     Ok(used)
 }
 
-/// The first line of `rest` without its end, and how long it is with it.
+/// The first line of `rest` without its end, which is not within the first `searched` bytes, and how
+/// long it is with it.
 fn take_line(
     rest: &[u8],
+    searched: usize,
     max_bytes: usize,
     too_long: Malformed,
 ) -> Result<Option<(&[u8], usize)>, Malformed> {
-    let Some(end) = rest
-        .iter()
-        .take(max_bytes + 1)
-        .position(|&byte| byte == b'\n')
-    else {
+    let searched = searched.min(rest.len());
+    let within = &rest[searched..rest.len().min(max_bytes + 1).max(searched)];
+    let found = within.iter().position(|&byte| byte == b'\n');
+    let Some(end) = found.map(|at| searched + at) else {
         return if rest.len() > max_bytes {
             Err(too_long)
         } else {
@@ -146,12 +160,14 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::Ignore;
+    use crate::sink::Ignore;
 
     #[test]
     fn reads_chunks_extensions_and_trailers() {
         let text = b"4;a=b\r\nWiki\r\n00005\r\npedia\r\n0\r\nX: y\r\n\r\nrest";
-        let fed = Chunked::Size.feed(text, &mut Ignore).expect("well formed");
+        let fed = Chunked::Size
+            .feed(text, 0, &mut Ignore)
+            .expect("well formed");
         assert_eq!(
             fed,
             Fed {
@@ -171,14 +187,14 @@ mod tests {
             "11111111111111111\r\n",
             "1\r\nab\r\n",
         ] {
-            let fed = Chunked::Size.feed(text.as_bytes(), &mut Ignore);
+            let fed = Chunked::Size.feed(text.as_bytes(), 0, &mut Ignore);
             assert_eq!(fed, Err(Malformed::Chunk), "{text:?}");
         }
     }
 
     #[test]
     fn a_size_line_without_end_is_bounded() {
-        let fed = Chunked::Size.feed(&[b'0'; SIZE_LINE_MAX_BYTES + 1], &mut Ignore);
+        let fed = Chunked::Size.feed(&[b'0'; SIZE_LINE_MAX_BYTES + 1], 0, &mut Ignore);
         assert_eq!(fed, Err(Malformed::Chunk));
     }
 }

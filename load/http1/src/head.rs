@@ -2,36 +2,36 @@
 //!
 //! Tolerated because real servers send it: bare LF, folded header lines (RFC 9112, 5.2).
 //! Refused because two readers would disagree about where the answer ends: two different
-//! Content-Length values, a length that is no number, a space before the colon.
+//! Content-Length values, an invalid length, a space before the colon.
 
 use alloc::vec::Vec;
 
-/// Longest head that is waited for; a server that sends more is broken or hostile.
+/// Longest head that the reader waits for; a server that sends more is broken or hostile.
 pub const HEAD_MAX_BYTES: usize = 64 * 1024;
 
-/// Why an answer cannot be understood. Each is counted apart.
+/// Why a response is malformed. Each reason is counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// The first line is no HTTP/1 status line.
+    /// The first line is not a status line of HTTP/1.
     StatusLine,
     /// A header line without a name or a colon, or a control byte in it.
     Header,
-    /// Content-Length is no number, or two of them differ.
+    /// Content-Length is invalid, or two of them differ.
     Length,
     /// A chunk's size line or its end is wrong.
     Chunk,
     /// The head or a line is longer than [`HEAD_MAX_BYTES`].
     TooLong,
-    /// The connection ended inside an answer.
+    /// The connection ended inside a response.
     EarlyEof,
-    /// Bytes arrived that no request had asked for.
+    /// Bytes arrived without a request.
     Unasked,
-    /// 101 Switching Protocols, which nobody asked for.
+    /// 101 Switching Protocols without a request for it.
     Upgrade,
 }
 
 impl Malformed {
-    /// All classes, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Malformed; 8] = [
         Malformed::StatusLine,
         Malformed::Header,
@@ -58,7 +58,7 @@ impl Malformed {
     }
 }
 
-/// How the end of the body is found (RFC 9112, 6.3).
+/// How to find the end of the body (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// No body: HEAD, 1xx, 204, 304.
@@ -71,7 +71,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// What a complete head says.
+/// The contents of a complete head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Bytes of the head, the empty line included.
@@ -82,9 +82,9 @@ pub struct Head {
     pub framing: Framing,
     /// Whether the connection may carry another request.
     pub keep_alive: bool,
-    /// Where the value of `Date` lies, for the template.
+    /// Position of the value of `Date`, for the template.
     pub date: Option<(usize, usize)>,
-    /// A form was met that is tolerated but not correct.
+    /// The head has a form that is tolerated but incorrect.
     pub tolerated: bool,
 }
 
@@ -95,8 +95,19 @@ pub fn parse(
     no_body: bool,
     each: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<Option<Head>, Malformed> {
+    parse_on(input, 0, no_body, each)
+}
+
+/// As [`parse`], after the first `searched` bytes were tried and held no whole head: a head that comes
+/// byte by byte is not read from its start each time.
+pub fn parse_on(
+    input: &[u8],
+    searched: usize,
+    no_body: bool,
+    each: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<Option<Head>, Malformed> {
     let version_minor = check_start(input)?;
-    let Some(len) = find_end(input) else {
+    let Some(len) = find_end(input, searched) else {
         return if input.len() > HEAD_MAX_BYTES {
             Err(Malformed::TooLong)
         } else {
@@ -142,7 +153,8 @@ pub fn parse(
     }))
 }
 
-/// Fails as soon as the first bytes cannot be a status line; gives the minor version once known.
+/// Fails as soon as the first bytes cannot be a status line; returns the minor version once it is
+/// known.
 fn check_start(input: &[u8]) -> Result<Option<u8>, Malformed> {
     const START: &[u8] = b"HTTP/1.";
     let known = input.len().min(START.len());
@@ -156,9 +168,11 @@ fn check_start(input: &[u8]) -> Result<Option<u8>, Malformed> {
     }
 }
 
-/// The length of the head: up to and including the first empty line.
-fn find_end(input: &[u8]) -> Option<usize> {
-    let mut from = 0;
+/// The length of the head: up to and including the first empty line, which does not end within the
+/// first `searched` bytes.
+fn find_end(input: &[u8], searched: usize) -> Option<usize> {
+    // it is decided of a line end by the two bytes behind it
+    let mut from = searched.saturating_sub(2).min(input.len());
     while let Some(found) = input[from..].iter().position(|&byte| byte == b'\n') {
         let after = from + found + 1;
         match &input[after..] {
@@ -190,7 +204,7 @@ impl<'a> Lines<'a> {
         Some((start, line))
     }
 
-    /// The line with those that are folded onto it (RFC 9112, 5.2); nothing if there are none.
+    /// The line with the lines that are folded onto it (RFC 9112, 5.2); nothing if there are none.
     fn unfold(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         let is_folded = |rest: &[u8]| matches!(rest.first(), Some(b' ' | b'\t'));
         if !is_folded(self.rest) {
@@ -207,7 +221,7 @@ impl<'a> Lines<'a> {
 }
 
 fn parse_status(line: &[u8]) -> Result<u16, Malformed> {
-    // "HTTP/1.x SSS" and then nothing or a blank and the reason
+    // "HTTP/1.x SSS" and then nothing, or a blank and the reason
     match line.get(8..) {
         Some([b' ', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..])
             if rest.is_empty() || rest[0] == b' ' =>
@@ -218,7 +232,7 @@ fn parse_status(line: &[u8]) -> Result<u16, Malformed> {
     }
 }
 
-/// What the fields seen so far say about body and connection.
+/// The meaning of the fields so far for body and connection.
 #[derive(Default)]
 struct Fields {
     length: Option<u64>,
@@ -300,7 +314,7 @@ impl Fields {
         }
         if self.coded {
             if self.length.is_some() {
-                // RFC 9112, 6.3: the coding wins; such a connection is not to be trusted further
+                // RFC 9112, 6.3: the coding wins; do not trust such a connection further
                 self.tolerated = true;
                 self.close = true;
             }
@@ -331,7 +345,7 @@ fn last_token_is_chunked(value: &[u8]) -> bool {
         .is_some_and(|last| trim(last).eq_ignore_ascii_case(b"chunked"))
 }
 
-/// A decimal number that fits; nothing else around it.
+/// A decimal number that fits, with nothing around it.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -383,6 +397,8 @@ mod tests {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n";
         for end in 0..text.len() {
             assert_eq!(read(&text[..end]), Ok(None), "{end}");
+            let on = parse_on(text.as_bytes(), end, false, &mut |_, _| {});
+            assert_eq!(on, read(text), "searched up to {end}");
         }
     }
 
@@ -449,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_an_interim_answer_are_not_shown() {
+    fn fields_of_an_interim_response_are_not_shown() {
         let mut seen = 0;
         let text = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
         let head = parse(text, false, &mut |_, _| seen += 1).expect("well formed");

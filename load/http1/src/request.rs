@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// What a request consists of.
+/// The parts of a request.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// Method, such as `GET`.
@@ -15,12 +15,13 @@ pub struct Request<'a> {
     pub host: &'a str,
     /// Header fields in order; a later one of the same name wins.
     pub headers: &'a [(String, String)],
-    /// Body; Content-Length follows it alone. It goes out as one chunk if a field asks for that.
+    /// Body; the request has Content-Length if it has a body, or sends it as one chunk if a field
+    /// asks for that.
     pub body: Option<&'a [u8]>,
 }
 
 impl Request<'_> {
-    /// The request as it goes on the wire.
+    /// The bytes of the request.
     pub fn render(&self) -> Vec<u8> {
         let mut head = String::new();
         let mut line = |text: core::fmt::Arguments| {
@@ -47,7 +48,7 @@ impl Request<'_> {
         if self.is_chunked() {
             // one framing alone (RFC 9112, 6.2)
         } else if self.body.is_some() || matches!(self.method, "POST" | "PUT" | "PATCH") {
-            // methods of which a body is expected say that there is none (RFC 9110, 8.6)
+            // methods that expect a body declare an empty one (RFC 9110, 8.6)
             let length = self.body.map_or(0, <[u8]>::len);
             line(format_args!("Content-Length: {length}"));
         }
@@ -76,13 +77,13 @@ impl Request<'_> {
     }
 }
 
-/// How many complete requests `text` holds, or the line and column where it stops being one.
-/// Scripts may return several at once; that is how pipelining is asked for.
+/// The number of complete requests in `text`, or the line and column of the first error. A script
+/// may return several at once to pipeline them.
 pub fn count(text: &[u8]) -> Result<usize, (usize, usize)> {
     heads(text).map(|heads| heads.len())
 }
 
-/// Which of the requests in `text` are HEAD requests, whose answers have no body.
+/// Which of the requests in `text` are HEAD requests, whose responses have no body.
 pub fn heads(text: &[u8]) -> Result<Vec<bool>, (usize, usize)> {
     let mut rest = text;
     let mut heads = Vec::new();
@@ -97,8 +98,8 @@ pub fn heads(text: &[u8]) -> Result<Vec<bool>, (usize, usize)> {
     Ok(heads)
 }
 
-/// The length of the request at the start of `text`: lines may end with LF alone, and a body may be
-/// chunked, as scripts may write it.
+/// The length of the request at the start of `text`: lines may end with LF alone, and the body may
+/// be chunked, as scripts may write it.
 fn one(text: &[u8]) -> Option<usize> {
     let mut lines = Lines { text, used: 0 };
     let mut words = lines.next()?.split(|byte| *byte == b' ');
@@ -123,7 +124,7 @@ fn one(text: &[u8]) -> Option<usize> {
         }
         let colon = line.iter().position(|byte| *byte == b':');
         let Some(colon) = colon else {
-            // a line that goes on with the field before it (obs-fold)
+            // a line that continues the previous field (obs-fold)
             if line.starts_with(b" ") || line.starts_with(b"\t") {
                 continue;
             }
@@ -133,7 +134,7 @@ fn one(text: &[u8]) -> Option<usize> {
         if name.eq_ignore_ascii_case(b"content-length") {
             length = core::str::from_utf8(value).ok()?.parse::<usize>().ok()?;
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            // chunked is the last coding, or it is none of a request (RFC 9112, 6.1)
+            // chunked must be the last coding of a request (RFC 9112, 6.1)
             let last = value.rsplit(|byte| *byte == b',').next()?;
             is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
         }
@@ -166,7 +167,7 @@ impl<'a> Lines<'a> {
         (self.used <= self.text.len()).then_some(())
     }
 
-    /// Goes over a chunked body with its trailers (RFC 9112, 7.1).
+    /// Skips a chunked body with its trailers (RFC 9112, 7.1).
     fn skip_chunks(&mut self) -> Option<()> {
         loop {
             let size = self.next()?.split(|byte| *byte == b';').next()?;
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_has_a_body_says_when_it_has_none() {
+    fn a_method_that_expects_a_body_declares_an_empty_one() {
         for (method, expected) in [("POST", true), ("PUT", true), ("DELETE", false)] {
             let (path, host, headers) = ("/", "h", &[][..]);
             let request = Request {
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_pipelined_requests_and_names_the_place_of_a_fault() {
+    fn counts_pipelined_requests_and_reports_the_place_of_an_error() {
         let two = b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nab";
         assert_eq!(count(two), Ok(2));
         let head = b"HEAD / HTTP/1.1\r\n\r\n";

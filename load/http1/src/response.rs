@@ -1,23 +1,11 @@
-//! One response after the other out of a stream of bytes, resumable at any of them.
+//! Parses one response after the other from a stream of bytes, resumable at any byte.
 //!
-//! The reader holds no buffer. What it does not consume (a head or a line whose end is missing)
-//! the caller keeps and hands in again with more behind it.
+//! The reader has no buffer. The caller keeps bytes that it does not consume (a head or a line
+//! without its end) and passes them again with more bytes after them.
 
 use crate::chunked::Chunked;
 use crate::head::{self, Framing, Head, Malformed};
-
-/// Receives the fields and the body of a response, for scripts that want to see them.
-pub trait Sink {
-    /// A header field or trailer, the name as received.
-    fn header(&mut self, _name: &[u8], _value: &[u8]) {}
-    /// A piece of the body.
-    fn body(&mut self, _piece: &[u8]) {}
-}
-
-/// A sink for callers that only count.
-pub struct Ignore;
-
-impl Sink for Ignore {}
+use crate::sink::Sink;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -36,16 +24,16 @@ pub struct Done {
     pub keep_alive: bool,
     /// Length of the body.
     pub body_bytes: u64,
-    /// A form was met that is tolerated but not correct.
+    /// The response has a form that is tolerated but incorrect.
     pub tolerated: bool,
 }
 
-/// How far a call came.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The response is not complete; so many bytes were used up.
+    /// The response is incomplete; so many bytes were consumed.
     More(usize),
-    /// The response is complete; so many bytes were used up.
+    /// The response is complete; so many bytes were consumed.
     Done(usize, Done),
 }
 
@@ -54,6 +42,8 @@ pub enum Progress {
 pub struct Parser {
     state: State,
     done: Done,
+    /// So many bytes that the caller keeps were searched for the end of a head or a line.
+    searched: usize,
 }
 
 impl Default for Parser {
@@ -67,27 +57,47 @@ impl Default for Parser {
         Parser {
             state: State::Head,
             done,
+            searched: 0,
         }
     }
 }
 
 impl Parser {
-    /// Whether the next byte begins a response.
+    /// Whether the next byte starts a response.
     #[inline]
     pub fn at_start(&self) -> bool {
         self.state == State::Head
     }
 
-    /// Whether the body that is being read has no other end than that of the connection.
+    /// Whether the current body ends only with the connection.
     pub fn lasts_until_close(&self) -> bool {
         self.state == State::UntilClose
     }
 
-    /// Enters a response whose head was recognised elsewhere (by the template) and of whose body
-    /// `left` bytes are still to come.
+    /// Continues a response whose head the template recognised, with `left` bytes of body still to
+    /// come.
     pub fn resume_body(&mut self, done: Done, left: u64) {
         self.done = done;
         self.state = State::Fixed(left);
+    }
+
+    /// Bytes of the body that are still to come, where their number is known.
+    #[inline]
+    pub fn body_left(&self) -> u64 {
+        match self.state {
+            State::Fixed(left) => left,
+            _ => 0,
+        }
+    }
+
+    /// So many of them have come and were dropped unseen; the response if these were the last.
+    pub fn skip_body(&mut self, bytes: u64) -> Option<Done> {
+        let State::Fixed(left) = &mut self.state else {
+            return None;
+        };
+        *left = left.saturating_sub(bytes);
+        self.done.body_bytes += bytes;
+        (*left == 0).then(|| self.finish())
     }
 
     /// A reader that stands before the chunked body of a response whose head was recognised.
@@ -95,12 +105,28 @@ impl Parser {
         Parser {
             state: State::Chunked(Chunked::Size),
             done,
+            searched: 0,
         }
     }
 
-    /// Reads on. `no_body` says that the response answers a HEAD request.
-    /// `seen` learns of every complete head and its bytes.
+    /// Reads on. `no_body` means that the response is to a HEAD request. `seen` gets every complete
+    /// head and its bytes.
     pub fn feed(
+        &mut self,
+        input: &[u8],
+        no_body: bool,
+        sink: &mut impl Sink,
+        seen: &mut dyn FnMut(&Head, &[u8]),
+    ) -> Result<Progress, Malformed> {
+        let progress = self.feed_all(input, no_body, sink, seen)?;
+        self.searched = match progress {
+            Progress::More(used) => input.len() - used,
+            Progress::Done(..) => 0,
+        };
+        Ok(progress)
+    }
+
+    fn feed_all(
         &mut self,
         input: &[u8],
         no_body: bool,
@@ -113,7 +139,9 @@ impl Parser {
             if rest.is_empty() {
                 return Ok(Progress::More(consumed));
             }
-            let parsed = head::parse(rest, no_body, &mut |name, value| sink.header(name, value))?;
+            let mut each = |name: &[u8], value: &[u8]| sink.header(name, value);
+            let searched = core::mem::take(&mut self.searched);
+            let parsed = head::parse_on(rest, searched, no_body, &mut each)?;
             let Some(head) = parsed else {
                 return Ok(Progress::More(consumed));
             };
@@ -131,7 +159,8 @@ impl Parser {
         self.feed_body(input, consumed, sink)
     }
 
-    /// The server has closed: right for a body that lasts until then, wrong inside anything else.
+    /// The server has closed: valid for a body that lasts until then, an error inside anything
+    /// else.
     pub fn end_of_stream(&mut self) -> Result<Done, Malformed> {
         match self.state {
             State::UntilClose => Ok(self.finish()),
@@ -139,7 +168,7 @@ impl Parser {
         }
     }
 
-    /// Takes over what the head says; true if there is no body to wait for.
+    /// Takes over what the head says; true if the response is complete.
     fn enter_body(&mut self, head: &Head) -> bool {
         self.done = Done {
             status: head.status,
@@ -176,7 +205,8 @@ impl Parser {
                 }
             }
             State::Chunked(chunked) => {
-                let fed = chunked.feed(rest, sink)?;
+                let searched = core::mem::take(&mut self.searched);
+                let fed = chunked.feed(rest, searched, sink)?;
                 self.done.body_bytes += fed.body_bytes;
                 consumed += fed.consumed;
                 if fed.ended {
@@ -201,14 +231,19 @@ impl Parser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sink::Ignore;
     use alloc::vec::Vec;
 
-    /// Feeds `text` in two pieces, keeping what is not consumed, as a connection does.
+    /// Feeds `text` in two pieces, keeping unconsumed bytes, as a connection does.
     fn in_pieces(text: &[u8], cut: usize) -> Result<Vec<Done>, Malformed> {
+        in_all(&[&text[..cut], &text[cut..]])
+    }
+
+    fn in_all(pieces: &[&[u8]]) -> Result<Vec<Done>, Malformed> {
         let mut parser = Parser::default();
         let mut kept: Vec<u8> = Vec::new();
         let mut answers = Vec::new();
-        for piece in [&text[..cut], &text[cut..]] {
+        for piece in pieces {
             kept.extend_from_slice(piece);
             loop {
                 let step = parser.feed(&kept, false, &mut Ignore, &mut |_, _| {})?;
@@ -224,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn every_split_point_gives_the_same_answers() {
+    fn every_split_point_gives_the_same_responses() {
         let text =
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\
             HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: x\r\n\r\n\
@@ -234,6 +269,21 @@ mod tests {
             let short: Vec<_> = answers.iter().map(|d| (d.status, d.body_bytes)).collect();
             assert_eq!(short, [(200, 5), (404, 3), (204, 0)], "cut at {cut}");
         }
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(in_all(&bytes), in_pieces(text, 0), "byte by byte");
+    }
+
+    #[test]
+    fn no_byte_is_searched_twice() {
+        let mut parser = Parser::default();
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        for end in 1..head.len() {
+            let step = parser.feed(&head[..end], false, &mut Ignore, &mut |_, _| {});
+            assert_eq!((step, parser.searched), (Ok(Progress::More(0)), end));
+        }
+        let step = parser.feed(head, false, &mut Ignore, &mut |_, _| {});
+        assert!(matches!(step, Ok(Progress::Done(..))));
+        assert_eq!(parser.searched, 0);
     }
 
     #[test]
@@ -250,6 +300,19 @@ mod tests {
             .feed(head, false, &mut Ignore, &mut |_, _| {})
             .expect("well formed");
         assert_eq!(parser.end_of_stream(), Err(Malformed::EarlyEof));
+    }
+
+    #[test]
+    fn a_body_may_be_dropped_unseen() {
+        let mut parser = Parser::default();
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
+        parser
+            .feed(head, false, &mut Ignore, &mut |_, _| {})
+            .expect("well formed");
+        assert_eq!((parser.body_left(), parser.skip_body(4)), (6, None));
+        let done = parser.skip_body(2).expect("the last ones");
+        assert_eq!((done.body_bytes, parser.body_left()), (9, 0));
+        assert!(parser.at_start() && parser.skip_body(1).is_none());
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The fast path: a response whose head is the same as the one before it, but for values that vary.
+//! The fast path: a response whose head equals the previous one, except for values that vary.
 //!
-//! All other bytes of the head are compared, so a response of equal size but other framing cannot
-//! pass. The value of `Date` is left out, and the values of fields that differed between two heads
-//! of one size (ETag, request numbers, cookies), unless they say how the body ends. A line end inside
-//! such a value would be the one way to be fooled; values with one are refused.
+//! It compares all other bytes of the head, so a response of the same size with other framing
+//! cannot pass. It skips the value of `Date`, and the values of fields that differed between two
+//! heads of one size (ETag, request numbers, cookies), unless they define the end of the body. Only
+//! a line end inside such a value could deceive it, so it rejects values with one.
 
 use crate::head::{Framing, Head};
 use crate::response::Done;
@@ -11,33 +11,35 @@ use alloc::vec::Vec;
 
 /// Longest head that is kept as a template; longer ones take the full path.
 const TEMPLATE_MAX_BYTES: usize = 2048;
-/// Most values that are left out.
+/// Most values that are skipped.
 const MASKS_MAX: usize = 8;
-/// Fields that are always compared: they decide how long the body is and whether the connection lasts.
+/// Fields that are always compared: they define the length of the body and whether the connection
+/// stays open.
 const FRAMING: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"connection"];
 
-/// The last complete head and what it meant.
+/// The last complete head and its meaning.
 #[derive(Debug)]
 pub struct Template {
     head: Vec<u8>,
-    /// Where the values lie that are left out, in order.
+    /// Positions of the skipped values, in order.
     masks: Vec<(usize, usize)>,
     done: Done,
     is_chunked: bool,
 }
 
-/// What a recognised head says.
+/// The contents of a recognised head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recognised {
     /// Length of the head.
     pub head_bytes: usize,
-    /// The response; of a chunked body the length is not known yet.
+    /// The response; the length of a chunked body is not known yet.
     pub done: Done,
     /// Its body is chunked.
     pub is_chunked: bool,
 }
 
-/// All bytes are looked at, without a way out between, so that many are compared at once: a date
+/// Checks all bytes without an early exit, so that the compiler can compare many at once: a date
+/// has 29 bytes and no line end.
 /// has 29 of them and no line end.
 #[inline]
 fn has_line_end(bytes: &[u8]) -> bool {
@@ -64,7 +66,8 @@ impl Default for Template {
 }
 
 impl Template {
-    /// Takes a head that the full parser has understood; one without a known end clears it.
+    /// Learns a head that the full parser has accepted; a head without a known end clears the
+    /// template.
     pub fn learn(&mut self, head: &Head, bytes: &[u8]) {
         let body_bytes = match head.framing {
             Framing::None | Framing::Chunked => 0,
@@ -94,8 +97,8 @@ impl Template {
         };
     }
 
-    /// Leaves out the values in which another head of the same fields and sizes differs; false if it
-    /// is not such a head.
+    /// Skips the values in which another head with the same fields and sizes differs; false for any
+    /// other head.
     fn mask_differences(&mut self, bytes: &[u8]) -> bool {
         if self.head.len() != bytes.len() {
             return false;
@@ -123,7 +126,7 @@ impl Template {
         true
     }
 
-    /// The response that `input` begins with, if it begins with the known head.
+    /// The response at the start of `input`, if it starts with the known head.
     #[inline]
     pub fn recognise(&self, input: &[u8]) -> Option<Recognised> {
         let len = self.head.len();
@@ -145,8 +148,8 @@ impl Template {
     }
 }
 
-/// Where the value begins of a line that two heads have with different values; nothing if they
-/// differ in more, or if the field is one that is always compared.
+/// The position of the value in a line in which two heads differ; nothing if they differ in more,
+/// or if the field is always compared.
 fn differing_value(line: &[u8], other: &[u8]) -> Option<usize> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let is_same_field = line[..=colon] == other[..=colon];
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_hidden_in_the_date_is_not_overlooked() {
+    fn a_field_hidden_in_the_date_is_detected() {
         let template =
             learned("HTTP/1.1 200 OK\r\nDate: aaaaaaaaaaaaaaaaaaaaa\r\nContent-Length: 5\r\n\r\n");
         let hidden =
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_vary_are_left_out_and_those_that_decide_are_not() {
+    fn values_that_vary_are_left_out_and_values_that_decide_are_not() {
         let head = |tag: &str, length: u32| {
             alloc::format!(
                 "HTTP/1.1 200 OK\r\nETag: {tag}\r\nContent-Length: {length}\r\nX: 1\r\n\r\n"
@@ -243,7 +246,7 @@ mod tests {
         assert!(template.recognise(head("ccc", 5).as_bytes()).is_some());
         assert_eq!(template.recognise(head("ccc", 6).as_bytes()), None);
         assert_eq!(template.recognise(head("c\nc", 5).as_bytes()), None);
-        // another length is another template, and the one before is forgotten
+        // another length is another template, and replaces the previous one
         learn(&mut template, &head("ddd", 7));
         assert_eq!(template.recognise(head("ddd", 5).as_bytes()), None);
         let known = template

@@ -1,11 +1,11 @@
-//! The parts of a URL that a request needs, split as wrk splits them.
+//! The parts of a URL for a request, split as wrk does.
 
 use alloc::string::{String, ToString};
 
-/// A URL in its parts.
+/// A URL in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// `http`, `https`, `ws`, `wss`, or `unix` (ours: the host is then a socket path).
+    /// `http`, `https`, `ws`, `wss`, `tcp`, `udp`, or `unix` (ours: the host is then a socket path).
     pub scheme: String,
     /// Host name or address, without brackets; for `unix` the path of the socket.
     pub host: String,
@@ -18,7 +18,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// Splits `text`; `None` if scheme or host are missing or the port is no number.
+    /// Splits `text`; `None` if scheme or host are missing or the port is invalid.
     pub fn parse(text: &str) -> Option<Url> {
         let (scheme, rest) = text.split_once("://")?;
         if scheme.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
@@ -103,7 +103,7 @@ impl Url {
         self.scheme.starts_with("https") || self.scheme == "wss"
     }
 
-    /// Whether it is a place of WebSocket (RFC 6455, 3).
+    /// Whether it is a WebSocket URL (RFC 6455, 3).
     pub fn is_websocket(&self) -> bool {
         matches!(self.scheme.as_str(), "ws" | "wss")
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_url() {
+    fn refuses_invalid_urls() {
         for text in [
             "",
             "h",

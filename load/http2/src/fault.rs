@@ -1,17 +1,17 @@
-//! What ends a connection: the error codes of RFC 9113, 7.
+//! Errors of a connection: the error codes of RFC 9113, 7.
 
-/// A fault of the whole connection, by what is wrong.
+/// An error of the whole connection, by its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Frames that nobody may send, or not here.
+    /// Frames that a server may not send, or not here.
     Protocol,
-    /// A window that grew beyond its bound.
+    /// A window that grew beyond its limit.
     FlowControl,
     /// A frame of a wrong size.
     FrameSize,
     /// A header block that cannot be decompressed.
     Compression,
-    /// More questions, or a longer header block, than anybody needs.
+    /// More PINGs or SETTINGS, or a longer header block, than any server needs.
     EnhanceYourCalm,
 }
 

@@ -1,33 +1,33 @@
-//! Frames (RFC 9113, 4.1 and 6): their heads, their types, and the small ones as bytes.
+//! Frames (RFC 9113, 4.1 and 6): headers, types, and the small ones as bytes.
 
 use alloc::vec::Vec;
 
-/// What a client says first (RFC 9113, 3.4).
+/// The first bytes of a client (RFC 9113, 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Bytes of a frame's head.
+/// Bytes of a frame header.
 pub const HEAD_BYTES: usize = 9;
-/// Longest payload that either side may send unless the other has allowed more.
+/// Longest payload that either side may send unless the other allows more.
 pub const PAYLOAD_MAX: usize = 16_384;
 
 /// Types of frames.
 pub mod kind {
     /// Bytes of a body.
     pub const DATA: u8 = 0;
-    /// The beginning of a header block.
+    /// The start of a header block.
     pub const HEADERS: u8 = 1;
-    /// Advice that nobody follows.
+    /// Advice that this client ignores.
     pub const PRIORITY: u8 = 2;
-    /// The end of a stream without an answer.
+    /// The end of a stream without a response.
     pub const RST_STREAM: u8 = 3;
-    /// What a side allows.
+    /// The limits of a side.
     pub const SETTINGS: u8 = 4;
     /// A push, which this client does not allow.
     pub const PUSH_PROMISE: u8 = 5;
-    /// A question whether the other side is there.
+    /// A check whether the other side is alive.
     pub const PING: u8 = 6;
-    /// The end of the connection is near.
+    /// The connection will end soon.
     pub const GOAWAY: u8 = 7;
-    /// More may be sent.
+    /// More bytes may be sent.
     pub const WINDOW_UPDATE: u8 = 8;
     /// More of a header block.
     pub const CONTINUATION: u8 = 9;
@@ -37,7 +37,7 @@ pub mod kind {
 pub mod flag {
     /// The last frame of a stream.
     pub const END_STREAM: u8 = 1;
-    /// An answer to SETTINGS or PING.
+    /// The response to SETTINGS or PING.
     pub const ACK: u8 = 1;
     /// The header block is complete.
     pub const END_HEADERS: u8 = 4;
@@ -47,7 +47,7 @@ pub mod flag {
     pub const PRIORITY: u8 = 32;
 }
 
-/// The head of a frame.
+/// A frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     /// Bytes of the payload.
@@ -61,7 +61,7 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// Reads a head, if all of it is there.
+    /// Parses a frame header, if all of it is there.
     #[inline]
     pub fn read(bytes: &[u8]) -> Option<FrameHead> {
         let &[a, b, c, kind, flags, w, x, y, z, ..] = bytes else {
@@ -71,12 +71,12 @@ impl FrameHead {
             length: u32::from_be_bytes([0, a, b, c]) as usize,
             kind,
             flags,
-            // the reserved bit has no meaning
+            // the reserved bit is ignored
             stream: u32::from_be_bytes([w & 0x7f, x, y, z]),
         })
     }
 
-    /// Appends the head.
+    /// Appends the header.
     #[inline]
     pub fn write(self, out: &mut Vec<u8>) {
         let [_, a, b, c] = (self.length as u32).to_be_bytes();

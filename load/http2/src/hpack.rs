@@ -1,4 +1,4 @@
-//! Header compression (RFC 7541): blocks into fields, and the pieces that blocks are made of.
+//! Header compression (RFC 7541): decodes blocks into fields, and encodes the pieces of blocks.
 
 use crate::fault::Fault;
 use crate::huffman;
@@ -6,15 +6,15 @@ use crate::static_table::{index_of, index_of_name, STATIC};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What the server's encoder may remember: the size that both sides begin with.
+/// The size of the server's table: the initial size of both sides.
 pub const TABLE_MAX: usize = 4096;
-/// What a field is counted for besides its bytes (RFC 7541, 4.1).
+/// Bytes that a field counts in addition to its text (RFC 7541, 4.1).
 pub const FIELD_OVERHEAD: usize = 32;
 /// The first index of the dynamic table.
 pub const DYNAMIC_FIRST: usize = STATIC.len() + 1;
 
-/// How a field stands in a block (RFC 7541, 6): the bits before its first number, and how many bits
-/// of the octet that number has.
+/// The representation of a field in a block (RFC 7541, 6): the bits before its first number, and
+/// the size of that number in the octet.
 mod form {
     pub const INDEXED: (u8, u32) = (0x80, 7);
     pub const REMEMBERED: (u8, u32) = (0x40, 6);
@@ -23,11 +23,11 @@ mod form {
     pub const HUFFMAN: (u8, u32) = (0x80, 7);
 }
 
-/// Reads blocks of one connection.
+/// Decodes the blocks of one connection.
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    /// A value or name that is not remembered.
+    /// A value or name that does not enter the table.
     scratch: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Reads a block; `each` sees every field in order.
+    /// Decodes a block; `each` gets every field in order.
     pub fn decode(
         &mut self,
         block: &[u8],
@@ -73,7 +73,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A literal that goes into the table.
+    /// A literal that enters the table.
     fn remember(
         &mut self,
         rest: &mut Input,
@@ -94,7 +94,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A literal that nobody remembers.
+    /// A literal that does not enter the table.
     fn pass(&mut self, rest: &mut Input, each: &mut impl FnMut(&[u8], &[u8])) -> Result<(), Fault> {
         let index = rest.number(form::PLAIN.1)?;
         self.scratch.clear();
@@ -118,7 +118,7 @@ impl Decoder {
 struct Input<'b>(&'b [u8]);
 
 impl<'b> Input<'b> {
-    /// A number whose first octet has `bits` bits of it (RFC 7541, 5.1).
+    /// A number of which the first octet has `bits` bits (RFC 7541, 5.1).
     #[inline]
     fn number(&mut self, bits: u32) -> Result<usize, Fault> {
         let (&first, rest) = self.0.split_first().ok_or(Fault::Compression)?;
@@ -133,7 +133,7 @@ impl<'b> Input<'b> {
 
     #[cold]
     fn long_number(&mut self, mut number: usize) -> Result<usize, Fault> {
-        // four octets are more than any number in here needs
+        // four octets are more than any number here needs
         for shift in [0, 7, 14, 21] {
             let (&octet, rest) = self.0.split_first().ok_or(Fault::Compression)?;
             self.0 = rest;
@@ -163,7 +163,7 @@ impl<'b> Input<'b> {
     }
 }
 
-/// One field of the dynamic table: where in its bytes it begins, and how long it is.
+/// One field of the dynamic table: its start and length in the bytes.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: usize,
@@ -177,10 +177,10 @@ impl Entry {
     }
 }
 
-/// The dynamic table (RFC 7541, 2.3.2). Its fields lie one behind the other in one buffer.
+/// The dynamic table (RFC 7541, 2.3.2). Its fields follow each other in one buffer.
 #[derive(Debug)]
 struct Table {
-    /// The youngest first.
+    /// The newest first.
     entries: VecDeque<Entry>,
     bytes: Vec<u8>,
     size: usize,
@@ -221,7 +221,7 @@ impl Table {
         Ok(())
     }
 
-    /// Takes the field at the end of the bytes, whose value begins at `middle`.
+    /// Inserts the field at the end of the bytes, whose value starts at `middle`.
     fn insert(&mut self, start: usize, middle: usize) {
         let entry = Entry {
             start,
@@ -230,7 +230,7 @@ impl Table {
         };
         self.evict(self.max.saturating_sub(entry.size()));
         if entry.size() > self.max {
-            // an empty table is no error (RFC 7541, 4.4)
+            // an empty table is allowed (RFC 7541, 4.4)
             self.bytes.clear();
             return;
         }
@@ -246,7 +246,7 @@ impl Table {
         self.evict(max);
     }
 
-    /// Forgets the oldest until the rest is no larger than `size`.
+    /// Evicts the oldest until the size is at most `size`.
     fn evict(&mut self, size: usize) {
         while self.size > size {
             let Some(oldest) = self.entries.pop_back() else {
@@ -256,7 +256,7 @@ impl Table {
         }
     }
 
-    /// Moves what is remembered to the start of the bytes.
+    /// Moves the entries to the start of the bytes.
     fn move_down(&mut self) {
         let gone = self
             .entries
@@ -269,7 +269,7 @@ impl Table {
     }
 }
 
-/// Appends a number behind `prefix`, whose octet has `bits` bits of it.
+/// Appends a number after `prefix`, whose octet has `bits` bits of it.
 fn put_number((prefix, bits): (u8, u32), number: usize, out: &mut Vec<u8>) {
     let most = (1usize << bits) - 1;
     if number < most {
@@ -302,7 +302,7 @@ pub fn put_indexed(index: usize, out: &mut Vec<u8>) {
     put_number(form::INDEXED, index, out);
 }
 
-/// Appends a field; the static table stands in for what it has.
+/// Appends a field; uses the static table if it has the name or field.
 pub fn put_plain(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     match index_of(name, value) {
         Some(index) => put_indexed(index, out),
@@ -310,12 +310,12 @@ pub fn put_plain(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a field that the other side is to remember.
+/// Appends a field that enters the other side's table.
 pub fn put_remembered(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     put_literal(form::REMEMBERED, name, value, out);
 }
 
-/// Tells that nothing is remembered any more, and will not be.
+/// Resizes the other side's table to 0.
 pub fn put_empty_table(out: &mut Vec<u8>) {
     put_number(form::RESIZE, 0, out);
 }
@@ -386,8 +386,8 @@ mod tests {
     }
 
     #[test]
-    fn a_small_table_forgets_as_the_rfc_shows() {
-        // RFC 7541, C.5, with the table of 256 octets told in the first block
+    fn a_small_table_evicts_as_the_rfc_shows() {
+        // RFC 7541, C.5, with the table of 256 octets set in the first block
         let mut decoder = Decoder::default();
         let blocks = [
             "3fe101 4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d546e1768747470733a2f2f7777772e6578616d706c652e636f6d",
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_stays_within_its_size_however_much_is_said() {
+    fn the_table_stays_within_its_size() {
         let mut decoder = Decoder::default();
         for number in 0..10_000 {
             let mut block = Vec::new();
@@ -448,9 +448,9 @@ mod tests {
     fn nonsense_is_refused() {
         for block in [
             "80",           // index 0
-            "be",           // nothing is remembered yet
+            "be",           // the table is empty
             "ffffffffffff", // a number without end
-            "4003",         // a name that is not there
+            "4003",         // a missing name
             "3fe21f",       // a table of 4097
             "8220",         // a resize behind a field
             "40",           // nothing behind it

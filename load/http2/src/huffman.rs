@@ -1,6 +1,6 @@
 //! The Huffman code of header compression (RFC 7541, 5.2 and Appendix B).
 //!
-//! The code is canonical, so the lengths of its codes are all of it: codes of one length follow each
+//! The code is canonical, so the lengths of its codes define it: codes of one length follow each
 //! other in the order of their symbols.
 
 use crate::fault::Fault;
@@ -11,7 +11,7 @@ const SYMBOLS: usize = 257;
 const END: u16 = 256;
 /// The longest code.
 const BITS_MAX: usize = 30;
-/// Codes up to this length are found by one look at a table.
+/// Codes up to this length are found by one table lookup.
 const QUICK_BITS: usize = 9;
 
 /// The length of each symbol's code.
@@ -28,17 +28,17 @@ const LENGTHS: [u8; SYMBOLS] = [
     22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
 ];
 
-/// The code in the forms that reading and writing need.
+/// The code in the forms for reading and writing.
 struct Code {
     /// Each symbol's code.
     codes: [u32; SYMBOLS],
     /// Symbols by length and then by number.
     sorted: [u16; SYMBOLS],
-    /// Of each length: the first code, how many there are, and where they stand in `sorted`.
+    /// For each length: the first code, the number of codes, and their position in `sorted`.
     first: [u32; BITS_MAX + 1],
     count: [u16; BITS_MAX + 1],
     start: [u16; BITS_MAX + 1],
-    /// By the next bits: symbol and length of the code that they begin with; length 0 if it is longer.
+    /// By the next bits: symbol and length of the code at their start; length 0 if it is longer.
     quick: [(u8, u8); 1 << QUICK_BITS],
 }
 
@@ -88,7 +88,7 @@ impl Code {
         }
     }
 
-    /// The symbol that the upper bits of `window` begin with, and its length in bits.
+    /// The symbol at the start of the upper bits of `window`, and its length in bits.
     fn long(&self, window: u64) -> (u16, u32) {
         let mut bits = QUICK_BITS + 1;
         while bits < BITS_MAX {
@@ -104,7 +104,7 @@ impl Code {
     }
 }
 
-/// Appends the text that `input` stands for.
+/// Appends the text that `input` encodes.
 pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     // `window` holds the next `held` bits at its upper end, and ones behind them: padding is ones
     let (mut window, mut held, mut at) = (u64::MAX, 0u32, 0);
@@ -137,7 +137,7 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     }
 }
 
-/// How long a text is in this code, in bytes.
+/// The length of a text in this code, in bytes.
 pub fn encoded_len(text: &[u8]) -> usize {
     let bits = text
         .iter()
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn wrong_padding_and_the_end_symbol_are_refused() {
         assert_eq!(decoded(&[]).as_deref(), Ok(&[][..]));
-        // 'a' is 00011; zeros behind it are no padding
+        // 'a' is 00011; zeros after it are invalid padding
         assert_eq!(decoded(&[0b0001_1000]), Err(Fault::Compression));
         assert_eq!(decoded(&[0b0001_1111]).as_deref(), Ok(&b"a"[..]));
         // a whole octet of padding

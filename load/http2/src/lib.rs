@@ -1,9 +1,9 @@
 //! HTTP/2 as a client's bytes: frames, streams, header compression; no I/O and no clock.
 //!
-//! [`request`] turns requests into header blocks once, before the run. [`client`] is one connection:
-//! it frames these blocks, reads what the server sends, cut anywhere, and tells which streams have
-//! been answered. Bodies are counted and never kept, so a connection's memory is bounded by the
-//! table of its header compression and one frame.
+//! [`request`] turns requests into header blocks once, before the run. [`client`] is one
+//! connection: it frames these blocks, reads the server's bytes, cut anywhere, and reports the
+//! streams with a response. Bodies are counted and never kept, so the memory of a connection is
+//! limited to the table of its header compression and one frame.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,14 +1,14 @@
-//! Requests as header blocks, made once before the run out of the same texts that HTTP/1 sends.
+//! Requests as header blocks, created once before the run from the texts that HTTP/1 sends.
 //!
-//! What all requests of a server have in common is remembered by its decoder from the first request
-//! of a connection on; a later request is then a few octets and what it has of its own.
+//! The server's decoder keeps the fields that all its requests share, from the first request of a
+//! connection on; a later request is then a few octets and the fields in which it differs.
 
 use crate::hpack::{self, DYNAMIC_FIRST, FIELD_OVERHEAD, TABLE_MAX};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Fields that belong to an HTTP/1 connection (RFC 9113, 8.2.2), and those that became others.
+/// Fields of an HTTP/1 connection (RFC 9113, 8.2.2), and fields that became pseudo-header fields.
 const LEFT_OUT: [&str; 7] = [
     "connection",
     "host",
@@ -19,18 +19,18 @@ const LEFT_OUT: [&str; 7] = [
     "upgrade",
 ];
 
-/// A request as it goes on the wire.
+/// The bytes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// The header block of the first request of a connection.
     pub first: Vec<u8>,
     /// The header block of all others.
     pub later: Vec<u8>,
-    /// The header block where the server remembers nothing.
+    /// The header block for a server without a table.
     pub plain: Vec<u8>,
     /// The body; it may be empty.
     pub body: Arc<[u8]>,
-    /// It is a HEAD request, whose answer has no body.
+    /// It is a HEAD request, whose response has no body.
     pub is_head: bool,
 }
 
@@ -42,7 +42,7 @@ struct Parts<'t> {
     body: &'t [u8],
 }
 
-/// Turns the HTTP/1 texts of all requests to one server into what HTTP/2 sends. Fails if one is none.
+/// Converts the HTTP/1 texts of all requests to one server for HTTP/2. Fails if one is invalid.
 pub fn encode_all<'t>(texts: impl Iterator<Item = &'t [u8]>, scheme: &str) -> Option<Vec<Encoded>> {
     let all: Option<Vec<Parts>> = texts.map(|text| parts(text, scheme)).collect();
     let all = all?;
@@ -50,12 +50,12 @@ pub fn encode_all<'t>(texts: impl Iterator<Item = &'t [u8]>, scheme: &str) -> Op
     Some(all.iter().map(|parts| encode(parts, &common)).collect())
 }
 
-/// Turns one HTTP/1 text into what HTTP/2 sends; nothing of it is remembered.
+/// Converts one HTTP/1 text for HTTP/2, without the table.
 pub fn encode_one(text: &[u8], scheme: &str) -> Option<Encoded> {
     parts(text, scheme).map(|parts| encode(&parts, &[]))
 }
 
-/// The fields that all have and that are worth remembering, as far as there is room.
+/// The fields that all requests share and that are worth a table entry, as far as they fit.
 fn common(all: &[Parts]) -> Vec<Field> {
     let Some(first) = all.first() else {
         return Vec::new();
@@ -82,7 +82,7 @@ fn encode(parts: &Parts, common: &[Field]) -> Encoded {
         match common.iter().position(|known| known == field) {
             Some(place) => {
                 hpack::put_remembered(name, value, &mut first);
-                // the last one that went in has the lowest index
+                // the last insertion has the lowest index
                 hpack::put_indexed(DYNAMIC_FIRST + common.len() - 1 - place, &mut later);
             }
             None => {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_said_again_is_a_few_octets() {
+    fn a_repeated_request_is_a_few_octets() {
         let text =
             b"GET /some/path?x=y HTTP/1.1\r\nHost: example.com:8080\r\nUser-Agent: x\r\n\r\n";
         let one = &encode_all([&text[..]].into_iter(), "http").expect("a request")[0];
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn invalid_requests_are_refused() {
         assert_eq!(encode_one(b"GET /", "http"), None);
         assert_eq!(encode_one(b"\r\n\r\n", "http"), None);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! SETTINGS (RFC 9113, 6.5): what each side allows the other.
+//! SETTINGS (RFC 9113, 6.5): the limits of each side.
 
 use crate::fault::Fault;
 use crate::frame::{kind, write, PAYLOAD_MAX};
@@ -14,19 +14,19 @@ mod id {
 
 /// The largest window (RFC 9113, 6.9.1).
 pub const WINDOW_MAX: i64 = (1 << 31) - 1;
-/// The window that a connection and its streams begin with.
+/// The initial window of a connection and its streams.
 pub const WINDOW_FIRST: i64 = 65_535;
 
-/// What the server allows.
+/// The server's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Streams at once.
+    /// Concurrent streams.
     pub streams: u32,
-    /// Bytes of a request's body before the server says more.
+    /// Bytes of a request's body before a window update.
     pub window: i64,
-    /// Bytes of a frame.
+    /// Bytes of a frame's payload.
     pub frame: usize,
-    /// What its decoder remembers.
+    /// Size of its decoder's table.
     pub table: usize,
 }
 
@@ -42,7 +42,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes over what a frame says.
+    /// Applies a frame.
     pub fn take(&mut self, payload: &[u8]) -> Result<(), Fault> {
         if !payload.len().is_multiple_of(6) {
             return Err(Fault::FrameSize);
@@ -75,7 +75,7 @@ impl Settings {
     }
 }
 
-/// Appends what this client allows: no pushes, and bodies of any length, as it keeps none of them.
+/// Appends the client's settings: no pushes, and bodies of any length, as it keeps none of them.
 pub fn put_own(out: &mut Vec<u8>) {
     let mut payload = Vec::new();
     for (id, value) in [

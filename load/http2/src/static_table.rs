@@ -65,7 +65,7 @@ pub const STATIC: [(&[u8], &[u8]); 61] = [
     (b"www-authenticate", b""),
 ];
 
-/// The index of a field in the static table, if it is there whole.
+/// The index of a field in the static table, if name and value are there.
 pub fn index_of(name: &[u8], value: &[u8]) -> Option<usize> {
     let found = STATIC.iter().position(|known| *known == (name, value));
     found.map(|index| index + 1)

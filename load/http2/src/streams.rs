@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Receives the fields and the bodies of answers, for scripts that want to see them.
+/// Receives the fields and the bodies of responses, for scripts that use them.
 pub trait Sink {
-    /// Whether it looks at anything.
+    /// Whether it uses anything.
     const SEES: bool = true;
-    /// A field of the answer on a slot; its pseudo-fields are not shown.
+    /// A field of the response on a slot; pseudo-header fields are not passed.
     fn field(&mut self, _slot: usize, _name: &[u8], _value: &[u8]) {}
     /// A piece of the body.
     fn body(&mut self, _slot: usize, _piece: &[u8]) {}
@@ -21,7 +21,7 @@ impl Sink for Ignore {
     const SEES: bool = false;
 }
 
-/// A body that waits for windows.
+/// A body that waits for window updates.
 #[derive(Debug)]
 pub struct Upload {
     pub body: Arc<[u8]>,
@@ -29,38 +29,38 @@ pub struct Upload {
     pub at: usize,
 }
 
-/// One stream, or a place for one.
+/// One stream, or a free slot.
 #[derive(Debug)]
 pub struct Stream<U> {
-    /// Its number; 0 if the place is free.
+    /// Its number; 0 if the slot is free.
     pub id: u32,
-    /// Status of its answer; 0 as long as there is none.
+    /// Status of its response; 0 until there is one.
     pub status: u16,
-    /// `grpc-status` of its answer or of its trailers.
+    /// `grpc-status` of its response or of its trailers.
     pub call: Option<u32>,
-    /// Bytes of its answer's body.
+    /// Bytes of its response's body.
     pub body_bytes: u64,
-    /// How many its head has told, or [`UNTOLD`].
-    pub told_bytes: u64,
+    /// How many its head has told, or [`NO_LENGTH`].
+    pub content_length: u64,
     /// It answers a HEAD request: what its head tells does not come.
     pub is_head: bool,
-    /// Bytes among them that the server has been given back.
+    /// How many of them the server got window updates for.
     pub returned_bytes: u64,
     /// Bytes of a request's body that may still be sent.
     pub window: i64,
     pub upload: Option<Box<Upload>>,
-    /// What the caller wants to know of it later.
+    /// The caller's value.
     pub user: U,
 }
 
 /// A length that no head has told.
-pub const UNTOLD: u64 = u64::MAX;
+pub const NO_LENGTH: u64 = u64::MAX;
 
 impl<U> Stream<U> {
-    /// Whether its answer has another length than it tells (RFC 9113, 8.1.1).
+    /// Whether the body's length differs from the declared one (RFC 9113, 8.1.1).
     #[inline]
     pub fn is_cut(&self) -> bool {
-        let told = self.told_bytes != UNTOLD && self.told_bytes != self.body_bytes;
+        let told = self.content_length != NO_LENGTH && self.content_length != self.body_bytes;
         told && !self.is_head && !matches!(self.status, 204 | 304)
     }
 }
@@ -78,16 +78,16 @@ pub struct Streams<U> {
 const ID_MAX: u32 = (1 << 31) - 1;
 
 impl<U: Copy + Default> Streams<U> {
-    /// Places for `most` streams at once.
+    /// Slots for `most` streams at once.
     pub fn new(most: u32) -> Streams<U> {
-        // half of the places are always free, so a free one is near
+        // half of the slots are always free, so a free one is near
         let count = (most as usize * 2).next_power_of_two();
         let free = || Stream {
             id: 0,
             status: 0,
             call: None,
             body_bytes: 0,
-            told_bytes: UNTOLD,
+            content_length: NO_LENGTH,
             is_head: false,
             returned_bytes: 0,
             window: 0,
@@ -107,36 +107,36 @@ impl<U: Copy + Default> Streams<U> {
         (id >> 1) as usize & (self.slots.len() - 1)
     }
 
-    /// How many places there are.
+    /// The number of slots.
     pub fn places(&self) -> usize {
         self.slots.len()
     }
 
     /// Whether numbers are left.
     pub fn has_numbers(&self) -> bool {
-        // some may be passed over
+        // some may be skipped
         self.next < ID_MAX - 4 * self.slots.len() as u32
     }
 
-    /// The number of the next stream, or of one that is passed over before it.
+    /// The number of the next stream, or of one that is skipped before it.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// The number of the stream in a place.
+    /// The number of the stream in a slot.
     pub fn id(&self, slot: usize) -> u32 {
         self.slots[slot].id
     }
 
-    /// Whether a stream of this number has been begun.
+    /// Whether a stream of this number was opened.
     pub fn has_begun(&self, id: u32) -> bool {
         id < self.next && id & 1 == 1
     }
 
-    /// Begins a stream; where it is.
+    /// Opens a stream; returns its slot.
     #[inline]
     pub fn begin(&mut self, window: i64, user: U) -> usize {
-        // a number that is left out counts as closed (RFC 9113, 5.1.1)
+        // a skipped number counts as closed (RFC 9113, 5.1.1)
         while self.slots[self.slot_of(self.next)].id != 0 {
             self.next += 2;
         }
@@ -146,7 +146,7 @@ impl<U: Copy + Default> Streams<U> {
             status: 0,
             call: None,
             body_bytes: 0,
-            told_bytes: UNTOLD,
+            content_length: NO_LENGTH,
             is_head: false,
             returned_bytes: 0,
             window,
@@ -158,7 +158,7 @@ impl<U: Copy + Default> Streams<U> {
         slot
     }
 
-    /// The place of an open stream.
+    /// The slot of an open stream.
     #[inline]
     pub fn find(&self, id: u32) -> Option<usize> {
         let slot = self.slot_of(id);
@@ -179,7 +179,7 @@ impl<U: Copy + Default> Streams<U> {
         self.open -= 1;
     }
 
-    /// All that are open, with their places.
+    /// All open streams, with their slots.
     pub fn each(&self) -> impl Iterator<Item = (usize, &Stream<U>)> {
         let open = self.slots.iter().enumerate();
         open.filter(|(_, stream)| stream.id != 0)
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_stays_is_passed_over_and_kept() {
+    fn a_long_lived_stream_is_skipped_and_kept() {
         let mut streams: Streams<u32> = Streams::new(3);
         let long = streams.begin(0, 7);
         for number in 0..1000 {

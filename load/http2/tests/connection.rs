@@ -1,4 +1,4 @@
-//! A connection with a server that is made of bytes.
+//! A connection with a server that is simulated by bytes.
 
 use load_http2::frame::{self, flag, kind, FrameHead, HEAD_BYTES, PREFACE};
 use load_http2::{hpack, request, Client, Encoded, Event, Fault, Ignore, Sink};
@@ -36,7 +36,7 @@ fn head(stream: u32, status: &str, flags: u8) -> Vec<u8> {
     frame_of(kind::HEADERS, flag::END_HEADERS | flags, stream, &block)
 }
 
-/// A connection whose server has told what it allows.
+/// A connection whose server has sent its settings.
 fn settled(most: u32, pairs: &[(u16, u32)]) -> Client<u32> {
     let mut client = Client::new(most);
     assert!(client.pending().starts_with(PREFACE) && !client.has_room());
@@ -89,7 +89,7 @@ fn answers(events: &[Event<u32>]) -> Vec<(u32, u16, u64)> {
 }
 
 #[test]
-fn answers_come_in_any_order_and_with_any_framing() {
+fn responses_arrive_in_any_order_and_with_any_framing() {
     let mut client = settled(4, &[]);
     let get = encoded(GET);
     for user in 0..4 {
@@ -146,7 +146,7 @@ fn a_head_in_pieces_is_one_head() {
 }
 
 #[test]
-fn a_script_sees_fields_and_body_of_the_final_answer() {
+fn a_script_sees_fields_and_body_of_the_final_response() {
     #[derive(Default)]
     struct Keep(Vec<String>);
     impl Sink for Keep {
@@ -197,7 +197,7 @@ fn a_body_goes_out_as_windows_allow() {
 }
 
 #[test]
-fn an_answer_before_the_end_of_the_request_ends_both() {
+fn an_early_response_ends_the_request() {
     let text = format!(
         "POST / HTTP/1.1\r\nContent-Length: 90000\r\n\r\n{}",
         "z".repeat(90_000)
@@ -212,9 +212,9 @@ fn an_answer_before_the_end_of_the_request_ends_both() {
 }
 
 #[test]
-fn what_a_server_allows_is_kept_to() {
+fn the_servers_limits_are_obeyed() {
     let client = settled(100, &[(3, 2)]);
-    assert_eq!(client.most(), 2);
+    assert_eq!(client.limit(), 2);
     // a decoder without memory is told so once, and given literals
     let mut client = settled(2, &[(1, 0)]);
     let get = encoded(GET);
@@ -241,7 +241,7 @@ fn a_long_head_is_cut_into_frames() {
 }
 
 #[test]
-fn resets_and_farewells_lose_what_they_say() {
+fn resets_and_goaway_end_only_their_streams() {
     let mut client = settled(4, &[]);
     let get = encoded(GET);
     for user in 0..4 {
@@ -253,7 +253,7 @@ fn resets_and_farewells_lose_what_they_say() {
         frame_of(kind::RST_STREAM, 0, 1, &[0, 0, 0, 7]),
         frame_of(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]),
         head(3, "200", flag::END_STREAM),
-        // of the one that was given up
+        // of the cancelled one
         head(5, "200", flag::END_STREAM),
     ]
     .concat();
@@ -270,7 +270,7 @@ fn resets_and_farewells_lose_what_they_say() {
 }
 
 #[test]
-fn questions_are_answered_and_floods_are_not() {
+fn pings_get_responses_and_floods_do_not() {
     let mut client = settled(1, &[]);
     let ping = frame_of(kind::PING, 0, 0, b"12345678");
     feed(&mut client, &ping).expect("well formed");
@@ -300,7 +300,7 @@ fn questions_are_answered_and_floods_are_not() {
 }
 
 #[test]
-fn faults_of_the_connection_are_named() {
+fn errors_of_the_connection_are_named() {
     let table: [(Vec<u8>, Fault); 13] = [
         (frame_of(kind::DATA, 0, 0, b"x"), Fault::Protocol),
         (frame_of(kind::DATA, 0, 9, b"x"), Fault::Protocol),
@@ -341,7 +341,7 @@ fn faults_of_the_connection_are_named() {
 }
 
 #[test]
-fn an_answer_that_makes_no_sense_ends_its_stream_alone() {
+fn a_malformed_response_ends_only_its_stream() {
     let trailer = frame_of(kind::HEADERS, flag::END_HEADERS, 1, &block(&[("t", "1")]));
     let table = [
         frame_of(kind::DATA, flag::END_STREAM, 1, b"x"),
@@ -357,14 +357,14 @@ fn an_answer_that_makes_no_sense_ends_its_stream_alone() {
         let get = encoded(GET);
         client.request(&get, 0);
         client.request(&get, 1);
-        let events = feed(&mut client, &bytes).expect("no fault of the connection");
+        let events = feed(&mut client, &bytes).expect("no error of the connection");
         assert_eq!(events, [Event::Reset { user: 0, code: 1 }], "{bytes:?}");
         assert_eq!(client.open(), 1);
     }
 }
 
 #[test]
-fn an_answer_of_another_length_than_it_tells_is_none() {
+fn a_response_of_another_length_than_declared_is_malformed() {
     let told = |stream: u32, status: &str, length: &str, flags: u8| {
         let block = block(&[(":status", status), ("content-length", length)]);
         frame_of(kind::HEADERS, flag::END_HEADERS | flags, stream, &block)
@@ -405,7 +405,7 @@ fn an_answer_of_another_length_than_it_tells_is_none() {
 }
 
 #[test]
-fn a_server_is_asked_once_whether_it_is_there() {
+fn a_silent_server_gets_one_ping() {
     let mut client = settled(4, &[]);
     let get = encoded(GET);
     let first = client.request(&get, 1);

@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpus: real servers' bytes and past troubles, at every cut.
+//! Replays the fuzzer's corpus: bytes of real servers and past errors, at every cut.
 
 mod property;
 

@@ -1,30 +1,30 @@
-//! What comes on one connection: messages are counted, not kept; pings and closes are answered.
+//! The incoming side of a connection: messages are counted, not kept; pings and closes are answered.
 
 use crate::frame::{self, Opcode, CONTROL_MAX_BYTES};
 
-/// Longest head of a frame that is not masked.
+/// Longest header of an unmasked frame.
 const HEAD_MAX_BYTES: usize = 10;
-/// Answers to pings that a server does not take are not gathered for ever.
+/// Most bytes of pongs that wait for a server that does not read.
 const PENDING_MAX_BYTES: usize = 4096;
-/// A close that says that all is done (RFC 6455, 7.4.1).
+/// A normal close (RFC 6455, 7.4.1).
 const NORMAL: [u8; 2] = 1000u16.to_be_bytes();
 
-/// How a server breaks the rules.
+/// A violation of the protocol by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Bits that only an extension may set; none was asked for.
+    /// Bits that only an extension may set; none was requested.
     Reserved,
-    /// A kind of frame that is not defined.
+    /// An undefined kind of frame.
     Opcode,
     /// A masked frame; only clients mask.
     Masked,
     /// A length above 63 bits or not in its shortest form.
     Length,
-    /// A control frame that is too long or in pieces, or a close of one byte.
+    /// A control frame that is too long or fragmented, or a close of one byte.
     Control,
-    /// A further piece of no message, or a new message inside another.
+    /// A continuation without a message, or a new message inside another.
     Piece,
-    /// A message that no request had asked for.
+    /// A message without a request.
     Unasked,
 }
 
@@ -38,12 +38,12 @@ impl Fault {
             Fault::Length => "a length that is not in its shortest form",
             Fault::Control => "a control frame that is too long or in pieces",
             Fault::Piece => "pieces of messages are out of order",
-            Fault::Unasked => "a message that nobody asked for",
+            Fault::Unasked => "a message without a request",
         }
     }
 }
 
-/// What a server said.
+/// An event from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A message is complete.
@@ -51,7 +51,7 @@ pub enum Event {
         /// Length of its payload.
         bytes: u64,
     },
-    /// The server ends the connection; the answer is pending.
+    /// The server closes the connection; the response is pending.
     Closed,
 }
 
@@ -68,16 +68,16 @@ pub struct Client {
     head: [u8; HEAD_MAX_BYTES],
     head_bytes: usize,
     frame: Option<Frame>,
-    /// Length so far of the message whose pieces are being read.
+    /// Length so far of the message that is being read.
     message: Option<u64>,
     control: Vec<u8>,
     pending: Vec<u8>,
-    /// This side has said goodbye.
+    /// The client has sent its close.
     is_closed: bool,
 }
 
 impl Client {
-    /// Reads on, up to the first event; so many bytes were used up.
+    /// Reads on, up to the first event; returns how many bytes were used.
     pub fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Event>), Fault> {
         let mut used = 0;
         loop {
@@ -105,12 +105,12 @@ impl Client {
         }
     }
 
-    /// Whether the next byte that is read begins a message.
+    /// Whether the next byte starts a message.
     pub fn at_start(&self) -> bool {
         self.head_bytes == 0 && self.frame.is_none() && self.message.is_none()
     }
 
-    /// Frames that have to be written, between two messages.
+    /// Frames to write between two messages.
     pub fn pending(&self) -> &[u8] {
         &self.pending
     }
@@ -120,7 +120,7 @@ impl Client {
         self.pending.drain(..count);
     }
 
-    /// Says goodbye, once.
+    /// Sends a close, once.
     pub fn close(&mut self) {
         if !self.is_closed {
             self.answer(Opcode::Close, &NORMAL);
@@ -140,7 +140,7 @@ impl Client {
         Ok(input.len())
     }
 
-    /// Takes over what a complete head says.
+    /// Applies a complete frame header.
     fn begin(&mut self) -> Result<(), Fault> {
         let [first, second, ..] = self.head;
         if first & 0x70 != 0 {
@@ -196,7 +196,7 @@ impl Client {
     }
 }
 
-/// How long a head is of which `known` bytes are there.
+/// The length of a header of which `known` bytes are there.
 fn head_length(head: &[u8], known: usize) -> usize {
     match head[1] & 0x7f {
         _ if known < 2 => 2,
@@ -206,7 +206,7 @@ fn head_length(head: &[u8], known: usize) -> usize {
     }
 }
 
-/// The length of the payload, if it is written in its shortest form.
+/// The length of the payload, if it is in its shortest form.
 fn length(head: &[u8; HEAD_MAX_BYTES]) -> Option<u64> {
     let number = |bytes: &[u8]| {
         bytes
@@ -237,7 +237,7 @@ mod tests {
                     None => break,
                 }
             }
-            assert!(piece.is_empty(), "everything is used up");
+            assert!(piece.is_empty(), "everything is consumed");
         }
         assert!(client.at_start());
         Ok((events, client.pending().to_vec()))
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_named() {
+    fn violations_are_named() {
         for (text, fault) in [
             (&b"\xc1\x00"[..], Fault::Reserved),
             (b"\x83\x00", Fault::Opcode),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_pings_is_not_gathered() {
+    fn a_flood_of_pings_does_not_accumulate() {
         let mut client = Client::default();
         for _ in 0..10_000 {
             assert_eq!(client.feed(b"\x89\x02hi"), Ok((4, None)));

@@ -3,25 +3,25 @@
 /// Longest payload of a control frame (RFC 6455, 5.5).
 pub const CONTROL_MAX_BYTES: usize = 125;
 
-/// What a frame carries.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
-    /// A further piece of a message.
+    /// A continuation of a message.
     Continuation = 0x0,
-    /// A message of text, or its first piece.
+    /// A text message, or its first fragment.
     Text = 0x1,
-    /// A message of any bytes, or its first piece.
+    /// A binary message, or its first fragment.
     Binary = 0x2,
     /// The end of the connection.
     Close = 0x8,
-    /// A question whether the other side is there.
+    /// A check whether the other side is alive.
     Ping = 0x9,
-    /// The answer to it.
+    /// The response to a ping.
     Pong = 0xa,
 }
 
 impl Opcode {
-    /// By its number; `None` for those that are not defined.
+    /// By its number; `None` for undefined ones.
     pub fn of(number: u8) -> Option<Opcode> {
         let all = [
             Opcode::Continuation,
@@ -34,13 +34,13 @@ impl Opcode {
         all.into_iter().find(|opcode| *opcode as u8 == number)
     }
 
-    /// Whether frames of this kind may stand between the pieces of a message.
+    /// Whether frames of this type may appear between the fragments of a message.
     pub fn is_control(self) -> bool {
         self as u8 >= Opcode::Close as u8
     }
 }
 
-/// Appends one masked frame that is whole by itself.
+/// Appends one masked frame that holds a whole message.
 pub fn push(bytes: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: [u8; 4]) {
     const FINAL: u8 = 0x80;
     const MASKED: u8 = 0x80;

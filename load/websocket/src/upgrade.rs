@@ -1,4 +1,4 @@
-//! The way from HTTP/1.1 to WebSocket and its proof (RFC 6455, 4.1).
+//! The upgrade from HTTP/1.1 to WebSocket and its proof (RFC 6455, 4.1).
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
@@ -11,14 +11,14 @@ use std::fmt;
 /// Appended to the key before it is hashed (RFC 6455, 1.3).
 const ID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Why there is no WebSocket connection.
+/// Why the upgrade failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Another status than 101.
     Status(u16),
-    /// The answer is to another question.
+    /// Sec-WebSocket-Accept does not match the key.
     Accept,
-    /// The answer is no HTTP/1.1.
+    /// The answer is not one of HTTP/1.1.
     Malformed(Malformed),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The head of an upgrade without the key, which each connection adds.
+/// The head of an upgrade request without the key, which each connection adds.
 pub fn head(path: &str, host: &str, headers: &[(String, String)]) -> Vec<u8> {
     let mut fields = headers.to_vec();
     for (name, value) in [
@@ -59,26 +59,28 @@ pub fn head(path: &str, host: &str, headers: &[(String, String)]) -> Vec<u8> {
     bytes
 }
 
-/// The whole upgrade.
+/// The complete upgrade request.
 pub fn with_key(head: &[u8], key: &str) -> Vec<u8> {
     let end = format!("Sec-WebSocket-Key: {key}\r\n\r\n");
     [head, end.as_bytes()].concat()
 }
 
-/// A key as it is sent.
+/// The text of a key.
 pub fn key(random: [u8; 16]) -> String {
     STANDARD.encode(random)
 }
 
-/// How a server answers a key.
+/// The server's response to a key.
 pub fn accept(key: &str) -> String {
     let text = format!("{key}{ID}");
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))
 }
 
-/// Reads the answer: its length, or `None` while it is not complete.
-pub fn answer(input: &[u8], key: &str) -> Result<Option<usize>, Refused> {
-    let found = head::parse(input, true, &mut |_, _| {}).map_err(Refused::Malformed)?;
+/// Reads the answer: its length, or `None` while it is not complete. Its first `searched` bytes were
+/// tried before.
+pub fn answer(input: &[u8], searched: usize, key: &str) -> Result<Option<usize>, Refused> {
+    let found = head::parse_on(input, searched, true, &mut |_, _| {});
+    let found = found.map_err(Refused::Malformed)?;
     let Some(head) = found else {
         return Ok(None);
     };
@@ -129,15 +131,15 @@ mod tests {
     fn only_the_right_answer_counts() {
         let good = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
             sec-websocket-accept:  s3pPLMBiTxaQ9kYGzzhZRbK+xOo= \r\n\r\n\x81\x00";
-        assert_eq!(answer(good, KEY), Ok(Some(good.len() - 2)));
-        assert_eq!(answer(&good[..40], KEY), Ok(None));
-        assert_eq!(answer(good, "another"), Err(Refused::Accept));
+        assert_eq!(answer(good, 0, KEY), Ok(Some(good.len() - 2)));
+        assert_eq!(answer(&good[..40], 0, KEY), Ok(None));
+        assert_eq!(answer(good, 0, "another"), Err(Refused::Accept));
         for (text, refused) in [
             (&b"HTTP/1.1 403 No\r\n\r\n"[..], Refused::Status(403)),
             (b"HTTP/1.1 101 Up\r\n\r\n", Refused::Accept),
             (b"hello\r\n\r\n", Refused::Malformed(Malformed::StatusLine)),
         ] {
-            assert_eq!(answer(text, KEY), Err(refused));
+            assert_eq!(answer(text, 0, KEY), Err(refused));
         }
     }
 }

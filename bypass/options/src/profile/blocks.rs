@@ -1,6 +1,6 @@
 //! Finds the end of shell blocks, which are skipped: functions, conditions and loops.
 
-/// What kind of block a line opens.
+/// The kind of block that a line opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Block {
     /// `name() {` … `}`.
@@ -28,7 +28,7 @@ pub(super) fn opened_by(line: &str) -> Option<Block> {
     is_function.then_some(Block::Function)
 }
 
-/// How many lines the block has that begins with the first of these; None when it never ends.
+/// The number of lines in the block that starts with the first of these; None if it never ends.
 pub(super) fn length(block: Block, lines: &[&str]) -> Option<usize> {
     let mut depth = 0_usize;
     for (index, line) in lines.iter().enumerate() {
@@ -46,7 +46,7 @@ pub(super) fn length(block: Block, lines: &[&str]) -> Option<usize> {
     None
 }
 
-/// Whether a block sets options: then skipping it would change what the profile means.
+/// Whether a block sets options: skipping it would then change the meaning of the profile.
 pub(super) fn setting_line(lines: &[&str]) -> Option<usize> {
     let sets = |line: &&str| {
         let code = line.trim_start();
@@ -58,7 +58,7 @@ pub(super) fn setting_line(lines: &[&str]) -> Option<usize> {
     lines.iter().position(sets)
 }
 
-/// Whether a block waits for an earlier instance to be gone, by listing accelerated processes.
+/// Whether a block waits until an earlier instance has ended, by listing accelerated processes.
 pub(super) fn waits_for_cluster(lines: &[&str]) -> bool {
     let mentions = |word: &str| lines.iter().any(|line| line.contains(word));
     (mentions("onload_stackdump") || mentions("onload stackdump")) && mentions("EF_CLUSTER_NAME")
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_no_blocks() {
+    fn settings_do_not_open_blocks() {
         assert_eq!(opened_by("onload_set EF_X 1"), None);
         assert_eq!(opened_by("x=$(f)"), None);
         assert_eq!(opened_by("# if this"), None);

@@ -1,4 +1,4 @@
-//! Turns words into text: variables, defaults and arithmetic, but never a command.
+//! Expands words into text: variables, defaults and arithmetic, but never a command.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,15 @@ use super::arithmetic;
 use super::lex::Piece;
 use super::workers;
 
-/// A variable of the profile: its text, or why there is none.
+/// The text of a variable, or the reason why it has none.
 type Known = Result<String, String>;
 
-/// What a profile's text may refer to.
+/// Variables and arguments to which a profile's text may refer.
 pub(super) struct Scope<'a> {
     environment: &'a dyn Fn(&str) -> Option<String>,
     command: &'a [String],
     own: HashMap<String, Known>,
-    /// What was assumed on the way, for `--check`.
+    /// Assumptions on the way, for `--check`.
     pub(super) notes: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Remembers a variable; one that cannot be computed is an error only where it is used.
+    /// Remembers a variable; if it cannot be computed, its use is an error.
     pub(super) fn assign(&mut self, name: &str, pieces: &[Piece]) {
         let value = if mentions_workers(pieces) {
             self.workers()
@@ -41,12 +41,12 @@ impl<'a> Scope<'a> {
         self.own.insert(name.to_owned(), value);
     }
 
-    /// What `onload_set` says is visible to later lines as a variable.
+    /// Makes an option of `onload_set` visible to later lines as a variable.
     pub(super) fn remember(&mut self, name: &str, text: &str) {
         self.own.insert(name.to_owned(), Ok(text.to_owned()));
     }
 
-    /// The built-in behind every spelling of "how many workers does nginx have".
+    /// The built-in for every way to ask for the number of nginx workers.
     pub(super) fn define_workers(&mut self) {
         let workers = self.workers();
         self.own.insert("num_workers".to_owned(), workers);
@@ -105,7 +105,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The one command line whose answer is known without running it.
+/// The only command line whose output is known without running it.
 fn command(line: &str) -> Known {
     match line.trim() {
         "nproc" => Ok(workers::cores().to_string()),
@@ -121,7 +121,7 @@ fn shortened(line: &str) -> String {
     first.chars().take(60).collect()
 }
 
-/// Scripts around nginx let NGINX_NUM_WORKERS override what they find in its configuration.
+/// Scripts around nginx let NGINX_NUM_WORKERS override the number in its configuration.
 fn mentions_workers(pieces: &[Piece]) -> bool {
     pieces.iter().any(|piece| match piece {
         Piece::Variable { name, default } => name == "NGINX_NUM_WORKERS" && default.is_some(),

@@ -1,4 +1,4 @@
-//! Cuts a line of a profile into words the way a shell does, without doing what they say.
+//! Splits a line of a profile into words as a shell does, without executing anything.
 
 /// A part of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) enum Piece {
     },
     /// `$(( … ))`.
     Arithmetic(String),
-    /// `$( … )` or back quotes: a command line, which nobody runs.
+    /// `$( … )` or back quotes: a command line, which is never run.
     Command(String),
     /// `$@` or `$*`: the words of the program's command line.
     Arguments,
@@ -23,22 +23,22 @@ pub(super) enum Piece {
 pub(super) enum Word {
     /// The pieces that make it up.
     Plain(Vec<Piece>),
-    /// `| & < > ( )`, each letter for itself.
+    /// `| & < > ( )`, one letter each.
     Operator(char),
     /// `;`, or the end of a line in a text of several.
     End,
 }
 
-/// Why a text is not a sequence of words.
+/// Why a text cannot be split into words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Broken {
     /// A quote or bracket is still open: the next line belongs to it.
     Unfinished(&'static str),
-    /// It is no form that profiles have.
+    /// A form that profiles do not support.
     Wrong(String),
 }
 
-/// Nested expansions in one word; far more than anybody writes, little enough for the stack.
+/// Nested expansions in one word; far more than profiles use, little enough for the stack.
 const DEPTH_MAX: usize = 16;
 
 struct Cursor<'a> {
@@ -76,7 +76,7 @@ pub(super) fn words(text: &str) -> Result<Vec<Word>, Broken> {
 }
 
 impl Cursor<'_> {
-    /// A backslash before the end of a line: both are nothing.
+    /// A backslash before the end of a line: both are removed.
     fn continues(&self) -> bool {
         self.letters.clone().nth(1) == Some('\n')
     }
@@ -124,7 +124,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Inside double quotes a backslash protects only what would have a meaning there.
+    /// Inside double quotes a backslash protects only letters that are special there.
     fn escape_in_quotes(&mut self, pieces: &mut Vec<Piece>) {
         self.letters.next();
         match self.letters.next() {
@@ -306,12 +306,12 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_inside_a_word_is_no_comment() {
+    fn a_hash_inside_a_word_does_not_start_a_comment() {
         assert_eq!(words("a#b"), Ok(vec![plain("a#b")]));
     }
 
     #[test]
-    fn variables_defaults_arithmetic_and_commands_are_told_apart() {
+    fn variables_defaults_arithmetic_and_commands_are_distinguished() {
         let word = |text| match words(text).expect("valid").remove(0) {
             Word::Plain(mut pieces) => pieces.remove(0),
             other => panic!("{other:?}"),

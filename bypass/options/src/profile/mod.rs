@@ -1,9 +1,9 @@
 //! Profiles: `.opf` files read as data. Nothing in a profile is ever executed.
 //!
 //! A profile is written in a few shell forms: `onload_set NAME VALUE`, `onload_import NAME`,
-//! comments, quotes, variables and whole-number arithmetic. What scripts around nginx compute with
-//! shell and perl, the worker count, is recognised and computed here. A line that is none of these
-//! is an error with its place, because half a profile would be worse than none.
+//! comments, quotes, variables and whole-number arithmetic. Scripts around nginx compute the worker
+//! count with shell and perl; the reader recognises these and computes it here. Any other line is
+//! an error with its place, because half a profile would be worse than none.
 
 mod arithmetic;
 mod blocks;
@@ -33,34 +33,34 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// One `onload_set` that counts.
+/// One effective `onload_set`.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// The row of the table.
     pub option: &'static Definition,
-    /// Checked against it.
+    /// The value, checked against the option.
     pub value: Value,
-    /// Where it was said.
+    /// The line that sets it.
     pub place: Place,
 }
 
-/// What a profile, or a list of them, says.
+/// The content of a profile, or of a list of them.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
     /// The first setting of each option.
     pub settings: Vec<Setting>,
-    /// What was skipped or assumed, one line each, for `--check`.
+    /// Skipped or assumed parts, one line each, for `--check`.
     pub notes: Vec<String>,
     /// The profile waits until no process of its cluster is left.
     pub waits_for_cluster: bool,
 }
 
-/// Why a profile cannot be used: one line, with the place when there is one.
+/// Why a profile cannot be used: one line, with the place if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileError {
     /// The line, or none when no file was found.
     pub place: Option<Place>,
-    /// What is wrong and what to do.
+    /// The error and its remedy.
     pub text: String,
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Display for ProfileError {
         if let Some(place) = &self.place {
             write!(out, "{place}: ")?;
         }
-        // A name from the file may hold line ends, which would make two lines of one.
+        // A name from the file may contain line ends, which would make two lines of one.
         self.text.chars().try_for_each(|letter| match letter {
             _ if letter.is_control() => write!(out, "{}", letter.escape_default()),
             _ => write!(out, "{letter}"),
@@ -79,11 +79,11 @@ impl std::fmt::Display for ProfileError {
 
 impl std::error::Error for ProfileError {}
 
-/// What must hold for any text at all; the fuzz target and the replay of its corpus call it.
+/// Properties that hold for any text; the fuzz target and the replay of its corpus call this.
 ///
 /// # Panics
-/// When a text is read into a setting that its own option would not accept, or when an error is
-/// more than one line.
+/// If a text yields a setting that its own option would not accept, or if an error is more than one
+/// line.
 pub fn check_reading(text: &str) {
     let nothing = |_: &str| None;
     match Reader::new(&nothing).read_text("fuzz.opf", text) {

@@ -9,11 +9,11 @@ use super::{search, Place, Profile, ProfileError, Setting};
 use crate::nearest::unknown_option;
 use crate::table;
 
-/// Files that import each other this deep are a circle for all we care.
+/// Imports nested this deep count as a cycle.
 const IMPORTS_MAX: usize = 16;
 /// Lines that one quoted text may span.
 const STATEMENT_LINES_MAX: usize = 20;
-/// Fragments that come with the program, because they only compute.
+/// Fragments that are built in, because they only compute.
 const PARSE_NGINX: &str = "nginx-parse-config";
 const WAIT_CLUSTER: &str = "wait-old-cluster-exit";
 
@@ -133,7 +133,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reads what begins on the first of these lines and says how many lines it took.
+    /// Reads the statement that starts on the first of these lines, and returns its number of
+    /// lines.
     fn statement(&mut self, place: &Place, lines: &[&str]) -> Result<usize, ProfileError> {
         let fail = |text: &str| ProfileError {
             place: Some(place.clone()),
@@ -305,7 +306,7 @@ fn wants_value(name: &[Piece]) -> String {
     format!("onload_set {}: missing value", plain_text(name))
 }
 
-/// A name that a page layout has broken (`EF TCP_X 1`) comes with one word too many.
+/// A name that a page layout has split (`EF TCP_X 1`) has one word too many.
 fn too_many(name: &[Piece], rest: &[&[Piece]]) -> String {
     let name = plain_text(name);
     if table::find(&name).is_some() {

@@ -1,9 +1,9 @@
-//! Where profiles lie, and which file a name means.
+//! The folders of profiles, and the file for a name.
 
 use std::path::{Path, PathBuf};
 
-/// Folders searched for a profile's name, first hit wins: the user's own, `$WIRESPEED_ROOT`'s,
-/// and the one two levels above the program, where a build leaves it.
+/// Folders searched for a profile's name, first hit wins: the user's own, `$WIRESPEED_ROOT`'s, and
+/// the one two levels above the program, where a build puts it.
 pub fn folders(variable: &dyn Fn(&str) -> Option<String>, program: Option<&Path>) -> Vec<PathBuf> {
     let own = variable("HOME").map(|home| Path::new(&home).join(".config/wirespeed/profiles"));
     let root = variable("WIRESPEED_ROOT").map(|root| Path::new(&root).join("profiles"));
@@ -18,8 +18,8 @@ pub fn folders(variable: &dyn Fn(&str) -> Option<String>, program: Option<&Path>
     [own, root, beside].into_iter().flatten().collect()
 }
 
-/// The file of a name: a path if it contains a slash, else looked up, with `.opf` and with the
-/// documents' `_` for `-` accepted.
+/// The file for a name: a path if it contains a slash, else looked up, with `.opf` added and with
+/// `_` accepted for `-`, as in the published documents.
 pub fn file_name(name: &str, folders: &[PathBuf]) -> Result<PathBuf, String> {
     if name.contains('/') {
         let exact = PathBuf::from(name);

@@ -1,8 +1,8 @@
-//! How many workers nginx will have, read from its configuration; nginx is not run.
+//! The number of nginx workers, read from its configuration without running nginx.
 
 use std::path::{Path, PathBuf};
 
-/// Included files that are followed; a circle of includes ends here.
+/// Most included files; a cycle of includes ends here.
 const FILES_MAX: usize = 256;
 const DEPTH_MAX: usize = 8;
 const DEFAULT_PATHS: [&str; 3] = [
@@ -11,13 +11,13 @@ const DEFAULT_PATHS: [&str; 3] = [
     "/usr/local/etc/nginx/nginx.conf",
 ];
 
-/// The count, and how it was found.
+/// The number, and how it was found.
 pub(super) struct Found {
     pub(super) workers: usize,
     pub(super) note: String,
 }
 
-/// The count for a command line that starts nginx, also behind wrappers such as taskset.
+/// The number for a command line that starts nginx, also behind wrappers such as taskset.
 pub(super) fn count(command: &[String]) -> Found {
     let Some(arguments) = arguments_of_nginx(command) else {
         let note = "the command is not nginx: 1 worker assumed".to_owned();
@@ -174,7 +174,7 @@ fn in_file(path: &Path, folder: &Path, depth: usize, left: &mut usize) -> Option
     None
 }
 
-/// The directives outside every block, each as its words: worker_processes stands only there.
+/// The directives outside every block, as words: worker_processes is valid only there.
 fn directives(text: &str) -> Vec<Vec<String>> {
     let (mut all, mut words, mut depth) = (Vec::new(), Vec::new(), 0_usize);
     for token in tokens(text) {
@@ -220,7 +220,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The files that an include means; `*` and `?` are understood in the last part of the path.
+/// The files of an include; `*` and `?` are supported in the last part of the path.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern
         .file_name()

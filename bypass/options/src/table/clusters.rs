@@ -3,7 +3,7 @@
 use crate::definition::{number, switch, text, Definition, Group};
 
 const COUNT_MAX: i64 = 1 << 30;
-const NO_FILTERS: &str = "no packets arrive, so there is nothing to filter";
+const NO_FILTERS: &str = "no card filters are used: frames are steered by port and queue";
 const NO_PORTS: &str =
     "source ports of accelerated connections are bookkeeping only and reused at once";
 
@@ -14,7 +14,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Name of a group of processes that share a port",
     )
     .of(Group::Clusters)
-    .does("over packets, programs of the same name share the queues of an interface; shown by `bypass stat`, and what a profile waits for at a cold restart"),
+    .does("over packets, programs with the same name share the queues of an interface; `bypass stat` shows the name, and a profile waits for its processes to end at a cold restart"),
     number(
         "EF_CLUSTER_SIZE",
         "0",
@@ -24,13 +24,13 @@ pub(super) const OPTIONS: &[Definition] = &[
     .of(Group::Clusters)
     .long("The nginx profiles set it to the number of workers in the configuration.")
     .does("over packets, the processes that share the queues of an interface; any number of listeners may share a port"),
-    switch("EF_CLUSTER_IGNORE", false, "Form no group")
+    switch("EF_CLUSTER_IGNORE", false, "Do not form a group")
         .of(Group::Clusters)
-        .does("over packets, one process uses all queues of an interface, and the others have their connections from it"),
+        .does("over packets, one process uses all queues of an interface, and passes connections to the others"),
     switch(
         "EF_CLUSTER_RESTART",
         false,
-        "Replace what a dead member left behind",
+        "Replace the leftovers of a dead member",
     )
     .of(Group::Clusters)
     .inert("a dead process leaves nothing behind: its entries end with it"),
@@ -67,14 +67,14 @@ pub(super) const OPTIONS: &[Definition] = &[
     text(
         "EF_TCP_FORCE_REUSEPORT",
         "0",
-        "Ports whose listeners get SO_REUSEPORT unasked",
+        "Ports whose listeners get SO_REUSEPORT automatically",
     )
     .of(Group::Ports)
     .inert("listeners are bound by the kernel exactly as the program asked"),
     text(
         "EF_UDP_FORCE_REUSEPORT",
         "0",
-        "UDP ports that get SO_REUSEPORT unasked",
+        "UDP ports that get SO_REUSEPORT automatically",
     )
     .of(Group::Ports)
     .inert("sockets are bound by the kernel exactly as the program asked"),
@@ -90,14 +90,14 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_TCP_SHARED_LOCAL_PORTS_MAX",
         "100",
         0..=COUNT_MAX,
-        "Bound of the shared source ports",
+        "Limit of the shared source ports",
     )
     .of(Group::Ports)
     .inert(NO_PORTS),
     switch(
         "EF_TCP_SHARED_LOCAL_PORTS_PER_IP",
         false,
-        "One set of shared ports a local address",
+        "One set of shared ports per local address",
     )
     .of(Group::Ports)
     .inert(NO_PORTS),
@@ -105,7 +105,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_TCP_SHARED_LOCAL_PORTS_PER_IP_MAX",
         "0",
         0..=COUNT_MAX,
-        "Bound of each such set",
+        "Limit of each such set",
     )
     .of(Group::Ports)
     .inert(NO_PORTS),
@@ -123,7 +123,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Reuse a port as soon as it is closed",
     )
     .of(Group::Ports)
-    .inert("always so: without packets no connection enters TIME_WAIT"),
+    .inert("over shared memory no connection enters TIME_WAIT; over packets TIME_WAIT applies"),
     switch(
         "EF_TCP_SHARED_LOCAL_PORTS_NO_FALLBACK",
         false,

@@ -59,14 +59,14 @@ pub(super) const OPTIONS: &[Definition] = &[
     text(
         "EF_CTPIO_MODE",
         "sf-np",
-        "How such a send treats a packet that comes late",
+        "How such a send treats a late packet",
     )
     .of(Group::Hardware)
     .inert(NO_CARD),
     switch(
         "EF_CTPIO_SWITCH_BYPASS",
         false,
-        "Let such a send pass the card's own switch",
+        "Let such a send go through the card's own switch",
     )
     .of(Group::Hardware)
     .inert(NO_CARD),

@@ -57,7 +57,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .does("connections from elsewhere that come by the interfaces named go to the kernel"),
     text("EF_INTERFACE_BLACKLIST", "", "Names of the interfaces that may not be accelerated")
         .of(Group::Acceleration)
-        .inert("no interface is involved in a connection over shared memory"),
+        .inert("only interfaces that EF_INTERFACE_WHITELIST names are used"),
     number("EF_BINDTODEVICE_HANDOVER", "0", 0..=1, "Hand a socket bound to a device to the kernel")
         .of(Group::Acceleration)
         .inert("always so: a socket bound to a device stays on the kernel"),

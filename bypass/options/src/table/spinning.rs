@@ -14,7 +14,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     .unit("µs")
     .of(Group::Spinning)
     .long(
-        "Above 0 it also turns on, where nothing else is said, EF_EPOLL_SPIN, EF_POLL_SPIN, \
+        "Above 0 it also turns on, unless they are set, EF_EPOLL_SPIN, EF_POLL_SPIN, \
              EF_SELECT_SPIN, EF_TCP_RECV_SPIN, EF_TCP_SEND_SPIN, EF_UDP_RECV_SPIN and EF_PKT_WAIT_SPIN, and turns \
              EF_INT_DRIVEN off; accept and connect spin only when enabled. 20 shares a \
              core well; 100000 takes the whole core while there is any traffic.",
@@ -38,7 +38,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     .unit("µs")
     .of(Group::Spinning)
     .long(
-        "Gives the core away between rounds: less CPU at low load, up to this much latency \
+        "Releases the core between rounds: less CPU at low load, up to this much latency \
              added to an event.",
     )
     .does("a sleep of this length after each round that found nothing"),
@@ -121,32 +121,32 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("µs")
     .of(Group::Spinning)
-    .inert("locks are held for well under a microsecond; a waiter looks 200 times, then gives up the processor"),
+    .inert("locks are held for well under a microsecond; a waiter checks 200 times, then yields"),
     switch("EF_SOCK_LOCK_BUZZ", false, "Spin for a socket's lock")
         .of(Group::Spinning)
-        .inert("locks are held for well under a microsecond; a waiter looks 200 times, then gives up the processor"),
+        .inert("locks are held for well under a microsecond; a waiter checks 200 times, then yields"),
     switch("EF_STACK_LOCK_BUZZ", false, "Spin for the stack's lock")
         .of(Group::Spinning)
         .inert("no lock covers the whole stack"),
     switch(
         "EF_SELECT_FAST",
         true,
-        "Return from select before kernel descriptors were asked",
+        "Return from select without polling kernel descriptors",
     )
     .of(Group::Spinning)
-    .inert("kernel descriptors are asked every 20 µs while spinning and before every sleep"),
+    .inert("kernel descriptors are polled every 20 µs while spinning and before every sleep"),
     switch(
         "EF_POLL_FAST",
         true,
-        "Return from poll before kernel descriptors were asked",
+        "Return from poll without polling kernel descriptors",
     )
     .of(Group::Spinning)
-    .inert("kernel descriptors are asked every 20 µs while spinning and before every sleep"),
+    .inert("kernel descriptors are polled every 20 µs while spinning and before every sleep"),
     number(
         "EF_SELECT_FAST_USEC",
         "32",
         0..=USEC_MAX,
-        "How long select may leave the kernel unasked",
+        "How long select may skip kernel descriptors",
     )
     .unit("µs")
     .of(Group::Spinning)
@@ -155,7 +155,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_POLL_FAST_USEC",
         "32",
         0..=USEC_MAX,
-        "How long poll may leave the kernel unasked",
+        "How long poll may skip kernel descriptors",
     )
     .unit("µs")
     .of(Group::Spinning)
@@ -164,18 +164,18 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_SELECT_NONBLOCK_FAST_USEC",
         "200",
         0..=USEC_MAX,
-        "How long a non-blocking select may leave the kernel unasked",
+        "How long a non-blocking select may skip kernel descriptors",
     )
     .unit("µs")
     .of(Group::Spinning)
-    .inert("a call with timeout 0 always asks the kernel about its descriptors"),
+    .inert("a call with timeout 0 always polls kernel descriptors"),
     number(
         "EF_POLL_NONBLOCK_FAST_USEC",
         "200",
         0..=USEC_MAX,
-        "How long a non-blocking poll may leave the kernel unasked",
+        "How long a non-blocking poll may skip kernel descriptors",
     )
     .unit("µs")
     .of(Group::Spinning)
-    .inert("a call with timeout 0 always asks the kernel about its descriptors"),
+    .inert("a call with timeout 0 always polls kernel descriptors"),
 ];

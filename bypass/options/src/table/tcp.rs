@@ -13,11 +13,12 @@ pub(super) const OPTIONS: &[Definition] = &[
         "EF_TCP_INITIAL_CWND",
         "0",
         0..=COUNT_MAX,
-        "First congestion window; 0 is the standard's",
+        "First congestion window; 0 is the standard size",
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .does("with other hosts, over packets: the first congestion window, in whole segments"),
+    .unset("10 segments")
+    .does("over packets, with other hosts: the first congestion window, in whole segments"),
     number(
         "EF_DYNAMIC_ACK_THRESH",
         "16",
@@ -37,7 +38,8 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .does("over packets: received bytes whose acknowledgements are not delayed at the begin of a connection, in whole segments; 16 segments where it is not set"),
+    .unset("16 segments")
+    .does("over packets: received bytes whose acknowledgements are not delayed at the start of a connection, in whole segments"),
     number(
         "EF_TCP_FASTSTART_IDLE",
         "65536",
@@ -46,7 +48,8 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .does("over packets: received bytes whose acknowledgements are not delayed after a pause, in whole segments; 16 segments where it is not set"),
+    .unset("16 segments")
+    .does("over packets: received bytes whose acknowledgements are not delayed after a pause, in whole segments"),
     number(
         "EF_TCP_FASTSTART_LOSS",
         "65536",
@@ -55,16 +58,18 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .does("over packets: received bytes whose acknowledgements are not delayed after a segment out of order, in whole segments; 16 segments where it is not set"),
+    .unset("16 segments")
+    .does("over packets: received bytes whose acknowledgements are not delayed after a segment out of order, in whole segments"),
     number(
         "EF_TCP_TCONST_MSL",
         "25",
         0..=600,
-        "Longest life of a segment, hence of TIME_WAIT",
+        "Longest lifetime of a segment, which determines TIME_WAIT",
     )
     .unit("s")
     .of(Group::Tcp)
-    .does("over packets: TIME_WAIT is twice as long; a minute where it is not set"),
+    .unset("30 s")
+    .does("over packets: half the length of TIME_WAIT"),
     number(
         "EF_TCP_FIN_TIMEOUT",
         "60",
@@ -81,7 +86,8 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Half-open connections of a stack",
     )
     .of(Group::Tcp)
-    .does("over packets: half-open connections of an engine; 4096 where it is not set"),
+    .unset("4096")
+    .does("over packets: half-open connections of an engine"),
     number(
         "EF_TCP_BACKLOG_MAX",
         "256",
@@ -89,14 +95,16 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Half-open connections of a listener",
     )
     .of(Group::Tcp)
-    .does("over packets: half-open connections of a listener; as many as its backlog where it is not set"),
+    .unset("the listener's backlog")
+    .does("over packets: half-open connections of a listener"),
     switch(
         "EF_TCP_SYNCOOKIES",
         false,
-        "Answer with SYN cookies when half-open places are gone",
+        "Send SYN cookies when the table of half-open connections is full",
     )
     .of(Group::Tcp)
-    .does("over packets: 0 lets a full table drop SYNs; cookies are sent where it is not set"),
+    .unset("1")
+    .does("over packets: 0 drops SYNs when the table of half-open connections is full"),
     number(
         "EF_TCP_SYN_OPTS",
         "7",
@@ -104,7 +112,8 @@ pub(super) const OPTIONS: &[Definition] = &[
         "TCP options that a SYN offers, as bits",
     )
     .of(Group::Tcp)
-    .does("over packets: 1 timestamps, 2 window scaling, 4 selective acknowledgments, 8 ECN; ECN is accepted, not asked for, where it is not set"),
+    .unset("7, and ECN is accepted")
+    .does("over packets: 1 timestamps, 2 window scaling, 4 selective acknowledgments, 8 ECN"),
     number(
         "EF_TCP_RCVBUF_MODE",
         "0",
@@ -112,7 +121,8 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Receive buffer: fixed, or tuned to the connection",
     )
     .of(Group::Tcp)
-    .does("over packets: 0 keeps the engine's at EF_TCP_RCVBUF, or 64 KiB; tuned where it is not set"),
+    .unset("1")
+    .does("over packets: 0 fixes the engine's receive buffer at EF_TCP_RCVBUF or 64 KiB"),
     switch(
         "EF_TCP_RCVBUF_STRICT",
         false,
@@ -127,7 +137,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Send buffer: fixed, split, or tuned",
     )
     .of(Group::Tcp)
-    .does("over packets: 0 keeps the engine's at EF_TCP_SNDBUF, or 85 KiB; 1 and 2 tune it"),
+    .does("over packets: 0 fixes the engine's send buffer at EF_TCP_SNDBUF or 85 KiB; 1 and 2 tune it"),
     number(
         "EF_TCP_SNDBUF",
         "0",
@@ -136,7 +146,8 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .does("over packets: the engine's, whatever the program says; between program and engine lies one more"),
+    .unset("tuned")
+    .does("over packets: overrides the engine's send buffer; the program's own lies in front of it"),
     number(
         "EF_TCP_RCVBUF",
         "0",
@@ -145,7 +156,8 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .does("over packets: the engine's, whatever the program says; up to 64 KiB more lie before the program; 0 is none"),
+    .unset("tuned")
+    .does("over packets: overrides the engine's receive buffer; up to 64 KiB more lie in front of the program"),
     number(
         "EF_DELACK_THRESH",
         "1",
@@ -162,7 +174,8 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("ms")
     .of(Group::Tcp)
-    .does("over packets: of sockets with SO_KEEPALIVE that set no TCP_KEEPIDLE; the host's tcp_keepalive_time where it is not set"),
+    .unset("the host's tcp_keepalive_time")
+    .does("over packets: of sockets with SO_KEEPALIVE that do not set TCP_KEEPIDLE"),
     number(
         "EF_RETRANSMIT_THRESHOLD",
         "15",
@@ -178,7 +191,8 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Retransmissions of a SYN",
     )
     .of(Group::Tcp)
-    .does("over packets: retransmissions of a SYN; 6 where it is not set"),
+    .unset("6")
+    .does("over packets: retransmissions of a SYN"),
     number(
         "EF_NONAGLE_INFLIGHT_MAX",
         "50",
@@ -190,7 +204,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     switch(
         "EF_FORCE_TCP_NODELAY",
         false,
-        "Send at once whatever the program says",
+        "Send at once, whatever the program sets",
     )
     .of(Group::Tcp)
     .inert("every write is visible to the reader at once; over packets TCP_NODELAY is always on"),

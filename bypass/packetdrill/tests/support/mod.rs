@@ -26,7 +26,7 @@ unsafe impl Send for Runner {}
 // SAFETY: as above.
 unsafe impl Sync for Runner {}
 
-/// What left.
+/// A packet that left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
     pub at_us: i64,
@@ -158,7 +158,7 @@ impl Runner {
         value
     }
 
-    /// What setsockopt(2) answers.
+    /// The result of setsockopt(2).
     pub fn set(&self, fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), i32> {
         let (from, length) = (value.as_ptr().cast::<c_void>(), value.len() as u32);
         // SAFETY: the slice is readable.
@@ -174,7 +174,7 @@ impl Runner {
         assert_eq!(done, 0);
     }
 
-    /// The next packet and its time; no bytes where nothing will ever leave.
+    /// The next packet and its time; no bytes if nothing will ever leave.
     pub fn next_packet(&self) -> (Vec<u8>, i64) {
         let (mut bytes, mut length, mut at_us) = (vec![0u8; 65_536], 65_536, 0);
         let into = bytes.as_mut_ptr().cast::<c_void>();
@@ -182,7 +182,7 @@ impl Runner {
         let done = unsafe {
             (self.0.netdev_receive)(self.0.userdata, into, &raw mut length, &raw mut at_us)
         };
-        assert_eq!(done, 0, "packetdrill asks again for ever after an error");
+        assert_eq!(done, 0, "packetdrill asks again forever after an error");
         bytes.truncate(length);
         (bytes, at_us)
     }
@@ -217,7 +217,7 @@ impl Runner {
         unsafe { (self.0.usleep)(self.0.userdata, us) };
     }
 
-    /// A connection that the remote end has opened; its descriptor and the number of our first byte.
+    /// A connection that the remote end opened; its descriptor and our first sequence number.
     pub fn accepted(&self) -> (c_int, u32) {
         let listener = self.listener();
         self.arrives(SYN, 0, 0, OPTIONS, b"");
@@ -231,12 +231,12 @@ impl Runner {
     }
 
     pub fn end(self) {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: no other use remains.
         unsafe { (self.0.free)(self.0.userdata) };
     }
 }
 
-/// What a call answers, or its error number.
+/// The result of a call, or its error number.
 pub fn result(answer: isize) -> Result<usize, i32> {
     let error = std::io::Error::last_os_error().raw_os_error();
     usize::try_from(answer).map_err(|_| error.unwrap_or(0))

@@ -141,6 +141,51 @@ mod tests {
     }
 
     #[test]
+    fn the_table_of_options_has_the_engines_defaults() {
+        let engine = Config::default();
+        let acks = format!("{} segments", engine.quick_acks.start);
+        for (name, value) in [
+            (
+                "EF_TCP_INITIAL_CWND",
+                format!("{} segments", engine.initial_window),
+            ),
+            ("EF_TCP_SYNRECV_MAX", engine.half_open_max.to_string()),
+            (
+                "EF_TCP_SYNCOOKIES",
+                u8::from(engine.syn_cookies).to_string(),
+            ),
+            (
+                "EF_TCP_TCONST_MSL",
+                format!("{} s", engine.time_wait_us / 2 / SECOND_US),
+            ),
+            (
+                "EF_TCP_FIN_TIMEOUT",
+                format!("{} s", engine.fin_wait_us / SECOND_US),
+            ),
+            ("EF_RETRANSMIT_THRESHOLD", engine.retries.to_string()),
+            (
+                "EF_RETRANSMIT_THRESHOLD_SYN",
+                engine.syn_retries.to_string(),
+            ),
+            (
+                "EF_RFC_RTO_INITIAL",
+                format!("{} ms", engine.rto_initial_us / 1000),
+            ),
+            ("EF_RFC_RTO_MIN", format!("{} ms", engine.rto_min_us / 1000)),
+            ("EF_RFC_RTO_MAX", format!("{} ms", engine.rto_max_us / 1000)),
+            ("EF_DELACK_THRESH", engine.delayed_ack_segments.to_string()),
+            (
+                "EF_TAIL_DROP_PROBE",
+                u8::from(engine.loss_probe).to_string(),
+            ),
+            ("EF_TCP_FASTSTART_INIT", acks),
+        ] {
+            let option = bypass_options::table::find(name).expect("an option");
+            assert_eq!(option.default_text(), value, "{name}");
+        }
+    }
+
+    #[test]
     fn options_reach_the_engine_in_its_units() {
         let options = Tcp {
             initial_window_bytes: Some(14_480),

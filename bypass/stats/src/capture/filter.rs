@@ -1,4 +1,4 @@
-//! Which frames a reader wants, decided before they are copied.
+//! The filter of a capture, applied before frames are copied.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +9,7 @@ const HEADER_6: usize = 40;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Only frames of this port, of this host; with both, frames that have both.
+/// Only frames with this port, with this host; if both are set, frames with both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Filter {
     /// Of either end.
@@ -19,14 +19,15 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether a segment between these is wanted.
+    /// Whether a segment between these passes.
     pub fn admits(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let is_port = |port| from.port() == port || to.port() == port;
         let is_host = |host| from.ip() == host || to.ip() == host;
         self.port.is_none_or(is_port) && self.host.is_none_or(is_host)
     }
 
-    /// Whether a frame is wanted; one that names no ports is of no port, and not IP of no host.
+    /// Whether a frame passes; a frame without ports has no port, and one that is not IP has no
+    /// host.
     pub fn admits_frame(&self, frame: &[u8]) -> bool {
         if *self == Self::default() {
             return true;
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_ports_is_of_no_port() {
+    fn a_packet_without_ports_matches_no_port() {
         let frame = frame_4(1);
         assert!(!filter(Some(80), None).admits_frame(&frame));
         assert!(filter(None, Some("10.0.0.1")).admits_frame(&frame));

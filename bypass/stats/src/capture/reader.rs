@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// What was captured.
+/// A captured record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     /// A frame of an interface.
     Frame {
-        /// From the Ethernet header on; cut where the reader wants no more.
+        /// From the Ethernet header on; cut at the reader's snap length.
         bytes: Vec<u8>,
         /// Bytes on the wire.
         length: usize,
@@ -18,14 +18,14 @@ pub enum Record {
     Segment {
         /// Its header.
         segment: Segment,
-        /// Cut where the reader wants no more.
+        /// Cut at the reader's snap length.
         payload: Vec<u8>,
         /// Bytes of the whole payload.
         length: usize,
     },
 }
 
-/// A record and when it was made.
+/// A record and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
     /// Nanoseconds since 1970.
@@ -34,7 +34,7 @@ pub struct Captured {
     pub record: Record,
 }
 
-/// The one reader of a process's ring; gives it back when dropped.
+/// The only reader of a process's ring; releases it when dropped.
 #[derive(Debug)]
 pub struct Reader {
     view: crate::View,
@@ -44,11 +44,11 @@ pub struct Reader {
     pub(super) stuck: Option<(u64, u64)>,
 }
 
-/// A record whose writer does not come to its end for so long is given up, with those behind it.
+/// After this time an uncommitted record is given up, with those behind it.
 pub(super) const STUCK_NS: u64 = 1_000_000_000;
 
 impl Reader {
-    /// Begins to capture a process; `Err` names the process that does so already.
+    /// Starts to capture a process; `Err` has the process id of the present reader.
     pub fn begin(view: crate::View, filter: Filter, snap: usize) -> Result<Self, u32> {
         let shared = view.capture();
         let holder = shared.reader.load(Ordering::Relaxed);
@@ -87,18 +87,18 @@ impl Reader {
         self.view.capture()
     }
 
-    /// Whose page it is.
+    /// The captured page.
     pub fn view(&self) -> &crate::View {
         &self.view
     }
 
-    /// Records that found no room since the beginning.
+    /// Records dropped since the start, because they did not fit.
     pub fn dropped(&self) -> u64 {
         let now = self.shared().dropped.load(Ordering::Relaxed);
         now.wrapping_sub(self.dropped_before)
     }
 
-    /// Passes over everything that is there, and gives its memory back.
+    /// Skips all records, and frees their memory.
     pub(super) fn empty(&self) {
         let shared = self.shared();
         let tail = shared.tail.0.load(Ordering::Acquire);
@@ -106,11 +106,11 @@ impl Reader {
         shared.head.0.store(tail, Ordering::Release);
     }
 
-    /// Hands over what has come, in order, and says that this reader lives.
+    /// Hands over new records, in order, and marks this reader as alive.
     pub fn drain(&mut self, mut take: impl FnMut(Captured)) {
         let now_ns = clock::now_ns();
         self.shared().heard_ns.store(now_ns, Ordering::Relaxed);
-        // A bound: a process that writes as fast as this reads is not the only one.
+        // A limit: a process that writes as fast as this reads must not starve the others.
         let end = self.shared().tail.0.load(Ordering::Acquire);
         loop {
             let shared = self.shared();
@@ -146,14 +146,14 @@ impl Reader {
         }
     }
 
-    /// After a record that makes no sense, or that nobody completes.
+    /// After a record that is invalid, or that its writer never completes.
     fn give_up(&mut self) {
         self.stuck = None;
         self.shared().dropped.fetch_add(1, Ordering::Relaxed);
         self.empty();
     }
 
-    /// Emptied before it is given back: the first word of a record must read 0 until it is committed.
+    /// Zeroes the record first: the first word of a record must read 0 until it is committed.
     fn pass(&self, head: u64, words: u64) {
         let shared = self.shared();
         for index in 0..words {
@@ -207,7 +207,7 @@ impl Reader {
                 length: length.max(kept),
             },
         };
-        // Two threads may have looked at the clock in another order than they reserved room.
+        // Two threads may have read the clock in another order than they reserved space.
         let unix_ns = word(1).max(self.last_ns);
         self.last_ns = unix_ns;
         Some((Captured { unix_ns, record }, words))

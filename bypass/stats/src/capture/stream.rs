@@ -1,8 +1,10 @@
-//! Same-host connections as TCP would have carried them: segments made of what the process does.
+//! Same-host connections as TCP would have carried them: segments made from the calls of the
+//! process.
 //!
-//! Sequence numbers follow the bytes that the socket's row has counted, so they agree from segment to segment
-//! without a look at the other side. Whoever reads or writes holds the connection's lock for it
-//! and counts afterwards; what one direction acknowledges has therefore been shown in the other.
+//! Sequence numbers follow the byte counts in the socket's row, so they agree from segment to
+//! segment without access to the other side. A thread that reads or writes holds the connection's
+//! lock for it and counts afterwards; bytes that one direction acknowledges were therefore shown in
+//! the other.
 
 use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
@@ -16,7 +18,7 @@ const RST: u8 = 4;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
 
-/// Of a row: what has been shown of the end, and who has sent bytes last.
+/// In a row: what a capture has shown of the end, and which side sent bytes last.
 const OWN_END: u32 = 1;
 const PEER_END: u32 = 2;
 const OVER: u32 = 4;
@@ -28,7 +30,7 @@ const SHARED_MEMORY: u32 = 1;
 /// Of [`Row::role`].
 const CLIENT: u32 = 1;
 
-/// Who does something.
+/// The acting side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// The process itself.
@@ -60,13 +62,13 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// None where it is not one of the same host.
+    /// None unless the connection is on the same host.
     pub(crate) fn new(shared: &'a Shared, row: &'a Row) -> Option<Self> {
         let is_shared = row.path.load(Ordering::Relaxed) == SHARED_MEMORY;
         is_shared.then_some(Self { shared, row })
     }
 
-    /// The connection begins: the handshake.
+    /// The connection opens: the handshake.
     pub fn opened(&self) {
         let (client, server) = match self.is_client() {
             true => (By::Us, By::Peer),
@@ -77,7 +79,7 @@ impl<'a> Stream<'a> {
         self.show(client, ACK, &[]);
     }
 
-    /// Bytes pass, which have not been counted yet. Several pieces of one call follow each other.
+    /// Bytes pass, which are not counted yet. The pieces of one call follow each other.
     pub fn passed<'b>(&self, by: By, pieces: impl Iterator<Item = &'b [u8]>) {
         if self.is_over() {
             return;
@@ -90,7 +92,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Who only listens acknowledges what came before, as a second segment makes TCP do.
+    /// A side that only receives acknowledges earlier bytes, as TCP does at a second segment.
     fn acknowledge_earlier(&self, by: By) {
         let (own, other) = match by {
             By::Us => (OWN_LAST, PEER_LAST),
@@ -139,7 +141,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The next number of a direction: another start for each connection, as addresses come again.
+    /// The next sequence number of a direction: each connection has another start, as addresses are
+    /// reused.
     fn next(&self, by: By) -> u32 {
         let first = self.row.first_number.load(Ordering::Relaxed);
         let (start, bytes) = match by {

@@ -5,7 +5,7 @@ use crate::{Stats, View};
 
 fn process() -> Stats {
     let stats = Stats::create("", "", "test").expect("memory");
-    // Not the page that others of these tests look for.
+    // Not a page that other tests look for.
     stats.page().pid.store(u32::MAX, Ordering::Relaxed);
     stats
 }
@@ -17,7 +17,7 @@ fn view(stats: &Stats) -> View {
 }
 
 fn begin(stats: &Stats) -> Reader {
-    Reader::begin(view(stats), Filter::default(), FRAME_MAX).expect("nobody else captures")
+    Reader::begin(view(stats), Filter::default(), FRAME_MAX).expect("no other reader")
 }
 
 fn frames(reader: &mut Reader) -> Vec<Vec<u8>> {
@@ -46,7 +46,7 @@ fn frames_come_out_as_they_went_in_whatever_their_length() {
 }
 
 #[test]
-fn nothing_is_shown_before_a_reader_comes_and_after_it_has_gone() {
+fn nothing_is_recorded_without_a_reader() {
     let stats = process();
     assert!(!stats.is_captured());
     stats.capture_frame(b"before", false);
@@ -59,7 +59,7 @@ fn nothing_is_shown_before_a_reader_comes_and_after_it_has_gone() {
 }
 
 #[test]
-fn a_ring_that_nobody_empties_drops_and_counts_and_goes_on_when_it_is_emptied() {
+fn a_full_ring_drops_and_counts_and_continues_when_it_is_emptied() {
     let stats = process();
     let mut reader = begin(&stats);
     let frame = vec![7; 60_000];
@@ -78,7 +78,7 @@ fn a_ring_that_nobody_empties_drops_and_counts_and_goes_on_when_it_is_emptied() 
 }
 
 #[test]
-fn threads_append_side_by_side_and_nothing_is_torn() {
+fn threads_append_concurrently_and_no_record_is_torn() {
     const EACH: usize = 3000;
     let stats = process();
     let mut reader = begin(&stats);
@@ -143,7 +143,7 @@ fn a_record_that_is_never_completed_costs_no_more_than_what_is_behind_it() {
 }
 
 #[test]
-fn cursors_and_records_that_make_no_sense_are_passed_over() {
+fn invalid_cursors_and_records_are_skipped() {
     let stats = process();
     let mut reader = begin(&stats);
     for head in [1, u64::MAX, RING_WORDS as u64 + 1] {
@@ -169,7 +169,7 @@ fn cursors_and_records_that_make_no_sense_are_passed_over() {
     assert_eq!(frames(&mut reader), [b"sound"]);
 }
 
-/// A connection of the process's, which is its client, as the table of statistics has it.
+/// A connection of the process, which is its client, as in the table of statistics.
 fn connection(stats: &Stats) -> Stream<'_> {
     let row = stats.row(0).expect("room");
     row.local
@@ -178,7 +178,7 @@ fn connection(stats: &Stats) -> Stream<'_> {
     row.role.store(1, Ordering::Relaxed);
     row.path.store(1, Ordering::Relaxed);
     row.first_number.store(u32::MAX - 2, Ordering::Relaxed);
-    stats.captured_stream(0).expect("of this host")
+    stats.captured_stream(0).expect("same-host")
 }
 
 #[test]

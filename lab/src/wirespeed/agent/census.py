@@ -10,50 +10,99 @@ import time
 
 from wirespeed.agent.children import read_text
 
-NAMES_MAX = 5  # reported of one census; the others are small
+NAMES_MAX = 5  # reported of one census; the others are summed
+REST = "smaller ones"
 CENSUS_S_MAX = 0.1  # a machine with thousands of processes is not read to the end
+CLOCK_BOOTTIME = 7  # time has a name for it from Python 3.7 on
 TICK_NS = 1000000000 // os.sysconf("SC_CLK_TCK")
+# Places in /proc/PID/stat after the name (proc_pid_stat(5) counts from 1, and the name is 2).
+PARENT, UTIME, STIME, CUTIME, CSTIME, THREADS, STARTED, CORE = 1, 11, 12, 13, 14, 17, 19, 36
+
+
+class ProcessUse:
+    """One process as a census sees it."""
+
+    def __init__(self, name, parent, cpu_ns, ended_ns, started, core):
+        self.name, self.parent, self.cpu_ns = name, parent, cpu_ns
+        self.ended_ns = ended_ns  # CPU time of its children that have ended
+        self.started = started  # in ticks since boot
+        self.core = core  # that it ran on last
 
 
 class Census:
     """Remembers the census before, so that each one reports the use since."""
 
     def __init__(self):
-        self.before = {}
+        self.before, self.at_ticks = None, 0
 
-    def take(self, ours):
-        """[[name, CPU seconds since the census before]], the largest first, without `ours`."""
-        now = census(ours)
+    def take(self, ours, cores=None):
+        """{"used": [[name, CPU seconds since the census before]], "is_whole"}, the largest first.
+
+        Without `ours`, and without what ran on other cores than `cores` at both ends. Processes
+        that began meanwhile count, and so do ended ones, by what their parents' children used.
+        `is_whole` is False where there were too many processes to read them all.
+        """
+        before, at_ticks = self.before, self.at_ticks
+        self.before, self.at_ticks = census(ours), now_ticks()
         used = {}
-        for pid, (name, cpu_ns) in now.items():
-            if pid in self.before:
-                used[name] = used.get(name, 0.0) + (cpu_ns - self.before[pid][1]) / 1e9
-        self.before = now
-        largest = sorted(used.items(), key=lambda item: -item[1])[:NAMES_MAX]
-        return [[name, seconds] for name, seconds in largest if seconds > 0]
+        if before and self.before:
+            for name, cpu_ns in uses(before, self.before, at_ticks, cores):
+                used[name] = used.get(name, 0.0) + cpu_ns / 1e9
+        ordered = sorted((one for one in used.items() if one[1] > 0), key=lambda one: -one[1])
+        rows = [[name, seconds] for name, seconds in ordered[:NAMES_MAX]]
+        rest = sum(seconds for _, seconds in ordered[NAMES_MAX:])
+        return {
+            "used": rows + ([[REST, rest]] if rest else []),
+            "is_whole": before is not None and self.before is not None,
+        }
+
+
+def uses(before, now, since_ticks, cores):
+    """(name, CPU nanoseconds) of each process between two censuses."""
+    gone = {}  # parent → what its children that have ended since had used before
+    for pid, one in before.items():
+        if pid not in now or now[pid].started != one.started:
+            gone[one.parent] = gone.get(one.parent, 0) + one.cpu_ns + one.ended_ns
+    for pid, one in now.items():
+        was = before.get(pid)
+        if was and was.started == one.started:
+            if not cores or one.core in cores or was.core in cores:
+                yield one.name, one.cpu_ns - was.cpu_ns
+            ended_ns = one.ended_ns - was.ended_ns - gone.get(pid, 0)
+            if ended_ns >= TICK_NS:
+                yield "ended children of " + one.name, ended_ns
+        elif one.started >= since_ticks and (not cores or one.core in cores):
+            yield one.name, one.cpu_ns + one.ended_ns
+
+
+def now_ticks():
+    """Since boot, suspended time included, as the kernel gives the start of a process."""
+    return int(time.clock_gettime(CLOCK_BOOTTIME) * 1e9 / TICK_NS)
 
 
 def census(ours):
-    """pid → (name, CPU nanoseconds), kernel threads too."""
+    """pid → ProcessUse, kernel threads too; None where there are too many."""
     found = {}
     deadline = time.monotonic() + CENSUS_S_MAX
     for entry in os.listdir("/proc"):
         if time.monotonic() > deadline:
-            break
+            return None
         if entry.isdigit() and int(entry) not in ours:
-            one = usage_of(entry)
+            one = process_of(entry)
             if one:
                 found[int(entry)] = one
     return found
 
 
-def usage_of(pid):
+def process_of(pid):
     """schedstat counts nanoseconds, but of the first thread only; stat counts all, in ticks."""
     text = read_text("/proc/%s/stat" % pid)
     fields = text.rpartition(")")[2].split()
-    if len(fields) < 18:
+    if len(fields) <= CORE:
         return None
     name = text[text.index("(") + 1 : text.rindex(")")]
-    words = read_text("/proc/%s/schedstat" % pid).split() if fields[17] == "1" else []
-    cpu_ns = int(words[0]) if words else (int(fields[11]) + int(fields[12])) * TICK_NS
-    return name, cpu_ns
+    words = read_text("/proc/%s/schedstat" % pid).split() if fields[THREADS] == "1" else []
+    cpu_ns = int(words[0]) if words else (int(fields[UTIME]) + int(fields[STIME])) * TICK_NS
+    ended_ns = (int(fields[CUTIME]) + int(fields[CSTIME])) * TICK_NS
+    numbers = int(fields[PARENT]), cpu_ns, ended_ns, int(fields[STARTED]), int(fields[CORE])
+    return ProcessUse(name, *numbers)

@@ -7,6 +7,7 @@ import ctypes
 import errno
 import json
 import os
+import pwd
 import resource
 import shutil
 import signal
@@ -240,13 +241,15 @@ def spawn(message, cgroup, mark):
     """Forks and execs; what goes wrong before exec comes back through a pipe as an errno."""
     if message.get("at") and not shutil.which(message["argv"][0], path=message["env"]["PATH"]):
         raise Refused("program %s not found" % message["argv"][0])
+    account = account_of(message["user"]) if message.get("user") else None
     report_read, report_write = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         step = "start"
         try:
-            for step in become_child(message, cgroup, mark, (parent, report_write)):  # noqa: B007
+            origin = (parent, report_write)
+            for step in become_child(message, cgroup, mark, origin, account):  # noqa: B007
                 pass
         except OSError as error:
             os.write(report_write, json.dumps([step, error.errno, error.strerror]).encode())
@@ -264,7 +267,32 @@ def spawn(message, cgroup, mark):
     raise Refused("%s: %s failed: %s" % (message["argv"][0], step, text))
 
 
-def become_child(message, cgroup, mark, origin):
+def account_of(name):
+    """A user of this host, whose programs this agent may start."""
+    try:
+        account = pwd.getpwnam(name)
+    except KeyError:
+        raise Refused("user %s: not found on this host" % name) from None
+    if os.geteuid() not in (0, account.pw_uid):
+        raise Refused("user %s: needs root (run the lab as root, or leave `user` out)" % name)
+    return account
+
+
+def of_user(account):
+    return {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name,
+            "SHELL": account.pw_shell}  # fmt: skip
+
+
+def become(account):
+    """Takes on a user with all of its groups, for good."""
+    if os.geteuid() != 0:  # it is this user already
+        return
+    os.initgroups(account.pw_name, account.pw_gid)
+    os.setgid(account.pw_gid)
+    os.setuid(account.pw_uid)
+
+
+def become_child(message, cgroup, mark, origin, account=None):
     """The steps between fork and exec; each yields its name before it is tried.
 
     `origin` is (the agent's process, the pipe on which a failure is reported).
@@ -296,9 +324,15 @@ def become_child(message, cgroup, mark, origin):
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     yield "folder"
     os.chdir(message["cwd"])
+    yield "user"
+    environment = clean_environment(message.get("env", {}))
+    if account:
+        become(account)
+        die_with(parent)  # the kernel forgets this wish with the change of the user
+        environment = dict(environment, **of_user(account))
+        environment.update(message.get("env", {}))
     for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
-    environment = clean_environment(message.get("env", {}))
     environment["WIRESPEED_RUN"] = mark
     environment["WIRESPEED_AGENT"] = identity(parent)
     yield "exec"

@@ -125,10 +125,14 @@ class Frozen:
 
 
 def rest(children):
-    """Freezes these children until they are thawed (`Child.thaw`) or ended."""
+    """Freezes these children until they are thawed (`Child.thaw`) or ended; all or none."""
     frozen = [Frozen(child) for child in children]
     try:
         freeze(frozen)
+    except Refused:
+        for one in frozen:
+            one.thaw()
+        raise
     finally:
         for one in frozen:
             one.close()

@@ -46,14 +46,11 @@ def of_host(message, cgroups):
     path = message["search_path"]
     cpu = cpu_facts()
     found = {
-        "cpu_model": cpu["model"],
-        "cores": len(os.sched_getaffinity(0)),
+        **own_identity(cpu),
         "threads_per_core": cpu["threads_per_core"],
         "numa_nodes": cpu["numa_nodes"],
-        "kernel": os.uname().release,
         "system": system(),
         "memory_mib": memory_mib(),
-        "virtualization": virtualization(),
         "congestion_control": one_line("/proc/sys/net/ipv4/tcp_congestion_control"),
         "governor": one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
         or "none visible",
@@ -72,6 +69,16 @@ def of_host(message, cgroups):
     if message.get("is_audit"):
         found["audit"] = audited()
     return found
+
+
+def own_identity(cpu=None):
+    """By which this machine is known again (runner/known.py)."""
+    return {
+        "cpu_model": (cpu or cpu_facts())["model"],
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": os.uname().release,
+        "virtualization": virtualization(),
+    }
 
 
 def of_programs(message):

@@ -100,8 +100,20 @@ def holder(handle):
     lines = os.pread(handle, 512, 0).decode("utf-8", "replace").split("\n")
     text, agent, namespace = [*lines, "", ""][:3]
     if agent and not is_at_work(agent, namespace):
-        return "of another user"
-    return text.strip() or "of another user"
+        text = ""
+    return text.strip() or "of another user" + process_with(handle)
+
+
+def process_with(handle):
+    """Which process has locked the file, as the kernel lists it: any user of the host may."""
+    state = os.fstat(handle)
+    place = "%02x:%02x:%d" % (os.major(state.st_dev), os.minor(state.st_dev), state.st_ino)
+    for line in read_text("/proc/locks").splitlines():
+        fields = line.split()
+        if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == place and fields[4] != "0":
+            name = read_text("/proc/%s/comm" % fields[4]).strip()
+            return " (process %s%s)" % (fields[4], ", " + name if name else "")
+    return ""
 
 
 def is_ending():

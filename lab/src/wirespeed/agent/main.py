@@ -145,6 +145,10 @@ class Agent:
         """A short program, its output kept: {"code", "out", "err"}."""
         self.helpers.start(message["id"], lambda: run_program(message))
 
+    def do_cpu(self, message):
+        """CPU time of processes with all their threads, in seconds, those that ended left out."""
+        return {"cpu_s": sum(duet.process_cpu_s(pid) for pid in message["pids"])}
+
     def do_facts(self, message):
         self.helpers.start(message["id"], lambda: facts.of_host(message, self.cgroups))
 
@@ -347,11 +351,11 @@ class Agent:
         return self.sampler.stop()
 
     def do_census(self, message):
-        """Other processes that used the machine since the last census: [[name, CPU seconds], …]."""
+        """Other processes that used these cores since the last census (census.py)."""
         ours = {os.getpid(), self.lab_pid, *message.get("ours", ())}
         for child in self.children.values():
             ours.update(child.members())
-        return self.census.take(ours)
+        return self.census.take(ours, message.get("cores"))
 
     def do_canary(self, message):
         self.helpers.start(message["id"], lambda: {"ms": canary_ms(message["core"])})

@@ -3,15 +3,15 @@
 Standard library of Python 3.6 only: see main.py.
 """
 
+import os
 import re
 import socket
 import time
 
-from wirespeed.agent.children import read_text
-
 PAUSE_S = 0.02  # a JVM becomes ready in tenths of seconds; this adds little to them
 ANSWER_S = 2.0
 PIECE_BYTES = 1 << 20
+LINE_MAX = 1 << 16  # of a line that has no end yet
 WRONG_ANSWER_S = 3.0  # a server may answer 503 or short while it starts, but not for long
 
 
@@ -29,9 +29,10 @@ def wait(message):
     deadline = time.monotonic() + message["within_s"]
     wrong_since = None
     problem = "no answer"
+    log = LogLines(message["log"], message["files"]) if message.get("log") else None
     while True:
-        if message.get("log"):
-            answered, problem = False, unlogged(message["log"], message["files"])
+        if log:
+            answered, problem = False, "" if log.has_line() else "no line of it matches"
         else:
             answered, problem = request(message["url"], message["status"], message["length"])
         if not problem:
@@ -46,11 +47,31 @@ def wait(message):
         time.sleep(PAUSE_S)
 
 
-def unlogged(pattern, files):
-    """What is missing in the output of a server: "" when a line of it matches."""
-    if any(re.search(pattern, read_text(path), re.M) for path in files):
-        return ""
-    return "no line of it matches"
+class LogLines:
+    """The output of a server, of which each byte is read once: it may be long, and each second has
+    fifty looks, on the host that is measured."""
+
+    def __init__(self, pattern, files):
+        self.pattern = re.compile(pattern, re.M)
+        self.read = {path: [0, ""] for path in files}  # bytes so far, and the line without its end
+
+    def has_line(self):
+        """Whether a line that has come since the last look matches."""
+        return any([self._has_line(path) for path in self.read])
+
+    def _has_line(self, path):
+        at, rest = self.read[path]
+        try:
+            with open(path, "rb") as file:
+                if file.seek(0, os.SEEK_END) < at:  # another file has its name
+                    at, rest = 0, ""
+                file.seek(at)
+                data = file.read(PIECE_BYTES)
+        except OSError:
+            return False
+        text = rest + data.decode("utf-8", "replace")
+        self.read[path] = [at + len(data), text[text.rfind("\n") + 1 :][-LINE_MAX:]]
+        return bool(self.pattern.search(text))
 
 
 def length_of(response):

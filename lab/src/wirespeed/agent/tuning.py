@@ -250,8 +250,8 @@ def _interrupts(clear, to):
 def restore(state, even_standing=False):
     """Restores the values of a state file; None without one, else what was done.
 
-    {"by": N} alone: the agent N that wrote it still runs, and nothing is touched. So it is with
-    settings that are meant to stand, unless they are asked for.
+    {"by": N} alone: the agent N that wrote it still runs, and nothing is touched. The same holds
+    for settings that are meant to stand, unless they are asked for.
     """
     record = load(state)
     if record is None:

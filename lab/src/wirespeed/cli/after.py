@@ -64,6 +64,12 @@ def compare(
     method: Annotated[
         str, typer.Option("--method", metavar="WHAT", help="With --run: duet, or trials.")
     ] = "duet",
+    rate: Annotated[
+        str,
+        typer.Option(
+            "--rate", metavar="N", help="With --run: N requests/s for all; CPU per request counts."
+        ),
+    ] = "",
     server_cores: ServerCoresOption = None,
     repeat: RepeatOption = None,
     accept_noise: NoiseOption = False,
@@ -87,8 +93,9 @@ def compare(
         if names or metric or not (is_pair or (not revs and len(commands or []) >= 2)):
             raise InputError(COMPARE_NEEDS)
         given = command.CompareOptions(
-            commands or [], path, port, connections, duration, method, server_cores, ci
-        )
+            commands or [], path, port, connections, duration, method, server_cores,
+            command.rate_of(rate), ci,
+        )  # fmt: skip
         options = PlanOptions(repeat=repeat, accept_noise=accept_noise)
         folder = runs_folder(runs)
         if revs:
@@ -99,8 +106,8 @@ def compare(
         else:
             code = command.measure(given, folder, options, fail_on, as_json)
         raise typer.Exit(code)
-    if build or ci:
-        raise InputError("--build and --ci belong to compare --rev or --run")
+    if build or ci or rate:
+        raise InputError("--build, --ci and --rate belong to compare --rev or --run")
     if len(names) != 2:
         raise InputError(COMPARE_NEEDS)
     pair = (names[0], names[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,7 @@ from wirespeed.cli.options import (
     complete_recipe,
     runs_folder,
 )
-from wirespeed.errors import COMMAND, InputError, UnitError, WirespeedError
+from wirespeed.errors import COMMAND, InputError, RunError, UnitError, WirespeedError
 
 if TYPE_CHECKING:
     from wirespeed.runner.plan import PlanOptions
@@ -410,6 +411,13 @@ def _called() -> int:
     return code if isinstance(code, int) else 0
 
 
+def _refused(error: OSError) -> str:
+    """`/tmp/x: no space left on device (free some space …)`."""
+    why = (error.strerror or str(error)).lower()
+    remedy = " (free some space)" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return f"{error.filename}: {why}{remedy}" if error.filename else f"{why}{remedy}"
+
+
 def main() -> None:
     streams.guard()
     try:
@@ -418,6 +426,9 @@ def main() -> None:
     except WirespeedError as error:
         print(f"wirespeed: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+    except OSError as error:  # a file that nothing above speaks of: a disk may fill at any moment
+        print(f"wirespeed: {_refused(error)}", file=sys.stderr)
+        raise SystemExit(RunError.exit_code) from None
     except SystemExit as end:
         if words := streams.last_words():
             print(f"wirespeed: {words}", file=sys.stderr)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed import units
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
 from wirespeed.cli.init import argv_of, check_path, connections_of, cores_note
@@ -118,7 +119,9 @@ class CompareOptions:
     duration: str
     method: str = "duet"
     server_cores: int | None = None
+    rate: int | None = None  # of an open loop for all of them; None: as fast as they can
     ci_folder: str = ""  # where files for a CI system go
+    can_resume: bool = True  # the commands' programs outlive this command
 
 
 @dataclass(frozen=True)
@@ -161,8 +164,9 @@ def measure_variants(
     ]
     filled_in = draft.ComparisonDraft(
         argvs, given.port, given.path, connections, given.duration, answers[0].status,
-        [draft.literal(variant.folder) for variant in variants], given.method, given.server_cores,
-        [variant.name for variant in variants],
+        [draft.literal(variant.folder) for variant in variants],
+        "trials" if given.rate else given.method,  # an open loop cannot be held back for turns
+        given.server_cores, [variant.name for variant in variants], given.rate,
     )  # fmt: skip
     for variant, argv in zip(variants, filled, strict=True):
         line = f"{variant.name}: {' '.join(argv)}"
@@ -170,12 +174,23 @@ def measure_variants(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "compare.toml"
         file.write_text(draft.comparison(filled_in), encoding="utf-8")
-        ended = runs_of.measure(session.source(str(file), "here"), options, runs, as_json=as_json)
+        origin = session.source(str(file), "here")
+        ended = runs_of.measure(
+            origin, options, runs, as_json=as_json, can_resume=given.can_resume
+        )
     if given.ci_folder and ended.run_dir is not None:
         runs_of.write_ci(ended.run_dir, given.ci_folder)
     if ended.code or ended.run_dir is None:
         return ended.code
     return runs_of.gate(ended.run_dir, check)
+
+
+def rate_of(text: str) -> int | None:
+    """Of `--rate`; raises InputError."""
+    rate = units.count(text) if text else None
+    if rate is not None and rate < 1:
+        raise InputError(f"--rate {text}: not a rate (requests per second, such as 5000 or 20k)")
+    return rate
 
 
 def _facts(found: apart.Apart) -> Table:
@@ -189,9 +204,9 @@ def _facts(found: apart.Apart) -> Table:
 
 def _over_all(one: apart.Difference) -> str:
     label = wording.measure(one.metric).label
-    told = f" ({_interval(one)})" if one.low is not None else ""
+    interval = f" ({_interval(one)})" if one.low is not None else ""
     return (
-        f"{label} over all cells that can be compared: {wording.signed(one.change)}{told}, "
+        f"{label} over all cells that can be compared: {wording.signed(one.change)}{interval}, "
         f"{one.word}."
     )
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from wirespeed.report import files
-from wirespeed.results.summary import Cell, load
+from wirespeed.results.summary import Cell, Summary
 
 
 def write(document: Any) -> None:
@@ -21,9 +20,9 @@ def records(found: list[Any]) -> list[dict[str, Any]]:
     return [asdict(one) for one in found]
 
 
-def result(run_dir: Path) -> dict[str, Any]:
+def result(summary: Summary) -> dict[str, Any]:
     """A run for programs: verdicts as in verdict.json, and every cell with its medians."""
-    summary = load(run_dir)
+    run_dir = summary.run_dir
     return {
         **files.verdicts(summary),
         "recipe": summary.run.recipe,

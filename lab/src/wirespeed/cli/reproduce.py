@@ -61,7 +61,8 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
         return ended.code
     second = load(ended.run_dir)
     found = apart.compare(first, second, metrics)
-    return ended.code or _told(first, second, found, as_json)
+    code = _told(first, second, found, as_json)
+    return ended.code or code
 
 
 def _folder(name: str, runs: Path) -> str:

@@ -68,6 +68,7 @@ def _measured(
             ]
             told = tuple((name, commit) for name, commit in zip(NAMES, commits, strict=True))
             options = replace(options, labels=(*options.labels, *told))
+            given = replace(given, can_resume=False)
             return compare.measure_variants(given, variants, runs, options, fail_on, as_json)
 
 

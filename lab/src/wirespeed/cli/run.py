@@ -21,7 +21,7 @@ from wirespeed.errors import COMMAND, InputError, RunError, StorageError
 from wirespeed.results import gate as gating
 from wirespeed.results import store
 from wirespeed.results.model import Trial
-from wirespeed.results.summary import load
+from wirespeed.results.summary import Summary, load
 from wirespeed.runner import extend, recover, session, tune
 from wirespeed.runner.plan import PlanOptions
 from wirespeed.runner.session import More
@@ -54,7 +54,9 @@ def measure(
     runs: Path,
     until_decided: bool = False,
     as_json: bool = False,
+    can_resume: bool = True,
 ) -> Ended:
+    """`can_resume` is False where what is measured goes away with this command."""
     _mention_cut_off(runs)
     _put_back()
     options = replace(options, until_decided=until_decided)
@@ -64,7 +66,7 @@ def measure(
         end_s = time.monotonic() + options.for_s if options.for_s else math.inf
         return _extended(session.start(origin, options, runs, display), display, more, end_s)
 
-    return _shown(run, as_json)
+    return _shown(run, as_json, can_resume)
 
 
 def resume(name: str, runs: Path, more: More, as_json: bool = False) -> Ended:
@@ -146,26 +148,27 @@ def write_report(run_dir: Path, console: Console, as_json: bool = False) -> None
     from wirespeed.report import terminal
 
     problem = None
+    summary = load(run_dir)
     try:
-        path = _write_files(run_dir)
+        path = _write_files(summary)
     except StorageError as error:
         problem = error
     if as_json:
-        output.write(output.result(run_dir))
+        output.write(output.result(summary))
     else:
-        terminal.show(run_dir, console)
+        terminal.show_summary(summary, console)
     if problem:
         raise problem
     if not as_json:
         console.print(f"Report: {shortened(path)}", soft_wrap=True)
 
 
-def _write_files(run_dir: Path) -> Path:
+def _write_files(summary: Summary) -> Path:
     from wirespeed.report import files, page, spreadsheet
 
-    files.write(run_dir)
-    spreadsheet.write(load(run_dir))
-    return page.write(run_dir)
+    files.write_files(summary)
+    spreadsheet.write(summary)
+    return page.write_page(summary)
 
 
 def shortened(path: Path) -> str:
@@ -176,7 +179,9 @@ def shortened(path: Path) -> str:
         return str(path)
 
 
-def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool) -> Ended:
+def _shown(
+    run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool, can_resume: bool = True
+) -> Ended:
     """Runs with the live display; Ctrl-C and TERM end in one line that says how to go on."""
     console, errors = Console(), Console(stderr=True)
     display = Display(errors)
@@ -184,12 +189,12 @@ def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool) ->
         with signals_as_interrupts(), display:
             run_dir, invalid = run(display)
     except KeyboardInterrupt as stop:
-        errors.print(f"wirespeed: stopped; {_how_to_go_on(display)}", soft_wrap=True)
+        errors.print(f"wirespeed: stopped; {_how_to_go_on(display, can_resume)}", soft_wrap=True)
         code = EXIT_SIGNAL + stop.number if isinstance(stop, Terminated) else EXIT_INTERRUPTED
         return Ended(code, display.run_dir)
     except Exception:
         if display.run_dir and display.done:
-            errors.print(f"wirespeed: {_how_to_go_on(display)}", soft_wrap=True)
+            errors.print(f"wirespeed: {_how_to_go_on(display, can_resume)}", soft_wrap=True)
         raise
     write_report(run_dir, console, as_json)
     if streams.problem():
@@ -238,10 +243,15 @@ def signals_as_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _how_to_go_on(display: Display) -> str:
+def _how_to_go_on(display: Display, can_resume: bool) -> str:
     if display.run_dir is None:
         return "nothing was measured"
     name = display.run_dir.name
+    if not can_resume:
+        return (
+            f"{display.done} finished trials are kept in {name}; the work trees are removed, so "
+            "the same command measures from the beginning"
+        )
     return f"{display.done} finished trials are kept; go on with: {COMMAND} run --resume {name}"
 
 

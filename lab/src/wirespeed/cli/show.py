@@ -99,7 +99,7 @@ def summary(schedule: Schedule) -> list[str]:
             f"{duration_for_people(plan.pair)}"
         )
     if duets < schedule.comparisons or not duets:
-        lines.append(verdict_text(schedule.comparisons, schedule.repeat))
+        lines.append(verdict_text(schedule.comparisons, schedule.repeat, schedule.spread))
     return lines + schedule.thinned
 
 

@@ -48,9 +48,9 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
     metric = full_name(metric) if metric else summaries[-1].primary
     told_in = dict.fromkeys(one.unit(metric) for one in summaries)
     if len({BYTE_RATES.get(unit, 1.0) for unit in told_in}) > 1:
-        told = " and ".join(unit or "no unit" for unit in told_in)
+        units = " and ".join(unit or "no unit" for unit in told_in)
         raise ResultsError(
-            f"--metric: these runs measure {metric} in {told} (choose runs of one unit)"
+            f"--metric: these runs measure {metric} in {units} (choose runs of one unit)"
         )
     found = [one for one in trends.series(summaries, metric) if choice.covers(one.axes)]
     if not found:

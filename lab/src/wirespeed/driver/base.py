@@ -15,6 +15,7 @@ class Command:
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
+    along: tuple[Path, ...] = ()  # files that it needs besides those that argv and env name
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Figures:
     threads: int = 0  # 0: unknown
     depth: int = 1  # requests in flight on one connection
     warnings: list[str] = field(default_factory=list)
+    before: int | None = None  # responses in the load before the window; None: unknown
 
     def shifted(self, offset_ns: int) -> Figures:
         """The same with its window on another clock."""

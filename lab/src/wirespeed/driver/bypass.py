@@ -8,17 +8,15 @@ connections of each process by the way they came; the difference over the trial 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wirespeed.driver import stack
 from wirespeed.errors import ProcessError
 
 SCHEMA = "bypass-stat/1"
-_ANSWER_S = 10.0
 SEGMENTS_PER_REQUEST_MAX = 0.1  # the kernel needs at least one each way for a request
 
 
@@ -66,19 +64,21 @@ def kernel_carried(segments_per_request: float | None) -> str:
     return f"the kernel carried {seen} TCP segments a request, so it was not bypassed"
 
 
-def served(root: Path, pids: Collection[int]) -> Served:
-    """Connections that these processes have accepted since they started."""
-    command = [str(root / "target" / "release" / "bypass"), "stat", "--json"]
+def command(root: Path) -> list[str]:
+    """Prints the counters of a host's accelerated processes."""
+    return [str(stack.program(root)), "stat", "--json"]
+
+
+def served(printed: str, cpu_s: float, pids: Collection[int]) -> Served:
+    """Connections that these processes have accepted since they started, from what `command`
+    printed; `cpu_s` is their CPU time."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_ANSWER_S
-        )
-        return counted(json.loads(done.stdout), pids)
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        raise ProcessError(f"bypass stat --json gave no answer: {error}") from error
+        return counted(json.loads(printed), cpu_s, pids)
+    except ValueError as error:
+        raise ProcessError(f"bypass stat --json printed no JSON: {error}") from error
 
 
-def counted(data: dict[str, Any], pids: Collection[int]) -> Served:
+def counted(data: dict[str, Any], cpu_s: float, pids: Collection[int]) -> Served:
     if data.get("schema") != SCHEMA:
         raise ProcessError(
             f"bypass stat writes {data.get('schema')!r}, this lab reads {SCHEMA!r}; "
@@ -94,26 +94,5 @@ def counted(data: dict[str, Any], pids: Collection[int]) -> Served:
         ),
         kernel=sum(process["counters"]["accepts_kernel"] for process in ours),
         polled_s=sum(process["counters"].get("spin_ns", 0) for process in ours) / 1e9,
-        cpu_s=sum(cpu_s(process["pid"]) for process in ours),
+        cpu_s=cpu_s,
     )
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of all threads of a process, as exact as this kernel reports it."""
-    total_ns = 0
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        try:
-            total_ns += int((task / "schedstat").read_text(encoding="utf-8").split()[0])
-        except (OSError, IndexError, ValueError):
-            return _ticks_s(pid)
-    return total_ns / 1e9
-
-
-def _ticks_s(pid: int) -> float:
-    """In steps of 10 ms, where the kernel keeps no scheduling statistics."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        fields = text.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError):
-        return 0.0

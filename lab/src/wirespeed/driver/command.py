@@ -40,7 +40,8 @@ def for_load(root: Path, instance: Instance, run: LoadRun) -> Command:
 def for_duet(root: Path, instance: Instance, run: LoadRun, control: Path) -> Command:
     """wirespeed-load, held back through a file: it goes on until it is stopped."""
     made = load.command(root, instance, run)
-    made = Command([*made.argv, "--control", str(control)], {**made.env, **instance.env})
+    argv = [*made.argv, "--control", str(control)]
+    made = replace(made, argv=argv, env={**made.env, **instance.env})
     return stack.wrap(root, instance.under, made)
 
 

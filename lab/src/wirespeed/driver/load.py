@@ -85,6 +85,7 @@ def figures(data: dict[str, Any]) -> Figures:
         threads=len(data.get("threads", [])),
         depth=plan.get("depth", 1),
         warnings=[warning["text"] for warning in data.get("warnings", [])],
+        before=totals.get("warmup_completed"),
     )
 
 

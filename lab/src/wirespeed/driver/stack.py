@@ -45,12 +45,22 @@ def can_build(root: Path) -> bool:
 
 
 def is_built(root: Path) -> bool:
-    return (root / "target" / "release" / "bypass").exists() and library(root).exists()
+    return program(root).exists() and library(root).exists()
+
+
+def program(root: Path) -> Path:
+    """The command `bypass`."""
+    return root / "target" / "release" / "bypass"
 
 
 def library(root: Path) -> Path:
-    """The environment that bypass adds to a program."""
+    """The library that bypass adds to a program; it looks for it in its own folder."""
     return root / "target" / "release" / "libbypass_preload.so"
+
+
+def profiles(root: Path) -> list[Path]:
+    """All profiles, because they import each other; bypass looks for them above its folder."""
+    return sorted((root / "profiles").glob("*.opf"))
 
 
 def profile(root: Path, stack: Stack) -> Path:
@@ -71,12 +81,14 @@ def wrap(root: Path, stack: Stack | None, command: Command) -> Command:
     carrier = provider(root, stack)
     if stack is None or carrier.name == "kernel":
         return command
+    along = command.along
     if carrier.name == "onload":
         prefix = ["onload", *([f"--profile={stack.profile}"] if stack.profile else [])]
     else:
-        prefix = [str(root / "target" / "release" / "bypass"), "run"]
+        along = (*along, library(root), *profiles(root))
+        prefix = [str(program(root)), "run"]
         prefix += [f"--profile={stack.profile}"] if stack.profile else []
         interface = stack.interface if isinstance(stack, PlacedStack) else ""
         prefix += [f"--interface={interface}"] if interface else []
         prefix += ["--"]
-    return Command(prefix + command.argv, {**command.env, **stack.env})
+    return Command(prefix + command.argv, {**command.env, **stack.env}, along)

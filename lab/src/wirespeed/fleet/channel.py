@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from wirespeed.errors import HostError
+from wirespeed.errors import HostError, LostHostError
 
 MODULES = (
     "clock", "children", "helpers", "census", "quota", "sampling", "files", "facts", "switches",
@@ -29,8 +29,13 @@ KEEPS_A_LEASE = 5  # signs of life within one lease
 
 # Installs the sources as modules, so that they import each other there as in the package. The order
 # comes first, with its length, so that nothing has to be read byte by byte.
+PYTHON_LEAST = (3, 6)
 BOOTSTRAP = (
-    "import json,os,sys,types,zlib\n"
+    "import sys\n"
+    f"sys.version_info>={PYTHON_LEAST} or sys.exit("
+    f"'Python %d.%d is too old for the agent, which needs {PYTHON_LEAST[0]}.{PYTHON_LEAST[1]} or"
+    " later (name another one as python of the site)'%sys.version_info[:2])\n"
+    "import json,os,types,zlib\n"
     "def take(n):\n"
     ' b=b""\n'
     " while len(b)<n:b+=os.read(0,n-len(b)) or sys.exit(0)\n"
@@ -118,13 +123,13 @@ class Channel:
                 self.process.stdin.write(data)
                 self.process.stdin.flush()
         except (BrokenPipeError, ValueError):
-            raise HostError(f"{self.name}: {self.last_words()}") from None
+            raise LostHostError(f"{self.name}: {self.last_words()}") from None
 
     def receive(self) -> list[dict[str, Any]]:
         """The messages that have come; to be called when the descriptor is readable."""
         data = os.read(self.fd, 1 << 20)
         if not data:
-            raise HostError(f"{self.name}: {self.last_words()}")
+            raise LostHostError(f"{self.name}: {self.last_words()}")
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         messages = []
         for line in lines:

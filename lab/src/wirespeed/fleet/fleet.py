@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,14 +183,19 @@ class Fleet:
             host.nice = nice
         return nice
 
-    def census(self) -> list[list[Any]]:
-        """[[name, CPU seconds since the census before], …] of other processes on all machines."""
+    def census(self, cores: Mapping[str, Collection[int]]) -> list[list[Any]] | None:
+        """[[name, CPU seconds since the census before], …] of other processes on these cores of
+        each machine; None where a machine has too many processes to count them all."""
         found: list[list[Any]] = []
+        is_whole = True
         for machine in self.machines:
             others = [host for host in self.on_machine_of(machine) if host is not machine]
             ours = [pid for pids in self.each(others, "members").values() for pid in pids]
-            found += machine.ask("census", ours=[*ours, os.getpid()])
-        return sorted(found, key=lambda row: -row[1])
+            own = sorted(cores.get(machine.name, ()))
+            answer = machine.ask("census", ours=[*ours, os.getpid()], cores=own)
+            is_whole = is_whole and answer["is_whole"]
+            found += answer["used"] if own else []
+        return sorted(found, key=lambda row: -row[1]) if is_whole else None
 
     def tidy(self) -> dict[str, Any]:
         """Ends and removes what killed agents have left on every machine."""

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.agent import clock
-from wirespeed.errors import HostError
+from wirespeed.errors import HostError, LostHostError
 from wirespeed.fleet.channel import Channel, Far
 
 PROTOCOL = 2
 ANSWER_S = 30.0  # an agent answers in a millisecond; a loaded guest may take seconds
 END_S = 60.0  # an agent that kills and removes what it made; a killed one would leave it
-SILENCE_S = 10.0  # a host that keeps a lease speaks once a second; longer and it is lost
+SILENCE_S = 10.0  # a host that keeps a lease speaks once a second; longer, and longer than its
+# lease, and it is lost
 PIECE_BYTES = 1 << 20  # of a file that is sent or fetched
 CLOCK_ASKS = 7  # the one with the shortest way counts
 CLOCK_ASKS_MAX = 40  # on a busy machine until one was quick
@@ -147,8 +148,8 @@ class Host:
         if not self.info:
             return
         silent_s = time.monotonic() - self.heard
-        if self.far.lease_s and silent_s > SILENCE_S:
-            raise HostError(f"{self.name} has not been heard for {silent_s:.0f} s")
+        if self.far.lease_s and silent_s > max(SILENCE_S, self.far.lease_s):
+            raise LostHostError(f"{self.name} has not been heard for {silent_s:.0f} s")
 
     def lose(self, why: HostError) -> None:
         """Nothing more is waited for from this host; the others are as they were."""
@@ -157,7 +158,7 @@ class Host:
 
     def check_lost(self) -> None:
         if self._loss:
-            raise HostError(str(self._loss))
+            raise LostHostError(str(self._loss))
 
     def measure_clock(self) -> None:
         """Its clock's offset, from the question with the shortest way (as NTP, RFC 5905)."""
@@ -235,11 +236,13 @@ class Host:
         path, there = Path(word), self.folder_there(Path(word))
         if there != word:
             return self.put_file(path, there) if os.path.isfile(word) else there
-        if os.path.isfile(word) and any(path.is_relative_to(root) for root in ours):
-            base = next(iter(self.folders.values()))
-            digest = hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]
-            return self.put_file(path, f"{base}/put/{digest}/{path.name}")
-        return word
+        root = next((root for root in ours if path.is_relative_to(root)), None)
+        if root is None or not os.path.isfile(word):
+            return word
+        # In the same places below one folder, where programs find what belongs to them.
+        base = next(iter(self.folders.values()))
+        digest = hashlib.sha256(str(root).encode()).hexdigest()[:12]
+        return self.put_file(path, f"{base}/put/{digest}/{path.relative_to(root)}")
 
     def bring_back(self, folder: Path) -> None:
         """Fetches what programs there wrote in the folder that stands for this one, and what they

@@ -189,7 +189,7 @@ def _interrupts_apart(
 
     A kernel that accounts interrupts apart charges none of it. Any other charges a process for
     the interrupts that fell into its time: all of them over the loopback, whose packets are
-    served in the sender's own call, and with a link those that did not find the core idle. To
+    served in the sender's own call, and with a link the ones that did not find the core idle. To
     leave out interrupts that were charged would hide as much of other programs' time.
     """
     spent = {core: (last.interrupt_s[core] - first.interrupt_s[core]) / seconds for core in busy}

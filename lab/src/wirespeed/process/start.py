@@ -57,6 +57,7 @@ class Order:
     env: dict[str, str]
     folder: Path
     at: float | None = None  # Unix time, on the host's clock, for programs that cannot wait
+    along: Sequence[Path] = ()  # files that the host needs besides those that the command names
 
     @property
     def stdout(self) -> Path:
@@ -104,6 +105,7 @@ def _question(fleet: Fleet, order: Order, ours: Sequence[Path]) -> tuple[Host, d
     fleet.place(instance.label, host)
     env = {"PATH": SEARCH_PATH, **order.env}
     there = Path(host.folder_there(order.folder))
+    host.carried([str(path) for path in order.along], ours)
     words: dict[str, Any] = {
         "name": instance.label,
         "argv": host.carried(order.argv, ours),
@@ -115,6 +117,8 @@ def _question(fleet: Fleet, order: Order, ours: Sequence[Path]) -> tuple[Host, d
         "folder": str(there),
         "cwd": instance.cwd or str(there),
     }
+    if instance.user:
+        words["user"] = instance.user
     if instance.netns:
         words["namespace"] = instance.netns
     if order.at is not None:

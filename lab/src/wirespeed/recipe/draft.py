@@ -11,6 +11,7 @@ _THREADS = "{connections / load.cores ? {load.cores} : {connections}}"
 Url = Callable[[str], str]  # of a placeholder for the port
 #: The stacks of a draft. The second is the first under another name: what differs between the two
 #: is noise, and a table that shows a gain there is not to be trusted.
+WORK = "server.work_us_per_request"
 KERNEL, AGAIN, BYPASS = "kernel", "kernel-again", "bypass"
 
 
@@ -93,6 +94,7 @@ class ComparisonDraft:
     method: str = "duet"
     server_cores: int | None = None
     names: Sequence[str] = ()  # of the variants; else A, B, …
+    rate: int | None = None  # an open loop of so many requests per second for all
 
 
 def comparison(made: ComparisonDraft) -> str:
@@ -136,7 +138,7 @@ ready = {{ http = {_toml(url("{port}"))}, status = {made.status} }}
 name  = "load"
 role  = "load"
 pin   = {{ cores = "all" }}
-{_measured(url, "variant", names[0], of_latency)}"""
+{_measured(url, "variant", names[0], of_latency, made.rate)}"""
 
 
 def _title(made: ComparisonDraft) -> str:
@@ -144,9 +146,24 @@ def _title(made: ComparisonDraft) -> str:
     return " against ".join(commands)
 
 
-def _measured(url: Url, columns: str, over: str, of_latency: str) -> str:
-    """The rest of the generator, the metrics and the tables: the same whatever is compared."""
+def _measured(
+    url: Url, columns: str, over: str, of_latency: str, rate: int | None = None
+) -> str:
+    """The rest of the generator, the metrics and the tables: the same whatever is compared.
+
+    At one rate for all the rate says nothing: what a request costs is the first table then.
+    """
     argv = ["-t", _THREADS, "-c", "{connections}", "-d", "{duration}", url("{server.port}")]
+    argv = ["-R", str(rate), *argv] if rate else argv
+    gain = f'gain    = {{ over = "{over}", round = 1 }}\n'
+    cost = f"""\
+[[table]]
+title   = "Server CPU per request at {rate:,} requests per second"
+rows    = "connections"
+columns = "{columns}"
+value   = "{WORK}"
+{gain}
+""" if rate else ""  # fmt: skip
     return f"""\
 tool  = "load"
 argv  = {_toml(argv)}
@@ -163,13 +180,12 @@ combine   = "histogram"
 quantiles = ["mean", 0.5, 0.99, "max"]
 better    = "lower"
 
-[[table]]
+{cost}[[table]]
 title   = "Requests per second"
 rows    = "connections"
 columns = "{columns}"
 value   = "rps"
-gain    = {{ over = "{over}", round = 1 }}
-
+{"" if rate else gain}
 [[table]]
 title   = "Latency p99"
 rows    = "connections"

@@ -286,6 +286,7 @@ class ProcessSpec(Strict):
     env: dict[str, str] = {}
     inherit: Names = []  # variables of the user's environment; all others are left out
     cwd: str = ""
+    user: str = ""  # as whom it runs; empty: the lab's own user
     requires: Requires = Requires()
     version: Texts = []  # a command that prints it
     prepare: Texts = []  # run to its end before each start
@@ -465,7 +466,7 @@ class Site(Strict):
     # With a link the kernel's own threads serve packets, and high would hold them back.
     priority: Literal["high", "normal"] | None = None
     python: str = "python3"  # on other hosts: 3.6 or newer
-    lease: Seconds = 5.0  # silence after which a host ends everything that it started for us
+    lease: Seconds = 10.0  # silence after which a host ends everything that it started for us
     options: list[str] = []  # of the ssh command: ["-F", "ssh_config", "-J", "jump"]
     slurm: SlurmSpec = SlurmSpec()
 

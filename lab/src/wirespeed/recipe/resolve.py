@@ -79,6 +79,7 @@ class Instance:
     variables: dict[str, Any]  # for the process's templates
     template: dict[str, str]
     cwd: str = ""  # where it is started; empty: in the folder of this server's files
+    user: str = ""  # as whom it runs; empty: as the agent does
     netns: dict[str, str] | None = None  # a namespace of its own: interface below and address
     under: Stack | None = None  # what `stack` names, with its profile filled in
     version: tuple[str, ...] = ()  # a command that prints the program's version
@@ -220,6 +221,7 @@ class Resolver:
             variables=self._variables(process, index, seats),
             template=process.template,
             cwd=str(self._fill(f"{key}.cwd", process.cwd, names)),
+            user=process.user,
             netns=self._netns(process, names),
             under=self._under(process, index),
             version=tuple(self._filled(f"{key}.version", process.version, names)),

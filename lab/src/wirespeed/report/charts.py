@@ -153,7 +153,7 @@ def series(
 
 
 def _chart_axes(summary: Summary, sheet: Sheet) -> tuple[str, list[str]]:
-    """The row axis with most numbers is x; what is left tells the lines apart."""
+    """The row axis with most numbers is x; what is left distinguishes the lines."""
     axes = [*sheet.row_axes, *([sheet.column_axis] if sheet.column_axis else [])]
 
     def fitness(axis: str) -> tuple[bool, int]:

@@ -62,7 +62,7 @@ def comment(summary: Summary) -> str:
         if len(gains) > ROWS_MAX:
             lines.append(f"| | … {len(gains) - ROWS_MAX} more in report.html | | | | |")
         lines.append("")
-    lines += [f"- {one}" for one in story.warnings(summary)]
+    lines += [f"- {one}" for one in filter(None, [story.duets(summary), *story.warnings(summary)])]
     lines += [f"- {cell.failures} trials: {_escaped(wording.place(cell))}: {_escaped(cell.failure)}"
               for cell in summary.cells if cell.failures]  # fmt: skip
     lines += [

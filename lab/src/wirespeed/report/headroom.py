@@ -1,4 +1,4 @@
-"""Headroom: what generator and origin reach without the server, beside what went through it.
+"""Headroom: what generator and origin reach without the server, next to what went through it.
 
 A recipe's `ceiling` names such cells. Their highest rate is what the rest of the setup can carry;
 a contender that comes near it may have been held back by the setup.

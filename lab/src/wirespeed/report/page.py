@@ -45,7 +45,7 @@ BOTTLENECK_KEY = (
 
 @dataclass(frozen=True)
 class Detail:
-    """How much a page holds beside its tables and charts, which are always whole."""
+    """How much a page holds besides its tables and charts, which are always whole."""
 
     resources: int  # resource charts a table
     bars: int  # comparisons of one kind in the list
@@ -78,7 +78,7 @@ class Section:
 
     @property
     def is_pair(self) -> bool:
-        """One chart may stand beside its table, where the table leaves room."""
+        """One chart may stand next to its table, where the table leaves room."""
         return len(self.charts) == 1
 
 
@@ -105,22 +105,31 @@ class Bars:
 
 def write(run_dir: Path) -> Path:
     """Writes derived/report.html of a run and returns its path."""
-    path = run_dir / "derived" / "report.html"
-    files.save(path, html(load(run_dir)))
+    return write_page(load(run_dir))
+
+
+def write_page(summary: Summary) -> Path:
+    """The same from a summary that is already there."""
+    path = summary.run_dir / "derived" / "report.html"
+    files.save(path, html(summary))
     return path
 
 
 def html(summary: Summary) -> str:
-    """The whole page."""
+    """The whole page. A level of detail is not drawn when its copy of the run alone is too large:
+    a run of thousands of trials would be drawn once for each level."""
     text = ""
     for detail in DETAILS:
-        text = _render(summary, detail)
+        carried = _carried(summary, detail)
+        if len(carried) > PAGE_BYTES_MAX:
+            continue
+        text = _render(summary, detail, carried)
         if len(text.encode()) <= PAGE_BYTES_MAX:
             break
     return text
 
 
-def _render(summary: Summary, detail: Detail) -> str:
+def _render(summary: Summary, detail: Detail, carried: str) -> str:
     environment = Environment(
         loader=PackageLoader("wirespeed.report"),
         autoescape=select_autoescape(default=True),
@@ -130,10 +139,10 @@ def _render(summary: Summary, detail: Detail) -> str:
     )
     environment.filters["drawn"] = Markup  # our own SVG, whose texts plot.py has escaped
     environment.filters["number"] = wording.number
-    return environment.get_template("report.html.j2").render(_facts(summary, detail))
+    return environment.get_template("report.html.j2").render(_facts(summary, detail, carried))
 
 
-def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
+def _facts(summary: Summary, detail: Detail, carried: str) -> dict[str, Any]:
     run = summary.run
     over_time, which = charts.resources_over_time(summary)
     return {
@@ -172,7 +181,7 @@ def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
         "repeat": repeat_command(summary),
         "bottleneck_key": BOTTLENECK_KEY,
         "data": _data(summary) if detail.has_data else "{}",
-        "source": _carried(summary, detail),
+        "source": carried,
     }
 
 

@@ -214,7 +214,7 @@ def rows_chart(rows: Sequence[StripRow], reach: float, labels: Labels) -> str:
 
 
 def _cut_to(name: str, text: str) -> str:
-    """What of a row's name has room beside its figure."""
+    """What of a row's name has room next to its figure."""
     most = int((WIDTH - len(text) * CHAR) / CHAR) - 3
     return name if len(name) <= most else f"{name[: most - 1].rstrip(' ,')}…"
 

@@ -1,4 +1,4 @@
-"""The published figures: which one stands beside which of our cells, and how it is printed.
+"""The published figures: which one stands next to which of our cells, and how it is printed.
 
 The files in recipes/published hold one figure a row. A recipe's table names a file and
 says which of its stacks corresponds to which published one; everything else (payload,
@@ -79,7 +79,7 @@ class Document:
         stacks: Mapping[str, str],
         scale: float = 1.0,
     ) -> Figure | None:
-        """The figure that stands beside a cell, if the document has one."""
+        """The figure that stands next to a cell, if the document has one."""
         metric = "tps" if metric == "rps" and variables.get("close") else metric
         metric = METRICS.get(metric, metric)
         payload = axes.get("payload", variables.get("bytes"))
@@ -104,7 +104,7 @@ class Document:
 
 
 def folder() -> Path | None:
-    """Where the published figures lie: beside the checkout's recipes."""
+    """Where the published figures lie: next to the checkout's recipes."""
     root = os.environ.get("WIRESPEED_ROOT")
     places = [Path(root)] if root else []
     places += list(Path(__file__).resolve().parents)
@@ -141,7 +141,7 @@ def _keyed(
             continue
         payload = row.get("payload_bytes", "")
         yield (row["metric"], payload, link, count, who), found
-        # A cell whose link has no rate (loopback) stands beside the fastest published link.
+        # A cell whose link has no rate (loopback) stands next to the fastest published link.
         yield (row["metric"], payload, "", count, who), found
 
 

@@ -118,7 +118,7 @@ def arithmetic(netty: Cookbook, nginx: Cookbook) -> dict[str, float]:
 
 
 def unit(nginx: Cookbook) -> dict[str, Any]:
-    """Bytes a response, from throughput and requests/s of the same test, for three readings."""
+    """Bytes per response, from throughput and requests/s of the same test, for three readings."""
     bits = {"wrk": WRK_GBPS * 1e9, "decimal": 1e9, "binary": 2.0**30}
     found = {
         name: {pair: _range(_bytes_a_response(nginx, pair, scale)) for pair in ("T7/T6", "T16/T15")}

@@ -30,7 +30,7 @@ _ELEMENT = re.compile(r'<script type="application/json" id="source">"([A-Za-z0-9
 
 
 def packed(summary: Summary, all_metrics: bool) -> str:
-    """The text of the element; without `all_metrics` only those that the recipe declares."""
+    """The text of the element; without `all_metrics` with the recipe's own only."""
     run_dir = summary.run_dir
     names = None if all_metrics else {str(metric["name"]) for metric in summary.run.metrics}
     where = _recipe_file(run_dir)

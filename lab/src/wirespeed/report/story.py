@@ -1,6 +1,6 @@
 """What a run says in sentences, all of them generated: results, doubts, what was left out.
 
-Losses stand beside gains, means go over all compared cells, and nothing is picked by hand.
+Losses stand next to gains, means go over all compared cells, and nothing is picked by hand.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _headline(summary: Summary, contender: str, over: str, group: list[Family]) 
     main = next((one for one in group if one.metric == summary.primary), group[0])
     parts = [_counted(main), _highest(summary, main)]
     cost = next((one for one in group if one.metric == WORK and one.found), None)
-    if cost is not None and cost is not main and cost.found:
-        parts.append(_cost(cost))
+    if cost is not None and cost.found:
+        parts.append(_capacity(cost) if cost is main else _cost(cost))
     return f"{contender} against {over}: {'; '.join(part for part in parts if part)}."
 
 
@@ -110,13 +110,13 @@ def _highest(summary: Summary, family: Family) -> str:
 def _cost(family: Family) -> str:
     """Capacity per core is the inverse of CPU per request, at whatever rate both ran."""
     assert family.found is not None
-    found = family.found
-    saved = wording.signed(found.gain)
-    capacity = 1 / (1 + found.gain)
-    return (
-        f"server CPU per request {saved} ({wording.verdict_word(family)}), "
-        f"that is ×{capacity:.2f} requests per core"
-    )
+    saved = wording.signed(family.found.gain)
+    return f"server CPU per request {saved} ({wording.verdict_word(family)}), {_capacity(family)}"
+
+
+def _capacity(family: Family) -> str:
+    assert family.found is not None
+    return f"that is ×{1 / (1 + family.found.gain):.2f} requests per core"
 
 
 def front(summary: Summary) -> list[str]:
@@ -124,11 +124,8 @@ def front(summary: Summary) -> list[str]:
     sentences = [comparison(summary, family) for family in summary.families]
     if not sentences:
         sentences = [_no_comparison(summary)]
-    floor = _floor_sentence(summary)
-    conduct = _conduct(summary)
-    return [
-        *sentences, *([floor] if floor else []), validity(summary), *([conduct] if conduct else [])
-    ]  # fmt: skip
+    more = [duets(summary), _floor_sentence(summary), validity(summary), _conduct(summary)]
+    return sentences + [sentence for sentence in more if sentence]
 
 
 def comparison(summary: Summary, family: Family) -> str:
@@ -162,6 +159,31 @@ def _pooled(family: Family, times: bool) -> str:
         f"geometric mean {wording.figure(family, times)}{spread} over {len(family.pooled)} cells"
         f"{apart}: {wording.verdict_word(family)}{wording.more_rounds(family)}"
     )
+
+
+def duets(summary: Summary) -> str:
+    """Where some duets have no figure: how many count, and why the others do not."""
+    found = [
+        trial.duet
+        for cell in summary.cells
+        for trial in (*cell.trials, *cell.invalid)
+        if trial.duet is not None
+    ]
+    groups: dict[str, list[str]] = {}
+    for one in found:
+        if one.problem:
+            groups.setdefault(_without_figures(one.problem), []).append(one.problem)
+    if not groups:
+        return ""
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    without = sum(map(len, ordered))
+    reasons = "; ".join(f"{len(problems)}: {problems[0]}" for problems in ordered)
+    return f"{len(found) - without} of {wording.count(len(found), 'duet')} count; {reasons}."
+
+
+def _without_figures(text: str) -> str:
+    """The same remark with other figures is one kind of remark."""
+    return re.sub(r" \([^)]*\)|[\d.,]+", "#", text)
 
 
 def merit(gain: Gain) -> float:
@@ -261,7 +283,7 @@ def warnings(summary: Summary) -> list[str]:
         )
     if "--accept-noise" in run.argv:
         found.append(
-            "Noise was accepted (--accept-noise): trials beside other programs count. "
+            "Noise was accepted (--accept-noise): trials next to other programs count. "
             "The run shows that everything works, not how fast it is."
         )
     if run.plan.order == "blocked":
@@ -347,7 +369,7 @@ def _notes(summary: Summary) -> list[str]:
     groups: dict[str, list[str]] = {}
     for trial in summary.valid:
         for note in trial.notes:
-            groups.setdefault(re.sub(r" \([^)]*\)|[\d.,]+", "#", note), []).append(note)
+            groups.setdefault(_without_figures(note), []).append(note)
     ordered = sorted(groups.values(), key=len, reverse=True)
     found = [f"In {wording.count(len(n), 'valid trial')}: {n[0]}" for n in ordered[:NOTES_MAX]]
     return [text if text.endswith(".") else f"{text}." for text in found]
@@ -377,8 +399,21 @@ def method(summary: Summary) -> str:
         f"{_priority(summary)}A figure is the median of its valid trials. A gain is the geometric "
         f"mean of the ratios within each round, with its {CONFIDENCE:.0%} interval; a verdict "
         f"needs {PAIRS_MIN} rounds."
+        + _service_times(summary)
         + _duets(summary)
         + (f" {_capital(summary.run.preflight)}." if summary.run.preflight else "")
+    )
+
+
+def _service_times(summary: Summary) -> str:
+    """What latencies of a closed loop are; only its trials have a Little residual."""
+    closed = [t for t in summary.valid if t.metrics.get("little_residual") is not None]
+    has_latency = any("latency.p50" in trial.metrics for trial in summary.valid)
+    if not (closed and has_latency):
+        return ""
+    return (
+        " Latencies are service times of a closed loop, from sending a request to its response: "
+        "requests that a stall kept from being sent are not in them."
     )
 
 

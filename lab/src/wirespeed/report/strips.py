@@ -39,7 +39,7 @@ def _widest(cells: Sequence[Cell], metric: str) -> list[Cell]:
 
 
 def _values(cell: Cell, metric: str) -> list[float]:
-    """Of a response that takes longer than the window there is no rate."""
+    """A response that takes longer than the window gives none."""
     return [value for value in cell.values(metric) if value]
 
 
@@ -58,7 +58,7 @@ def _row(summary: Summary, cell: Cell, metric: str, first: float) -> StripRow:
     shown = wording.measure(metric)
     text = wording.number(middle * shown.scale) if middle else wording.NONE
     shade = charts.colour(summary, axis, cell.axes.get(axis))
-    # An axis with one value tells no row from another.
+    # An axis with one value distinguishes no rows.
     fixed = [axis for axis, values in summary.run.axes.items() if len(values) < 2]
     name = wording.place(cell, without=fixed) or wording.place(cell) or "the only cell"
     return StripRow(name, text, shade, tuple(sorted(points, key=_when)), tuple(crosses))

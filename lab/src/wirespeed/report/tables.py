@@ -1,7 +1,7 @@
 """Tables as grids of text: what the page, the Markdown and the terminal print.
 
 All of them print the same Grid, so that they always agree. Where a document published figures for a
-table, its figures stand beside ours, in the document's own rounding, under a head that says that
+table, its figures stand next to ours, in the document's own rounding, under a head that says that
 they come from different hardware.
 """
 
@@ -73,7 +73,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Beside:
-    """The document beside a sheet, and how our cells find their figure in it."""
+    """The document next to a sheet, and how our cells find their figure in it."""
 
     document: Document
     stacks: Mapping[str, str]
@@ -353,7 +353,7 @@ def _method_notes(summary: Summary, sheet: Sheet) -> list[str]:
             interval = wording.interval(gain.found) or "no interval"
             notes.append(
                 f"{_row_place(sheet, row, column)}: {wording.signed(gain.found.gain)} ({interval}) "
-                f"in {wording.count(gain.found.rounds, 'pair')} that took turns."
+                f"in {wording.evidence(gain)} that took turns."
             )
     method = wording.methods(sheet.gains.values())
     what = "figures and gains are" if method == TRIALS else "figures are"
@@ -387,7 +387,7 @@ def _figures(sheet: Sheet, beside: Beside) -> list[Figure]:
 
 
 def shapes(summary: Summary) -> list[str]:
-    """Against the documents: the shape of the gains, since heights cannot be compared."""
+    """Against the documents: the shape of the gains, since absolute values cannot be compared."""
     pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for sheet in summary.sheets:
         beside = source(summary, sheet)

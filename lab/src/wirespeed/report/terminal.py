@@ -65,7 +65,7 @@ def _table(grid: Grid, shown: list[int]) -> Table:
 
 
 def _is_bare(entries: tuple[Entry, ...]) -> bool:
-    """A row that has no figure, neither ours nor a document's, is told in a note."""
+    """A row that has no figure, neither ours nor a document's, is named in a note."""
     return all(entry.kind == "state" or entry.text == wording.NONE for entry in entries)
 
 
@@ -75,7 +75,7 @@ def _head(column: Column) -> str:
 
 
 def _fitting(grid: Grid, width: int) -> list[int]:
-    """The columns that fit. One without a single figure is told in a note; published figures
+    """The columns that fit. One without a single figure is named in a note; published figures
     give way first, from the right."""
     indexes = [i for i in range(len(grid.columns)) if not _states(grid, i)]
     while len(indexes) > 1 and _width(grid, indexes) > width:

@@ -51,9 +51,9 @@ MEASURES = {
     "server.fullest_thread": Measure("fullest server thread", "cores"),
     "load.cpu": Measure("load CPU", "cores"),
     "origin.cpu": Measure("origin CPU", "cores"),
-    "server.cpu_us_per_request": Measure("server CPU a request", "µs"),
-    "server.work_us_per_request": Measure("server CPU a request", "µs"),
-    "load.cpu_us_per_request": Measure("load CPU a request", "µs"),
+    "server.cpu_us_per_request": Measure("server CPU per request", "µs"),
+    "server.work_us_per_request": Measure("server CPU per request", "µs"),
+    "load.cpu_us_per_request": Measure("load CPU per request", "µs"),
     "load.headroom": Measure("generator's headroom", "×"),
     "loadavg": Measure("load average"),
     "server.loadavg": Measure("load average"),
@@ -85,7 +85,7 @@ def measure(metric: str, unit: str = "", *, is_ms: bool = False) -> Measure:
 
 
 def is_long(latency_us: float) -> bool:
-    """Whether a latency is better told in ms."""
+    """Whether a latency is better given in ms."""
     return latency_us >= LATENCY_MS_FROM_US
 
 
@@ -164,13 +164,19 @@ def verdict(gain: Gain, times: bool = False) -> str:
         return word
     if gain.verdict.word == "not comparable" and not gain.verdict.bound:
         return f"({figure(gain, times)}) {word}"
+    if gain.better == "lower" and gain.verdict.word in ("gain", "loss"):
+        return f"{figure(gain, times)} ({word})"  # a negative gain reads as a loss
     return f"{figure(gain, times)} {word}"
 
 
 def evidence(gain: Gain) -> str:
-    """What a gain is made of: `5 rounds`, of separate trials, or `6 pairs of a duet`."""
+    """What a gain is made of: `5 rounds` of separate trials, `6 pairs` that took turns, or `3 of 6
+    pairs` where the others have no figure."""
     rounds = gain.found.rounds if gain.found else 0
-    return f"{count(rounds, 'pair')} of a duet" if gain.method == DUET else count(rounds, "round")
+    if gain.method != DUET:
+        return count(rounds, "round")
+    pairs = count(max(rounds, gain.duets), "pair")
+    return f"{rounds} of {pairs}" if gain.duets > rounds else pairs
 
 
 def methods(gains: Iterable[Gain]) -> str:

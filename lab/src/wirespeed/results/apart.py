@@ -54,7 +54,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Apart:
-    """The cells and facts that two runs have in common, and those that differ."""
+    """The cells and facts that two runs have in common, and what differs."""
 
     facts: dict[str, tuple[object, object]]
     differences: list[Difference]
@@ -180,6 +180,8 @@ def _of_zeros(before: list[float], after: list[float], better: str) -> tuple[str
         is_rise = set(before) == {0.0}
         is_better = is_rise == (better == "higher")
         return f"{'rose from' if is_rise else 'fell to'} 0", "better" if is_better else "worse"
+    if better == "higher" and min(before) > 0:
+        return f"fell to 0 in {after.count(0.0)} of {len(after)} trials", "worse"
     return "some figures are 0, which has no ratio", "not decided"
 
 

@@ -87,8 +87,13 @@ class Cell:
 
     @property
     def failed(self) -> tuple[Trial, ...]:
-        """Trials whose programs failed; those that were refused for a disturbance are not."""
-        return tuple(trial for trial in self.invalid if not _was_refused(trial))
+        """Trials whose programs failed, alone or while they took turns; trials refused for a
+        disturbance are not among them."""
+        return tuple(
+            trial
+            for trial in (*self.trials, *self.invalid)
+            if _failed_in_turns(trial) or not (trial.valid or _was_refused(trial))
+        )
 
     @property
     def failures(self) -> str:
@@ -99,7 +104,9 @@ class Cell:
     @property
     def failure(self) -> str:
         """Why the last of them failed."""
-        return next((r for trial in reversed(self.failed) for r in trial.reasons), "unknown")
+        return next(
+            (reason for trial in reversed(self.failed) for reason in _reasons(trial)), "unknown"
+        )
 
     @property
     def shares_cores(self) -> bool:
@@ -114,6 +121,17 @@ class Cell:
             for core in process.cores
         }
         return max(1, len(cores))
+
+
+def _failed_in_turns(trial: Trial) -> bool:
+    return trial.duet is not None and trial.duet.is_failure
+
+
+def _reasons(trial: Trial) -> list[str]:
+    """Why the programs of a trial failed."""
+    if trial.duet is not None and _failed_in_turns(trial):
+        return [f"while taking turns: {trial.duet.problem}", *trial.reasons]
+    return trial.reasons
 
 
 def _was_refused(trial: Trial) -> bool:

@@ -3,7 +3,7 @@
 A round measures the two sides of a comparison next to each other, so the unit of evidence is
 the log ratio of one round: drift of the machine falls out of it, and its spread is that of the
 pair, however unequal the two sides are. Over the rounds their mean is the gain, with Student's t
-interval. A few rounds tell little of a spread, so what the run's other comparisons say of theirs
+interval. A few rounds show little of a spread, so what the run's other comparisons say of theirs
 is taken in (empirical Bayes, Smyth 2004, doi:10.2202/1544-6115.1027), never to make the
 comparison's own spread smaller. docs/method.md has the reasons, lab/bench/verdicts.py the error
 rates. Nothing here reads a file or knows what a recipe is.

@@ -97,7 +97,7 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
     if check.fail_on and not summary.gains:
         lines.append("nothing was compared: no cell and its baseline have valid trials")
     if "loss" in check.fail_on:
-        lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
+        lines += _of_words(summary, ("loss",)) + _of_pooled(summary) + _of_zeros(summary)
     if "undecided" in check.fail_on:
         lines += _of_words(summary, UNDECIDED)
     for one in check.rules:
@@ -116,6 +116,18 @@ def _of_words(summary: Summary, words: Sequence[str]) -> list[str]:
         for gain in summary.gains
         if gain.verdict.word in words
     ]
+
+
+def _of_zeros(summary: Summary) -> list[str]:
+    """Rates of 0 have no ratio and so no verdict, and nothing is slower than they are."""
+    lines = []
+    for gain in summary.gains:
+        values = gain.cell.by_round(gain.metric).values()
+        count = sum(value <= 0 for value in values)
+        if gain.better == "higher" and count:
+            rounds = f"0 in {count} of {len(values)} rounds"
+            lines.append(f"{_place(gain.cell)}: {gain.metric}: {rounds}")
+    return lines
 
 
 def _of_pooled(summary: Summary) -> list[str]:

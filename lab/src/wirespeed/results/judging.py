@@ -101,6 +101,12 @@ class Gain:
     method: str = ""  # DUET or TRIALS
 
     @property
+    def duets(self) -> int:
+        """The duets of these two cells, with a figure or without."""
+        trials = (*self.cell.trials, *self.cell.invalid)
+        return sum(one.duet is not None and one.duet.over == self.base.key for one in trials)
+
+    @property
     def of_medians(self) -> float | None:
         """The ratio of the two medians, as the documents print gains."""
         a, b = self.cell.median(self.metric), self.base.median(self.metric)

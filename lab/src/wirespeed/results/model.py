@@ -159,6 +159,7 @@ class Duet(_Record):
     how: str = ""  # cgroup.freeze or SIGSTOP
     is_realtime: bool = False  # whoever lets them take turns has real-time priority
     problem: str = ""  # why it has no ratios
+    is_failure: bool = False  # the problem is one of its programs, as in a trial that failed
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:

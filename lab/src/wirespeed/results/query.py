@@ -54,7 +54,7 @@ def columns(tables: sqlite3.Connection, name: str) -> list[str]:
 
 
 def row_of(trial: Trial) -> dict[str, Any]:
-    """Axes and metrics beside what the trial says of itself; a metric never hides an axis."""
+    """Axes and metrics next to what the trial says of itself; a metric never hides an axis."""
     own = {
         "cell": trial.cell, "round": trial.round, "position": trial.position, "key": trial.key,
         "valid": int(trial.valid), "reasons": "; ".join(trial.reasons),

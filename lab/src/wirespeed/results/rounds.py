@@ -8,9 +8,10 @@ from statistics import NormalDist
 from wirespeed.results import student
 from wirespeed.results.comparison import P_MAX, PAIRS_MIN, Q_MAX, prior_df_max
 
-QUIET_SPREAD = 0.015  # of one trial on a quiet machine (docs/performance/lab.md)
+QUIET_SPREAD = 0.015  # of one trial on a quiet machine (docs/history/lab.md)
 ROUNDS_MAX = 40  # more are not proposed: the machine is too noisy
 ROUNDS_PLAIN = 5  # of a recipe that compares nothing
+GROWTH_MAX = 2  # times the rounds of a quiet machine: nobody asked for a run of hours
 # (difference, chance to find it): when all cells have it, and when a single one does.
 ALL_HAVE = ((0.03, 0.50), (0.05, 0.80), (0.10, 0.95))
 ONE_HAS = ((0.05, 0.80), (0.10, 0.95))
@@ -23,6 +24,14 @@ def planned(comparisons: int, spread: float = QUIET_SPREAD) -> int:
     wanted = [needed(size, chance, 1, comparisons, spread) for size, chance in ALL_HAVE]
     wanted += [needed(size, chance, comparisons, comparisons, spread) for size, chance in ONE_HAS]
     return max(ROUNDS_PLAIN, *(rounds or ROUNDS_MAX for rounds in wanted))
+
+
+def planned_here(comparisons: int, spread: float | None) -> int:
+    """The same for a machine whose trials are known to spread by so much; None where that is not
+    known. A machine that is stiller than the quiet one gets no fewer."""
+    quiet = planned(comparisons)
+    own = planned(comparisons, max(spread or 0.0, QUIET_SPREAD))
+    return min(own, GROWTH_MAX * quiet)
 
 
 def needed(

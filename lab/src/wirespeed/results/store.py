@@ -1,4 +1,4 @@
-"""Reads and writes run directories. What counts is written once, by rename, and fsynced.
+"""Reads and writes run directories. Results are written once, by rename, and fsynced.
 
 runs/<UTC stamp>-<recipe>-<4 hex>/{run.json, plan.jsonl, journal.jsonl, trials/…, derived/…}
 """
@@ -26,7 +26,7 @@ Kind = TypeVar("Kind", Run, Trial)
 
 
 @contextmanager
-def _storage(path: Path) -> Iterator[None]:
+def storage(path: Path) -> Iterator[None]:
     """Turns the disk's refusals into one line that says what to do."""
     try:
         yield
@@ -40,19 +40,21 @@ def _storage(path: Path) -> Iterator[None]:
         raise StorageError(f"cannot write {path}: {remedy}") from error
 
 
-def write_json(path: Path, data: Any) -> None:
-    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+def write_json(path: Path, data: Any, is_durable: bool = True) -> None:
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n", is_durable)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a whole file or nothing: a reader never sees half of it."""
+def write_text(path: Path, text: str, is_durable: bool = True) -> None:
+    """Writes a whole file or nothing: a reader never sees half of it. It is on the disk when this
+    returns, unless nothing depends on it: a disk takes milliseconds for that."""
     temporary = path.with_name(f".{path.name}.new")
-    with _storage(path):
+    with storage(path):
         try:
             with open(temporary, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
-                os.fsync(file.fileno())
+                if is_durable:
+                    os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -61,7 +63,7 @@ def write_text(path: Path, text: str) -> None:
 
 def move(path: Path, to: Path) -> None:
     """Within a run directory; a full disk is one line here too, as a folder may have to grow."""
-    with _storage(to):
+    with storage(to):
         path.rename(to)
 
 
@@ -89,7 +91,7 @@ def create(runs: Path, recipe: str) -> Path:
     """Makes a fresh run directory; it is a run when its run.json is there (`announce`)."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     run_dir = runs / f"{stamp}-{recipe}-{secrets.token_hex(2)}"
-    with _storage(run_dir):
+    with storage(run_dir):
         (run_dir / "trials").mkdir(parents=True)
         (run_dir / "derived").mkdir()
     return run_dir
@@ -103,7 +105,7 @@ def announce(run_dir: Path, run: Run) -> None:
 
 def point_latest(run_dir: Path) -> None:
     link = run_dir.parent / f".latest-{os.getpid()}"
-    with _storage(link):
+    with storage(link):
         link.unlink(missing_ok=True)
         link.symlink_to(run_dir.name)
         os.replace(link, run_dir.parent / "latest")
@@ -160,7 +162,7 @@ def read_trials(run_dir: Path) -> list[Trial]:
 
 def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
     path = directory / "samples.jsonl"
-    with _storage(path):
+    with storage(path):
         text = "".join(json.dumps(sample.to_json()) + "\n" for sample in samples)
         path.write_text(text, encoding="utf-8")
 
@@ -170,14 +172,15 @@ def read_samples(directory: Path) -> list[Sample]:
     return [Sample.from_json(line) for line in _read_lines(directory / "samples.jsonl")]
 
 
-def append_event(run_dir: Path, event: str, **details: Any) -> None:
-    """One line in journal.jsonl, on the disk when this returns."""
+def append_event(run_dir: Path, event: str, is_durable: bool = True, **details: Any) -> None:
+    """One line in journal.jsonl; on the disk when this returns, where no other file says it."""
     path = run_dir / "journal.jsonl"
     line = json.dumps({"t": time.time(), "event": event, **details}) + "\n"
-    with _storage(path), open(path, "ab+") as file:
+    with storage(path), open(path, "ab+") as file:
         file.write(b"\n" * _is_torn(file) + line.encode())
         file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            os.fsync(file.fileno())
 
 
 def _is_torn(file: BinaryIO) -> bool:

@@ -94,7 +94,7 @@ class Summary:
         return self.run.fit == "share" or any(cell.shares_cores for cell in self.cells)
 
     def unit(self, metric: str) -> str:
-        """What the recipe tells it in; empty where it does not say."""
+        """What the recipe gives it in; empty where it does not say."""
         told = (str(m.get("unit") or "") for m in self.run.metrics if m["name"] == metric)
         return next(told, "")
 
@@ -145,7 +145,7 @@ def idle_held(run: Run, trials: Iterable[Trial]) -> bool:
 
 
 def _costs(pairs: Iterable[Pair]) -> list[Pair]:
-    """CPU a request of every pair that is compared in anything: it shows what rates may hide."""
+    """CPU per request of every pair that is compared in anything: it shows what rates may hide."""
     seen = {(pair.cell.key, pair.base.key): replace(pair, metric=WORK) for pair in pairs}
     return [pair for pair in seen.values() if pair.cell.values(WORK) and pair.base.values(WORK)]
 

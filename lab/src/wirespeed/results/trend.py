@@ -181,7 +181,7 @@ def share_of(runs: int) -> float:
 def chance(points: Sequence[RunMedian], least: float = CHANCE_MAX) -> float:
     """How often shuffled runs reach as much as the best split of all of them; 1 for a few runs.
 
-    `least` is a chance that must be told from a smaller one.
+    `least` is a chance that must be distinguished from a smaller one.
     """
     logs = [math.log(point.value) for point in points]
     return _tested(logs, random.Random(1), least)[1] if len(logs) >= RUNS_MIN else 1.0
@@ -232,7 +232,7 @@ def _splits(
 
 
 def _tested(part: Sequence[float], dice: random.Random, least: float) -> tuple[int, float]:
-    """The best split and its chance, from as many shuffles as tell it from `least`."""
+    """The best split and its chance, from as many shuffles as distinguish it from `least`."""
     at, height = _best(part)
     shuffled, higher = list(part), 0
     shuffles = max(SHUFFLES_LEAST, math.ceil(2 / least))

@@ -1,4 +1,4 @@
-"""What this machine can and cannot do for a measurement, and the command that mends each."""
+"""What this machine can and cannot do for a measurement, and the command that fixes each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ State = Literal["can", "cannot", "limited"]
 
 @dataclass(frozen=True)
 class Ability:
-    """One thing that users want to do, whether it works here, and what mends it."""
+    """One thing that users want to do, whether it works here, and what fixes it."""
 
     state: State
     what: str

@@ -82,9 +82,9 @@ def _apart_problem(resolver: Resolver, carrier: str) -> str:
     if carrier != "bypass" or not topology.is_apart:
         return ""
     link = topology.links.get(resolver.link)
-    if link is None or not topology.is_one_machine:
-        return "bypass is not sent to other machines"
-    if link.rate_bps is not None:
+    if link is None or not (link.server and link.load):
+        return f"bypass needs the interfaces of link {resolver.link} (server and load in the site)"
+    if link.rate_bps is not None and topology.is_one_machine:
         return f"bypass would not keep the rate of link {link.name}: AF_XDP goes past tc"
     return ""
 

@@ -12,7 +12,7 @@ from wirespeed.runner.plan import Schedule
 
 
 def of_schedule(schedule: Schedule) -> list[str]:
-    """The programs of each measured cell as they will be started, and those that are missing."""
+    """The programs of each measured cell as they will be started, and the missing ones."""
     lines, missing = [], set()
     for planned in schedule.cells:
         if not planned.is_measured:

@@ -1,11 +1,11 @@
-"""What disturbed a window from outside, and what a run does about it.
+"""Interference with a window from outside, and what a run does about it.
 
-A window is disturbed when other programs, the host's steal or a slow host took more of it than can
-be told from nothing. Three rules, all decided from these figures alone and never from a result:
+Interference is what other programs, the host's steal or a slow host took of a window, beyond the
+errors of these figures. Three rules, all decided from them alone and never from a result:
 
-* A disturbed window is measured again in the same server's life; the calmest of them counts.
-* What cannot be had calm counts all the same, marked with the share that it may have lost.
-* When most windows of a run are disturbed, measuring again buys little, so it is done once only.
+* A window with interference is measured again in the same server's life; the one with least counts.
+* Where some stays, the window counts, marked with the share that it may have lost.
+* When most windows of a run have it, measuring again buys little, and is done once only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Others = Sequence[tuple[str, float]] | None  # (name, share of a core), the larg
 
 @dataclass(frozen=True)
 class Disturbance:
-    """`share` is what the window may have lost of its speed; 0 with no words is a calm one."""
+    """`share` is what the window may have lost of its speed; 0 with no words is a quiet one."""
 
     share: float = 0.0
     words: tuple[str, ...] = ()
@@ -69,10 +69,10 @@ def of_window(
         if held_back > STEAL_MAX:
             shares.append(held_back)
             words.append(f"{QUOTA_WORDS} held programs back for {held_back:.1%} of a core")
-        worst = max(usage.foreign.items(), key=lambda item: item[1], default=None)
-        if worst and worst[1] > _foreign_max(usage, others):
-            shares.append(worst[1])
-            words.append(f"other programs used {worst[1]:.1%} of core {worst[0]}{_named(others)}")
+        core, share = _others_share(usage, others)
+        if share:
+            shares.append(share)
+            words.append(f"other programs used {share:.1%} of core {core}{_named(others)}")
     slow = slowness(canary, best_ms)
     slowed = 0.0
     if canary is not None and slow > CANARY_SLOW:
@@ -87,15 +87,18 @@ def of_window(
     return Disturbance(share, tuple(words), slowed)
 
 
-def _foreign_max(usage: Usage, others: Others) -> float:
-    """Above which share of a core others disturb.
+def _others_share(usage: Usage, others: Others) -> tuple[object, float]:
+    """(the core of which others took most, the share that they took); 0 below the limit.
 
-    A core's busy time is told in ticks, and in a short window two of them are more than the limit.
-    A census counts nanoseconds: with one, others disturb when they used more than the limit at all.
+    A core's busy time comes in ticks, and in a short window two of them are more than the limit. A
+    census counts nanoseconds, but not on which core they were spent. So it decides where the busy
+    time alone is within two ticks of the limit; both are upper bounds, and the smaller one counts.
     """
-    if others is None:
-        return FOREIGN_MAX + usage.foreign_error
-    return FOREIGN_MAX if sum(share for _, share in others) > FOREIGN_MAX else 1.0
+    core, share = max(usage.foreign.items(), key=lambda item: item[1], default=(None, 0.0))
+    if share > FOREIGN_MAX + usage.foreign_error:
+        return core, share
+    share = min(share, sum(used for _, used in others or ()))
+    return core, share if share > FOREIGN_MAX else 0.0
 
 
 def slowness(canary: Canary | None, best_ms: float | None) -> float:
@@ -143,7 +146,7 @@ class NoiseMonitor:
 
     @property
     def wants_names(self) -> bool:
-        """A census costs milliseconds beside the window; calm machines need none."""
+        """A census costs milliseconds outside the window; quiet machines need none."""
         return any(self.recent)
 
     def remember(self, trials: Iterable[Trial]) -> None:
@@ -153,7 +156,7 @@ class NoiseMonitor:
                 self.saw(trial.canary, trial.disturbed > 0 or bool(trial.discarded), True)
 
     def saw(self, canary: Canary | None, is_disturbed: bool, is_first_window: bool) -> None:
-        """Only first windows tell how often this machine disturbs: later ones follow a bad one."""
+        """Only first windows show how often this machine disturbs: later ones follow a bad one."""
         if canary:
             insort(self.canaries_ms, canary.before_ms)
             insort(self.canaries_ms, canary.after_ms)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from wirespeed.errors import ProcessError, StorageError
-from wirespeed.results.model import PlannedTrial, Trial
+from wirespeed.fleet.fleet import Fleet
+from wirespeed.results.model import Duet, PlannedTrial, Trial
 from wirespeed.runner import turns, warm
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.duet import SIDE
@@ -18,7 +20,9 @@ from wirespeed.runner.execute import (
     place_of,
 )
 from wirespeed.runner.life import Life, StartError
+from wirespeed.runner.plan import Schedule
 from wirespeed.runner.trial import Attempt
+from wirespeed.runner.watcher import Watcher
 
 Entry = tuple[PlannedTrial, PlannedCell]
 
@@ -26,22 +30,45 @@ Entry = tuple[PlannedTrial, PlannedCell]
 class DuetRunner(Runner):
     """A duet's life is two: the baseline's servers and the contender's."""
 
+    def __init__(self, run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher) -> None:
+        super().__init__(run_dir, schedule, fleet, watcher)
+        self.alone: dict[str, str] = {}  # cells that cannot take turns after all → why
+
     def _one_life(self, queue: list[Entry]) -> None:
-        if not any(line.over for line, _ in queue):
-            super()._one_life(queue)
-            return
-        self._find_headroom(queue)
-        while queue:
+        if self._has_turns(queue):
+            self._find_headroom(queue)
+        while self._has_turns(queue):
             pair = self._new_pair(queue)
             try:
                 self._begin_pair(pair, queue)
                 self._trials_of_pair(pair, queue)
             except StartError as error:
                 self._start_failed(queue, str(error))
+            except turns.NoTurnsError as error:
+                self._give_up_turns(queue, str(error))
             finally:
                 killed = pair.end()
             if killed:
                 self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
+        self._one_by_one(queue)
+
+    def _has_turns(self, queue: list[Entry]) -> bool:
+        return any(line.over and line.cell not in self.alone for line, _ in queue)
+
+    def _one_by_one(self, queue: list[Entry]) -> None:
+        """Separate trials: each side in a server of its own, the baseline's first."""
+        for is_contender in (False, True):
+            side = [entry for entry in queue if bool(entry[0].over) == is_contender]
+            if side:
+                super()._one_life(side)
+        queue.clear()
+
+    def _give_up_turns(self, queue: list[Entry], reason: str) -> None:
+        """The rest of these cells, in this round and later, is measured in separate trials."""
+        for line, _ in queue:
+            if line.over:
+                self.alone[line.cell] = reason
+        self.watcher.told(f"{place_of(queue[0][0])}: no duet, separate trials instead: {reason}")
 
     def _new_pair(self, queue: list[Entry]) -> turns.LifePair:
         line, planned = next(entry for entry in queue if entry[0].over)
@@ -58,6 +85,8 @@ class DuetRunner(Runner):
         bases = [self.planned[line.over] for line, _ in queue if line.over]
         try:
             pair.begin(bases, contenders)
+        except turns.NoTurnsError:
+            raise
         except ProcessError as error:
             raise self._disk_or(error) from error
 
@@ -111,9 +140,21 @@ class DuetRunner(Runner):
             problem = self._disk_or(error)
             if isinstance(problem, StorageError):
                 raise problem from error
-            self.fleet.each(self.fleet.all(), "clock")  # a server dies with its agent
+            self._check_agents()
             self.watcher.told(f"{place_of(line)}: no duet: {error}")
-            return replace(measured, notes=[*measured.notes, f"no duet: {error}"]), False
+            is_failure = not isinstance(error, turns.NoTurnsError)
+            return replace(measured, duet=_none(line, str(error), is_failure)), False
         if duet.problem:
             self.watcher.told(f"{place_of(line)}: no duet: {duet.problem}")
         return replace(measured, duet=duet), True
+
+    def _record(self, order: Attempt, measured: Trial) -> None:
+        reason = self.alone.get(measured.cell)
+        if reason and order.line.over and measured.duet is None:
+            measured = replace(measured, duet=_none(order.line, reason, is_failure=False))
+        super()._record(order, measured)
+
+
+def _none(line: PlannedTrial, problem: str, is_failure: bool) -> Duet:
+    """In place of a duet that did not take place."""
+    return Duet(over=line.over, problem=problem, is_failure=is_failure)

@@ -12,12 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import stdev
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from wirespeed.agent import clock
 from wirespeed.errors import (
     BusyError,
     LastingError,
+    LostHostError,
     ProcessError,
     ResultsError,
     RunError,
@@ -45,6 +46,7 @@ RETRIES_MAX = 2  # of a trial that was disturbed too much to count
 SAME_FAILURES = 3
 VERDICT_LATE_MAX = 1.25  # rounds that a verdict needs may take so much of the allowed time
 DISK_FREE_BYTES_MIN = 1 << 20  # below this a failing program failed because of the disk
+AGENT_LOST = "agent_lost"  # an event, with the key of the trial that was on its way
 ATTEMPT_PREFIX = "attempt-"  # folders of the attempts that were repeated
 LOCK_FILE = "lock"
 HOLD_S = 2.0  # who only asks whether a run is held lets go at once
@@ -80,6 +82,7 @@ class Runner:
         self.started_again: set[int] = set()  # lives whose first start failed
         self.answer_s: dict[str, float] = {}
         self.reached: dict[str, float | None] = {}
+        self.queue: list[tuple[PlannedTrial, PlannedCell]] = []  # of the life that is measured
 
     def all_lives(self) -> None:
         self.watcher.began(self.run_dir, self.schedule, self.progress())
@@ -88,7 +91,8 @@ class Runner:
         for number, whole in enumerate(lives):
             lines = self._worth_trying(whole)
             if lines and self._fits(lives[number:]):
-                self._one_life([(line, self.planned[line.cell]) for line in lines])
+                self.queue = [(line, self.planned[line.cell]) for line in lines]
+                self._one_life(list(self.queue))
             else:
                 left_out += len(lines)
                 self.pace.trials -= len(lines)
@@ -147,6 +151,7 @@ class Runner:
     def _start_failed(self, queue: list[tuple[PlannedTrial, PlannedCell]], reason: str) -> None:
         """A server that did not come up is started once more; then its trials have failed, and the
         run goes on. Before any cell has a figure the next would fail alike, so the run ends."""
+        self._check_agents()
         if not self.have_figures:
             raise StartError(reason)
         if queue[0][0].life not in self.started_again:
@@ -175,7 +180,7 @@ class Runner:
         return life
 
     def _find_headroom(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
-        """Before cells are measured for the first time whose generators' cores will not tell."""
+        """Before cells are measured for the first time whose generators' cores will not show it."""
         for line, planned in queue:
             life = self._life_of(planned, "headroom", headroom.NullLife)
             key = headroom.key_of(life, planned)
@@ -236,8 +241,7 @@ class Runner:
             problem = self._disk_or(error)
             if isinstance(problem, StorageError):
                 raise problem from error
-            # A server dies with its agent, and that is no result of the server's.
-            self.fleet.each(self.fleet.all(), "clock")
+            self._check_agents()
             reason = str(error)
             if isinstance(error, LastingError):
                 self.failures.lasting.add(order.line.cell)
@@ -247,6 +251,25 @@ class Runner:
         except ProcessError:
             alive = False
         return trials.failed(order, reason, began, clock.now()), alive
+
+    def _check_agents(self) -> None:
+        """Raises LostHostError: a server dies with its agent, which is not the server's failure."""
+        self.fleet.each(self.fleet.all(), "clock")
+
+    def agent_lost(self, why: str) -> None:
+        """Whatever ran with it has ended, and its trial is measured again. A trial that loses an
+        agent a second time has failed: its server may be what ends them (memory, for example)."""
+        open_ = [entry for entry in self.queue if entry[0].key not in self.done]
+        if not open_:
+            return
+        line, planned = open_[0]
+        before = has_lost_agents(self.run_dir, line.key)
+        store.append_event(self.run_dir, AGENT_LOST, key=line.key, why=why)
+        if before:
+            folder = self._trial_folder(line)
+            order = Attempt(line, planned, folder, kept_attempts(folder) + 1, False)
+            reason = f"an agent was lost twice: {why}"
+            self._record(order, trials.failed(order, reason, clock.now(), clock.now()))
 
     def _keep_attempt(self, order: Attempt, measured: Trial) -> None:
         """Moves the files of a rejected attempt aside, so that the next has the folder alone."""
@@ -264,7 +287,8 @@ class Runner:
 
     def _record(self, order: Attempt, measured: Trial) -> None:
         store.write_trial(order.folder, measured)
-        store.append_event(self.run_dir, "trial", key=measured.key, valid=measured.valid)
+        # The trial's own file is on the disk, and this says no more.
+        store.append_event(self.run_dir, "trial", False, key=measured.key, valid=measured.valid)
         self.done.add(measured.key)
         self.pace.finished()
         if measured.valid:
@@ -293,7 +317,7 @@ class Runner:
         return folder
 
     def _disk_or(self, error: ProcessError) -> RunError:
-        """A program that fails on a full disk names many reasons; the disk is the one to tell."""
+        """A program that fails on a full disk names many reasons; the disk is the one to report."""
         if shutil.disk_usage(self.run_dir).free < DISK_FREE_BYTES_MIN:
             return StorageError(
                 f"cannot write {self.run_dir}: the disk is full; "
@@ -302,8 +326,14 @@ class Runner:
         return error
 
 
+def has_lost_agents(run_dir: Path, key: str = "") -> bool:
+    """Whether an agent was lost while this trial, or any of the run's, was on its way."""
+    events = (event for event in store.read_events(run_dir) if event["event"] == AGENT_LOST)
+    return any(not key or event.get("key") == key for event in events)
+
+
 class Failures:
-    """How often each cell has failed. A failure is a result, so it is not repeated; a cell that
+    """How often each cell has failed. A failure is a result and is not repeated; a cell that
     fails each time in the same words is not tried to the end."""
 
     def __init__(self, before: Iterable[Trial]) -> None:
@@ -366,17 +396,15 @@ def left_out_text(trials_left_out: int, total: int, budget_s: float | None) -> s
 
 
 def make_folder(folder: Path) -> Path:
-    try:
+    with store.storage(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot write {folder}: {error.strerror}") from error
     return folder
 
 
 def hold(run_dir: Path) -> IO[str]:
     """Marks the run as being worked on: the kernel lets go however this process ends."""
-    # Held for the run's whole life.
-    handle = open(run_dir / LOCK_FILE, "w", encoding="utf-8")  # noqa: SIM115
+    with store.storage(run_dir / LOCK_FILE):  # held for the run's whole life
+        handle = open(run_dir / LOCK_FILE, "w", encoding="utf-8")  # noqa: SIM115
     deadline = time.monotonic() + HOLD_S
     while True:
         try:
@@ -426,6 +454,8 @@ def execute(
         raise
     except WirespeedError as error:
         tell(run_dir, "error", str(error))
+        if isinstance(error, LostHostError):
+            runner.agent_lost(str(error))
         raise
     finally:
         if state == "done" and not schedule.accept_noise:
@@ -459,8 +489,9 @@ def _finish(run_dir: Path, run: Run, state: RunState) -> None:
 
 
 def tell(run_dir: Path, event: str, text: str) -> None:
+    details: dict[str, Any] = {"text": text} if text else {}
     try:
-        store.append_event(run_dir, event, **({"text": text} if text else {}))
+        store.append_event(run_dir, event, **details)
     except StorageError:
         pass
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,9 @@ def generate(
     warmup_s = warmup_s if _warm_up(instances) else 0.0
     _empty(fleet, instances, folder)
     census = bool(sampling and sampling.with_census)
+    cores = _measured_cores(life, instances) if census else {}
     if census:
-        fleet.census()
+        fleet.census(cores)
     fleet.measure_clocks()
     t_start = clock.now()
     running: list[Started] = []
@@ -109,11 +111,21 @@ def generate(
         stop.stop(fleet, running)
     t_end = clock.now()
     step_s = fleet.clock_step_s()
-    others = _shares(fleet.census(), t_end - t_start) if census else None
+    used = fleet.census(cores) if census else None
+    others = None if used is None else _shares(used, t_end - t_start)
     fleet.forget(started.label for started in running)
     return Generated(
         running, figures, samples, state, t_start, t_end, lab_core, others, warmup_s, step_s
     )
+
+
+def _measured_cores(life: Life, instances: Sequence[Instance]) -> dict[str, set[int]]:
+    """machine → its cores that a process of the trial is pinned to."""
+    found: dict[str, set[int]] = {}
+    for one in [*(started.instance for started in life.running), *instances]:
+        machine = life.fleet.machine_of(life.fleet[one.host]).name
+        found.setdefault(machine, set()).update(one.cores)
+    return found
 
 
 def _warm_up(instances: list[Instance]) -> bool:
@@ -163,7 +175,7 @@ def core_names(life: Life, instance: Instance) -> tuple[CoreName, ...]:
 
 
 def link_share(life: Life, planned: PlannedCell, done: Generated, measured: Window) -> float:
-    """How full the cell's link was in the window; 0 where there is no link that was measured."""
+    """How full the cell's link was in the window; 0 where no link was measured."""
     capacity = life.fleet.capacities.get(life.resolver(planned).link)
     if capacity is None:
         return 0.0
@@ -180,7 +192,7 @@ def _shares(used: list[list[Any]], seconds: float) -> tuple[tuple[str, float], .
 def _start(life: Life, instances: list[Instance], run: LoadRun) -> tuple[LoadRun, list[Started]]:
     """Starts all generators for one instant; a start that comes too late is tried with more time.
 
-    Programs that know `--start-at` wait by themselves; others are held back until the window.
+    Programs that know `--start-at` wait on their own; others are held back until the window.
     """
     fullest = max(Counter(instance.host for instance in instances).values(), default=0)
     trip_s = max((host.trip_s for host in life.fleet.seats), default=0.0)
@@ -203,7 +215,7 @@ def _order(life: Life, instance: Instance, run: LoadRun) -> Order:
     made = command.for_load(life.schedule.place.root, instance, there)
     is_held = instance.tool != "load"
     held = run.start_at + host.offset_s + run.warmup_s if is_held else None
-    return Order(instance, made.argv, made.env, run.folder, held)
+    return Order(instance, made.argv, made.env, run.folder, held, made.along)
 
 
 def _sample(

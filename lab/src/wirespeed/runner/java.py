@@ -55,7 +55,7 @@ def _all(installed: Path) -> list[Java]:
 
 
 def _major(java: Path) -> int:
-    """Read from the file beside the JVM: starting one to ask it costs a tenth of a second."""
+    """Read from the file next to the JVM: starting one to ask it costs a tenth of a second."""
     release = java.resolve().parent.parent / "release"
     for line in release.read_text(encoding="utf-8").splitlines() if release.exists() else ():
         if line.startswith("JAVA_VERSION="):

@@ -26,7 +26,7 @@ OVERLAP_VALID_MIN = 0.5  # below, the sum of their rates is the rate of no serve
 
 @dataclass(frozen=True)
 class TrialJudgement:
-    """`reasons` make a trial invalid and have it repeated; `notes` are only told.
+    """`reasons` make a trial invalid and have it repeated; `notes` are only printed.
 
     A disturbance from outside is neither: the window is measured again, or counts with its mark.
     """
@@ -137,7 +137,7 @@ def bottleneck(evidence: Evidence) -> Bottleneck:
     server_full = _server_load(evidence) >= SATURATED
     load_full = _load_full(evidence)
     if server_full:
-        # A full core of a generator that polls says nothing, and nothing is no headroom.
+        # A full core of a generator that polls says nothing, and so does a missing headroom.
         return "both" if load_full is None or load_full else "server"
     if load_full is None:
         return "unknown"
@@ -152,7 +152,7 @@ def bottleneck(evidence: Evidence) -> Bottleneck:
 
 
 def _is_little_off(evidence: Evidence) -> bool:
-    """Before any full core: where connections are not served, none of them tells the limit."""
+    """Before any full core: where connections are not served, none of them shows the limit."""
     residuals = (figures.little_residual or 0.0 for figures in evidence.figures.values())
     return any(abs(residual) > LITTLE_UNKNOWN for residual in residuals)
 
@@ -166,7 +166,7 @@ def _is_latency_bound(evidence: Evidence) -> bool:
 
 
 def _load_full(evidence: Evidence) -> bool | None:
-    """Whether a generator was at its limit; None where polling hides it and nothing else tells."""
+    """Whether a generator was at its limit; None where polling hides it."""
     if evidence.polling_load:
         return None if evidence.headroom is None else evidence.headroom < HEADROOM_MIN
     return max(_load_of(evidence, "load"), _busiest_thread(evidence)) >= SATURATED

@@ -60,7 +60,7 @@ def of_machine(facts: Mapping[str, Any]) -> Known:
 
 
 def learn(facts: Mapping[str, Any], best_ms: float | None, spread: float | None) -> None:
-    """Adds what one run found; a folder that cannot be written is no reason to fail a run."""
+    """Adds what one run found; a folder that cannot be written does not fail a run."""
     known = of_machine(facts)
     if best_ms is not None:
         known = replace(known, canaries_ms=(*known.canaries_ms, best_ms)[-RUNS_KEPT:])

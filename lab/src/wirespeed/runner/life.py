@@ -86,7 +86,9 @@ class Life:
             made = command.for_server(place.root, place.recipe_file, instance, self.folder)
             self._prepare(instance)
             self.started_s[instance.label] = clock.now()
-            orders.append(Order(instance, made.argv, made.env, self.folder))
+            orders.append(
+                Order(instance, made.argv, made.env, self.folder, along=made.along)
+            )
         try:
             self.running += start.start_all(self.fleet, orders, self.ours)
         except StartFailed as error:
@@ -150,6 +152,6 @@ class Life:
         return killed
 
     def bring_back(self, running: list[Started]) -> None:
-        """What servers on other hosts wrote, beside what those of this one wrote."""
+        """What servers on other hosts wrote, next to the output of this one's."""
         for host, _ in self.fleet.by_host(started.label for started in running):
             host.bring_back(self.folder)

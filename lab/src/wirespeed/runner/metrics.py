@@ -125,7 +125,7 @@ def costs(figures: Mapping[str, Figures], usage: Usage | None, roles: Mapping[st
 
 
 def collections(found: Sequence[Collections], window_s: float) -> Flat:
-    """Garbage collections of all JVMs of the trial; nothing where there is no JVM."""
+    """Garbage collections of all JVMs of the trial; nothing without a JVM."""
     if not found:
         return {}
     return {
@@ -142,5 +142,5 @@ def _residual(figures: Mapping[str, Figures]) -> float | None:
 
 
 def is_finite(flat: Flat) -> Flat:
-    """JSON has no NaN: a figure that is not a number is no figure."""
+    """JSON has no NaN: a figure that is not a number is left out."""
     return {k: (v if v is None or math.isfinite(v) else None) for k, v in flat.items()}

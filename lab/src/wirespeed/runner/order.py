@@ -1,6 +1,6 @@
 """The order of a run: rounds, in each of which every cell is measured once, in lives of a server.
 
-Interleaved: in each round the lives come in random order, with those that are compared next to
+Interleaved: in each round the lives come in random order, with compared ones next to
 each other, so that drift of the machine falls on all of them alike. Blocked repeats the documents'
 own order (all of one stack, then all of the next); its verdicts are withheld.
 """

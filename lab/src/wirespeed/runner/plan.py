@@ -19,7 +19,7 @@ from wirespeed.runner import budget, duet, order
 from wirespeed.runner.budget import Times
 from wirespeed.runner.cells import PlannedCell, check_lives, planned_cells
 
-# What a trial costs beside its own phases, measured on a 2-core guest (docs/method.md).
+# What a trial costs besides its own phases, measured on a 2-core guest (docs/method.md).
 START_S = {"jvm": 0.7}
 START_OTHER_S = 0.15
 STOP_S = 0.15
@@ -46,6 +46,7 @@ class PlanOptions:
     note: str = ""
     until_decided: bool = False
     for_s: float = 0.0  # that such a run may take; 0: a multiple of its planned rounds
+    spread: float | None = None  # of this machine's trials, from former runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,7 @@ class Schedule:
     accept_noise: bool = False
     budget_s: float | None = None
     comparisons: int = 0
+    spread: float | None = None  # of this machine's trials; None: not known
 
     @property
     def trials(self) -> int:
@@ -103,7 +105,7 @@ def arrange(
     """Budget and order over cells whose state is known."""
     plan = recipe.plan
     compared = comparisons(recipe, cells)
-    repeat = options.repeat or plan.repeat or rounds.planned(compared)
+    repeat = options.repeat or plan.repeat or rounds.planned_here(compared, options.spread)
     times = Times(
         plan.settle, plan.warmup, plan.duration, plan.cooldown,
         plan.warmup_least, plan.step_warmup, plan.duration_least,
@@ -136,6 +138,7 @@ def arrange(
         accept_noise=options.accept_noise,
         budget_s=options.budget_s,
         comparisons=comparisons(recipe, cells),
+        spread=options.spread,
     )
 
 
@@ -174,15 +177,19 @@ def _rest(cell: sweep.SweepPoint, axis: str) -> str:
     return repr([(name, value) for name, value in cell.axes.items() if name != axis])
 
 
-def verdict_text(compared: int, repeat: int) -> str:
+def verdict_text(compared: int, repeat: int, spread: float | None) -> str:
     """What so many rounds can decide, said before they are spent."""
     if compared == 0:
         return "nothing is compared, so there will be no verdicts"
     if repeat < PAIRS_MIN:
         return f"{repeat} rounds give no verdict; it takes {PAIRS_MIN}"
-    alone = rounds.smallest(repeat, compared, compared, rounds.QUIET_SPREAD, 0.8)
+    if spread is None or spread <= rounds.QUIET_SPREAD:
+        where, spread = "on a quiet machine", rounds.QUIET_SPREAD
+    else:
+        where = f"on this machine, whose trials differ by {spread:.0%},"
+    alone = rounds.smallest(repeat, compared, compared, spread, 0.8)
     return (
-        f"{compared} comparisons in {repeat} rounds: on a quiet machine a single difference of "
+        f"{compared} comparisons in {repeat} rounds: {where} a single difference of "
         f"{math.expm1(alone):.0%} is found four times of five"
     )
 

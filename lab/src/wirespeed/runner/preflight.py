@@ -1,4 +1,4 @@
-"""Before minutes are spent: some seconds that tell what this machine can decide now.
+"""Before minutes are spent: some seconds that show what this machine can decide now.
 
 Nothing measured runs yet, so whatever uses the cores is somebody else. The spread of short
 identical pieces of work is what the machine adds to every trial; what trials of former runs spread
@@ -49,7 +49,7 @@ class Preflight:
 
     @property
     def expected(self) -> float:
-        """What a trial of this run will spread by, as far as can be told."""
+        """What a trial of this run will spread by, as far as is known."""
         return max(self.spread, self.trial_spread or rounds.QUIET_SPREAD, SPREAD_LEAST)
 
     def text(self, schedule: Schedule) -> str:
@@ -93,7 +93,7 @@ def look(fleet: Fleet, schedule: Schedule, facts: dict[str, Any]) -> Preflight:
 def wait_for_calm(
     fleet: Fleet, schedule: Schedule, facts: dict[str, Any], most_s: float, tell: Any
 ) -> Preflight:
-    """Looks until the machine is calm or the time is over."""
+    """Looks until the machine is quiet or the time is over."""
     deadline = time.monotonic() + most_s
     seen = look(fleet, schedule, facts)
     if not seen.is_calm and most_s > 0:

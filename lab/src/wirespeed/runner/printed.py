@@ -1,4 +1,4 @@
-"""Files of printed figures that tables show beside ours: found, and kept with the run."""
+"""Files of printed figures that tables show next to ours: found, and kept with the run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def keep(recipe: Recipe, recipe_file: Path, root: Path, run_dir: Path) -> None:
 
 
 def _found(name: str, recipe_file: Path, root: Path) -> Path | None:
-    """Beside the recipe, else one of the kit's."""
+    """Next to the recipe, else one of the kit's."""
     if Path(name).name != name:
         return None
     places = [recipe_file.parent / name, _shipped(root) / name]

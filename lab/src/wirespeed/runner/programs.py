@@ -1,5 +1,5 @@
 """Which builds were measured: version, path and content of every server's program, and the
-content of every file that the recipe has beside it: templates, scripts, profiles.
+content of every file that the recipe has next to it: templates, scripts, profiles.
 
 Two builds that call themselves the same differ in their content; a version that nobody prints is
 asked for with the recipe's `version`.
@@ -83,7 +83,7 @@ def left_out(recipe: Recipe) -> str:
 
 
 def _files(place: Place, one: Instance) -> Iterator[Path]:
-    """What makes a trial what it is beside the server's program: were it changed before a run goes
+    """What makes a trial what it is besides the server's program: were it changed before a run goes
     on, two kinds of trials would stand in one cell."""
     folder = place.recipe_file.resolve().parent
     for source in one.template.values():
@@ -100,7 +100,7 @@ def _files(place: Place, one: Instance) -> Iterator[Path]:
 
 
 def _hashes(paths: list[Path]) -> dict[str, str]:
-    """By name; two of one name in two folders are told with their folder."""
+    """By name; two of one name in two folders are named with their folder."""
     there = sorted({path.resolve() for path in paths if path.is_file()})
     names = [path.name for path in there]
     found = {}

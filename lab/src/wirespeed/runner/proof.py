@@ -1,5 +1,5 @@
 """Proof that a trial ran on the stack it names: connections counted before and after the window,
-and the kernel's own count of TCP segments where a stack does not tell."""
+and the kernel's own count of TCP segments where a stack does not report it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from wirespeed.driver import bypass, stack
 from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
+from wirespeed.errors import HostError, ProcessError
 from wirespeed.probe.window import Usage
 from wirespeed.runner.life import Life
 
+ANSWER_S = 10.0
 
 def servers_on(life: Life, carrier: str) -> list[str]:
-    """Labels of the servers of this life that this provider should carry past the kernel."""
+    """Labels of the servers of this life that this provider should accelerate."""
     root = life.schedule.place.root
     return [
         started.label
@@ -35,8 +37,15 @@ def served(life: Life) -> Served | None:
     labels = servers_on(life, "bypass")
     if not labels:
         return None
-    pids = {pid for label in labels for pid in life.fleet.state(label)["members"]}
-    return bypass.served(life.schedule.place.root, pids)
+    pids = [pid for label in labels for pid in life.fleet.state(label)["members"]]
+    host = life.fleet.host_of(labels[0])  # a site has one host for servers
+    argv = host.carried(bypass.command(life.schedule.place.root), life.ours)
+    try:
+        printed = host.ask("run", argv=argv, timeout_s=ANSWER_S)["out"]
+        cpu_s = host.ask("cpu", pids=pids)["cpu_s"]
+    except HostError as error:
+        raise ProcessError(f"bypass stat --json gave no answer: {error}") from error
+    return bypass.served(printed, cpu_s, pids)
 
 
 def problem(
@@ -51,5 +60,5 @@ def problem(
     segments = usage.values["tcp_segments"] / rps if usage and rps else None
     if before is not None and after is not None:
         return after.since(before).problem(segments)
-    # Onload tells nothing that the lab reads; what the kernel did not carry, it did.
+    # Onload reports nothing that the lab reads; what the kernel did not carry, it did.
     return bypass.kernel_carried(segments) if servers_on(life, "onload") else ""

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,9 @@ from typing import Any
 import wirespeed
 from wirespeed import units
 from wirespeed.agent import leftovers
-from wirespeed.errors import InputError, ResultsError
+from wirespeed.agent.children import Refused, account_of
+from wirespeed.agent.facts import own_identity
+from wirespeed.errors import BusyError, InputError, LostHostError, RecipeError, ResultsError
 from wirespeed.fleet import links
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
@@ -36,6 +39,7 @@ from wirespeed.runner import (
     extend,
     files,
     fit,
+    known,
     order,
     place,
     preflight,
@@ -57,6 +61,9 @@ from wirespeed.topology import Topology
 NOISE_ACCEPTED = "Trials with noise from other programs were kept and noted (--accept-noise)."
 
 MIXED = "Builds are mixed: the run went on with another one (--force): {}."
+
+AGAIN_S = 2.0  # between two attempts to reach hosts whose agents were lost
+AGAIN_FOR_S = 20.0  # without a trial that was finished; a restart of a host takes longer
 
 NICE = -20  # all contenders alike; a thread at nice 0 then gets 1 % of a core they fill
 
@@ -91,11 +98,29 @@ def ask_of(origin: Source, mark: str = "plan") -> Ask:
 
 def planned(origin: Source, options: PlanOptions, topology: Topology | None = None) -> Schedule:
     """The plan as it stands now, with nothing built and no program started."""
+    _check_users(origin)
     if options.fit == "strict" and origin.site.fit != "strict":
         options = replace(options, fit=origin.site.fit)
+    is_here = origin.site.kind in ("local", "netns")
+    if is_here and not (options.repeat or origin.recipe.plan.repeat or options.spread):
+        identity = own_identity()  # type: ignore[no-untyped-call]
+        options = replace(options, spread=known.of_machine(identity).spread)
     topology = topology or kinds.topology(ask_of(origin))
     where = place.at(origin.recipe, origin.recipe_file, origin.site, origin.root, topology)
     return plans.make(origin.recipe, where, options)
+
+
+def _check_users(origin: Source) -> None:
+    """Before anything is built. Hosts elsewhere report theirs when a program is started there."""
+    if origin.site.kind not in ("local", "netns"):
+        return
+    for process in origin.recipe.process:
+        if process.user:
+            try:
+                account_of(process.user)  # type: ignore[no-untyped-call]
+            except Refused as error:
+                key = f"process.{process.name}.user"
+                raise RecipeError(origin.recipe_file, key, str(error)) from None
 
 
 def parts_of(schedule: Schedule) -> list[str]:
@@ -107,6 +132,20 @@ def start(
     origin: Source, options: PlanOptions, runs: Path, watcher: Watcher
 ) -> tuple[Path, list[Trial]]:
     """Plans, builds and runs; returns the run directory and the trials that stayed invalid."""
+    more = More(accept_noise=options.accept_noise)
+    begun: list[Path] = []
+    try:
+        return _started(origin, options, runs, watcher, begun)
+    except LostHostError as error:
+        if not begun:
+            raise
+        return _gone_on(begun[0], watcher, more, error)
+
+
+def _started(
+    origin: Source, options: PlanOptions, runs: Path, watcher: Watcher, begun: list[Path]
+) -> tuple[Path, list[Trial]]:
+    """The same while every agent lives; `begun` gets the run directory once it can be resumed."""
     with opened(origin) as site:
         schedule = _built(origin, options, site.topology)
         fleet = site.fleet
@@ -137,6 +176,7 @@ def start(
         where = str(origin.recipe_file.resolve())
         store.append_event(run_dir, "created", recipe=where, pid=os.getpid())
         store.announce(run_dir, run)
+        begun.append(run_dir)
         with _tuned(run_dir, fleet, watcher, tuned):
             return run_dir, _executed(run_dir, schedule, fleet, watcher, run)
 
@@ -212,6 +252,36 @@ class More:
 def resume(run_dir: Path, watcher: Watcher, more: More) -> tuple[Path, list[Trial]]:
     """Goes on with a run: finished trials stay, the rest of the plan is measured, and so many
     rounds more. A run that is refused stays as it was."""
+    try:
+        return _resumed(run_dir, watcher, more)
+    except LostHostError as error:
+        if not execute.has_lost_agents(run_dir):
+            raise
+        return _gone_on(run_dir, watcher, replace(more, add_rounds=0, until_decided=False), error)
+
+
+def _gone_on(
+    run_dir: Path, watcher: Watcher, more: More, lost: LostHostError
+) -> tuple[Path, list[Trial]]:
+    """After the loss of an agent, and of all that it had started: opens the site again and measures
+    the rest. Each trial that is finished meanwhile gives the hosts more time."""
+    done, deadline = -1, 0.0
+    watcher.told(f"{lost}; its site is opened again, and the run goes on")
+    while True:
+        finished = len(store.read_trials(run_dir))
+        if finished > done:
+            done, deadline = finished, time.monotonic() + AGAIN_FOR_S
+        time.sleep(AGAIN_S)
+        try:
+            _resumed(run_dir, watcher, more)
+            return run_dir, [one for one in store.read_trials(run_dir) if not one.valid]
+        except (LostHostError, BusyError):  # a host that was cut off keeps its lock for its lease
+            is_stuck = len(store.read_trials(run_dir)) == done
+            if is_stuck and time.monotonic() > deadline:
+                raise
+
+
+def _resumed(run_dir: Path, watcher: Watcher, more: More) -> tuple[Path, list[Trial]]:
     run = store.read_run(run_dir)
     if execute.is_held(run_dir):
         raise ResultsError(f"run {run_dir.name}: still running (wait for it or stop it)")
@@ -219,10 +289,10 @@ def resume(run_dir: Path, watcher: Watcher, more: More) -> tuple[Path, list[Tria
     with opened(origin) as site:
         schedule = _schedule_of(run_dir, run, origin, site.topology)
         build(origin.root, parts_of(schedule))
-        return _resumed(run_dir, run, (origin, site, schedule), watcher, more)
+        return _resumed_on(run_dir, run, (origin, site, schedule), watcher, more)
 
 
-def _resumed(
+def _resumed_on(
     run_dir: Path,
     run: Run,
     what: tuple[Source, Opened, Schedule],
@@ -266,7 +336,7 @@ def _resumed(
 
 
 def measure_links(fleet: Fleet, schedule: Schedule, watcher: Watcher) -> dict[str, str]:
-    """Finds out what the run's links carry; tells where that is not what the site declares."""
+    """Finds out what the run's links carry; reports where that is not what the site declares."""
     topology = schedule.place.topology
     used = {topology.link_of(one.cell.axes) for one in schedule.cells if one.is_measured}
     if topology.hosts("server")[0] in topology.hosts("load"):
@@ -296,7 +366,7 @@ def scaled(schedule: Schedule) -> list[str]:
 def _tuned(
     run_dir: Path, fleet: Fleet, watcher: Watcher, sentences: list[str] | None
 ) -> Iterator[None]:
-    """Tells what was changed on the machine, and undoes it however the run ends."""
+    """Reports what was changed on the machine, and undoes it however the run ends."""
     if sentences is None:
         yield
         return
@@ -433,20 +503,20 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) ->
         plan.warmup_least, plan.step_warmup, plan.duration_least,
     )  # fmt: skip
     where = replace(where, duration_s=times.duration_s, warmup_s=times.warmup_s)
-    known = {line.cell: _cell_of(line, recipe, where, run.fit) for line in lines}
+    by_id = {line.cell: _cell_of(line, recipe, where, run.fit) for line in lines}
     lives: dict[int, order.PlannedLife] = {}
     for line in lines:
         if line.state == "planned":
             life = lives.setdefault(line.life, order.PlannedLife(line.round, []))
-            life.cells.append(known[line.cell])
+            life.cells.append(by_id[line.cell])
     done = len(store.read_trials(run_dir))
     total = sum(line.state == "planned" for line in lines)
-    guess = plans.Guess(recipe, where, run.plan.repeat).seconds(list(known.values()), times)
+    guess = plans.Guess(recipe, where, run.plan.repeat).seconds(list(by_id.values()), times)
     left = (total - done) / max(1, total)
     return Schedule(
         recipe=recipe,
         place=where,
-        cells=list(known.values()),
+        cells=list(by_id.values()),
         lives=list(lives.values()),
         times=times,
         repeat=run.plan.repeat,
@@ -470,7 +540,7 @@ def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> Pla
 
 
 def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
-    """What of the measured builds and files is not as it was when the run began; runs of before
+    """What of the measured builds and files is not as it was when the run began; earlier runs
     name few."""
     begun = {
         name: text

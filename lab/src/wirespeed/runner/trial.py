@@ -1,4 +1,4 @@
-"""One trial: canary, warm-up, measured windows until one is calm, verdict, record."""
+"""One trial: canary, warm-up, measured windows until one is quiet, verdict, record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from wirespeed.driver import jvm, stack
 from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
-from wirespeed.errors import StorageError
 from wirespeed.probe import gc, window
 from wirespeed.probe.parse import LAB
 from wirespeed.probe.window import Part
@@ -93,7 +92,8 @@ def _windows(
 
 def _window_folder(folder: Path, number: int) -> Path:
     made = folder / f"{WINDOW_PREFIX}{number}"
-    made.mkdir(exist_ok=True)
+    with store.storage(made):
+        made.mkdir(exist_ok=True)
     return made
 
 
@@ -126,7 +126,7 @@ def _window(
 def _settled(order: Attempt, tried: list[_MeasuredWindow]) -> _MeasuredWindow:
     """The window that failed, else the calmest; its files are the trial's.
 
-    Programs that fail in the second window have failed as much as those that do in the first.
+    Programs that fail in the second window have failed as much as in the first.
     """
     failed = [one for one in tried if one.has_failed]
     chosen = min(failed or tried, key=lambda one: one.verdict.disturbed.share)
@@ -334,7 +334,9 @@ class _MeasuredWindow:
             for started in self.everyone
         ]
         store.write_json(
-            folder / "cmd.json", {"processes": commands, "warmup_rps": _whole_numbers(warmup)}
+            folder / "cmd.json",
+            {"processes": commands, "warmup_rps": _whole_numbers(warmup)},
+            is_durable=False,  # it tells how; trial.json, which follows, is what counts
         )
         link_outputs(self.life.folder, folder)
 
@@ -360,14 +362,12 @@ def _whole_numbers(rates: list[float]) -> list[int]:
 
 
 def link_outputs(life_folder: Path, folder: Path) -> None:
-    """What the servers of this life wrote stands beside each of its trials, without copies."""
+    """What the servers of this life wrote stands next to each of its trials, without copies."""
     for path in life_folder.iterdir():
         target = folder / path.name
         if path.is_file() and not target.exists():
-            try:
+            with store.storage(target):
                 os.link(path, target)
-            except OSError as error:
-                raise StorageError(f"cannot write {target}: {error.strerror}") from error
 
 
 def failed(order: Attempt, reason: str, t_start: float, t_end: float) -> Trial:

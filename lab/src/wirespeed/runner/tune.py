@@ -65,7 +65,7 @@ def emptied(
 ) -> tuple[list[int], list[int]]:
     """(cores to empty, cores for the others): all that is measured, else all but the generators'.
 
-    Without a core to spare the others must run beside somebody; a generator waits more often
+    Without a core to spare the others must run next to somebody; a generator waits more often
     than a server that is driven to its limit. `hosts` are those of one machine; None: all.
     """
     roles = {process.name: process.role for process in recipe.process}

@@ -11,10 +11,11 @@ from typing import Any
 from wirespeed.agent import clock
 from wirespeed.driver import command, stack
 from wirespeed.driver.base import LoadRun
-from wirespeed.errors import HostError, ProcessError, StorageError
+from wirespeed.errors import HostError, ProcessError
 from wirespeed.process import start, stop
 from wirespeed.process.start import Order, Started, StartFailed
 from wirespeed.results import duet as slices_of
+from wirespeed.results import store
 from wirespeed.results.duet import Slice
 from wirespeed.results.model import Duet
 from wirespeed.runner.cells import PlannedCell
@@ -25,6 +26,10 @@ ANSWER_S = 60.0  # beyond the time of the turns, on a machine that is busy
 OUTLAST_S = 3600.0  # generators go on until they are stopped
 SLICES = "slices.jsonl"
 ERRORS_MAX = 0.001  # of the requests; as in a trial
+
+
+class NoTurnsError(ProcessError):
+    """Two servers cannot take turns here, through no fault of their own."""
 
 
 @dataclass
@@ -74,7 +79,8 @@ def _ask(life: Life, op: str) -> None:
         try:
             host.ask(op, names=own)
         except HostError as error:
-            raise ProcessError(str(error)) from error
+            host.check_lost()
+            raise NoTurnsError(str(error)) from error
 
 
 def play(pair: LifePair, cells: tuple[PlannedCell, PlannedCell], folder: Path, seed: int) -> Duet:
@@ -100,7 +106,8 @@ def play(pair: LifePair, cells: tuple[PlannedCell, PlannedCell], folder: Path, s
     slices = [Slice(*row) for row in told["slices"]]
     _keep(folder, told["slices"])
     found = slices_of.of_slices(slices, plan.block, not _polls(pair))
-    problem = _failure(told["totals"], slices) or found.problem
+    failure = _failure(told["totals"], slices)
+    problem = failure or found.problem
     return Duet(
         over=cells[0].cell.id,
         ratios={} if problem else found.ratios,
@@ -111,6 +118,7 @@ def play(pair: LifePair, cells: tuple[PlannedCell, PlannedCell], folder: Path, s
         how=told["how"],
         is_realtime=told["realtime"],
         problem=problem,
+        is_failure=bool(failure),
     )
 
 
@@ -122,7 +130,7 @@ def _start_loads(life: Life, planned: PlannedCell, folder: Path) -> list[Started
         if one.role == "load":
             control(life, one.label).unlink(missing_ok=True)
             made = command.for_duet(life.schedule.place.root, one, run, control(life, one.label))
-            orders.append(Order(one, made.argv, made.env, folder))
+            orders.append(Order(one, made.argv, made.env, folder, along=made.along))
     return start.start_all(life.fleet, orders, life.ours)
 
 
@@ -168,10 +176,16 @@ def _ask_for_turns(pair: LifePair, loads: Sequence[Sequence[Started]], seed: int
                 if life.fleet.exit_of(one.label) not in (None, 0):
                     words = one.last_words(life.fleet)
                     raise ProcessError(f"{one.label} failed: {words}") from error
-        raise ProcessError(str(error)) from error
-    for contender in pair.both:
-        contender.check_alive()
+        host.check_lost()
+        _check_alive(pair)
+        raise NoTurnsError(str(error)) from error
+    _check_alive(pair)
     return told
+
+
+def _check_alive(pair: LifePair) -> None:
+    for life in pair.both:
+        life.check_alive()
 
 
 def _polls(pair: LifePair) -> bool:
@@ -191,8 +205,6 @@ def _failure(totals: Sequence[Sequence[int]], slices: Sequence[Slice]) -> str:
 
 
 def _keep(folder: Path, rows: Sequence[Sequence[float]]) -> None:
-    try:
+    with store.storage(folder / SLICES):
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / SLICES).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write {folder / SLICES}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it; the command line shows it, tests count it."""
+"""What a run reports to a watcher; the command line shows it, tests count it."""
 
 from __future__ import annotations
 

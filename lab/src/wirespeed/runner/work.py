@@ -2,7 +2,7 @@
 
 bypass counts the time of its empty looks. It is read before the generators start and after their
 end, outside the window; between the two the server is under load for the step's warm-up and the
-window, and whatever it works, it works then.
+window, and whatever it works, it works then. So its work is divided by the requests of both.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from wirespeed.runner import proof
 from wirespeed.runner.life import Life
 
 METRIC = "server.work_us_per_request"
-#: Of the servers' CPU time, what bypass must have told of. Processes that have ended when it is
-#: read are missing: a server with one for each connection, such as PostgreSQL, would seem idle.
-TOLD_MIN = 0.8
+#: Of the servers' CPU time under load, what bypass must have reported. Processes that have ended
+#: when it is read are missing: a server with one for each connection, such as PostgreSQL, would
+#: seem idle.
+REPORTED_MIN = 0.8
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def of_window(
     usage: Usage | None,
     loaded_s: float,
 ) -> Work | None:
-    """None where nothing tells of empty looks, or not of all processes.
+    """None where nothing reports empty looks, or not of all processes.
 
     `loaded_s` is the time under load between the two readings: the step before the window, and it.
     """
@@ -45,15 +46,26 @@ def of_window(
     if before is None or after is None or not figures or loaded_s <= 0:
         return None
     servers = [s for s in life.running if s.instance.role == "server"]
-    told = after.since(before)
-    used_s = sum(usage.process_cpu_s.get(s.label, 0.0) for s in servers) if usage else 0.0
-    if told.cpu_s < TOLD_MIN * used_s:
-        return None
+    found = after.since(before)
+    if usage is not None and usage.seconds > 0:
+        window_s = sum(usage.process_cpu_s.get(s.label, 0.0) for s in servers)
+        # The window's CPU time is of the window only, and bypass reports that of the step too.
+        if found.cpu_s < REPORTED_MIN * window_s * max(1.0, loaded_s / usage.seconds):
+            return None
     cores = {core for server in servers for core in server.instance.cores}
-    work_s = told.work_s
-    rps = sum(one.rps for one in figures.values())
-    useful = min(1.0, work_s / loaded_s / max(1, len(cores)))
-    return Work(useful, work_s * 1e6 / (rps * loaded_s) if rps else None)
+    useful = min(1.0, found.work_s / loaded_s / max(1, len(cores)))
+    requests = _requests(figures, loaded_s)
+    return Work(useful, found.work_s * 1e6 / requests if requests else None)
+
+
+def _requests(figures: Mapping[str, Figures], loaded_s: float) -> float:
+    """Of the step and the window; at the window's rate where a generator does not count the
+    step's."""
+    each = [
+        one.completed + one.before if one.before is not None else one.rps * loaded_s
+        for one in figures.values()
+    ]
+    return sum(each)
 
 
 def metrics(
@@ -63,7 +75,7 @@ def metrics(
     roles: Mapping[str, str],
     figures: Mapping[str, Figures],
 ) -> dict[str, float | None]:
-    """CPU a request without empty looks; on a stack that does not poll it is all CPU."""
+    """CPU per request without empty looks; on a stack that does not poll it is all CPU."""
     if work is not None:
         return {METRIC: work.us_per_request, "server.work": work.useful}
     if usage is None or proof.has_stack(life):

@@ -5,6 +5,8 @@ Keys, jump hosts, ports and known hosts come from ssh_config; the target needs s
 
 from __future__ import annotations
 
+import math
+
 from wirespeed.errors import InputError
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.fleet import Fleet
@@ -21,12 +23,13 @@ from wirespeed.site.base import (
 )
 from wirespeed.topology import Link, Seat, Topology, roles_of
 
-# ssh takes the first value it meets, so a site's own options win. Keep-alives find a cut cable;
-# the first key exchange of OpenSSH costs ten times the CPU of this one, which matters for 24 hosts.
+# ssh takes the first value it meets, so a site's own options win. The first key exchange of OpenSSH
+# costs ten times the CPU of this one, which matters for 24 hosts.
 OPTIONS = (
-    "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=2",
-    "-o", "ServerAliveCountMax=3", "-o", "KexAlgorithms=^curve25519-sha256",
+    "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
+    "-o", "KexAlgorithms=^curve25519-sha256",
 )  # fmt: skip
+ALIVE_S = 2  # between two keep-alives, which find a cut cable
 
 
 class Ssh:
@@ -52,12 +55,18 @@ class Ssh:
 def far_of(site: Site, host: str) -> Far:
     return Far(
         host,
-        ("ssh", *site.options, *OPTIONS, "--", host),
+        ("ssh", *site.options, *OPTIONS, *alive(site.lease), "--", host),
         site.python,
         is_quoted=True,
         lease_s=site.lease,
         shares_files=False,
     )
+
+
+def alive(lease_s: float) -> tuple[str, ...]:
+    """Keep-alives that give up when the host's lease is over, and not before."""
+    lost = max(3, math.ceil(lease_s / ALIVE_S))
+    return ("-o", f"ServerAliveInterval={ALIVE_S}", "-o", f"ServerAliveCountMax={lost}")
 
 
 def hosts_of(site: Site, has_origin: bool) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ use super::statistics::Statistics;
 use super::thread::{Command, Facts, Shape};
 use super::transfer::Transfer;
 use super::Script;
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::sys::lua::flush_output;
 use crate::sys::socket::Address;
 use load_http1::request;

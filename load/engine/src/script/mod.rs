@@ -16,7 +16,7 @@ pub use thread::{Answer, Command, Shape, ThreadScript};
 
 use load_http1::url::Url;
 
-/// A script and what it is told.
+/// A script and its input.
 #[derive(Clone, Debug)]
 pub struct Script {
     /// Its file, as typed.

@@ -22,7 +22,7 @@ impl UserData for ScriptAddress {
     }
 }
 
-/// Opens a state and runs the script in it. A fault of the script's own text is returned beside
+/// Opens a state and runs the script in it. A fault of the script's own text is returned with
 /// the state: wrk prints it and goes on with what was defined before it.
 ///
 /// The table has the functions that call the script's own `request`, `response` and `delay`.
@@ -88,7 +88,7 @@ fn lookup(lua: &Lua, (host, service): (String, Value)) -> mlua::Result<Table> {
         Value::Nil => "0".to_string(),
         _ => {
             return Err(mlua::Error::runtime(
-                "wrk.lookup: the service is no name or number",
+                "wrk.lookup: invalid service (a name or a number)",
             ))
         }
     };

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender};
 
-/// What the main thread asks of a thread's state.
+/// A command of the main thread to a thread's state.
 pub enum Command {
     /// Read a global.
     Get(String, Sender<Result<Transfer, String>>),
@@ -125,7 +125,7 @@ pub struct ThreadScript {
     arguments: Vec<String>,
     stop: Rc<Cell<bool>>,
     place: Rc<Place>,
-    /// What was decided for all threads.
+    /// The decision for all threads.
     pub shape: Shape,
     request: Function,
     response: Function,
@@ -135,7 +135,7 @@ pub struct ThreadScript {
 impl ThreadScript {
     /// Loads the script in a state of this thread.
     pub fn open(script: &Script) -> Result<ThreadScript, String> {
-        // the main state has already told about a fault in the script's text
+        // the main state has already reported a fault in the script's text
         let (lua, calls, _) = open(script).map_err(|error| message(&error))?;
         let call = |name| calls.get(name).map_err(|error| message(&error));
         Ok(ThreadScript {
@@ -246,7 +246,7 @@ impl ThreadScript {
     pub fn delay_ns(&mut self) -> Result<u64, String> {
         let ms = self.delay.call::<Option<f64>>(());
         let ms = ms.map_err(|error| message(&error))?;
-        // as under wrk, no number is no delay
+        // as under wrk, anything but a number means 0
         Ok((ms.unwrap_or(0.0).max(0.0) * 1e6) as u64)
     }
 
@@ -260,7 +260,7 @@ impl ThreadScript {
         self.place.address.borrow().clone()
     }
 
-    /// What runs only now could not be stopped before; wrk forgets it too.
+    /// A thread that runs only now could not be stopped before; wrk forgets such a stop too.
     pub fn forget_stop(&mut self) {
         self.stop.set(false);
     }

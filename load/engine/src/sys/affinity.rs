@@ -35,11 +35,11 @@ pub fn allowed() -> Vec<usize> {
         .collect()
 }
 
-/// Above ordinary programs and kernel threads, below those that serve interrupts (50).
+/// Above ordinary programs and kernel threads, below the threads that serve interrupts (50).
 const REALTIME_PRIORITY: libc::c_int = 10;
 
 /// Gives the calling thread real-time priority: it runs whenever it has work, except for what the
-/// kernel keeps for others (by default a twentieth of each second) if it never sleeps. By the clock it
+/// kernel keeps for others (by default a twentieth of each second) if it never sleeps. At a fixed rate it
 /// does (`worker/resting.rs`).
 pub fn become_realtime() -> io::Result<()> {
     let wanted = libc::sched_param {

@@ -13,7 +13,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// What was used since `earlier`.
+    /// The CPU time since `earlier`.
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         CpuTime {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),

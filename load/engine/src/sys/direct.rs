@@ -104,7 +104,7 @@ pub fn wait(fd: libc::c_int, events: &mut [libc::epoll_event], timeout_ms: i32) 
     let (start, length) = (events.as_mut_ptr() as usize, events.len());
     // a pwait without a signal mask is a wait, and exists on every architecture
     let arguments = [fd as usize, start, length, timeout_ms as usize, 0, 8];
-    // SAFETY: the buffer has room for as many events as are asked for; there is no mask.
+    // SAFETY: the buffer has room for as many events as are asked for; the mask is null.
     unsafe { call(libc::SYS_epoll_pwait, arguments) }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_libc_are_told_from_others() {
+    fn functions_of_libc_are_recognised() {
         assert!(is_of_libc(libc::getpid as *const libc::c_void));
         assert!(!is_of_libc(is_usable as *const libc::c_void));
         assert!(!is_of_libc(std::ptr::null()));

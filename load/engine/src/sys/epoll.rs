@@ -11,7 +11,7 @@ pub const EVENTS_MAX: usize = 128;
 
 /// A wait that only events and the alarm end.
 pub const FOREVER_NS: u64 = u64::MAX;
-/// What the alarm's event gives back; no connection has this token.
+/// The token of the alarm's event; no connection has it.
 const ALARM_TOKEN: u64 = u64::MAX;
 
 /// The buffer that a wait fills.
@@ -36,7 +36,7 @@ impl Events {
     }
 }
 
-/// What an event says.
+/// The flags of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready(u32);
 
@@ -132,7 +132,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, flags, ALARM_TOKEN)
     }
 
-    /// Lets the alarm end a wait at `at_ns` (monotonic); false if there is no alarm.
+    /// Lets the alarm end a wait at `at_ns` (monotonic); false without an alarm.
     #[inline]
     pub fn set_alarm(&mut self, at_ns: u64) -> bool {
         let at_ns = at_ns.max(1);
@@ -151,7 +151,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, self.flags(room), token)
     }
 
-    /// Begins or ends waiting for room; with edges there is no need to end it.
+    /// Begins or ends waiting for room; edges need no end.
     pub fn want_room(&self, fd: libc::c_int, token: u64, room: bool) -> io::Result<()> {
         if self.trigger == Trigger::Edge && !room {
             return Ok(());
@@ -269,10 +269,10 @@ impl Alarm {
 impl Drop for Epoll {
     fn drop(&mut self) {
         if let Some(alarm) = &self.alarm {
-            // SAFETY: the descriptor is ours and not used afterwards.
+            // SAFETY: this object owns the descriptor and does not use it afterwards.
             unsafe { libc::close(alarm.fd) };
         }
-        // SAFETY: the descriptor is ours and not used afterwards.
+        // SAFETY: this object owns the descriptor and does not use it afterwards.
         unsafe { libc::close(self.fd) };
     }
 }

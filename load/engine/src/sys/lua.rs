@@ -6,7 +6,7 @@ use mlua::{Lua, LuaOptions, StdLib};
 /// A state with all libraries, `debug` and `ffi` among them.
 pub fn open() -> Lua {
     // SAFETY: scripts are the user's own programs, run with the user's rights, as under wrk; they
-    // can do with `ffi` what any program of the user can. Nothing of ours relies on them not to.
+    // can do with `ffi` what any program of the user can. This program does not rely on them not to.
     unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) }
 }
 

@@ -1,4 +1,4 @@
-//! Stream sockets: TCP over IPv4 and IPv6, and Unix domain.
+//! Sockets: TCP and UDP over IPv4 and IPv6, and Unix domain.
 
 use super::{check, direct, length};
 use std::io;
@@ -107,9 +107,22 @@ pub enum Connect {
     Pending,
 }
 
-/// A non-blocking stream socket for `address`.
-pub fn open(address: &RawAddress) -> io::Result<Fd> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+/// What a socket carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A stream of bytes: TCP, or a Unix socket.
+    Stream,
+    /// Datagrams: UDP.
+    Datagram,
+}
+
+/// A non-blocking socket for `address`.
+pub fn open(address: &RawAddress, kind: Kind) -> io::Result<Fd> {
+    let kind = match kind {
+        Kind::Stream => libc::SOCK_STREAM,
+        Kind::Datagram => libc::SOCK_DGRAM,
+    };
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers are passed.
     check(unsafe { libc::socket(libc::c_int::from(address.storage.ss_family), kind, 0) })
 }
@@ -265,6 +278,17 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(n as usize)
 }
 
+/// Takes up to `bytes` from a TCP socket without copying them anywhere (tcp(7), MSG_TRUNC).
+pub fn discard(fd: Fd, bytes: usize) -> io::Result<usize> {
+    // SAFETY: with this flag a TCP socket writes nothing; any other kind would find no memory at this
+    // address and say so.
+    let n = unsafe { libc::recv(fd, std::ptr::null_mut(), bytes, libc::MSG_TRUNC) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(n as usize)
+}
+
 /// Lets so many connections wait to be accepted; the standard library's 128 drop a burst, and each
 /// drop costs its connection a second.
 pub fn set_backlog(listener: Fd, connections: libc::c_int) -> io::Result<()> {
@@ -272,12 +296,12 @@ pub fn set_backlog(listener: Fd, connections: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::listen(listener, connections) }).map(drop)
 }
 
-/// Asks the kernel to tell when it received what is read.
-pub fn set_receive_stamps(fd: Fd) -> io::Result<()> {
+/// Asks the kernel for the time at which it received what is read.
+pub fn set_receive_timestamps(fd: Fd) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Room for one timestamp beside the bytes of a read, aligned as control messages are.
+/// Room for one timestamp besides the bytes of a read, aligned as control messages are.
 #[repr(align(8))]
 struct Control([u8; 64]);
 
@@ -342,8 +366,9 @@ pub fn close(fd: Fd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
     use std::time::Duration;
 
     fn connected(fd: Fd, listener: &TcpListener) -> (TcpStream, SocketAddr) {
@@ -377,7 +402,7 @@ mod tests {
         let address = Address::Inet(own).raw().expect("an address");
         // on a busy machine the last packets may be late, and then the socket is not as new
         let renewed = (0..1000).find_map(|_| {
-            let fd = open(&address).expect("a socket");
+            let fd = open(&address, Kind::Stream).expect("a socket");
             let (renewed, from) = ended(fd, &listener);
             renewed.then_some((fd, from))
         });
@@ -390,10 +415,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_discarded_is_gone_and_the_rest_stays() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let own = listener.local_addr().expect("bound");
+        let mut stream = TcpStream::connect(own).expect("it listens");
+        let (mut peer, _) = listener.accept().expect("a connection");
+        peer.write_all(b"bodyrest").expect("room");
+        drop(peer);
+        let mut left = 4;
+        while left > 0 {
+            left -= discard(stream.as_raw_fd(), left).expect("bytes");
+        }
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).expect("the end");
+        assert_eq!(rest, "rest");
+        assert_eq!(discard(stream.as_raw_fd(), 9).expect("the end"), 0);
+    }
+
+    #[test]
     fn a_connection_that_the_other_side_has_not_ended_is_not_over() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let own = listener.local_addr().expect("bound");
-        let fd = open(&Address::Inet(own).raw().expect("an address")).expect("a socket");
+        let address = Address::Inet(own).raw().expect("an address");
+        let fd = open(&address, Kind::Stream).expect("a socket");
         let (mut peer, _) = connected(fd, &listener);
         assert!(!end_and_renew(fd));
         close(fd);

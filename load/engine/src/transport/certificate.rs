@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_no_certificate_have_no_key() {
+    fn bytes_without_a_certificate_have_no_key() {
         for bytes in [
             &b""[..],
             b"\x30",

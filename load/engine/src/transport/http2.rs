@@ -10,7 +10,7 @@ const FIRST_BYTES: usize = 4096;
 
 /// What is known of a request on a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestMeta {
     /// When it was due.
     pub due_ns: u64,
     /// When it was written (in closed loop: when the stream became free for it).
@@ -28,7 +28,7 @@ pub struct Http2<T> {
 /// One connection.
 pub struct Session<S> {
     inner: S,
-    client: Box<Client<Asked>>,
+    client: Box<Client<RequestMeta>>,
 }
 
 impl<T: Transport> Http2<T> {
@@ -37,7 +37,7 @@ impl<T: Transport> Http2<T> {
         Http2 { inner, streams: 1 }
     }
 
-    /// Reads a server's first frames; whether it has told what it allows.
+    /// Reads a server's first frames; whether it has sent its settings.
     fn settle(&self, session: &mut Session<T::Session>, fd: Fd) -> io::Result<bool> {
         let (mut buffer, mut events) = ([0; FIRST_BYTES], Vec::new());
         while !session.client.is_settled() {
@@ -62,6 +62,7 @@ fn no_http2(fault: Fault) -> io::Error {
 
 impl<T: Transport> Transport for Http2<T> {
     type Session = Session<T::Session>;
+    type Client = Client<RequestMeta>;
     const HANDSHAKES: bool = true;
     const STREAMS: bool = true;
 
@@ -69,7 +70,7 @@ impl<T: Transport> Transport for Http2<T> {
         self.streams = streams as u32;
     }
 
-    fn client<'s>(&self, session: &'s mut Self::Session) -> Option<&'s mut Client<Asked>> {
+    fn client<'s>(&self, session: &'s mut Self::Session) -> Option<&'s mut Client<RequestMeta>> {
         Some(&mut session.client)
     }
 

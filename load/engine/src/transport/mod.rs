@@ -2,37 +2,52 @@
 //! pays nothing for the other.
 
 mod certificate;
+mod datagrams;
+mod echo;
 mod http2;
+mod in_flight;
 mod stamped;
 mod tls;
 mod tls_config;
 mod websocket;
 
-pub use http2::{Asked, Http2};
-pub use stamped::Stamped;
+pub use datagrams::{EchoDatagrams, NUMBER_BYTES};
+pub use echo::EchoStream;
+pub use http2::{Http2, RequestMeta};
+pub use in_flight::{Expired, Fault, InFlight, OneByOne};
+pub use stamped::Timestamped;
 pub use tls::Tls;
 pub use websocket::WebSocket;
 
 use crate::sys::socket::{self, Fd};
-use load_http2::Client;
 use std::io;
 
 /// How bytes get from requests to sockets and back.
 pub trait Transport {
-    /// What each connection keeps.
+    /// The state of each connection.
     type Session;
+
+    /// The requests in flight on a connection, where there are several at once.
+    type Client: InFlight;
 
     /// Whether a connection begins with a handshake.
     const HANDSHAKES: bool;
 
-    /// Whether the kernel tells when bytes were received.
-    const STAMPS: bool = false;
+    /// Whether the kernel reports when bytes were received.
+    const TIMESTAMPS: bool = false;
 
-    /// Whether a connection carries requests on streams (HTTP/2), not one after the other.
+    /// Whether a connection carries several requests at once (streams of HTTP/2, a window of messages),
+    /// not one after the other.
     const STREAMS: bool = false;
 
-    /// Whether a connection carries messages of WebSocket, not requests of HTTP.
+    /// Whether a connection carries messages, which have no status, not requests of HTTP.
     const MESSAGES: bool = false;
+
+    /// Whether what is not looked at need not be read: the bytes of a connection are those of TCP.
+    const DISCARDS: bool = false;
+
+    /// Whether it is UDP.
+    const DATAGRAMS: bool = false;
 
     /// The frames of a connection.
     fn frames<'s>(
@@ -43,17 +58,17 @@ pub trait Transport {
     }
 
     /// Says on a connection that is about to be closed that it is, where that is the custom.
-    fn part(&self, _session: &mut Self::Session, _fd: Fd) {}
+    fn send_close(&self, _session: &mut Self::Session, _fd: Fd) {}
 
     /// From now on connections carry so many streams at once.
     fn set_streams(&mut self, _streams: usize) {}
 
-    /// The streams of a connection.
-    fn client<'s>(&self, _session: &'s mut Self::Session) -> Option<&'s mut Client<Asked>> {
+    /// The requests in flight on a connection.
+    fn client<'s>(&self, _session: &'s mut Self::Session) -> Option<&'s mut Self::Client> {
         None
     }
 
-    /// Writes what the streams have to say, or the part of it that there is room for.
+    /// Writes what the requests in flight have pending, or the part of it that there is room for.
     fn send_pending(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<usize> {
         Ok(0)
     }
@@ -63,7 +78,7 @@ pub trait Transport {
         true
     }
 
-    /// When the bytes of the last read were received, monotonic, if the kernel told.
+    /// When the bytes of the last read were received, monotonic, if the kernel reports it.
     fn arrived_ns(&self) -> Option<u64> {
         None
     }
@@ -105,7 +120,9 @@ pub struct Plain;
 
 impl Transport for Plain {
     type Session = ();
+    type Client = OneByOne;
     const HANDSHAKES: bool = false;
+    const DISCARDS: bool = true;
 
     fn begin(&self, _target: usize) -> io::Result<()> {
         Ok(())

@@ -1,6 +1,6 @@
 //! Bytes as they are, with the kernel's time of their reception: the audit of our own clock.
 
-use super::Transport;
+use super::{OneByOne, Transport};
 use crate::sys::clock::{monotonic_ns, realtime_ns};
 use crate::sys::socket::{self, Fd};
 use std::cell::Cell;
@@ -8,21 +8,22 @@ use std::io;
 
 /// Reads with timestamps.
 #[derive(Default)]
-pub struct Stamped {
+pub struct Timestamped {
     arrived_ns: Cell<Option<u64>>,
 }
 
-impl Transport for Stamped {
+impl Transport for Timestamped {
     type Session = ();
+    type Client = OneByOne;
     const HANDSHAKES: bool = false;
-    const STAMPS: bool = true;
+    const TIMESTAMPS: bool = true;
 
     fn arrived_ns(&self) -> Option<u64> {
         self.arrived_ns.get()
     }
 
     fn prepare(&self, fd: Fd) -> io::Result<()> {
-        socket::set_receive_stamps(fd)
+        socket::set_receive_timestamps(fd)
     }
 
     fn begin(&self, _target: usize) -> io::Result<()> {

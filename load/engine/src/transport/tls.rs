@@ -1,7 +1,7 @@
 //! TLS over the same sockets.
 
 use super::tls_config::configuration;
-use super::Transport;
+use super::{OneByOne, Transport};
 use crate::plan::{Target, TlsOptions};
 use crate::sys::socket::{self, Fd};
 use rustls::pki_types::ServerName;
@@ -94,6 +94,7 @@ fn server_name(
 
 impl Transport for Tls {
     type Session = Option<Box<ClientConnection>>;
+    type Client = OneByOne;
     const HANDSHAKES: bool = true;
 
     fn begin(&self, target: usize) -> io::Result<Self::Session> {

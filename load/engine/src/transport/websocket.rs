@@ -1,6 +1,6 @@
 //! WebSocket over another transport: the upgrade as a part of the handshake, then frames.
 
-use super::Transport;
+use super::{OneByOne, Transport};
 use crate::plan::Target;
 use crate::random::Random;
 use crate::sys::socket::Fd;
@@ -25,8 +25,10 @@ pub struct Session<S> {
     key: String,
     /// What is left to write of the upgrade.
     upgrade: Vec<u8>,
-    /// What was read of its answer; after it, frames that came with it.
+    /// The part of its answer that has come; after it, frames that came with it.
     early: Vec<u8>,
+    /// So many bytes of it were searched for the end of the answer.
+    searched: usize,
     client: Client,
     /// A part of a batch was written: nothing may stand between it and the rest.
     is_inside: bool,
@@ -54,11 +56,12 @@ impl<T: Transport> WebSocket<T> {
     fn settle(&self, session: &mut Session<T::Session>, fd: Fd) -> io::Result<bool> {
         let mut buffer = [0; ANSWER_BYTES];
         loop {
-            let answered = upgrade::answer(&session.early, &session.key);
+            let answered = upgrade::answer(&session.early, session.searched, &session.key);
             if let Some(length) = answered.map_err(|why| io::Error::other(why.to_string()))? {
                 session.early.drain(..length);
                 return Ok(true);
             }
+            session.searched = session.early.len();
             match self.inner.read(&mut session.inner, fd, &mut buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => session.early.extend_from_slice(&buffer[..length]),
@@ -68,7 +71,7 @@ impl<T: Transport> WebSocket<T> {
         }
     }
 
-    /// Writes frames that are no messages; whether nothing of them is left.
+    /// Writes control frames; whether all are written.
     fn write_control(&self, session: &mut Session<T::Session>, fd: Fd) -> io::Result<bool> {
         while !session.client.pending().is_empty() {
             let pending = session.client.pending();
@@ -84,6 +87,7 @@ impl<T: Transport> WebSocket<T> {
 
 impl<T: Transport> Transport for WebSocket<T> {
     type Session = Box<Session<T::Session>>;
+    type Client = OneByOne;
     const HANDSHAKES: bool = true;
     const MESSAGES: bool = true;
 
@@ -98,6 +102,7 @@ impl<T: Transport> Transport for WebSocket<T> {
             upgrade: upgrade::with_key(&self.heads[target], &key),
             key,
             early: Vec::new(),
+            searched: 0,
             client: Client::default(),
             is_inside: false,
         }))
@@ -163,7 +168,7 @@ impl<T: Transport> Transport for WebSocket<T> {
         Ok(self.inner.flush(&mut session.inner, fd)? && is_written)
     }
 
-    fn part(&self, session: &mut Self::Session, fd: Fd) {
+    fn send_close(&self, session: &mut Self::Session, fd: Fd) {
         let is_open = session.upgrade.is_empty() && !session.is_inside;
         if is_open {
             session.client.close();

@@ -1,8 +1,7 @@
 //! Coalesced waiting: a short pause before a wait that would find little.
 //!
 //! Where the server is the limit, a closed loop sleeps for each few answers, and the server pays for
-//! each wake-up. A pause lets more answers gather, nobody is asleep when they come, and nobody has
-//! to be woken. It is short beside the time that answers take: at most a tenth of it.
+//! each wake-up. A pause lets more answers gather, and the generator is awake when they come. It is short compared with the time that answers take: at most a tenth of it.
 
 use crate::sys::clock::monotonic_ns;
 use std::time::Duration;
@@ -17,7 +16,7 @@ const ANSWER_PAUSES: u64 = 10;
 const OUTSTANDING_PER_EVENT: usize = 4;
 /// With fewer connections a pause is most of what an answer takes.
 const OUTSTANDING_MIN: usize = 16;
-/// A rate is told from at least so long a time.
+/// A rate is taken over at least so long a time.
 const STRETCH_NS: u64 = 50_000_000;
 /// Looks at the processor's hint between two looks at the clock.
 const HINTS: usize = 8;
@@ -27,7 +26,7 @@ const HINTS: usize = 8;
 pub struct Pauses {
     /// Waits for events.
     pub waits: u64,
-    /// Those that a pause went before.
+    /// Waits after a pause.
     pub paused: u64,
     /// How long the pauses took together.
     pub paused_ns: u64,
@@ -44,7 +43,7 @@ pub struct Coalescing {
     found: usize,
     marked_ns: u64,
     marked_answers: u64,
-    /// What was done.
+    /// The waits and pauses so far.
     pub pauses: Pauses,
 }
 
@@ -64,7 +63,7 @@ impl Coalescing {
         if is_same_count && elapsed_ns < STRETCH_NS {
             return;
         }
-        // counts begin anew with each interval; what was chosen holds on for a stretch then
+        // counts begin again with each interval; the choice holds on for a stretch then
         if is_same_count {
             let more = answers - self.marked_answers;
             self.pause_ns = pause_ns(elapsed_ns, more, outstanding);
@@ -72,7 +71,7 @@ impl Coalescing {
         (self.marked_ns, self.marked_answers) = (now, answers);
     }
 
-    /// What the last wait has found.
+    /// Events of the last wait.
     #[inline]
     pub fn note_found(&mut self, events: usize) {
         self.found = events;
@@ -126,7 +125,7 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
-    fn pauses_are_short_beside_an_answer_and_long_enough_to_gather_some() {
+    fn pauses_are_shorter_than_an_answer_and_long_enough_to_gather_some() {
         // 50 connections at 200,000/s: 250 us each
         assert_eq!(pause_ns(SECOND_NS, 200_000, 50), 20_000);
         // at 400,000/s 125 us each
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_holds_on_where_counts_begin_anew() {
+    fn the_choice_holds_on_where_counts_begin_again() {
         let mut coalescing = Coalescing::default();
         coalescing.adapt(SECOND_NS, 0, 50);
         coalescing.adapt(2 * SECOND_NS, 200_000, 50);
@@ -164,7 +163,7 @@ mod tests {
         coalescing.adapt(2 * SECOND_NS + STRETCH_NS, 10, 50);
         assert_eq!(coalescing.pause_ns, 20_000);
         coalescing.adapt(2 * SECOND_NS + STRETCH_NS + 1_000, 10, 50);
-        assert_eq!(coalescing.pause_ns, 20_000, "too soon to tell");
+        assert_eq!(coalescing.pause_ns, 20_000, "too soon to change");
         coalescing.adapt(3 * SECOND_NS, 20, 50);
         assert_eq!(coalescing.pause_ns, 0);
     }

@@ -3,16 +3,17 @@
 use super::addresses::Addresses;
 use super::failing::Failure;
 use super::proxy_header::proxy_header;
-use super::{Connection, Doing, Worker};
+use super::{Connection, ConnectionState, Worker, CHECK_NS};
 use crate::plan::Plan;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::{Ready, Trigger};
 use crate::sys::is_preloaded;
-use crate::sys::socket::{self, Address, Connect, Fd, RawAddress};
+use crate::sys::socket::{self, Address, Connect, Fd, Kind, RawAddress};
 use crate::transport::Transport;
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 
 /// Connects under way at once; more would only fill the server's backlog. Before the load begins
 /// handshakes are part of it: all at once they would keep each other waiting until none is in time.
@@ -26,11 +27,16 @@ const IDLE_NS: u64 = 1_000_000_000;
 /// So often a connect to a full queue is tried again in silence: for half a second.
 const FULL_QUEUE_TRIES: u8 = 11;
 
+/// So many requests in flight are checked for timeouts in a row: some 50 us.
+const SCANNED_AT_ONCE: usize = 4096;
+/// Shortest time between two looks.
+const SCAN_PAUSE_NS: u64 = 1_000_000;
+
 /// After so many vain tries more than successes, sockets of ended connections are not used again.
 pub(super) const RENEWALS_MAX: u8 = 16;
 
 /// Whether sockets of ended connections may be used again: where each request has a connection of
-/// its own, nothing is set on sockets that would have to be set anew, and they are the kernel's.
+/// its own, nothing is set on sockets that would have to be set again, and the kernel handles them.
 pub(super) fn may_renew(plan: &Plan) -> bool {
     let is_plain = plan.socket.is_empty() && plan.proxy_header.is_none();
     let plain = is_plain && plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge;
@@ -48,7 +54,7 @@ enum Start {
     Pending,
 }
 
-/// What epoll gives back for a connection.
+/// The token of a connection in its events.
 pub(super) fn token(index: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | index as u64
 }
@@ -60,13 +66,13 @@ impl<T: Transport> Worker<'_, T> {
         self.wanted = wanted;
         self.redispatch(wanted);
         for index in before..wanted {
-            if self.connections[index].doing == Doing::Closed {
+            if self.connections[index].state == ConnectionState::Closed {
                 self.open(index, now);
             }
         }
-        // those that are too many close when they become idle
+        // the surplus ones close when they become idle
         for index in wanted..before {
-            if self.connections[index].doing == Doing::Idle {
+            if self.connections[index].state == ConnectionState::Idle {
                 self.close(index);
             }
         }
@@ -86,7 +92,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Starts to open a connection, or queues it behind those under way.
     pub(super) fn open(&mut self, index: usize, now: u64) {
-        let is_closed = self.connections[index].doing == Doing::Closed;
+        let is_closed = self.connections[index].state == ConnectionState::Closed;
         if index >= self.wanted || self.stopped || !is_closed {
             return;
         }
@@ -105,7 +111,7 @@ impl<T: Transport> Worker<'_, T> {
             Ok(Start::Pending) => {
                 self.connecting += 1;
                 let connection = &mut self.connections[index];
-                (connection.doing, connection.holds_place) = (Doing::Connecting, true);
+                (connection.state, connection.holds_place) = (ConnectionState::Connecting, true);
             }
             Ok(Start::Connected) => {
                 self.established(index, now);
@@ -119,7 +125,12 @@ impl<T: Transport> Worker<'_, T> {
         let target = usize::from(self.connections[index].target);
         let session = self.transport.begin(target)?;
         let address = self.address_of(index);
-        let fd = socket::open(&address)?;
+        let kind = if T::DATAGRAMS {
+            Kind::Datagram
+        } else {
+            Kind::Stream
+        };
+        let fd = socket::open(&address, kind)?;
         let connection = &mut self.connections[index];
         connection.fd = fd;
         connection.session = Some(session);
@@ -175,7 +186,7 @@ impl<T: Transport> Worker<'_, T> {
         inet: bool,
     ) -> io::Result<Connect> {
         if inet {
-            if self.needs_no_delay {
+            if self.needs_no_delay && !T::DATAGRAMS {
                 socket::set_no_delay(fd)?;
             }
             if !self.plan.socket.is_empty() {
@@ -207,8 +218,8 @@ impl<T: Transport> Worker<'_, T> {
             self.leave_connecting(index);
         }
         self.established(index, now);
-        if ready.ended() && self.connections[index].doing == Doing::Idle {
-            // the server's end came with its beginning, and no further event tells of it
+        if ready.ended() && self.connections[index].state == ConnectionState::Idle {
+            // the server's end came with its beginning, and no further event reports it
             return self.receive(index, true, now);
         }
         now
@@ -219,7 +230,7 @@ impl<T: Transport> Worker<'_, T> {
         if !std::mem::take(&mut connection.holds_place) {
             return;
         }
-        connection.doing = Doing::Closed;
+        connection.state = ConnectionState::Closed;
         self.connecting -= 1;
         // one that fails at once leaves its place to the next
         while self.connecting < CONNECTING_MAX {
@@ -248,11 +259,11 @@ impl<T: Transport> Worker<'_, T> {
         let token = token(index, connection.registered);
         let _ = self.epoll.want_room(connection.fd, token, false);
         if T::HANDSHAKES {
-            connection.doing = Doing::Handshaking;
+            connection.state = ConnectionState::Handshaking;
             connection.sent_ns = now;
             self.shake_hands(index);
         } else {
-            connection.doing = Doing::Idle;
+            connection.state = ConnectionState::Idle;
             self.offer(index, now);
         }
     }
@@ -291,14 +302,14 @@ impl<T: Transport> Worker<'_, T> {
                     let resumed = self.transport.was_resumed(session);
                     self.recorder.now.counts.resumed += u64::from(resumed);
                 }
-                connection.doing = Doing::Idle;
+                connection.state = ConnectionState::Idle;
                 let generation = connection.generation;
                 if connection.holds_place {
                     self.leave_connecting(index);
-                    self.connections[index].doing = Doing::Idle;
+                    self.connections[index].state = ConnectionState::Idle;
                 }
                 if T::MESSAGES {
-                    // frames may have come with the answer to the upgrade; no event tells of them
+                    // frames may have come with the answer to the upgrade; no event reports them
                     self.receive(index, false, now);
                 }
                 if self.connections[index].generation == generation {
@@ -330,7 +341,7 @@ impl<T: Transport> Worker<'_, T> {
         self.reopen_later(index, now);
     }
 
-    /// A Unix socket says that its queue is full where TCP would ask again by itself.
+    /// A Unix socket says that its queue is full where the kernel's TCP would try again.
     fn try_again(&mut self, index: usize, now: u64) -> bool {
         let connection = &mut self.connections[index];
         if connection.failures >= FULL_QUEUE_TRIES {
@@ -350,7 +361,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         let connection = &mut self.connections[index];
         if let (true, Some(session)) = (T::MESSAGES, connection.session.as_mut()) {
-            self.transport.part(session, connection.fd);
+            self.transport.send_close(session, connection.fd);
         }
         if connection.fd >= 0 {
             socket::close(connection.fd);
@@ -366,7 +377,7 @@ impl<T: Transport> Worker<'_, T> {
 
     fn set_not_busy_or_connecting(&mut self, index: usize) {
         self.leave_connecting(index);
-        self.set_not_busy(index, Doing::Closed);
+        self.set_not_busy(index, ConnectionState::Closed);
     }
 
     /// The server has ended a connection on which it owed nothing. One that has carried an answer, or
@@ -400,7 +411,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Ends the connection as closing it does and begins the next one on the same socket, if both
-    /// sides have ended it: then nothing of it is left that only a closed socket would look after.
+    /// sides have ended it: then no state is left that only a closed socket would look after.
     ///
     /// The packets are the same, the source port is a new one, and the kernel need not take down
     /// and make a socket, its file and its place in the epoll set.
@@ -418,7 +429,7 @@ impl<T: Transport> Worker<'_, T> {
             return false;
         }
         self.renewals = (self.renewals + 1).min(RENEWALS_MAX);
-        self.set_not_busy(index, Doing::Closed);
+        self.set_not_busy(index, ConnectionState::Closed);
         let connection = &mut self.connections[index];
         connection.generation = connection.generation.wrapping_add(1);
         connection.in_flight = 0;
@@ -452,32 +463,55 @@ impl<T: Transport> Worker<'_, T> {
         self.next_check_ns = self.next_check_ns.min(at_ns);
     }
 
-    /// Gives up on requests and connects that have waited too long.
-    pub(super) fn scan_timeouts(&mut self, now: u64) {
-        for index in 0..self.connections.len() {
+    /// Gives up on requests and connects that have waited too long; how long after this the next look
+    /// is due. Of many connections some are looked at each time, so that none of these looks makes a
+    /// request late. (A queue in the order of sending would find them without a search, and would cost
+    /// each request a push.)
+    pub(super) fn scan_timeouts(&mut self, now: u64) -> u64 {
+        let first = self.next_scanned;
+        let slots = if T::STREAMS { self.plan.streams } else { 1 };
+        let last = self
+            .connections
+            .len()
+            .min(first + (SCANNED_AT_ONCE / slots).max(1));
+        self.scan_some(first..last, now);
+        if last < self.connections.len() {
+            self.next_scanned = last;
+            return SCAN_PAUSE_NS;
+        }
+        self.next_scanned = 0;
+        let shorter_ns = self.plan.timeout_ns.min(self.plan.connect_timeout_ns);
+        (shorter_ns / 8).clamp(SCAN_PAUSE_NS, CHECK_NS)
+    }
+
+    fn scan_some(&mut self, some: Range<usize>, now: u64) {
+        for index in some {
             let connection = &self.connections[index];
             let age_ns = now.saturating_sub(connection.sent_ns);
-            let is_opening = matches!(connection.doing, Doing::Connecting | Doing::Handshaking);
+            let is_opening = matches!(
+                connection.state,
+                ConnectionState::Connecting | ConnectionState::Handshaking
+            );
             let limit_ns = if is_opening {
                 self.plan.connect_timeout_ns
             } else {
                 self.plan.timeout_ns
             };
-            if age_ns <= limit_ns && !(T::STREAMS && connection.doing == Doing::Busy) {
+            if age_ns <= limit_ns && !(T::STREAMS && connection.state == ConnectionState::Busy) {
                 continue;
             }
-            let doing = connection.doing;
-            match doing {
-                Doing::Busy if T::STREAMS => self.scan_streams(index, now),
-                Doing::Busy => self.fail(index, Failure::Timeout, now),
-                Doing::Connecting | Doing::Handshaking => {
+            let state = connection.state;
+            match state {
+                ConnectionState::Busy if T::STREAMS => self.scan_streams(index, now),
+                ConnectionState::Busy => self.fail(index, Failure::Timeout, now),
+                ConnectionState::Connecting | ConnectionState::Handshaking => {
                     self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
                 }
-                Doing::Idle if T::STREAMS && self.is_of_no_use(index, now) => {
+                ConnectionState::Idle if T::STREAMS && self.is_of_no_use(index, now) => {
                     let why = io::Error::other("the server allows no streams");
                     self.connect_failed(index, &why, now);
                 }
-                Doing::Closed | Doing::Idle | Doing::Delayed => {}
+                ConnectionState::Closed | ConnectionState::Idle | ConnectionState::Delayed => {}
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use crate::script::Answer;
 use crate::sys::socket::Fd;
-use crate::transport::Asked;
+use crate::transport::RequestMeta;
 use load_http1::Parser;
 use std::sync::Arc;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum ConnectionState {
     /// No socket; a timer or a later step opens it.
     Closed,
     /// Waiting for the connect to end.
@@ -46,8 +46,8 @@ pub struct Connection<S> {
     pub target: u16,
     /// Answers that are still to come.
     pub in_flight: u32,
-    /// What it is doing.
-    pub doing: Doing,
+    /// Its state.
+    pub state: ConnectionState,
     /// It is one of those under way whose number is limited.
     pub holds_place: bool,
     /// Whether reports of room are wanted.
@@ -58,7 +58,7 @@ pub struct Connection<S> {
     pub answered: u16,
     /// The requests in flight are HEAD requests, whose answers have no body.
     pub head_only: bool,
-    /// What most answers and requests need nothing of; made when first needed.
+    /// State that most answers and requests do without; made when first needed.
     pub pieces: Option<Box<Pieces>>,
     /// The session of its transport.
     pub session: Option<S>,
@@ -98,7 +98,7 @@ impl<S> Connection<S> {
             request: 0,
             target: target as u16,
             in_flight: 0,
-            doing: Doing::Closed,
+            state: ConnectionState::Closed,
             holds_place: false,
             wants_room: false,
             failures: 0,
@@ -116,8 +116,8 @@ impl<S> Connection<S> {
 
     /// What is known of the batch in flight.
     #[inline]
-    pub fn asked(&self) -> Asked {
-        Asked {
+    pub fn meta(&self) -> RequestMeta {
+        RequestMeta {
             due_ns: self.due_ns,
             sent_ns: self.sent_ns,
             request: self.request,
@@ -151,6 +151,22 @@ impl<S> Connection<S> {
         self.pieces
             .as_ref()
             .is_none_or(|pieces| pieces.parser.at_start())
+    }
+
+    /// Bytes of the body being read that need not be looked at, where it is worth it.
+    #[inline]
+    pub fn droppable(&self) -> usize {
+        /// A call for fewer bytes saves no copy that counts.
+        const LEAST: u64 = 16 * 1024;
+        let left = self
+            .pieces
+            .as_ref()
+            .map_or(0, |pieces| pieces.parser.body_left());
+        if left < LEAST {
+            0
+        } else {
+            usize::try_from(left).unwrap_or(usize::MAX)
+        }
     }
 
     /// The end of a request waits for room.

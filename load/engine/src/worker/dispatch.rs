@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_connection_that_a_ramp_takes_away_is_given_back() {
+    fn requests_of_a_connection_that_a_ramp_takes_away_are_given_back() {
         let mut dispatch = Dispatch::new(Policy::Pinned, &targets(&[1]), &[0, 0, 0], 1);
         dispatch.resize(3);
         dispatch.wait(0, Some(0), waiting(1));

@@ -7,13 +7,13 @@ use crate::sys::clock::monotonic_ns;
 use crate::sys::socket::close;
 use crate::sys::tcp_info::tcp_info;
 use crate::tcp::TcpSent;
-use crate::transport::{Asked, Transport};
+use crate::transport::{RequestMeta, Transport};
 use std::collections::BTreeMap;
 
 /// TCP is asked of so many connections at the end.
 const TCP_CONNECTIONS_MAX: usize = 1000;
 
-/// What requests that were unfinished at the end had waited: lower bounds.
+/// Ages of the requests that were unfinished at the end: lower bounds.
 #[derive(Clone, Debug, Default)]
 pub struct Aged {
     /// Since they were due.
@@ -27,7 +27,7 @@ pub struct Aged {
 pub struct Ending {
     /// Requests in flight or due and unsent when the run ended.
     pub unfinished: u64,
-    /// Among them those that were never sent.
+    /// Among them the requests that were never sent.
     pub unsent: u64,
     /// Age of the oldest request in flight.
     pub oldest_ns: u64,
@@ -86,7 +86,7 @@ impl<T: Transport> Worker<'_, T> {
                     tcp_info(fd).iter().for_each(|info| ending.tcp.record(info));
                 }
                 if let Some(session) = self.connections[index].session.as_mut() {
-                    self.transport.part(session, fd);
+                    self.transport.send_close(session, fd);
                 }
                 close(fd);
             }
@@ -101,7 +101,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Enters requests that are in flight at the end.
-    fn age(&self, asked: Asked, times: u64, now: u64, ending: &mut Ending) {
+    fn age(&self, asked: RequestMeta, times: u64, now: u64, ending: &mut Ending) {
         let service_ns = now.saturating_sub(asked.sent_ns);
         ending.oldest_ns = ending.oldest_ns.max(service_ns);
         if !self.is_counted(asked.due_ns) {

@@ -1,12 +1,11 @@
 //! Requests that failed: counted, and their connection opened again.
 
 use super::Worker;
-use crate::transport::Transport;
+use crate::transport::{Fault, Transport};
 use load_http1::Malformed;
-use load_http2::Fault;
 use std::io::{self, ErrorKind};
 
-/// Besides two round trips: what machines take to tell each other that a connection is closed.
+/// Besides two round trips: the time that machines take to learn that a connection is closed.
 const STALE_NS: u64 = 5_000_000;
 
 /// Why a request on a connection failed.
@@ -17,7 +16,7 @@ pub(super) enum Failure {
     Write(io::Error),
     Timeout,
     Malformed(Malformed),
-    /// The server broke the rules of HTTP/2.
+    /// The server broke the rules of HTTP/2, or sent something else than an echo.
     Fault(Fault),
     /// The server broke the rules of WebSocket, or spoke unasked.
     Frame(load_websocket::Fault),
@@ -56,10 +55,15 @@ impl<T: Transport> Worker<'_, T> {
                 errors.timeout += lost;
                 "no answer in time".to_string()
             }
-            Failure::Fault(fault) => {
+            Failure::Fault(Fault::Http2(fault)) => {
                 errors.http2 += 1;
                 errors.read += lost.saturating_sub(1);
                 format!("HTTP/2: {}", fault.name())
+            }
+            Failure::Fault(Fault::Echo) => {
+                errors.echo += 1;
+                errors.read += lost.saturating_sub(1);
+                "the answer is not the echo of the message".to_string()
             }
             Failure::Frame(fault) => {
                 errors.websocket += 1;

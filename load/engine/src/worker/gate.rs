@@ -4,7 +4,7 @@
 //! so and waits on the controller's word. A hold has an end of its own, so that a controller that
 //! dies holds no thread for ever. Without `--control` nothing here runs.
 
-use super::{Doing, Worker};
+use super::{ConnectionState, Worker};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::control::State;
 use crate::transport::Transport;
@@ -76,7 +76,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         let connection = &mut self.connections[index];
         if !T::STREAMS {
-            connection.doing = Doing::Idle;
+            connection.state = ConnectionState::Idle;
         }
         self.ready.push((index as u32, connection.generation, now));
     }

@@ -38,19 +38,21 @@ pub use recorder::{CpuMark, Finished, Recorder};
 use crate::breakdown::Rows;
 use crate::interval::Phase;
 use crate::plan::{Plan, Target};
+use crate::random::Random;
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::{monotonic_ns, SECOND_NS};
 use crate::sys::control::State;
 use crate::sys::epoll::{Epoll, Events};
+use crate::sys::is_preloaded;
 use crate::sys::signal::stop_wanted;
 use crate::transport::Transport;
 use addresses::Addresses;
 use coalescing::Coalescing;
-use connection::{Connection, Doing};
+use connection::{Connection, ConnectionState};
 use dispatch::Dispatch;
 use preparing::{
-    adopt, are_short, dispatch, first_request, open_epoll, own_requests, schedule,
+    adopt, are_short, deal_recorded, dispatch, first_request, open_epoll, own_requests, schedule,
     target_of_connections,
 };
 use resting::Resting;
@@ -73,7 +75,7 @@ const AWAY_NS: u64 = 50_000;
 /// the code that writes then stay in the caches for a while, and a wait finds more events: half of
 /// the waits are saved where the server is the slower side.
 const BURST_MAX: usize = 32;
-/// A length that no answer has yet told.
+/// The length of an answer that has not come yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// One sending thread.
@@ -92,6 +94,10 @@ pub struct Worker<'p, T: Transport> {
     sees_answers: bool,
     /// Only status or length of answers are expected, which takes no copy.
     compares: bool,
+    /// Draws think times.
+    random: Random,
+    /// Bodies that neither a script nor an expectation needs are dropped in the kernel.
+    drops_bodies: bool,
     /// Requests that this thread may still begin.
     left: u64,
     /// Those among them that have fallen due and wait.
@@ -122,8 +128,8 @@ pub struct Worker<'p, T: Transport> {
     /// Connections with more to read than was read at once, with their generation and whether the
     /// other side has ended; no event reports them again.
     unread: Vec<(u32, u32, bool)>,
-    /// What HTTP/2 has besides.
-    streams: Streams,
+    /// Further state of connections with several requests at once.
+    streams: Streams<T::Client>,
     /// A fresh connection is written to without waiting until it is established.
     sends_first: bool,
     /// Requests may be longer than a segment or follow each other without an answer.
@@ -133,7 +139,7 @@ pub struct Worker<'p, T: Transport> {
     renewals: u8,
     /// Connections to open or to send on later: time, number, generation.
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Connects under way, and those that wait because these are many.
+    /// Connects under way, and connections that wait because these are many.
     connecting: usize,
     connect_queue: VecDeque<u32>,
     /// Connections that this stage wants open.
@@ -157,6 +163,8 @@ pub struct Worker<'p, T: Transport> {
     stopped: bool,
     next_check_ns: u64,
     next_timeout_scan_ns: u64,
+    /// The connection whose timeout is looked at next.
+    next_scanned: usize,
     next_tcp_sample_ns: u64,
     /// The connection whose TCP was looked at last.
     tcp_sampled: usize,
@@ -189,12 +197,13 @@ impl<'p, T: Transport> Worker<'p, T> {
         if let Some(script) = &mut script {
             adopt(script, &mut targets)?;
         }
+        deal_recorded(plan, number, &mut targets);
         let shape = script.as_ref().map(|script| script.shape);
         let depth = shape.map_or(plan.depth, |shape| shape.depth);
         let streams = if T::STREAMS {
             Streams::new(&targets, depth)?
         } else {
-            Streams::default()
+            Streams::none()
         };
         let target_of = target_of_connections(plan, number, &targets);
         let connections = target_of.iter().map(|&target| Connection::new(target));
@@ -231,6 +240,8 @@ impl<'p, T: Transport> Worker<'p, T> {
             script,
             sees_answers,
             compares: plan.expect.body.is_none() && plan.expect.is_any(),
+            random: Random::new(number as u64),
+            drops_bodies: plan.drop_bodies && !sees_answers && !is_preloaded(),
             left: own_requests(plan, number, depth),
             scheduled: 0,
             depth,
@@ -248,6 +259,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             unread: Vec::new(),
             streams,
             sends_first: plan.proxy_header.is_none()
+                && plan.think.is_none()
                 && !shape.is_some_and(|shape| shape.dynamic || shape.delays),
             needs_no_delay,
             renewals: if connecting::may_renew(plan) {
@@ -271,6 +283,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             stopped: false,
             next_check_ns: 0,
             next_timeout_scan_ns: 0,
+            next_scanned: 0,
             next_tcp_sample_ns: 0,
             tcp_sampled: 0,
             source: number,
@@ -395,15 +408,13 @@ impl<'p, T: Transport> Worker<'p, T> {
             let answers = self.recorder.now.counts.completed;
             coalescing.adapt(now, answers, self.busy);
         }
-        self.ring(now);
+        self.fire_timers(now);
         if now >= self.next_tcp_sample_ns && self.recorder.now.phase == Phase::Measured {
             self.next_tcp_sample_ns = now + CHECK_NS;
             self.sample_tcp();
         }
         if now >= self.next_timeout_scan_ns {
-            self.scan_timeouts(now);
-            let shorter_ns = self.plan.timeout_ns.min(self.plan.connect_timeout_ns);
-            self.next_timeout_scan_ns = now + (shorter_ns / 8).clamp(1_000_000, CHECK_NS);
+            self.next_timeout_scan_ns = now + self.scan_timeouts(now);
         }
         let drain_over = self.recorder.draining()
             && (self.schedule.is_none()
@@ -446,7 +457,7 @@ impl<'p, T: Transport> Worker<'p, T> {
     }
 
     /// Handles timers that have come.
-    fn ring(&mut self, now: u64) {
+    fn fire_timers(&mut self, now: u64) {
         while let Some(&Reverse((at_ns, index, generation))) = self.timers.peek() {
             if at_ns > now {
                 break;
@@ -456,12 +467,14 @@ impl<'p, T: Transport> Worker<'p, T> {
             if connection.generation != generation {
                 continue;
             }
-            let doing = connection.doing;
-            match doing {
-                Doing::Closed => self.open(index as usize, now),
-                Doing::Delayed => self.send_unless_held(index as usize, now),
+            let state = connection.state;
+            match state {
+                ConnectionState::Closed => self.open(index as usize, now),
+                ConnectionState::Delayed => self.send_unless_held(index as usize, now),
                 // a script's delay, of one stream
-                Doing::Idle | Doing::Busy if T::STREAMS && self.is_free(index, generation) => {
+                ConnectionState::Idle | ConnectionState::Busy
+                    if T::STREAMS && self.is_free(index, generation) =>
+                {
                     self.send_unless_held(index as usize, now);
                 }
                 _ => {}

@@ -1,6 +1,7 @@
 //! Requests of an open loop when they are due: written where their connection is free, else queued.
 
 use super::dispatch::Waiting;
+use super::preparing::is_recorded;
 use super::{Worker, AWAY_NS};
 use crate::breakdown::Ended;
 use crate::plan::{Late, Wait};
@@ -104,7 +105,7 @@ impl<T: Transport> Worker<'_, T> {
     fn find_connection(&mut self, target: usize) -> (Option<usize>, Option<usize>) {
         if let Some(index) = self.dispatch.own_connection(target) {
             let requests = self.targets[target].order.len();
-            if self.dispatch.repeats(target, requests) {
+            if self.dispatch.repeats(target, requests) && !is_recorded(self.plan) {
                 let cursor = &mut self.cursors[target];
                 *cursor = (*cursor + 1) % requests as u32;
             }

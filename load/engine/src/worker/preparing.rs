@@ -6,6 +6,7 @@ use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::epoll::{Epoll, Waits};
 use std::io;
+use std::sync::Arc;
 
 /// A request up to this length is one segment on any path.
 const SEGMENT_BYTES: usize = 512;
@@ -70,13 +71,40 @@ pub(super) fn own_requests(plan: &Plan, number: usize, depth: usize) -> u64 {
     (batches / threads + u64::from(number < batches % threads)) * depth as u64
 }
 
-/// Where a thread begins in the order of a target: threads begin at different places.
+/// Whether each request has a due time of its own.
+pub(super) fn is_recorded(plan: &Plan) -> bool {
+    let open = plan.open.as_ref();
+    open.is_some_and(|open| open.recorded.is_some())
+}
+
+/// Where each request has a due time, each thread has its own part of both lists.
+pub(super) fn deal_recorded(plan: &Plan, number: usize, targets: &mut [Target]) {
+    if is_recorded(plan) {
+        for target in targets {
+            let own = target.order.iter().skip(number).step_by(plan.threads);
+            target.order = own.copied().collect();
+        }
+    }
+}
+
+/// Where a thread begins in the order of a target: threads begin at different places, unless each has an
+/// order of its own.
 pub(super) fn first_request(plan: &Plan, number: usize, target: &Target) -> u32 {
+    if is_recorded(plan) {
+        return 0;
+    }
     (target.order.len() * number / plan.threads) as u32
 }
 
 pub(super) fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Schedule> {
     let (curve, open) = (plan.curve(depth)?, plan.open.as_ref()?);
+    if let Some(times_ns) = &open.recorded {
+        return Some(Schedule::recorded(
+            Arc::clone(times_ns),
+            number,
+            plan.threads,
+        ));
+    }
     Some(if open.poisson {
         Schedule::poisson(curve, number, plan.threads, open.seed)
     } else {

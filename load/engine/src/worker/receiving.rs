@@ -2,11 +2,12 @@
 
 use super::connection::Pieces;
 use super::failing::Failure;
-use super::{Doing, Worker, READ_AT_ONCE_BYTES, UNKNOWN};
+use super::{ConnectionState, Worker, READ_AT_ONCE_BYTES, UNKNOWN};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
-use crate::transport::{Asked, Transport};
+use crate::sys::socket;
+use crate::transport::{RequestMeta, Transport};
 use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress, Recognised};
 use std::io::{self, ErrorKind};
 
@@ -24,7 +25,7 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     pub(super) fn handle(&mut self, token: u64, ready: Ready, woken_ns: u64) -> u64 {
         let (index, registered) = (token as u32 as usize, (token >> 32) as u32);
-        // the alarm is no connection
+        // the alarm has no connection
         let Some(connection) = self.connections.get(index) else {
             return woken_ns;
         };
@@ -32,9 +33,11 @@ impl<T: Transport> Worker<'_, T> {
             return woken_ns;
         }
         let generation = connection.generation;
-        match connection.doing {
-            Doing::Busy | Doing::Idle if T::STREAMS => self.handle_streams(index, ready, woken_ns),
-            Doing::Busy => {
+        match connection.state {
+            ConnectionState::Busy | ConnectionState::Idle if T::STREAMS => {
+                self.handle_streams(index, ready, woken_ns)
+            }
+            ConnectionState::Busy => {
                 let mut now = woken_ns;
                 let is_writing = T::HANDSHAKES || connection.is_writing();
                 // what the server has said comes first: it may have answered and gone
@@ -47,11 +50,11 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 now
             }
-            Doing::Idle | Doing::Delayed if ready.readable() => {
+            ConnectionState::Idle | ConnectionState::Delayed if ready.readable() => {
                 self.receive(index, ready.ended(), woken_ns)
             }
-            Doing::Connecting if ready.writable() => self.connect_ended(index, ready),
-            Doing::Handshaking => self.shake_hands(index),
+            ConnectionState::Connecting if ready.writable() => self.connect_ended(index, ready),
+            ConnectionState::Handshaking => self.shake_hands(index),
             _ => woken_ns,
         }
     }
@@ -64,10 +67,19 @@ impl<T: Transport> Worker<'_, T> {
         let mut left = READ_AT_ONCE_BYTES;
         loop {
             let connection = &mut self.connections[index];
+            let droppable = if T::DISCARDS && self.drops_bodies {
+                connection.droppable().min(left)
+            } else {
+                0
+            };
             let Some(session) = connection.session.as_mut() else {
                 break;
             };
-            let result = self.transport.read(session, connection.fd, &mut buffer);
+            let result = if droppable > 0 {
+                socket::discard(connection.fd, droppable)
+            } else {
+                self.transport.read(session, connection.fd, &mut buffer)
+            };
             match result {
                 Ok(0) => {
                     now = monotonic_ns();
@@ -77,17 +89,23 @@ impl<T: Transport> Worker<'_, T> {
                 Ok(length) => {
                     now = monotonic_ns();
                     self.reads = self.reads.wrapping_add(1);
-                    if !T::STAMPS && self.reads.is_multiple_of(SAMPLE_EVERY) {
+                    if !T::TIMESTAMPS && self.reads.is_multiple_of(SAMPLE_EVERY) {
                         self.recorder.now.times.client_delay.record(now - woken_ns);
                     }
-                    if T::STREAMS {
+                    if droppable > 0 {
+                        self.take_dropped(index, length, ended, now);
+                    } else if T::STREAMS {
                         self.take_frames(index, &buffer[..length], now);
                     } else if T::MESSAGES {
                         self.take_messages(index, &buffer[..length], ended, now);
                     } else {
                         self.take(index, &buffer[..length], ended, now);
                     }
-                    let emptied = !ended && self.transport.emptied(length, buffer.len());
+                    let emptied = if droppable > 0 {
+                        !ended && length < droppable
+                    } else {
+                        !ended && self.transport.emptied(length, buffer.len())
+                    };
                     if emptied || self.connections[index].generation != generation {
                         break;
                     }
@@ -183,6 +201,15 @@ impl<T: Transport> Worker<'_, T> {
         self.take_carefully(index, rest, ended, now);
     }
 
+    /// A part of a body was dropped without being read.
+    fn take_dropped(&mut self, index: usize, length: usize, ended: bool, now: u64) {
+        self.recorder.now.counts.bytes_in += length as u64;
+        let pieces = self.connections[index].pieces();
+        if let Some(done) = pieces.parser.skip_body(length as u64) {
+            self.complete(index, done, ended, now);
+        }
+    }
+
     /// Takes a chunked body behind a head that was recognised; what follows it.
     fn take_chunks<'b>(
         &mut self,
@@ -223,11 +250,12 @@ impl<T: Transport> Worker<'_, T> {
             .as_mut()
             .map(|pieces| std::mem::take(&mut pieces.spill))
             .unwrap_or_default();
-        let input = if kept.is_empty() {
-            bytes
-        } else {
+        let had_kept = !kept.is_empty();
+        let input = if had_kept {
             kept.extend_from_slice(bytes);
             &kept
+        } else {
+            bytes
         };
         let mut used = 0;
         while used < input.len() {
@@ -259,7 +287,10 @@ impl<T: Transport> Worker<'_, T> {
             }
         }
         let connection = &mut self.connections[index];
-        if used < input.len() {
+        if had_kept && used == 0 {
+            // not copied: a head that comes byte by byte would be copied with each of them
+            connection.pieces().spill = kept;
+        } else if used < input.len() {
             connection.pieces().spill.extend_from_slice(&input[used..]);
         }
         if !connection.between_answers() {
@@ -272,7 +303,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Enters when the first byte came of an answer that came in more than one read.
-    fn record_first_byte(&mut self, index: usize, asked: Asked, ended_ns: u64) {
+    fn record_first_byte(&mut self, index: usize, asked: RequestMeta, ended_ns: u64) {
         let pieces = self.connections[index].pieces();
         let first_ns = std::mem::take(&mut pieces.first_ns);
         let is_straggler = self.schedule.is_some() && asked.due_ns < self.recorder.step_start_ns;
@@ -394,13 +425,13 @@ impl<T: Transport> Worker<'_, T> {
         }
         self.recorder.now.counts.tolerated += u64::from(done.tolerated);
         if last || !self.plan.batch_latency {
-            let ended_ns = if T::STAMPS {
+            let ended_ns = if T::TIMESTAMPS {
                 self.arrived_ns(index, now)
             } else {
                 now
             };
             let connection = &self.connections[index];
-            let (target, asked) = (usize::from(connection.target), connection.asked());
+            let (target, asked) = (usize::from(connection.target), connection.meta());
             self.record_times(target, asked, done.status, ended_ns);
             if self.connections[index].pieces.is_some() {
                 self.record_first_byte(index, asked, ended_ns);
@@ -418,11 +449,11 @@ impl<T: Transport> Worker<'_, T> {
             if !last {
                 self.fail(index, Failure::Closed, now);
             } else {
-                self.set_not_busy(index, Doing::Idle);
+                self.set_not_busy(index, ConnectionState::Idle);
                 self.reopen(index, now);
             }
         } else if last {
-            self.set_not_busy(index, Doing::Idle);
+            self.set_not_busy(index, ConnectionState::Idle);
             if !ended {
                 self.offer(index, now);
             }

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_slept_by_itself_counts() {
+    fn sleep_in_waits_counts() {
         let mut resting = Resting::default();
         resting.note_wait(REST_NS / 3);
         assert_eq!(resting.owed_ns(PERIOD_NS), REST_NS - REST_NS / 3);

@@ -2,7 +2,7 @@
 
 use super::connecting::token;
 use super::failing::Failure;
-use super::{Connection, Doing, Worker};
+use super::{Connection, ConnectionState, Worker};
 use crate::plan::{Rendered, Target};
 use crate::sys::clock::monotonic_ns;
 use crate::transport::Transport;
@@ -70,11 +70,7 @@ impl<T: Transport> Worker<'_, T> {
                 self.dispatch.note_free(target, index, generation);
             }
         } else if self.running && !self.stopped {
-            if self
-                .script
-                .as_ref()
-                .is_some_and(|script| script.shape.delays)
-            {
+            if self.delays() {
                 self.send_later(index, now);
             } else {
                 let generation = self.connections[index].generation;
@@ -119,22 +115,39 @@ impl<T: Transport> Worker<'_, T> {
         if T::STREAMS {
             return self.has_room(index as usize);
         }
-        connection.doing == Doing::Idle
+        connection.state == ConnectionState::Idle
     }
 
-    /// Asks the script how long the next request shall wait.
+    /// Whether requests wait before they are sent.
+    #[inline]
+    fn delays(&self) -> bool {
+        let script = self.script.as_ref();
+        self.plan.think.is_some() || script.is_some_and(|script| script.shape.delays)
+    }
+
+    /// How long the next request waits: as the script says, and for the user to think.
+    fn delay_ns(&mut self) -> Result<u64, String> {
+        let mut delay_ns = 0;
+        if let Some(script) = self.script.as_mut().filter(|script| script.shape.delays) {
+            let asked = script.delay_ns();
+            self.stopped |= script.stopped();
+            delay_ns = asked?;
+        }
+        let drawn_ns = self.plan.think.map_or(0, |think| {
+            let range = think.most_ns - think.least_ns + 1;
+            think.least_ns + self.random.bits() % range
+        });
+        Ok(delay_ns.saturating_add(drawn_ns))
+    }
+
+    /// Sends the next request after its delay.
     #[cold]
     fn send_later(&mut self, index: usize, now: u64) {
-        let Some(script) = &mut self.script else {
-            return;
-        };
-        let delay = script.delay_ns();
-        self.stopped |= script.stopped();
-        match delay {
+        match self.delay_ns() {
             Ok(delay_ns) => {
                 let connection = &mut self.connections[index];
                 if !T::STREAMS {
-                    connection.doing = Doing::Delayed;
+                    connection.state = ConnectionState::Delayed;
                 }
                 let at_ns = now.saturating_add(delay_ns);
                 self.timers
@@ -152,13 +165,13 @@ impl<T: Transport> Worker<'_, T> {
         self.stopped = true;
     }
 
-    pub(super) fn set_not_busy(&mut self, index: usize, doing: Doing) {
+    pub(super) fn set_not_busy(&mut self, index: usize, state: ConnectionState) {
         let connection = &mut self.connections[index];
         // with streams each of them is counted
-        if connection.doing == Doing::Busy && !T::STREAMS {
+        if connection.state == ConnectionState::Busy && !T::STREAMS {
             self.busy -= 1;
         }
-        connection.doing = doing;
+        connection.state = state;
     }
 
     /// Writes the next request of a connection.
@@ -200,14 +213,14 @@ impl<T: Transport> Worker<'_, T> {
         connection.due_ns = due_ns;
         connection.sent_ns = now;
         connection.in_flight = self.depth as u32;
-        connection.doing = Doing::Busy;
+        connection.state = ConnectionState::Busy;
         self.busy += 1;
         if self.is_counted(due_ns) {
             self.recorder.now.counts.sent += self.depth as u64;
         }
     }
 
-    /// Whether a script makes each request anew.
+    /// Whether a script makes each request.
     #[inline]
     pub(super) fn is_dynamic(&self) -> bool {
         let script = self.script.as_ref();
@@ -216,11 +229,12 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Writes the first request on a connection that may or may not be established; true if it was.
     ///
-    /// On a loopback interface it is as soon as `connect` returns, and no wait need tell. A peer
+    /// On a loopback interface it is as soon as `connect` returns, and needs no wait. A peer
     /// that is farther away is not tried a second time.
     pub(super) fn send_first(&mut self, index: usize) -> io::Result<bool> {
         let closed_loop = self.running && self.schedule.is_none() && !self.holding;
-        if T::HANDSHAKES || !self.sends_first || !closed_loop || self.left == 0 {
+        let is_plain = !T::HANDSHAKES && !T::STREAMS;
+        if !is_plain || !self.sends_first || !closed_loop || self.left == 0 {
             return Ok(false);
         }
         let now = monotonic_ns();
@@ -252,7 +266,7 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// Writes a request that the script makes now.
+    /// Lets the script make a request, and writes it.
     fn send_scripted(&mut self, index: usize, now: u64) {
         let Some(script) = &mut self.script else {
             return;
@@ -275,7 +289,7 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// Writes a request; what finds no room waits for it.
+    /// Writes the bytes of a request; the rest waits for room.
     fn write(&mut self, index: usize, bytes: &[u8], now: u64) {
         let connection = &mut self.connections[index];
         let Some(session) = connection.session.as_mut() else {

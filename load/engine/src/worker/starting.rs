@@ -1,7 +1,7 @@
 //! Before the load and at its first moment: the first connections, the wait for the start.
 
 use super::connection::Connection;
-use super::{Doing, Worker, CHECK_NS};
+use super::{ConnectionState, Worker, CHECK_NS};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::signal::stop_wanted;
 use crate::transport::Transport;
@@ -44,7 +44,9 @@ impl<T: Transport> Worker<'_, T> {
     /// Connections that can carry a request.
     fn open_connections(&self) -> usize {
         let wanted = &self.connections[..self.wanted];
-        let is_open = |c: &&Connection<T::Session>| matches!(c.doing, Doing::Idle | Doing::Busy);
+        let is_open = |c: &&Connection<T::Session>| {
+            matches!(c.state, ConnectionState::Idle | ConnectionState::Busy)
+        };
         wanted.iter().filter(is_open).count()
     }
 
@@ -70,9 +72,9 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     fn settled(&self) -> bool {
-        self.connections[..self.wanted]
-            .iter()
-            .all(|c| c.failures > 0 || matches!(c.doing, Doing::Idle | Doing::Busy))
+        self.connections[..self.wanted].iter().all(|c| {
+            c.failures > 0 || matches!(c.state, ConnectionState::Idle | ConnectionState::Busy)
+        })
     }
 
     pub(super) fn start(&mut self, base_ns: u64) {
@@ -86,7 +88,7 @@ impl<T: Transport> Worker<'_, T> {
         self.running = true;
         self.set_due();
         self.next_check_ns = 0;
-        // interrupted before it began: there is no window in which an answer could count
+        // interrupted before it began: no window begins in which an answer could count
         self.stopped = stop_wanted();
         if self.stopped {
             return;
@@ -95,7 +97,7 @@ impl<T: Transport> Worker<'_, T> {
         // each was offered when it was opened
         self.dispatch.forget_free();
         for index in 0..self.wanted {
-            if self.connections[index].doing == Doing::Idle {
+            if self.connections[index].state == ConnectionState::Idle {
                 self.offer(index, now);
             }
             // the first answers come while the last requests are written

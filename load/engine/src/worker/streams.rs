@@ -1,59 +1,52 @@
-//! Requests and answers on the streams of HTTP/2 connections: what is the same for both halves of
-//! HTTP/1.1's hot path stays there, what is another here.
+//! Requests and answers on connections that carry several at once: what is the same for both halves of
+//! the other hot path stays there, what is another here.
 
 use super::failing::Failure;
 use super::sending::next_request;
-use super::{Doing, Worker};
+use super::{ConnectionState, Worker};
 use crate::plan::Target;
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
-use crate::transport::{Asked, Transport};
+use crate::transport::{Expired, InFlight, RequestMeta, Transport};
 use load_http1::Sink as _;
-use load_http2::request::{encode_all, encode_one};
-use load_http2::{Encoded, Event, Ignore, Sink};
+use load_http2::{Event, Ignore, Sink};
 use std::io;
 
-/// What HTTP/2 has besides.
-#[derive(Default)]
-pub(super) struct Streams {
+/// Further state of connections with several requests at once.
+pub(super) struct Streams<C: InFlight> {
     /// Each target's requests.
-    requests: Vec<Vec<Encoded>>,
+    requests: Vec<Vec<C::Request>>,
     /// Connections that have something to write, with their generation.
     unwritten: Vec<(u32, u32)>,
-    /// What a read has told; kept for its memory.
-    events: Vec<Event<Asked>>,
+    /// The events of a read; kept for its memory.
+    events: Vec<Event<RequestMeta>>,
 }
 
-impl Streams {
-    /// Turns the requests of all targets into HTTP/2.
-    pub fn new(targets: &[Target], depth: usize) -> io::Result<Streams> {
+impl<C: InFlight> Streams<C> {
+    /// Turns the requests of all targets into what is sent.
+    pub fn new(targets: &[Target], depth: usize) -> io::Result<Streams<C>> {
         if depth != 1 {
             return Err(io::Error::other(
                 "with --http2 a script returns one request at a time; --streams sends several at once",
             ));
         }
-        let each = targets.iter().map(|target| {
-            let texts = target.requests.iter().map(|request| &request.bytes[..]);
-            encode_all(texts, scheme(target)).ok_or_else(no_request)
-        });
+        let each = targets.iter().map(C::requests);
         Ok(Streams {
             requests: each.collect::<io::Result<_>>()?,
-            ..Streams::default()
+            unwritten: Vec::new(),
+            events: Vec::new(),
         })
     }
-}
 
-fn scheme(target: &Target) -> &'static str {
-    if target.tls_name.is_some() {
-        "https"
-    } else {
-        "http"
+    /// Of transports that carry one request after the other.
+    pub fn none() -> Streams<C> {
+        Streams {
+            requests: Vec::new(),
+            unwritten: Vec::new(),
+            events: Vec::new(),
+        }
     }
-}
-
-fn no_request() -> io::Error {
-    io::Error::other("a request cannot be sent over HTTP/2: it is no HTTP/1 text")
 }
 
 /// What a script shall see, by slot.
@@ -76,7 +69,7 @@ impl<T: Transport> Worker<'_, T> {
         let since_ns = connection.sent_ns.max(connection.idle_ns);
         let session = connection.session.as_mut();
         let client = session.and_then(|session| self.transport.client(session));
-        let is_closed = client.is_some_and(|client| client.most() == 0);
+        let is_closed = client.is_some_and(|client| client.limit() == 0);
         self.running && is_closed && now.saturating_sub(since_ns) > self.plan.timeout_ns
     }
 
@@ -92,7 +85,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn offer_streams(&mut self, index: usize, now: u64) {
         let session = self.connections[index].session.as_mut();
         let client = session.and_then(|session| self.transport.client(session));
-        let free = client.map_or(0, |client| client.most() - client.open());
+        let free = client.map_or(0, |client| client.limit().saturating_sub(client.open()));
         (0..free).for_each(|_| self.offer_one(index, now));
     }
 
@@ -110,7 +103,7 @@ impl<T: Transport> Worker<'_, T> {
         woken_ns
     }
 
-    /// Puts the next request on a stream; it is written with those that follow.
+    /// Puts the next request on a stream; it is written with the ones after it.
     #[inline]
     pub(super) fn send_on_stream(&mut self, index: usize, due_ns: u64, now: u64) {
         let made = if self.is_dynamic() {
@@ -133,20 +126,20 @@ impl<T: Transport> Worker<'_, T> {
         let Some(client) = self.transport.client(session) else {
             return;
         };
-        if client.pending().is_empty() {
+        if !client.has_pending() {
             self.streams
                 .unwritten
                 .push((index as u32, connection.generation));
         }
         let known = || &self.streams.requests[target][request as usize];
-        let asked = Asked {
+        let asked = RequestMeta {
             due_ns,
             sent_ns: now,
             request,
         };
         client.request(made.as_ref().unwrap_or_else(known), asked);
         connection.in_flight += 1;
-        connection.doing = Doing::Busy;
+        connection.state = ConnectionState::Busy;
         self.busy += 1;
         if self.is_counted(due_ns) {
             self.recorder.now.counts.sent += 1;
@@ -154,14 +147,14 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// A request that the script makes now.
-    fn make_request(&mut self, index: usize) -> Option<Encoded> {
+    fn make_request(&mut self, index: usize) -> Option<<T::Client as InFlight>::Request> {
         let script = self.script.as_mut()?;
         let text = script.request();
         self.stopped |= script.stopped();
         let target = usize::from(self.connections[index].target);
         let made = text.and_then(|text| {
-            let made = encode_one(&text, scheme(&self.targets[target]));
-            made.ok_or_else(|| no_request().to_string())
+            let made = T::Client::scripted(&text, &self.targets[target]);
+            made.map_err(|error| error.to_string())
         });
         match made {
             Ok(made) => Some(made),
@@ -198,7 +191,7 @@ impl<T: Transport> Worker<'_, T> {
         let is_empty = self
             .transport
             .client(session)
-            .is_none_or(|client| client.pending().is_empty());
+            .is_none_or(|client| !client.has_pending());
         match (written, flushed) {
             (Ok(length), Ok(is_flushed)) => {
                 self.recorder.now.counts.bytes_out += length as u64;
@@ -233,8 +226,8 @@ impl<T: Transport> Worker<'_, T> {
         let Some(client) = session.and_then(|session| self.transport.client(session)) else {
             return;
         };
-        let had_nothing = client.pending().is_empty();
-        let allowed = client.most();
+        let had_nothing = !client.has_pending();
+        let allowed = client.limit();
         let mut events = std::mem::take(&mut self.streams.events);
         let fed = if is_seen {
             answers.resize_with(client.places(), Answer::default);
@@ -242,10 +235,11 @@ impl<T: Transport> Worker<'_, T> {
         } else {
             client.feed(bytes, &mut events, &mut Ignore)
         };
-        if had_nothing && !client.pending().is_empty() {
+        if had_nothing && client.has_pending() {
             self.streams.unwritten.push((index as u32, generation));
         }
-        let more = client.most().saturating_sub(allowed);
+        let more = client.limit().saturating_sub(allowed);
+        self.recorder.now.counts.strays += client.take_strays();
         for event in events.drain(..) {
             self.take_event(index, event, &mut answers, now);
         }
@@ -275,7 +269,7 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// A connection that takes no more requests and waits for none is opened anew.
+    /// A connection that takes no more requests and waits for none is opened again.
     fn part_if_going(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let session = connection.session.as_mut();
@@ -287,7 +281,13 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    fn take_event(&mut self, index: usize, event: Event<Asked>, answers: &mut [Answer], now: u64) {
+    fn take_event(
+        &mut self,
+        index: usize,
+        event: Event<RequestMeta>,
+        answers: &mut [Answer],
+        now: u64,
+    ) {
         if self.recorder.is_over(now) {
             self.rotate(now);
         }
@@ -295,7 +295,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.in_flight -= 1;
         self.busy -= 1;
         if connection.in_flight == 0 {
-            connection.doing = Doing::Idle;
+            connection.state = ConnectionState::Idle;
         }
         let target = usize::from(connection.target);
         match event {
@@ -357,8 +357,7 @@ impl<T: Transport> Worker<'_, T> {
         });
     }
 
-    /// Gives up on requests that have waited too long. Their connection stays, unless its server has
-    /// said nothing for as long as two of them waited, and did not answer when it was asked (PING).
+    /// Gives up on requests that have waited too long.
     pub(super) fn scan_streams(&mut self, index: usize, now: u64) {
         let timeout_ns = self.plan.timeout_ns;
         let connection = &mut self.connections[index];
@@ -367,19 +366,20 @@ impl<T: Transport> Worker<'_, T> {
         let Some(client) = session.and_then(|session| self.transport.client(session)) else {
             return;
         };
-        let old = |asked: &Asked| now.saturating_sub(asked.sent_ns) > timeout_ns;
-        let late: Vec<_> = client.each().filter(|(_, asked)| old(asked)).collect();
+        let mut late = client.each();
+        late.retain(|(_, asked)| now.saturating_sub(asked.sent_ns) > timeout_ns);
         if late.is_empty() {
             return;
         }
-        let is_dead = late.iter().any(|(slot, _)| client.has_asked_before(*slot));
-        if late.iter().any(|(slot, _)| client.is_silent_since(*slot)) {
-            client.ask();
+        let slots: Vec<usize> = late.iter().map(|(slot, _)| *slot).collect();
+        let expired = client.expire(&slots);
+        if expired == Expired::Together {
+            self.fail(index, Failure::Timeout, now);
+            return;
         }
-        late.iter().for_each(|(slot, _)| client.cancel(*slot));
         connection.in_flight -= late.len() as u32;
         if connection.in_flight == 0 {
-            connection.doing = Doing::Idle;
+            connection.state = ConnectionState::Idle;
         }
         self.busy -= late.len();
         self.streams.unwritten.push((index as u32, generation));
@@ -390,11 +390,9 @@ impl<T: Transport> Worker<'_, T> {
             self.lose(target, asked, 1, now);
             self.offer_one(index, now);
         }
-        if is_dead {
-            let why = "the server has fallen silent and does not answer PING";
-            self.fail(index, Failure::Read(io::Error::other(why)), now);
-        } else {
-            self.part_if_going(index, now);
+        match expired {
+            Expired::Gone(why) => self.fail(index, Failure::Read(io::Error::other(why)), now),
+            Expired::Alone | Expired::Together => self.part_if_going(index, now),
         }
     }
 }

@@ -1,15 +1,21 @@
 //! Which figure a latency belongs to: this second's, that of the step in which it fell due, or none.
 
-use super::{Doing, Worker};
+use super::{ConnectionState, Worker};
 use crate::breakdown::Ended;
 use crate::interval::{Phase, Straggler};
 use crate::sys::tcp_info::tcp_info;
-use crate::transport::{Asked, Transport};
+use crate::transport::{InFlight, RequestMeta, Transport};
 
 impl<T: Transport> Worker<'_, T> {
     /// Enters the times of a request whose answer was complete at `ended_ns`.
     #[inline]
-    pub(super) fn record_times(&mut self, target: usize, asked: Asked, status: u16, ended_ns: u64) {
+    pub(super) fn record_times(
+        &mut self,
+        target: usize,
+        asked: RequestMeta,
+        status: u16,
+        ended_ns: u64,
+    ) {
         let row = self.rows.row(target, asked.request);
         let ended = Ended { row, status };
         let service_ns = ended_ns - asked.sent_ns;
@@ -30,8 +36,9 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// Whether a request is one of the measured window's. What fell due in the warm-up of an open loop
-    /// and could not be sent is sent first, as those behind it have to wait for it, and not counted.
+    /// Whether a request is one of the measured window's. A request that fell due in the
+    /// warm-up of an open loop and could not be sent is sent first, as the ones behind it have to wait
+    /// for it, and not counted.
     #[inline]
     pub(super) fn is_counted(&self, due_ns: u64) -> bool {
         self.schedule.is_none() || due_ns >= self.window_start_ns
@@ -57,15 +64,18 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// What is in flight on a connection, and how many requests have these times.
-    pub(super) fn in_flight(&mut self, index: usize) -> Vec<(Asked, u64)> {
+    pub(super) fn in_flight(&mut self, index: usize) -> Vec<(RequestMeta, u64)> {
         let connection = &mut self.connections[index];
         if connection.in_flight == 0 {
             return Vec::new();
         }
         let session = connection.session.as_mut();
         match session.and_then(|session| self.transport.client(session)) {
-            Some(client) => client.each().map(|(_, asked)| (asked, 1)).collect(),
-            None => vec![(connection.asked(), u64::from(connection.in_flight))],
+            Some(client) => {
+                let each = client.each().into_iter();
+                each.map(|(_, asked)| (asked, 1)).collect()
+            }
+            None => vec![(connection.meta(), u64::from(connection.in_flight))],
         }
     }
 
@@ -78,7 +88,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Enters requests as lost.
-    pub(super) fn lose(&mut self, target: usize, asked: Asked, times: u64, now: u64) {
+    pub(super) fn lose(&mut self, target: usize, asked: RequestMeta, times: u64, now: u64) {
         let row = self.rows.row(target, asked.request);
         let ended = Ended { row, status: 0 };
         if !self.is_earlier(asked.due_ns) {
@@ -111,9 +121,9 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// What fell due in the warm-up is thrown away; what fell due in an earlier step is that step's.
+    /// A request that fell due in the warm-up is left out; one of an earlier step is entered there.
     #[cold]
-    fn record_straggler(&mut self, asked: Asked, ended_ns: u64, ended: Ended, times: u64) {
+    fn record_straggler(&mut self, asked: RequestMeta, ended_ns: u64, ended: Ended, times: u64) {
         if asked.due_ns < self.window_start_ns {
             return;
         }
@@ -135,7 +145,10 @@ impl<T: Transport> Worker<'_, T> {
         for _ in 0..self.wanted {
             self.tcp_sampled = (self.tcp_sampled + 1) % self.wanted;
             let connection = &self.connections[self.tcp_sampled];
-            if !matches!(connection.doing, Doing::Idle | Doing::Busy) {
+            if !matches!(
+                connection.state,
+                ConnectionState::Idle | ConnectionState::Busy
+            ) {
                 continue;
             }
             if let Some(info) = tcp_info(connection.fd) {

@@ -1,13 +1,13 @@
-//! What must hold for any bytes; used by the corpus test and by the fuzz target.
+//! Properties that hold for any bytes; used by the corpus test and by the fuzz target.
 
 use load_http1::request::count;
 use load_http1::url::Url;
 use load_http1::{Done, Ignore, Malformed, Parser, Progress, Template};
 
-/// What a stream of bytes means: its answers, and the fault that ended it.
+/// The meaning of a stream of bytes: its responses, and the error that ended it.
 type Meaning = (Vec<Done>, Option<Malformed>);
 
-/// Reads pieces as a connection does: what is not used is kept and handed in again.
+/// Reads pieces as a connection does: unconsumed bytes are kept and passed again.
 fn read(pieces: &[&[u8]]) -> Meaning {
     let mut parser = Parser::default();
     let mut kept: Vec<u8> = Vec::new();
@@ -33,13 +33,13 @@ fn read(pieces: &[&[u8]]) -> Meaning {
     (answers, None)
 }
 
-/// Two pieces mean what the whole means.
+/// Two pieces mean the same as the whole.
 pub fn cut_anywhere_it_means_the_same(bytes: &[u8], cut: usize) {
     let (one, two) = bytes.split_at(cut.min(bytes.len()));
     assert_eq!(read(&[one, two]), read(&[bytes]));
 }
 
-/// What the fast path recognises it reads as the full path does.
+/// The fast path reads a recognised response as the full path does.
 pub fn the_template_agrees(bytes: &[u8]) {
     let mut template = Template::default();
     let learn = &mut |head: &load_http1::Head, text: &[u8]| template.learn(head, text);

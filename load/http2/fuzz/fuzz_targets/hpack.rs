@@ -1,4 +1,4 @@
-//! Any bytes are header blocks and Huffman codes, or are refused.
+//! Any bytes are header blocks and Huffman codes, or are rejected.
 #![no_main]
 
 #[path = "../../tests/property/mod.rs"]

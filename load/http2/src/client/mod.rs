@@ -1,7 +1,8 @@
-//! One connection from the client's side (RFC 9113): requests in, frames out; frames in, answers out.
+//! One connection from the client's side (RFC 9113): requests in, frames out; frames in, responses
+//! out.
 //!
-//! Bytes are handed in as they come, cut anywhere; what is to be written gathers in a buffer that the
-//! caller empties. Any fault of the server ends the connection, or one stream, and never panics.
+//! The caller passes bytes as they arrive, cut anywhere; bytes to write collect in a buffer that
+//! the caller empties. An error of the server ends the connection, or one stream, and never panics.
 
 mod receiving;
 
@@ -15,11 +16,11 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Longest header block, as with HTTP/1.
+/// Longest header block, as in HTTP/1.
 const BLOCK_MAX: usize = 64 * 1024;
-/// So many body bytes later the server is given them back.
+/// The server gets window updates after so many body bytes.
 const RETURN_BYTES: u64 = 1 << 30;
-/// Answers to PING and SETTINGS that may wait to be written.
+/// Most responses to PING and SETTINGS that wait to be written.
 const REPLIES_MAX: usize = 1000;
 /// CANCEL (RFC 9113, 7).
 const CANCEL: u32 = 8;
@@ -28,42 +29,42 @@ const UNKNOWN: u32 = 2;
 /// PROTOCOL_ERROR (RFC 9113, 7).
 const PROTOCOL_ERROR: u32 = 1;
 
-/// What a connection tells.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<U> {
-    /// An answer is complete.
+    /// A response is complete.
     Answered {
-        /// Where its stream was.
+        /// Its stream's slot.
         slot: usize,
-        /// What was said of it.
+        /// The caller's value for the request.
         user: U,
         /// Status code.
         status: u16,
-        /// What a gRPC server says of the call (`grpc-status`); 0 is good.
+        /// The gRPC status of the call (`grpc-status`); 0 is success.
         call: Option<u32>,
         /// Length of its body.
         body_bytes: u64,
     },
-    /// A stream ended without a whole answer.
+    /// A stream ended without a complete response.
     Reset {
-        /// What was said of it.
+        /// The caller's value for the request.
         user: U,
         /// The error code.
         code: u32,
     },
-    /// The server is going away and has not looked at this request: it may be sent again elsewhere.
+    /// The server is going away and has not processed this request: it may be sent again elsewhere.
     Unprocessed {
-        /// What was said of it.
+        /// The caller's value for the request.
         user: U,
     },
 }
 
-/// Where in a frame the reader stands.
+/// The reader's position in a frame.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
     /// Before a frame's head.
     Head,
-    /// In a DATA frame: bytes of the body and of the padding that are still to come.
+    /// In a DATA frame: bytes of body and padding left.
     Data {
         stream: u32,
         body: usize,
@@ -78,34 +79,34 @@ pub struct Client<U> {
     out: Vec<u8>,
     /// So many of these have been written.
     sent: usize,
-    /// Bytes of a frame that is not complete.
+    /// Bytes of an incomplete frame.
     kept: Vec<u8>,
     reading: Reading,
     decoder: Decoder,
     streams: Streams<U>,
-    /// Streams that the caller wants at once.
+    /// Streams that the caller uses at once.
     most: u32,
     server: Settings,
-    /// The server has told what it allows.
+    /// The server has sent its settings.
     is_settled: bool,
-    /// The server takes no more streams.
+    /// The server accepts no more streams.
     is_going: bool,
-    /// The server's decoder remembers what requests have in common.
+    /// The server's decoder has the fields that requests share.
     is_primed: bool,
-    /// The server's decoder remembers less than usual: it is told to remember nothing.
+    /// The server's decoder has a smaller table than usual: the client empties it.
     is_plain: bool,
-    /// That it has to be told yet.
+    /// The resize to an empty table is not sent yet.
     owes_empty: bool,
-    /// Bytes of requests' bodies that may still be sent.
+    /// Bytes of request bodies that may still be sent.
     window: i64,
-    /// Bytes of answers' bodies that the server has not been given back.
+    /// Bytes of response bodies without a window update yet.
     received: u64,
     replies: usize,
-    /// The number of the next stream when the server last said something.
+    /// The number of the next stream when the server last sent something.
     heard: u32,
-    /// The same when it was asked whether it is there; 0 if it has said anything since.
+    /// The same when the last PING was sent; 0 if the server has sent anything since.
     asked: u32,
-    /// A header block that is not complete, its stream, and whether that ends with it.
+    /// An incomplete header block, its stream, and whether the stream ends with it.
     block: Vec<u8>,
     continued: Option<(u32, bool)>,
 }
@@ -141,18 +142,18 @@ impl<U: Copy + Default> Client<U> {
         }
     }
 
-    /// Whether the server has told what it allows: only then requests are sent.
+    /// Whether the server has sent its settings: requests are sent only then.
     pub fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// Whether no further stream will be taken.
+    /// Whether the server accepts no further streams.
     pub fn is_going(&self) -> bool {
         self.is_going || !self.streams.has_numbers()
     }
 
     /// Streams that may be open at once.
-    pub fn most(&self) -> u32 {
+    pub fn limit(&self) -> u32 {
         self.most.min(self.server.streams)
     }
 
@@ -165,15 +166,15 @@ impl<U: Copy + Default> Client<U> {
     /// Whether a request can be sent now.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.is_settled && self.streams.open < self.most() && !self.is_going()
+        self.is_settled && self.streams.open < self.limit() && !self.is_going()
     }
 
-    /// Places of streams; slots are below it.
+    /// Number of slots for streams.
     pub fn places(&self) -> usize {
         self.streams.places()
     }
 
-    /// What is said of the open streams, with their slots.
+    /// The caller's values of the open streams, with their slots.
     pub fn each(&self) -> impl Iterator<Item = (usize, U)> + '_ {
         self.streams
             .each()
@@ -186,7 +187,7 @@ impl<U: Copy + Default> Client<U> {
         &self.out[self.sent..]
     }
 
-    /// So many of them have been written.
+    /// So many of them were written.
     #[inline]
     pub fn written(&mut self, bytes: usize) {
         self.sent += bytes;
@@ -194,13 +195,14 @@ impl<U: Copy + Default> Client<U> {
             self.out.clear();
             (self.sent, self.replies) = (0, 0);
         } else if self.sent > self.out.len() / 2 {
-            // what is moved is less than what was written since the last time
+            // fewer bytes move than were written since the last time
             self.out.drain(..self.sent);
             self.sent = 0;
         }
     }
 
-    /// Sends a request on a stream of its own; there must be room. `user` comes back with its answer.
+    /// Sends a request on a new stream; there must be a free one. `user` comes back with its
+    /// response.
     #[inline]
     pub fn request(&mut self, request: &Encoded, user: U) -> usize {
         let slot = self.streams.begin(self.server.window, user);
@@ -239,24 +241,24 @@ impl<U: Copy + Default> Client<U> {
         slot
     }
 
-    /// A header block that is too long for one frame, or the first for a server without memory.
+    /// A header block that is too long for one frame, or the first for a server without a table.
     #[cold]
     fn put_rare_block(&mut self, end: u8, id: u32, block: &[u8]) {
         let mut whole = Vec::new();
         if core::mem::take(&mut self.owes_empty) {
-            // RFC 7541, 4.2: said at the start of the first block that follows
+            // RFC 7541, 4.2: sent at the start of the next block
             put_empty_table(&mut whole);
         }
         whole.extend_from_slice(block);
         put_long_block(&mut self.out, end, id, &whole);
     }
 
-    /// Gives a request up.
+    /// Cancels a request.
     pub fn cancel(&mut self, slot: usize) {
         self.reset(slot, CANCEL);
     }
 
-    /// Asks the server whether it is there (PING), unless it is being asked.
+    /// Sends a PING, unless one is outstanding.
     pub fn ask(&mut self) {
         if self.asked == 0 {
             self.asked = self.streams.next();
@@ -264,12 +266,12 @@ impl<U: Copy + Default> Client<U> {
         }
     }
 
-    /// Whether the server has said nothing since this request was sent.
+    /// Whether the server has sent nothing since this request was sent.
     pub fn is_silent_since(&self, slot: usize) -> bool {
         self.streams.id(slot) >= self.heard
     }
 
-    /// Whether the server was asked before this request was sent, and has said nothing since.
+    /// Whether a PING was sent before this request, and the server has sent nothing since.
     pub fn has_asked_before(&self, slot: usize) -> bool {
         self.asked != 0 && self.streams.id(slot) >= self.asked
     }
@@ -280,7 +282,7 @@ impl<U: Copy + Default> Client<U> {
         self.streams.end(slot);
     }
 
-    /// Sends of a request's body what the windows allow.
+    /// Sends as much of a request's body as the windows allow.
     fn upload(&mut self, slot: usize) {
         let stream = self.streams.at(slot);
         let Some(upload) = &mut stream.upload else {
@@ -306,7 +308,7 @@ impl<U: Copy + Default> Client<U> {
         }
     }
 
-    /// Sends of all bodies what new windows allow.
+    /// Sends as much of all bodies as the new windows allow.
     fn upload_all(&mut self) {
         let waiting = self
             .streams
@@ -316,7 +318,7 @@ impl<U: Copy + Default> Client<U> {
         waiting.into_iter().for_each(|slot| self.upload(slot));
     }
 
-    /// Takes bytes that the server has sent. After a fault the connection is of no more use.
+    /// Reads bytes that the server sent. After an error the connection is unusable.
     pub fn feed<S: Sink>(
         &mut self,
         bytes: &[u8],
@@ -337,7 +339,7 @@ impl<U: Copy + Default> Client<U> {
         Ok(())
     }
 
-    /// How many of the bytes were used: all but those of a frame that is not complete.
+    /// How many of the bytes were used: all but those of an incomplete frame.
     fn feed_all<S: Sink>(
         &mut self,
         bytes: &[u8],
@@ -360,7 +362,7 @@ impl<U: Copy + Default> Client<U> {
                     break;
                 };
                 at += HEAD_BYTES + used;
-                // an empty frame is over at once
+                // an empty frame ends at once
                 self.data_goes_on(&[], events, sink);
                 continue;
             }
@@ -373,7 +375,7 @@ impl<U: Copy + Default> Client<U> {
         Ok(at)
     }
 
-    /// What can be wrong with a frame before its payload is there.
+    /// Errors of a frame that are visible before its payload arrives.
     #[inline]
     fn check(&self, head: FrameHead) -> Result<(), Fault> {
         if head.length > PAYLOAD_MAX {
@@ -386,7 +388,7 @@ impl<U: Copy + Default> Client<U> {
         if is_more != goes_on || (self.continued.is_some() && !is_more) {
             return Err(Fault::Protocol);
         }
-        // a server first says what it allows (RFC 9113, 3.4)
+        // a server sends its settings first (RFC 9113, 3.4)
         if !self.is_settled && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
             return Err(Fault::Protocol);
         }

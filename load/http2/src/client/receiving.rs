@@ -1,4 +1,4 @@
-//! What a server sends, frame by frame: answers, resets, what it allows.
+//! Receives the server's frames: responses, resets, settings.
 
 use super::{Client, Event, Reading};
 use super::{BLOCK_MAX, CANCEL, PROTOCOL_ERROR, REPLIES_MAX, RETURN_BYTES, UNKNOWN};
@@ -6,11 +6,11 @@ use crate::fault::Fault;
 use crate::frame::{self, flag, kind, FrameHead};
 use crate::hpack::TABLE_MAX;
 use crate::settings::WINDOW_MAX;
-use crate::streams::{Sink, UNTOLD};
+use crate::streams::{Sink, NO_LENGTH};
 use alloc::vec::Vec;
 
 impl<U: Copy + Default> Client<U> {
-    /// The beginning of a DATA frame: how many bytes of it were used; nothing if more must come.
+    /// The start of a DATA frame: how many bytes of it were used; nothing if more must arrive.
     #[inline]
     pub(super) fn data_begins(
         &mut self,
@@ -69,7 +69,7 @@ impl<U: Copy + Default> Client<U> {
         else {
             return 0;
         };
-        // it may have been given up, and its place taken, since the frame began
+        // it may have been cancelled, and its slot reused, since the frame began
         let slot = self.streams.find(stream);
         let taken = rest.len().min(body);
         let passed = (rest.len() - taken).min(padding);
@@ -117,7 +117,7 @@ impl<U: Copy + Default> Client<U> {
         }
     }
 
-    /// The answer on a stream is complete.
+    /// The response on a stream is complete.
     #[inline]
     fn answered(&mut self, slot: usize, events: &mut Vec<Event<U>>) {
         let stream = self.streams.at(slot);
@@ -133,14 +133,14 @@ impl<U: Copy + Default> Client<U> {
             body_bytes: stream.body_bytes,
         });
         if stream.upload.is_some() {
-            // nobody needs the rest of the request
+            // the server does not need the rest of the request
             self.reset(slot, CANCEL);
         } else {
             self.streams.end(slot);
         }
     }
 
-    /// The answer on a stream makes no sense.
+    /// The response on a stream is malformed.
     fn refuse(&mut self, slot: usize, events: &mut Vec<Event<U>>) {
         let user = self.streams.at(slot).user;
         events.push(Event::Reset {
@@ -150,7 +150,7 @@ impl<U: Copy + Default> Client<U> {
         self.reset(slot, PROTOCOL_ERROR);
     }
 
-    /// Takes a frame of another type than DATA.
+    /// Processes a frame of another type than DATA.
     pub(super) fn take<S: Sink>(
         &mut self,
         head: FrameHead,
@@ -209,7 +209,7 @@ impl<U: Copy + Default> Client<U> {
         events: &mut Vec<Event<U>>,
         sink: &mut S,
     ) -> Result<(), Fault> {
-        // frames without anything in them would never end; the last one may be empty
+        // empty frames could go on forever; only the last one may be empty
         let is_idle = payload.is_empty() && !head.has(flag::END_HEADERS);
         if self.block.len() + payload.len() > BLOCK_MAX || is_idle {
             return Err(Fault::EnhanceYourCalm);
@@ -223,7 +223,7 @@ impl<U: Copy + Default> Client<U> {
         self.take_block(stream, ends, &block, events, sink)
     }
 
-    /// A whole header block: of an answer, of an interim one, or its trailers.
+    /// A complete header block: of a response, of an interim response, or trailers.
     #[inline]
     fn take_block<S: Sink>(
         &mut self,
@@ -235,7 +235,7 @@ impl<U: Copy + Default> Client<U> {
     ) -> Result<(), Fault> {
         let slot = self.streams.find(id);
         let (mut status, mut is_first, mut call) = (0u16, true, None);
-        let mut told_bytes = UNTOLD;
+        let mut content_length = NO_LENGTH;
         // blocks of streams that are gone change the table too
         self.decoder.decode(block, |name, value| {
             if is_first && name == b":status" {
@@ -244,7 +244,7 @@ impl<U: Copy + Default> Client<U> {
             is_first = false;
             match name {
                 b"grpc-status" => call = Some(call_status(value)),
-                b"content-length" => told_bytes = length(value),
+                b"content-length" => content_length = length(value),
                 _ => {}
             }
             if let (true, Some(slot)) = (S::SEES && (status == 0 || status >= 200), slot) {
@@ -259,7 +259,7 @@ impl<U: Copy + Default> Client<U> {
         let is_trailer = stream.status != 0;
         let fits = match status {
             0 => is_trailer && ends,
-            // an interim answer neither ends a stream nor follows the final one; 101 is of HTTP/1
+            // an interim response neither ends a stream nor follows the final one; 101 is HTTP/1 only
             100..=199 => !is_trailer && !ends && status != 101,
             200..=999 => !is_trailer,
             _ => false,
@@ -269,7 +269,7 @@ impl<U: Copy + Default> Client<U> {
             return Ok(());
         }
         if status >= 200 {
-            (stream.status, stream.told_bytes) = (status, told_bytes);
+            (stream.status, stream.content_length) = (status, content_length);
         }
         if ends {
             self.answered(slot, events);
@@ -321,7 +321,7 @@ impl<U: Copy + Default> Client<U> {
         self.reply(kind::PING, payload)
     }
 
-    /// Answers SETTINGS or PING; a server that asks and does not read is not answered for ever.
+    /// Responds to SETTINGS or PING, within a limit for a server that does not read.
     fn reply(&mut self, kind: u8, payload: &[u8]) -> Result<(), Fault> {
         self.replies += 1;
         if self.replies > REPLIES_MAX {
@@ -373,26 +373,26 @@ impl<U: Copy + Default> Client<U> {
     }
 }
 
-/// A payload that is one number.
+/// A payload of one number.
 fn number(payload: &[u8]) -> Result<u32, Fault> {
     let octets: [u8; 4] = payload.try_into().map_err(|_| Fault::FrameSize)?;
     Ok(u32::from_be_bytes(octets))
 }
 
-/// The number of a `grpc-status`; UNKNOWN if it is none.
+/// The number of a `grpc-status`; UNKNOWN if it is invalid.
 fn call_status(value: &[u8]) -> u32 {
     let text = core::str::from_utf8(value).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
 }
 
-/// The value of a Content-Length; as if it had not been told if it is none.
+/// The value of a Content-Length; [`UNTOLD`] if it is invalid.
 fn length(value: &[u8]) -> u64 {
     let is_number = value.iter().all(u8::is_ascii_digit);
     let text = core::str::from_utf8(value).ok().filter(|_| is_number);
-    text.and_then(|text| text.parse().ok()).unwrap_or(UNTOLD)
+    text.and_then(|text| text.parse().ok()).unwrap_or(NO_LENGTH)
 }
 
-/// A status code; one that no status has if it is none.
+/// A status code; an invalid one becomes a code that no status has.
 fn code(value: &[u8]) -> u16 {
     match value {
         [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {

@@ -1,9 +1,10 @@
-//! What must hold for any bytes; used by the corpus test and by the fuzz targets.
+//! Properties that hold for any bytes; used by the corpus test and by the fuzz targets.
 
 use load_http2::hpack::{self, Decoder};
 use load_http2::{huffman, request, Client, Event, Fault, Ignore};
 
-/// What the bytes of a server mean: what became of eight requests, and the fault that ended it.
+/// The meaning of a server's bytes: the fate of eight requests, and the error that ended the
+/// connection.
 type Meaning = (Vec<Event<u32>>, Option<Fault>, Vec<u8>);
 
 fn read(pieces: &[&[u8]]) -> Meaning {
@@ -11,7 +12,7 @@ fn read(pieces: &[&[u8]]) -> Meaning {
     let encoded = request::encode_one(text, "http").expect("a request");
     let mut client: Client<u32> = Client::new(8);
     let mut events = Vec::new();
-    // what every server says first
+    // the first frame of every server
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     client
         .feed(&settings, &mut events, &mut Ignore)
@@ -28,18 +29,19 @@ fn read(pieces: &[&[u8]]) -> Meaning {
     }
     assert!(
         client.open() as usize + events.len() == 8,
-        "nobody vanishes, nobody comes twice"
+        "each request ends exactly once"
     );
     (events, fault, client.pending().to_vec())
 }
 
-/// Two pieces mean what the whole means.
+/// Two pieces mean the same as the whole.
 pub fn cut_anywhere_it_means_the_same(bytes: &[u8], cut: usize) {
     let (one, two) = bytes.split_at(cut.min(bytes.len()));
     assert_eq!(read(&[one, two]), read(&[bytes]));
 }
 
-/// Any bytes are blocks or are refused; what is decompressed can be compressed and is the same.
+/// Any bytes are valid blocks or are rejected; decoded blocks can be encoded again with the same
+/// result.
 pub fn blocks_are_read_or_refused(bytes: &[u8]) {
     let mut decoder = Decoder::default();
     let (mut again, mut fields) = (Vec::new(), Vec::new());
@@ -59,13 +61,13 @@ pub fn blocks_are_read_or_refused(bytes: &[u8]) {
     assert_eq!(fields, same);
 }
 
-/// Any text comes back from its code.
+/// Any text survives encoding and decoding.
 pub fn texts_come_back(bytes: &[u8]) {
     let (mut code, mut text) = (Vec::new(), Vec::new());
     huffman::encode(bytes, &mut code);
     assert_eq!(code.len(), huffman::encoded_len(bytes));
     huffman::decode(&code, &mut text).expect("our own");
     assert_eq!(text, bytes);
-    // any bytes are a code or are refused
+    // any bytes are a code or are rejected
     let _ = huffman::decode(bytes, &mut text);
 }

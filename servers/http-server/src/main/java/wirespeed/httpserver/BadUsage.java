@@ -1,7 +1,7 @@
-/** The error of a command line that cannot be meant. */
+/** The error of an invalid command line. */
 package wirespeed.httpserver;
 
-/** A mistake of the user; the message is the one line that is printed, the exit code is 2. */
+/** An error of the user; the message is the printed line, the exit code is 2. */
 final class BadUsage extends RuntimeException {
     BadUsage(String message) {
         super(message, null, false, false);

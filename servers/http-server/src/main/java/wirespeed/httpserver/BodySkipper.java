@@ -1,9 +1,9 @@
-/** Reads past the body of a request, which no resource here wants. */
+/** Skips the body of a request, which no resource here uses. */
 package wirespeed.httpserver;
 
 /** Finds the end of a body, strictly, and never skips more than {@link #BODY_BYTES_MAX}. */
 final class BodySkipper {
-    /** Beyond it the connection is closed: reading on would cost more than a new one. */
+    /** Above it the connection is closed: reading on would cost more than a new one. */
     static final long BODY_BYTES_MAX = 1 << 20;
     private static final int EXTENSION_BYTES_MAX = 1024;
     private static final int TRAILER_BYTES_MAX = 8192;
@@ -39,7 +39,9 @@ final class BodySkipper {
         return state == State.DONE;
     }
 
-    /** Skips what is there; returns where the body or the bytes end, -1 if it is malformed. */
+    /**
+     * Skips the available bytes; returns where the body or the bytes end, -1 if it is malformed.
+     */
     int skip(byte[] bytes, int from, int to) {
         int at = from;
         while (at < to && state != State.DONE) {
@@ -57,7 +59,7 @@ final class BodySkipper {
         return at;
     }
 
-    /** One byte of a chunk's frame (RFC 9112 §7.1); false refuses it. */
+    /** One byte of a chunk's frame (RFC 9112 §7.1); false rejects it. */
     private boolean framing(byte each) {
         return switch (state) {
             case SIZE -> size(each);

@@ -1,4 +1,4 @@
-/** What each byte may be in an HTTP/1.1 head (RFC 9110 §5.5, §5.6.2; RFC 3986). */
+/** The classes of bytes in an HTTP/1.1 head (RFC 9110 §5.5, §5.6.2; RFC 3986). */
 package wirespeed.httpserver;
 
 /** Byte classes as one table of flags, so that a check is one load and one test. */
@@ -8,7 +8,7 @@ final class Bytes {
     static final int TOKEN = 1;
     /** Field content: visible, obs-text, space and tab. */
     static final int VALUE = 2;
-    /** Visible ASCII, without what no form of a target contains and {@code #}. */
+    /** Visible ASCII, except bytes that no form of a target contains, and {@code #}. */
     static final int TARGET = 4;
     /** A registered name or an IPv4 address. */
     static final int HOST = 8;

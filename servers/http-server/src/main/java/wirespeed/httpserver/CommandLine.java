@@ -5,7 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What was typed: the options' values and the words that belong to none. */
+/** The parsed arguments: values of options, and other words. */
 final class CommandLine {
     private final Map<String, String> given = new HashMap<>();
     private final List<Option<?>> options;
@@ -44,18 +44,18 @@ final class CommandLine {
         return given.containsKey(option.name());
     }
 
-    /** The value typed, else the default, else null. */
+    /** The given value, else the default, else null. */
     <T> T get(Option<T> option) {
         String text = given.getOrDefault(option.name(), option.fallback());
         return text == null ? null : option.read(text);
     }
 
-    /** The arguments that are no options, in order. */
+    /** The arguments that do not belong to options, in order. */
     List<String> words() {
         return words;
     }
 
-    /** The help of all options, one a line, with their defaults. */
+    /** The help of all options, one per line, with their defaults. */
     static String help(List<Option<?>> options) {
         StringBuilder text = new StringBuilder();
         for (Option<?> option : options) {
@@ -81,7 +81,7 @@ final class CommandLine {
         throw new BadUsage("--" + name + " is not an option; " + hint);
     }
 
-    /** How many letters must change to make one word of the other (Levenshtein). */
+    /** The number of letter changes between two words (Levenshtein). */
     private static int distance(String left, String right) {
         int[] row = new int[right.length() + 1];
         for (int column = 0; column <= right.length(); column++) {

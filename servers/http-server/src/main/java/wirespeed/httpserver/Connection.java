@@ -1,4 +1,4 @@
-/** One client's connection: bytes in, requests answered in order, bytes out. */
+/** One client's connection: bytes in, requests served in order, bytes out. */
 package wirespeed.httpserver;
 
 import io.netty.buffer.ByteBuf;
@@ -13,18 +13,20 @@ import java.io.IOException;
 import java.util.Arrays;
 
 /**
- * The only handler of a channel. What a read brought is copied into the loop's scratch memory,
- * where heads are read strictly; what is left over stays with the connection. All responses of
- * one read are composed into one buffer, which is flushed when reading is complete.
+ * The only handler of a channel. It copies the bytes of a read into the loop's scratch memory,
+ * where heads are parsed strictly; remaining bytes stay with the connection. All responses of one
+ * read are composed into one buffer, which is flushed when reading is complete.
  */
 final class Connection extends ChannelInboundHandlerAdapter {
-    /** A larger body is sent without being copied, and a composed buffer ends here. */
+    /** A larger body is sent without copying, and ends the composed buffer. */
     static final int COMPOSED_BYTES_MAX = 64 * 1024;
     /** How long a client may take for a head (408), and between two pieces of a body. */
     private static final int HEAD_S_MAX = 10;
-    /** How long a connection may wait for its next request, or a client not read an answer. */
+    /** How long a connection may wait for its next request, or for a client that does not read. */
     private static final int IDLE_S_MAX = 300;
-    /** A refused client may go on sending so long and so much: a reset would cost it the answer. */
+    /**
+     * How much, and how long, a refused client may still send: a reset would destroy the response.
+     */
     private static final int LINGER_S_MAX = 2;
     private static final int LINGER_BYTES_MAX = 1 << 20;
     private static final byte[] NONE = {};
@@ -32,11 +34,11 @@ final class Connection extends ChannelInboundHandlerAdapter {
     private enum State {
         /** Reads requests. */
         OPEN,
-        /** Sends a file; requests behind it wait. */
+        /** Sends a file; later requests wait. */
         SENDING,
-        /** The last response is on its way; nothing is read any more. */
+        /** The last response is being sent; the connection is no longer read. */
         CLOSING,
-        /** As CLOSING, but what the client still sends is read and thrown away. */
+        /** As CLOSING, but bytes that the client still sends are read and discarded. */
         LINGERING
     }
 
@@ -116,7 +118,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
         }
     }
 
-    /** Resets and broken pipes are the client's affair: nothing to report, nothing to keep. */
+    /** Resets and broken pipes are caused by clients: nothing to report, nothing to keep. */
     @Override
     public void exceptionCaught(ChannelHandlerContext ctx, Throwable cause) {
         if (!(cause instanceof IOException)) {
@@ -138,7 +140,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
         }
     }
 
-    /** Part of stopping: no request is being read or answered here. */
+    /** Part of stopping: no request is being read or served here. */
     void closeIfIdle() {
         if (state == State.OPEN && isAutoRead && pending.length == 0 && body == null) {
             closeWhenWritten();
@@ -162,7 +164,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
         setDeadline(isNew || at > 0);
     }
 
-    /** The time for a head runs from its first byte; all other times run from the last event. */
+    /** The time for a head starts with its first byte; all other times with the last event. */
     private void setDeadline(boolean isHeadNew) {
         if (state == State.LINGERING) {
             deadlineS = Math.min(deadlineS, loop.nowS + LINGER_S_MAX);
@@ -173,7 +175,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
         }
     }
 
-    /** Answers the whole requests that are there; returns where the first partial one begins. */
+    /** Serves all complete requests; returns where the first partial one starts. */
     private int requests(byte[] bytes, int end) {
         int at = 0;
         while (at < end && state == State.OPEN && context.channel().isWritable()) {
@@ -207,23 +209,25 @@ final class Connection extends ChannelInboundHandlerAdapter {
         return bodyEnd - at;
     }
 
-    /** A request after which the bytes cannot be trusted: answered, then the connection ends. */
+    /**
+     * After this request the bytes cannot be trusted: it gets a response, then the connection ends.
+     */
     private void refuse(Status status) {
         end(true);
         loop.responses.status(room(Responses.HEAD_BYTES_MAX), status, true, Responses.Ending.CLOSE);
     }
 
-    /** The response that is being composed is the last one of this connection. */
+    /** Marks the response that is being composed as the last one of this connection. */
     void end(boolean hasMoreInput) {
         state = hasMoreInput ? State.LINGERING : State.CLOSING;
     }
 
-    /** A body follows the request that is being answered; nobody wants it. */
+    /** Skips the body of the request that is being served. */
     void skip(BodySkipper following) {
         body = following;
     }
 
-    /** The buffer that is being composed, with room for so many more bytes. */
+    /** The composed buffer, with space for so many more bytes. */
     ByteBuf room(int bytes) {
         if (out != null && out.readableBytes() + bytes > COMPOSED_BYTES_MAX) {
             context.write(out, context.voidPromise());
@@ -237,13 +241,13 @@ final class Connection extends ChannelInboundHandlerAdapter {
         return out.ensureWritable(bytes);
     }
 
-    /** Sends bytes that are in memory already, behind what is composed. */
+    /** Sends bytes that are already in memory, after the composed ones. */
     void send(ByteBuf shared) {
         context.write(out, context.voidPromise());
         out = shared.retainedDuplicate();
     }
 
-    /** Sends a part of a file, behind what is composed; requests behind it wait. */
+    /** Sends a part of a file, after the composed bytes; later requests wait. */
     void send(FileSender sender) {
         State after = state;
         context.write(out, context.voidPromise());
@@ -257,7 +261,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     private void fileSent(State after) {
         file = null;
         if (after == State.LINGERING) {
-            // Most of the file may be with the socket still: what is unread now would take it back.
+            // The socket may still have to send most of the file: unread bytes would reset it.
             state = State.LINGERING;
             pending = NONE;
             deadlineS = loop.nowS + LINGER_S_MAX;
@@ -266,7 +270,8 @@ final class Connection extends ChannelInboundHandlerAdapter {
             context.close();
         } else if (state == State.SENDING) {
             state = State.OPEN;
-            // What the socket takes at once ends within the read that asked for it, which goes on.
+            // If the socket takes all bytes at once, sending ends within the current read, which
+            // continues.
             if (!isConsuming) {
                 resume();
             }

@@ -11,7 +11,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
-/** From the page cache to the socket where the transport can, else in pieces. */
+/** Sends from the page cache to the socket if the transport can, else in pieces. */
 abstract class FileSender {
     private long seenBytes;
 
@@ -23,12 +23,12 @@ abstract class FileSender {
                 : new Pieces(channel, from, bytes);
     }
 
-    /** Begins; the future ends with the last byte. */
+    /** Starts; the future completes with the last byte. */
     abstract ChannelFuture start(ChannelHandlerContext context);
 
     abstract long sentBytes();
 
-    /** Whether bytes left since the last call. */
+    /** Whether bytes were sent since the last call. */
     boolean hasProgressed() {
         boolean hasProgressed = sentBytes() != seenBytes;
         seenBytes = sentBytes();
@@ -53,7 +53,7 @@ abstract class FileSender {
         }
     }
 
-    /** io_uring has no file regions: one piece is read when the one before it was sent. */
+    /** io_uring has no file regions: a piece is read after the previous one was sent. */
     private static final class Pieces extends FileSender {
         private static final int PIECE_BYTES = 64 * 1024;
         private final FileChannel channel;

@@ -17,8 +17,8 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The content of {@code --root}. A path is resolved and checked when it enters the cache, and
- * again after {@link #FRESH_S}: like a cache of open files, a change shows after that time.
+ * The content of {@code --root}. A path is resolved and checked when it enters the cache, and again
+ * after {@link #FRESH_S}: as with a cache of open files, a change is visible after that time.
  */
 final class Folder implements Content {
     /** Larger files go from the page cache to the socket without entering this process. */
@@ -33,14 +33,14 @@ final class Folder implements Content {
     private final Map<Key, Entry> entries = new LinkedHashMap<>(64, 0.75f, true);
     private long bytes;
 
-    /** A cached resource and when it must be looked at again. */
+    /** A cached resource and when to check it again. */
     private record Entry(Resource resource, long staleAtS) {
     }
 
-    /** @param loops how many loops share the memory that a cache may take */
+    /** @param loops number of loops that share the memory of a cache */
     Folder(Path root, int loops) throws IOException {
         this.root = root.toRealPath();
-        // Half of the direct memory is left to the buffers of connections.
+        // Half of the direct memory is left for the buffers of connections.
         bytesMax = Math.min(CACHE_BYTES_MAX, PlatformDependent.maxDirectMemory() / 2) / loops;
     }
 
@@ -59,7 +59,7 @@ final class Folder implements Content {
         try {
             Path file = root.resolve(TargetPath.relative(target, from, to)).toRealPath();
             BasicFileAttributes state = Files.readAttributes(file, BasicFileAttributes.class);
-            // A link that leads out of the folder is not found; neither are folders and devices.
+            // A link out of the folder counts as missing; so do folders and devices.
             if (!file.startsWith(root) || !state.isRegularFile()) {
                 throw new Refusal(Status.NOT_FOUND);
             }
@@ -143,7 +143,7 @@ final class Folder implements Content {
         return entry.resource.isInMemory() ? Math.max(entry.resource.bytes(), 1) : 0;
     }
 
-    /** A range of bytes as key; a hit allocates nothing because one probe is reused. */
+    /** A range of bytes as key; a hit allocates nothing because one probe object is reused. */
     private static final class Key {
         private byte[] bytes;
         private int from;

@@ -1,4 +1,4 @@
-/** What the connections of one event loop share: clock, date, scratch memory, content. */
+/** State that the connections of one event loop share: clock, date, scratch memory, content. */
 package wirespeed.httpserver;
 
 import io.netty.channel.EventLoop;
@@ -8,11 +8,11 @@ import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
-/** State of one event loop; touched by its thread only. */
+/** State of one event loop; used by its thread only. */
 final class Loop {
-    /** How long connections without a request are kept when the server stops. */
+    /** How long connections without a request stay open when the server stops. */
     private static final long STOP_IDLE_MS = 200;
-    /** When what is still being answered is cut. */
+    /** When responses in progress are cut. */
     private static final long STOP_MS_MAX = 5000;
     private static final int SCRATCH_BYTES = 64 * 1024;
 
@@ -21,7 +21,7 @@ final class Loop {
     final RequestHead head = new RequestHead();
     final Responses responses = new Responses();
     final Responder responder;
-    /** A second counter without relation to the wall clock. */
+    /** A counter of seconds without relation to the wall clock. */
     long nowS;
     boolean isStopping;
 
@@ -35,7 +35,7 @@ final class Loop {
         responder = new Responder(this, settings);
     }
 
-    /** Sets date and clock, now and at the begin of each second. */
+    /** Sets date and clock, now and at the start of each second. */
     void tick() {
         Instant now = Instant.now();
         responses.date(now);
@@ -46,7 +46,7 @@ final class Loop {
         }
     }
 
-    /** Sets the clock and ends what took too long by it. */
+    /** Sets the clock and closes connections that took too long by it. */
     void advance(long toS) {
         nowS = toS;
         each(connection -> {
@@ -56,7 +56,7 @@ final class Loop {
         });
     }
 
-    /** When the next connection would end if nothing came. */
+    /** When the next connection would end without further events. */
     long soonestDeadlineS() {
         long soonest = Long.MAX_VALUE;
         for (Connection each = first; each != null; each = each.next) {
@@ -97,7 +97,7 @@ final class Loop {
         }
     }
 
-    /** From now on each response closes its connection; succeeds when none is left. */
+    /** From now on each response closes its connection; completes when none is left. */
     Promise<Void> stop() {
         Promise<Void> done = executor.newPromise();
         executor.execute(() -> {

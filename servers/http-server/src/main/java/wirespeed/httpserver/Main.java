@@ -1,4 +1,4 @@
-/** Entry point: reads the command line, then serves until told to stop. */
+/** Entry point: reads the command line, then serves until it is stopped. */
 package wirespeed.httpserver;
 
 import java.io.IOException;
@@ -39,7 +39,7 @@ public final class Main {
                     + "; --transport nio always is");
         }
         Server server = Server.start(settings);
-        // A shutdown hook cannot choose the exit code: the JVM would end with 143.
+        // A shutdown hook cannot choose the exit code: the JVM would exit with 143.
         Runnable stop = () -> {
             server.stop();
             System.exit(0);
@@ -47,12 +47,12 @@ public final class Main {
         for (String name : new String[] {"TERM", "INT"}) {
             Signal.handle(new Signal(name), signal -> {
                 Thread thread = new Thread(stop, "stop");
-                // It would inherit the signal thread's kind, and the JVM would end before it does.
+                // It would be a daemon like the signal thread, and the JVM would end first.
                 thread.setDaemon(false);
                 thread.start();
             });
         }
-        // Printed last: who reads it may send a signal at once.
+        // Printed last: a program that reads it may send a signal at once.
         System.out.println("http-server: " + server.description());
     }
 

@@ -3,7 +3,7 @@ package wirespeed.httpserver;
 
 import java.nio.charset.StandardCharsets;
 
-/** A method; those of RFC 9110 that are not answered are 405, others 501. */
+/** A method; other methods of RFC 9110 get 405, unknown ones 501. */
 enum Method {
     GET, HEAD, POST, PUT, DELETE, OPTIONS, CONNECT, TRACE, PATCH, OTHER;
 

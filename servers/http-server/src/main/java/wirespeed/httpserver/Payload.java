@@ -1,10 +1,10 @@
-/** One payload for each path. */
+/** One payload for every path. */
 package wirespeed.httpserver;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 
-/** The content of {@code --payload}: random bytes, made once at start. */
+/** The content of {@code --payload}: random bytes, created once at start. */
 final class Payload implements Content {
     private final Resource resource;
 

@@ -1,4 +1,4 @@
-/** Makes the payloads that all servers under test serve. */
+/** Creates the payloads that all servers under test serve. */
 package wirespeed.httpserver;
 
 import java.io.IOException;
@@ -40,12 +40,13 @@ public final class PayloadMaker {
         }
     }
 
-    /** Writes a file for each size, named as the size was given. */
+    /** Creates a file of each size, named as the size was given. */
     static void make(Path folder, List<String> sizes) throws IOException {
         if (sizes.isEmpty()) {
             throw new BadUsage("name the sizes: --make-payloads " + folder + " 16 512 1KiB");
         }
-        // All are read before the first is written, so that a mistake leaves nothing behind.
+        // All sizes are parsed before the first file is written, so that an error leaves no files
+        // behind.
         long[] bytes = sizes.stream()
                 .mapToLong(text -> Settings.size(text, FILE_BYTES_MAX)).toArray();
         Files.createDirectories(folder);

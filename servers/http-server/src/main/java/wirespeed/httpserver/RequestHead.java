@@ -1,15 +1,15 @@
 /**
- * The strict reader of request heads: bytes in, fields or a refusal out; no I/O, no objects.
+ * The strict parser of request heads: bytes in, fields or an error status out; no I/O, no objects.
  *
- * <p>Whatever two readers could understand differently is refused (RFC 9112 §2.2, §3, §5, §6):
- * bare CR or LF, folded lines, blanks before a colon, more than one length. A head is read from
- * its first byte each time until it is complete; its size is bounded, so is the work.
+ * <p>It rejects everything that two parsers could understand differently (RFC 9112 §2.2, §3, §5,
+ * §6): bare CR or LF, folded lines, blanks before a colon, more than one length. Until a head is
+ * complete it is read from its first byte each time; its size is limited, and so is the work.
  */
 package wirespeed.httpserver;
 
 import java.nio.charset.StandardCharsets;
 
-/** The head last read. One instance serves all connections of a loop, one after another. */
+/** The last head. One instance serves all connections of a loop, one after another. */
 final class RequestHead {
     static final int LINE_BYTES_MAX = 4096;
     static final int HEAD_BYTES_MAX = 8192;
@@ -38,7 +38,7 @@ final class RequestHead {
     boolean isKeepAlive;
     boolean isChunked;
     boolean isContinueExpected;
-    /** The declared length of the body; -1 when there is none declared. */
+    /** The declared length of the body; -1 without one. */
     long bodyBytes;
 
     private byte[] bytes;
@@ -54,7 +54,7 @@ final class RequestHead {
     /**
      * Reads one head.
      *
-     * @return the bytes it took; {@link #INCOMPLETE}; or a negative status with which to refuse
+     * @return the bytes it took; {@link #INCOMPLETE}; or a negative status for the error response
      */
     int read(byte[] source, int from, int to) {
         bytes = source;
@@ -74,13 +74,13 @@ final class RequestHead {
     }
 
     private int lines(int from) {
-        // RFC 9112 §2.2: one empty line before the request line is an old client's habit.
+        // RFC 9112 §2.2: some old clients send an empty line before the request line.
         if (end - at >= 2 && bytes[at] == Bytes.CR && bytes[at + 1] == Bytes.LF) {
             at += 2;
         }
         int lineFrom = at;
         int outcome = requestLine();
-        // Where reading stopped: at the end of the line, at what is wrong, or of the bytes.
+        // Where parsing stopped: at the end of the line, at an error, or at the end of the bytes.
         if (at - lineFrom > LINE_BYTES_MAX) {
             return -414;
         }
@@ -105,7 +105,7 @@ final class RequestHead {
         return at - from > HEAD_BYTES_MAX ? -431 : whole(at - from);
     }
 
-    /** What only the whole head can tell. */
+    /** Checks that need the complete head. */
     private int whole(int length) {
         if (minorVersion == 1 && !hasHost || isChunked && (bodyBytes >= 0 || minorVersion == 0)) {
             return -400;
@@ -172,7 +172,7 @@ final class RequestHead {
         return 1;
     }
 
-    /** RFC 9112 §3.2: the four forms; of an absolute one only path and query are kept. */
+    /** RFC 9112 §3.2: the four forms; only path and query of an absolute form are kept. */
     private int targetForm() {
         isAuthorityInTarget = false;
         if (bytes[targetFrom] == '/') {
@@ -240,7 +240,7 @@ final class RequestHead {
         return meaning(nameFrom, nameTo, valueFrom, valueTo);
     }
 
-    /** The few fields that decide where a message ends and what becomes of the connection. */
+    /** The few fields that determine where a message ends and whether the connection stays open. */
     private int meaning(int nameFrom, int nameTo, int from, int to) {
         return switch (nameTo - nameFrom) {
             case 4 -> Bytes.isWord(bytes, nameFrom, nameTo, HOST) ? host(from, to) : 1;
@@ -342,7 +342,7 @@ final class RequestHead {
         return from == to ? -400 : -501;
     }
 
-    /** The value of a field of the head last read, or null if it is absent; first one wins. */
+    /** The value of a field of the last head, or null if it is absent; the first one wins. */
     String field(String name) {
         byte[] wanted = lower(name);
         int line = fieldsFrom;

@@ -1,4 +1,4 @@
-/** Something that can be answered: bytes in memory, or a large file. */
+/** A resource: bytes in memory, or a large file. */
 package wirespeed.httpserver;
 
 import io.netty.buffer.ByteBuf;
@@ -7,9 +7,9 @@ import java.nio.file.Path;
 /**
  * A resource.
  *
- * @param body       the bytes when they are in memory, else null
- * @param file       the real path when it is a file, else null
- * @param modifiedNs the file's time of modification since 1970, for validators
+ * @param body       the bytes if they are in memory, else null
+ * @param file       the real path if it is a file, else null
+ * @param modifiedNs the file's modification time since 1970, for validators
  */
 record Resource(ByteBuf body, Path file, long bytes, long modifiedNs) {
     boolean isInMemory() {

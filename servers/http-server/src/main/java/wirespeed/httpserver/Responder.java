@@ -1,10 +1,10 @@
-/** Decides what a request is answered with. */
+/** Chooses the response to a request. */
 package wirespeed.httpserver;
 
 import io.netty.buffer.ByteBuf;
 import java.io.IOException;
 
-/** From a head to a response; one instance a loop. */
+/** From a head to a response; one instance per loop. */
 final class Responder {
     private final Loop loop;
     private final boolean hasValidators;
@@ -16,10 +16,11 @@ final class Responder {
         isRegionSupported = settings.transport() != Transport.IO_URING;
     }
 
-    /** Answers one request whose head was just read from these bytes. */
+    /** Responds to a request whose head was just read from these bytes. */
     void answer(Connection connection, byte[] bytes, RequestHead head) {
         boolean hasBody = head.isChunked || head.bodyBytes > 0;
-        // Who expects 100 may or may not send the body after another status (RFC 9110 §10.1.1).
+        // A client that expects 100 may or may not send the body after another status (RFC 9110
+        // §10.1.1).
         boolean isSkipped = hasBody && !head.isContinueExpected
                 && head.bodyBytes <= BodySkipper.BODY_BYTES_MAX;
         if (isSkipped) {
@@ -29,7 +30,7 @@ final class Responder {
         boolean isKept = head.isKeepAlive && !loop.isStopping && hasBody == isSkipped
                 && head.method != Method.CONNECT;
         if (!isKept) {
-            // A client that did not ask for the end may have sent its next request already.
+            // A client that did not ask to close may have sent its next request already.
             connection.end(hasBody || head.isKeepAlive);
         }
         Responses.Ending ending = !isKept ? Responses.Ending.CLOSE

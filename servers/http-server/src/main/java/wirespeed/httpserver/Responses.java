@@ -1,4 +1,4 @@
-/** Composes the bytes of responses; one instance a loop, so that the date is cached there. */
+/** Composes the bytes of responses; one instance per loop, which caches the date. */
 package wirespeed.httpserver;
 
 import io.netty.buffer.ByteBuf;
@@ -10,7 +10,7 @@ import java.util.Locale;
 
 /** Status line, fields, body: written into one buffer for each request. */
 final class Responses {
-    /** More than any head that is composed here takes. */
+    /** More than any composed head needs. */
     static final int HEAD_BYTES_MAX = 512;
     /** RFC 9110 §5.6.7: always GMT, always two digits. */
     static final DateTimeFormatter DATE = DateTimeFormatter
@@ -20,10 +20,10 @@ final class Responses {
     private static final byte[] TYPE = ascii("\r\nContent-Type: text/plain\r\n");
     private static final String ALLOW = "Allow: GET, HEAD\r\n";
 
-    /** What becomes of the connection, and with it the end of the head. */
+    /** The fate of the connection, with the bytes that end the head. */
     enum Ending {
         KEEP("\r\n\r\n"),
-        /** HTTP/1.0 must be told that the connection stays open (RFC 9112 §9.3). */
+        /** HTTP/1.0 clients need a field if the connection stays open (RFC 9112 §9.3). */
         KEEP_OLD("\r\nConnection: keep-alive\r\n\r\n"),
         CLOSE("\r\nConnection: close\r\n\r\n");
 
@@ -36,10 +36,10 @@ final class Responses {
 
     private final byte[] head = new byte[HEAD_BYTES_MAX];
     private byte[] date;
-    /** Length of the part of a 200 head that stays the same for a second. */
+    /** Length of the part of a 200 head that is constant for a second. */
     private int startBytes;
 
-    /** Called when a second of the wall clock begins. */
+    /** Called at the start of each second of the wall clock. */
     void date(Instant now) {
         date = ascii(DATE.format(now));
         startBytes = 0;
@@ -49,7 +49,7 @@ final class Responses {
         }
     }
 
-    /** Appends the head of a 200; the buffer has room for {@link #HEAD_BYTES_MAX}. */
+    /** Appends the head of a 200; the buffer has space for {@link #HEAD_BYTES_MAX}. */
     void ok(ByteBuf out, long length, Ending ending) {
         int at = decimal(head, startBytes, length);
         byte[] end = ending.bytes;
@@ -73,7 +73,7 @@ final class Responses {
         out.writeBytes(ending.bytes);
     }
 
-    /** Appends a whole response that says no more than its status. */
+    /** Appends a complete response that has only a status. */
     void status(ByteBuf out, Status status, boolean withBody, Ending ending) {
         String fields = status == Status.METHOD_NOT_ALLOWED ? ALLOW : "";
         head(out, status, fields, status.body.length, ending);

@@ -23,7 +23,7 @@ import java.util.concurrent.TimeUnit;
 /** A running server. */
 final class Server {
     private static final int BACKLOG = 4096;
-    /** A request and its neighbours fit; a larger buffer only costs cache. */
+    /** Fits a request and pipelined ones; a larger buffer only costs cache. */
     private static final int RECEIVE_BYTES = 4096;
     private static final long GROUP_STOP_MS_MAX = 1000;
 
@@ -36,15 +36,15 @@ final class Server {
     private Server(Settings settings) throws IOException {
         this.settings = settings;
         workers = group(settings.threads());
-        // Connections of a benchmark are opened once: one loop can do both. With several, an
-        // acceptor that also serves would give its own connections worse latency than others.
+        // Connections of a benchmark are opened once: one loop can accept and serve. With several,
+        // an acceptor that also serves would give its own connections higher latency than others.
         acceptor = settings.threads() == 1 ? workers : group(1);
         for (EventExecutor executor : workers) {
             loops.put((EventLoop) executor, new Loop((EventLoop) executor, content(), settings));
         }
     }
 
-    /** Listens and serves; throws with a message that says what to do. */
+    /** Listens and serves; the message of an exception says what to do. */
     static Server start(Settings settings) throws IOException {
         Server server = new Server(settings);
         try {
@@ -64,7 +64,7 @@ final class Server {
         return ((InetSocketAddress) listener.localAddress()).getPort();
     }
 
-    /** The loops that serve; their state belongs to their threads. */
+    /** The serving loops; their state belongs to their threads. */
     Collection<Loop> loops() {
         return loops.values();
     }
@@ -76,7 +76,7 @@ final class Server {
                 + ", threads " + settings.threads() + ", " + what + ")";
     }
 
-    /** Closes the listener, answers what was read, cuts what takes too long. */
+    /** Closes the listener, responds to requests read so far, cuts slow ones. */
     void stop() {
         listener.close().awaitUninterruptibly();
         List<Future<Void>> ends = new ArrayList<>();

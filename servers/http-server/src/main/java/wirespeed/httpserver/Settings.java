@@ -1,4 +1,4 @@
-/** The options of the HTTP server, each declared once, and what they mean together. */
+/** The options of the HTTP server, each declared once, and their combined meaning. */
 package wirespeed.httpserver;
 
 import java.nio.file.Files;
@@ -9,14 +9,14 @@ import java.util.Locale;
 import java.util.Map;
 
 /**
- * What was meant by a command line.
+ * The settings of a command line.
  *
- * @param root         the folder whose files are served, or null
- * @param payloadBytes the size of the one payload, or -1 when there is a root
+ * @param root         the folder with the files to serve, or null
+ * @param payloadBytes the size of the single payload, or -1 with a root
  */
 record Settings(String host, int port, Path root, int payloadBytes, Transport transport,
                 int threads, boolean validators) {
-    /** Upper bound of --payload, which is held in memory; larger ones are files. */
+    /** Limit of --payload, which is held in memory; larger bodies are files. */
     static final int PAYLOAD_BYTES_MAX = 16 << 20;
     private static final Map<String, Long> UNITS = Map.of("", 1L, "b", 1L, "kib", 1L << 10,
             "mib", 1L << 20, "kb", 1000L, "mb", 1_000_000L, "k", 1L << 10, "m", 1L << 20);
@@ -28,7 +28,7 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
     static final Option<Path> ROOT = new Option<>("root", "DIR", null,
             "serve the files of this folder", Settings::folder);
     static final Option<Integer> PAYLOAD = new Option<>("payload", "SIZE", null,
-            "answer each path with SIZE random bytes: 128, 1KiB, 10MiB",
+            "respond to each path with SIZE random bytes: 128, 1KiB, 10MiB",
             text -> (int) size(text, PAYLOAD_BYTES_MAX));
     static final Option<Transport> TRANSPORT = new Option<>("transport", "NAME", "nio",
             "nio, epoll or io_uring", Transport::named);
@@ -36,10 +36,10 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
             "event loops that serve; with more than one, another one accepts",
             text -> number(text, 1, 1024));
     static final Option<Boolean> VALIDATORS = new Option<>("validators", null, "false",
-            "add Last-Modified and ETag to files; answer conditional and range requests",
+            "add Last-Modified and ETag to files; serve conditional and range requests",
             Boolean::valueOf);
     static final Option<Path> MAKE_PAYLOADS = new Option<>("make-payloads", "DIR", null,
-            "write files named by their size, and end: --make-payloads DIR 16 1KiB",
+            "write files named by their size, and exit: --make-payloads DIR 16 1KiB",
             Path::of);
     static final Option<Boolean> HELP = new Option<>("help", null, "false", "show this",
             Boolean::valueOf);
@@ -48,7 +48,7 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
 
     static Settings of(CommandLine line) {
         if (!line.words().isEmpty()) {
-            throw new BadUsage(line.words().get(0) + " belongs to no option; --help lists them");
+            throw new BadUsage(line.words().get(0) + ": unexpected argument; --help lists the options");
         }
         if (line.has(ROOT) == line.has(PAYLOAD)) {
             throw new BadUsage("give one of --root DIR and --payload SIZE");
@@ -63,7 +63,7 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
 
     static String help() {
         return "usage: http-server (--root DIR | --payload SIZE) [OPTIONS]\n\n"
-                + "Answers GET and HEAD over HTTP/1.1. SIGTERM ends it: what was read is answered.\n\n"
+                + "Serves GET and HEAD over HTTP/1.1. On SIGTERM it completes requests in flight and exits.\n\n"
                 + CommandLine.help(OPTIONS)
                 + "\nExit codes: 0 stopped, 1 cannot listen, 2 bad usage or no such transport.\n";
     }
@@ -75,12 +75,12 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
                 return value;
             }
         } catch (NumberFormatException notANumber) {
-            // falls through to the one message for both mistakes
+            // continues to the common message of both errors
         }
         throw new BadUsage("give a number from " + min + " to " + max);
     }
 
-    /** Bytes from a number with an optional unit. */
+    /** Bytes of a number with an optional unit. */
     static long size(String text, long max) {
         int digits = 0;
         while (digits < text.length() && Character.isDigit(text.charAt(digits))) {
@@ -104,7 +104,7 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
                 return path;
             }
         } catch (InvalidPathException unusable) {
-            // falls through to the same message
+            // continues to the same message
         }
         throw new BadUsage("is not a folder; name one that exists");
     }

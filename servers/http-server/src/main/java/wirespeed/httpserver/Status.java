@@ -1,9 +1,9 @@
-/** The answers other than a resource. */
+/** Responses other than a resource. */
 package wirespeed.httpserver;
 
 import java.nio.charset.StandardCharsets;
 
-/** A status with the bytes of its line and of its short body. */
+/** A status with the bytes of its line and its short body. */
 enum Status {
     OK(200, "OK"),
     PARTIAL_CONTENT(206, "Partial Content"),

@@ -1,4 +1,4 @@
-/** From the target of a request to a path below a folder, or a refusal. */
+/** Converts the target of a request to a path below a folder, or an error. */
 package wirespeed.httpserver;
 
 import java.nio.charset.CharacterCodingException;
@@ -7,12 +7,12 @@ import java.nio.ByteBuffer;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 
-/** Decodes once; what could be read differently by someone else is refused (RFC 3986 §6). */
+/** Decodes once; rejects targets that another parser could read differently (RFC 3986 §6). */
 final class TargetPath {
     private TargetPath() {
     }
 
-    /** Where the path ends and the query begins. */
+    /** Where the path ends and the query starts. */
     static int endOfPath(byte[] bytes, int from, int to) {
         int at = from;
         while (at < to && bytes[at] != '?') {

@@ -4,17 +4,17 @@ package wirespeed.httpserver;
 import java.time.DateTimeException;
 import java.time.Instant;
 
-/** What a file's validators make of a request. */
+/** Applies a file's validators to a request. */
 final class Validators {
     private Validators() {
     }
 
     /**
-     * The answer to a request for a file.
+     * The response to a request for a file.
      *
      * @param fields further lines of the head
-     * @param from   the first byte that is sent
-     * @param bytes  how many are sent
+     * @param from   the first byte to send
+     * @param bytes  the number of bytes to send
      */
     record Answer(Status status, String fields, long from, long bytes) {
     }
@@ -56,7 +56,7 @@ final class Validators {
         return since >= 0 && modifiedS <= since;
     }
 
-    /** A strong comparison does not take a weak tag; If-None-Match compares weakly. */
+    /** A strong comparison does not accept a weak tag; If-None-Match compares weakly. */
     private static boolean isListed(String list, String tag, boolean isWeak) {
         if (list.equals("*")) {
             return true;
@@ -75,7 +75,7 @@ final class Validators {
         return condition == null || condition.equals(tag) || seconds(condition) == modifiedS;
     }
 
-    /** One range is answered; a list, another unit or a mistake is ignored (§14.2). */
+    /** One range is served; a list, another unit or an invalid range is ignored (§14.2). */
     private static Answer range(String text, long size, String fields) {
         Answer whole = new Answer(Status.OK, fields, 0, size);
         int dash = text.indexOf('-');
@@ -109,7 +109,7 @@ final class Validators {
         return isNumber ? Long.parseLong(text) : BAD;
     }
 
-    /** Seconds since 1970 of an HTTP date; -1 if it is absent or no date, then it is ignored. */
+    /** Seconds since 1970 of an HTTP date; -1 if it is absent or invalid, and thus ignored. */
     private static long seconds(String date) {
         if (date == null) {
             return -1;

@@ -1,4 +1,4 @@
-/** The corpus of requests: a file a case, whose name begins with the statuses it must get. */
+/** The corpus of requests: one file per case, whose name starts with the expected statuses. */
 package wirespeed.httpserver;
 
 import java.io.IOException;
@@ -9,7 +9,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** {@code 405-400-chunk-size-empty.http}: answered 405, then 400. */
+/** {@code 405-400-chunk-size-empty.http}: the responses are 405, then 400. */
 final class Corpus {
     private Corpus() {
     }
@@ -21,7 +21,7 @@ final class Corpus {
                     .map(Integer::valueOf).toList();
         }
 
-        /** Whether what follows on the connection must not be answered. */
+        /** Whether further bytes on the connection must not get a response. */
         boolean isEnd() {
             int last = statuses().get(statuses().size() - 1);
             return name.endsWith("-closes") || name.contains("501-coding")

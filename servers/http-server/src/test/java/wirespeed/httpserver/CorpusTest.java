@@ -24,7 +24,8 @@ class CorpusTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void each_case_is_answered_and_nothing_behind_a_refusal(Transport transport) throws Exception {
+    void each_case_gets_its_responses_and_nothing_after_an_error(Transport transport)
+            throws Exception {
         List<String> wrong = new ArrayList<>();
         try (Running server = Running.payload(transport, 16)) {
             for (Corpus.Case each : Corpus.cases().toList()) {
@@ -36,7 +37,7 @@ class CorpusTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void each_case_is_answered_alike_byte_by_byte(Transport transport) throws Exception {
+    void each_case_gets_the_same_responses_byte_by_byte(Transport transport) throws Exception {
         List<String> wrong = new ArrayList<>();
         try (Running server = Running.payload(transport, 16)) {
             for (Corpus.Case each : Corpus.cases().filter(c -> c.bytes().length < 600).toList()) {
@@ -52,7 +53,7 @@ class CorpusTest {
 
     @ParameterizedTest
     @MethodSource("cases")
-    void each_case_is_answered_alike_wherever_it_is_split(Corpus.Case each) {
+    void each_case_gets_the_same_responses_wherever_it_is_split(Corpus.Case each) {
         List<String> wrong = new ArrayList<>();
         int step = Math.max(1, each.bytes().length / 600);
         for (int split = 0; split <= each.bytes().length; split += step) {

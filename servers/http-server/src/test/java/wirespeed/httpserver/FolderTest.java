@@ -1,4 +1,4 @@
-/** Files: what is kept in memory, when a change shows, conditional and range requests. */
+/** Files: the memory cache, when a change is visible, conditional and range requests. */
 package wirespeed.httpserver;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -22,7 +22,7 @@ class FolderTest {
     Path root;
 
     @Test
-    void a_change_shows_after_thirty_seconds_and_not_before() throws Exception {
+    void a_change_is_visible_after_thirty_seconds_and_not_before() throws Exception {
         Files.writeString(root.resolve("a"), "old");
         try (Folder folder = new Folder(root, 1)) {
             assertEquals("old", text(find(folder, "/a", 0)));
@@ -44,7 +44,7 @@ class FolderTest {
     }
 
     @Test
-    void what_falls_out_of_the_cache_gives_its_memory_back() throws Exception {
+    void an_evicted_file_frees_its_memory() throws Exception {
         Files.writeString(root.resolve("first"), "first");
         try (Folder folder = new Folder(root, 1)) {
             Resource first = find(folder, "/first", 0);
@@ -79,7 +79,7 @@ class FolderTest {
         "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT | 200 | 0123456789",
         "If-Modified-Since: yesterday                     | 200 | 0123456789",
         "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT | 412 | ''"})
-    void conditions_and_ranges_are_answered(String field, int status, String body)
+    void conditional_and_range_requests_are_served(String field, int status, String body)
             throws Exception {
         Files.writeString(root.resolve("digits"), "0123456789");
         try (Running server = Running.root(Transport.NIO, root, true);
@@ -93,7 +93,7 @@ class FolderTest {
     }
 
     @Test
-    void a_tag_that_was_given_is_recognised() throws Exception {
+    void a_tag_from_a_response_is_recognised() throws Exception {
         Files.write(root.resolve("large"), PayloadMaker.payload(200_000));
         try (Running server = Running.root(Transport.NIO, root, true);
                 RawClient client = server.connect()) {
@@ -113,7 +113,7 @@ class FolderTest {
     }
 
     @Test
-    void without_validators_nothing_of_them_is_sent_or_heeded() throws Exception {
+    void without_validators_they_are_neither_sent_nor_used() throws Exception {
         Files.writeString(root.resolve("a"), "abc");
         try (Running server = Running.root(Transport.NIO, root, false);
                 RawClient client = server.connect()) {

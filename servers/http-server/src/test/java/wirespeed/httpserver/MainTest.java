@@ -45,7 +45,7 @@ class MainTest {
                 failure(2, "--prt", "1"));
     }
 
-    /** Netty's own switch makes a transport unavailable; the server must not take another one. */
+    /** Netty's own switch makes a transport unavailable; the server must not use another one. */
     @Test
     void a_transport_that_is_not_available_ends_it_with_exit_code_2() throws Exception {
         String line = failure(2, List.of("-Dio.netty.transport.noNative=true"), "--payload", "1",

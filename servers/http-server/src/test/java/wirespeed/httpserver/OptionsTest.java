@@ -1,4 +1,4 @@
-/** Mistakes on the command line and the one line that each must get. */
+/** Errors on the command line, and the one line for each. */
 package wirespeed.httpserver;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -13,7 +13,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 class OptionsTest {
-    /** The page shows the help as it is; a test keeps it true. */
+    /** The page shows the help unchanged; this test ensures it. */
     @Test
     void the_documentation_shows_this_help() throws Exception {
         Path page = Path.of(System.getProperty("basedir", "."), "../../docs/http-server.md");
@@ -40,8 +40,8 @@ class OptionsTest {
         "--root /nowhere                | --root /nowhere: is not a folder; name one that exists",
         "--payload 1 --validators       | --validators needs --root DIR; a payload has no date",
         "--validators=yes --payload 1   | --validators takes no value",
-        "--payload 1 word               | word belongs to no option; --help lists them"})
-    void a_mistake_is_one_line_that_says_what_is_right(String line, String message) {
+        "--payload 1 word               | word: unexpected argument; --help lists the options"})
+    void a_mistake_is_one_line_that_says_what_is_valid(String line, String message) {
         String[] args = line == null ? new String[0] : line.strip().split(" +");
         BadUsage mistake = assertThrows(BadUsage.class,
                 () -> Settings.of(new CommandLine(Settings.OPTIONS, args)));

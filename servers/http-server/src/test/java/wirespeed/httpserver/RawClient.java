@@ -1,4 +1,4 @@
-/** A client that sends bytes as they are and reads responses strictly. */
+/** A client that sends bytes unchanged and parses responses strictly. */
 package wirespeed.httpserver;
 
 import java.io.ByteArrayOutputStream;
@@ -49,7 +49,7 @@ final class RawClient implements AutoCloseable {
         return this;
     }
 
-    /** No more bytes follow; the server may still answer. */
+    /** Ends the sending side; the server may still respond. */
     RawClient finish() throws IOException {
         socket.shutdownOutput();
         return this;
@@ -77,7 +77,7 @@ final class RawClient implements AutoCloseable {
         return all;
     }
 
-    /** Counts what still comes. */
+    /** Counts the bytes that still arrive. */
     int drain() throws IOException {
         return in.readAllBytes().length;
     }

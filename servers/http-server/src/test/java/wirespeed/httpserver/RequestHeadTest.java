@@ -1,4 +1,4 @@
-/** The strict reader alone: fields, keep-alive, fuzzing, and agreement with another reader. */
+/** The strict parser alone: fields, keep-alive, fuzzing, and agreement with another parser. */
 package wirespeed.httpserver;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -25,7 +25,7 @@ class RequestHeadTest {
     private final RequestHead head = new RequestHead();
 
     @Test
-    void a_head_tells_its_length_and_leaves_the_rest() {
+    void a_head_has_a_length_and_the_rest_is_left() {
         byte[] bytes = bytes("GET /a?b HTTP/1.1\r\nHost: x\r\n\r\nGET /next");
         int length = head.read(bytes, 0, bytes.length);
         assertEquals(bytes.length - "GET /next".length(), length);
@@ -74,7 +74,7 @@ class RequestHeadTest {
         assertFalse(head.isContinueExpected);
     }
 
-    /** A refusal is final: more bytes never turn it into something else, nor do fewer. */
+    /** A rejection is final: more bytes, or fewer, never change it. */
     @Test
     void mutated_heads_are_judged_alike_whole_and_in_parts() throws Exception {
         List<Corpus.Case> cases = Corpus.cases().filter(c -> c.bytes().length < 400).toList();
@@ -91,9 +91,9 @@ class RequestHeadTest {
         }
     }
 
-    /** What is accepted here must mean the same to Netty's decoder. */
+    /** An accepted head must mean the same to Netty's decoder. */
     @Test
-    void accepted_heads_mean_the_same_to_another_reader() throws Exception {
+    void accepted_heads_mean_the_same_to_another_parser() throws Exception {
         List<Corpus.Case> cases = Corpus.cases().filter(c -> c.bytes().length < 400).toList();
         SplittableRandom random = new SplittableRandom(11);
         int compared = 0;

@@ -1,11 +1,11 @@
-/** A server that a test started on a free port, and stops. */
+/** A server that a test started on a free port and stops. */
 package wirespeed.httpserver;
 
 import java.io.IOException;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Assumptions;
 
-/** Skips the test, visibly, where the machine has no such transport. */
+/** Skips the test, visibly, if the machine does not have the transport. */
 final class Running implements AutoCloseable {
     final Server server;
     private boolean isStopped;
@@ -36,7 +36,7 @@ final class Running implements AutoCloseable {
         return new RawClient(server.port());
     }
 
-    /** Lets the server's clock stand so many seconds later, once. */
+    /** Advances the server's clock by so many seconds, once. */
     void advance(int seconds) {
         for (Loop loop : server.loops()) {
             loop.executor.submit(() -> loop.advance(loop.nowS + seconds)).awaitUninterruptibly();

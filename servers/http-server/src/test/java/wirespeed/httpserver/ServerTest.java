@@ -27,7 +27,7 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void a_payload_is_answered_with_the_fields_that_are_due(Transport transport) throws Exception {
+    void a_payload_response_has_the_expected_fields(Transport transport) throws Exception {
         try (Running server = Running.payload(transport, 128); RawClient client = server.connect()) {
             RawClient.Response response = client.send(RawClient.get("/128?x")).read();
             assertEquals(200, response.status());
@@ -42,7 +42,7 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void a_connection_is_kept_and_pipelined_requests_are_answered_in_order(Transport transport)
+    void a_connection_is_kept_and_pipelined_responses_are_in_order(Transport transport)
             throws Exception {
         for (int size = 1; size <= 40; size++) {
             Files.write(folder.resolve(String.valueOf(size)), PayloadMaker.payload(size));
@@ -63,7 +63,7 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void a_long_pipeline_that_nobody_reads_is_answered_when_it_is_read(Transport transport)
+    void a_long_unread_pipeline_gets_responses_when_the_client_reads(Transport transport)
             throws Exception {
         int count = 3000;
         try (Running server = Running.payload(transport, 4096); RawClient client = server.connect()) {
@@ -147,7 +147,7 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void an_end_that_the_client_did_not_ask_for_does_not_reset_what_it_still_sends(
+    void an_unrequested_close_does_not_reset_bytes_that_the_client_still_sends(
             Transport transport) throws Exception {
         for (int turn = 1;; turn++) {
             long begin = System.nanoTime();
@@ -155,7 +155,7 @@ class ServerTest {
                 sendBehindTheEnd(transport);
                 return;
             } catch (IOException reset) {
-                // The server reads on for a second or two: a client that was held up has another turn.
+                // The server reads on for a second or two: a delayed client has another turn.
                 if (turn == 10 || System.nanoTime() - begin < 900_000_000) {
                     throw reset;
                 }
@@ -177,7 +177,7 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void there_is_no_way_out_of_the_root(Transport transport) throws Exception {
+    void no_path_leads_out_of_the_root(Transport transport) throws Exception {
         Path root = Files.createDirectory(folder.resolve("root"));
         Files.writeString(folder.resolve("secret"), "secret");
         Files.writeString(root.resolve("file"), "file");
@@ -215,13 +215,13 @@ class ServerTest {
             assertEquals(408, slow.finish().read().status());
             assertNull(slow.read());
             assertEquals(200, idle.send(RawClient.get("/")).read().status());
-            // The server's own tick may have set the clock back to the time of day meanwhile.
+            // The server's own tick may have set the clock back to the time of day in between.
             server.advance(11 + 301);
             assertNull(idle.read());
         }
     }
 
-    /** The partial head may come in a read of its own, after the first answer. */
+    /** The partial head may arrive in a separate read, after the first response. */
     private static void awaitDeadline(Running server, int withinS) throws Exception {
         Loop loop = server.server.loops().iterator().next();
         for (int attempt = 0; attempt < 12_000; attempt++) {
@@ -236,14 +236,14 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void stopping_answers_what_was_read_and_ends_the_connections(Transport transport)
+    void stopping_finishes_read_requests_and_closes_connections(Transport transport)
             throws Exception {
         Running server = Running.payload(transport, 1 << 20);
         try (server; RawClient idle = server.connect(); RawClient busy = server.connect()) {
             idle.send(RawClient.get("/")).read();
             busy.send(RawClient.get("/"));
             Thread stopper = new Thread(server::stop);
-            // The answer has begun when stopping begins: its first byte is there.
+            // The response has started when stopping starts: its first byte is there.
             RawClient.Response first = busy.readHead();
             stopper.start();
             assertEquals(1 << 20, Integer.parseInt(first.field("Content-Length")));
@@ -267,7 +267,7 @@ class ServerTest {
             long before = threads.getThreadAllocatedBytes(thread);
             exchange(client, 3000);
             long bytes = (threads.getThreadAllocatedBytes(thread) - before) / 3000;
-            assertTrue(bytes < 1024, bytes + " bytes a request");
+            assertTrue(bytes < 1024, bytes + " bytes per request");
         }
     }
 
@@ -303,7 +303,7 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void a_file_that_ends_its_connection_arrives_whole_though_something_follows(
+    void a_file_before_a_close_arrives_whole_despite_later_bytes(
             Transport transport) throws Exception {
         Files.write(folder.resolve("large"), PayloadMaker.payload(LARGE_BYTES));
         try (Running server = Running.root(transport, folder, false);
@@ -320,7 +320,7 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void what_follows_a_file_that_is_sent_at_once_is_read_once(Transport transport)
+    void a_request_after_a_file_that_is_sent_at_once_is_read_once(Transport transport)
             throws Exception {
         Files.write(folder.resolve("file"), PayloadMaker.payload(100_000));
         try (Running server = Running.root(transport, folder, false);

@@ -1,4 +1,4 @@
-/** One connection: a request is read, waits on the wheel, is answered; then the next. */
+/** One connection: parses a request, waits on the wheel, sends the response; then the next. */
 package wirespeed.stuborigin;
 
 import io.netty.buffer.ByteBuf;
@@ -97,7 +97,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
         }
     }
 
-    /** A client that resets is no news; a stub has nobody else to tell. */
+    /** A reset by a client is normal; other errors are printed. */
     @Override
     public void exceptionCaught(ChannelHandlerContext ctx, Throwable cause) {
         if (!(cause instanceof IOException)) {
@@ -212,7 +212,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
         context.writeAndFlush(bytes).addListener(ChannelFutureListener.CLOSE);
     }
 
-    /** The exchange is over; what waits is read. */
+    /** The exchange is over; waiting bytes are read. */
     private void next() {
         if (pending.length == 0) {
             state = State.READING;
@@ -221,8 +221,8 @@ final class Connection extends ChannelInboundHandlerAdapter {
             }
             return;
         }
-        // Not within the call that answered: a long pipeline would grow the stack. Until then the
-        // state is not READING, so that bytes which arrive meanwhile queue up behind.
+        // Not within the call that sent the response: a long pipeline would grow the stack. Until
+        // then the state is not READING, so bytes that arrive in the meantime are queued.
         loop.executor.execute(() -> {
             if (state != State.ENDED) {
                 byte[] waiting = pending;
@@ -235,7 +235,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
     private void closeIfOver() {
         if (state == State.READING && (hasInputEnded || loop.isStopping)) {
-            // What was written before may still be on its way.
+            // Earlier bytes may still be in flight.
             last(Unpooled.EMPTY_BUFFER);
         }
     }

@@ -1,4 +1,4 @@
-/** How the latency of a request is drawn. */
+/** The distribution of latencies. */
 package wirespeed.stuborigin;
 
 import java.util.Locale;

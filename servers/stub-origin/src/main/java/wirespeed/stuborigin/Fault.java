@@ -1,4 +1,4 @@
-/** What can be wrong with a response, on purpose. */
+/** Faults that a response can have on purpose. */
 package wirespeed.stuborigin;
 
 import java.util.Arrays;
@@ -22,7 +22,7 @@ enum Fault {
     STALL_BODY("stall-body", "silence after half of the body"),
     LENGTH_SHORT("length-short", "more bytes than Content-Length announces"),
     LENGTH_LONG("length-long", "fewer bytes than Content-Length announces, then close"),
-    GARBAGE("garbage", "random bytes that are no HTTP, then close"),
+    GARBAGE("garbage", "random bytes that are not HTTP, then close"),
     DRIP("drip", "the response in small pieces with pauses");
 
     final String word;
@@ -64,7 +64,7 @@ enum Fault {
         return this == STALL_BEFORE || this == STALL_HEAD || this == STALL_BODY;
     }
 
-    /** Whether the connection is closed in an orderly way behind what is sent. */
+    /** Whether the connection is closed in an orderly way after the sent bytes. */
     boolean isClose() {
         return this == CLOSE_BEFORE || this == CLOSE_HEAD || this == CLOSE_BODY
                 || this == LENGTH_LONG || this == GARBAGE;

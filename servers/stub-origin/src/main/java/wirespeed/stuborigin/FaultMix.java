@@ -1,16 +1,16 @@
-/** Which share of the requests gets which fault. */
+/** The share of requests for each fault. */
 package wirespeed.stuborigin;
 
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 
-/** Faults with their cumulated shares; what is left over gets none. */
+/** Faults with their cumulated shares; the remaining requests get none. */
 final class FaultMix {
     private final List<Fault> faults = new ArrayList<>();
     private final List<Double> below = new ArrayList<>();
 
-    /** Reads {@code 500=1,reset-body=0.5}: per cent of the requests. */
+    /** Parses {@code 500=1,reset-body=0.5}: per cent of the requests. */
     static FaultMix of(String text) {
         FaultMix mix = new FaultMix();
         double sum = 0;

@@ -1,4 +1,4 @@
-/** What the connections of one event loop share: wheel, random numbers, responses, totals. */
+/** State that the connections of one event loop share: wheel, random numbers, responses, totals. */
 package wirespeed.stuborigin;
 
 import io.netty.channel.EventLoop;
@@ -11,7 +11,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** State of one event loop; touched by its thread only. */
+/** State of one event loop; used by its thread only. */
 final class Loop {
     private static final long STOP_MS_MAX = 5000;
 
@@ -42,7 +42,7 @@ final class Loop {
         responses = new Responses(payloads, random.split());
     }
 
-    /** Sets the date, now and at the begin of each second. */
+    /** Sets the date, now and at the start of each second. */
     void tick() {
         Instant now = Instant.now();
         responses.date(now);
@@ -74,7 +74,7 @@ final class Loop {
     }
 
     private void turn(long dueNs) {
-        // An earlier timer may have taken this one's place; then there is nothing to do here.
+        // An earlier timer may have replaced this one; then there is nothing to do here.
         if (dueNs == armedNs) {
             armedNs = Wheel.NEVER;
             wheel.advance(System.nanoTime());
@@ -108,7 +108,7 @@ final class Loop {
         }
     }
 
-    /** Closes what is idle, lets the rest be answered; succeeds when nothing is left. */
+    /** Closes idle connections, lets the others finish; completes when none is left. */
     Promise<Void> stop() {
         Promise<Void> done = executor.newPromise();
         executor.execute(() -> {

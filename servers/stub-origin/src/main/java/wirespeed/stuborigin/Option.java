@@ -4,11 +4,11 @@ package wirespeed.stuborigin;
 import java.util.function.Function;
 
 /**
- * An option: parser, help and messages all come from this.
+ * An option: the source of parser, help and messages.
  *
  * @param name     without the two dashes
- * @param value    what stands for the value in the help; null for a switch
- * @param fallback the text read when the option is absent; null if there is no default
+ * @param value    placeholder for the value in the help; null for a switch
+ * @param fallback the text used when the option is absent; null without a default
  * @param text     one line of help
  * @param reader   turns the text into the value, or throws {@link BadUsage}
  */

@@ -1,4 +1,4 @@
-/** The bodies of responses, made once at start. */
+/** The bodies of responses, created once at start. */
 package wirespeed.stuborigin;
 
 import io.netty.buffer.ByteBuf;
@@ -6,10 +6,10 @@ import io.netty.buffer.Unpooled;
 import java.nio.charset.StandardCharsets;
 import java.util.SplittableRandom;
 
-/** Different random blocks, taken in turn, framed already if they are sent in chunks. */
+/** Different random blocks, used in turn, with chunk framing if they are sent in chunks. */
 final class Payloads {
     private static final int BLOCKS = 64;
-    /** Fewer blocks are made when they are large. */
+    /** Large blocks are fewer. */
     private static final int MEMORY_BYTES_MAX = 16 << 20;
 
     final int payloadBytes;
@@ -34,12 +34,12 @@ final class Payloads {
         }
     }
 
-    /** The body of the n-th response of a loop; shared, to be copied or duplicated. */
+    /** The body of the n-th response of a loop; shared, so the caller copies or duplicates it. */
     ByteBuf body(long number, boolean inChunks) {
         return (inChunks ? chunked : blocks)[(int) (number % blocks.length)];
     }
 
-    /** Gives the memory back. */
+    /** Frees the memory. */
     void release() {
         for (ByteBuf block : blocks) {
             block.release();

@@ -1,4 +1,4 @@
-/** Keeps what was received, byte for byte. */
+/** Keeps received bytes. */
 package wirespeed.stuborigin;
 
 import java.io.BufferedWriter;
@@ -7,7 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** One JSON line a read: connection and bytes, a character of the string for each byte. */
+/** One JSON line per read: connection and bytes, one character of the string per byte. */
 final class Recorder {
     private final BufferedWriter out;
 

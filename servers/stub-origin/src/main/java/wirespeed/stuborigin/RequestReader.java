@@ -1,16 +1,16 @@
-/** Reads requests of one connection: the few fields that the stub needs, and past the body. */
+/** Reads the requests of one connection: the few fields that the stub needs, and skips bodies. */
 package wirespeed.stuborigin;
 
 import java.nio.charset.StandardCharsets;
 
 /**
- * A plain reader for well-formed requests. It is not the judge of what a gateway may forward (that
- * is what {@code --record} is for), but it never guesses: what it cannot frame is malformed.
+ * A simple parser for well-formed requests. It does not check what a gateway may forward ({@code
+ * --record} shows that), but it never guesses: a request that it cannot frame is malformed.
  */
 final class RequestReader {
     static final int HEAD_BYTES_MAX = 64 * 1024;
 
-    /** What became of the bytes. */
+    /** The result of reading. */
     enum Outcome { INCOMPLETE, CONTINUE_EXPECTED, COMPLETE, MALFORMED }
 
     private enum State { HEAD, BODY, CHUNK_SIZE, CHUNK_DATA, CHUNK_END, TRAILER }
@@ -31,7 +31,7 @@ final class RequestReader {
     boolean isHead;
     boolean isOld;
     boolean isKeepAlive;
-    /** The field's value; the array is larger and is reused. */
+    /** The field's value; the array is larger and reused. */
     byte[] requestId = {};
     int requestIdBytes;
     String fault = "";
@@ -45,7 +45,7 @@ final class RequestReader {
     private boolean isContinueExpected;
     private boolean isMalformed;
 
-    /** Reads on; after COMPLETE the next call begins the next request. */
+    /** Reads on; after COMPLETE the next call starts the next request. */
     Outcome read(byte[] bytes, int from, int to) {
         at = from;
         if (state == State.HEAD) {
@@ -96,7 +96,7 @@ final class RequestReader {
         isContinueExpected &= isChunked || left > 0;
     }
 
-    /** Returns where the fields begin. */
+    /** Returns where the fields start. */
     private int requestLine(byte[] bytes, int from, int to) {
         int methodTo = find(bytes, from, to, ' ');
         int targetTo = find(bytes, methodTo + 1, to, ' ');
@@ -147,7 +147,7 @@ final class RequestReader {
             }
             case 17 -> isChunked |= is(bytes, name, colon, CODING) && is(bytes, from, end, CHUNKED);
             default -> {
-                // no other field changes what the stub does
+                // no other field changes the response
             }
         }
     }
@@ -214,7 +214,7 @@ final class RequestReader {
         }
     }
 
-    /** One line of a chunked body; true when it is the last one, or wrong. */
+    /** One line of a chunked body; true if it is the last one, or malformed. */
     private boolean chunkLine(String line) {
         if (state == State.TRAILER) {
             return line.isEmpty();

@@ -1,4 +1,4 @@
-/** Composes the bytes of responses; one instance a loop, so that date and turn are its own. */
+/** Composes the bytes of responses; one instance per loop, with its own date and turn. */
 package wirespeed.stuborigin;
 
 import io.netty.buffer.ByteBuf;
@@ -10,9 +10,9 @@ import java.time.format.DateTimeFormatter;
 import java.util.Locale;
 import java.util.SplittableRandom;
 
-/** Head and body in one buffer for each request. */
+/** Head and body in one buffer per request. */
 final class Responses {
-    /** How many bytes the two wrong lengths are off. */
+    /** By how many bytes the two wrong lengths differ. */
     static final int LENGTH_ERROR_BYTES = 16;
     private static final int GARBAGE_BYTES = 64;
     private static final int HEAD_BYTES_MAX = 512;
@@ -31,7 +31,7 @@ final class Responses {
     private byte[] chunkedStart;
     private String date;
     private long turn;
-    /** Bytes of the head last composed. */
+    /** Bytes of the last composed head. */
     int headBytes;
 
     Responses(Payloads payloads, SplittableRandom random) {
@@ -39,14 +39,14 @@ final class Responses {
         this.random = random;
     }
 
-    /** Called once a second. */
+    /** Called once per second. */
     void date(Instant now) {
         date = DATE.format(now);
         lengthStart = start("200 OK", "Content-Length: " + payloads.payloadBytes);
         chunkedStart = start("200 OK", "Transfer-Encoding: chunked");
     }
 
-    /** The response to the request last read, with what its fault makes of the bytes. */
+    /** The response to the last request, with the bytes of its fault. */
     ByteBuf compose(ByteBufAllocator allocator, RequestReader request, long connection,
                     Fault fault, boolean isKept) {
         if (fault == Fault.GARBAGE) {
@@ -79,7 +79,7 @@ final class Responses {
         return out;
     }
 
-    /** The answer to what could not be read. */
+    /** The response to a malformed request. */
     ByteBuf malformed(ByteBufAllocator allocator) {
         return allocator.directBuffer().writeBytes(ascii(
                 "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));

@@ -25,7 +25,7 @@ import java.util.concurrent.atomic.AtomicLong;
 /** A running server. */
 final class Server {
     private static final int BACKLOG = 4096;
-    /** A request and its neighbours fit; a larger buffer only costs cache. */
+    /** Fits a request and pipelined ones; a larger buffer only costs cache. */
     private static final int RECEIVE_BYTES = 4096;
     private static final long GROUP_STOP_MS_MAX = 1000;
 
@@ -53,7 +53,7 @@ final class Server {
         }
     }
 
-    /** Listens and serves; throws with a message that says what to do. */
+    /** Listens and serves; the message of an exception says what to do. */
     static Server start(Settings settings) throws IOException {
         Server server = new Server(settings);
         try {
@@ -80,7 +80,7 @@ final class Server {
                 settings.latencyNs() / 1e6);
     }
 
-    /** What the requests really waited; read it when the loops have stopped. */
+    /** The real latencies of the requests; to be read after the loops have stopped. */
     String totals() {
         long answered = loops.values().stream().mapToLong(loop -> loop.answered).sum();
         long sumNs = loops.values().stream().mapToLong(loop -> loop.delaySumNs).sum();
@@ -89,7 +89,7 @@ final class Server {
                 answered, answered == 0 ? 0 : sumNs / 1e6 / answered, maxNs / 1e6);
     }
 
-    /** Closes the listener, answers what was read, cuts what takes too long. */
+    /** Closes the listener, responds to requests read so far, cuts slow ones. */
     void stop() {
         listener.close().awaitUninterruptibly();
         List<Future<Void>> ends = new ArrayList<>();

@@ -1,4 +1,4 @@
-/** The options of the stub origin, each declared once, and what they mean together. */
+/** The options of the stub origin, each declared once, and their combined meaning. */
 package wirespeed.stuborigin;
 
 import java.nio.file.Path;
@@ -7,10 +7,10 @@ import java.util.List;
 import java.util.stream.Collectors;
 
 /**
- * What was meant by a command line.
+ * The settings of a command line.
  *
  * @param chunkBytes size of a chunk, or 0 for Content-Length
- * @param record     the file that keeps what was received, or null
+ * @param record     the file for received bytes, or null
  */
 record Settings(String host, int port, Transport transport, int threads, int payloadBytes,
                 int chunkBytes, long latencyNs, Distribution distribution, FaultMix faults,
@@ -44,9 +44,9 @@ record Settings(String host, int port, Transport transport, int threads, int pay
     static final Option<FaultMix> FAULTS = new Option<>("faults", "LIST", "",
             "per cent of the requests with a fault: 500=1,reset-body=0.5", FaultMix::of);
     static final Option<Long> SEED = new Option<>("seed", "N", "1",
-            "of payloads, latencies and faults", text -> (long) Units.number(text));
+            "seed of payloads, latencies and faults", text -> (long) Units.number(text));
     static final Option<Path> RECORD = new Option<>("record", "FILE", null,
-            "keep what is received, as JSON lines", Path::of);
+            "record received bytes as JSON lines", Path::of);
     static final Option<Boolean> HELP = new Option<>("help", null, "false", "show this",
             Boolean::valueOf);
     static final List<Option<?>> OPTIONS = List.of(HOST, PORT, TRANSPORT, THREADS, PAYLOAD, CHUNKED,
@@ -54,7 +54,7 @@ record Settings(String host, int port, Transport transport, int threads, int pay
 
     static Settings of(CommandLine line) {
         if (!line.words().isEmpty()) {
-            throw new BadUsage(line.words().get(0) + " belongs to no option; --help lists them");
+            throw new BadUsage(line.words().get(0) + ": unexpected argument; --help lists the options");
         }
         Integer chunk = line.get(CHUNKED);
         return new Settings(line.get(HOST), line.get(PORT), line.get(TRANSPORT), line.get(THREADS),
@@ -67,8 +67,8 @@ record Settings(String host, int port, Transport transport, int threads, int pay
                 .map(each -> String.format("  %-24s %s%n", each.word, each.text))
                 .collect(Collectors.joining());
         return "usage: stub-origin [OPTIONS]\n\n"
-                + "Answers every request after a while. The response repeats X-Request-Id and\n"
-                + "carries X-Connection, the number of the connection since start.\n\n"
+                + "Responds to every request after a delay. The response repeats X-Request-Id and\n"
+                + "has X-Connection, the number of the connection since start.\n\n"
                 + CommandLine.help(OPTIONS)
                 + "\nFaults, for --faults and for the request field X-Stub-Fault (and\n"
                 + "X-Stub-Latency: 200ms sets the latency of one request):\n" + faults

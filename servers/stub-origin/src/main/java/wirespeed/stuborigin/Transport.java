@@ -1,4 +1,4 @@
-/** The ways to talk to the kernel: Java's NIO, native epoll, io_uring. */
+/** The transports: Java's NIO, native epoll, io_uring. */
 package wirespeed.stuborigin;
 
 import io.netty.channel.IoHandlerFactory;
@@ -13,7 +13,7 @@ import io.netty.channel.uring.IoUringIoHandler;
 import io.netty.channel.uring.IoUringIoHandlerConfig;
 import io.netty.channel.uring.IoUringServerSocketChannel;
 
-/** A transport; one that is not available is refused, never replaced by another. */
+/** A transport; an unavailable one is an error, never replaced by another. */
 enum Transport {
     NIO(NioServerSocketChannel.class) {
         @Override
@@ -50,8 +50,8 @@ enum Transport {
     };
 
     /**
-     * A read and a write of a thousand connections fit: with the default of 128 the kernel is entered
-     * in between, which costs 7 % of the CPU time at 1000 connections.
+     * Fits a read and a write of a thousand connections: with the default of 128 the kernel is
+     * entered in between, which costs 7 % of the CPU time at 1000 connections.
      */
     private static final int RING_SIZE = 4096;
     final Class<? extends ServerChannel> channel;
@@ -62,10 +62,10 @@ enum Transport {
 
     abstract IoHandlerFactory handler();
 
-    /** Why this machine cannot use it; null when it can. */
+    /** Why this machine cannot use it; null if it can. */
     abstract Throwable unavailable();
 
-    /** The word of the command line. */
+    /** The name on the command line. */
     String word() {
         return name().toLowerCase(java.util.Locale.ROOT);
     }
@@ -79,7 +79,7 @@ enum Transport {
         throw new BadUsage("give nio, epoll or io_uring");
     }
 
-    /** The deepest cause in one line: the outer ones only say that a class did not start. */
+    /** The root cause in one line: the outer ones only say that a class did not start. */
     static String reason(Throwable cause) {
         Throwable deepest = cause;
         while (deepest.getCause() != null && deepest.getCause() != deepest) {

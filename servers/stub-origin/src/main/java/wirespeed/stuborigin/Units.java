@@ -1,10 +1,10 @@
-/** Reads sizes, durations and numbers from the command line and from request fields. */
+/** Parses sizes, durations and numbers of the command line and of request fields. */
 package wirespeed.stuborigin;
 
 import java.util.Locale;
 import java.util.Map;
 
-/** Text to numbers; a mistake says what would be right. */
+/** Text to numbers; an error says what is valid. */
 final class Units {
     private static final Map<String, Long> BYTES = Map.of("", 1L, "b", 1L, "kib", 1L << 10,
             "mib", 1L << 20, "kb", 1000L, "mb", 1_000_000L, "k", 1L << 10, "m", 1L << 20);
@@ -20,7 +20,7 @@ final class Units {
                 return value;
             }
         } catch (NumberFormatException notANumber) {
-            // falls through to the one message for both mistakes
+            // continues to the common message of both errors
         }
         throw new BadUsage("give a number from " + min + " to " + max);
     }

@@ -1,7 +1,7 @@
 /**
- * Timers of one loop: slots of a millisecond, entries linked in place, one timer of the loop armed.
+ * Timers of one loop: slots of a millisecond, entries linked in place, one armed timer of the loop.
  *
- * <p>The wheel reads no clock and schedules nothing itself, so that tests turn it by hand.
+ * <p>The wheel reads no clock and schedules nothing itself, so that tests can turn it.
  */
 package wirespeed.stuborigin;
 
@@ -10,14 +10,14 @@ final class Wheel {
     static final long TICK_NS = 1_000_000;
     private static final int SLOTS = 4096;
     private static final int MASK = SLOTS - 1;
-    /** The result of {@link #nextDueNs} when nothing waits. */
+    /** The result of {@link #nextDueNs} if nothing waits. */
     static final long NEVER = Long.MAX_VALUE;
 
     private final Entry[] slots = new Entry[SLOTS];
     private long tick;
     private int size;
 
-    /** Something that becomes due; in one wheel at a time, once. */
+    /** An entry that becomes due; in one wheel at a time, once. */
     abstract static class Entry {
         private Entry next;
         private Entry previous;
@@ -41,7 +41,7 @@ final class Wheel {
         if (entry.isWaiting) {
             throw new IllegalStateException("an entry waits for one time only");
         }
-        // The tick in progress was served already: the earliest is the next one.
+        // The current tick was served already: the earliest is the next one.
         entry.dueTick = Math.max((dueNs + TICK_NS - 1) / TICK_NS, tick + 1);
         entry.isWaiting = true;
         int slot = (int) entry.dueTick & MASK;
@@ -72,7 +72,7 @@ final class Wheel {
         size--;
     }
 
-    /** Runs what is due by now, in the order of its ticks. */
+    /** Runs entries that are due by now, in the order of their ticks. */
     void advance(long nowNs) {
         long target = nowNs / TICK_NS;
         if (size == 0) {
@@ -80,7 +80,7 @@ final class Wheel {
         }
         while (tick < target) {
             tick++;
-            // What a due entry adds goes to a later tick, so this slot empties.
+            // Entries that a due entry adds go to a later tick, so this slot empties.
             for (Entry due = firstDue(); due != null; due = firstDue()) {
                 remove(due);
                 due.due(nowNs);
@@ -96,7 +96,7 @@ final class Wheel {
         return each;
     }
 
-    /** When {@link #advance} is worth calling again: the next slot that is not empty. */
+    /** When to call {@link #advance} next: the next slot that is not empty. */
     long nextDueNs() {
         if (size == 0) {
             return NEVER;

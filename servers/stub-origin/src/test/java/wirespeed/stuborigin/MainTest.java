@@ -1,4 +1,4 @@
-/** The program as a process: exit codes and what it prints. */
+/** The program as a process: exit codes and output. */
 package wirespeed.stuborigin;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -96,7 +96,7 @@ class OriginTest {
             assertEquals(1000, first.length);
             assertArrayEquals(first, two.send(get()).read().body());
             assertNotEquals(List.of(first), List.of(two.send(get()).read().body()));
-            // HTTP/1.0 knows no chunks.
+            // HTTP/1.0 has no chunks.
             two.send("GET / HTTP/1.0\r\n\r\n");
             assertEquals("1000", two.read().field("Content-Length"));
             assertNull(two.read());
@@ -138,7 +138,7 @@ class OriginTest {
     }
 
     @Test
-    void who_expects_continue_gets_it_before_the_body() throws Exception {
+    void a_client_that_expects_continue_gets_it_before_the_body() throws Exception {
         try (Closing server = new Closing(start("--latency", "0", "--payload", "3"));
                 RawClient client = new RawClient(server.port())) {
             client.send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
@@ -148,7 +148,7 @@ class OriginTest {
     }
 
     @Test
-    void what_cannot_be_framed_is_refused() throws Exception {
+    void requests_that_cannot_be_framed_are_refused() throws Exception {
         try (Closing server = new Closing(start("--latency", "0"))) {
             for (String bad : List.of("nonsense\r\n\r\n", "GET / HTTP/1.1\r\nnonsense\r\n\r\n",
                     "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
@@ -163,7 +163,7 @@ class OriginTest {
     }
 
     @Test
-    void statuses_and_wrong_lengths_are_sent_when_asked_for() throws Exception {
+    void statuses_and_wrong_lengths_are_sent_on_request() throws Exception {
         try (Closing server = new Closing(start("--latency", "0", "--payload", "100"));
                 RawClient client = new RawClient(server.port())) {
             assertEquals(500, client.send(fault("500")).read().status());
@@ -214,7 +214,7 @@ class OriginTest {
     }
 
     @Test
-    void garbage_is_no_http_and_drip_is_whole() throws Exception {
+    void garbage_is_invalid_http_and_drip_is_complete() throws Exception {
         try (Closing server = new Closing(start("--latency", "0", "--payload", "100"))) {
             try (RawClient client = new RawClient(server.port())) {
                 byte[] garbage = client.send(fault("garbage")).rest();
@@ -229,7 +229,7 @@ class OriginTest {
     }
 
     @Test
-    void what_is_received_is_recorded_byte_for_byte(@TempDir Path folder) throws Exception {
+    void received_bytes_are_recorded_unchanged(@TempDir Path folder) throws Exception {
         Path file = folder.resolve("record");
         try (Closing server = new Closing(start("--latency", "0", "--record", file.toString()));
                 RawClient client = new RawClient(server.port())) {
@@ -240,12 +240,12 @@ class OriginTest {
     }
 
     @Test
-    void stopping_answers_what_waits() throws Exception {
+    void stopping_finishes_waiting_requests() throws Exception {
         Server server = start("--latency", "2s", "--payload", "10");
         try (RawClient idle = new RawClient(server.port());
                 RawClient busy = new RawClient(server.port())) {
             idle.send(get("X-Stub-Latency: 0\r\n")).read();
-            // Pipelined behind an answered request: the second one was read when this returns.
+            // Pipelined after a request with a response: the second one was read when this returns.
             busy.send(get("X-Stub-Latency: 0\r\n") + get()).read();
             server.stop();
             assertEquals("close", busy.read().field("Connection"));
@@ -274,7 +274,7 @@ class OriginTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
-    void every_request_before_a_closed_half_is_answered(Transport transport) throws Exception {
+    void every_request_before_a_half_close_gets_a_response(Transport transport) throws Exception {
         try (Closing server = new Closing(start("--transport", transport.word(), "--latency", "0ms"));
                 RawClient client = new RawClient(server.port())) {
             client.send(get("X-Stub-Latency: 200ms\r\n") + get() + get() + get());

@@ -1,4 +1,4 @@
-/** A client that sends bytes as they are and reads responses strictly. */
+/** A client that sends bytes unchanged and parses responses strictly. */
 package wirespeed.stuborigin;
 
 import java.io.ByteArrayOutputStream;
@@ -47,7 +47,7 @@ final class RawClient implements AutoCloseable {
         return this;
     }
 
-    /** No more bytes follow; the server may still answer. */
+    /** Ends the sending side; the server may still respond. */
     RawClient finish() throws IOException {
         socket.shutdownOutput();
         return this;
@@ -66,12 +66,12 @@ final class RawClient implements AutoCloseable {
         return read(true);
     }
 
-    /** What still comes, as it comes. */
+    /** The bytes that still arrive. */
     byte[] rest() throws IOException {
         return in.readAllBytes();
     }
 
-    /** Gives up waiting after this time, instead of the long one. */
+    /** Waits at most this long, instead of the long default. */
     void timeout(int ms) throws IOException {
         socket.setSoTimeout(ms);
     }

@@ -16,7 +16,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 class SettingsTest {
-    /** The page shows the help as it is; a test keeps it true. */
+    /** The page shows the help unchanged; this test ensures it. */
     @Test
     void the_documentation_shows_this_help() throws Exception {
         Path page = Path.of(System.getProperty("basedir", "."), "../../docs/http-server.md");
@@ -41,7 +41,7 @@ class SettingsTest {
         "--faults 500=NaN        | --faults 500=NaN: the shares are per cent and sum up to 100 at most",
         "--seed x                | --seed x: 'x' is not a number",
         "--port                  | --port needs a value: --port PORT"})
-    void a_mistake_is_one_line_that_says_what_is_right(String line, String message) {
+    void a_mistake_is_one_line_that_says_what_is_valid(String line, String message) {
         BadUsage mistake = assertThrows(BadUsage.class,
                 () -> Settings.of(new CommandLine(Settings.OPTIONS, line.strip().split(" +"))));
         assertEquals(message, mistake.getMessage());
@@ -85,7 +85,7 @@ class SettingsTest {
     }
 
     @Test
-    void faults_have_the_shares_that_were_asked_for() {
+    void faults_have_the_requested_shares() {
         FaultMix mix = FaultMix.of("500=10,drip=2.5");
         SplittableRandom random = new SplittableRandom(5);
         Map<Fault, Integer> counts = new EnumMap<>(Fault.class);

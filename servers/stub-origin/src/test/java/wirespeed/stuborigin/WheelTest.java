@@ -93,7 +93,7 @@ class WheelTest {
     }
 
     @Test
-    void a_late_call_serves_all_that_was_missed_in_order() {
+    void a_late_call_serves_all_missed_entries_in_order() {
         SplittableRandom random = new SplittableRandom(3);
         List<Long> expected = new ArrayList<>();
         for (int each = 0; each < 20_000; each++) {

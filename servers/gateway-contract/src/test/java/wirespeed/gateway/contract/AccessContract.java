@@ -3,6 +3,7 @@ package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -18,6 +19,7 @@ import java.util.Base64;
 import java.util.HexFormat;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.runtime.ConfigError;
 
 abstract class AccessContract extends CarrierContract {
     private static final Base64.Encoder BASE64 = Base64.getUrlEncoder().withoutPadding();
@@ -46,8 +48,14 @@ abstract class AccessContract extends CarrierContract {
     }
 
     private static String token(String id, KeyPair pair, long endSeconds) throws Exception {
+        return token(id, pair, endSeconds, "");
+    }
+
+    private static String token(String id, KeyPair pair, long endSeconds, String claims)
+            throws Exception {
         String text = BASE64.encodeToString(("{\"alg\":\"RS256\",\"kid\":\"" + id + "\"}").getBytes())
-                + "." + BASE64.encodeToString(("{\"sub\":\"kim\",\"exp\":" + endSeconds + "}").getBytes());
+                + "." + BASE64.encodeToString(("{\"sub\":\"kim\",\"exp\":" + endSeconds + claims
+                + "}").getBytes());
         Signature signature = Signature.getInstance("SHA256withRSA");
         signature.initSign(pair.getPrivate());
         signature.update(text.getBytes(StandardCharsets.US_ASCII));
@@ -66,7 +74,8 @@ abstract class AccessContract extends CarrierContract {
             return true;
         };
         Carrier gateway = gateway("[[filter]]\ntype = \"jwt\"\njwks = \"http://127.0.0.1:"
-                + issuer.port() + "/keys\"\nclaim-headers = { X-User = \"sub\" }\n");
+                + issuer.port() + "/keys\"\nissuer = \"*\"\naudience = \"*\"\n"
+                + "claim-headers = { X-User = \"sub\" }\n");
         RawClient client = client(gateway);
         RawClient.Answer none = ask(client, "X-User: root\r\n");
         assertEquals(401, none.status());
@@ -102,10 +111,29 @@ abstract class AccessContract extends CarrierContract {
             return true;
         };
         Carrier gateway = gateway("[[filter]]\ntype = \"jwt\"\njwks = \"http://127.0.0.1:"
-                + issuer.port() + "/keys\"\n");
+                + issuer.port() + "/keys\"\nissuer = \"*\"\naudience = \"*\"\n");
         long end = System.currentTimeMillis() / 1000 + 600;
         assertEquals(503, ask(client(gateway), token("1", pair(), end)).status());
         assertEquals(0, origin.seen.size());
+    }
+
+    @Test
+    void a_token_for_another_service_or_of_another_issuer_is_refused() throws Exception {
+        KeyPair pair = pair();
+        Path keys = Files.writeString(folder.resolve("keys.json"), set("1", pair));
+        String jwt = "[[filter]]\ntype = \"jwt\"\njwks = \"" + keys + "\"\n";
+        RawClient client = client(gateway(jwt + "issuer = \"https://id\"\naudience = \"shop\"\n"));
+        long end = System.currentTimeMillis() / 1000 + 600;
+        assertEquals(200, ask(client, token("1", pair, end,
+                ",\"iss\":\"https://id\",\"aud\":[\"shop\"]")).status());
+        for (String parties : new String[] {"", ",\"iss\":\"https://id\"", ",\"aud\":\"shop\"",
+            ",\"iss\":\"https://evil\",\"aud\":\"shop\"", ",\"iss\":\"https://id\",\"aud\":\"bank\""}) {
+            assertEquals(401, ask(client, token("1", pair, end, parties)).status(), parties);
+        }
+        for (String missing : new String[] {"issuer = \"*\"\n", "audience = \"*\"\n"}) {
+            ConfigError refused = assertThrows(ConfigError.class, () -> gateway(jwt + missing));
+            assertTrue(refused.getMessage().contains("jwt needs "), refused.getMessage());
+        }
     }
 
     @Test
@@ -124,6 +152,95 @@ abstract class AccessContract extends CarrierContract {
             assertEquals(401, ask(client(gateway), bad).status(), bad);
         }
         assertEquals(1, origin.seen.size());
+    }
+
+    private static String basic(String pair) {
+        return "Authorization: Basic " + Base64.getEncoder().encodeToString(
+                pair.getBytes(StandardCharsets.UTF_8)) + "\r\n";
+    }
+
+    @Test
+    void a_name_and_its_password_pass() throws Exception {
+        // openssl passwd -6 -salt 'rounds=1000$pepper' sesam:öffne
+        Path users = Files.writeString(folder.resolve("users"), "# people\nkim:$6$rounds=1000$pepper$4yUAsTlCAZJYC/R37GCKaJstqsWPOvF.sQZ1rkDX06pERD/IVfKob.dvUxEfzHXOzQKle62jrwS9fInza4IKq0\n");
+        Carrier gateway = gateway("[[filter]]\ntype = \"basic\"\nusers-file = \"" + users
+                + "\"\nrealm = \"shop\"\nidentity-header = \"X-User\"\n");
+        RawClient client = client(gateway);
+        for (int i = 0; i < 3; i++) {
+            assertEquals(200, ask(client, basic("kim:sesam:\u00f6ffne") + "X-User: root\r\n").status());
+            assertEquals("kim", origin.seen.get(i).header("X-User"));
+            assertNull(origin.seen.get(i).header("Authorization"));
+        }
+        for (String bad : new String[] {"", basic("kim:sesam"), basic("root:sesam:\u00f6ffne"), basic("kim"),
+            basic(":"), "Authorization: Basic !\r\n", "Authorization: Bearer a\r\n",
+            basic("kim:sesam:\u00f6ffne") + basic("kim:sesam:\u00f6ffne")}) {
+            RawClient.Answer refused = ask(client(gateway), bad);
+            assertEquals(401, refused.status(), bad);
+            assertEquals("Basic realm=\"shop\", charset=\"UTF-8\"", refused.header("WWW-Authenticate"));
+        }
+        assertEquals(3, origin.seen.size());
+        Files.writeString(users, "kim:sesam\n");
+        ConfigError plain = assertThrows(ConfigError.class, () -> gateway("[[filter]]\ntype = \"basic\"\n"
+                + "users-file = \"" + users + "\"\n"));
+        assertTrue(plain.getMessage().contains("users-file, line 1"), plain.getMessage());
+    }
+
+    @Test
+    void another_service_decides_and_lets_nobody_in_when_it_fails() throws Exception {
+        RecordingOrigin service = closedLater(new RecordingOrigin());
+        service.handler = (seen, out, socket) -> {
+            String uri = String.valueOf(seen.header("X-Forwarded-Uri"));
+            int status = uri.startsWith("/in") ? 200 : uri.startsWith("/login") ? 302
+                    : uri.startsWith("/no") ? 403 : 500;
+            RecordingOrigin.respond(out, status, "X-User: kim\r\nLocation: /sign-in\r\n"
+                    + "X-Other: 1\r\n", "not for the client");
+            return true;
+        };
+        Carrier gateway = gateway("[[filter]]\ntype = \"external-auth\"\nurl = \"http://127.0.0.1:"
+                + service.port() + "/check\"\ncopy-headers = [\"X-User\"]\ntimeout = \"20s\"\n");
+        RawClient client = client(gateway);
+        client.send("POST /in?a=1 HTTP/1.1\r\nHost: shop\r\nCookie: s=1\r\nX-User: root\r\n"
+                + "X_User: root\r\nX-Own: 1\r\nContent-Length: 2\r\n\r\nok");
+        assertEquals(200, client.read().status());
+        RecordingOrigin.Seen asked = service.seen.get(0);
+        assertEquals("GET /check HTTP/1.1", asked.line());
+        assertEquals("POST", asked.header("X-Forwarded-Method"));
+        assertEquals("/in?a=1", asked.header("X-Forwarded-Uri"));
+        assertEquals("shop", asked.header("X-Forwarded-Host"));
+        assertEquals("127.0.0.1", asked.header("X-Forwarded-For"));
+        assertEquals("s=1", asked.header("Cookie"));
+        assertNull(asked.header("X-Own"));
+        RecordingOrigin.Seen passed = origin.seen.get(0);
+        assertEquals("kim", passed.header("X-User"));
+        assertNull(passed.header("X_User"));
+        assertNull(passed.header("X-Other"));
+        assertEquals("ok", passed.body());
+        RawClient.Answer login = client(gateway).get("/login");
+        assertEquals(302, login.status());
+        assertEquals("/sign-in", login.header("Location"));
+        RawClient.Answer forbidden = client(gateway).get("/no");
+        assertEquals(403, forbidden.status());
+        assertEquals("403 Forbidden\n", forbidden.body());
+        assertNull(forbidden.header("X-User"));
+        assertEquals(503, client(gateway).get("/other").status());
+        service.close();
+        assertEquals(503, client(gateway).get("/in").status());
+        assertEquals(1, origin.seen.size());
+    }
+
+    @Test
+    void a_service_that_does_not_answer_holds_no_request() throws Exception {
+        RecordingOrigin service = closedLater(new RecordingOrigin());
+        service.handler = (seen, out, socket) -> {
+            // A head in time, and a body that never comes.
+            out.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".getBytes());
+            out.flush();
+            return true;
+        };
+        Carrier gateway = gateway("[[filter]]\ntype = \"external-auth\"\nurl = \"http://127.0.0.1:"
+                + service.port() + "/check\"\ntimeout = \"300ms\"\n");
+        assertEquals(503, client(gateway).get("/").status());
+        assertEquals(0, origin.seen.size());
     }
 
     @Test

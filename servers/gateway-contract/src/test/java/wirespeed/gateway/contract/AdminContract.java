@@ -3,13 +3,24 @@ package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.runtime.ConfigError;
 
 abstract class AdminContract extends CarrierContract {
     @TempDir
@@ -69,5 +80,54 @@ abstract class AdminContract extends CarrierContract {
             assertTrue(put.body().contains("log-folder"), put.body());
         }
         assertFalse(Files.exists(folder.resolve("b.log")));
+    }
+
+    private static String askSocket(Path socket, String request) throws IOException {
+        try (SocketChannel channel = SocketChannel.open(UnixDomainSocketAddress.of(socket))) {
+            channel.write(ByteBuffer.wrap(request.getBytes(StandardCharsets.ISO_8859_1)));
+            return new String(Channels.newInputStream(channel).readAllBytes(),
+                    StandardCharsets.ISO_8859_1);
+        }
+    }
+
+    @Test
+    void changes_are_made_over_a_socket_of_the_user_and_the_port_only_reads() throws Exception {
+        Path socket = folder.resolve("admin.sock");
+        String toml = "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n[admin]\n"
+                + "listen = \"127.0.0.1:0\"\nsocket = \"" + socket + "\"\n";
+        Carrier gateway = start(toml);
+        assertEquals("rw-------", PosixFilePermissions.toString(Files.getPosixFilePermissions(socket)));
+        String shown = askSocket(socket, "GET /config HTTP/1.1\r\nHost: any\r\n\r\n");
+        assertTrue(shown.startsWith("HTTP/1.1 200 OK\r\n") && shown.endsWith(toml), shown);
+        String tag = shown.replaceAll("(?s).*ETag: (\"[^\"]*\").*", "$1");
+        String changed = toml.replace("[admin]", "retries = 3\n[admin]");
+        RawClient.Answer refused = ask(gateway, "PUT /config", "If-Match: " + tag + "\r\n", changed);
+        assertEquals(403, refused.status());
+        assertEquals("changes are made over admin.socket\n", refused.body());
+        assertEquals(200, ask(gateway, "GET /routes", "", "").status());
+        String put = askSocket(socket, "PUT /config HTTP/1.1\r\nHost: any\r\nIf-Match: " + tag
+                + "\r\nContent-Length: " + changed.length() + "\r\n\r\n" + changed);
+        assertTrue(put.startsWith("HTTP/1.1 200 OK\r\n"), put);
+        assertEquals(3, gateway.runtime.gateway().snapshot().origins().get("o").settings().retries());
+        for (String bad : new String[] {"GET /config\r\n\r\n", "GET /config HTTP/1.1\nHost: a\n\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n"}) {
+            assertTrue(askSocket(socket, bad).startsWith("HTTP/1.1 400 "), bad);
+        }
+        ConfigError taken = assertThrows(ConfigError.class, () -> start(toml));
+        assertTrue(taken.getMessage().contains("another process listens on it"), taken.getMessage());
+        gateway.close();
+        assertFalse(Files.exists(socket), "the socket stays behind");
+    }
+
+    @Test
+    void a_socket_that_a_process_left_behind_is_replaced() throws Exception {
+        Path socket = folder.resolve("admin.sock");
+        try (ServerSocketChannel left = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            left.bind(UnixDomainSocketAddress.of(socket));
+        }
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[admin]\nsocket = \"" + socket + "\"\n");
+        assertNull(gateway.runtime.adminAddress());
+        assertTrue(askSocket(socket, "GET /ready HTTP/1.1\r\nHost: a\r\n\r\n").endsWith("ready\n"));
     }
 }

@@ -108,6 +108,39 @@ abstract class EndpointContract extends CarrierContract {
         assertEquals("shop.test:" + origin.port(), head(gateway, second));
     }
 
+    @Test
+    void an_answer_to_another_question_leads_nowhere() throws Exception {
+        NameServer names = closedLater(new NameServer(1));
+        names.isForged = true;
+        Carrier gateway = gateway(names, "");
+        awaitEndpoints(gateway, "127.0.0.1");
+        assertEquals(0, failures(gateway, 5));
+    }
+
+    @Test
+    void the_servers_of_a_service_have_ports_weights_and_reserves() throws Exception {
+        RecordingOrigin light = closedLater(new RecordingOrigin());
+        RecordingOrigin reserve = closedLater(new RecordingOrigin());
+        NameServer names = closedLater(new NameServer(1));
+        names.targets = new int[][] {{10, 90, origin.port()}, {10, 10, light.port()},
+            {20, 0, reserve.port()}};
+        Carrier gateway = start("[server]\ndns = [\"127.0.0.1:" + names.port() + "\"]\n[origins.o]\n"
+                + "addresses = [\"_http._tcp.shop.test\"]\nbalance = \"round-robin\"\n"
+                + "preserve-host = false\nslow-start = \"0ms\"\n");
+        awaitEndpoints(gateway, "127.0.0.1", "127.0.0.1", "127.0.0.1");
+        assertEquals(0, failures(gateway, 111));
+        assertEquals(0, reserve.seen.size());
+        assertEquals(11, light.seen.size());
+        assertEquals("shop.test", origin.seen.get(0).header("Host"));
+        names.targets = new int[][] {{20, 0, reserve.port()}};
+        awaitEndpoints(gateway, "127.0.0.1");
+        assertEquals(0, failures(gateway, 5));
+        assertEquals(5, reserve.seen.size());
+        names.targets = new int[][] {};
+        awaitEndpoints(gateway, "_http._tcp.shop.test");
+        assertEquals(5, failures(gateway, 5));
+    }
+
     /** The Host that the origin gets where the client's is not kept. */
     private String head(Carrier gateway, RecordingOrigin at) throws Exception {
         Carrier own = start("[origins.o]\naddresses = [\"shop.test:" + at.port()

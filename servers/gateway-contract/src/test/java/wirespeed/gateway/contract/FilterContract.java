@@ -62,6 +62,32 @@ abstract class FilterContract extends CarrierContract {
     }
 
     @Test
+    void a_constructor_gets_the_parameters_of_the_configuration() throws IOException {
+        Files.writeString(folder.resolve("Limits.java"), """
+                import java.util.Map;
+                import wirespeed.gateway.core.*;
+                public class Limits implements Filter {
+                    private final int limit;
+                    public Limits(Map<String, String> parameters) {
+                        limit = Integer.parseInt(parameters.get("limit"));
+                    }
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        context.response().headers().set("X-Mark", String.valueOf(limit + 1));
+                        return Step.NEXT;
+                    }
+                }
+                """);
+        String toml = "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[filters]\nfolder = \"" + folder + "\"\nparameters = { limit = \"LIMIT\" }\n";
+        assertEquals("8", markOf(client(start(toml.replace("LIMIT", "7")))));
+        ConfigError refused = assertThrows(ConfigError.class, () -> start(toml.replace("LIMIT", "x")));
+        assertTrue(refused.getMessage().startsWith("Limits.java: Limits cannot be made:"),
+                refused.getMessage());
+    }
+
+    @Test
     void filters_are_swapped_while_requests_pass() throws IOException {
         filter("Marks.java", "one");
         Carrier gateway = start();

@@ -1,4 +1,4 @@
-// What every carrier must do, seen from both sides.
+// The duties of every carrier, seen from both sides.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -275,7 +275,7 @@ abstract class GatewayContract extends CarrierContract {
 
     @Test
     void a_request_on_a_connection_that_the_origin_closed_is_not_lost() throws IOException {
-        // That it had closed is not the origin's failure, and so no retry of those that are counted.
+        // That it had closed is not the origin's failure, and so no retry that is counted.
         for (String retries : java.util.List.of("", "retries = 0\n")) {
             RawClient client = client(gateway(retries));
             for (int i = 0; i < 10; i++) {
@@ -342,6 +342,8 @@ abstract class GatewayContract extends CarrierContract {
         assertEquals("GET /item?id=7 HTTP/1.1|", client.get("/item/7").body());
         assertEquals("GET /item?id=7&x=/../y HTTP/1.1|", client.get("/item/7?x=/../y").body());
         assertEquals("/search?q=a&x", client.get("/gone/a?x").header("Location"));
+        assertEquals("GET /to/x;v=1/y;w HTTP/1.1|", client.get("/from;u/x;v=1/y;w").body());
+        assertEquals("/new/x;v=1", client.get("/old/x;v=1").header("Location"));
         RawClient.Answer teapot = client.get("/teapot");
         assertEquals("no tea", teapot.body());
         assertEquals(404, teapot.status());
@@ -577,7 +579,7 @@ abstract class GatewayContract extends CarrierContract {
         assertNotNull(refused.header("Retry-After"));
     }
 
-    /** The first of {@link #AT_ONCE} answers that is no 200, or the last one. */
+    /** The first of {@link #AT_ONCE} answers with another status than 200, or the last one. */
     private static RawClient.Answer refused(RawClient client) {
         RawClient.Answer first = null;
         for (int i = 0; i < AT_ONCE; i++) {
@@ -615,7 +617,7 @@ abstract class GatewayContract extends CarrierContract {
         long end = System.nanoTime() + 600_000_000;
         for (int i = 0; i < 20 && System.nanoTime() < end; i++) {
             Thread.sleep(20);
-            // Whatever ends a connection must not wait for others to come.
+            // The end of a connection must not wait for others to come.
             assertEquals(200, other.get("/other").status());
             client.send("b".repeat(4096));
         }

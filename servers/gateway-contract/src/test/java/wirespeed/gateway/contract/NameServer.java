@@ -1,4 +1,4 @@
-// A name server that knows one name.
+// A DNS server that gives all names the same addresses.
 package wirespeed.gateway.contract;
 
 import java.io.IOException;
@@ -16,6 +16,10 @@ final class NameServer implements AutoCloseable {
     /** Further addresses behind these two. */
     volatile int[] others = {};
     volatile boolean isSilent;
+    /** Priority, weight and port of each server of every service; their names are those of addresses. */
+    volatile int[][] targets = {};
+    /** Sends before each answer one with another address, to another question. */
+    volatile boolean isForged;
     /** RFC 1035 4.1.1: 0 for an answer, 2 for a fault of the server, 3 for no such name. */
     volatile int code;
 
@@ -36,6 +40,13 @@ final class NameServer implements AutoCloseable {
             while (true) {
                 DatagramPacket packet = new DatagramPacket(bytes, bytes.length);
                 socket.receive(packet);
+                if (isForged) {
+                    byte[] other = answer(bytes);
+                    other[13] = 'x';
+                    other[other.length - 1] = 99;
+                    packet.setData(other);
+                    socket.send(packet);
+                }
                 if (!isSilent) {
                     packet.setData(answer(bytes));
                     socket.send(packet);
@@ -54,6 +65,9 @@ final class NameServer implements AutoCloseable {
             end += question[end] + 1;
         }
         boolean isForA = question[end + 2] == 1;
+        if (question[end + 2] == 33) {
+            return services(question, end + 5);
+        }
         end += 5;
         int[] further = others;
         int count = !isForA || code != 0 ? 0 : more == 0 ? 1 : 2 + further.length;
@@ -67,6 +81,25 @@ final class NameServer implements AutoCloseable {
             byte[] record = {(byte) 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 127, 0, 0,
                 (byte) (i == 0 ? last : i == 1 ? more : further[i - 2])};
             System.arraycopy(record, 0, answer, end + 16 * i, record.length);
+        }
+        return answer;
+    }
+
+    /** RFC 2782: each target is a label before the name that was asked for. */
+    private byte[] services(byte[] question, int end) {
+        int[][] all = targets;
+        int length = 12 + 6 + 4;
+        byte[] answer = java.util.Arrays.copyOf(question, end + length * all.length);
+        answer[2] = (byte) 0x85;
+        answer[3] = (byte) 0x80;
+        answer[7] = (byte) all.length;
+        answer[9] = 0;
+        answer[11] = 0;
+        for (int i = 0; i < all.length; i++) {
+            byte[] record = {(byte) 0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 1, 0, 10, (byte) (all[i][0] >> 8),
+                (byte) all[i][0], (byte) (all[i][1] >> 8), (byte) all[i][1], (byte) (all[i][2] >> 8),
+                (byte) all[i][2], 1, (byte) ('a' + i), (byte) 0xc0, 12};
+            System.arraycopy(record, 0, answer, end + length * i, record.length);
         }
         return answer;
     }

@@ -366,8 +366,22 @@ class NettyHttp2Test {
         client.data(31, true, "g".repeat(15_000));
         assertEquals("POST /goes-on HTTP/1.1|" + "g".repeat(30_000), client.read(31).body());
         mayAnswer.countDown();
-        client.data(3, true, "");
-        assertEquals("65535", client.read(3).body());
+        for (int i = 0; i < waiting; i++) {
+            client.data(3 + 2 * i, true, "");
+            assertEquals("65535", client.read(3 + 2 * i).body());
+        }
+        assertTrue(held() > 0, "nothing was reserved for the wider window");
+        // The window that the client was granted is over when it has used it, on a connection that stays.
+        for (int stream = 33; stream < 200 && held() > 0; stream += 2) {
+            client.headers(stream, false, post("/again"));
+            client.data(stream, true, "a".repeat((int) Math.min(16_000, client.window)));
+            assertEquals(200, client.read(stream).status());
+        }
+        assertEquals(0, held());
+    }
+
+    private long held() {
+        return gateway.runtime.gateway().gauges().get("held.bodies.bytes").getAsLong();
     }
 
     private static String[] post(String path) {

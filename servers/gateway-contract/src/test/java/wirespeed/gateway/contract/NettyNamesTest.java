@@ -143,7 +143,8 @@ class NettyNamesTest {
     @ValueSource(strings = {"nonsense", "127.0.0.1", "names.test:53", "127.0.0.1:99999"})
     void a_name_server_is_an_address_and_a_port(String server) {
         IllegalArgumentException refused = assertThrows(IllegalArgumentException.class,
-                () -> new Carrier(Main::carrier, Map.of("server.dns", server), "").close());
+                () -> new Carrier(Main::carrier, Map.of("server.dns", server), "[origins.o]\n"
+                        + "addresses = [\"127.0.0.1:1\"]\n").close());
         assertTrue(refused.getMessage().contains(server), refused.getMessage());
     }
 }

@@ -10,6 +10,7 @@ import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -48,6 +49,8 @@ final class RawHttp2 implements AutoCloseable {
     private final DefaultHttp2HeadersDecoder decoder = new DefaultHttp2HeadersDecoder(false);
     /** The last stream that GOAWAY named, or -1 before it. */
     int lastStream = -1;
+    /** How much may be sent over all streams; known when the frames until now were read. */
+    long window = 65_535;
 
     RawHttp2(SSLContext context, InetSocketAddress address) throws IOException {
         this(encrypted(context, address));
@@ -131,6 +134,7 @@ final class RawHttp2 implements AutoCloseable {
     }
 
     void data(int stream, boolean isEnd, String body) throws IOException {
+        window -= body.length();
         frame(DATA, isEnd ? END_STREAM : 0, stream, body.getBytes(StandardCharsets.ISO_8859_1));
     }
 
@@ -157,6 +161,8 @@ final class RawHttp2 implements AutoCloseable {
                 return new Answer(heads, body.toString(), payload[3]);
             } else if (head[3] == GOAWAY) {
                 lastStream = payload[3] & 0xff | (payload[2] & 0xff) << 8;
+            } else if (head[3] == WINDOW_UPDATE && (head[8] | head[7]) == 0) {
+                window += ByteBuffer.wrap(payload).getInt();
             } else if (head[3] == SETTINGS && head[4] == 0) {
                 frame(SETTINGS, 1, 0, new byte[0]);
             } else if (head[3] == PING && head[4] == 0) {

@@ -55,6 +55,19 @@ abstract class RouteContract extends CarrierContract {
     }
 
     @Test
+    void an_encoded_slash_reaches_only_origins_whose_route_takes_it() throws Exception {
+        Carrier gateway = start(origins("") + route("/files", "encoded-slashes = true")
+                + route("/", ""));
+        assertEquals("GET /files/a%2Fb;v=1?q=%2F HTTP/1.1|",
+                client(gateway).get("/files/a%2fb;v=1?q=%2F").body());
+        for (String refused : new String[] {"/other/a%2Fb", "/files%2Fa", "/files/..%2Fa", "/files/a%2F.",
+            "/files/a%2f%2e%2e/b", "/files/a%2F..;x/b", "/files/a%5Cb", "/files/a%00"}) {
+            assertEquals(400, client(gateway).get(refused).status(), refused);
+        }
+        assertEquals(1, origin.seen.size());
+    }
+
+    @Test
     void spans_of_exchanges_reach_a_collector() throws Exception {
         BlockingQueue<String> exported = new LinkedBlockingQueue<>();
         RecordingOrigin collector = closedLater(new RecordingOrigin());

@@ -13,7 +13,7 @@ abstract class WebSocketContract implements CarrierChoice {
     @org.junit.jupiter.api.io.TempDir
     java.nio.file.Path folder;
 
-    private static final String ASK = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
+    static final String ASK = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
             + "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
     @Test

@@ -1,15 +1,17 @@
 // One address of an origin, or one endpoint that its name leads to, with its health and its load.
 package wirespeed.gateway.core;
 
-import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * Outlives snapshots: a new configuration whose origin of the same name has the same address takes
@@ -21,12 +23,26 @@ public final class Address {
     /** What an operator said about an address. */
     public enum Administration { UP, DOWN, DRAIN }
 
+    /**
+     * Where a name leads.
+     *
+     * @param literal address as text
+     * @param weight share relative to the other endpoints of the name
+     * @param isReserve whether it is used only when no other endpoint is
+     */
+    public record Endpoint(String literal, int port, int weight, boolean isReserve) {
+    }
+
+    /** The form of the names of services (RFC 2782). */
+    private static final Pattern SERVICE = Pattern.compile("_[A-Za-z0-9-]+\\._(?:tcp|udp)\\.([^:]+)");
     /** More endpoints of a name than this are forgotten when they leave it, with their health. */
     private static final int KNOWN_MAX = 256;
 
     private final String host;
     private final int port;
     private final String id;
+    /** What the name of a service is a service of; null for other names. */
+    private final String domain;
     /** The configured address: this one, or the name that led here. */
     private final Address configured;
     /** All endpoints that the name has led to: one that comes back is the same. */
@@ -51,43 +67,53 @@ public final class Address {
     private Address(String host, int port, Address configured) {
         this.host = host;
         this.port = port;
-        this.id = (host.indexOf(':') >= 0 ? "[" + host + "]" : host) + ":" + port;
+        Matcher service = SERVICE.matcher(host);
+        this.domain = service.matches() ? service.group(1) : null;
+        this.id = domain != null ? host
+                : (host.indexOf(':') >= 0 ? "[" + host + "]" : host) + ":" + port;
         this.configured = configured == null ? this : configured;
         this.endpoints = new Address[] {this};
     }
 
+    /** As {@link #leadTo}, with the port of this address and equal shares. */
+    public boolean lead(Collection<String> literals, long nowMillis) {
+        return leadTo(literals.stream().map(one -> new Endpoint(one, port, 1, false)).toList(), nowMillis);
+    }
+
     /**
      * Sets where the name leads. Each literal address is an endpoint with a breaker, checks, load and
-     * connections of its own; weight, reserve and state are those of the name.
+     * connections of its own; weight, reserve and state of the name hold for each of them.
      *
-     * @param literals none when it leads nowhere, or is unknown
+     * @param wanted none when it leads nowhere, or is unknown
      * @param nowMillis on the clock of the exchanges
      * @return whether it led elsewhere before
      */
-    public synchronized boolean lead(Collection<String> literals, long nowMillis) {
-        Set<String> next = new TreeSet<>(literals);
+    public synchronized boolean leadTo(Collection<Endpoint> wanted, long nowMillis) {
         Set<String> now = new TreeSet<>();
         for (Address one : endpoints) {
             if (one != this) {
-                now.add(one.host);
+                now.add(one.id);
             }
         }
-        if (next.equals(now)) {
-            return false;
-        }
-        List<Address> all = new ArrayList<>();
-        for (String literal : next) {
-            Address one = known.computeIfAbsent(literal, fresh -> new Address(fresh, port, this));
-            if (!now.isEmpty() && !now.contains(literal)) {
+        Map<String, Address> next = new TreeMap<>();
+        for (Endpoint endpoint : wanted) {
+            Address fresh = new Address(endpoint.literal(), endpoint.port(), this);
+            Address one = known.computeIfAbsent(fresh.id, first -> fresh);
+            one.weight = endpoint.weight();
+            one.isBackup = endpoint.isReserve();
+            next.put(one.id, one);
+            if (!now.isEmpty() && !now.contains(one.id)) {
                 // It has no caches and no connections yet: its share comes slowly.
                 one.healthyMillis = nowMillis;
             }
-            all.add(one);
+        }
+        if (next.keySet().equals(now)) {
+            return false;
         }
         if (known.size() > KNOWN_MAX) {
-            known.keySet().retainAll(next);
+            known.keySet().retainAll(next.keySet());
         }
-        endpoints = all.isEmpty() ? new Address[] {this} : all.toArray(Address[]::new);
+        endpoints = next.isEmpty() ? new Address[] {this} : next.values().toArray(Address[]::new);
         moves++;
         return true;
     }
@@ -107,8 +133,11 @@ public final class Address {
         healthyMillis = nowMillis;
     }
 
-    /** Reads {@code host:port}; refuses everything else with a sentence. */
+    /** Reads {@code host:port}, or the name of a service; refuses everything else with a sentence. */
     public static Address parse(String text) {
+        if (SERVICE.matcher(text).matches()) {
+            return new Address(text, 0);
+        }
         int colon = text.lastIndexOf(':');
         boolean isBracketed = text.startsWith("[") && colon > 0 && text.charAt(colon - 1) == ']';
         boolean isPlain = colon > 0 && text.indexOf(':') == colon;
@@ -133,27 +162,37 @@ public final class Address {
         return host;
     }
 
-    /** The host as it is configured: what certificates and virtual hosts are named for. */
-    public String name() {
-        return configured.host;
+    /** Whether this is the name of a service, whose endpoints have ports of their own. */
+    public boolean isService() {
+        return domain != null;
     }
 
-    /** {@code name:port}, for Host. */
+    /** The host as it is configured, or the domain of a service: what certificates are named for. */
+    public String name() {
+        return configured.isService() ? configured.domain : configured.host;
+    }
+
+    /** {@code name:port} for Host; the domain of a service. */
     public String authority() {
-        return configured.id;
+        return configured.isService() ? configured.domain : configured.id;
+    }
+
+    /** The address of the configuration that led here. */
+    public Address configured() {
+        return configured;
     }
 
     public int port() {
         return port;
     }
 
-    /** {@code host:port}. */
+    /** {@code host:port}, or the name of a service. */
     public String id() {
         return id;
     }
 
     public int weight() {
-        return configured.weight;
+        return configured == this ? weight : configured.weight * weight;
     }
 
     public void weight(int weight) {
@@ -165,7 +204,7 @@ public final class Address {
 
     /** Used only when no other address is. */
     public boolean isBackup() {
-        return configured.isBackup;
+        return configured.isBackup || isBackup;
     }
 
     public void backup(boolean backup) {
@@ -203,12 +242,19 @@ public final class Address {
 
     /** Whether new exchanges may be sent here; not free of effects: a breaker hands out a probe. */
     public boolean isUsable(long nowMillis) {
-        return administration() == Administration.UP && isChecked && breaker.isUsable(nowMillis);
+        return isWhole() && administration() == Administration.UP && isChecked
+                && breaker.isUsable(nowMillis);
     }
 
     /** Whether a client that is bound to this address may still come here. */
     public boolean servesBound(long nowMillis) {
-        return administration() != Administration.DOWN && isChecked && breaker.isUsable(nowMillis);
+        return isWhole() && administration() != Administration.DOWN && isChecked
+                && breaker.isUsable(nowMillis);
+    }
+
+    /** False for a service whose endpoints are not known: there is no port to connect to. */
+    boolean isWhole() {
+        return !isService();
     }
 
     public AtomicInteger inFlight() {

@@ -96,8 +96,9 @@ public abstract class Balancer {
     private static final class LeastConnections extends Balancer {
         @Override
         Address choose(Address[] usable, int count, String key) {
-            // A random start, so that equal loads do not always mean the first address.
-            int start = ThreadLocalRandom.current().nextInt(count);
+            // Among equal loads chance decides, by weight.
+            int start = weighted(usable, count, ThreadLocalRandom.current().nextInt(
+                    totalWeight(usable, count)));
             Address best = usable[start];
             for (int i = 1; i < count; i++) {
                 Address other = usable[(start + i) % count];
@@ -109,8 +110,12 @@ public abstract class Balancer {
         }
     }
 
+    /**
+     * Whether {@code a} with this request carries no more than {@code b} without it, by their weights. What
+     * is nearer than one request counts as equal: an idle *1 is not emptier than a *9 with one request.
+     */
     private static boolean isLessLoaded(Address a, Address b) {
-        return (long) a.inFlight().get() * b.weight() < (long) b.inFlight().get() * a.weight();
+        return (a.inFlight().get() + 1L) * b.weight() <= (long) b.inFlight().get() * a.weight();
     }
 
     /** The less loaded of two: near to the best choice, and no herd runs to one address. */

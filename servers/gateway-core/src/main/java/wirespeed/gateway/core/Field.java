@@ -95,8 +95,19 @@ enum Field {
     }
 
     static Field of(String name) {
-        byte[] bytes = Ascii.bytes(name);
-        return of(bytes, 0, bytes.length);
+        int length = name.length();
+        if (length < BY_LENGTH.length) {
+            for (Field field : BY_LENGTH[length]) {
+                if (field.text.equalsIgnoreCase(name)) {
+                    return field;
+                }
+            }
+        }
+        int start = X_FORWARDED_OTHER.text.length();
+        if (length > start && name.regionMatches(true, 0, X_FORWARDED_OTHER.text, 0, start)) {
+            return X_FORWARDED_OTHER;
+        }
+        return name.indexOf('_') < 0 ? null : twin(Ascii.bytes(name), 0, length);
     }
 
     private static long bits(Field... fields) {

@@ -155,6 +155,11 @@ public final class Headers {
         append(name, value);
     }
 
+    /** Adds all lines of another, which were checked when they came there. */
+    public void addAll(Headers other) {
+        other.forEach(this::append);
+    }
+
     /** Replaces all lines of this name by one; other spellings of it go, as with {@link #remove}. */
     public void set(String name, String value) {
         remove(name);

@@ -91,7 +91,8 @@ public final class OptionTable {
                 + " knowledge); gateway-netty only.");
         d.texts("proxy-protocol", "", "Networks whose connections begin with a PROXY header (v1 or"
                 + " v2), which names the client; gateway-netty only.");
-        d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "Maximum size of one read.");
+        d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "Size of a read; while a socket has more,"
+                + " 64KiB at a time.");
         d.texts("dns", "", "DNS servers for resolving origins (ADDRESS:PORT); empty = system"
                 + " resolver.");
         d.text("log-folder", "", "Below it all files of access logs must lie, whatever is"
@@ -166,6 +167,8 @@ public final class OptionTable {
     private static void admin(Declaration d) {
         d.in("admin", false);
         d.text("listen", "", "Address and port of the admin server; empty for none.");
+        d.text("socket", "", "Path of a Unix socket for the admin API, which only the gateway's user may"
+                + " open and which needs no token. With it admin.listen takes GET and HEAD only.");
         d.text("token", "", "Needed as 'Authorization: Bearer' by every client once it is set, but for"
                 + " /ready and /health; an address that is not loopback must have one.");
     }
@@ -191,7 +194,8 @@ public final class OptionTable {
 
     private static void origins(Declaration d) {
         d.in("origin", true);
-        d.texts("addresses", "", "host:port of each server; '*N' behind it is a weight,"
+        d.texts("addresses", "", "host:port of each server, or the name of a service (SRV)"
+                + " such as _http._tcp.shop.internal; '*N' behind it is a weight,"
                 + " ' backup' makes it a reserve. Each address that a name leads to is an endpoint"
                 + " of its own.");
         d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())
@@ -259,6 +263,9 @@ public final class OptionTable {
                 + " gets it as X-Forwarded-Prefix.");
         d.bool("restore-prefix", false, "Put a stripped prefix before Location, Content-Location and"
                 + " cookie paths of answers that lack it.");
+        d.bool("encoded-slashes", false, "Take paths with %2F, which the origin gets as they are;"
+                + " otherwise 400. Prefixes and filters see them as a part of a name: an origin that"
+                + " takes them for a slash must not rely on rules about paths.");
         d.bool("upgrade", true, "Pass WebSocket through.");
         d.bytes("body", "0B", 0, 1L << 40, "Request body; above it 413. 0 for limits.body.");
         d.duration("timeout", "0ms", 0, 24 * HOUR, "For a whole exchange; then 504. 0 for"
@@ -270,9 +277,12 @@ public final class OptionTable {
     private static void filters(Declaration d) {
         d.in("filters", false);
         d.text("folder", "", "Java and Groovy filters, loaded again when they change.");
+        d.table("parameters", "Given to filters of the folder whose constructor takes a"
+                + " Map<String, String>.");
         d.in("filter", true);
         d.choice("type", "", List.of("headers", "redirect", "rewrite", "rate-limit", "access-log",
-                "debug", "static-response", "request-id", "compress", "jwt", "api-key", "ip", "cors"),
+                "debug", "static-response", "request-id", "compress", "jwt", "api-key", "basic",
+                "external-auth", "ip", "cors"),
                 "Which of the shipped filters.");
         d.text("name", "", "Unique name; the default is its type and number.");
         d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier.");
@@ -303,14 +313,24 @@ public final class OptionTable {
         d.text("jwks", "", "jwt: key set of the issuer, a file or an http address; fetched again when"
                 + " it is old or lacks a key.");
         d.texts("algorithms", "RS256, ES256", "jwt: the accepted ones.");
-        d.text("issuer", "", "jwt: iss of every token; empty for any.");
-        d.text("audience", "", "jwt: what aud must hold; empty for any.");
+        d.text("issuer", "", "jwt: iss of every token, needed; * for any.");
+        d.text("audience", "", "jwt: what aud must hold, needed; * for any.");
         d.duration("leeway", "30s", 0, HOUR, "jwt: by which clocks may differ.");
         d.table("claim-headers", "jwt: fields of the request that claims are set in, such as X-User ="
                 + " \"sub\"; a client's own are removed.");
         d.text("keys-file", "", "api-key: a line NAME SHA256-OF-KEY for each key.");
         d.text("key-header", "X-API-Key", "api-key: the field with the key, which is removed.");
-        d.text("identity-header", "", "api-key: the field in which the origin gets NAME; a client's own"
+        d.text("users-file", "", "basic: a line NAME:HASH for each user, with the hash that openssl"
+                + " passwd -6 prints.");
+        d.text("realm", "gateway", "basic: text that browsers show with the question.");
+        d.text("url", "", "external-auth: http address that is asked with each request: 2xx lets it"
+                + " pass; redirects, 401 and 403 go to the client, all else is 503.");
+        d.duration("timeout", "2s", 1, HOUR, "external-auth: for the whole answer.");
+        d.texts("send-headers", "Authorization, Cookie", "external-auth: fields of the request that"
+                + " are sent along.");
+        d.texts("copy-headers", "", "external-auth: fields of the answer that the origin gets; a client's"
+                + " own are removed.");
+        d.text("identity-header", "", "api-key, basic: the field in which the origin gets NAME; a client's own"
                 + " is removed.");
         d.texts("allow", "", "ip: networks whose clients may pass; empty for all.");
         d.texts("deny", "", "ip: networks whose clients may not.");
@@ -330,6 +350,8 @@ public final class OptionTable {
         d.duration("connection-timeout", "20s", 1, HOUR, "connectionTimeout.");
         d.count("accept-count", 5000, 1, 65535, "acceptCount.");
         d.count("max-connections", 20_000, 1, 1_000_000, "maxConnections.");
+        d.count("max-tunnels", 1000, 0, 100_000, "WebSockets at one time, each with two threads; above"
+                + " it 503.");
         d.count("origin-connections", 5000, 1, 1_000_000, "zuul.max.host.connections.");
         d.text("acceptor-thread-count", "", "Of 2013; accepted and reported as not applied.");
         d.text("socket-buffer", "", "Of 2013; accepted and reported as not applied.");

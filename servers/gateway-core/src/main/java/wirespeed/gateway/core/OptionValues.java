@@ -1,6 +1,7 @@
 // The values of one table of the configuration, checked and with defaults.
 package wirespeed.gateway.core;
 
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -10,6 +11,7 @@ public final class OptionValues {
     private final String section;
     private final String place;
     private final Map<String, Object> given = new LinkedHashMap<>();
+    private final Map<String, String> places = new HashMap<>();
 
     public OptionValues(String section) {
         this(section, "");
@@ -33,6 +35,17 @@ public final class OptionValues {
     /** Checks and takes a value; the message of a refusal names value and bounds. */
     public void put(String name, Object value) {
         given.put(name, option(name).parse(value));
+    }
+
+    /** As {@link #put(String, Object)}, with where it stands in its file. */
+    public void put(String name, Object value, String at) {
+        put(name, value);
+        places.put(name, at);
+    }
+
+    /** Where an option stands, to be put before a message about it; empty when that is not known. */
+    public String place(String name) {
+        return places.getOrDefault(name, "");
     }
 
     public boolean isGiven(String name) {

@@ -242,7 +242,8 @@ public final class Origin {
     }
 
     private static boolean isOnlyEjected(Address address) {
-        return address.isChecked() && address.administration() == Address.Administration.UP;
+        return address.isWhole() && address.isChecked()
+                && address.administration() == Address.Administration.UP;
     }
 
     private String hashKey(Context context) {

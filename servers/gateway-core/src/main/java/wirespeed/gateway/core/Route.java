@@ -18,15 +18,18 @@ import java.util.random.RandomGenerator;
  * @param allowsUpgrade whether WebSocket is passed through
  * @param bounds of its own
  * @param restoresPrefix whether answers get a prefix back that was stripped
+ * @param takesEncodedSlashes whether a path may hold %2F
  */
 public record Route(String name, String host, String prefix, List<String> methods,
         Map<String, String> headers, List<Target> targets, boolean stripPrefix,
-        boolean allowsUpgrade, Bounds bounds, boolean restoresPrefix) {
+        boolean allowsUpgrade, Bounds bounds, boolean restoresPrefix,
+        boolean takesEncodedSlashes) {
     /** One whose answers stay as they are. */
     public Route(String name, String host, String prefix, List<String> methods,
             Map<String, String> headers, List<Target> targets, boolean stripPrefix,
             boolean allowsUpgrade, Bounds bounds) {
-        this(name, host, prefix, methods, headers, targets, stripPrefix, allowsUpgrade, bounds, false);
+        this(name, host, prefix, methods, headers, targets, stripPrefix, allowsUpgrade, bounds, false,
+                false);
     }
 
     /**
@@ -59,6 +62,13 @@ public record Route(String name, String host, String prefix, List<String> method
     public static Route toAll(String name, Origin origin) {
         return new Route(name, "", "/", List.of(), Map.of(), List.of(new Target(origin, 1)),
                 false, true, Bounds.NONE);
+    }
+
+    /** Refuses a path that the route's origins would not read as the gateway does. */
+    public void checkPath(Request request) {
+        if (!takesEncodedSlashes && TargetPath.hasEncodedSlash(request.path())) {
+            throw Refusal.bad("path holds an encoded slash, which its route does not take");
+        }
     }
 
     boolean accepts(Request request) {

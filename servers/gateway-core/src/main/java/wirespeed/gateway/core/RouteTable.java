@@ -16,9 +16,11 @@ public final class RouteTable {
     private final Map<String, PrefixRoutes> exact = new HashMap<>();
     private final Map<String, PrefixRoutes> suffixes = new HashMap<>();
     private final PrefixRoutes everyHost;
+    private final boolean takesEncodedSlashes;
 
     public RouteTable(List<Route> routes) {
         this.routes = List.copyOf(routes);
+        takesEncodedSlashes = routes.stream().anyMatch(Route::takesEncodedSlashes);
         Map<String, List<Route>> byHost = new HashMap<>();
         for (Route route : routes) {
             byHost.computeIfAbsent(Authority.canonical(route.host()),
@@ -36,6 +38,13 @@ public final class RouteTable {
 
     public List<Route> routes() {
         return routes;
+    }
+
+    /** Refuses what no route takes, before any filter sees it. */
+    void checkPath(Request request) {
+        if (!takesEncodedSlashes && TargetPath.hasEncodedSlash(request.path())) {
+            throw Refusal.bad("path holds an encoded control character or separator");
+        }
     }
 
     /** The route, or null when none fits. */

@@ -5,7 +5,7 @@ import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
- * An exchange ends on the snapshot on which it began. The count of its exchanges tells when the
+ * An exchange ends on the snapshot on which it began. The count of its exchanges shows when the
  * filters of an old snapshot can be closed.
  */
 public final class Snapshot {
@@ -68,6 +68,12 @@ public final class Snapshot {
         return forwarding;
     }
 
+    /** To be called before any filter sees the request; refuses what must reach none. */
+    public void accept(Request request) {
+        routes.checkPath(request);
+        forwarding.accept(request);
+    }
+
     /** An exchange begins on this snapshot. */
     public void begin() {
         begun.increment();
@@ -80,7 +86,7 @@ public final class Snapshot {
 
     /**
      * Whether no exchange uses this snapshot; only meaningful once it is no longer current. Reads the
-     * ended first: later, those that began and ended in between would make up for others.
+     * ended first: later, exchanges that began and ended in between would make up for others.
      */
     public boolean isUnused() {
         long over = ended.sum();

@@ -8,19 +8,73 @@ package wirespeed.gateway.core;
  * part of the name to others: rules see the path without them, the origin with them.
  */
 public final class TargetPath {
+    private static final String ENCODED_SLASH = "%2F";
+
     private TargetPath() {
     }
 
     /** Sets path and query of a request from an origin-form target. */
-    static void split(Request request, String target) {
+    public static void split(Request request, String target) {
         int question = target.indexOf('?');
         String path = question < 0 ? target : target.substring(0, question);
         String query = question < 0 ? null : target.substring(question + 1);
         String normal = normalise(path);
+        if (hasEncodedSlash(normal)) {
+            checkDecoded(normal);
+        }
         String plain = normal.indexOf(';') < 0 ? normal : withoutParameters(normal);
         request.path(plain, query);
         if (plain != normal) {
             request.pathWithParameters(normal);
+        }
+    }
+
+    /**
+     * The path of a request with a part of what rules see replaced. Parameters of segments around that part
+     * stay where they are.
+     *
+     * @param start of the part, as an index of {@link Request#path}
+     * @param end behind its last character
+     */
+    public static String replaced(Request request, int start, int end, String by) {
+        String whole = request.pathWithParameters();
+        return whole.substring(0, position(whole, start)) + by + whole.substring(position(whole, end));
+    }
+
+    /**
+     * What rules see between two indexes of {@link Request#path}, with the parameters of its segments; empty
+     * for a start of -1, as a group that took no part has.
+     */
+    public static String part(Request request, int start, int end) {
+        String whole = request.pathWithParameters();
+        return start < 0 ? "" : whole.substring(position(whole, start), position(whole, end));
+    }
+
+    /** Where the character with this index stands when parameters are not counted. */
+    private static int position(String whole, int index) {
+        boolean isParameter = false;
+        for (int at = 0, counted = 0; at < whole.length(); at++) {
+            isParameter = whole.charAt(at) == ';' || isParameter && whole.charAt(at) != '/';
+            if (!isParameter && counted++ == index) {
+                return at;
+            }
+        }
+        return whole.length();
+    }
+
+    /** Whether a normal path holds %2F: a slash to some origins, and a part of a name to others. */
+    static boolean hasEncodedSlash(String normal) {
+        return normal.indexOf('%') >= 0 && normal.contains(ENCODED_SLASH);
+    }
+
+    /** An origin that decodes it must not climb where no rule has looked. */
+    private static void checkDecoded(String normal) {
+        for (String piece : normal.replace(ENCODED_SLASH, "/").split("/", -1)) {
+            int semicolon = piece.indexOf(';');
+            String name = semicolon < 0 ? piece : piece.substring(0, semicolon);
+            if (name.equals(".") || name.equals("..")) {
+                throw Refusal.bad("path holds dots next to an encoded slash");
+            }
         }
     }
 
@@ -38,7 +92,7 @@ public final class TargetPath {
         return plain.toString();
     }
 
-    /** The normal form; refuses NUL, encoded separators, and climbing above the root. */
+    /** The normal form; refuses control characters, encoded backslashes, and climbing above the root. */
     public static String normalise(String path) {
         return isNormal(path) ? path : withoutDots(decodeUnreserved(path));
     }
@@ -76,7 +130,7 @@ public final class TargetPath {
     }
 
     private static void append(StringBuilder decoded, int value) {
-        if (value < 0x20 || value == 0x7f || value == '/' || value == '\\') {
+        if (value < 0x20 || value == 0x7f || value == '\\') {
             throw Refusal.bad("path holds an encoded control character or separator");
         }
         boolean isUnreserved = value >= 'a' && value <= 'z' || value >= 'A' && value <= 'Z'

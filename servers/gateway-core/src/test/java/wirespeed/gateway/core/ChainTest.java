@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
 import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 
@@ -57,10 +58,14 @@ class ChainTest {
     }
 
     private void run(Filter... filters) {
+        run(Runnable::run, filters);
+    }
+
+    private void run(Executor executor, Filter... filters) {
         Chain chain = new Chain(List.of(filters));
         Context context = new Context(new Snapshot(1, chain, new RouteTable(List.of()), Map.of(),
                 Limits.DEFAULT, new Forwarding("gw-1", Networks.NONE)), HeadCheckTest.parse("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 0);
-        chain.run(Phase.PRE, context, Runnable::run, NO_WATCH, (done, step) -> result = step);
+        chain.run(Phase.PRE, context, executor, NO_WATCH, (done, step) -> result = step);
     }
 
     @Test
@@ -96,6 +101,21 @@ class ChainTest {
         assertNull(result);
         later.complete(Step.NEXT);
         assertEquals(List.of("a", "b"), ran);
+        assertTrue(result.isNext());
+    }
+
+    @Test
+    void a_decision_behind_a_stage_is_made_by_the_exchanges_own_thread() {
+        List<Runnable> loop = new ArrayList<>();
+        CompletableFuture<String> answer = new CompletableFuture<>();
+        run(loop::add, filter("a", 1, c -> Step.later(answer, () -> {
+            ran.add(answer.join());
+            return Step.NEXT;
+        })), filter("b", 2, c -> Step.NEXT));
+        answer.complete("decided");
+        assertEquals(List.of("a"), ran);
+        loop.remove(0).run();
+        assertEquals(List.of("a", "decided", "b"), ran);
         assertTrue(result.isNext());
     }
 

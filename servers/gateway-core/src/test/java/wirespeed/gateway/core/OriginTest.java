@@ -11,6 +11,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
+import java.util.TreeMap;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
@@ -56,6 +58,42 @@ class OriginTest {
         addresses.get(2).inFlight().set(1);
         assertSame(addresses.get(2),
                 origin(Balancer.Method.LEAST_CONNECTIONS).choose(context(""), null, 0));
+    }
+
+    /** The share of an address *1 next to one *9, at this many requests in flight on average. */
+    private static double shareOfTheLight(Balancer.Method method, double inFlight) {
+        Address heavy = new Address("10.0.1.1", 80);
+        Address light = new Address("10.0.1.2", 80);
+        heavy.weight(9);
+        Origin origin = new Origin("o", List.of(heavy, light), method, new Origin.Settings(1, 1, 1, 1, 1,
+                1, 1, 0, 1, false, true, false, "client", Persistence.NONE, null, Retry.DEFAULT,
+                Origin.Http2.OFF, false, ""));
+        Random random = new Random(3);
+        TreeMap<Double, Address> ends = new TreeMap<>();
+        double now = 0;
+        int chosen = 0;
+        for (int i = 0; i < 20_000; i++) {
+            now += -Math.log(1 - random.nextDouble()) / inFlight;
+            while (!ends.isEmpty() && ends.firstKey() <= now) {
+                ends.pollFirstEntry().getValue().inFlight().decrementAndGet();
+            }
+            Address address = origin.choose(context(""), null, 0);
+            address.inFlight().incrementAndGet();
+            ends.put(now - Math.log(1 - random.nextDouble()), address);
+            chosen += address == light ? 1 : 0;
+        }
+        return chosen / 20_000.0;
+    }
+
+    @Test
+    void weights_hold_at_low_load_and_at_high_load() {
+        for (Balancer.Method method : List.of(Balancer.Method.RANDOM_TWO,
+                Balancer.Method.LEAST_CONNECTIONS)) {
+            for (double inFlight : new double[] {0.1, 1, 30}) {
+                double share = shareOfTheLight(method, inFlight);
+                assertTrue(share > 0.06 && share < 0.13, method + " at " + inFlight + ": " + share);
+            }
+        }
     }
 
     @Test

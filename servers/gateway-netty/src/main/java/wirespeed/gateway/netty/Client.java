@@ -24,7 +24,7 @@ interface Client {
     /** The head was sent and the rest will not come: the client must not take it for complete. */
     void cut();
 
-    /** Tells the client to send the body it announced. */
+    /** Asks the client to send the body it announced. */
     void sendContinue();
 
     /** An interim response of the origin, such as 103; the final one follows. */

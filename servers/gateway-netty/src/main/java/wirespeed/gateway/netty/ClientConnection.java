@@ -215,7 +215,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
         }
     }
 
-    /** A message that is no request; nothing of it reaches filters or origin. */
+    /** A malformed request; neither filters nor origin see it. */
     private void refused(Refusal refusal) {
         if (state == State.DROP || isOver()) {
             linger();
@@ -272,8 +272,8 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
     }
 
     /**
-     * RFC 9110 §10.1.1: a client that was never told to go on may send its body or the next request
-     * now, and nobody could tell which.
+     * RFC 9110 §10.1.1: a client that was never asked to go on may send its body or the next request
+     * now, and nobody could know which.
      */
     private boolean isBodyInDoubt(Exchange user) {
         return state == State.BODY && !isContinued && user.context.request().expectsContinue();

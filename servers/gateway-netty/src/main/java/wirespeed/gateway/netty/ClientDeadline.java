@@ -38,7 +38,7 @@ final class ClientDeadline extends Wheel.Entry {
     }
 
     void none() {
-        loop.wheel.disarm(this);
+        loop.wheel.remove(this);
     }
 
     void exchangeBegins() {

@@ -158,7 +158,7 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
             shutOutput();
             return;
         }
-        // TLS says its end first. What the client goes on sending is not worth to be decrypted.
+        // TLS says its end first. Further bytes of the client are not worth decrypting.
         channel.pipeline().addFirst(new Waste());
         channel.pipeline().get(SslHandler.class).closeOutbound().addListener(said -> shutOutput());
     }
@@ -195,7 +195,7 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
             deadline.none();
             out.flush();
             if (isWordless) {
-                // What closes here passes no handler, and so not TLS.
+                // A close here passes no handler, and so not TLS.
                 channel.pipeline().firstContext().close();
             } else {
                 channel.close();
@@ -227,7 +227,7 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
 
     @Override
     public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
-        // Resets end in channelInactive; nothing else is expected, and nothing of it is hidden.
+        // Resets end in channelInactive; other exceptions are not expected, and are not hidden.
         if (!(cause instanceof IOException) && !(cause instanceof DecoderException)) {
             ThrottledLog.fault("a client connection", cause);
         }

@@ -1,4 +1,4 @@
-// What of a client can be asked to end: by the drain, and when memory is short.
+// A part of a client that can be asked to end: by the drain, and when memory is short.
 package wirespeed.gateway.netty;
 
 /** Called on its loop. */

@@ -55,7 +55,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             return;
         }
         try {
-            snapshot.forwarding().accept(request);
+            snapshot.accept(request);
         } catch (Refusal refusal) {
             refuse(refusal);
             return;
@@ -164,6 +164,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             client.exchangeWithin(route.bounds().exchangeMillis());
         }
         try {
+            route.checkPath(request);
             checkBodySize(Math.max(body.bytes(), request.framing().length()));
         } catch (Refusal refusal) {
             refuse(refusal);
@@ -281,7 +282,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     /** The request body is complete. */
     void requestEnd(Headers trailers) {
         if (body.isComplete()) {
-            // What ends is not what is sent: a filter has replaced it.
+            // Another body ends than the one that is sent: a filter has replaced it.
             return;
         }
         body.complete(Trailers.fit(trailers));

@@ -18,7 +18,7 @@ abstract class ExchangeAttempts {
     final RequestBody body;
     /** The only one, or the first of two; null when nobody is asked. */
     private Attempt attempt;
-    /** Another address that is asked beside the first; the first answer counts. */
+    /** Another address that is asked in parallel with the first; the first answer counts. */
     private Attempt hedge;
     private ScheduledFuture<?> hedgeTimer;
 
@@ -48,12 +48,12 @@ abstract class ExchangeAttempts {
         return one == attempt;
     }
 
-    /** The attempt has ended by itself, and nobody else is asked. */
+    /** The attempt has ended, and nobody else is asked. */
     void asksNobody() {
         attempt = null;
     }
 
-    /** Asks an address; false when there is no other one than {@code not}. */
+    /** Asks an address; false without another one than {@code not}. */
     boolean ask(Address not, boolean needsFresh) {
         Address address = context.origin().choose(context, not, loop.sharedMillis());
         if (address == null && not != null) {
@@ -104,7 +104,7 @@ abstract class ExchangeAttempts {
         }
     }
 
-    /** The one that is under way beside this; null for none. */
+    /** The one that is under way in parallel with this; null for none. */
     private Attempt beside(Attempt one) {
         return one == attempt ? hedge : attempt;
     }

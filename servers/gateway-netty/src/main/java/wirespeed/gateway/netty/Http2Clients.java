@@ -48,7 +48,7 @@ final class Http2Clients {
                         .maxConcurrentStreams(STREAMS_MAX)
                         .maxHeaderListSize(listBytesMax(loop.gateway.snapshot().limits())))
                 .decoderEnforceMaxRstFramesPerWindow(RESETS_MAX, RESET_WINDOW_SECONDS)
-                // Resets that a client provokes cost an origin as much as those that it sends.
+                // Resets that a client provokes cost an origin as much as its own.
                 .encoderEnforceMaxRstFramesPerWindow(RESETS_MAX, RESET_WINDOW_SECONDS)
                 .validateHeaders(true)
                 .validateRequiredPseudoHeaders(true)

@@ -1,4 +1,4 @@
-// What belongs to an HTTP/2 connection as a whole: its count, its idle time, its end.
+// An HTTP/2 connection of a client as a whole: its count, its idle time, its end.
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
@@ -41,7 +41,9 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     /** Requests whose bodies are not read now. */
     private int waiting;
     /** By how many windows of a stream the connection's own is larger than at first. */
-    private int windows;
+    private int granted;
+    /** For how many of them memory is reserved: a client may still use what it was granted. */
+    private int reserved;
     private final Runnable flush = this::flushNow;
     private boolean isFlushDue;
     private boolean hasWritten;
@@ -58,27 +60,41 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     }
 
     /**
-     * A stream's body is not read for a while. What its client may send of it fills the window that all
+     * A stream's body is not read for a while. Its client may fill with it the window that all
      * streams share, which therefore becomes larger as long as there is memory: the others go on.
      */
     void bodyWaits() {
         waiting++;
         if (codec.connection().numActiveStreams() > 1) {
-            while (windows < Math.min(waiting, WINDOWS_MAX) && loop.budget.reserve(WINDOW_BYTES)) {
-                windows++;
-                widen();
+            while (granted < Math.min(waiting, WINDOWS_MAX) && isReserved()) {
+                granted++;
+                resize(WINDOW_BYTES);
             }
         }
     }
 
-    private void widen() {
-        DefaultHttp2LocalFlowController flow =
-                (DefaultHttp2LocalFlowController) codec.connection().local().flowController();
+    private boolean isReserved() {
+        if (reserved > granted) {
+            return true;
+        }
+        if (!loop.budget.reserve(WINDOW_BYTES)) {
+            return false;
+        }
+        reserved++;
+        return true;
+    }
+
+    private DefaultHttp2LocalFlowController flow() {
+        return (DefaultHttp2LocalFlowController) codec.connection().local().flowController();
+    }
+
+    private void resize(int bytes) {
+        DefaultHttp2LocalFlowController flow = flow();
         io.netty.handler.codec.http2.Http2Stream whole = codec.connection().connectionStream();
         try {
-            // Otherwise the client would be told when half of the window was read, which may be never.
+            // Otherwise the client would learn of it when half of the window was read, which may be never.
             flow.windowUpdateRatio(whole, AT_ONCE);
-            flow.incrementWindowSize(whole, WINDOW_BYTES);
+            flow.incrementWindowSize(whole, bytes);
             flow.windowUpdateRatio(whole, DefaultHttp2LocalFlowController.DEFAULT_WINDOW_UPDATE_RATIO);
             flushSoon();
         } catch (Http2Exception impossible) {
@@ -89,6 +105,22 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     /** It is read again, or over. */
     void bodyGoesOn() {
         waiting--;
+        if (waiting == 0 && granted > 0) {
+            resize(-granted * WINDOW_BYTES);
+            granted = 0;
+        }
+    }
+
+    /** HTTP/2 takes no window back: what was granted is over when the client has used it. */
+    private void release() {
+        DefaultHttp2LocalFlowController flow = flow();
+        io.netty.handler.codec.http2.Http2Stream whole = codec.connection().connectionStream();
+        long open = flow.windowSize(whole) + (long) flow.unconsumedBytes(whole);
+        long first = flow.initialWindowSize(whole) - (long) granted * WINDOW_BYTES;
+        while (reserved > granted && open <= first + (reserved - 1L) * WINDOW_BYTES) {
+            reserved--;
+            loop.budget.add(-WINDOW_BYTES);
+        }
     }
 
     /** Behind the codec: what may wait takes the memory that it needs and not all that was read with it. */
@@ -143,7 +175,7 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
         }
     }
 
-    /** What origins are told about the client's certificate; null for nothing. */
+    /** The description of the client's certificate for origins; null for nothing. */
     String certificate() {
         return certificate.of(channel.channel());
     }
@@ -196,6 +228,9 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
             return;
         }
         context.fireChannelRead(bytes);
+        if (reserved > granted) {
+            release();
+        }
         if (isFirstAwaited && hasAsked()) {
             firstAwaited();
         }
@@ -274,9 +309,10 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     public void channelInactive(ChannelHandlerContext context) {
         isFirstAwaited = false;
         isParting = false;
-        loop.budget.add(-(long) windows * WINDOW_BYTES);
-        windows = 0;
-        loop.wheel.disarm(timer);
+        loop.budget.add(-(long) reserved * WINDOW_BYTES);
+        reserved = 0;
+        granted = 0;
+        loop.wheel.remove(timer);
         loop.clients.remove(this);
         loop.meters.add(Meters.Count.CONNECTIONS_OPEN, -1);
         context.fireChannelInactive();

@@ -3,6 +3,7 @@ package wirespeed.gateway.netty;
 
 import io.netty.handler.codec.http2.DefaultHttp2Headers;
 import io.netty.handler.codec.http2.Http2Headers;
+import io.netty.util.AsciiString;
 import java.util.Locale;
 import java.util.Map;
 import wirespeed.gateway.core.Framing;
@@ -13,7 +14,7 @@ import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.RequestRules;
 import wirespeed.gateway.core.Response;
 
-/** For the side of the clients; what is no request is refused. */
+/** For the side of the clients; a malformed request is refused. */
 final class Http2Fields {
     private Http2Fields() {
     }
@@ -128,17 +129,17 @@ final class Http2Fields {
         Http2Headers head = new DefaultHttp2Headers(false)
                 .status(String.valueOf(response.status()));
         response.headers().forEach((name, value) -> {
-            String lower = name.toLowerCase(Locale.ROOT);
-            boolean isLength = isDropped && lower.equals("content-length");
+            AsciiString lower = Http2Names.lower(name);
+            boolean isLength = isDropped && lower.equals(Http2Names.CONTENT_LENGTH);
             if (!isLength && !isConnectionField(lower)) {
                 head.add(lower, value);
             }
         });
         if (isOurs) {
-            head.set("content-length", String.valueOf(framing.length()));
+            head.set(Http2Names.CONTENT_LENGTH, String.valueOf(framing.length()));
         }
-        if (response.isLocal() && !head.contains("date")) {
-            head.set("date", loop.date());
+        if (response.isLocal() && !head.contains(Http2Names.DATE)) {
+            head.set(Http2Names.DATE, loop.date());
         }
         return head;
     }
@@ -147,12 +148,12 @@ final class Http2Fields {
     static Http2Headers interim(Response response) {
         Http2Headers head = new DefaultHttp2Headers(false)
                 .status(String.valueOf(response.status()));
-        response.headers().forEach((name, value) -> head.add(name.toLowerCase(Locale.ROOT), value));
+        response.headers().forEach((name, value) -> head.add(Http2Names.lower(name), value));
         return head;
     }
 
-    private static boolean isConnectionField(String name) {
-        return switch (name) {
+    private static boolean isConnectionField(AsciiString name) {
+        return switch (name.toString()) {
             case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade" ->
                 true;
             default -> false;

@@ -12,7 +12,7 @@ import java.util.Set;
 /**
  * The codec bounds RST_STREAM, CONTINUATION and empty DATA; frames that cost the other side nothing
  * and the gateway an answer or a look are bounded here, over windows of ten seconds. Of an origin only
- * those that have no place in an answer are counted. Reads no socket and no clock: bytes and time come
+ * frames that have no place in an answer are counted. Reads no socket and no clock: bytes and time come
  * in.
  */
 final class Http2FrameWatch {

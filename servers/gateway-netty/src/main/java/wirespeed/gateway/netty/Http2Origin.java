@@ -154,7 +154,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
         }
     }
 
-    /** No exchange is to begin on it any more; those that are under way go on. */
+    /** No exchange is to begin on it any more; exchanges under way go on. */
     void retire() {
         isRetired = true;
         if (streams == 0) {
@@ -180,7 +180,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
 
     @Override
     public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
-        // Streams are told by the codec; what is left over is the end of the connection.
+        // The codec informs the streams; what is left over is the end of the connection.
         context.close();
     }
 }

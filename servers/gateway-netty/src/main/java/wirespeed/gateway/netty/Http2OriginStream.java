@@ -17,7 +17,6 @@ import io.netty.handler.codec.http2.Http2HeadersFrame;
 import io.netty.handler.codec.http2.Http2ResetFrame;
 import io.netty.util.ReferenceCountUtil;
 import io.netty.util.concurrent.Future;
-import java.util.Locale;
 import java.util.Map;
 import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
@@ -63,7 +62,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     private final class Timer extends Wheel.Entry {
         @Override
         void onTimeout(long nowMillis) {
-            // It may be the connection that is dead, which no byte would tell.
+            // It may be the connection that is dead, which no byte would show.
             connection.retire();
             fail(Category.ORIGIN_TIMEOUT, null);
         }
@@ -89,13 +88,13 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
                 .authority(Forwarding.authority(context, pool.address()))
                 .path(Forwarding.target(context));
         request.headers().forEach((name, value) -> {
-            String lower = name.toLowerCase(Locale.ROOT);
-            if (!lower.equals("host") && !lower.equals("content-length")) {
-                head.add(lower, value);
+            boolean isOurs = name.equalsIgnoreCase("host") || name.equalsIgnoreCase("content-length");
+            if (!isOurs) {
+                head.add(Http2Names.lower(name), value);
             }
         });
         if (request.framing().kind() == Framing.Kind.LENGTH) {
-            head.set("content-length", String.valueOf(request.framing().length()));
+            head.set(Http2Names.CONTENT_LENGTH, String.valueOf(request.framing().length()));
         }
         if (request.takesTrailers()) {
             head.set("te", "trailers");
@@ -171,7 +170,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         }
         channel.channel().config().setAutoRead(isOn);
         if (!isOn) {
-            loop.wheel.disarm(timer);
+            loop.wheel.remove(timer);
         } else if (framing != null) {
             armIdle();
         }
@@ -225,7 +224,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     private void over() {
         isOver = true;
         pendingHead = null;
-        loop.wheel.disarm(timer);
+        loop.wheel.remove(timer);
         connection.streamEnded();
     }
 
@@ -361,7 +360,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     public void channelWritabilityChanged(ChannelHandlerContext context) {
         if (attempt != null && isWritable()) {
             if (framing == null && !isRequestSent) {
-                loop.wheel.disarm(timer);
+                loop.wheel.remove(timer);
             }
             attempt.originWritable();
         }

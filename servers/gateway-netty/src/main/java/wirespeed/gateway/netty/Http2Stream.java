@@ -254,7 +254,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void sendHead(Exchange user, Framing framing) {
-        // With the end of an empty body in it: gRPC tells an error so.
+        // With the end of an empty body in it: gRPC reports an error so.
         pendingHead = Http2Fields.head(user.context.response(), framing, loop);
         deadline.atExchangeEnd();
         isAnswering = true;

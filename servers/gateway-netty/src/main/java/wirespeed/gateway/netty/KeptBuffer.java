@@ -7,7 +7,7 @@ import java.util.function.Supplier;
 
 /**
  * Most messages are read, answered and released within one event, so the same memory serves all of
- * them and stays in the cache. Whoever keeps a reference longer (a slice in a slow socket's queue)
+ * them and stays in the cache. A taker that keeps a reference longer (a slice in a slow socket's queue)
  * keeps the whole buffer; the next taker then gets a new one.
  */
 final class KeptBuffer {
@@ -35,7 +35,7 @@ final class KeptBuffer {
     }
 
     private void replace(ByteBufAllocator allocator) {
-        // Allocated first: when there is no memory, the old buffer must stay what it is.
+        // Allocated first: without memory, the old buffer must stay what it is.
         ByteBuf fresh = allocator.directBuffer(bytes);
         if (buffer != null) {
             buffer.release();

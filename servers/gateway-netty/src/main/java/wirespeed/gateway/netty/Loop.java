@@ -1,4 +1,4 @@
-// What one event loop owns: timers, counters, scratch memory and connections to origins.
+// The possessions of one event loop: timers, counters, scratch memory and connections to origins.
 package wirespeed.gateway.netty;
 
 import io.netty.channel.EventLoop;
@@ -114,7 +114,7 @@ final class Loop {
         }
     }
 
-    /** Memory is short: those who hold it and take nothing go, so that the others are served. */
+    /** Memory is short: clients that hold it and take nothing go, so that the others are served. */
     private void relieve(long nowMillis) {
         if (!shedder.isTight()) {
             return;
@@ -254,7 +254,7 @@ final class Loop {
         return json.append('}').toString();
     }
 
-    /** The process stops: those who are here end when they are unused, and those who still come, too. */
+    /** The process stops: present clients end when they are unused, and later ones, too. */
     void drainClients() {
         readClock();
         isStopping = true;

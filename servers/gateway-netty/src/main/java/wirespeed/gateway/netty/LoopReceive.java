@@ -1,23 +1,28 @@
-// Gives every read of a loop the same buffer, and the same bookkeeping of how far it got.
+// Gives every read of a loop the same buffer, or a larger one behind a full one, and counts how far it got.
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
+import io.netty.channel.ChannelConfig;
 import io.netty.channel.DefaultMaxMessagesRecvByteBufAllocator;
 import io.netty.util.concurrent.FastThreadLocal;
 
 /**
  * For transports that read at once when a socket is ready (epoll, NIO). A loop reads one socket at
  * a time, so one handle serves all of its connections: what a connection touches after 50 ms of
- * waiting comes from far memory, and this is not part of it any more.
+ * waiting comes from far memory, and this is not part of it any more. A socket that fills a buffer
+ * has more, mostly a long body: the rest of the event reads into a larger one.
  */
 final class LoopReceive extends DefaultMaxMessagesRecvByteBufAllocator {
     private static final FastThreadLocal<LoopHandle> OF_LOOP = new FastThreadLocal<>() {
         @Override
         protected void onRemoval(LoopHandle removed) {
             removed.kept.release();
+            removed.large.release();
         }
     };
+
+    private static final int LARGE_BYTES = 64 * 1024;
 
     private final int bytes;
 
@@ -38,15 +43,28 @@ final class LoopReceive extends DefaultMaxMessagesRecvByteBufAllocator {
 
     private final class LoopHandle extends MaxMessageHandle {
         private final KeptBuffer kept = new KeptBuffer(bytes);
+        private final KeptBuffer large = new KeptBuffer(Math.max(bytes, LARGE_BYTES));
+        /** Whether this event has filled a buffer. */
+        private boolean isLarge;
+        private boolean isFirst;
+
+        @Override
+        public void reset(ChannelConfig config) {
+            super.reset(config);
+            isFirst = true;
+            isLarge = false;
+        }
 
         @Override
         public ByteBuf allocate(ByteBufAllocator allocator) {
-            return kept.take(() -> allocator);
+            isLarge |= !isFirst && lastBytesRead() == attemptedBytesRead();
+            isFirst = false;
+            return (isLarge ? large : kept).take(() -> allocator);
         }
 
         @Override
         public int guess() {
-            return bytes;
+            return isLarge ? large.bytes() : bytes;
         }
     }
 }

@@ -18,8 +18,8 @@ import wirespeed.gateway.core.Address;
 
 /**
  * Answers are kept as long as they say, one second at least and thirty at most. Where no server answers,
- * or none can, the last answer is used for up to an hour more and asked for beside it (RFC 8767); a server
- * that says that there is no such name is believed at once. One a loop.
+ * or none can, the last answer is used for up to an hour more and asked for meanwhile (RFC 8767); a server
+ * that answers that the name does not exist is believed at once. One per loop.
  */
 final class Names {
     private static final int TTL_SECONDS_MIN = 1;
@@ -44,7 +44,7 @@ final class Names {
     private final InetSocketAddress[] servers;
     private DnsNameResolver resolver;
 
-    /** Refuses servers that are no address and port. */
+    /** Refuses servers that are not an address and a port. */
     Names(Loop loop) {
         this.loop = loop;
         servers = loop.gateway.options("server").texts("dns").stream().map(Names::server)
@@ -103,7 +103,7 @@ final class Names {
     }
 
     /**
-     * Whether a server has said that there is no such name. Of other failures Netty does not always keep
+     * Whether a server has answered that the name does not exist. Of other failures Netty does not always keep
      * the cause: a fault of the server may look as if it knew no address.
      */
     private static boolean isNone(Throwable failed) {
@@ -135,7 +135,7 @@ final class Names {
         Address address = Address.parse(text);
         if (!isLiteral(address.host())) {
             throw new IllegalArgumentException("server.dns: \"" + text
-                    + "\" is no address and port, such as 127.0.0.1:53");
+                    + "\" is not an address and a port, such as 127.0.0.1:53");
         }
         return new InetSocketAddress(address.host(), address.port());
     }

@@ -226,7 +226,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
 
     void close() {
         state = State.CLOSED;
-        loop.wheel.disarm(timer);
+        loop.wheel.remove(timer);
         channel.close();
     }
 
@@ -256,7 +256,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
                 }
                 case BODY -> {
                     if (attempt != null) {
-                        // What nobody wants has to come within the time that is running.
+                        // A rest that nobody wants has to come within the time that is running.
                         armIdle();
                     }
                     reader.read(in, this);
@@ -284,7 +284,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         }
     }
 
-    /** Reads a response head; false when it is not complete. */
+    /** Reads the head of a response; false when it is not complete. */
     private boolean head(ByteBuf in) {
         Limits limits = attempt.context.snapshot().answerLimits();
         isResponseBegun = true;
@@ -412,7 +412,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         pool.closed(this);
         State before = state;
         state = State.CLOSED;
-        loop.wheel.disarm(timer);
+        loop.wheel.remove(timer);
         Attempt user = attempt;
         attempt = null;
         if (user == null) {
@@ -438,7 +438,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
-        // A reset is no end: a body that lasts until the close must not look complete.
+        // A reset does not end a body: one that lasts until the close must not look complete.
         isBroken = true;
         boolean isRead = state == State.HEAD || state == State.BODY;
         if (isRead && cause instanceof IOException && !(cause instanceof SSLException)) {
@@ -457,7 +457,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             pool.broken(this);
             close();
         } else if (state == State.TUNNEL) {
-            // An idle WebSocket is no error; both sides are told by a close.
+            // An idle WebSocket is not an error; a close informs both sides.
             channel.close();
         } else {
             fail(Category.ORIGIN_TIMEOUT, null);

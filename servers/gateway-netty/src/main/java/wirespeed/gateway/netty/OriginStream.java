@@ -1,4 +1,4 @@
-// What carries one exchange to its origin: a connection of HTTP/1, or a stream of HTTP/2.
+// The carrier of one exchange to its origin: a connection of HTTP/1, or a stream of HTTP/2.
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;

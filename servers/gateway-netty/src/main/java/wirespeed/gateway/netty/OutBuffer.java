@@ -85,13 +85,22 @@ class OutBuffer {
             return;
         }
         writeOpen();
-        if (count < BYTES / 2 && !isQueueEmpty()) {
+        if (count < Math.max(BYTES, pinned(slice)) / 2 && !isQueueEmpty()) {
             // It may wait for long: not with all of the buffer that it was read into.
             reserve(count);
             append(slice);
             return;
         }
         write(slice);
+    }
+
+    /** How much memory a slice keeps from being used again. */
+    private static int pinned(ByteBuf slice) {
+        ByteBuf whole = slice;
+        while (whole.unwrap() != null) {
+            whole = whole.unwrap();
+        }
+        return whole.capacity();
     }
 
     /** Copies a slice for which there is room; takes it over. Netty's own copy makes views of both. */

@@ -92,7 +92,7 @@ final class Parting extends ChannelInboundHandlerAdapter {
 
     @Override
     public void handlerRemoved(ChannelHandlerContext context) {
-        loop.wheel.disarm(timer);
+        loop.wheel.remove(timer);
     }
 
     @Override
@@ -103,7 +103,7 @@ final class Parting extends ChannelInboundHandlerAdapter {
     }
 
     private void end() {
-        loop.wheel.disarm(timer);
+        loop.wheel.remove(timer);
         if (!isEnded) {
             isEnded = true;
             // From here it passes no other handler.

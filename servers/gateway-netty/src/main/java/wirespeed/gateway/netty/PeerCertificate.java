@@ -1,4 +1,4 @@
-// What origins are told about the certificate of one client.
+// The description of one client's certificate for origins.
 package wirespeed.gateway.netty;
 
 import io.netty.channel.Channel;

@@ -1,4 +1,4 @@
-// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection without TLS.
+// Distinguishes HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection without TLS.
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
@@ -7,7 +7,7 @@ import io.netty.handler.codec.ByteToMessageDecoder;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 
-/** RFC 9113 §3.3; there is no upgrade from HTTP/1, which that RFC has removed. */
+/** RFC 9113 §3.3; the upgrade from HTTP/1 was removed by that RFC. */
 final class PrefaceChoice extends ByteToMessageDecoder {
     private static final byte[] PREFACE =
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
@@ -39,7 +39,7 @@ final class PrefaceChoice extends ByteToMessageDecoder {
 
     @Override
     protected void handlerRemoved0(ChannelHandlerContext context) {
-        loop.wheel.disarm(timer);
+        loop.wheel.remove(timer);
     }
 
     @Override

@@ -5,7 +5,7 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.handler.ssl.ApplicationProtocolNames;
 import io.netty.handler.ssl.ApplicationProtocolNegotiationHandler;
 
-/** HTTP/2 when the client offered it, else HTTP/1.1; there is no upgrade without TLS. */
+/** HTTP/2 when the client offered it, else HTTP/1.1; without TLS it cannot be negotiated. */
 final class ProtocolChoice extends ApplicationProtocolNegotiationHandler {
     private final Loop loop;
 

@@ -51,7 +51,7 @@ final class ProxyHeader extends SimpleChannelInboundHandler<HAProxyMessage> {
 
     @Override
     public void handlerRemoved(ChannelHandlerContext context) {
-        loop.wheel.disarm(timer);
+        loop.wheel.remove(timer);
     }
 
     /** LOCAL and UNKNOWN are the balancer's own checks: they come from where they come from. */

@@ -118,7 +118,7 @@ final class ResponseOut extends OutBuffer {
         isChunked = false;
     }
 
-    /** Answers a message that is no request. */
+    /** Answers a malformed request. */
     void refusal(Refusal refusal) {
         String text = refusal.status() + " " + StatusLine.reason(refusal.status()) + ": "
                 + refusal.getMessage() + "\n";

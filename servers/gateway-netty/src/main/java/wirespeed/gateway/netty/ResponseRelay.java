@@ -119,7 +119,7 @@ final class ResponseRelay {
         return bytes.hasRemaining() ? Unpooled.copiedBuffer(bytes) : Unpooled.EMPTY_BUFFER;
     }
 
-    /** What a filter makes of a body is no fault of the origin's. */
+    /** A body that a filter has changed is not the fault of the origin. */
     private void filterFailed(Throwable failed) {
         exchange.abandonOrigin();
         exchange.fail(500, Category.FILTER_ERROR, failed);
@@ -175,7 +175,7 @@ final class ResponseRelay {
         }
         isHeadSent = true;
         if (response.body() != null) {
-            // Whatever the origin still sends does not belong to this response.
+            // Bytes that the origin still sends do not belong to this response.
             exchange.abandonOrigin();
             releaseEarly();
             sendWhole(response);

@@ -233,18 +233,18 @@ public final class Server implements AutoCloseable {
         }
     }
 
-    /** An exchange is over when its answer was handed on; the sockets must have taken it, too. */
+    /**
+     * An exchange is over when its answer was handed on; the sockets must have taken it, too. Each loop looks
+     * at both itself: between two looks of this thread an awaited head may become an exchange.
+     */
     private boolean isDone(long endNanos) {
-        if (gateway.inFlight().get() > 0) {
-            return false;
-        }
-        AtomicBoolean isWritten = new AtomicBoolean(true);
+        AtomicBoolean isDone = new AtomicBoolean(true);
         onEachLoop(loop -> {
-            if (!loop.clients.stream().allMatch(Drainable::isWritten)) {
-                isWritten.set(false);
+            if (gateway.inFlight().get() > 0 || !loop.clients.stream().allMatch(Drainable::isWritten)) {
+                isDone.set(false);
             }
         }, endNanos);
-        return isWritten.get();
+        return isDone.get();
     }
 
     private void onEachLoop(java.util.function.Consumer<Loop> action, long endNanos) {

@@ -64,7 +64,7 @@ final class TlsContexts {
         readCertificates();
     }
 
-    /** For new connections; those that stand keep what they agreed on. */
+    /** For new connections; existing ones keep what they agreed on. */
     void readCertificates() {
         List<ServerCertificate> all = ServerCertificate.of(options);
         if (all.isEmpty()) {
@@ -79,7 +79,7 @@ final class TlsContexts {
         fromClients = byName.build();
     }
 
-    /** What origins are told about the certificate of a client; null when there is none. */
+    /** The description of a client's certificate for origins; null without one. */
     String clientCertificate(Channel channel) {
         SslHandler handler = clientAuth == ClientAuth.NONE ? null
                 : channel.pipeline().get(SslHandler.class);

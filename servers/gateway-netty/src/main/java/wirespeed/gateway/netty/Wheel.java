@@ -11,13 +11,14 @@ import wirespeed.gateway.runtime.ThrottledLog;
 final class Wheel {
     static final int TICK_MILLIS = 100;
     private static final int SLOTS = 1024;
+    private static final long NONE = Long.MAX_VALUE;
 
     /** Something with a deadline; each connection is one. */
     abstract static class Entry {
         private Entry previous;
         private Entry next;
         private long slotTick;
-        private long deadlineMillis = Long.MAX_VALUE;
+        private long deadlineMillis = NONE;
 
         /** The deadline has passed; the entry is out of the wheel until it is armed again. */
         abstract void onTimeout(long nowMillis);
@@ -57,9 +58,17 @@ final class Wheel {
         }
     }
 
-    /** The entry is not called any more. */
+    /**
+     * The entry is not called until it is armed again. It stays where it is for that: taking it out touches
+     * its neighbours, which belong to connections that did nothing for long.
+     */
     void disarm(Entry entry) {
-        entry.deadlineMillis = Long.MAX_VALUE;
+        entry.deadlineMillis = NONE;
+    }
+
+    /** The entry is of no more use, and the wheel must not keep what it belongs to. */
+    void remove(Entry entry) {
+        entry.deadlineMillis = NONE;
         if (entry.next != null) {
             unlink(entry);
         }
@@ -93,9 +102,9 @@ final class Wheel {
             Entry entry = due.next;
             unlink(entry);
             if (entry.deadlineMillis <= nowMillis) {
-                entry.deadlineMillis = Long.MAX_VALUE;
+                entry.deadlineMillis = NONE;
                 call(entry, nowMillis);
-            } else {
+            } else if (entry.deadlineMillis != NONE) {
                 link(entry);
             }
         }

@@ -2,7 +2,9 @@
 package wirespeed.gateway.netty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 
+import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -65,7 +67,7 @@ class WheelTest {
                 @Override
                 void onTimeout(long nowMillis) {
                     called.add("x");
-                    entries.forEach(wheel::disarm);
+                    entries.forEach(wheel::remove);
                 }
             });
         }
@@ -115,5 +117,38 @@ class WheelTest {
         }
         assertEquals(2000, fired[0]);
         assertEquals(0, late[0]);
+    }
+
+    @Test
+    void a_disarmed_entry_is_called_only_when_it_is_armed_again() {
+        Wheel.Entry entry = entry("a");
+        wheel.arm(entry, 1_000_500);
+        wheel.disarm(entry);
+        wheel.arm(entry, 1_000_900);
+        wheel.advance(1_000_800);
+        assertEquals(List.of(), called);
+        wheel.advance(1_001_000);
+        assertEquals(List.of("a"), called);
+        wheel.arm(entry, 1_001_500);
+        wheel.disarm(entry);
+        wheel.advance(1_200_000);
+        assertEquals(1, called.size());
+        wheel.arm(entry, 1_200_100);
+        wheel.advance(1_200_300);
+        assertEquals(2, called.size());
+    }
+
+    @Test
+    void a_removed_entry_is_not_kept() throws Exception {
+        Wheel.Entry entry = entry("a");
+        WeakReference<Wheel.Entry> kept = new WeakReference<>(entry);
+        wheel.arm(entry, 1_050_000);
+        wheel.remove(entry);
+        entry = null;
+        for (int i = 0; i < 100 && kept.get() != null; i++) {
+            System.gc();
+            Thread.sleep(10);
+        }
+        assertNull(kept.get());
     }
 }

@@ -2,6 +2,7 @@
 package wirespeed.gateway.runtime;
 
 import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
@@ -32,7 +33,7 @@ final class AccessLogFormat {
     }
 
     private static final Map<String, Value> VALUES = new TreeMap<>(Map.ofEntries(
-            Map.entry("time", line -> Instant.now().toString()),
+            Map.entry("time", line -> now()),
             Map.entry("client", line -> line.context().request().clientAddress()),
             Map.entry("method", line -> line.context().request().method()),
             Map.entry("scheme", line -> line.context().request().scheme()),
@@ -54,6 +55,12 @@ final class AccessLogFormat {
                     () -> line.context().origin().name())),
             Map.entry("route", line -> orNull(line.context().route(),
                     () -> line.context().route().name()))));
+
+    /** A second as text; made once for all lines of that second. */
+    private record Second(long number, String text) {
+    }
+
+    private static volatile Second second = new Second(-1, "");
 
     private final List<Object> parts = new ArrayList<>();
     private final boolean isJson;
@@ -97,6 +104,19 @@ final class AccessLogFormat {
                     + String.join(", ", VALUES.keySet()) + ", request:NAME, response:NAME)");
         }
         return value;
+    }
+
+    /** As {@link Instant#toString} with six digits of the second. */
+    private static String now() {
+        Instant now = Instant.now();
+        Second known = second;
+        if (known.number() != now.getEpochSecond()) {
+            String text = now.truncatedTo(ChronoUnit.SECONDS).toString();
+            known = new Second(now.getEpochSecond(), text.substring(0, text.length() - 1));
+            second = known;
+        }
+        int micros = 1_000_000 + now.getNano() / 1000;
+        return known.text() + '.' + Integer.toString(micros).substring(1) + 'Z';
     }
 
     private static String orNull(Object of, Supplier<String> text) {

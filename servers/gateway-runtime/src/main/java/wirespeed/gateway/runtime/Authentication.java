@@ -30,7 +30,7 @@ final class Authentication {
     }
 
     /** RFC 9110 §11.6.1: a 401 says how to do better. */
-    private static Step refused(Context context, String challenge, String reason) {
+    static Step refused(Context context, String challenge, String reason) {
         context.category(Category.CLIENT_BAD);
         Response response = Response.of(401, "text/plain; charset=utf-8", "401 Unauthorized: "
                 + reason + "\n");
@@ -68,11 +68,21 @@ final class Authentication {
                 throw new IllegalArgumentException("jwt needs jwks, a file or an address, and"
                         + " algorithms");
             }
+            needed(values, "issuer", "the iss of its tokens");
+            needed(values, "audience", "what their aud must hold");
             claimHeaders = values.table("claim-headers");
             claimHeaders.keySet().forEach(name -> new Headers().add(name, ""));
             rules = new JsonWebToken.Rules(values.texts("algorithms"), values.text("issuer"),
                     values.text("audience"), values.millis("leeway") / 1000);
             keys = new JsonWebKeys(values.text("jwks"));
+        }
+
+        /** Without it tokens that the issuer made for another service would pass (RFC 8725 §3.9). */
+        private static void needed(OptionValues values, String name, String meaning) {
+            if (values.text(name).isEmpty()) {
+                throw new IllegalArgumentException("jwt needs " + name + ", " + meaning
+                        + " (\"" + JsonWebToken.ANY + "\" for any)");
+            }
         }
 
         @Override

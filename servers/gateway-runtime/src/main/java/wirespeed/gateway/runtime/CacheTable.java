@@ -1,4 +1,4 @@
-// What the cache has stored, found by target, owner and the fields that a response varies by.
+// The stored responses of the cache, found by target, owner and the fields that a response varies by.
 package wirespeed.gateway.runtime;
 
 import com.github.benmanes.caffeine.cache.Cache;
@@ -41,13 +41,22 @@ final class CacheTable {
      *
      * @param uri "scheme://host/path?query"
      * @param fields the request's before the gateway changed them: what Vary is about
-     * @param begun {@link #generation()} when it was asked
+     * @param begun the generation in which it was asked
      */
     record Asked(String uri, Target target, Headers fields, long begun) {
+        /** The same with fields that stay what they are. */
+        Asked kept() {
+            return new Asked(uri, target, fields.copy(), begun);
+        }
     }
 
-    /** What requests for one target are told apart by; a new one forgets all that was stored. */
-    private record Variants(List<String> names, long generation) {
+    /**
+     * The fields that distinguish requests for one target; a new set forgets all that was stored.
+     *
+     * @param names of the fields that the response varies by
+     * @param key of a response that does not vary
+     */
+    private record Variants(List<String> names, KeyHash key) {
     }
 
     private record Entry(String uri, StoredResponse response) {
@@ -96,8 +105,11 @@ final class CacheTable {
     }
 
     private static KeyHash key(Asked asked, Variants known) {
-        StringBuilder variant = new StringBuilder(asked.uri()).append('\n')
-                .append(asked.target().owner()).append('\n').append(known.generation());
+        if (known.names().isEmpty()) {
+            return known.key();
+        }
+        StringBuilder variant = new StringBuilder().append(known.key().high()).append(' ')
+                .append(known.key().low());
         for (String name : known.names()) {
             variant.append('\n').append(String.join(",", asked.fields().all(name)));
         }
@@ -112,18 +124,20 @@ final class CacheTable {
         }
         List<String> names = varyNames(stored.headers());
         Map<String, Variants> owners = variants.asMap().compute(target.uri(), (same, before) ->
-                with(before == null ? Map.of() : before, target.owner(), names));
+                with(before == null ? Map.of() : before, asked, names));
         entries.put(key(asked, owners.get(target.owner())), new Entry(asked.uri(), stored));
     }
 
-    private Map<String, Variants> with(Map<String, Variants> before, String owner,
+    private Map<String, Variants> with(Map<String, Variants> before, Asked asked,
             List<String> names) {
+        String owner = asked.target().owner();
         Variants known = before.get(owner);
         if (known != null && known.names().equals(names)) {
             return before;
         }
         Map<String, Variants> after = new HashMap<>(before);
-        after.put(owner, new Variants(names, generations.incrementAndGet()));
+        after.put(owner, new Variants(names, KeyHash.of(asked.uri() + '\n' + owner + '\n'
+                + generations.incrementAndGet())));
         return Map.copyOf(after);
     }
 

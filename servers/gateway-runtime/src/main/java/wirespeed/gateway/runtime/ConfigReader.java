@@ -129,7 +129,7 @@ public final class ConfigReader {
                 continue;
             }
             try {
-                into.put(name, plain(table.get(List.of(name))));
+                into.put(name, plain(table.get(List.of(name))), place(at));
             } catch (IllegalArgumentException bad) {
                 mistake(at, path + "." + name + ": " + bad.getMessage());
             }

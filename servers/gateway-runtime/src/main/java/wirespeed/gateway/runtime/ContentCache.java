@@ -135,12 +135,17 @@ final class ContentCache {
                 return Step.NEXT;
             }
             String owner = context.route().name() + '\n' + context.origin().name();
-            Asked asked = table.asked(uri(context.request()), owner,
-                    context.request().headers().copy());
+            Asked looked = table.asked(uri(context.request()), owner, context.request().headers());
+            StoredResponse stored = table.find(looked);
+            Step hit = stored == null ? null : hit(looked, stored, control);
+            if (hit != null) {
+                return hit;
+            }
+            // Others change the request's fields from here on.
+            Asked asked = looked.kept();
             context.attribute(ASKED, asked);
-            Step found = serve(context, asked, control);
-            if (found != null) {
-                return found;
+            if (stored != null) {
+                askAgain(context, asked, stored);
             }
             if (control.has("only-if-cached")) {
                 return Step.fail(504, null);
@@ -163,29 +168,40 @@ final class ContentCache {
         if (stored == null) {
             return null;
         }
+        Step hit = hit(asked, stored, control);
+        if (hit == null) {
+            askAgain(context, asked, stored);
+        }
+        return hit;
+    }
+
+    /** The stored response if it may be used; else null. */
+    private Step hit(Asked asked, StoredResponse stored, CacheControl control) {
         long now = System.currentTimeMillis();
         long fresh = stored.freshForSeconds(now);
         boolean isOldForClient = control.has("max-age")
                 && stored.ageSeconds(now) > control.seconds("max-age")
                 || control.has("min-fresh") && fresh < control.seconds("min-fresh");
+        if (isOldForClient || control.has("no-cache") || stored.control().has("no-cache")) {
+            return null;
+        }
         boolean isUsable = fresh > 0
-                || !stored.mustRevalidate() && -fresh <= control.staleSecondsMax();
-        boolean mustAsk = control.has("no-cache") || CacheControl.of(stored.headers())
-                .has("no-cache");
-        if (isUsable && !isOldForClient && !mustAsk) {
-            hits.incrementAndGet();
-            return Step.respond(stored.toResponse(asked.fields(), now));
+                || !stored.mustRevalidate() && -fresh <= control.staleSecondsMax()
+                || mayRefreshLater(asked, stored, -fresh);
+        if (!isUsable) {
+            return null;
         }
-        if (!isOldForClient && !mustAsk && mayRefreshLater(asked, stored, -fresh)) {
-            hits.incrementAndGet();
-            return Step.respond(stored.toResponse(asked.fields(), now));
-        }
+        hits.incrementAndGet();
+        return Step.respond(stored.toResponse(asked.fields(), now));
+    }
+
+    /** The origin is asked whether the stored response is still right. */
+    private static void askAgain(Context context, Asked asked, StoredResponse stored) {
         context.attribute(ENTRY, stored);
         if (!isConditional(asked.fields()) && stored.hasValidator()) {
             context.attribute(VALIDATES, true);
             validate(context.request().headers(), stored.headers());
         }
-        return null;
     }
 
     /**
@@ -203,7 +219,7 @@ final class ContentCache {
                 || asked.has("If-Match") || asked.has("If-Unmodified-Since");
     }
 
-    /** In place of those that an earlier look put there, before the request waited for another. */
+    /** In place of the validators of an earlier look, before the request waited for another. */
     private static void validate(Headers headers, Headers stored) {
         headers.remove("If-None-Match");
         headers.remove("If-Modified-Since");
@@ -237,7 +253,7 @@ final class ContentCache {
                 });
     }
 
-    /** Lets go those who wait for this exchange; when it has none, or did before, does nothing. */
+    /** Lets the requests go that wait for this exchange; when it has none, or did before, does nothing. */
     private void land(Context context, boolean isStored) {
         Flight flight = (Flight) context.attribute(LEADER);
         if (flight == null) {
@@ -436,10 +452,8 @@ final class ContentCache {
         public void end(boolean isComplete) {
             boolean isStored = isComplete && !isGivenUp;
             if (isStored) {
-                table.put(asked, new StoredResponse(template.status(), template.headers(),
-                        length == body.length ? body : Arrays.copyOf(body, length),
-                        template.storedMillis(), template.ageAtStoreSeconds(),
-                        template.freshSeconds()));
+                table.put(asked, template.with(
+                        length == body.length ? body : Arrays.copyOf(body, length)));
             }
             free();
             land(context, isStored);

@@ -1,14 +1,15 @@
-// Asks name servers for the addresses of a name, and how long they are valid (RFC 1035).
+// Asks DNS servers for addresses and services of a name, and how long they are valid (RFC 1035, 2782).
 package wirespeed.gateway.runtime;
 
 import java.io.ByteArrayOutputStream;
-import java.io.DataInputStream;
 import java.io.DataOutputStream;
+import java.io.EOFException;
 import java.io.IOException;
 import java.net.DatagramPacket;
 import java.net.DatagramSocket;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.net.UnknownHostException;
 import java.nio.BufferUnderflowException;
 import java.nio.ByteBuffer;
@@ -23,6 +24,7 @@ import wirespeed.gateway.core.IpAddress;
 final class DnsClient implements EndpointResolver.Lookup {
     private static final int A = 1;
     private static final int AAAA = 28;
+    private static final int SRV = 33;
     private static final int INTERNET = 1;
     private static final int RECURSION_DESIRED = 0x0100;
     private static final int RESPONSE = 0x8000;
@@ -32,7 +34,33 @@ final class DnsClient implements EndpointResolver.Lookup {
     private static final int DATAGRAM_BYTES = 4096;
     private static final int HEAD_BYTES = 12;
     private static final int LABEL_BYTES_MAX = 63;
+    /** Of an answer; each one is checked, balanced and counted. */
+    private static final int ADDRESSES_MAX = 256;
+    private static final int TARGETS_MAX = 64;
+    /** Priority, weight and port stand before the name of a target. */
+    private static final int SRV_HEAD_BYTES = 6;
+    private static final int JUMPS_MAX = 16;
+    private static final int NAME_CHARS_MAX = 256;
     private static final SecureRandom RANDOM = new SecureRandom();
+
+    /**
+     * One record of an answer.
+     *
+     * @param at where its data begins in the message
+     */
+    private record Resource(int type, int seconds, int at, int length) {
+    }
+
+    private record Answer(ByteBuffer message, List<Resource> resources) {
+        List<Resource> of(int type) {
+            return resources.stream().filter(one -> one.type() == type).toList();
+        }
+
+        /** The shortest time, also that of aliases on the way. */
+        int seconds() {
+            return resources.stream().mapToInt(Resource::seconds).min().orElse(Integer.MAX_VALUE);
+        }
+    }
 
     private final List<InetSocketAddress> servers;
 
@@ -42,32 +70,76 @@ final class DnsClient implements EndpointResolver.Lookup {
 
     @Override
     public EndpointResolver.Found find(String host) throws IOException {
-        EndpointResolver.Found ipv4 = ask(host, A);
-        EndpointResolver.Found ipv6;
+        Answer ipv4 = ask(host, A);
+        List<String> all = new ArrayList<>(addresses(ipv4, A));
         try {
-            ipv6 = ask(host, AAAA);
-        } catch (IOException none) {
-            if (ipv4.literals().isEmpty()) {
-                throw none;
+            Answer ipv6 = ask(host, AAAA);
+            all.addAll(addresses(ipv6, AAAA));
+            return new EndpointResolver.Found(all, Math.min(ipv4.seconds(), ipv6.seconds()), true);
+        } catch (UnknownHostException none) {
+            return new EndpointResolver.Found(all, ipv4.seconds(), true);
+        } catch (IOException unanswered) {
+            if (all.isEmpty()) {
+                throw unanswered;
             }
-            return ipv4;
+            return new EndpointResolver.Found(all, ipv4.seconds(), false);
         }
-        List<String> all = new ArrayList<>(ipv4.literals());
-        all.addAll(ipv6.literals());
-        return new EndpointResolver.Found(all, Math.min(ipv4.seconds(), ipv6.seconds()));
     }
 
-    private EndpointResolver.Found ask(String host, int type) throws IOException {
+    @Override
+    public List<EndpointResolver.Target> findTargets(String service) throws IOException {
+        Answer answer = ask(service, SRV);
+        List<EndpointResolver.Target> targets = new ArrayList<>();
+        for (Resource one : answer.of(SRV)) {
+            ByteBuffer message = answer.message();
+            String name = name(message, one.at() + SRV_HEAD_BYTES);
+            // RFC 2782: a lone dot says that the service is not offered.
+            if (!name.isEmpty() && targets.size() < TARGETS_MAX) {
+                targets.add(new EndpointResolver.Target(name, message.getShort(one.at() + 4) & 0xffff,
+                        message.getShort(one.at()) & 0xffff, message.getShort(one.at() + 2) & 0xffff,
+                        answer.seconds()));
+            }
+        }
+        return targets;
+    }
+
+    /** Labels, each a length and its characters, or a pointer to some that came before. */
+    private static String name(ByteBuffer message, int from) throws IOException {
+        StringBuilder name = new StringBuilder();
+        int jumps = 0;
+        int at = from;
+        for (int length = message.get(at) & 0xff; length != 0; length = message.get(at) & 0xff) {
+            if (length >= 0xc0) {
+                if (++jumps > JUMPS_MAX) {
+                    throw new IOException("a name that leads to itself");
+                }
+                at = (length & 0x3f) << 8 | message.get(at + 1) & 0xff;
+                continue;
+            }
+            for (int i = 1; i <= length; i++) {
+                name.append((char) (message.get(at + i) & 0xff));
+            }
+            name.append('.');
+            if (name.length() > NAME_CHARS_MAX) {
+                throw new IOException("a name that is too long");
+            }
+            at += length + 1;
+        }
+        return name.length() == 0 ? "" : name.substring(0, name.length() - 1);
+    }
+
+    private Answer ask(String host, int type) throws IOException {
         IOException last = new IOException("no DNS server is configured");
         for (InetSocketAddress server : servers) {
             byte[] query = query(host, type);
             try {
                 byte[] answer = byDatagram(server, query);
                 boolean isTruncated = (ByteBuffer.wrap(answer).getShort(2) & TRUNCATED) != 0;
-                return read(isTruncated ? byStream(server, query) : answer, query, type);
+                return read(isTruncated ? byStream(server, query) : answer, query);
             } catch (UnknownHostException none) {
                 throw none;
-            } catch (IOException | BufferUnderflowException | IndexOutOfBoundsException failed) {
+            } catch (IOException | BufferUnderflowException | IndexOutOfBoundsException
+                    | IllegalArgumentException failed) {
                 last = new IOException(server + ": " + failed, failed);
             }
         }
@@ -101,30 +173,51 @@ final class DnsClient implements EndpointResolver.Lookup {
             long end = System.nanoTime() + TIMEOUT_MILLIS * 1_000_000L;
             DatagramPacket answer = new DatagramPacket(new byte[DATAGRAM_BYTES], DATAGRAM_BYTES);
             do {
-                socket.setSoTimeout((int) Math.max(1, (end - System.nanoTime()) / 1_000_000));
+                socket.setSoTimeout(leftMillis(end));
+                answer.setLength(DATAGRAM_BYTES);
                 socket.receive(answer);
-            } while (!answers(answer.getData(), answer.getLength(), query)
-                    && System.nanoTime() - end < 0);
+            } while (!answers(answer.getData(), answer.getLength(), query));
             return Arrays.copyOf(answer.getData(), answer.getLength());
         }
     }
 
+    private static int leftMillis(long endNanos) throws SocketTimeoutException {
+        long left = (endNanos - System.nanoTime()) / 1_000_000;
+        if (left <= 0) {
+            throw new SocketTimeoutException("no answer in time");
+        }
+        return (int) left;
+    }
+
+    /** Its number, and the question word for word: whoever guesses the number has not seen the name. */
     private static boolean answers(byte[] bytes, int length, byte[] query) {
-        return length >= query.length && bytes[0] == query[0] && bytes[1] == query[1];
+        if (length < query.length || bytes[0] != query[0] || bytes[1] != query[1]) {
+            return false;
+        }
+        for (int i = HEAD_BYTES; i < query.length; i++) {
+            if (lower(bytes[i]) != lower(query[i])) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static int lower(byte character) {
+        return character >= 'A' && character <= 'Z' ? character + 'a' - 'A' : character;
     }
 
     private static byte[] byStream(InetSocketAddress server, byte[] query) throws IOException {
         try (Socket socket = new Socket()) {
+            long end = System.nanoTime() + TIMEOUT_MILLIS * 1_000_000L;
             socket.connect(server, TIMEOUT_MILLIS);
-            socket.setSoTimeout(TIMEOUT_MILLIS);
             DataOutputStream out = new DataOutputStream(socket.getOutputStream());
             ByteArrayOutputStream framed = new ByteArrayOutputStream();
             framed.write(query.length >> 8);
             framed.write(query.length);
             framed.writeBytes(query);
             framed.writeTo(out);
-            DataInputStream in = new DataInputStream(socket.getInputStream());
-            byte[] answer = in.readNBytes(in.readUnsignedShort());
+            byte[] size = read(socket, 2, end);
+            byte[] answer = read(socket, (size[0] & 0xff) << 8 | size[1] & 0xff, end);
             if (!answers(answer, answer.length, query)) {
                 throw new IOException("an answer to another question");
             }
@@ -132,9 +225,28 @@ final class DnsClient implements EndpointResolver.Lookup {
         }
     }
 
-    /** The addresses of an answer, whatever alias they have; its shortest time counts for all. */
-    private static EndpointResolver.Found read(byte[] bytes, byte[] query, int type)
-            throws IOException {
+    /** All bytes by one deadline: a server that sends them singly must not hold the thread. */
+    private static byte[] read(Socket socket, int count, long endNanos) throws IOException {
+        byte[] bytes = new byte[count];
+        for (int filled = 0; filled < count;) {
+            socket.setSoTimeout(leftMillis(endNanos));
+            int read = socket.getInputStream().read(bytes, filled, count - filled);
+            if (read < 0) {
+                throw new EOFException("the server closed within its answer");
+            }
+            filled += read;
+        }
+        return bytes;
+    }
+
+    /** The addresses of an answer, whatever alias they have. */
+    private static List<String> addresses(Answer answer, int type) {
+        return answer.of(type).stream().filter(one -> one.length() == (type == A ? 4 : 16))
+                .limit(ADDRESSES_MAX).map(one -> IpAddress.text(Arrays.copyOfRange(
+                        answer.message().array(), one.at(), one.at() + one.length()))).toList();
+    }
+
+    private static Answer read(byte[] bytes, byte[] query) throws IOException {
         ByteBuffer answer = ByteBuffer.wrap(bytes);
         int flags = answer.getShort(2) & 0xffff;
         int code = flags & 0xf;
@@ -147,20 +259,17 @@ final class DnsClient implements EndpointResolver.Lookup {
             throw new UnknownHostException("the name does not exist");
         }
         answer.position(query.length);
-        List<String> literals = new ArrayList<>();
-        int seconds = Integer.MAX_VALUE;
+        List<Resource> resources = new ArrayList<>();
         for (int left = answer.getShort(6) & 0xffff; left > 0; left--) {
             skipName(answer);
-            int kind = answer.getShort();
+            int type = answer.getShort();
             answer.getShort();
-            seconds = Math.min(seconds, Math.max(0, answer.getInt()));
-            byte[] data = new byte[answer.getShort() & 0xffff];
-            answer.get(data);
-            if (kind == type && data.length == (type == A ? 4 : 16)) {
-                literals.add(IpAddress.text(data));
-            }
+            int seconds = Math.max(0, answer.getInt());
+            int length = answer.getShort() & 0xffff;
+            resources.add(new Resource(type, seconds, answer.position(), length));
+            answer.position(answer.position() + length);
         }
-        return new EndpointResolver.Found(literals, seconds);
+        return new Answer(answer, resources);
     }
 
     /** Labels, or a pointer to some that came before. */

@@ -40,7 +40,7 @@ final class EndpointMetrics {
         for (Origin origin : snapshot.origins().values()) {
             for (Address one : origin.endpoints()) {
                 page.append(PREFIX).append(name).append("{origin=").append(label(origin.name()))
-                        .append(",address=").append(label(one.authority()))
+                        .append(",address=").append(label(one.configured().id()))
                         .append(",endpoint=").append(label(one.id())).append("} ")
                         .append(value.applyAsLong(one)).append('\n');
             }

@@ -9,6 +9,7 @@ import java.net.NetworkInterface;
 import java.net.SocketException;
 import java.net.UnknownHostException;
 import java.security.Security;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
@@ -18,6 +19,8 @@ import java.util.Map;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.IpAddress;
 import wirespeed.gateway.core.Origin;
@@ -48,13 +51,29 @@ final class EndpointResolver implements AutoCloseable {
      *
      * @param literals addresses as text; none for a name without any
      * @param seconds how long that is valid
+     * @param isWhole false where the question for addresses of IPv6 was not answered
      */
-    record Found(List<String> literals, int seconds) {
+    record Found(List<String> literals, int seconds, boolean isWhole) {
+    }
+
+    /**
+     * A server of a service (RFC 2782).
+     *
+     * @param priority the lowest is used, the others are reserves
+     * @param weight share among the servers of one priority
+     * @param seconds how long that is valid
+     */
+    record Target(String host, int port, int priority, int weight, int seconds) {
     }
 
     /** One way of resolving; {@link UnknownHostException} means that the name does not exist. */
     interface Lookup {
         Found find(String host) throws IOException;
+
+        /** The servers of a service. */
+        default List<Target> findTargets(String service) throws IOException {
+            throw new IOException("services are found by server.dns only");
+        }
     }
 
     private final Lookup lookup;
@@ -79,19 +98,22 @@ final class EndpointResolver implements AutoCloseable {
         threads.setRemoveOnCancelPolicy(true);
     }
 
-    private static InetSocketAddress server(String text) {
-        Address address = Address.parse(text);
-        if (IpAddress.parse(address.host()) == null) {
+    /** A DNS server of the configuration; refuses a name, which another server would have to resolve. */
+    static InetSocketAddress server(String text) {
+        int colon = text.lastIndexOf(':');
+        if (colon < 0 || IpAddress.parse(text.substring(0, colon).replaceAll("^\\[|\\]$", "")) == null) {
             throw new IllegalArgumentException("server.dns: \"" + text
                     + "\" is not an address and a port, such as 127.0.0.1:53");
         }
+        Address address = Address.parse(text);
         return new InetSocketAddress(address.host(), address.port());
     }
 
     private static Found bySystem(String host) throws UnknownHostException {
         try {
             return new Found(Arrays.stream(InetAddress.getAllByName(host))
-                    .map(InetAddress::getAddress).map(IpAddress::text).toList(), SYSTEM_SECONDS);
+                    .map(InetAddress::getAddress).map(IpAddress::text).toList(), SYSTEM_SECONDS,
+                    true);
         } catch (UnknownHostException failed) {
             String text = String.valueOf(failed.getMessage());
             // Only the words of the C library distinguish an unknown name from a missing answer.
@@ -132,10 +154,9 @@ final class EndpointResolver implements AutoCloseable {
         public void run() {
             int seconds = SECONDS_MIN;
             try {
-                Found found = lookup.find(address.host());
+                int valid = address.isService() ? leadToService() : leadToHost();
                 foundNanos = System.nanoTime();
-                seconds = Math.max(SECONDS_MIN, Math.min(SECONDS_MAX, found.seconds()));
-                lead(reachable(found.literals()));
+                seconds = Math.max(SECONDS_MIN, Math.min(SECONDS_MAX, valid));
             } catch (UnknownHostException none) {
                 lead(List.of());
             } catch (IOException | RuntimeException unanswered) {
@@ -148,13 +169,58 @@ final class EndpointResolver implements AutoCloseable {
             schedule(seconds);
         }
 
-        private void lead(List<String> literals) {
-            if (address.lead(literals, System.nanoTime() / 1_000_000)) {
+        private int leadToHost() throws IOException {
+            Found found = lookup.find(address.host());
+            lead(reachable(literals(found, address)).stream().map(one ->
+                    new Address.Endpoint(one, address.port(), 1, false)).toList());
+            return found.seconds();
+        }
+
+        /** A target without an address is left out while there are others. */
+        private int leadToService() throws IOException {
+            List<Target> targets = lookup.findTargets(address.host());
+            List<Address.Endpoint> all = new ArrayList<>();
+            int seconds = SECONDS_MAX;
+            IOException failed = null;
+            for (Target target : targets) {
+                try {
+                    Found found = lookup.find(target.host());
+                    seconds = Math.min(seconds, Math.min(target.seconds(), found.seconds()));
+                    reachable(found.literals()).forEach(one -> all.add(endpoint(one, target, targets)));
+                } catch (IOException unanswered) {
+                    failed = unanswered;
+                }
+            }
+            if (all.isEmpty() && failed != null) {
+                throw failed;
+            }
+            lead(all);
+            return seconds;
+        }
+
+        private void lead(List<Address.Endpoint> all) {
+            if (address.leadTo(all, System.nanoTime() / 1_000_000)) {
                 LOG.log(System.Logger.Level.INFO, "the name " + address.host() + " leads to "
-                        + (literals.isEmpty() ? "nothing" : String.join(", ", literals)));
+                        + (all.isEmpty() ? "nothing" : all.stream().map(one -> one.literal() + " port "
+                        + one.port()).collect(Collectors.joining(", "))));
                 moved.run();
             }
         }
+    }
+
+    /** Weights of services go up to 65,535, and 0 means seldom. */
+    static Address.Endpoint endpoint(String literal, Target target, List<Target> all) {
+        int most = all.stream().mapToInt(Target::weight).max().orElse(1);
+        int first = all.stream().mapToInt(Target::priority).min().orElse(0);
+        int weight = most == 0 ? 1 : Math.max(1, Math.round(100f * target.weight() / most));
+        return new Address.Endpoint(literal, target.port(), weight, target.priority() > first);
+    }
+
+    /** A question without an answer says nothing about the endpoints that it was about. */
+    static List<String> literals(Found found, Address address) {
+        return found.isWhole() ? found.literals() : Stream.concat(found.literals().stream(),
+                address.endpoints().stream().map(Address::host)
+                        .filter(one -> one.indexOf(':') >= 0)).toList();
     }
 
     /** A machine without IPv6 uses IPv4 alone, unless the name has no such address. */

@@ -4,6 +4,7 @@ package wirespeed.gateway.runtime;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.lang.reflect.Constructor;
 import java.lang.reflect.Modifier;
 import java.net.URI;
 import java.util.ArrayList;
@@ -35,8 +36,13 @@ final class FilterCompiler {
     private FilterCompiler() {
     }
 
-    /** The filters of one file. */
-    static List<Filter> compile(String fileName, String source) throws Failed {
+    /**
+     * The filters of one file.
+     *
+     * @param parameters for constructors that take them
+     */
+    static List<Filter> compile(String fileName, String source, Map<String, String> parameters)
+            throws Failed {
         List<Class<?>> classes = fileName.endsWith(".groovy")
                 ? GroovyFilters.compile(fileName, source) : java(fileName, source);
         List<Filter> filters = new ArrayList<>();
@@ -44,7 +50,7 @@ final class FilterCompiler {
             boolean isFilter = Filter.class.isAssignableFrom(type) && !type.isInterface()
                     && !Modifier.isAbstract(type.getModifiers());
             if (isFilter && !type.isAnonymousClass()) {
-                filters.add(instance(fileName, type));
+                filters.add(instance(fileName, type, parameters));
             }
         }
         if (filters.isEmpty()) {
@@ -53,9 +59,10 @@ final class FilterCompiler {
         return filters;
     }
 
-    private static Filter instance(String fileName, Class<?> type) throws Failed {
+    private static Filter instance(String fileName, Class<?> type, Map<String, String> parameters)
+            throws Failed {
         try {
-            Filter filter = (Filter) type.getDeclaredConstructor().newInstance();
+            Filter filter = made(type, parameters);
             if (filter.name() == null || filter.phase() == null) {
                 throw new Failed(fileName + ": " + type.getName() + " has no name or no phase",
                         null);
@@ -65,6 +72,16 @@ final class FilterCompiler {
             Throwable cause = e.getCause() == null ? e : e.getCause();
             throw new Failed(fileName + ": " + type.getName() + " cannot be made: " + cause, e);
         }
+    }
+
+    private static Filter made(Class<?> type, Map<String, String> parameters)
+            throws ReflectiveOperationException {
+        for (Constructor<?> constructor : type.getDeclaredConstructors()) {
+            if (List.of(constructor.getParameterTypes()).equals(List.of(Map.class))) {
+                return (Filter) constructor.newInstance(parameters);
+            }
+        }
+        return (Filter) type.getDeclaredConstructor().newInstance();
     }
 
     private static List<Class<?>> java(String fileName, String source) throws Failed {

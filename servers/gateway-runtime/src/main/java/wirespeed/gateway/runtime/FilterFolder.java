@@ -23,10 +23,11 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.OptionValues;
 
 /**
- * One thread watches, compiles and swaps; traffic never waits for it. What counts is the content:
- * a file is taken when two looks in succession see the same bytes. There is no sandbox: whoever may
+ * One thread watches, compiles and swaps; traffic never waits for it. Only the content counts:
+ * a file is taken when two looks in succession see the same bytes. Filters are not confined: a user that may
  * write this folder runs code in the gateway, so others must not be able to.
  */
 final class FilterFolder implements AutoCloseable {
@@ -46,6 +47,7 @@ final class FilterFolder implements AutoCloseable {
     }
 
     private final Path folder;
+    private final Map<String, String> parameters;
     private final Consumer<List<Filter>> swapped;
     private final AtomicLong failures = new AtomicLong();
     private volatile Map<String, Loaded> loaded = Map.of();
@@ -56,10 +58,12 @@ final class FilterFolder implements AutoCloseable {
     /**
      * Nothing is read yet.
      *
-     * @param folder where filters are; empty for none
-     * @param swapped told after a change, with the filters that are no longer in use
+     * @param options the table filters: where they are, and what their constructors get
+     * @param swapped called after a change, with the filters that are no longer in use
      */
-    FilterFolder(String folder, Consumer<List<Filter>> swapped) {
+    FilterFolder(OptionValues options, Consumer<List<Filter>> swapped) {
+        String folder = options.text("folder");
+        this.parameters = Map.copyOf(options.table("parameters"));
         this.folder = folder.isEmpty() ? null : Path.of(folder);
         this.swapped = swapped;
         if (this.folder != null && !Files.isDirectory(this.folder)) {
@@ -156,7 +160,7 @@ final class FilterFolder implements AutoCloseable {
             swapped.accept(dropped);
             forget(dropped);
         } catch (ConfigError refused) {
-            // Two filters of one name, say: each compiles, and together they are no configuration.
+            // Two filters of one name, say: each compiles, and together they are refused.
             LOG.log(System.Logger.Level.WARNING, "filters are not taken: " + refused.getMessage());
             failures.incrementAndGet();
             keep(before, refused.getMessage());
@@ -236,7 +240,7 @@ final class FilterFolder implements AutoCloseable {
 
     private Loaded compile(String name, String source, String hash, Loaded before) {
         try {
-            List<Filter> filters = FilterCompiler.compile(name, source);
+            List<Filter> filters = FilterCompiler.compile(name, source, parameters);
             LOG.log(System.Logger.Level.INFO, "filter file " + name + " loaded, sha256 " + hash);
             return new Loaded(hash, filters, null);
         } catch (FilterCompiler.Failed failed) {

@@ -30,7 +30,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private final ContentCache cache;
     /** Null where nobody can read them. */
     private final RouteMetrics routeMetrics;
-    /** Null where there is no collector. */
+    /** Null without a collector. */
     private final Tracing tracing;
     private AddressStates states;
     private AdminServer admin;
@@ -45,9 +45,9 @@ public final class GatewayRuntime implements AutoCloseable {
         this.config = config;
         cache = config.table("cache").isTrue("enabled") ? new ContentCache(config.table("cache"))
                 : null;
-        routeMetrics = config.table("admin").text("listen").isEmpty() ? null : new RouteMetrics();
+        routeMetrics = hasAdmin(config) ? new RouteMetrics() : null;
         tracing = Tracing.of(config.table("tracing"));
-        folder = new FilterFolder(config.table("filters").text("folder"), this::foldersFilters);
+        folder = new FilterFolder(config.table("filters"), this::foldersFilters);
         folder.loadNow();
         LogFolder.check(config);
         shipped = ShippedFilters.of(config.filters());
@@ -76,15 +76,16 @@ public final class GatewayRuntime implements AutoCloseable {
         collect(mistakes, () -> LogFolder.check(config));
         collect(mistakes, () -> filters.addAll(ShippedFilters.of(config.filters(), true)));
         collect(mistakes, () -> {
-            FilterFolder folder = new FilterFolder(config.table("filters").text("folder"), none -> { });
+            FilterFolder folder = new FilterFolder(config.table("filters"), none -> { });
             folder.loadNow();
             filters.addAll(folder.filters());
         });
         collect(mistakes, () -> new SnapshotBuilder().build(config, filters));
         collect(mistakes, () -> ServerCertificate.of(config.table("tls")));
         collect(mistakes, () -> TlsRules.of(config.table("tls")));
+        collect(mistakes, () -> Listening.check(config));
         if (!mistakes.isEmpty()) {
-            throw new ConfigError(mistakes);
+            throw config.located(new ConfigError(mistakes));
         }
     }
 
@@ -127,20 +128,24 @@ public final class GatewayRuntime implements AutoCloseable {
 
     /** Takes over what operators said about addresses; before a carrier listens. */
     public void restore(ConfigStore store) {
-        if (!config.table("admin").text("listen").isEmpty()) {
+        if (hasAdmin(config)) {
             states = new AddressStates(this, store.file());
             states.restore();
         }
     }
 
-    /** Opens the admin port on its own address, if one is configured. */
+    private static boolean hasAdmin(Config config) {
+        OptionValues admin = config.table("admin");
+        return !admin.text("listen").isEmpty() || !admin.text("socket").isEmpty();
+    }
+
+    /** Opens the admin port and its socket, if they are configured. */
     public void startAdmin(ConfigStore store) {
         if (states == null) {
             restore(store);
         }
-        OptionValues options = config.table("admin");
-        if (!options.text("listen").isEmpty()) {
-            admin = new AdminServer(this, store, states, options);
+        if (hasAdmin(config)) {
+            admin = new AdminServer(this, store, states, config.table("admin"));
             admin.start();
         }
     }
@@ -151,7 +156,7 @@ public final class GatewayRuntime implements AutoCloseable {
         reload.start();
     }
 
-    /** What SIGHUP asks for: logs are opened anew and the configuration is read again. */
+    /** What SIGHUP asks for: logs are opened again and the configuration is read again. */
     public void hangUp() {
         reload.hangUp();
     }
@@ -167,7 +172,7 @@ public final class GatewayRuntime implements AutoCloseable {
         }
     }
 
-    /** The address of the admin port, or null. */
+    /** The address of the admin port; null without one, or with a socket only. */
     public java.net.InetSocketAddress adminAddress() {
         return admin == null ? null : admin.address();
     }
@@ -179,6 +184,14 @@ public final class GatewayRuntime implements AutoCloseable {
     /** Checks a configuration completely and makes it current; exchanges end on the old one. */
     synchronized void apply(Config next) {
         notReloadable(next);
+        try {
+            replace(next);
+        } catch (ConfigError refused) {
+            throw next.located(refused);
+        }
+    }
+
+    private void replace(Config next) {
         LogFolder.check(next);
         List<Filter> fresh = ShippedFilters.of(next.filters());
         Snapshot snapshot;

@@ -37,6 +37,7 @@ import javax.crypto.spec.SecretKeySpec;
  */
 final class JsonWebKeys implements AutoCloseable {
     private static final int SET_BYTES_MAX = 1 << 20;
+    private static final int SECRET_BITS_MIN = 256;
     private static final long OLD_NANOS = TimeUnit.MINUTES.toNanos(5);
     private static final long PAUSE_NANOS = TimeUnit.SECONDS.toNanos(10);
     private static final Duration PATIENCE = Duration.ofSeconds(5);
@@ -189,11 +190,20 @@ final class JsonWebKeys implements AutoCloseable {
             case "RSA" -> rsa(fields);
             case "EC" -> ec(curve, fields);
             case "OKP" -> "Ed25519".equals(curve) ? ed25519(bytes(fields, "x")) : null;
-            case "oct" -> new SecretKeySpec(bytes(fields, "k"), "HMAC");
+            case "oct" -> secret(bytes(fields, "k"));
             default -> null;
         };
         return key == null ? null : new WebKey(text(fields, "kid"), text(fields, "alg"),
                 curve == null ? kind : kind + " " + curve, key);
+    }
+
+    /** RFC 7518 §3.2: as long as the hash at least, or it can be found by trying. */
+    private static Key secret(byte[] bytes) throws GeneralSecurityException {
+        if (bytes.length * 8 < SECRET_BITS_MIN) {
+            throw new GeneralSecurityException("an oct key of " + bytes.length * 8
+                    + " bits; HS256 needs 256, HS384 384, HS512 512");
+        }
+        return new SecretKeySpec(bytes, "HMAC");
     }
 
     private static Key rsa(Map<?, ?> fields) throws GeneralSecurityException {

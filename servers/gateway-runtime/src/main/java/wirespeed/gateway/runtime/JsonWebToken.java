@@ -20,6 +20,8 @@ import javax.crypto.Mac;
  */
 final class JsonWebToken {
     static final int CHARS_MAX = 8192;
+    /** An issuer or an audience that may be any. */
+    static final String ANY = "*";
 
     /** Why a token is not taken; the message is for the log and the client. */
     static final class Invalid extends Exception {
@@ -42,8 +44,8 @@ final class JsonWebToken {
     /**
      * What a token must be.
      *
-     * @param issuer iss; empty for any
-     * @param audience one of aud; empty for any
+     * @param issuer iss; {@link #ANY} for any
+     * @param audience one of aud; {@link #ANY} for any
      * @param leewaySeconds by which clocks may differ
      */
     record Rules(List<String> algorithms, String issuer, String audience, int leewaySeconds) {
@@ -116,7 +118,8 @@ final class JsonWebToken {
             case "ES384" -> key.kind().equals("EC P-384");
             case "ES512" -> key.kind().equals("EC P-521");
             case "EdDSA" -> key.kind().equals("OKP Ed25519");
-            case "HS256", "HS384", "HS512" -> key.kind().equals("oct");
+            case "HS256", "HS384", "HS512" -> key.kind().equals("oct")
+                    && key.key().getEncoded().length * 8 >= Integer.parseInt(algorithm.substring(2));
             default -> false;
         };
         return isKind && (key.algorithm() == null || key.algorithm().equals(algorithm));
@@ -164,11 +167,11 @@ final class JsonWebToken {
     }
 
     private static void checkParties(Map<String, Object> claims, Rules rules) throws Invalid {
-        if (!rules.issuer().isEmpty() && !rules.issuer().equals(claims.get("iss"))) {
+        if (!rules.issuer().equals(ANY) && !rules.issuer().equals(claims.get("iss"))) {
             throw new Invalid("other issuer");
         }
         Object audience = claims.get("aud");
-        boolean isMeant = rules.audience().isEmpty() || rules.audience().equals(audience)
+        boolean isMeant = rules.audience().equals(ANY) || rules.audience().equals(audience)
                 || audience instanceof List<?> all && all.contains(rules.audience());
         if (!isMeant) {
             throw new Invalid("other audience");

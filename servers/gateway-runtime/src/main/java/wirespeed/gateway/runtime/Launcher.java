@@ -41,6 +41,8 @@ public final class Launcher {
     private final List<String> origins = new ArrayList<>();
     private String configFile;
     private boolean isCheck;
+    /** Null until it was read. */
+    private Config config;
 
     private Launcher(String name, Map<String, String> own) {
         this.name = name;
@@ -73,7 +75,7 @@ public final class Launcher {
             launcher.parse(arguments);
             return launcher.isCheck ? launcher.check() : launcher.serve(factory);
         } catch (ConfigError | IllegalArgumentException bad) {
-            System.err.println(name + ": " + bad.getMessage());
+            System.err.println(name + ": " + launcher.located(bad.getMessage()));
             return BAD_INPUT;
         } catch (Exception failed) {
             // Netty throws a refused bind as it is, without declaring it.
@@ -88,10 +90,15 @@ public final class Launcher {
         return version == null ? "of a build folder" : version;
     }
 
+    /** Where the options of a message stand in the file, if they do. */
+    private String located(String message) {
+        return config == null || message == null ? message : config.located(message);
+    }
+
     /** Everything that a start would refuse, and nothing that it would open. */
     private int check() {
         ConfigStore store = store();
-        Config config = store.check(store.text());
+        config = store.check(store.text());
         GatewayRuntime.check(config);
         System.out.println(configFile + " is valid: origins " + config.origins().size() + ", routes "
                 + config.routes().size() + ", filters " + config.filters().size());
@@ -174,7 +181,7 @@ public final class Launcher {
 
     private int serve(Factory factory) {
         ConfigStore store = store();
-        Config config = store.check(store.text());
+        config = store.check(store.text());
         try (GatewayRuntime runtime = new GatewayRuntime(config)) {
             Carrier carrier = factory.make(runtime.gateway());
             runtime.restore(store);
@@ -189,7 +196,9 @@ public final class Launcher {
                     + address.getPort() + " (" + carrier.describe() + ")"
                     + (runtime.adminAddress() == null ? "" : ", admin on "
                     + runtime.adminAddress().getHostString() + ":"
-                    + runtime.adminAddress().getPort()));
+                    + runtime.adminAddress().getPort())
+                    + (config.table("admin").text("socket").isEmpty() ? "" : ", admin on "
+                    + config.table("admin").text("socket")));
             System.out.flush();
             awaitEnd();
         }

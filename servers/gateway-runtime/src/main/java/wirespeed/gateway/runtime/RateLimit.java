@@ -25,12 +25,16 @@ final class RateLimit extends ShippedFilters.Scoped {
     /** Addresses and most other names are shorter; what is longer is kept as its hash. */
     private static final int KEY_CHARS_MAX = 64;
     private static final long FORGOTTEN_NANOS_MIN = TimeUnit.SECONDS.toNanos(1);
+    private static final long SWEEP_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
     private final Cache<Object, AtomicLong> buckets;
     private final String key;
     private final long intervalNanos;
     private final long burstNanos;
     private final LongSupplier clock;
+    private final AtomicLong sweptNanos;
+    /** How often the whole table was looked through. */
+    final AtomicLong sweeps = new AtomicLong();
 
     /** As {@code limits} for clients, whose IPv6 addresses count by this many first bits. */
     private final int ipv6Bits;
@@ -47,6 +51,7 @@ final class RateLimit extends ShippedFilters.Scoped {
         this.intervalNanos = 1_000_000_000L / rate;
         this.burstNanos = intervalNanos * burst;
         this.clock = clock;
+        this.sweptNanos = new AtomicLong(clock.getAsLong() - SWEEP_NANOS);
         this.buckets = Caffeine.newBuilder().ticker(clock::getAsLong).executor(Runnable::run)
                 .expireAfterAccess(Math.max(burstNanos, FORGOTTEN_NANOS_MIN), TimeUnit.NANOSECONDS)
                 .build();
@@ -113,12 +118,24 @@ final class RateLimit extends ShippedFilters.Scoped {
 
     /** While it is full, a new key shares one of many buckets, and few of an attacker's keys with it. */
     private Object bounded(Object bucket) {
-        return buckets.estimatedSize() < KEYS_MAX || size() < KEYS_MAX ? bucket
-                : Integer.valueOf((bucket.hashCode() ^ SEED) * 0x9E3779B9 >>> 32 - SHARED_BITS);
+        return isFull() ? Integer.valueOf((bucket.hashCode() ^ SEED) * 0x9E3779B9 >>> 32 - SHARED_BITS)
+                : bucket;
     }
 
-    /** How many buckets are kept, without those that are full again. */
+    /** Buckets that are full again count until they are looked for, which one key in a while does for all. */
+    private boolean isFull() {
+        if (buckets.estimatedSize() < KEYS_MAX) {
+            return false;
+        }
+        long now = clock.getAsLong();
+        long before = sweptNanos.get();
+        boolean isDue = now - before >= SWEEP_NANOS && sweptNanos.compareAndSet(before, now);
+        return !isDue || size() >= KEYS_MAX;
+    }
+
+    /** How many buckets are kept, without the ones that are full again. */
     long size() {
+        sweeps.incrementAndGet();
         buckets.cleanUp();
         return buckets.estimatedSize();
     }

@@ -3,8 +3,6 @@ package wirespeed.gateway.runtime;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
 import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.Context;
@@ -17,8 +15,9 @@ import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Step;
+import wirespeed.gateway.core.TargetPath;
 
-/** Routing itself is no filter: it is what happens between the phases pre and route. */
+/** Routing itself is not a filter: it happens between the phases pre and route. */
 final class ShippedFilters {
     private ShippedFilters() {
     }
@@ -72,6 +71,8 @@ final class ShippedFilters {
             case "compress" -> List.of(new Compress(scope, values));
             case "jwt" -> List.of(new Authentication.Jwt(scope, values));
             case "api-key" -> List.of(new Authentication.ApiKey(scope, values));
+            case "basic" -> List.of(new BasicAuthentication(scope, values));
+            case "external-auth" -> List.of(new ExternalAuthorization(scope, values));
             case "ip" -> List.of(new AccessRules.Ip(scope, values));
             case "cors" -> AccessRules.Cors.of(scope, values);
             case "debug" -> List.of(new Debug(scope));
@@ -177,16 +178,14 @@ final class ShippedFilters {
     }
 
     private static final class Redirect extends Scoped {
-        private final Pattern pattern;
-        private final String replacement;
+        private final Replacement replacement;
         private final int status;
 
         Redirect(Scope scope, OptionValues values) {
             super(scope, Phase.PRE);
-            pattern = Pattern.compile(values.text("pattern"));
-            replacement = checked(pattern, values.text("replacement"));
+            replacement = Replacement.of(values);
             status = values.count("status") == 0 ? 302 : values.count("status");
-            if (replacement.isEmpty() || status < 300 || status > 308) {
+            if (replacement.text().isEmpty() || status < 300 || status > 308) {
                 throw new IllegalArgumentException(
                         "redirect needs replacement, and a status between 300 and 308");
             }
@@ -194,65 +193,33 @@ final class ShippedFilters {
 
         @Override
         public Step apply(Context context) {
-            Request request = context.request();
-            Matcher matcher = pattern.matcher(request.path());
-            if (!matcher.find()) {
+            String location = replacement.in(context.request());
+            if (location == null) {
                 return Step.NEXT;
             }
             Response response = Response.of(status, java.nio.ByteBuffer.allocate(0));
-            response.headers().add("Location",
-                    withQuery(matcher.replaceFirst(replacement), request.query()));
+            response.headers().add("Location", location);
             return Step.respond(response);
         }
     }
 
     private static final class Rewrite extends Scoped {
-        private final Pattern pattern;
-        private final String replacement;
+        private final Replacement replacement;
 
         Rewrite(Scope scope, OptionValues values) {
             super(scope, Phase.PRE);
-            pattern = Pattern.compile(values.text("pattern"));
-            replacement = checked(pattern, values.text("replacement"));
+            replacement = Replacement.of(values);
         }
 
         @Override
         public Step apply(Context context) {
-            Request request = context.request();
-            Matcher matcher = pattern.matcher(request.path());
-            if (matcher.find()) {
-                String[] parts = withQuery(matcher.replaceFirst(replacement), request.query())
-                        .split("\\?", 2);
-                // A pattern may have taken it off with what stood behind it.
-                String path = parts[0].startsWith("/") ? parts[0] : "/" + parts[0];
-                request.path(wirespeed.gateway.core.TargetPath.normalise(path),
-                        parts.length == 1 ? null : parts[1]);
+            String target = replacement.in(context.request());
+            if (target != null) {
+                // A pattern may have taken the slash off with what stood behind it.
+                TargetPath.split(context.request(), target.startsWith("/") ? target : "/" + target);
             }
             return Step.NEXT;
         }
-    }
-
-    /** Refuses a group that the pattern does not have: it would fail each request that matches. */
-    private static String checked(Pattern pattern, String replacement) {
-        int groups = pattern.matcher("").groupCount();
-        for (int at = 0; at < replacement.length(); at++) {
-            char c = replacement.charAt(at);
-            if (c == '\\') {
-                at++;
-                continue;
-            }
-            boolean isGroup = c == '$' && at + 1 < replacement.length()
-                    && Character.isDigit(replacement.charAt(at + 1));
-            if (c == '$' && !isGroup && !replacement.startsWith("${", at)) {
-                throw new IllegalArgumentException("replacement: \"$\" is followed by no group; write"
-                        + " \\\\$ for the character");
-            }
-            if (isGroup && replacement.charAt(at + 1) - '0' > groups) {
-                throw new IllegalArgumentException("replacement: the pattern has no group $"
-                        + replacement.charAt(at + 1) + ", only " + groups);
-            }
-        }
-        return replacement;
     }
 
     /** Options that another type of filter has would be ignored silently. */
@@ -267,14 +234,6 @@ final class ShippedFilters {
                         + " and has no effect on " + type);
             }
         }
-    }
-
-    /** A replacement may have a query of its own; the request's goes behind it. */
-    private static String withQuery(String replaced, String query) {
-        if (query == null) {
-            return replaced;
-        }
-        return replaced + (replaced.indexOf('?') < 0 ? '?' : '&') + query;
     }
 
     private static final class StaticResponse extends Scoped {

@@ -40,6 +40,7 @@ final class SnapshotBuilder {
     /** Applied when the whole configuration has been found good. */
     private final Map<Address, Placement> placements = new HashMap<>();
     private final Map<Address, Placement> placed = new HashMap<>();
+    private boolean hasDns;
     private long version;
 
     /** Where an address stands: another origin that names it means another weight by it. */
@@ -63,6 +64,7 @@ final class SnapshotBuilder {
     synchronized Snapshot build(Config config, List<Filter> filters) {
         List<String> mistakes = new ArrayList<>();
         placements.clear();
+        hasDns = !config.table("server").texts("dns").isEmpty();
         Map<String, Origin> origins = new LinkedHashMap<>();
         Map<Entry, Address> used = new HashMap<>();
         config.origins().forEach((name, values) -> {
@@ -84,19 +86,28 @@ final class SnapshotBuilder {
         }
         if (config.routes().isEmpty() && origins.size() == 1) {
             routes.add(Route.toAll("all", origins.values().iterator().next()));
+        } else if (areOriginsGood && config.routes().isEmpty() && !answersItself(config)) {
+            mistakes.add(origins.isEmpty() ? "no origin (write [origins.NAME] with addresses ="
+                    + " [\"host:port\"])" : "no route to " + String.join(", ", origins.keySet())
+                    + " (write [[route]] with origins = [\"NAME\"])");
         }
         uniqueNames(filters, mistakes);
         Forwarding forwarding = forwarding(config.table("server"), mistakes);
         if (!mistakes.isEmpty()) {
             throw new ConfigError(mistakes);
         }
-        // What no configuration names any more is forgotten, with its health.
+        // An address that is not configured any more is forgotten, with its health.
         addresses.keySet().retainAll(used.keySet());
         addresses.putAll(used);
         placements.forEach(this::place);
         placed.keySet().retainAll(used.values());
         return new Snapshot(++version, new Chain(filters), new RouteTable(routes), origins,
                 limits(config.table("limits")), forwarding);
+    }
+
+    /** Filters may answer all requests without an origin. */
+    private static boolean answersItself(Config config) {
+        return !config.filters().isEmpty() || !config.table("filters").text("folder").isEmpty();
     }
 
     private Forwarding forwarding(OptionValues server, List<String> mistakes) {
@@ -188,6 +199,10 @@ final class SnapshotBuilder {
         int star = rest.indexOf('*');
         int weight = star < 0 ? 1 : weight(rest.substring(star + 1));
         Address parsed = Address.parse(star < 0 ? rest : rest.substring(0, star));
+        if (parsed.isService() && !hasDns) {
+            throw new IllegalArgumentException("the service \"" + parsed.id() + "\" needs server.dns, a"
+                    + " DNS server such as 127.0.0.1:53");
+        }
         Entry entry = new Entry(origin, parsed.id());
         boolean isLate = addresses.keySet().stream().anyMatch(one -> one.origin().equals(origin));
         if (isLate && !addresses.containsKey(entry)) {
@@ -285,6 +300,6 @@ final class SnapshotBuilder {
                 values.table("headers"), targets, values.isTrue("strip-prefix"),
                 values.isTrue("upgrade"), new Route.Bounds(values.bytes("body"),
                         values.millis("timeout"), values.millis("response")),
-                values.isTrue("restore-prefix"));
+                values.isTrue("restore-prefix"), values.isTrue("encoded-slashes"));
     }
 }

@@ -14,14 +14,15 @@ import wirespeed.gateway.core.Response;
  * Immutable; a revalidation makes a new one.
  *
  * @param status final status
- * @param headers as the origin sent them, without those of the connection
+ * @param headers as the origin sent them, without those of the connection and the length
  * @param body whole body
  * @param storedMillis when it was received, by our clock
  * @param ageAtStoreSeconds how old it was then (§4.2.3)
  * @param freshSeconds how long it is fresh, from its making (§4.2.1)
+ * @param control what its Cache-Control says
  */
 record StoredResponse(int status, Headers headers, byte[] body, long storedMillis,
-        long ageAtStoreSeconds, long freshSeconds) {
+        long ageAtStoreSeconds, long freshSeconds, CacheControl control) {
     /** Two strings and their places in a list. */
     private static final int FIELD_BYTES = 100;
     private static final long HEURISTIC_SECONDS_MAX = 24 * 3600;
@@ -32,8 +33,16 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         long apparent = Math.max(0, (nowMillis - date) / 1000);
         long corrected = age(headers) + Math.max(0, (nowMillis - askedMillis) / 1000);
         headers.remove("Age");
+        headers.remove("Content-Length");
         return new StoredResponse(response.status(), headers, body, nowMillis,
-                Math.max(apparent, corrected), freshness(headers, response.status(), date));
+                Math.max(apparent, corrected), freshness(headers, response.status(), date),
+                CacheControl.of(headers));
+    }
+
+    /** The same with the body that has been read meanwhile. */
+    StoredResponse with(byte[] whole) {
+        return new StoredResponse(status, headers, whole, storedMillis, ageAtStoreSeconds,
+                freshSeconds, control);
     }
 
     private static long age(Headers headers) {
@@ -89,19 +98,18 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
     }
 
     boolean mustRevalidate() {
-        CacheControl control = CacheControl.of(headers);
         return control.has("must-revalidate") || control.has("proxy-revalidate")
                 || control.has("s-maxage") || control.has("no-cache");
     }
 
     /** Seconds for which it may stand in for an origin that fails (RFC 5861 §4). */
     long staleIfErrorSeconds() {
-        return Math.max(0, CacheControl.of(headers).seconds("stale-if-error"));
+        return Math.max(0, control.seconds("stale-if-error"));
     }
 
     /** Seconds for which others may get it while one request asks the origin (RFC 5861 §3). */
     long staleWhileRevalidateSeconds() {
-        return Math.max(-1, CacheControl.of(headers).seconds("stale-while-revalidate"));
+        return Math.max(-1, control.seconds("stale-while-revalidate"));
     }
 
     boolean hasValidator() {
@@ -146,12 +154,8 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         boolean isSame = status == 200 && clientHasIt(asked);
         Response response = Response.of(isSame ? 304 : status,
                 ByteBuffer.wrap(isSame ? new byte[0] : body));
-        headers.forEach((name, value) -> {
-            if (!name.equalsIgnoreCase("Content-Length")) {
-                response.headers().add(name, value);
-            }
-        });
-        response.headers().set("Age", String.valueOf(ageSeconds(nowMillis)));
+        response.headers().addAll(headers);
+        response.headers().add("Age", String.valueOf(ageSeconds(nowMillis)));
         return response;
     }
 

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
@@ -43,6 +44,28 @@ class AccessLogTest {
             return Files.exists(file) ? Files.readString(file) : "";
         } catch (java.io.IOException e) {
             throw new java.io.UncheckedIOException(e);
+        }
+    }
+
+    @Test
+    void lines_that_find_no_room_are_counted() throws Exception {
+        Path pipe = folder.resolve("pipe");
+        assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
+        int all = 200_000;
+        try (RandomAccessFile reader = new RandomAccessFile(pipe.toFile(), "rw")) {
+            AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", ""),
+                    pipe.toString(), "{status}");
+            Context context = context();
+            // Nobody reads: the pipe takes 64 KiB, and the queue 65,536 lines.
+            for (int i = 0; i < all; i++) {
+                log.finished(context, 200, 0);
+            }
+            long dropped = log.dropped();
+            assertTrue(dropped > 0, "none was dropped");
+            byte[] rest = new byte[4 * (int) (all - dropped)];
+            reader.readFully(rest);
+            log.close();
+            assertEquals(dropped, log.dropped());
         }
     }
 

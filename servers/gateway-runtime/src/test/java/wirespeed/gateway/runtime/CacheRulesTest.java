@@ -32,6 +32,8 @@ class CacheRulesTest {
         assertEquals(3600, freshness("Expires", "Sat, 21 Nov 2026 13:00:00 GMT"));
         assertEquals(0, freshness("Expires", "0"));
         assertEquals(0, freshness("Cache-Control", "max-age=soon"));
+        // RFC 9111 1.2.2: too large a number is 2^31.
+        assertEquals(1L << 31, freshness("Cache-Control", "max-age=99999999999999999999"));
         assertEquals(360, freshness("Last-Modified", "Sat, 21 Nov 2026 11:00:00 GMT"));
         assertEquals(24 * 3600, freshness("Last-Modified", "Sun, 21 Nov 2021 11:00:00 GMT"));
         assertEquals(0, freshness());
@@ -85,6 +87,7 @@ class CacheRulesTest {
         assertEquals(7, staleSecondsMax("max-stale=7"));
         assertEquals(0, staleSecondsMax("max-stale=0"));
         assertEquals(0, staleSecondsMax("max-stale=soon"));
+        assertEquals(1L << 31, staleSecondsMax("max-stale=99999999999999999999"));
         assertEquals(-1, staleSecondsMax("max-age=9"));
     }
 

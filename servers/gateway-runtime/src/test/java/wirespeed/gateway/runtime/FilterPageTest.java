@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
@@ -22,9 +23,10 @@ class FilterPageTest {
         while (blocks.find()) {
             Matcher name = CLASS.matcher(blocks.group(1));
             assertTrue(name.find());
-            assertEquals(1, FilterCompiler.compile(name.group(1) + ".java", blocks.group(1)).size());
+            assertEquals(1, FilterCompiler.compile(name.group(1) + ".java", blocks.group(1),
+                    Map.of("limit", "7")).size());
             count++;
         }
-        assertEquals(3, count);
+        assertEquals(4, count);
     }
 }

@@ -1,6 +1,7 @@
 // Checks of some addresses beside those of others.
 package wirespeed.gateway.runtime;
 
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.net.InetAddress;
@@ -29,12 +30,16 @@ class HealthCheckerTest {
     }
 
     private static Origin checked(List<Address> addresses) {
+        return checked(addresses, 100);
+    }
+
+    private static Origin checked(List<Address> addresses, int intervalMillis) {
         Origin.Settings usual = Origin.Settings.DEFAULT;
         return new Origin("o", addresses, Balancer.Method.RANDOM_TWO, new Origin.Settings(
                 usual.connectMillis(), usual.responseMillis(), usual.idleBodyMillis(),
                 usual.connectionsMax(), usual.connectionRequestsMax(),
                 usual.connectionAgeMillis(), usual.waitersMax(), 0, 1, false, true, false,
-                "client", Persistence.NONE, new HealthCheck("/", 100, 110_000, 1, 1, 200, 299, ""),
+                "client", Persistence.NONE, new HealthCheck("/", intervalMillis, 110_000, 1, 1, 200, 299, ""),
                 Retry.DEFAULT, Origin.Http2.OFF, false, ""));
     }
 
@@ -59,6 +64,19 @@ class HealthCheckerTest {
                 assertTrue(System.nanoTime() < end, "not checked");
                 Thread.sleep(10);
             }
+        }
+    }
+
+    @Test
+    void a_check_that_changes_says_nothing_about_its_address() throws Exception {
+        try (ServerSocket silent = listener(); HealthChecker checker = new HealthChecker("")) {
+            Address dead = address(silent);
+            checker.update(List.of(checked(List.of(dead))));
+            dead.checked(false);
+            checker.update(List.of(checked(List.of(dead), 200)));
+            assertFalse(dead.isChecked(), "another interval made it healthy");
+            checker.update(List.of());
+            assertTrue(dead.isChecked(), "nobody would notice its recovery");
         }
     }
 

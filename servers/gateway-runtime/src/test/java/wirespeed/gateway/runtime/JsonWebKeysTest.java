@@ -11,8 +11,11 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Base64;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
 import org.junit.jupiter.api.Test;
 
 class JsonWebKeysTest {
@@ -41,6 +44,41 @@ class JsonWebKeysTest {
                 assertNull(keys.known());
             }
         }
+    }
+
+    @Test
+    void a_short_secret_is_refused_by_its_name() {
+        String set = "{\"keys\":[{\"kty\":\"oct\",\"kid\":\"mine\",\"k\":\"KEY\"}]}";
+        IllegalArgumentException refused = assertThrows(IllegalArgumentException.class,
+                () -> JsonWebKeys.read(set.replace("KEY", "c2VjcmV0")));
+        assertEquals("key mine: an oct key of 48 bits; HS256 needs 256, HS384 384, HS512 512",
+                refused.getMessage());
+        assertEquals(1, JsonWebKeys.read(set.replace("KEY", "A".repeat(43))).size());
+    }
+
+    @Test
+    void a_secret_is_for_no_hash_that_is_longer() throws Exception {
+        List<JsonWebKeys.WebKey> keys = JsonWebKeys.read("{\"keys\":[{\"kty\":\"oct\",\"k\":\""
+                + "A".repeat(43) + "\"}]}");
+        for (String bits : List.of("256", "384", "512")) {
+            String text = part("{\"alg\":\"HS" + bits + "\"}") + "." + part("{\"exp\":100}");
+            Mac mac = Mac.getInstance("HmacSHA" + bits);
+            mac.init(new SecretKeySpec(new byte[32], "HMAC"));
+            String token = text + "." + Base64.getUrlEncoder().withoutPadding().encodeToString(
+                    mac.doFinal(text.getBytes(StandardCharsets.US_ASCII)));
+            JsonWebToken.Rules rules = new JsonWebToken.Rules(List.of("HS" + bits), "*", "*", 0);
+            if (bits.equals("256")) {
+                assertEquals(1, JsonWebToken.check(token, keys, rules, 50).size());
+            } else {
+                assertThrows(JsonWebToken.UnknownKey.class,
+                        () -> JsonWebToken.check(token, keys, rules, 50));
+            }
+        }
+    }
+
+    private static String part(String text) {
+        return Base64.getUrlEncoder().withoutPadding().encodeToString(
+                text.getBytes(StandardCharsets.US_ASCII));
     }
 
     @Test

@@ -48,4 +48,20 @@ class RateLimitTest {
         }
         assertTrue(passed >= 40, passed + " of 100 passed");
     }
+
+    @Test
+    void new_keys_do_not_each_search_a_full_table() {
+        RateLimit limit = limit();
+        for (int i = 0; i < 105_000; i++) {
+            limit.take("attacker " + i);
+        }
+        long before = limit.sweeps.get();
+        for (int i = 0; i < 10_000; i++) {
+            limit.take("another " + i);
+        }
+        assertEquals(before, limit.sweeps.get());
+        now += 10_000_000_000L;
+        assertTrue(limit.take("honest") <= 0);
+        assertTrue(limit.size() < 10, "the full buckets are still there");
+    }
 }

@@ -39,6 +39,8 @@ final class Exchange {
     private Call call;
     /** The body of a response that a filter reads whole; null for most. */
     private HeldBytes collected;
+    /** Whether a permit to switch protocols is this exchange's. */
+    private boolean hasTunnel;
     private boolean mustClose;
     private boolean isPostRun;
     private boolean isTapComplete;
@@ -120,7 +122,7 @@ final class Exchange {
     /** The gateway's own response; null when the origin is to be asked. */
     private Response decide() throws Failed, ClientFailure {
         try {
-            snapshot.forwarding().accept(request);
+            snapshot.accept(request);
         } catch (Refusal refusal) {
             mustClose = true;
             throw Failed.of(refusal.status(), Category.CLIENT_BAD, refusal);
@@ -144,6 +146,11 @@ final class Exchange {
             throw Failed.of(404, Category.NO_ROUTE, null);
         }
         context.route(route);
+        try {
+            route.checkPath(request);
+        } catch (Refusal refusal) {
+            throw Failed.of(refusal.status(), Category.CLIENT_BAD, refusal);
+        }
         bound(route.bounds());
         return filter(Phase.ROUTE);
     }
@@ -184,6 +191,12 @@ final class Exchange {
 
     /** Asks addresses until one answers; afterwards the context has the response's head. */
     private void askOrigin() throws Failed, ClientFailure {
+        if (request.upgrade() != null && context.route().allowsUpgrade()) {
+            hasTunnel = plant.tunnels().tryAcquire();
+            if (!hasTunnel) {
+                throw Failed.later(Category.LIMIT, "too many connections have switched protocols");
+            }
+        }
         snapshot.forwarding().prepare(request);
         StrippedPrefix.tell(context);
         context.origin().countRequest();
@@ -273,8 +286,9 @@ final class Exchange {
         Response response = context.response();
         try {
             call.switched();
-            reply.tunnel(response, request.upgrade()).connect(call);
+            reply.tunnel(response, request.upgrade()).connect(call, plant);
             call = null;
+            hasTunnel = false;
         } catch (IOException | jakarta.servlet.ServletException failed) {
             throw new ClientFailure(0, "the protocol cannot be switched", failed);
         }
@@ -327,7 +341,7 @@ final class Exchange {
         reply.head(response, request.isHeadAsked(), framing, keepAlive());
         if (response.body() != null) {
             if (call != null) {
-                // Whatever the origin still sends does not belong to this response.
+                // Bytes that the origin still sends do not belong to this response.
                 call.dismiss();
             }
             if (!framing.isEmpty()) {
@@ -347,7 +361,7 @@ final class Exchange {
             stream();
         }
         if (request.isHeadAsked() || request.takesTrailers()) {
-            // Otherwise Tomcat would count the bytes, those that were not written, too.
+            // Otherwise Tomcat would count the bytes, also the ones that were not written.
             reply.flush();
         }
         settle();
@@ -367,7 +381,7 @@ final class Exchange {
         }
     }
 
-    /** What a filter makes of a body is no fault of the origin's. */
+    /** A body that a filter has changed is not the fault of the origin. */
     private void stream() throws Failed, ClientFailure {
         try {
             pass();
@@ -424,7 +438,7 @@ final class Exchange {
         reply.write(bytes, bytes.length);
     }
 
-    /** A piece of the origin's body; when that fails the client is told, or cut off. */
+    /** A piece of the origin's body; when that fails the client gets an error, or is cut off. */
     private int read() throws Failed, ClientFailure {
         try {
             if (System.nanoTime() > deadlineNanos) {
@@ -513,6 +527,9 @@ final class Exchange {
         }
         settle();
         body.over();
+        if (hasTunnel) {
+            plant.tunnels().release();
+        }
         if (collected != null) {
             collected.release();
         }

@@ -121,6 +121,8 @@ public final class Server implements Launcher.Carrier {
         connector.setAllowTrace(true);
         // Paths are decoded by gateway-core; here every byte must be acceptable.
         connector.setURIEncoding("ISO-8859-1");
+        // Routes say whether they take one.
+        connector.setEncodedSolidusHandling("passthrough");
         connector.setXpoweredBy(false);
         // A port in use is an error of this start and not a line in a log.
         connector.setThrowOnFailure(true);

@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.net.SocketTimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Two threads a tunnel, as everything here blocks. Tomcat makes it, and closes the client's socket
@@ -16,20 +17,21 @@ import java.net.SocketTimeoutException;
  * no threads.
  */
 public final class Tunnel implements HttpUpgradeHandler {
+    private final AtomicBoolean isOver = new AtomicBoolean();
     private Call call;
+    private Plant plant;
     private volatile long clientNanos;
 
-    /** The connection to the origin, from now on this tunnel's. */
-    void connect(Call switched) {
+    /** The connection to the origin, from now on this tunnel's; a permit of {@code tunnels} with it. */
+    void connect(Call switched, Plant shared) {
         call = switched;
+        plant = shared;
     }
 
     @Override
     public void init(WebConnection client) {
         clientNanos = System.nanoTime();
-        Thread thread = new Thread(() -> toOrigin(client), "gateway-tunnel");
-        thread.setDaemon(true);
-        thread.start();
+        plant.tunnelThreads().execute(() -> toOrigin(client));
         try (client) {
             OriginConnection origin = call.connection();
             OutputStream out = client.getOutputStream();
@@ -39,10 +41,10 @@ public final class Tunnel implements HttpUpgradeHandler {
                 out.flush();
             }
         } catch (Exception ended) {
-            // Either side may end a tunnel at any time, and neither is told why.
+            // Either side may end a tunnel at any time, without a reason.
             call.abandon();
         } finally {
-            call.abandon();
+            destroy();
         }
     }
 
@@ -76,7 +78,7 @@ public final class Tunnel implements HttpUpgradeHandler {
         }
     }
 
-    /** Tomcat tells the end of a client in one of two ways. */
+    /** Tomcat reports the end of a client in one of two ways. */
     private static int read(InputStream in, byte[] buffer) throws IOException {
         try {
             return in.read(buffer);
@@ -88,5 +90,8 @@ public final class Tunnel implements HttpUpgradeHandler {
     @Override
     public void destroy() {
         call.abandon();
+        if (isOver.compareAndSet(false, true)) {
+            plant.tunnels().release();
+        }
     }
 }

@@ -1,0 +1,40 @@
+// How much a socket is read at a time.
+package wirespeed.gateway.netty;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.PooledByteBufAllocator;
+import io.netty.channel.RecvByteBufAllocator;
+import io.netty.channel.embedded.EmbeddedChannel;
+import org.junit.jupiter.api.Test;
+
+class LoopReceiveTest {
+    private final EmbeddedChannel channel = new EmbeddedChannel();
+    private final RecvByteBufAllocator.Handle handle = new LoopReceive(4096).newHandle();
+
+    /** What the next read of this event may take; {@code count} is what it finds. */
+    private int read(int count) {
+        ByteBuf buffer = handle.allocate(PooledByteBufAllocator.DEFAULT);
+        int size = buffer.capacity();
+        handle.attemptedBytesRead(size);
+        handle.lastBytesRead(Math.min(count, size));
+        buffer.release();
+        return size;
+    }
+
+    @Test
+    void a_full_read_is_followed_by_larger_ones_until_the_event_is_over() {
+        for (int event = 0; event < 3; event++) {
+            handle.reset(channel.config());
+            assertEquals(4096, read(1 << 20));
+            assertEquals(65_536, read(1 << 20));
+            assertEquals(65_536, read(100));
+        }
+        handle.reset(channel.config());
+        assertEquals(4096, read(100));
+        assertEquals(4096, read(4096));
+        assertEquals(65_536, read(1));
+        channel.close();
+    }
+}

@@ -1,0 +1,103 @@
+// What a filter puts in place of a part of a request's path.
+package wirespeed.gateway.runtime;
+
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.TargetPath;
+
+/**
+ * The first part of a path that a pattern finds is replaced; parameters of segments stay with theirs.
+ *
+ * @param pattern on the path as rules see it
+ * @param text with groups, as {@link Matcher#replaceFirst(String)} takes it
+ */
+record Replacement(Pattern pattern, String text) {
+    static Replacement of(OptionValues values) {
+        Pattern pattern = Pattern.compile(values.text("pattern"));
+        return new Replacement(pattern, checked(pattern, values.text("replacement")));
+    }
+
+    /** The new target with the request's query behind it; null where the pattern finds nothing. */
+    String in(Request request) {
+        Matcher matcher = pattern.matcher(request.path());
+        if (!matcher.find()) {
+            return null;
+        }
+        return withQuery(TargetPath.replaced(request, matcher.start(), matcher.end(),
+                expanded(request, matcher)), request.query());
+    }
+
+    /** As {@link Matcher#appendReplacement} does; groups have the parameters of their segments. */
+    private String expanded(Request request, Matcher matcher) {
+        StringBuilder expanded = new StringBuilder();
+        for (int at = 0; at < text.length(); at++) {
+            char c = text.charAt(at);
+            if (c == '\\') {
+                expanded.append(text.charAt(++at));
+            } else if (c != '$') {
+                expanded.append(c);
+            } else if (text.charAt(at + 1) == '{') {
+                int close = text.indexOf('}', at);
+                String name = text.substring(at + 2, close);
+                expanded.append(TargetPath.part(request, matcher.start(name), matcher.end(name)));
+                at = close;
+            } else {
+                int group = text.charAt(++at) - '0';
+                while (at + 1 < text.length() && Character.isDigit(text.charAt(at + 1))
+                        && group * 10 + text.charAt(at + 1) - '0' <= matcher.groupCount()) {
+                    group = group * 10 + text.charAt(++at) - '0';
+                }
+                expanded.append(TargetPath.part(request, matcher.start(group), matcher.end(group)));
+            }
+        }
+        return expanded.toString();
+    }
+
+    /** Refuses a group that the pattern does not have: it would fail each request that matches. */
+    private static String checked(Pattern pattern, String replacement) {
+        int groups = pattern.matcher("").groupCount();
+        for (int at = 0; at < replacement.length(); at++) {
+            char c = replacement.charAt(at);
+            if (c == '\\') {
+                at++;
+                if (at == replacement.length()) {
+                    throw new IllegalArgumentException("replacement: nothing follows the last \\");
+                }
+                continue;
+            }
+            if (replacement.startsWith("${", at)) {
+                named(pattern, replacement, at);
+            }
+            boolean isGroup = c == '$' && at + 1 < replacement.length()
+                    && Character.isDigit(replacement.charAt(at + 1));
+            if (c == '$' && !isGroup && !replacement.startsWith("${", at)) {
+                throw new IllegalArgumentException("replacement: \"$\" is followed by no group; write"
+                        + " \\\\$ for the character");
+            }
+            if (isGroup && replacement.charAt(at + 1) - '0' > groups) {
+                throw new IllegalArgumentException("replacement: the pattern has no group $"
+                        + replacement.charAt(at + 1) + ", only " + groups);
+            }
+        }
+        return replacement;
+    }
+
+    /** "${name}" at this place is a group of the pattern. */
+    private static void named(Pattern pattern, String replacement, int at) {
+        int close = replacement.indexOf('}', at);
+        String name = close < 0 ? "" : replacement.substring(at + 2, close);
+        if (name.isEmpty() || !pattern.pattern().contains("(?<" + name + ">")) {
+            throw new IllegalArgumentException("replacement: the pattern has no group ${" + name + "}");
+        }
+    }
+
+    /** A replacement may have a query of its own; the request's goes behind it. */
+    private static String withQuery(String replaced, String query) {
+        if (query == null) {
+            return replaced;
+        }
+        return replaced + (replaced.indexOf('?') < 0 ? '?' : '&') + query;
+    }
+}
