@@ -91,6 +91,8 @@ pub struct Shard {
     brought: Vec<Stray>,
     /// New connections that wait in the device may be the kernel's already.
     drops_new: bool,
+    /// See [`has_lost_interface`](Self::has_lost_interface).
+    lost_interface: bool,
     now_us: u64,
     network_us: u64,
 }
@@ -208,6 +210,7 @@ impl Shard {
             strays: Vec::new(),
             brought: Vec::new(),
             drops_new: false,
+            lost_interface: false,
             now_us,
             network_us: now_us,
         }
@@ -331,6 +334,7 @@ impl Shard {
             host.drain(self.now_us, &self.engine);
             host.look_at_shared(self.now_us);
             host.look_at_ports(self.now_us, &self.engine);
+            self.lost_interface = host.link().is_none();
         }
         self.follow_link();
     }
@@ -348,7 +352,7 @@ impl Shard {
 
     /// Whether the interface is gone, for good: a new one of its name is another one.
     pub fn has_lost_interface(&self) -> bool {
-        self.host.as_ref().is_some_and(|host| host.link().is_none())
+        self.lost_interface
     }
 
     /// Before a sleep: true when there is something to do at once. Else sleep on

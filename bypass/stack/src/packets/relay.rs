@@ -227,10 +227,10 @@ impl Relay {
         if has_moved || self.is_full || self.is_crowded {
             self.look_at_room();
         }
+        self.look_at_interface();
         if self.shard.driven_us() >= self.others_us {
             self.look_at_others();
             self.count_losses();
-            self.look_at_interface();
         }
         self.send_out();
         if has_moved {
