@@ -8,8 +8,9 @@ with read-only access to this host's files.
     BYPASS_TEST_LIBRARY=$PWD/target/debug/libbypass_preload.so \
         guest.py --kernel kernel --card e1000e -- target/debug/deps/links-…
 
-With --card the guest has two cards of a model, connected by a hub; BYPASS_TEST_CARDS names them to the command. The cards
-are emulated: do not measure speed in such a guest.
+With --card there are two of a model, joined by a hub, or with --queues by a bridge of this host in a namespace of its
+own (as root); BYPASS_TEST_CARDS names them to the command, BYPASS_TEST_MTU the MTU. Emulation only: no figure of speed
+from such a guest means anything.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from pathlib import Path
 
 #: Modules that the guest needs to reach this host's files, and those of links that tests make.
 ALWAYS = ("crc32c_generic", "virtio_pci", "9p", "9pnet_virtio", "veth", "bridge", "macvlan", "8021q", "bonding", "vrf", "ipvlan",
-          "dummy", "tun", "vxlan", "wireguard", "nf_tables", "xsk_diag")
+          "dummy", "ifb", "tun", "macvtap", "vxlan", "wireguard", "nf_tables", "xsk_diag")
 CARDS = {"virtio-net-pci": "virtio_net", "e1000": "e1000", "e1000e": "e1000e", "vmxnet3": "vmxnet3", "igb": "igb",
          "rtl8139": "8139cp"}
 END = re.compile(rb"GUEST END (\d+)")
@@ -69,7 +70,7 @@ def modules(kernel, wanted):
     return loaded
 
 
-def archive(folder, kernel, card, command):
+def archive(folder, kernel, card, command, mtu, is_hub):
     """An initial file system; the path of its archive."""
     root = folder / "root"
     for name in ("bin", "modules", "extra"):
@@ -85,8 +86,13 @@ def archive(folder, kernel, card, command):
     library = os.environ.get("BYPASS_TEST_LIBRARY", "")
     environment = f"export BYPASS_TEST_LIBRARY={shlex.quote(library)}\n" if library else ""
     environment += f"export PATH={shlex.quote(os.environ['PATH'])} HOME=/tmp\ncd {shlex.quote(os.getcwd())}\nip link set lo up\n"
+    if mtu:
+        environment += f"export BYPASS_TEST_MTU={mtu}\n"
     if card:
         environment += ('export BYPASS_TEST_CARDS="$(ls -d /sys/class/net/*/device | cut -d/ -f5 | sort | tr \'\\n\' \' \')"\n')
+    if card and is_hub:
+        # QEMU 7.2 sends GSO segments of a card as IP fragments into a hub, and a fragment of TCP goes to the kernel.
+        environment += "for card in $BYPASS_TEST_CARDS; do ethtool -K $card tso off >/dev/null 2>&1; done\n"
     (root / "extra/command").write_text(f"{environment}\nexec {shlex.join(command)}\n")
     out = folder / "initrd"
     with out.open("wb") as file:
@@ -101,14 +107,40 @@ def arguments():
     parser.add_argument("--kernel", type=Path, required=True, help="folder of an unpacked linux-image package")
     parser.add_argument("--card", choices=sorted(CARDS), help="two cards of this model, joined by a hub")
     parser.add_argument("--properties", default="", help="of both cards, such as ,mq=on")
+    parser.add_argument("--queues", type=int, default=1, help="of each card; several are virtio's only")
+    parser.add_argument("--mtu", type=int, help="of both cards")
+    parser.add_argument("--pcap", type=Path, help="capture of what passes the first card")
     parser.add_argument("--cpus", type=int, default=2)
     parser.add_argument("--seconds", type=int, default=280, help="limit of the whole run")
     parser.add_argument("command", nargs="+", help="after --; in this folder")
     return parser.parse_args()
 
 
+def netdev(number, wanted):
+    """The host's end of a card, and properties of the card that go with it."""
+    if wanted.queues == 1:
+        return f"hubport,id=net{number},hubid=0", ""
+    tap = f"tap,id=net{number},ifname=guest{number},script=no,downscript=no,queues={wanted.queues},vhost=off"
+    return tap, f",mq=on,vectors={2 * wanted.queues + 2}"
+
+
+def bridge(mtu):
+    """Two taps with several queues and a bridge between them; in the namespace of the caller."""
+    commands = ["link add joined type bridge", "link set joined up"]
+    for name in ("guest1", "guest2"):
+        commands += [f"tuntap add {name} mode tap multi_queue vnet_hdr", f"link set {name} mtu {mtu or 1500}",
+                     f"link set {name} master joined", f"link set {name} up"]
+    for command in commands:
+        subprocess.run(["ip", *command.split()], check=True)
+
+
 def main():
     wanted = arguments()
+    if wanted.queues > 1 and "GUEST_NAMESPACE" not in os.environ:
+        os.environ["GUEST_NAMESPACE"] = "1"
+        os.execvp("unshare", ["unshare", "-n", sys.executable, *sys.argv])
+    if wanted.queues > 1:
+        bridge(wanted.mtu)
     image = next((wanted.kernel / "boot").glob("vmlinuz-*"))
     cards = []
     for number in (1, 2) if wanted.card else ():
@@ -116,10 +148,14 @@ def main():
         if wanted.card in ("e1000e", "igb"):
             cards += ["-device", f"pcie-root-port,id=port{number},chassis={number},slot={number}"]
             bus = f",bus=port{number}"
-        cards += ["-netdev", f"hubport,id=net{number},hubid=0", "-device",
-                  f"{wanted.card},netdev=net{number},mac=52:54:00:00:00:0{number},romfile={bus}{wanted.properties}"]
+        end, properties = netdev(number, wanted)
+        cards += ["-netdev", end, "-device", f"{wanted.card},netdev=net{number},mac=52:54:00:00:00:0{number},romfile={bus}"
+                  f"{properties}{wanted.properties}"]
+    if wanted.pcap and cards:
+        cards += ["-object", f"filter-dump,id=dump,netdev=net1,file={wanted.pcap.resolve()}"]
     with tempfile.TemporaryDirectory() as name:
-        initrd = archive(Path(name), wanted.kernel, wanted.card, wanted.command)
+        initrd = archive(Path(name), wanted.kernel, wanted.card, wanted.command, wanted.mtu,
+                         wanted.queues == 1)
         run = subprocess.run(
             ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(wanted.cpus),
              "-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",

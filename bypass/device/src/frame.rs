@@ -66,6 +66,9 @@ pub struct Offload {
     pub checksum: Option<Partial>,
     /// Segment a GSO packet; needs `checksum` too.
     pub segments: Option<Segments>,
+    /// It must not overtake frames before it, nor be overtaken by those with `segments` before it, where these leave by
+    /// another queue.
+    pub in_order: bool,
 }
 
 /// Capabilities of a device.

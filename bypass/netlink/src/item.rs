@@ -18,6 +18,7 @@ const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const RTA_METRICS_MTU: u16 = 2;
+const RTA_METRICS_HOPLIMIT: u16 = 10;
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl Address {
 }
 
 /// The effect of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteKind {
     /// Forwards packets.
     Unicast,
@@ -82,7 +83,7 @@ pub enum RouteKind {
 }
 
 /// One next hop of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
     /// Routing table: 254 main, 255 local.
     pub table: u32,
@@ -102,6 +103,8 @@ pub struct Route {
     pub metric: u32,
     /// MTU of the path, when the route has one of its own.
     pub mtu: Option<u32>,
+    /// Time to live, or hop limit, of its packets, when it has one of its own.
+    pub hops: Option<u8>,
 }
 
 /// A neighbour: a host on a link.
@@ -234,6 +237,7 @@ impl Route {
             source: None,
             metric: 0,
             mtu: None,
+            hops: None,
         };
         let mut hops = Vec::new();
         for (kind, value) in attributes(rest) {
@@ -247,7 +251,9 @@ impl Route {
                 libc::RTA_PRIORITY => route.metric = u32_at(value, 0),
                 libc::RTA_TABLE => route.table = u32_at(value, 0),
                 libc::RTA_METRICS => {
-                    route.mtu = inner(value, RTA_METRICS_MTU).map(|mtu| u32_at(mtu, 0))
+                    let metric = |kind| inner(value, kind).map(|number| u32_at(number, 0));
+                    route.mtu = metric(RTA_METRICS_MTU);
+                    route.hops = metric(RTA_METRICS_HOPLIMIT).and_then(|hops| hops.try_into().ok());
                 }
                 libc::RTA_MULTIPATH => hops = read_hops(value),
                 _ => {}

@@ -94,9 +94,9 @@ impl FromIterator<(Prefix, Fate)> for Ways {
 impl Ways {
     /// From an address of this host, or for a socket that has none yet. `has_local`: destinations on this host are
     /// among them.
-    pub fn of(
+    pub fn of<'a>(
         rules: &[Rule],
-        routes: &[Route],
+        routes: impl IntoIterator<Item = &'a Route>,
         source: Option<IpAddr>,
         is_v4: bool,
         has_local: bool,
@@ -110,7 +110,7 @@ impl Ways {
         sorted.sort_by_key(|rule| rule.priority);
         let mut tables: HashMap<u32, Vec<&Route>> = HashMap::new();
         for route in routes
-            .iter()
+            .into_iter()
             .filter(|one| one.destination.is_ipv4() == is_v4)
         {
             if has_local || route.table != LOCAL {
@@ -249,6 +249,7 @@ mod tests {
             source: None,
             metric: 0,
             mtu: None,
+            hops: None,
         }
     }
 

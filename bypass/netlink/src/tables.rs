@@ -1,7 +1,7 @@
 //! A copy of the kernel's links, addresses, routes and neighbours.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use bypass_sys::kernel::Result;
@@ -46,7 +46,9 @@ pub struct Tables {
     socket: Socket,
     links: HashMap<u32, Link>,
     addresses: Vec<Address>,
-    routes: Vec<Route>,
+    routes: BTreeSet<Route>,
+    /// They are to be read again: the kernel does not list what an IPv4 route replaces, nor what goes with a link.
+    has_stale_routes: bool,
     rules: Vec<Rule>,
     /// Of a socket without an address, over IPv4 and IPv6; made when they are asked for.
     ways: [OnceCell<Ways>; 2],
@@ -65,7 +67,8 @@ impl Tables {
             socket: Socket::open(GROUPS as u32)?,
             links: HashMap::new(),
             addresses: Vec::new(),
-            routes: Vec::new(),
+            routes: BTreeSet::new(),
+            has_stale_routes: false,
             rules: Vec::new(),
             ways: Default::default(),
             neighbours: HashMap::new(),
@@ -92,6 +95,10 @@ impl Tables {
             .news(&mut |message| news.push(Change::read(message)));
         for change in news.into_iter().flatten() {
             self.apply(change);
+        }
+        // Once for all news.
+        if std::mem::take(&mut self.has_stale_routes) {
+            self.read_routes();
         }
         match heard {
             Err(libc::ENOBUFS) => {
@@ -146,7 +153,7 @@ impl Tables {
         }
         // Half of it would be worse than what was known.
         (self.links, self.neighbours) = (HashMap::new(), HashMap::new());
-        (self.addresses, self.routes) = (Vec::new(), Vec::new());
+        (self.addresses, self.routes) = (Vec::new(), BTreeSet::new());
         self.rules = read_rules();
         self.ways = Default::default();
         self.ways_generation += 1;
@@ -173,18 +180,15 @@ impl Tables {
                 }
             }
             Change::AddressGone(address) => self.forget_address(&address),
-            Change::Routes(routes) => {
-                for route in routes {
-                    if !self.routes.contains(&route) {
-                        self.routes.push(route);
-                    }
+            Change::Routes(routes) => self.routes.extend(routes),
+            Change::RoutesGone(gone) => {
+                for route in gone {
+                    self.routes.remove(&route);
                 }
             }
-            Change::RoutesGone(gone) => self.routes.retain(|route| !gone.contains(route)),
             Change::Neighbour(one) => drop(self.neighbours.insert((one.link, one.ip), one)),
             Change::NeighbourGone(one) => drop(self.neighbours.remove(&(one.link, one.ip))),
-            // The kernel does not list what an IPv4 route replaces, nor what goes with a link.
-            Change::RoutesReplaced => self.read_routes(),
+            Change::RoutesReplaced => self.has_stale_routes = true,
             // There may be several that are alike.
             Change::Rules => self.rules = read_rules(),
         }
@@ -202,7 +206,7 @@ impl Tables {
     }
 
     fn read_routes(&mut self) {
-        let mut found = Vec::new();
+        let mut found = BTreeSet::new();
         let request = || Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]);
         let read = Socket::open(0).and_then(|mut socket| {
             socket.dump(request, &mut |message| {
@@ -235,8 +239,8 @@ impl Tables {
     }
 
     /// Every route, of all tables.
-    pub fn routes(&self) -> &[Route] {
-        &self.routes
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter()
     }
 
     /// Every policy rule.
@@ -247,7 +251,7 @@ impl Tables {
     /// Ways to other hosts from an address of this one.
     pub fn ways_from(&self, source: IpAddr) -> Ways {
         let is_v4 = source.is_ipv4();
-        Ways::of(&self.rules, &self.routes, Some(source), is_v4, false)
+        Ways::of(&self.rules, self.routes(), Some(source), is_v4, false)
     }
 
     /// Every neighbour.

@@ -77,7 +77,6 @@ fn links() {
     assert!(tables.link("lo").is_some_and(|lo| lo.is_loopback));
     let local = tables
         .routes()
-        .iter()
         .find(|route| route.destination == ip("10.9.0.1"));
     assert_eq!(local.map(|route| route.kind), Some(RouteKind::Local));
 }
@@ -313,11 +312,7 @@ fn losses() {
         t.addresses().iter().any(|one| one.ip == ip("10.9.8.1"))
     });
     tables.update().expect("an update");
-    let is_back = |t: &Tables| {
-        t.routes()
-            .iter()
-            .any(|one| one.destination == ip("10.250.9.0"))
-    };
+    let is_back = |t: &Tables| t.routes().any(|one| one.destination == ip("10.250.9.0"));
     assert!(is_back(&tables), "older news came after what was read");
     assert!(
         tables.losses() > 0,

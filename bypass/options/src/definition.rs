@@ -1,5 +1,7 @@
 //! The definition of an option: a row of the table, and a value that fits it.
 
+use std::net::IpAddr;
+
 /// One option, declared once.
 #[derive(Debug)]
 pub struct Definition {
@@ -90,6 +92,8 @@ pub enum Kind {
     },
     /// Any text.
     Text,
+    /// Networks, apart by blanks or commas.
+    Networks,
 }
 
 /// Whether an option does something here.
@@ -141,6 +145,13 @@ impl Definition {
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         match self.kind {
             Kind::Text => Ok(Value::Text(text.to_owned())),
+            Kind::Networks => match networks(text) {
+                Ok(_) => Ok(Value::Text(text.to_owned())),
+                Err(word) => Err(format!(
+                    "{}: {word:?} is not a network (such as 10.0.0.0/8 or 2001:db8::/32)",
+                    self.name
+                )),
+            },
             Kind::Switch => match text.trim() {
                 "0" => Ok(Value::Number(0)),
                 "1" => Ok(Value::Number(1)),
@@ -188,10 +199,29 @@ impl Definition {
         match self.kind {
             Kind::Switch => "0 or 1".to_owned(),
             Kind::Text => "text".to_owned(),
+            Kind::Networks => "networks".to_owned(),
             Kind::Number { min, max: i64::MAX } => format!("number ≥ {min}"),
             Kind::Number { min, max } => format!("{min} … {max}"),
         }
     }
+}
+
+/// Networks apart by blanks or commas, an address alone being one. Err: the word that is none.
+pub(crate) fn networks(list: &str) -> Result<Vec<(IpAddr, u8)>, &str> {
+    let words = list.split([' ', ',', ';', '\t']);
+    let words = words.filter(|word| !word.is_empty());
+    words.map(|word| network(word).ok_or(word)).collect()
+}
+
+fn network(word: &str) -> Option<(IpAddr, u8)> {
+    let (address, len) = match word.split_once('/') {
+        Some((address, len)) => (address, Some(len)),
+        None => (word, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let len = len.map_or(Some(most), |len| len.parse().ok())?;
+    (len <= most).then_some((address, len))
 }
 
 /// Decimal, or hexadecimal with 0x as C programs accept.
@@ -232,6 +262,11 @@ pub(crate) const fn text(
     text: &'static str,
 ) -> Definition {
     row(name, Kind::Text, default, text)
+}
+
+/// Networks, none by default.
+pub(crate) const fn networks_of(name: &'static str, text: &'static str) -> Definition {
+    row(name, Kind::Networks, "", text)
 }
 
 const fn row(

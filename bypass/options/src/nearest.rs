@@ -12,8 +12,18 @@ pub fn nearest(name: &str) -> &'static str {
         .map_or("EF_POLL_USEC", |option| option.name)
 }
 
+/// Names that users expect, and what does what they want.
+const EXPECTED: &[(&str, &str)] = &[(
+    "EF_TCP",
+    "TCP has no switch of its own: EF_DONT_ACCELERATE=1 leaves a whole program to the kernel",
+)];
+
 /// The one line about a name that does not exist.
 pub fn unknown_option(name: &str) -> String {
+    let wanted = normal(name);
+    if let Some((name, instead)) = EXPECTED.iter().find(|(known, _)| *known == wanted) {
+        return format!("{name}: unknown option ({instead})");
+    }
     format!(
         "{}: unknown option (nearest: {})",
         name.escape_debug(),
@@ -59,6 +69,19 @@ mod tests {
         assert_eq!(distance("EF_PULL_USEC", "EF_POLL_USEC"), 1);
         assert_eq!(distance("EF_POLL_UESC", "EF_POLL_USEC"), 1);
         assert_eq!(distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn who_wants_a_switch_that_is_not_there_is_told_what_does_it() {
+        let line = unknown_option("EF_TCP");
+        assert!(line.contains("EF_DONT_ACCELERATE=1"), "{line}");
+        let is_there = |name| {
+            table::OPTIONS
+                .iter()
+                .any(|group| group.iter().any(|one| one.name == name))
+        };
+        assert!(is_there("EF_DONT_ACCELERATE"));
+        assert!(EXPECTED.iter().all(|(name, _)| !is_there(name)));
     }
 
     #[test]

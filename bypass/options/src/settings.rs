@@ -1,5 +1,8 @@
 //! The options with an effect, in the types that the library uses.
 
+use std::net::IpAddr;
+
+use crate::definition::networks;
 use crate::engine::Tcp;
 use crate::messages::LogKinds;
 use crate::resolve::Resolved;
@@ -59,6 +62,8 @@ pub struct Settings {
     pub share_with: ShareWith,
     /// EF_INTERFACE_WHITELIST: connections to other hosts over these are accelerated.
     pub interfaces: Vec<String>,
+    /// EF_ACCEPT_FROM: new connections over them are ours from these networks alone; None: from everywhere.
+    pub accept_from: Option<Vec<(IpAddr, u8)>>,
     /// Options of TCP with other hosts.
     pub tcp: Tcp,
 }
@@ -129,6 +134,9 @@ impl From<&Resolved> for Settings {
             cluster_ignore: switch("EF_CLUSTER_IGNORE"),
             share_with: ShareWith::from(from.number("EF_SHARE_WITH")),
             interfaces: interfaces(&from.text("EF_INTERFACE_WHITELIST")),
+            accept_from: networks(&from.text("EF_ACCEPT_FROM"))
+                .ok()
+                .filter(|all| !all.is_empty()),
             tcp: Tcp::from(from),
         }
     }
@@ -157,6 +165,20 @@ impl Default for Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_are_read_and_mistakes_are_named() {
+        let read = |text| networks(text).map(|all| all.len());
+        assert_eq!(read("10.0.0.0/8, 2001:db8::/32 192.168.1.7"), Ok(3));
+        assert_eq!(
+            networks("::1").expect("one"),
+            [("::1".parse().expect("one"), 128)]
+        );
+        for wrong in ["10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "all"] {
+            assert_eq!(read(wrong), Err(wrong));
+        }
+        assert_eq!(Settings::default().accept_from, None);
+    }
 
     #[test]
     fn defaults_accelerate_and_do_not_spin() {

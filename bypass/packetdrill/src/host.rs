@@ -178,6 +178,7 @@ impl Host {
                     gateway: None,
                     mtu: 0,
                     source: None,
+                    hops: 0,
                 })
             })
             .collect();

@@ -5,16 +5,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bypass_netlink::{diag, neighbour, Neighbour, Tables};
-use bypass_sys::address;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::numbers;
+use bypass_sys::{address, clock};
 use bypass_tcp::{Address, Engine, TxSink, Way};
 use bypass_xdp::{Steering, Transport};
 
 use crate::held::Notice;
 use crate::ports::Ports;
-use crate::ways::Routing;
+use crate::ways::{within, Routing};
 
 /// The kernel is not asked again for the same neighbour within this time.
 const ASK_AGAIN_US: u64 = 500_000;
@@ -26,6 +26,9 @@ const DISCARD: u16 = 9;
 const LOOK_AGAIN_US: u64 = 1_000_000;
 /// Between looks whether ports that were reserved are in use.
 const PORTS_US: u64 = 5_000_000;
+
+/// Routes are rebuilt at most so often that it takes one of so many parts of the time.
+const ROUTING_SHARE: u64 = 50;
 
 /// Most bytes of a datagram that goes by a gateway: so that a packet has no more than 1,280 (RFC 8200, 5), which every
 /// path carries.
@@ -50,10 +53,25 @@ fn kernels_source(to: IpAddr) -> Option<IpAddr> {
     Some(address::from_bytes(name.bytes.get(..name.length as usize)?)?.ip())
 }
 
-/// Such an address means a host only together with an interface, which names of connections do not tell:
-/// their connections are the kernel's.
+/// Such an address means a host only together with an interface, which names of connections do not contain:
+/// the kernel handles their connections.
 fn is_of_link_alone(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+fn clock_us() -> u64 {
+    clock::now_ns() / 1000
+}
+
+/// What a host has to do with, of an interface.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Notified of the descriptors that are opened for connections to others.
+    pub notice: Notice,
+    /// Other interfaces whose connections have engines here.
+    pub beside: Vec<u32>,
+    /// New connections are taken from these networks alone; None: from everywhere.
+    pub accept_from: Option<Vec<(IpAddr, u8)>>,
 }
 
 /// The host of an interface.
@@ -66,8 +84,18 @@ pub struct Host {
     /// When it is looked which of them are in use.
     ports_us: u64,
     addresses: Vec<IpAddr>,
+    /// Other interfaces whose connections have engines here.
+    beside: Vec<u32>,
+    /// See [`Scope`].
+    accept_from: Option<Vec<(IpAddr, u8)>>,
+    /// Addresses of those.
+    addresses_beside: Vec<IpAddr>,
     /// Generation and addresses of which the engine's routes were made.
     routing_of: Option<(u64, Vec<IpAddr>)>,
+    /// When they may be rebuilt.
+    routing_us: u64,
+    /// They are to be.
+    has_stale_routing: bool,
     neighbours: HashMap<IpAddr, Neighbour>,
     asked_us: HashMap<IpAddr, u64>,
     listening: Vec<u16>,
@@ -91,7 +119,12 @@ pub struct Host {
 
 impl Host {
     /// Of interface `link`, in the calling thread's network namespace.
-    pub fn new(link: u32, steering: Arc<Steering>, notice: Notice) -> Result<Self> {
+    pub fn new(link: u32, steering: Arc<Steering>, scope: Scope) -> Result<Self> {
+        let Scope {
+            notice,
+            beside,
+            accept_from,
+        } = scope;
         Ok(Self {
             link,
             tables: Tables::new()?,
@@ -99,7 +132,12 @@ impl Host {
             ports_us: 0,
             steering,
             addresses: Vec::new(),
+            beside,
+            accept_from,
+            addresses_beside: Vec::new(),
             routing_of: None,
+            routing_us: 0,
+            has_stale_routing: false,
             neighbours: HashMap::new(),
             asked_us: HashMap::new(),
             listening: Vec::new(),
@@ -131,23 +169,25 @@ impl Host {
         engine: &mut Engine,
         sink: &mut impl TxSink,
     ) -> Result<()> {
-        if self.tables.update()? {
-            self.tell(now_us, engine, sink);
+        if self.tables.update()? || self.has_stale_routing {
+            self.sync(now_us, engine, sink);
         }
         Ok(())
     }
 
-    /// Tells the engine everything.
-    pub fn tell(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
-        self.tell_addresses(engine);
-        self.tell_routes(engine);
-        self.tell_neighbours(now_us, engine, sink);
+    /// Gives the engine the present state of the network.
+    pub fn sync(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
+        self.sync_addresses(engine);
+        self.sync_routes(engine);
+        self.sync_neighbours(now_us, engine, sink);
     }
 
-    fn tell_addresses(&mut self, engine: &mut Engine) {
-        let own = self.tables.addresses().iter();
-        let own = own.filter(|one| one.link == self.link && !one.is_tentative);
-        let own = own.filter(|one| !is_of_link_alone(one.ip));
+    fn sync_addresses(&mut self, engine: &mut Engine) {
+        let all = self.tables.addresses().iter();
+        let all = all.filter(|one| !one.is_tentative && !is_of_link_alone(one.ip));
+        let own = all.clone().filter(|one| one.link == self.link);
+        let beside = all.filter(|one| self.beside.contains(&one.link) && one.link != self.link);
+        let beside: Vec<IpAddr> = beside.map(|one| one.ip).collect();
         let addresses: Vec<Address> = own
             .map(|one| Address {
                 ip: one.ip,
@@ -158,37 +198,74 @@ impl Host {
         for gone in self.addresses.iter().filter(|ip| !now.contains(ip)) {
             self.steering.remove_address(*gone);
         }
-        // One whose place is taken stays the kernel's: the engine must not use it either.
+        // An address whose place is taken is left to the kernel: the engine must not use it either.
         let taken: Vec<Address> = addresses
             .into_iter()
-            .filter(|one| self.steering.add_address(one.ip))
+            .filter(|one| match self.accept_from {
+                None => self.steering.add_address(one.ip),
+                // From nowhere until it is known from where.
+                Some(_) => self.steering.add_address_without_ways(one.ip),
+            })
             .collect();
         self.addresses = now;
         engine.set_addresses(&taken);
+        self.sync_addresses_beside(beside);
     }
 
-    fn tell_routes(&mut self, engine: &mut Engine) {
+    fn sync_addresses_beside(&mut self, mut now: Vec<IpAddr>) {
+        now.retain(|ip| !self.addresses.contains(ip));
+        let gone = |ip: &&IpAddr| !now.contains(ip) && !self.addresses.contains(ip);
+        for ip in self.addresses_beside.iter().filter(gone) {
+            self.steering.remove_address(*ip);
+        }
+        now.retain(|ip| self.steering.add_address_without_ways(*ip));
+        self.addresses_beside = now;
+    }
+
+    /// Whether an address is that of another interface whose connections have engines here.
+    #[inline]
+    pub fn is_beside(&self, ip: impl FnOnce() -> Option<IpAddr>) -> bool {
+        !self.addresses_beside.is_empty()
+            && ip().is_some_and(|ip| self.addresses_beside.contains(&ip))
+    }
+
+    fn sync_routes(&mut self, engine: &mut Engine) {
         // Neighbours change all the time, ways seldom.
         let of = Some((self.tables.ways_generation(), self.addresses.clone()));
         if self.routing_of == of {
             return;
         }
+        let begun_us = clock_us();
+        let before = self.routing_of.as_ref().map(|(_, addresses)| addresses);
+        self.has_stale_routing = before == Some(&self.addresses) && begun_us < self.routing_us;
+        if self.has_stale_routing {
+            return;
+        }
         self.routing_of = of;
         let routing = Routing::of(&self.tables, self.link, &self.addresses);
         engine.set_routes(&routing.routes);
-        for (ip, from) in routing.from {
+        for (ip, mut from) in routing.from {
+            if let Some(networks) = &self.accept_from {
+                from = within(from, networks, ip.is_ipv4());
+            }
             self.steering.set_ways(ip, from);
         }
+        // A router of the Internet has a million routes, some of which change all the time.
+        self.routing_us = begun_us + (clock_us() - begun_us) * ROUTING_SHARE;
     }
 
-    fn tell_neighbours(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
+    fn sync_neighbours(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
         let valid = self
             .tables
             .neighbours()
             .filter(|one| one.link == self.link && one.is_valid());
         let now: HashMap<IpAddr, Neighbour> = valid.map(|one| (one.ip, *one)).collect();
         for gone in self.neighbours.keys().filter(|ip| !now.contains_key(ip)) {
-            engine.forget_neighbour(*gone);
+            match self.tables.neighbour(self.link, *gone) {
+                Some(_) => engine.forget_neighbour(*gone),
+                // The kernel, which sees no traffic of ours, drops what it has not used for a while.
+                None => engine.doubt_neighbour(*gone),
+            }
         }
         for (ip, found) in &now {
             let before = self.neighbours.get(ip).and_then(|one| one.mac);
@@ -200,7 +277,7 @@ impl Host {
         self.neighbours = now;
     }
 
-    /// Has the kernel look for neighbours that the engine misses, and confirm those that it uses without
+    /// Has the kernel look for neighbours that the engine misses, and confirm neighbours that it uses without
     /// hearing anything from there: the kernel sees no traffic of ours.
     pub fn find_neighbours(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
         for ip in engine.wanted_neighbours() {
@@ -254,7 +331,7 @@ impl Host {
         self.ports.keep_only(&engine.local_ends().collect());
     }
 
-    /// A port is listened on. What the kernel has there already stays its own.
+    /// A port is listened on. The kernel keeps connections that it has there.
     pub fn claim(&mut self, at: SocketAddr) {
         let port = at.port();
         self.left.retain(|one| *one != port);
@@ -331,6 +408,12 @@ impl Host {
         });
     }
 
+    /// New connections that are read now may be the kernel's already: see [`Steering::is_late`].
+    #[inline]
+    pub fn is_late(&self, now_us: u64) -> bool {
+        self.steering.is_late((now_us + 1) * 1000)
+    }
+
     /// The queues were looked at: see [`Steering::looked`].
     #[inline]
     pub fn looked(&self) {
@@ -359,7 +442,7 @@ impl Host {
         self.steering.remove_queue(queue);
     }
 
-    /// No port is claimed but those that are listened on: for who follows a process that has ended.
+    /// Releases all ports but the listening ones: for the successor of a process that has ended.
     pub fn drop_others_claims(&self) {
         self.steering.keep_only(Transport::Tcp, &self.listening);
         self.steering.keep_only(Transport::Udp, &[]);
@@ -485,7 +568,12 @@ mod tests {
     fn a_port_is_shared_with_the_kernel_all_the_time_while_a_queue_is_taken_over() {
         let steering = steering();
         let (dead, own) = (steering.of_queue(1), Arc::new(steering.of_queue(0)));
-        let mut host = Host::new(LOOPBACK, own.clone(), |_, _| ()).expect("a host");
+        let scope = Scope {
+            notice: |_, _| (),
+            beside: Vec::new(),
+            accept_from: None,
+        };
+        let mut host = Host::new(LOOPBACK, own.clone(), scope).expect("a host");
         host.claim((IpAddr::from([127, 0, 0, 1]), PORT).into());
         let (is_watched, was_unshared) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

@@ -3,7 +3,7 @@
 //!
 //! A port is reserved by a bound socket of the kernel's. There may be thousands, and the program has its own
 //! use for its descriptors: full batches of them wait in the queue of a socket that nobody reads, where they
-//! take no number. What no connection uses any more goes back to the kernel, batch by batch.
+//! take no number. Unused ports go back to the kernel, batch by batch.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use bypass_xdp::{Steering, Transport};
 
 use crate::held::{Held, Notice};
 
-/// Reserved ports that one address may have: about half of those that the kernel gives out.
+/// Reserved ports that one address may have: about half as many as the kernel gives out.
 const PORTS_MAX: usize = 16_384;
 /// Ports that wait together.
 const BATCH: usize = 64;

@@ -14,26 +14,52 @@ use bypass_xdp::{queues, Opened, Steering};
 
 use crate::crossing::{Counts, Crossing};
 use crate::held::Notice;
-use crate::host::Host;
+use crate::host::{Host, Scope};
 use crate::sink::{ToDevice, Waiting};
 
 /// How often the kernel is asked for changes of the network while the shard is busy.
 const NETWORK_US: u64 = 10_000;
-/// Longest train of segments: an IP packet, with room for its headers.
-const TRAIN_MAX: u32 = 65_000;
+/// Longest GSO segment: an IP packet, with room for its headers.
+const GSO_MAX: u32 = 65_000;
+/// Frames that may wait for other shards.
+const STRAYS_MAX: usize = 1024;
 /// Frames that the engine is given at once.
 const BURST: usize = 32;
 
-/// What may be set of an engine; the rest follows from the device.
+/// The settings of an engine that do not follow from the device.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The engine's settings, of which link address, MTU and offloads are replaced.
+    /// The engine's settings, of which link address, MTU and offloads are replaced, and a secret of zeros by a random one.
     pub engine: Config,
-    /// Told of the descriptors that are opened for connections to others.
+    /// Notified of the descriptors that are opened for connections to others.
     pub notice: Notice,
     /// Given the datagrams of ports that were [claimed](Shard::claim_datagrams), with the interface, while frames are
     /// read.
     pub receiver: fn(u32, &Datagram),
+    /// Other interfaces of this host, whose connections have shards too: frames that belong to them are
+    /// [kept](Shard::take_strays) for them.
+    pub beside: Vec<u32>,
+    /// New connections are taken from these networks alone, others go to the kernel; None: from everywhere.
+    pub accept_from: Option<Vec<(IpAddr, u8)>>,
+}
+
+impl Settings {
+    fn scope(&self) -> Scope {
+        Scope {
+            notice: self.notice,
+            beside: self.beside.clone(),
+            accept_from: self.accept_from.clone(),
+        }
+    }
+}
+
+/// A frame that came by one interface and is bound for an address of another one.
+#[derive(Debug)]
+pub struct Stray {
+    /// That address.
+    pub to: IpAddr,
+    bytes: Vec<u8>,
+    sum: Sum,
 }
 
 impl Default for Settings {
@@ -42,6 +68,8 @@ impl Default for Settings {
             engine: Config::default(),
             notice: |_, _| (),
             receiver: |_, _| (),
+            beside: Vec::new(),
+            accept_from: None,
         }
     }
 }
@@ -58,6 +86,13 @@ pub struct Shard {
     added: Vec<u32>,
     urgent: Waiting,
     receiver: fn(u32, &Datagram),
+    /// Frames for other shards, and from them.
+    strays: Vec<Stray>,
+    brought: Vec<Stray>,
+    /// New connections that wait in the device may be the kernel's already.
+    drops_new: bool,
+    /// See [`has_lost_interface`](Self::has_lost_interface).
+    lost_interface: bool,
     now_us: u64,
     network_us: u64,
 }
@@ -88,7 +123,7 @@ impl Shard {
         settings: Settings,
     ) -> kernel::Result<Self> {
         let link = opened.first().ok_or(libc::EINVAL)?.layout().link;
-        let host = Host::new(link, steering, settings.notice)?;
+        let host = Host::new(link, steering, settings.scope())?;
         let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
         Self::on_interface(host, queues::over(opened)?, mac, settings)
     }
@@ -100,7 +135,7 @@ impl Shard {
         device: Box<dyn Device>,
         settings: Settings,
     ) -> kernel::Result<Self> {
-        let host = Host::new(link, steering, settings.notice)?;
+        let host = Host::new(link, steering, settings.scope())?;
         let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
         Self::on_interface(host, device, mac, settings)
     }
@@ -118,7 +153,7 @@ impl Shard {
         };
         let mut shard = Self::new(device, mac, config, settings.receiver);
         let mut host = host;
-        host.tell(shard.now_us, &mut shard.engine, &mut shard.urgent);
+        host.sync(shard.now_us, &mut shard.engine, &mut shard.urgent);
         shard.host = Some(host);
         Ok(shard)
     }
@@ -154,10 +189,13 @@ impl Shard {
         let config = Config {
             mac,
             mtu,
-            segmentation_max: segments_max.min(TRAIN_MAX),
+            segmentation_max: segments_max.min(GSO_MAX),
             // Summing costs less than a neighbour that could not be waited for.
             checksum_offload: false,
-            secret: secret(),
+            secret: match config.secret {
+                NO_SECRET => random_secret(),
+                secret => secret,
+            },
             ..config
         };
         let now_us = now_us();
@@ -169,13 +207,17 @@ impl Shard {
             added: Vec::new(),
             urgent: Waiting::default(),
             receiver,
+            strays: Vec::new(),
+            brought: Vec::new(),
+            drops_new: false,
+            lost_interface: false,
             now_us,
             network_us: now_us,
         }
     }
 
-    /// First half of a round: frames in, what is due by the clock. How many frames came. What
-    /// changed is told by [`next_event`](Self::next_event); after the application has acted comes
+    /// First half of a round: frames in, timers. How many frames came. Changes
+    /// are reported by [`next_event`](Self::next_event); after the application has acted comes
     /// [`finish`](Self::finish).
     pub fn drive(&mut self) -> usize {
         self.now_us = now_us();
@@ -185,7 +227,53 @@ impl Shard {
         let (engine, urgent, now_us) = (&mut self.engine, &mut self.urgent, self.now_us);
         let mut crossing = self.crossing.as_deref_mut();
         let receiver = self.receiver;
-        let takes_datagrams = self.host.as_ref().and_then(Host::takes_datagrams);
+        let (host, strays) = (self.host.as_ref(), &mut self.strays);
+        let takes_datagrams = host.and_then(Host::takes_datagrams);
+        self.drops_new |= host.is_some_and(|host| host.is_late(now_us));
+        let drops_new = self.drops_new;
+        let mut take = |taken: &[Rx]| {
+            // Two answers to one SYN, by the kernel and by the engine, would end in a reset. Whose SYN is dropped sends
+            // it again.
+            let kept: Vec<Rx>;
+            let taken = match drops_new {
+                true => {
+                    let others = taken.iter().filter(|rx| !Engine::is_syn(rx));
+                    kept = others.copied().collect();
+                    &kept[..]
+                }
+                false => taken,
+            };
+            for rx in taken {
+                let mut to = None;
+                let is_stray = host.is_some_and(|host| {
+                    host.is_beside(|| {
+                        to = engine.strays_to(rx);
+                        to
+                    })
+                });
+                if let Some(to) = to.filter(|_| is_stray && strays.len() < STRAYS_MAX) {
+                    let (bytes, sum) = (rx.bytes.to_vec(), rx.sum);
+                    strays.push(Stray { to, bytes, sum });
+                }
+            }
+            if let Some(link) = takes_datagrams {
+                let found = taken.iter().filter_map(|rx| engine.datagram(rx));
+                found.for_each(|datagram| receiver(link, &datagram));
+            }
+            match &mut crossing {
+                Some(crossing) if crossing.has_others() => {
+                    crossing.sort(engine, taken, |engine, own| {
+                        engine.rx_burst(now_us, own, urgent);
+                    });
+                }
+                _ => engine.rx_burst(now_us, taken, urgent),
+            }
+        };
+        for stray in self.brought.drain(..) {
+            let mut rx = Rx::new(&stray.bytes);
+            rx.sum = stray.sum;
+            take(&[rx]);
+        }
         let received = self.device.receive_bursts(Self::ROUND, &mut |frames| {
             let mut taken = [Rx::new(&[]); BURST];
             for some in frames.chunks(BURST) {
@@ -193,19 +281,7 @@ impl Shard {
                     rx.bytes = frame.bytes;
                     rx.sum = sum_of(frame.checksum);
                 }
-                let taken = &taken[..some.len()];
-                if let Some(link) = takes_datagrams {
-                    let found = taken.iter().filter_map(|rx| engine.datagram(rx));
-                    found.for_each(|datagram| receiver(link, &datagram));
-                }
-                match &mut crossing {
-                    Some(crossing) if crossing.has_others() => {
-                        crossing.sort(engine, taken, |engine, own| {
-                            engine.rx_burst(now_us, own, urgent);
-                        });
-                    }
-                    _ => engine.rx_burst(now_us, taken, urgent),
-                }
+                take(&taken[..some.len()]);
             }
         });
         let handed = crossing.map_or(0, |crossing| {
@@ -226,7 +302,9 @@ impl Shard {
             self.engine.poll_timers(now_us, &mut sink);
         }
         // A device that fails is one that receives nothing: it may come back.
-        received.unwrap_or(0) + handed
+        let received = received.unwrap_or(0);
+        self.drops_new &= received >= Self::ROUND;
+        received + handed
     }
 
     /// Second half: what the application and the engine have to send leaves.
@@ -251,11 +329,12 @@ impl Shard {
         self.network_us = self.now_us + NETWORK_US;
         if let Some(host) = &mut self.host {
             let mut sink = ToDevice(&mut *self.device);
-            // What cannot be read now is read with the next change.
+            // News that cannot be read now are read with the next change.
             let _ = host.update(self.now_us, &mut self.engine, &mut sink);
             host.drain(self.now_us, &self.engine);
             host.look_at_shared(self.now_us);
             host.look_at_ports(self.now_us, &self.engine);
+            self.lost_interface = host.link().is_none();
         }
         self.follow_link();
     }
@@ -269,6 +348,11 @@ impl Shard {
         let mac = link.mac.unwrap_or(self.engine.config().mac);
         let mtu = self.device.capabilities().mtu;
         self.engine.set_link(self.now_us, mac, mtu);
+    }
+
+    /// Whether the interface is gone, for good: a new one of its name is another one.
+    pub fn has_lost_interface(&self) -> bool {
+        self.lost_interface
     }
 
     /// Before a sleep: true when there is something to do at once. Else sleep on
@@ -287,7 +371,7 @@ impl Shard {
         [self.device.poll_fd(), self.host.as_ref().map(Host::fd)]
     }
 
-    /// Other shards may have the other queues of the interface: what comes here and is theirs is handed to them,
+    /// Other shards may have the other queues of the interface: frames that belong to them are handed on,
     /// and the other way round. The device [watches](queues::among) its descriptor.
     pub fn crosses(&mut self, crossing: Crossing) {
         self.crossing = Some(Box::new(crossing));
@@ -323,12 +407,23 @@ impl Shard {
         }
     }
 
-    /// Who has the other queues of the interface, for what is to be told them.
+    /// Frames that have come here and are other shards', by the address.
+    pub fn take_strays(&mut self) -> Vec<Stray> {
+        std::mem::take(&mut self.strays)
+    }
+
+    /// Takes a frame that came by another interface; the next round looks at it as at one of this interface.
+    pub fn bring(&mut self, mut stray: Stray) {
+        stray.bytes[..6].copy_from_slice(&self.engine.config().mac);
+        self.brought.push(stray);
+    }
+
+    /// The owners of the other queues of the interface.
     pub fn crossing(&self) -> Option<&Crossing> {
         self.crossing.as_deref()
     }
 
-    /// What was handed to other shards and by them.
+    /// Counts of frames handed to other shards and by them.
     pub fn crossed(&self) -> Counts {
         let crossing = self.crossing.as_ref();
         crossing.map_or(Counts::default(), |crossing| crossing.counts())
@@ -404,7 +499,7 @@ impl Shard {
     }
 
     /// From now on new connections are left to the kernel, which has to listen where this shard does, or
-    /// are taken again. What has arrived already is still taken.
+    /// are taken again. Connections that have arrived already are still taken.
     pub fn leave_new(&mut self, leaves_new: bool) {
         if let Some(host) = &mut self.host {
             host.leave_new(leaves_new);
@@ -426,7 +521,7 @@ impl Shard {
     }
 
     /// After the first listeners of a shard that follows a process which has ended: what that one had
-    /// claimed besides is the kernel's again. No connection must have been opened yet.
+    /// claimed besides goes back to the kernel. No connection must have been opened yet.
     pub fn drop_others_claims(&mut self) {
         if let Some(host) = &self.host {
             host.drop_others_claims();
@@ -545,13 +640,16 @@ impl Shard {
         &mut self.engine
     }
 
-    /// What the device has moved and lost.
+    /// Counts of what the device has moved and lost.
     pub fn counters(&self) -> Counters {
         self.device.counters()
     }
 }
 
-fn secret() -> [u8; 16] {
+/// As the engine's settings are made.
+const NO_SECRET: [u8; 16] = [0; 16];
+
+fn random_secret() -> [u8; 16] {
     let mut secret = [0; 16];
     secret[..8].copy_from_slice(&kernel::random().to_ne_bytes());
     secret[8..].copy_from_slice(&kernel::random().to_ne_bytes());

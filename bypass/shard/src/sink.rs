@@ -29,7 +29,7 @@ impl TxSink for ToDevice<'_> {
         })
     }
 
-    fn transmit_train(
+    fn transmit_gso(
         &mut self,
         _: usize,
         meta: TxMeta,
@@ -57,7 +57,7 @@ impl ToDevice<'_> {
         match send(self.0, fill) {
             Ok(()) => true,
             Err(Error::Full) => {
-                // What has left meanwhile makes room, at the price of a system call.
+                // Frames that have left meanwhile make room, at the price of a system call.
                 let _ = self.0.flush();
                 send(self.0, fill) != Err(Error::Full)
             }
@@ -67,7 +67,7 @@ impl ToDevice<'_> {
     }
 }
 
-/// What the device is to do, in its words.
+/// The offloads in the device's words.
 fn offload(meta: TxMeta) -> Offload {
     let start = meta.tcp_at as u16;
     let checksum = meta.partial_checksum.then_some(Partial {
@@ -85,7 +85,11 @@ fn offload(meta: TxMeta) -> Offload {
         header: meta.header_len as u16,
         protocol,
     });
-    Offload { checksum, segments }
+    Offload {
+        checksum,
+        segments,
+        in_order: meta.in_order,
+    }
 }
 
 /// Frames wait in memory.
@@ -194,10 +198,9 @@ mod tests {
             partial_checksum: true,
             ..TxMeta::whole(2040)
         };
-        let is_sent =
-            ToDevice(&mut device).transmit_train(2054, meta, [&[1; 1000]; 2], |headers| {
-                headers.fill(7);
-            });
+        let is_sent = ToDevice(&mut device).transmit_gso(2054, meta, [&[1; 1000]; 2], |headers| {
+            headers.fill(7);
+        });
         assert!(is_sent);
         assert_eq!((device.tries, device.headers), (2, vec![7; 54]));
     }

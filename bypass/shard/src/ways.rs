@@ -59,7 +59,29 @@ fn told(prefix: &Prefix, route: &Route) -> bypass_tcp::Route {
         gateway: route.gateway,
         mtu: route.mtu.unwrap_or(0),
         source: route.source,
+        hops: route.hops.unwrap_or(0),
     }
+}
+
+/// Of where new connections are taken from, what lies in one of some networks.
+pub fn within(from: Vec<From>, networks: &[(IpAddr, u8)], is_v4: bool) -> Vec<From> {
+    let networks = networks.iter().filter(|(ip, _)| ip.is_ipv4() == is_v4);
+    let networks: Vec<Prefix> = networks.map(|(ip, len)| Prefix::new(*ip, *len)).collect();
+    let fate = |network: &Prefix| {
+        let around = from.iter().filter(|one| one.network.covers(network));
+        let nearest = around.max_by_key(|one| one.network.len);
+        nearest.is_some_and(|one| one.is_ours)
+    };
+    let own = networks.iter().map(|network| From {
+        network: *network,
+        is_ours: fate(network),
+    });
+    let mut within: Vec<From> = own.collect();
+    let is_inside = |one: &&From| networks.iter().any(|network| network.covers(&one.network));
+    within.extend(from.iter().filter(is_inside));
+    within.sort_by_key(|one| one.network);
+    within.dedup();
+    within
 }
 
 /// A new connection is taken where its answers would leave over the interface, and by the router that the engine knows,
@@ -80,4 +102,48 @@ fn taken(ways: &Ways, engines: &Ways, link: u32) -> Vec<From> {
     from.sort_by_key(|one| one.network);
     from.dedup();
     from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> (IpAddr, u8) {
+        let (ip, len) = text.split_once('/').expect("a network");
+        (
+            ip.parse().expect("an address"),
+            len.parse().expect("a length"),
+        )
+    }
+
+    #[test]
+    fn of_the_ways_what_lies_in_the_networks_is_left() {
+        let from = |text: &str, is_ours| {
+            let (ip, len) = network(text);
+            let network = Prefix::new(ip, len);
+            From { network, is_ours }
+        };
+        let all = vec![
+            from("0.0.0.0/0", true),
+            from("10.1.0.0/16", false),
+            from("10.1.2.0/24", true),
+            from("192.168.0.0/16", true),
+        ];
+        let taken = |networks: &[&str]| {
+            let networks: Vec<_> = networks.iter().map(|text| network(text)).collect();
+            within(all.clone(), &networks, true)
+        };
+        let expected = [
+            from("10.0.0.0/8", true),
+            from("10.1.0.0/16", false),
+            from("10.1.2.0/24", true),
+        ];
+        assert_eq!(taken(&["10.0.0.0/8"]), expected);
+        assert_eq!(
+            taken(&["10.1.3.0/24", "fd00::/8"]),
+            [from("10.1.3.0/24", false)]
+        );
+        assert_eq!(taken(&["fd00::/8"]), []);
+        assert_eq!(taken(&["10.1.2.0/24"]), [from("10.1.2.0/24", true)]);
+    }
 }

@@ -76,6 +76,19 @@ const CASES: &[Case] = &[
         changed,
     ),
     ("a_peer_that_moves_without_a_word_is_found_again", moved),
+    (
+        "a_neighbour_that_the_kernel_drops_is_used_on",
+        dropped_neighbour,
+    ),
+    ("a_client_that_waited_too_long_has_one_answer", late),
+    (
+        "nothing_leaves_from_an_address_that_was_removed",
+        removed_address,
+    ),
+    (
+        "segments_of_a_connection_arrive_in_order_behind_a_slow_queue",
+        in_order,
+    ),
 ];
 
 fn main() {
@@ -582,6 +595,152 @@ fn moved() {
     let known = format!("neigh replace 10.77.0.2 lladdr {own} dev va nud permanent");
     link.linux().ip(&known);
     echo_through(&mut stream, 2, 1_000);
+    server.end();
+}
+
+/// As neighbour garbage collection does, and who flushes the table.
+fn dropped_neighbour() {
+    let sender = Settings {
+        packet_sender: true,
+        ..Settings::default()
+    };
+    let link = Link::veth_with(1500, Mode::Generic, sender);
+    let server = link.echo(|device| device);
+    let mut stream = server.connect();
+    echo_through(&mut stream, 1, 100_000);
+    for number in 0..30 {
+        link.own().may("ip", "neigh del 10.77.0.1 dev vb");
+        echo_through(&mut stream, number, 100_000);
+    }
+    // Each timeout would be one of a segment that waited for its neighbour.
+    assert_eq!(server.end().timeouts, 0);
+}
+
+/// The process was stopped, or its machine busy: the client's first SYN waits for the shard, and the next one was the
+/// kernel's, whose listener has answered it.
+fn late() {
+    let link = Link::veth(1500, Mode::Native);
+    let at = link.own_address(PORT);
+    link.own().run(|| {
+        let kernels = TcpListener::bind(at).expect("a port");
+        let mut shard = link.shard(|device| device);
+        shard.listen(at, 16).expect("a listener");
+        shard.drive();
+        shard.finish();
+        let limit = Duration::from_secs(30);
+        let connect = || TcpStream::connect_timeout(&at, limit);
+        let client = link.linux().run(connect).expect("the kernel answers");
+        shard.drive();
+        shard.finish();
+        let counts = shard.engine().counts();
+        assert_eq!((counts.half_open, counts.connections), (0, 0));
+        let (_, from) = kernels.accept().expect("a connection");
+        assert_eq!(client.local_addr().expect("bound"), from);
+        // The shard takes what comes from now on.
+        let second = std::thread::scope(|scope| {
+            let second = scope.spawn(|| link.linux().run(connect));
+            while !second.is_finished() {
+                shard.drive();
+                shard.finish();
+            }
+            second.join().expect("no panic").expect("connected")
+        });
+        Running::until(|| {
+            shard.drive();
+            shard.finish();
+            (shard.engine().counts().connections == 1).then_some(())
+        });
+        drop(second);
+    });
+}
+
+/// Another host may have it now, as with VRRP. The kernel's connections wait as well, and go on when it is back.
+fn removed_address() {
+    let link = Link::veth(1500, Mode::Native);
+    let sent = Sent::default();
+    let capture = Capture::new(sent.clone()).expect("in memory");
+    link.own().ip("addr add 10.77.0.9/24 dev vb");
+    let server = link.echo(|device| Box::new(Tee::new(device, capture, clock::unix_ns)));
+    let at: SocketAddr = ([10, 77, 0, 9], PORT).into();
+    let mut stream = Running::until(|| {
+        let limit = Duration::from_millis(200);
+        link.linux()
+            .run(|| TcpStream::connect_timeout(&at, limit).ok())
+    });
+    echo_through(&mut stream, 1, 10_000);
+    let sent = || sent.0.load(Ordering::Relaxed);
+    let content = content(2, 8_000_000);
+    std::thread::scope(|scope| {
+        let mut writer = stream.try_clone().expect("a duplicate");
+        let bytes = &content;
+        scope.spawn(move || writer.write_all(bytes).expect("sent"));
+        // Nobody reads: in the end only probes of the client's window leave.
+        Running::until(|| {
+            let before = sent();
+            std::thread::sleep(Duration::from_millis(300));
+            (before > 20 && sent() - before <= 2).then_some(())
+        });
+        link.own().ip("addr del 10.77.0.9/24 dev vb");
+        std::thread::sleep(Duration::from_millis(200));
+        let before = sent();
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(sent(), before);
+        link.own().ip("addr add 10.77.0.9/24 dev vb");
+        let mut received = vec![0; content.len()];
+        stream.read_exact(&mut received).expect("it goes on");
+        assert!(received == content, "other bytes came back");
+    });
+    server.end();
+}
+
+/// Counts frames from 10.77.0.9 in a capture.
+#[derive(Clone, Default)]
+struct Sent(Arc<AtomicI32>);
+
+impl std::io::Write for Sent {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let is_from_there = bytes.get(26..30) == Some(&[10, 77, 0, 9]);
+        self.0
+            .fetch_add(i32::from(is_from_there), Ordering::Relaxed);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// GSO segments leave through the interface's queue, which tbf makes slow, single frames past it.
+fn in_order() {
+    let sender = Settings {
+        packet_sender: true,
+        ..Settings::default()
+    };
+    let link = Link::veth_with(1500, Mode::Generic, sender);
+    let slow = "qdisc add dev vb root tbf rate 200mbit burst 20kb limit 20mb";
+    if link.own().may("tc", slow).is_none() {
+        bypass_testkit::skip("this kernel has no tbf");
+    }
+    let server = link.echo(|device| device);
+    let mut stream = server.connect();
+    for number in 0..10 {
+        // Odd sizes end in a segment of their own.
+        echo_through(&mut stream, number, 400_001 + usize::from(number) * 777);
+    }
+    let text = link
+        .linux()
+        .run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
+    let text = text.expect("readable");
+    let mut lines = text
+        .lines()
+        .take(2)
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names
+        .iter()
+        .position(|name| *name == "TCPOFOQueue")
+        .expect("a counter");
+    assert_eq!(values[at], "0", "segments came out of order");
     server.end();
 }
 

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use bypass_shard::tcp::Error;
+use bypass_shard::Stray;
 use bypass_stats::Reason;
 use bypass_sys::clock::{now_ns, ticks, ticks_in};
 use bypass_sys::process::Leaked;
@@ -38,6 +39,7 @@ pub mod info;
 mod interface;
 pub mod options;
 mod relay;
+mod secret;
 mod watching;
 
 pub use ending::{finish, linger};
@@ -118,6 +120,10 @@ pub fn open_interfaces() {
 /// where the program listens now.
 fn open_all() {
     interface::open_all();
+    permit_ports();
+}
+
+fn permit_ports() {
     let port = |one: &Arc<listener::Listener>| Some(sockets::kernel_name(one.any_fd())?.port());
     let ports: Vec<u16> = listener::all().iter().filter_map(port).collect();
     interface::permit(&ports);
@@ -243,9 +249,13 @@ fn start() {
 fn take_free() -> bool {
     LOOKED_NS.store(now_ns(), Ordering::Relaxed);
     let listeners = listener::all();
+    if interface::returning::open_returned() {
+        permit_ports();
+    }
     let taken = interface::take(listener::are_attended());
     IS_WAITING.store(taken.is_waiting, Ordering::Relaxed);
-    IS_LOOKING.store(taken.is_looking, Ordering::Relaxed);
+    let is_looking = taken.is_looking || interface::returning::are_expected();
+    IS_LOOKING.store(is_looking, Ordering::Relaxed);
     let are_heard = holders::follow(&taken.holders);
     IS_QUIET.store(are_heard && !taken.has_free, Ordering::Relaxed);
     let mut new = taken.engines;
@@ -257,7 +267,8 @@ fn take_free() -> bool {
         let new = new
             .into_iter()
             .map(|relay| &*Box::leak(Box::new(Mutex::new(relay))));
-        let all = RELAYS.get().into_iter().flatten().copied().chain(new);
+        // The new ones first: the interfaces of others may be gone.
+        let all = new.chain(RELAYS.get().into_iter().flatten().copied());
         RELAYS.put(all.collect());
         IS_ACTIVE.store(true, Ordering::Release);
         datagrams::follow_engines();
@@ -337,14 +348,40 @@ pub fn were_driven_just_now() -> bool {
 
 fn drive_all(round: fn(&mut Relay)) {
     DRIVEN.store(ticks(), Ordering::Relaxed);
+    let mut strays = Vec::new();
     for relay in RELAYS.get().into_iter().flatten() {
-        match relay.try_lock() {
-            Ok(mut relay) => round(&mut relay),
-            Err(TryLockError::Poisoned(poisoned)) => round(&mut poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {}
-        }
+        let mut relay = match relay.try_lock() {
+            Ok(relay) => relay,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => continue,
+        };
+        round(&mut relay);
+        strays.append(&mut relay.take_strays());
+    }
+    if !strays.is_empty() {
+        bring(strays);
     }
     datagrams::look_at_others();
+}
+
+/// Brings frames to the engines that have their addresses.
+#[cold]
+fn bring(mut strays: Vec<Stray>) {
+    for relay in RELAYS.get().into_iter().flatten() {
+        let mut relay = lock(relay);
+        let mut has_any = false;
+        strays = strays
+            .into_iter()
+            .filter_map(|stray| {
+                let left = relay.bring(stray);
+                has_any |= left.is_none();
+                left
+            })
+            .collect();
+        if has_any {
+            relay.drive();
+        }
+    }
 }
 
 /// For the service thread: drives what nobody has driven for a while. How it is to sleep: not at all
@@ -358,21 +395,29 @@ pub fn serve() -> Service {
             false => Service::None,
         };
     }
-    let mut is_busy = false;
+    let (mut is_busy, mut strays) = (false, Vec::new());
     for relay in RELAYS.get().into_iter().flatten() {
         if let Ok(mut relay) = relay.try_lock() {
             relay.drive_if_idle(IDLE_US);
+            strays.append(&mut relay.take_strays());
             is_busy |= relay.is_busy();
+            if relay.has_gone() {
+                interface::returning::expect(relay.link);
+                IS_LOOKING.store(true, Ordering::Relaxed);
+            }
         } else {
             is_busy = true;
         }
+    }
+    if !strays.is_empty() {
+        bring(strays);
     }
     if is_busy {
         return Service::Tick(Duration::from_micros(IDLE_US));
     }
     match watching::watch_for_service() {
         None => Service::Tick(Duration::ZERO),
-        Some(watch) if is_looking => Service::Watch(watch.looking()),
+        Some(watch) if IS_LOOKING.load(Ordering::Relaxed) => Service::Watch(watch.looking()),
         Some(watch) => Service::Watch(watch),
     }
 }
@@ -433,6 +478,7 @@ pub fn forget() {
     holders::forget();
     datagrams::forget();
     interface::forget_network();
+    interface::returning::forget();
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {
         // Not dropped: what is in them lies in memory that the parent uses.
         RELAYS.put(Vec::new());

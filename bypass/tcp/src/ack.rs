@@ -4,6 +4,7 @@ use crate::chrono::Limit;
 use crate::conn::{Conn, Context, RetransmitTimer, State, WRITABLE};
 use crate::hystart::Round;
 use crate::loss::{Phase, Progress};
+use crate::sent::NONE;
 use crate::seq::{after, before};
 use crate::wire::tcp::{Segment, ECE, SYN};
 
@@ -16,7 +17,7 @@ impl Conn {
     #[inline]
     pub fn acknowledge(&mut self, cx: &mut Context, seg: &Segment) {
         let is_old = before(seg.ack, self.snd_una);
-        // MSG_MORE holds bytes back until the peer is heard of, as on Linux.
+        // MSG_MORE holds bytes back until a segment of the peer comes, as on Linux.
         self.more_follows = false;
         let mut p = Progress {
             advanced: after(seg.ack, self.snd_una),
@@ -119,7 +120,7 @@ impl Conn {
         self.offer_room(cx);
     }
 
-    /// Tells an application that waits for room, once there is enough.
+    /// Notifies an application that waits for room, once there is enough.
     pub fn offer_room(&mut self, cx: &mut Context) {
         if self.wants_room {
             self.tune_send_buffer(cx);
@@ -140,7 +141,7 @@ impl Conn {
         self.snd_limit = self.snd_limit.max(wanted.min(cx.config.send_bytes_max));
     }
 
-    /// Karn's rule: an ambiguous segment gives no time, unless its timestamp tells which copy it was.
+    /// Karn's rule: an ambiguous segment gives no time, unless its timestamp shows which copy it was.
     #[inline]
     fn take_rtt(&mut self, cx: &Context, p: &Progress) {
         let sample_us = match (p.rtt_us, p.echo) {
@@ -215,6 +216,21 @@ impl Conn {
     /// A loss probe when one makes sense, else the timeout, counted from now.
     #[inline]
     pub fn rearm_retransmit(&mut self, cx: &mut Context) {
+        self.arm_retransmit(cx, cx.now_us);
+    }
+
+    /// The same after more was sent, which does not put off a timeout of the first segment in flight (RFC 6298, 5.1).
+    #[inline]
+    pub fn rearm_after_send(&mut self, cx: &mut Context) {
+        let first_us = match self.sent.head {
+            NONE => cx.now_us,
+            head => cx.nodes.get(head).sent_us,
+        };
+        self.arm_retransmit(cx, first_us);
+    }
+
+    #[inline]
+    fn arm_retransmit(&mut self, cx: &mut Context, since_us: u64) {
         if self.packets_out == 0 {
             self.retransmit = RetransmitTimer::Off;
             return;
@@ -222,7 +238,8 @@ impl Conn {
         let rto_us = self.rto_us(&cx.config);
         match self.loss_probe_us(cx) {
             Some(probe_us) => {
-                let at_us = cx.now_us + probe_us.min(rto_us);
+                let timeout_us = (since_us + rto_us).max(cx.now_us + 1);
+                let at_us = (cx.now_us + probe_us).min(timeout_us);
                 self.arm(cx, RetransmitTimer::LossProbe, at_us);
             }
             None => self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us),

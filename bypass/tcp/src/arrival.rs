@@ -104,7 +104,7 @@ impl Engine {
             return None;
         }
         self.cx.stats.in_segs += 1;
-        // RFC 9293, 3.9.2.3: nothing that was not sent to or by one host alone. What claims to come from this
+        // RFC 9293, 3.9.2.3: nothing that was not sent to or by one host alone. A segment that claims to come from this
         // host would pass for a neighbour that may be trusted; so would IPv4 inside IPv6.
         let is_mapped = frame.ethertype == ethernet::IPV6 && packet.source.is_v4();
         // Under promiscuous mode frames of other hosts come too.
@@ -215,8 +215,18 @@ impl Engine {
         options: (&OptionsToSend, &Settings),
         sink: &mut S,
     ) {
+        if !self.link.routes.is_local(header.flow.local) {
+            return;
+        }
+        let label = self.numbers.flow_label(&header.flow);
         let (link, mut out) = self.out(sink);
-        send_bare(&mut out, link, &mut Hop::default(), header, options);
+        send_bare(
+            &mut out,
+            link,
+            &mut Hop::default(),
+            (header, label),
+            options,
+        );
     }
 
     /// Nobody has this flow (RFC 9293, 3.10.7.1 and 3.10.7.2).
@@ -302,6 +312,7 @@ impl Engine {
             protocol: packet.protocol,
             traffic_class: 0,
             hops: 64,
+            flow_label: 0,
             id: 0,
             payload_len: body.len() + 4,
         };

@@ -4,6 +4,8 @@
 //! card's idea of spreading changes, and answers to what an engine opens come by any. So each frame is asked about
 //! before it is taken. Nothing here changes the engine, and nothing is sent.
 
+use core::net::IpAddr;
+
 use crate::demux::Entry;
 use crate::engine::{Engine, Handle};
 use crate::sink::{Rx, Sum};
@@ -27,6 +29,24 @@ impl Engine {
         }
         let segment = tcp::parse(&packet, Sum::Verified)?;
         (!self.has_segment(&segment)).then(|| mark(&segment.flow))
+    }
+
+    /// Where a frame to this link address is bound for, when that is none of our addresses: another interface's, whose
+    /// frames come here too (asymmetric routes, or ARP answered by several interfaces).
+    pub fn strays_to(&self, rx: &Rx) -> Option<IpAddr> {
+        let station = ethernet::parse(rx.bytes)?.destination;
+        let to = packet_of(rx)?.destination;
+        let is_stray = self.cx.is_own_station(station) && !self.link.routes.is_local(to);
+        is_stray.then(|| to.into())
+    }
+
+    /// Whether a frame is the first of a new connection.
+    pub fn is_syn(rx: &Rx) -> bool {
+        let segment = || {
+            let packet = packet_of(rx).filter(|packet| packet.protocol == ip::TCP)?;
+            tcp::parse(&packet, Sum::Verified).map(|segment| segment.has(SYN) && !segment.has(ACK))
+        };
+        segment().unwrap_or(false)
     }
 
     /// What a flow is called among the engines of a host.

@@ -1,4 +1,4 @@
-//! Byte rings of the connections, and the pool that lends their memory.
+//! Byte rings of the connections, and the pool of their memory.
 //!
 //! A connection without bytes holds no memory. Rings are powers of two; a ring that must grow takes
 //! the next size from the pool and copies. Freed memory is reused last in, first out, so that it is
@@ -114,7 +114,7 @@ impl Pool {
         }
     }
 
-    /// Bytes taken from the allocator, lent and free together.
+    /// Bytes taken from the allocator, in use and free together.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

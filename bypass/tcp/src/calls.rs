@@ -76,7 +76,7 @@ impl Engine {
             index: conn,
             generation: accepted.generation,
         };
-        // What came while it waited was told to nobody.
+        // Nobody was notified of events while it waited.
         let ready = accepted.readiness();
         accepted.events = 0;
         accepted.notify(&mut self.cx, ready);

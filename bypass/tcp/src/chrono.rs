@@ -1,6 +1,6 @@
 //! What a connection with bytes to deliver waited for: the times of TCP_INFO.
 
-/// What keeps bytes from leaving.
+/// The limit that keeps bytes from leaving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Limit {
     /// Nothing, or the network.
@@ -44,7 +44,7 @@ impl Chrono {
         }
     }
 
-    /// What the limit is from now on.
+    /// The limit from now on.
     #[inline]
     pub fn limited_by(&mut self, limit: Limit, now_us: u64) {
         if limit == self.limit {

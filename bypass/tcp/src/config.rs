@@ -65,9 +65,9 @@ pub struct Config {
     /// How long a neighbour is believed to be where it was found, without progress of a connection that goes
     /// there (Linux's base_reachable_time); after that it is asked for again, and used meanwhile.
     pub neighbour_reachable_us: u64,
-    /// Largest segment train that the device cuts into packets itself; zero when it cannot.
+    /// Largest GSO segment that the device cuts into packets itself; zero when it cannot.
     pub segmentation_max: u32,
-    /// Segments that a train may have however slow the connection is (tcp_min_tso_segs).
+    /// Segments that a GSO segment may have however slow the connection is (tcp_min_tso_segs).
     pub train_segments: u32,
     /// The device completes TCP checksums.
     pub checksum_offload: bool,
@@ -87,6 +87,8 @@ pub struct Config {
     pub time_wait_us: u64,
     /// Bytes of all buffers together.
     pub buffer_bytes_max: usize,
+    /// Segments in flight, of all connections, beyond which each may have few only.
+    pub segments_max: usize,
     /// First receive window.
     pub receive_bytes: u32,
     /// Largest receive window that autotuning reaches.
@@ -180,6 +182,7 @@ impl Default for Config {
             time_wait_max: 262_144,
             time_wait_us: 60_000_000,
             buffer_bytes_max: 512 << 20,
+            segments_max: 1 << 19,
             receive_bytes: 65_535,
             receive_bytes_max: 3 << 20,
             send_bytes: 87_040,

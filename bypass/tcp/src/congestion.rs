@@ -58,7 +58,7 @@ impl Control {
         }
     }
 
-    /// Forgets the curve: a connection was idle, and begins anew.
+    /// Forgets the curve: a connection was idle, and begins again.
     pub fn restart(&mut self) {
         self.epoch_us = 0;
         self.credit = 0;

@@ -61,7 +61,7 @@ pub enum State {
     TimeWait,
 }
 
-/// What the retransmission timer is for.
+/// The purpose of the retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RetransmitTimer {
     /// Nothing.
@@ -195,7 +195,7 @@ pub struct Conn {
     pub retransmit: RetransmitTimer,
     /// Consecutive timeouts.
     pub backoff: u8,
-    /// Readiness that the application was not told yet.
+    /// Readiness of which the application was not notified yet.
     pub events: u32,
     /// Its number in the engine.
     pub index: u32,
@@ -236,6 +236,14 @@ pub struct Conn {
     pub peer_mss: u32,
     /// Bytes of IP packets that the path carries.
     pub path_mtu: u32,
+    /// Behind the last GSO segment, and what has followed it by the same queue.
+    pub gso_end: u32,
+    /// When a segment last left that was none.
+    pub single_us: u64,
+    /// Flow label of its packets over IPv6.
+    pub flow_label: u32,
+    /// Time to live, or hop limit, of its packets where the socket does not say.
+    pub path_hops: u8,
     /// When `ts_recent` was taken, in seconds.
     pub ts_recent_s: u32,
     /// Where urgent data from the peer ends.
@@ -252,11 +260,11 @@ pub struct Conn {
     pub is_window_limited: bool,
     /// ECN: echo congestion until the peer has reduced.
     pub ece_wanted: bool,
-    /// ECN: tell the peer that we have reduced.
+    /// ECN: report to the peer that we have reduced.
     pub cwr_wanted: bool,
     /// The application found no room and waits for it.
     pub wants_room: bool,
-    /// It is among those that wait for memory.
+    /// It is among the connections that wait for memory.
     pub is_starved: bool,
     /// The SYN or SYN/ACK is to be sent.
     pub syn_due: bool,
@@ -284,9 +292,9 @@ pub struct Conn {
     pub is_unaccepted: bool,
     /// Options of the socket.
     pub settings: Settings,
-    /// What ended the connection, until it is fetched.
+    /// The error that ended the connection, until it is fetched.
     pub error: Option<Error>,
-    /// An error from ICMP that did not end the connection, told when it times out.
+    /// An error from ICMP that did not end the connection, reported when it times out.
     pub soft_error: Option<Error>,
     /// See [`Slow`].
     pub slow: Slow,
@@ -340,7 +348,7 @@ impl Conn {
         }
     }
 
-    /// Tells the application.
+    /// Notifies the application.
     #[inline]
     pub fn notify(&mut self, cx: &mut Context, events: u32) {
         self.events |= events;
@@ -456,7 +464,7 @@ impl Conn {
         self.slow = Slow::default();
     }
 
-    /// What the application would find now.
+    /// The readiness that the application would find now.
     pub fn readiness(&self) -> u32 {
         let mut ready = 0;
         let at_end = self.is_at_end();

@@ -11,7 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 
 impl Engine {
     /// Begins a connection. `local` may leave address or port open (unspecified, zero). The end is
-    /// told by an event: WRITABLE, or ERROR.
+    /// reported by an event: WRITABLE, or ERROR.
     pub fn connect(
         &mut self,
         now_us: u64,

@@ -32,7 +32,7 @@ pub struct Context {
     pub output: Vec<u32>,
     /// Connections that could write nothing for lack of memory, the longest waiting first.
     pub starved: VecDeque<u32>,
-    /// Connections whose acknowledgments wait for an answer, and since when, those that leave first in front.
+    /// Connections whose acknowledgments wait for an answer, and since when, the next to leave in front.
     pub waiting: VecDeque<(u32, u64)>,
     /// Challenge acknowledgments sent in this second, and which second it is.
     pub challenges: (u32, u64),
@@ -47,8 +47,8 @@ impl Context {
         destination == self.config.mac || destination == self.former_mac
     }
 
-    /// Whether one more challenge may be sent now (RFC 5961, 7). A limit that everybody knows would tell a
-    /// stranger who uses it up whether others were challenged, and so whose numbers are right
+    /// Whether one more challenge may be sent now (RFC 5961, 7). A limit that everybody knows would show an
+    /// attacker who uses it up whether others were challenged, and so whose numbers are right
     /// (CVE-2016-5696): each second has a limit of its own, around the one of the settings.
     pub fn may_challenge(&mut self) -> bool {
         let second = self.now_us / 1_000_000;

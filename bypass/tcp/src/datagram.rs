@@ -9,12 +9,13 @@ use crate::neighbour::Sent;
 use crate::route::Hop;
 use crate::sink::{Rx, TxMeta, TxSink};
 use crate::wire::ip::{self, Addr, Header};
+use crate::wire::tcp::Flow;
 use crate::wire::{ethernet, udp};
 
 /// A datagram that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
     /// Whom it is for: an address of this host.
     pub destination: SocketAddr,
@@ -112,7 +113,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The source is no address of this host, there is no way to the destination, or it is no single host; the
+    /// The source is not an address of this host, there is no route to the destination, or it is not a single host; the
     /// datagram is longer than a packet of the way ([`Error::InvalidArgument`]).
     pub fn send_datagram<S: TxSink>(
         &mut self,
@@ -133,15 +134,17 @@ impl Engine {
         if !self.link.routes.is_possible_source(to) || to.is_unspecified() {
             return Err(Error::NetworkUnreachable);
         }
+        let flow = Flow::new(source, way.source.port(), to, way.destination.port());
         let header = Header {
             source,
             destination: to,
             protocol: ip::UDP,
             traffic_class: way.traffic_class,
             hops: match way.hops {
-                0 => self.cx.config.hops,
+                0 => self.link.routes.hops(to, self.cx.config.hops),
                 hops => hops,
             },
+            flow_label: self.numbers.flow_label(&flow),
             // Never fragmented: any value does (RFC 6864, 4.1).
             id: 0,
             payload_len: udp::HEADER + len,

@@ -10,7 +10,7 @@ use crate::hash::Key;
 use crate::isn::Numbers;
 use crate::listen::{HalfOpens, Listeners};
 use crate::neighbour::{Link, Out};
-use crate::route::{Address, Route};
+use crate::route::{Address, Hop, Route};
 use crate::sent::Nodes;
 use crate::sink::TxSink;
 use crate::slab::Slab;
@@ -130,14 +130,31 @@ impl Engine {
         }
     }
 
-    /// Replaces the addresses of the interface.
+    /// Replaces the addresses of the interface. Connections of one that is gone send nothing until it is back, as
+    /// Linux's.
     pub fn set_addresses(&mut self, addresses: &[Address]) {
-        self.link.routes.set_addresses(addresses);
+        if !self.link.routes.set_addresses(addresses) {
+            return;
+        }
+        for index in 0..self.conns.len() as u32 {
+            let conn = &mut self.conns[index];
+            let is_stranded = !self.link.routes.is_local(conn.flow.local);
+            if conn.hop.is_stranded != is_stranded {
+                conn.hop = Hop {
+                    is_stranded,
+                    ..Hop::default()
+                };
+            }
+        }
     }
 
     /// Replaces the routes. Networks of the addresses need none.
     pub fn set_routes(&mut self, routes: &[Route]) {
         self.link.routes.set_routes(routes);
+        for index in 0..self.conns.len() as u32 {
+            let conn = &mut self.conns[index];
+            conn.path_hops = self.link.routes.hops(conn.flow.remote, self.cx.config.hops);
+        }
     }
 
     /// The link address of the interface, and the largest IP packet that it carries from now on. Connections
@@ -180,9 +197,14 @@ impl Engine {
         link.learn(&mut out, ip.into(), mac, true);
     }
 
-    /// A neighbour is no longer known outside.
+    /// A neighbour was looked for outside, and is not there.
     pub fn forget_neighbour(&mut self, ip: IpAddr) {
         self.link.unlearn(ip.into());
+    }
+
+    /// A neighbour is no longer kept outside: it is asked for before the next packet, and used meanwhile.
+    pub fn doubt_neighbour(&mut self, ip: IpAddr) {
+        self.link.doubt(ip.into());
     }
 
     /// Neighbours whose link addresses the caller should find or confirm, each named once, when
@@ -207,7 +229,7 @@ impl Engine {
         (link, out)
     }
 
-    /// Does what is due by the clock.
+    /// Runs the timers that are due.
     pub fn poll_timers<S: TxSink>(&mut self, now_us: u64, sink: &mut S) {
         self.cx.now_us = self.cx.now_us.max(now_us);
         let mut fired = core::mem::take(&mut self.fired);
@@ -317,6 +339,18 @@ impl Engine {
         !self.cx.waiting.is_empty()
     }
 
+    /// The link is gone: every connection ends with an error.
+    pub fn fail_all(&mut self, now_us: u64, error: Error) {
+        self.cx.now_us = self.cx.now_us.max(now_us);
+        for index in 0..self.conns.len() as u32 {
+            let conn = &mut self.conns[index];
+            if conn.in_use && conn.is_attached {
+                conn.fail(&mut self.cx, error);
+                self.settle(index);
+            }
+        }
+    }
+
     /// Whether the device refused something, or an acknowledgment waits for an answer: call
     /// [`Engine::end_batch`] again when there is room, or after the application has acted.
     pub fn has_output(&self) -> bool {
@@ -330,7 +364,7 @@ impl Engine {
         wheels.into_iter().chain(queues).flatten().min()
     }
 
-    /// The next change that was not told yet. Bits of one socket are told together.
+    /// The next change that was not reported yet. Bits of one socket are reported together.
     pub fn next_event(&mut self) -> Option<Event> {
         if let Some(index) = self.ready_listeners.pop() {
             let listener = &mut self.listeners.slab[index];
@@ -362,7 +396,7 @@ impl Engine {
         !self.cx.starved.is_empty() && self.cx.pool.has_room()
     }
 
-    /// One that wrote in vain, for which there is memory now. What it takes is taken before the next is told.
+    /// A connection that found no memory to write to, for which there is some now. It takes its part before the next is reported.
     fn next_fed(&mut self) -> Option<Event> {
         if !self.has_memory_to_offer() {
             return None;
@@ -468,6 +502,8 @@ impl Engine {
             .link
             .routes
             .mtu(flow.remote, self.cx.config.mtu, self.cx.now_us);
+        conn.path_hops = self.link.routes.hops(flow.remote, self.cx.config.hops);
+        conn.flow_label = self.numbers.flow_label(&flow);
         conn.ts_offset = self.numbers.timestamp_offset(&flow);
         conn.opened_us = self.cx.now_us;
         conn.snd_limit = self.cx.config.send_bytes;
@@ -487,7 +523,7 @@ impl Engine {
         self.demux.find(hash, same)
     }
 
-    /// Our ends of all connections, also of those that wait out TIME_WAIT: their ports are in use. Some come
+    /// Our ends of all connections, also in TIME_WAIT: their ports are in use. Some come
     /// more than once.
     pub fn local_ends(&self) -> impl Iterator<Item = (IpAddr, u16)> + '_ {
         let conns = (0..self.conns.len() as u32).map(|index| &self.conns[index]);

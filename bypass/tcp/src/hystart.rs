@@ -4,14 +4,14 @@ use crate::seq::after;
 
 /// Least window, in segments, at which slow start is looked at.
 const WINDOW_MIN: u32 = 16;
-/// Acknowledgments within this time of each other belong to one train.
+/// Acknowledgments within this time of each other belong to one train of acknowledgments.
 const TRAIN_US: u64 = 2_000;
 /// Round-trip times of a round before its least counts.
 const SAMPLES: u8 = 8;
 /// Least and most that the round-trip time may grow, where it may by an eighth.
 const GROWTH_US: (u32, u32) = (4_000, 16_000);
 
-/// What an acknowledgment says.
+/// An acknowledgment as slow start sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     /// First number not acknowledged.

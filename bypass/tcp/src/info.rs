@@ -126,7 +126,7 @@ impl Engine {
 }
 
 impl Info {
-    /// The words of `struct tcp_info`. What the engine does not measure (pacing, rates, counts of segments) is 0.
+    /// The words of `struct tcp_info`. Values that the engine does not measure (pacing, rates, counts of segments) are 0.
     pub fn linux_words(&self) -> [u32; INFO_WORDS] {
         let mut words = [0; INFO_WORDS];
         let flags = [

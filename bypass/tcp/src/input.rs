@@ -9,7 +9,7 @@ use crate::wire::tcp::{Segment, ACK, CWR, ECE, FIN, PSH, RST, SYN, URG};
 /// Time after which a timestamp is too old to compare with (RFC 7323, 5.5).
 const TIMESTAMP_LIFE_S: u32 = 24 * 24 * 3_600;
 
-/// What the engine does at once about a segment; everything else waits for the end of the batch.
+/// The engine's immediate answer to a segment; everything else waits for the end of the batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// Nothing.
@@ -154,7 +154,7 @@ impl Conn {
         self.ts_recent_s == 0 || age_s >= TIMESTAMP_LIFE_S
     }
 
-    /// Whether any part of the segment lies in the window (RFC 9293, table 6). What was received
+    /// Whether any part of the segment lies in the window (RFC 9293, table 6). Data that was received
     /// and not yet acknowledged counts as inside.
     fn is_acceptable(&self, seg: &Segment) -> bool {
         let edge = self.rcv_nxt.wrapping_add(self.receive_window());
@@ -252,7 +252,7 @@ impl Conn {
         if !after(seg.ack, self.snd_una) || after(seg.ack, self.snd_nxt) {
             return false;
         }
-        // What was ended meanwhile ends now (RFC 9293, 3.10.4, SYN-RECEIVED).
+        // A connection that was closed meanwhile ends now (RFC 9293, 3.10.4, SYN-RECEIVED).
         self.state = match self.fin_queued {
             true => State::FinWait1,
             false => State::Established,

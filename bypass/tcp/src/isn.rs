@@ -1,14 +1,15 @@
-//! Numbers that a stranger must not guess: initial sequence numbers (RFC 6528), timestamp offsets
+//! Numbers that an attacker must not guess: initial sequence numbers (RFC 6528), timestamp offsets
 //! (RFC 7323, 7.1) and SYN cookies (RFC 4987, 3.6).
 
 use crate::hash::Key;
 use crate::wire::tcp::{Flow, Options};
 
-/// Sizes that a cookie can tell apart; three bits choose one.
+/// Sizes that a cookie can distinguish; three bits choose one.
 const MSS: [u16; 8] = [216, 536, 1_180, 1_220, 1_300, 1_440, 1_460, 8_940];
 /// A cookie is good in the minute in which it was made and in the next.
 const COOKIE_MINUTES: u32 = 2;
 const MINUTE_US: u64 = 60_000_000;
+const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 const LOW_24: u32 = 0xff_ffff;
 /// Bits of a timestamp that carry the options of a SYN: window scale, SACK, ECN.
 const OPTION_BITS: u32 = 0x3f;
@@ -34,6 +35,7 @@ pub struct Numbers {
     sequence: Key,
     timestamps: Key,
     cookies: Key,
+    labels: Key,
 }
 
 impl Numbers {
@@ -43,6 +45,7 @@ impl Numbers {
             sequence: Key::new(secret, 1),
             timestamps: Key::new(secret, 2),
             cookies: Key::new(secret, 3),
+            labels: Key::new(secret, 9),
         }
     }
 
@@ -56,6 +59,15 @@ impl Numbers {
     /// so that the other side's PAWS and TIME_WAIT work (RFC 6191).
     pub fn timestamp_offset(&self, flow: &Flow) -> u32 {
         self.timestamps.hash(&words(flow)) as u32
+    }
+
+    /// The flow label of IPv6, by which routers with several ways choose one: the same for all packets of a flow
+    /// (RFC 6437, 3).
+    pub fn flow_label(&self, flow: &Flow) -> u32 {
+        match flow.remote.is_v4() {
+            true => 0,
+            false => self.labels.hash(&words(flow)) as u32 & FLOW_LABEL_MAX,
+        }
     }
 
     /// The sequence number of a SYN/ACK that keeps no state.

@@ -6,7 +6,7 @@
 //!
 //! # Driving it
 //!
-//! A round has four steps. Whoever drives the engine reads the clock once and passes it to each.
+//! A round has four steps. The caller reads the clock once and passes it to each.
 //!
 //! ```
 //! use bypass_tcp::{Address, Config, Engine, Rx, TxMeta, TxSink};
@@ -32,7 +32,7 @@
 //! for _ in 0..3 {
 //!     let received: &[Rx] = &[]; // what the device received
 //!     engine.rx_burst(now_us, received, &mut device); // 1. frames in; urgent answers leave
-//!     engine.poll_timers(now_us, &mut device); // 2. what is due by the clock
+//!     engine.poll_timers(now_us, &mut device); // 2. timers that are due
 //!     while let Some(event) = engine.next_event() {
 //!         // 3. the application acts: accept, recv, send, close
 //!         if event.handle == listener {

@@ -148,7 +148,7 @@ pub struct HalfOpen {
     pub listener: u32,
     /// Which use of the listener's place.
     pub listener_generation: u32,
-    /// What the SYN offers.
+    /// The options that the SYN offers.
     pub kept: Kept,
     /// The SYN has timestamps.
     pub has_timestamps: bool,

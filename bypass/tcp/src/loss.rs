@@ -18,7 +18,7 @@ pub enum Phase {
     Loss,
 }
 
-/// What loss recovery remembers of a connection.
+/// The state of loss recovery of a connection.
 #[derive(Clone, Copy, Default)]
 pub struct Recovery {
     /// See [`Phase`].
@@ -57,7 +57,7 @@ pub struct Recovery {
     pub rack_rtt_us: u64,
     /// Highest number selectively acknowledged.
     pub fack: u32,
-    /// What of the scoreboard is marked.
+    /// The marked part of the scoreboard.
     pub marked: Marked,
     /// Number and place of a segment before which none waits to be sent again, as long as it is in flight.
     pub resend_from: Option<(u32, u32)>,
@@ -86,7 +86,7 @@ impl Recovery {
     }
 }
 
-/// What one acknowledgment brought.
+/// The news of one acknowledgment.
 #[derive(Clone, Copy, Default)]
 pub struct Progress {
     /// `snd_una` moved.

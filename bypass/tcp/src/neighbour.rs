@@ -35,6 +35,10 @@ struct Neighbour {
     confirmed_us: u64,
     solicitations: u8,
     is_permanent: bool,
+    /// It is to be asked for before the next packet, and used meanwhile.
+    is_doubted: bool,
+    /// The caller has not found it once.
+    is_missed: bool,
     queue: VecDeque<Vec<u8>>,
 }
 
@@ -49,14 +53,14 @@ pub struct Link {
     wanted: Vec<Addr>,
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// It is with the device, or waits for its neighbour.
     Done,
     /// The device has no room: try again later.
     Full,
-    /// There is no way to its destination.
+    /// There is no route to its destination.
     NoWay(Error),
 }
 
@@ -99,8 +103,8 @@ impl Link {
         }
     }
 
-    /// Sends a train of segments, of which `fill` writes the headers: see [`TxSink::transmit_train`].
-    pub fn send_train<S: TxSink>(
+    /// Sends a GSO segment, of which `fill` writes the headers: see [`TxSink::transmit_gso`].
+    pub fn send_gso<S: TxSink>(
         &mut self,
         out: &mut Out<'_, S>,
         hop: &mut Hop,
@@ -116,7 +120,7 @@ impl Link {
             });
         };
         let (len, own) = (ethernet::HEADER + meta.ip_len, out.config.mac);
-        let sent = out.sink.transmit_train(len, meta, payload, |headers| {
+        let sent = out.sink.transmit_gso(len, meta, payload, |headers| {
             ethernet::emit(headers, mac, own, ethertype(to));
             fill(headers);
         });
@@ -151,6 +155,9 @@ impl Link {
         meta: TxMeta,
         fill: impl FnOnce(&mut [u8]),
     ) -> Sent {
+        if hop.is_stranded {
+            return Sent::Done;
+        }
         let next = match self.routes.next_hop(to) {
             Ok(next) => next,
             Err(error) => return Sent::NoWay(error),
@@ -163,12 +170,13 @@ impl Link {
             generation: self.neighbours[index].generation,
             ..*hop
         };
-        if self.known(hop, out).is_none() {
+        let is_doubted = core::mem::take(&mut self.neighbours[index].is_doubted);
+        if is_doubted || self.known(hop, out).is_none() {
             self.begin_asking(out, index);
         }
         let kind = ethertype(to);
         if let Some(mac) = self.neighbours[index].mac {
-            // What was not confirmed lately is used while it is asked for again.
+            // An address that was not confirmed lately is used while it is asked for again.
             let own = out.config.mac;
             let sent = out
                 .sink
@@ -189,7 +197,7 @@ impl Link {
         kind: u16,
         fill: impl FnOnce(&mut [u8]),
     ) -> Sent {
-        // A train that the device would cut, or a checksum it would complete, cannot wait here:
+        // A GSO segment that the device would cut, or a checksum it would complete, cannot wait here:
         // the connection sends it again.
         if meta.gso_size > 0 || meta.partial_checksum {
             return Sent::Done;
@@ -330,6 +338,8 @@ impl Link {
         let neighbour = &mut self.neighbours[index];
         neighbour.mac = Some(mac);
         neighbour.confirmed_us = out.now_us;
+        neighbour.is_doubted = false;
+        neighbour.is_missed = false;
         neighbour.is_permanent = is_given && out.config.resolves_neighbours;
         neighbour.solicit_at_us = 0;
         self.queued -= neighbour.queue.len();
@@ -344,10 +354,26 @@ impl Link {
         }
     }
 
-    /// The caller's table no longer knows the neighbour.
+    /// The caller has not found the neighbour, or an administrator has deleted it there, which looks the same: it is
+    /// asked for once more.
     pub fn unlearn(&mut self, addr: Addr) {
+        let Some(index) = self.by_addr.get(&addr).copied() else {
+            return;
+        };
+        if core::mem::replace(&mut self.neighbours[index].is_missed, true) {
+            self.forget(index);
+        } else {
+            self.doubt(addr);
+        }
+    }
+
+    /// The caller's table has dropped the neighbour, which says nothing about it.
+    pub fn doubt(&mut self, addr: Addr) {
         if let Some(index) = self.by_addr.get(&addr) {
-            self.forget(*index);
+            let neighbour = &mut self.neighbours[*index];
+            neighbour.is_doubted = true;
+            // Connections that remember it look here again.
+            neighbour.generation = neighbour.generation.wrapping_add(1).max(1);
         }
     }
 
@@ -460,6 +486,7 @@ fn send_discovery<S: TxSink>(
         protocol: ip::ICMPV6,
         traffic_class: 0,
         hops: 255,
+        flow_label: 0,
         id: 0,
         payload_len: icmp::NEIGHBOUR_LEN,
     };

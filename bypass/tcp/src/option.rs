@@ -6,7 +6,7 @@ use crate::error::Error;
 /// Least and largest buffers that an option can ask for.
 const BUFFER_MIN: u32 = 2_048;
 const BUFFER_MAX: u32 = 8 << 20;
-/// The size of segments before a peer has said its own (RFC 9293, 3.7.1), as Linux tells it.
+/// The size of segments before a peer has said its own (RFC 9293, 3.7.1), as Linux reports it.
 const SEGMENT_BYTES: u32 = 536;
 
 /// One option with its value.

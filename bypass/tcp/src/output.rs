@@ -14,6 +14,14 @@ use crate::wire::tcp::{ACK, FIN, PSH};
 /// How long a corked or silly small segment is held back (Linux's, RFC 9293, 3.8.6.2.1).
 const HOLD_US: u64 = 200_000;
 
+/// Segments of a connection in flight at most: 24 MB over Ethernet. Of a peer that takes small ones only, and when all
+/// connections together have many.
+const SEGMENTS_MAX: u32 = 16_384;
+const SEGMENTS_SMALL_MAX: u32 = 4_096;
+/// Below what every host takes (RFC 9293, 3.7.1).
+const MSS_SMALL: u32 = 500;
+const SEGMENTS_SCARCE: u32 = 64;
+
 impl Conn {
     /// Sends all that may leave now. False when the device has no room left.
     pub fn flush<S: TxSink>(&mut self, cx: &mut Context, link: &mut Link, sink: &mut S) -> bool {
@@ -166,7 +174,7 @@ impl Conn {
         sent
     }
 
-    /// What the peer's window still takes.
+    /// Bytes that the peer's window still takes.
     #[inline]
     pub fn window_left(&self) -> u32 {
         distance(self.snd_nxt, self.snd_una.wrapping_add(self.snd_wnd))
@@ -233,6 +241,7 @@ impl Conn {
                 return self.flush_fin(cx, link, sink);
             }
             let room = self.cwnd.saturating_sub(self.in_flight());
+            let room = room.min(self.segments_left(cx));
             if room == 0 {
                 return true;
             }
@@ -253,6 +262,18 @@ impl Conn {
                 return false;
             }
         }
+    }
+
+    /// How many segments more may be in flight: each takes memory, and a peer may state a size of a few bytes. There are
+    /// some in flight when there may be no more.
+    #[inline]
+    fn segments_left(&self, cx: &Context) -> u32 {
+        let most = match cx.nodes.in_use() < cx.config.segments_max {
+            true if self.mss < MSS_SMALL => SEGMENTS_SMALL_MAX,
+            true => SEGMENTS_MAX,
+            false => SEGMENTS_SCARCE,
+        };
+        most.saturating_sub(self.packets_out)
     }
 
     /// The FIN behind the last byte takes a place in the peer's window as a byte does.
@@ -282,8 +303,8 @@ impl Conn {
         most.min(room).min((self.cwnd / 2).max(1))
     }
 
-    /// Bytes of a train of up to `most` segments: full ones, and a small one behind them when everything ends
-    /// with it and it may leave by itself (as Linux's tcp_mss_split_point).
+    /// Bytes of a GSO segment of up to `most` segments: full ones, and a small one behind them when everything ends
+    /// with it and it may leave alone (as Linux's tcp_mss_split_point).
     #[inline]
     fn train_bytes(&self, [of_record, unsent, window]: [u32; 3], mss: u32, most: u32) -> u32 {
         let full = (of_record.min(window) / mss).min(most);
@@ -296,7 +317,7 @@ impl Conn {
         full * mss
     }
 
-    /// What the connection delivers in a millisecond when its window grows, and for a near peer more: `most` for
+    /// Bytes that the connection delivers in a millisecond when its window grows, and for a near peer more: `most` for
     /// one that answers at once, half of it for each half millisecond.
     #[inline]
     fn bytes_in_a_millisecond(&self, most: u32) -> u32 {
@@ -390,7 +411,7 @@ impl Conn {
         self.control.restart();
     }
 
-    /// Sends `total` new bytes, in a train of segments of `len` bytes where they are more than one, with the FIN where
+    /// Sends `total` new bytes, in a GSO segment of `len` bytes where they are more than one, with the FIN where
     /// it is due.
     fn send_new<S: TxSink>(
         &mut self,
@@ -405,7 +426,7 @@ impl Conn {
         let end = seq.wrapping_add(total as u32);
         let is_last = total as u32 == self.unsent() && (total as u32) < self.window_left();
         let has_fin = self.fin_queued && is_last;
-        // A train ends with PSH, as on Linux: the receiver need not wait for more to join to it.
+        // A GSO segment ends with PSH, as on Linux: the receiver need not wait for more to join to it.
         let ends_write = end == self.push_seq || self.records.front() == Some(&end);
         let pushes = ends_write || has_fin || is_train;
         let flags = ACK | if pushes && total > 0 { PSH } else { 0 } | if has_fin { FIN } else { 0 };
@@ -420,7 +441,7 @@ impl Conn {
         if !self.emit(cx, link, sink, segment) {
             return false;
         }
-        // Sent again it is no train: only what the application pushed keeps its mark.
+        // Sent again they are single segments: only bytes that the application pushed keep the mark.
         let flags = if ends_write || has_fin {
             flags
         } else {
@@ -479,10 +500,8 @@ impl Conn {
         }
         self.sent_us = cx.now_us;
         match self.retransmit {
-            RetransmitTimer::Reordering => {}
-            RetransmitTimer::Timeout if !is_new => {}
-            RetransmitTimer::Timeout if self.recovery.phase >= Phase::Recovery => {}
-            _ => self.rearm_retransmit(cx),
+            RetransmitTimer::Reordering | RetransmitTimer::Timeout => {}
+            _ => self.rearm_after_send(cx),
         }
     }
 

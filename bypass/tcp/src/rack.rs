@@ -103,10 +103,10 @@ impl Conn {
     pub fn on_reordering_timer(&mut self, cx: &mut Context) {
         self.retransmit = RetransmitTimer::Off;
         let lost = self.detect_losses(cx);
+        // In recovery the window stays: what was lost leaves room in it, and nothing else may be under way whose
+        // acknowledgment would make some (as Linux's tcp_rack_reo_timeout).
         if lost > 0 && self.recovery.phase < Phase::Recovery {
             self.enter_recovery(cx);
-            self.reduce_proportionally(0, lost, false);
-        } else if lost > 0 && self.recovery.phase == Phase::Recovery {
             self.reduce_proportionally(0, lost, false);
         }
         if self.retransmit == RetransmitTimer::Off {
@@ -126,6 +126,42 @@ mod tests {
     use super::*;
     use crate::wire::tcp::{Flow, Options, Segment, ACK};
     use crate::{Config, Engine};
+
+    /// Nothing else is in flight whose acknowledgment would make room for it.
+    #[test]
+    fn what_the_timer_finds_lost_during_a_recovery_is_sent_again_at_once() {
+        let mut cx = Engine::new(Config::default(), 0).cx;
+        cx.now_us = 1_000_000;
+        let mut conn = Conn {
+            has_sack: true,
+            snd_una: 1,
+            snd_nxt: 4_001,
+            mss: 1_000,
+            packets_out: 4,
+            cwnd: 4,
+            ssthresh: 4,
+            ..Conn::default()
+        };
+        for seq in [1, 1_001, 2_001, 3_001] {
+            cx.nodes.push(&mut conn.sent, (seq, seq + 1_000), 0, 0);
+        }
+        let recovery = &mut conn.recovery;
+        (recovery.phase, recovery.high_seq) = (Phase::Recovery, 4_001);
+        (
+            recovery.prior_cwnd,
+            recovery.prr_delivered,
+            recovery.prr_out,
+        ) = (8, 4, 4);
+        // One that was sent later has arrived.
+        (
+            recovery.rack_sent_us,
+            recovery.rack_end,
+            recovery.rack_rtt_us,
+        ) = (1_000, 4_001, 50_000);
+        conn.on_reordering_timer(&mut cx);
+        assert_eq!(conn.recovery.lost_out, 4);
+        assert!(conn.cwnd > conn.in_flight(), "it waits for a timeout");
+    }
 
     #[test]
     fn a_mark_of_two_gigabytes_ago_is_no_reordering() {

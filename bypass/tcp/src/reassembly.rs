@@ -13,12 +13,12 @@ pub struct Reassembly {
     /// The blocks last reported, the latest first.
     reported: [(u32, u32); 4],
     reported_count: u8,
-    /// Bytes received twice, told in the next acknowledgment (RFC 2883).
+    /// Bytes received twice, reported in the next acknowledgment (RFC 2883).
     duplicate: Option<(u32, u32)>,
 }
 
 impl Reassembly {
-    /// Whether there is no hole.
+    /// Whether all bytes are in order.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
@@ -66,7 +66,7 @@ impl Reassembly {
         }
     }
 
-    /// Puts a block first and drops those that it covers.
+    /// Puts a block first and drops the blocks that it covers.
     fn report(&mut self, left: u32, right: u32) {
         let old = self.reported;
         self.reported[0] = (left, right);

@@ -36,7 +36,7 @@ impl Conn {
         self.after_bytes(cx, from, bytes.len() as u32)
     }
 
-    /// RFC 2883, 4: the sender is told of what it has sent for nothing, and at once, whatever else came with it.
+    /// RFC 2883, 4: the sender gets a report of the bytes that it has sent twice, at once, whatever else came with them.
     fn note_old_bytes(&mut self, cx: &mut Context, left: u32, right: u32) {
         self.ack_due = true;
         if self.has_sack {
@@ -133,7 +133,7 @@ impl Conn {
         self.notify(cx, READABLE | PEER_CLOSED);
     }
 
-    /// What delayed acknowledgments need to know of arriving data.
+    /// Notes about arriving data for delayed acknowledgments.
     #[inline]
     fn note_arrival(&mut self, cx: &Context, count: u32) {
         let pause_us = cx.now_us - self.received_us;
@@ -210,7 +210,7 @@ impl Conn {
         field as u16
     }
 
-    /// What the buffer can take, or nothing while that is too little to be worth saying.
+    /// Bytes that the buffer can take, or zero while they are too few to advertise.
     fn usable_window(&self) -> u32 {
         let free = self.rcv_limit.saturating_sub(self.rx.len() as u32);
         if free < self.rcv_limit / 2 && (free < self.rcv_limit / 16 || free < self.rcv_mss) {
@@ -220,7 +220,7 @@ impl Conn {
         (free >> self.rcv_scale).min(0xffff) << self.rcv_scale
     }
 
-    /// The application took `count` bytes: grow the window with its pace, and tell the peer when
+    /// The application took `count` bytes: grow the window with its pace, and notify the peer when
     /// the window opens by much (as Linux's tcp_cleanup_rbuf).
     pub fn after_read(&mut self, cx: &mut Context, count: u32) {
         self.tune_window(cx, count);

@@ -25,7 +25,7 @@ impl Conn {
     /// Takes the blocks of a SACK option in (RFC 2018, 5).
     pub fn take_sack(&mut self, cx: &mut Context, seg: &Segment, p: &mut Progress) {
         if self.recovery.sacked_out == 0 {
-            // What was marked long ago would look like later numbers, half of their space on.
+            // A mark of long ago would look like a later number, half of their space on.
             self.recovery.fack = self.snd_una;
         }
         let mut blocks = seg.options.sack_blocks().peekable();
@@ -65,32 +65,71 @@ impl Conn {
     }
 
     fn mark_sacked(&mut self, cx: &mut Context, left: u32, right: u32, p: &mut Progress) {
-        let begin = self.recovery.marked.begin((left, right), self.snd_una);
-        let mut index = match begin {
-            Begin::Nowhere => return,
-            Begin::At(index) => index,
-            Begin::Head => self.sent.head,
+        let Some(mut index) = self.find_block(cx, left, right) else {
+            return;
         };
-        let mut last = None;
+        let (mut first, mut last) = (None, None);
         while index != NONE {
             let node = *cx.nodes.get(index);
             if !before(node.seq, right) {
                 break;
             }
-            if !before(node.seq, left) && !after(node.end, right) {
-                if !node.is(SACKED) {
-                    self.sack(cx, index, &node, p);
-                }
-                last = Some((node.end, index));
+            if before(node.seq, left) || after(node.end, right) {
+                index = node.next;
+                continue;
             }
-            index = node.next;
+            first = first.or(Some(index));
+            last = Some((node.end, index));
+            index = match node.is(SACKED) {
+                false => {
+                    self.sack(cx, index, &node, p);
+                    node.next
+                }
+                true => {
+                    let end = cx.nodes.end_of_run(index, &mut cx.stats.sack_steps);
+                    let of_end = *cx.nodes.get(end);
+                    if !after(of_end.end, right) {
+                        last = Some((of_end.end, end));
+                    }
+                    of_end.next
+                }
+            };
         }
-        if let Some((end, last)) = last {
+        if let (Some(first), Some((end, last))) = (first, last) {
             let marked = &mut self.recovery.marked;
-            marked.note(left, end, last, self.snd_una);
+            marked.note((left, end), (first, last), self.snd_una);
         }
         if after(right, self.recovery.fack) {
             self.recovery.fack = right;
+        }
+    }
+
+    /// The segment that the first unmarked byte of a block lies in, or one shortly before it: looked for from the nearest
+    /// known places on both sides by turns, so that blocks in whatever order cost little. None: all of it is marked.
+    fn find_block(&self, cx: &mut Context, left: u32, right: u32) -> Option<u32> {
+        let marked = &self.recovery.marked;
+        let mut ahead = match marked.begin((left, right), self.snd_una) {
+            Begin::Nowhere => return None,
+            Begin::At(index) => index,
+            Begin::Head => self.sent.head,
+        };
+        let mut behind = marked
+            .next_behind(left, self.snd_una)
+            .unwrap_or(self.sent.tail);
+        if ahead == NONE {
+            return None;
+        }
+        loop {
+            cx.stats.sack_steps += 1;
+            ahead = match step_forwards(cx, ahead, (left, right)) {
+                Step::On(index) => index,
+                Step::Found(found) => return found,
+            };
+            let node = cx.nodes.get(behind);
+            if before(node.seq, left) || node.previous == NONE {
+                return Some(behind);
+            }
+            behind = node.previous;
         }
     }
 
@@ -101,9 +140,7 @@ impl Conn {
             p.rtt_us = p.rtt_us.or(Some(cx.now_us - node.sent_us));
         }
         self.forget_loss(node);
-        cx.nodes.forget_time(&mut self.sent, index);
-        let kept = cx.nodes.get(index).flags & !(LOST | RETRANSMITTED);
-        cx.nodes.get_mut(index).flags = kept | SACKED;
+        cx.nodes.mark(&mut self.sent, index);
         self.recovery.sacked_out += 1;
         p.newly_sacked += 1;
         p.delivered += 1;
@@ -161,7 +198,7 @@ impl Conn {
         }
     }
 
-    /// What an acknowledgment means for the phase and the window.
+    /// Adapts phase and window to an acknowledgment.
     pub fn react(&mut self, cx: &mut Context, mut p: Progress) {
         if !self.has_sack {
             self.count_duplicates(&mut p);
@@ -178,7 +215,7 @@ impl Conn {
         if was_reduced && self.is_reducing() {
             self.reduce_proportionally(p.delivered, p.newly_lost, p.advanced);
         } else if !self.is_reducing() && p.advanced && p.acked > 0 {
-            // What duplicate acknowledgments had announced counted then.
+            // Segments that duplicate acknowledgments had announced were counted then.
             self.raise_window(cx.now_us, p.delivered);
         }
     }
@@ -490,5 +527,27 @@ impl Conn {
         let algorithm = self.settings.congestion.unwrap_or(cx.config.congestion);
         self.control = Control::new(algorithm);
         self.recovery.fack = self.snd_una;
+    }
+}
+/// A step on the way to a block.
+enum Step {
+    On(u32),
+    /// See [`Conn::find_block`].
+    Found(Option<u32>),
+}
+
+/// From a segment that does not begin behind a block, past a whole run where it is marked.
+fn step_forwards(cx: &mut Context, mut index: u32, (left, right): (u32, u32)) -> Step {
+    let mut node = *cx.nodes.get(index);
+    if !after(node.end, left) && node.is(SACKED) {
+        index = cx.nodes.end_of_run(index, &mut cx.stats.sack_steps);
+        node = *cx.nodes.get(index);
+        if !before(node.end, right) {
+            return Step::Found(None);
+        }
+    }
+    match after(node.end, left) || node.next == NONE {
+        true => Step::Found(Some(index)),
+        false => Step::On(node.next),
     }
 }

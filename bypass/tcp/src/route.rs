@@ -37,6 +37,8 @@ pub struct Route {
     pub mtu: u32,
     /// The address to send from; none for the one that shares most bits.
     pub source: Option<IpAddr>,
+    /// Time to live, or hop limit, of its packets; zero for the engine's.
+    pub hops: u8,
 }
 
 /// The neighbour of a connection, remembered; a generation of zero is none.
@@ -48,6 +50,8 @@ pub struct Hop {
     pub generation: u32,
     /// When the peer last acknowledged something new, or sent it: the way there works.
     pub progress_us: u64,
+    /// The address at this end is no longer ours: nothing leaves.
+    pub is_stranded: bool,
 }
 
 /// Addresses, routes and paths.
@@ -56,34 +60,40 @@ pub struct Routes {
     addresses: Vec<(Addr, u8)>,
     /// Of our networks.
     broadcasts: Vec<Addr>,
-    routes: Vec<(Addr, u8, Route)>,
+    /// By length of prefix, the longest first; then by network, of IPv4 and IPv6.
+    routes: Vec<(u8, BTreeMap<(bool, Addr), Route>)>,
     paths: BTreeMap<Addr, (u32, u64)>,
     /// When the first of them is to be tried with larger packets again; zero: none.
     paths_until_us: u64,
 }
 
 impl Routes {
-    /// Replaces the addresses.
-    pub fn set_addresses(&mut self, addresses: &[Address]) {
-        self.addresses.clear();
+    /// Replaces the addresses. Whether they are others.
+    pub fn set_addresses(&mut self, addresses: &[Address]) -> bool {
         let own = addresses.iter().map(|own| (own.ip.into(), own.prefix_len));
-        self.addresses.extend(own);
+        let own: Vec<(Addr, u8)> = own.collect();
+        if own == self.addresses {
+            return false;
+        }
+        self.addresses = own;
         let broadcasts = self.addresses.iter().filter_map(|own| broadcast(*own));
         self.broadcasts = broadcasts.collect();
+        true
     }
 
-    /// Replaces the routes.
+    /// Replaces the routes. Of several for a network the first counts.
     pub fn set_routes(&mut self, routes: &[Route]) {
-        self.routes.clear();
-        let known = routes
-            .iter()
-            .map(|route| (route.network.into(), route.prefix_len, *route));
-        self.routes.extend(known);
-        self.routes
-            .sort_by_key(|(_, prefix_len, _)| core::cmp::Reverse(*prefix_len));
+        let mut by_len: BTreeMap<u8, BTreeMap<(bool, Addr), Route>> = BTreeMap::new();
+        for route in routes {
+            let network = Addr::from(route.network);
+            let place = (network.is_v4(), masked(network, route.prefix_len));
+            let of_len = by_len.entry(route.prefix_len).or_default();
+            of_len.entry(place).or_insert(*route);
+        }
+        self.routes = by_len.into_iter().rev().collect();
     }
 
-    /// Whether the address is ours.
+    /// Whether the address belongs to this host.
     #[inline]
     pub fn is_local(&self, addr: Addr) -> bool {
         self.addresses.iter().any(|(own, _)| *own == addr)
@@ -104,8 +114,9 @@ impl Routes {
     }
 
     fn route(&self, to: Addr) -> Option<&Route> {
-        let fits = |(network, len, _): &&(Addr, u8, Route)| shares_prefix(*network, to, *len);
-        self.routes.iter().find(fits).map(|(_, _, route)| route)
+        let place = |len| (to.is_v4(), masked(to, len));
+        let mut by_len = self.routes.iter();
+        by_len.find_map(|(len, of_len)| of_len.get(&place(*len)))
     }
 
     /// The neighbour that a packet to this address is handed to.
@@ -129,6 +140,12 @@ impl Routes {
         same_kind
             .max_by_key(|(own, _)| common_bits(*own, to))
             .map(|(own, _)| *own)
+    }
+
+    /// Time to live, or hop limit, of packets to this address that have none of their own.
+    pub fn hops(&self, to: Addr, usual: u8) -> u8 {
+        let own = self.route(to).map(|route| route.hops);
+        own.filter(|hops| *hops > 0).unwrap_or(usual)
     }
 
     /// The largest packet that the path is known to carry.
@@ -182,6 +199,23 @@ fn broadcast((own, prefix_len): (Addr, u8)) -> Option<Addr> {
     has_one.then(|| Addr::v4(own.v4_bits() | u32::MAX.wrapping_shr(prefix_len.into())))
 }
 
+/// The first `len` bits; for IPv4 those behind the mapped prefix.
+fn masked(addr: Addr, len: u8) -> Addr {
+    if addr.is_v4() {
+        let mask = u32::MAX
+            .checked_shl(32 - u32::from(len.min(32)))
+            .unwrap_or(0);
+        return Addr::v4(addr.v4_bits() & mask);
+    }
+    let mask = u128::MAX
+        .checked_shl(128 - u32::from(len.min(128)))
+        .unwrap_or(0);
+    Addr {
+        high: addr.high & (mask >> 64) as u64,
+        low: addr.low & mask as u64,
+    }
+}
+
 /// Whether the first `len` bits agree; for IPv4 the bits behind the mapped prefix.
 fn shares_prefix(a: Addr, b: Addr, len: u8) -> bool {
     a.is_v4() == b.is_v4() && common_bits(a, b) >= u32::from(len)
@@ -227,6 +261,7 @@ mod tests {
             gateway: Some(ip(gateway)),
             mtu: 0,
             source: None,
+            hops: 0,
         };
         routes.set_routes(&[
             to("0.0.0.0", 0, "10.0.0.254"),
@@ -248,6 +283,31 @@ mod tests {
             routes.source_for(ip("192.168.1.1").into()),
             Some(ip("192.168.7.1").into())
         );
+    }
+
+    #[test]
+    fn the_default_route_of_one_family_is_not_the_others() {
+        let mut routes = routes();
+        let to = |network, prefix_len, gateway| Route {
+            network: ip(network),
+            prefix_len,
+            gateway: Some(ip(gateway)),
+            mtu: 0,
+            source: None,
+            hops: 0,
+        };
+        routes.set_routes(&[
+            to("0.0.0.0", 0, "10.0.0.254"),
+            to("fd01::", 16, "fd00::fe"),
+            to("fd01:2::", 127, "fd00::fd"),
+            to("fd01:2::", 127, "fd00::fc"),
+        ]);
+        let hop = |to| routes.next_hop(ip(to).into()).map(IpAddr::from);
+        assert_eq!(hop("2001::1"), Err(Error::NetworkUnreachable));
+        assert_eq!(hop("fd01::1"), Ok(ip("fd00::fe")));
+        assert_eq!(hop("fd01:2::1"), Ok(ip("fd00::fd")));
+        assert_eq!(hop("fd01:2::2"), Ok(ip("fd00::fe")));
+        assert_eq!(hop("8.8.8.8"), Ok(ip("10.0.0.254")));
     }
 
     #[test]

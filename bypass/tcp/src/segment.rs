@@ -11,7 +11,7 @@ use crate::wire::{ethernet, ip};
 
 /// Place of the checksum in a TCP header.
 const CHECKSUM_AT: core::ops::Range<usize> = 16..18;
-/// SACK blocks that fit beside timestamps; without them there is room for one more.
+/// SACK blocks that fit besides timestamps; without these one more fits.
 const SACK_BLOCKS_WITH_TIMESTAMPS: usize = 3;
 /// Payload that new data leaves to selective acknowledgments.
 pub const SACK_BYTES: u32 = 4 + 8 * SACK_BLOCKS_WITH_TIMESTAMPS as u32;
@@ -21,7 +21,7 @@ pub const SACK_BYTES: u32 = 4 + 8 * SACK_BLOCKS_WITH_TIMESTAMPS as u32;
 pub struct Outgoing {
     /// Sequence number.
     pub seq: u32,
-    /// Its flags, without those that the state of the connection adds.
+    /// Its flags, without the flags that the state of the connection adds.
     pub flags: u8,
     /// Where its bytes begin in the send ring, and how many there are.
     pub offset: usize,
@@ -35,7 +35,7 @@ pub struct Outgoing {
 
 impl Conn {
     /// The number of a segment without bytes: the next, or the end of a window that the peer has shut before it,
-    /// beyond which it would drop the segment (Linux's tcp_acceptable_seq). What the scale cuts off is no shutting.
+    /// beyond which it would drop the segment (Linux's tcp_acceptable_seq). A remainder that the scale cuts off does not count.
     fn acceptable_seq(&self) -> u32 {
         let edge = self.snd_una.wrapping_add(self.snd_wnd);
         let beyond = distance(edge, self.snd_nxt).saturating_sub(u32::from(self.fin_sent));
@@ -77,7 +77,7 @@ impl Conn {
         sent
     }
 
-    /// The options of a segment of `len` bytes: of the selective acknowledgments those that fit beside them.
+    /// The options of a segment of `len` bytes: of the selective acknowledgments as many as fit besides.
     #[inline]
     fn options(&mut self, now_us: u64, len: u32) -> OptionsToSend {
         let mut options = OptionsToSend::default();
@@ -122,7 +122,8 @@ impl Conn {
             destination: self.flow.remote,
             protocol: ip::TCP,
             traffic_class: self.settings.traffic_class & !3 | segment.ecn,
-            hops: self.settings.hops_or(cx.config.hops),
+            hops: self.settings.hops_or(self.path_hops),
+            flow_label: self.flow_label,
             id: 0,
             payload_len: tcp_len,
         };
@@ -133,6 +134,7 @@ impl Conn {
             tcp_at,
             gso_size: segment.gso_size,
             partial_checksum: cx.config.checksum_offload || segment.gso_size > 0,
+            in_order: self.must_keep_order(cx.now_us, &segment),
         };
         let mut hop = self.hop;
         let bytes = self.tx.slices(segment.offset, segment.len);
@@ -145,7 +147,7 @@ impl Conn {
         let to = self.flow.remote;
         let sent = if segment.gso_size > 0 {
             let train = (meta, [bytes.0, bytes.1]);
-            link.send_train(&mut out, &mut hop, to, train, |frame| {
+            link.send_gso(&mut out, &mut hop, to, train, |frame| {
                 write_headers(frame, &packet, &header, &options, &meta);
             })
         } else {
@@ -161,6 +163,26 @@ impl Conn {
         }
         self.acknowledged_peer(segment.flags);
         true
+    }
+
+    /// Whether what has just left, or is not acknowledged, may be in the other queue of the device than this segment's.
+    #[inline]
+    fn must_keep_order(&mut self, now_us: u64, segment: &Outgoing) -> bool {
+        if segment.gso_size > 0 {
+            let end = segment.seq.wrapping_add(segment.len as u32);
+            self.gso_end = later(end, self.snd_nxt);
+            return self.single_us == now_us;
+        }
+        if segment.len == 0 && segment.flags & tcp::FIN == 0 {
+            return false;
+        }
+        let is_behind = after(self.gso_end, self.snd_una) && !after(self.gso_end, self.snd_nxt);
+        if is_behind {
+            self.gso_end = later(self.gso_end, segment.seq.wrapping_add(segment.len as u32));
+        } else {
+            self.single_us = now_us;
+        }
+        is_behind
     }
 
     #[inline]
@@ -264,7 +286,7 @@ pub fn send_bare<S: TxSink>(
     out: &mut Out<'_, S>,
     link: &mut Link,
     hop: &mut crate::route::Hop,
-    header: &tcp::Header,
+    (header, flow_label): (&tcp::Header, u32),
     (options, settings): (&OptionsToSend, &Settings),
 ) -> Sent {
     let flow = header.flow;
@@ -274,7 +296,8 @@ pub fn send_bare<S: TxSink>(
         destination: flow.remote,
         protocol: ip::TCP,
         traffic_class: settings.traffic_class & !3,
-        hops: settings.hops_or(out.config.hops),
+        hops: settings.hops_or(link.routes.hops(flow.remote, out.config.hops)),
+        flow_label,
         id: 0,
         payload_len: tcp_len,
     };
@@ -285,6 +308,7 @@ pub fn send_bare<S: TxSink>(
         tcp_at,
         gso_size: 0,
         partial_checksum: false,
+        in_order: false,
     };
     link.send(out, hop, flow.remote, meta, |frame| {
         write_frame(frame, &packet, header, options, (&[], &[]), &meta);

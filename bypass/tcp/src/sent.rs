@@ -2,7 +2,7 @@
 //!
 //! Each connection has two lists through one pool of nodes: by sequence number, for
 //! acknowledgments and retransmission, and by time of the last transmission, for RACK (RFC 8985).
-//! A node stands for one segment of at most one MSS, also when a device cut a train of them.
+//! A node stands for one segment of at most one MSS, also when a device cut a GSO segment of them.
 
 use alloc::vec::Vec;
 
@@ -35,9 +35,10 @@ pub struct Node {
     pub sent_us: u64,
     /// Next by sequence number; also the list of free nodes.
     pub next: u32,
-    previous: u32,
+    /// The one before it by sequence number.
+    pub previous: u32,
     older: u32,
-    /// Next by time.
+    /// Next by time; of one that is marked: the last one known of a run of marked ones, none: itself.
     pub newer: u32,
     /// `SACKED`, `LOST` and so on.
     pub flags: u8,
@@ -189,6 +190,41 @@ impl Nodes {
         self.get_mut(index).flags &= !TIMED;
     }
 
+    /// Marks a segment as selectively acknowledged: RACK need not look at it.
+    pub fn mark(&mut self, list: &mut List, index: u32) {
+        self.forget_time(list, index);
+        let node = self.get_mut(index);
+        node.flags = node.flags & !(LOST | RETRANSMITTED) | SACKED;
+        node.newer = NONE;
+    }
+
+    /// The last of a run of marked segments, of which this is one. What is gone through is remembered: a run costs its
+    /// length once, however often it is asked about. `steps` counts.
+    pub fn end_of_run(&mut self, index: u32, steps: &mut u64) -> u32 {
+        let mut end = index;
+        while let Some(next) = self.next_in_run(end) {
+            *steps += 1;
+            end = next;
+        }
+        let mut at = index;
+        while at != end {
+            let next = self.next_in_run(at).unwrap_or(end);
+            self.get_mut(at).newer = end;
+            at = next;
+        }
+        end
+    }
+
+    fn next_in_run(&self, index: u32) -> Option<u32> {
+        let node = self.get(index);
+        let next = if node.newer == NONE {
+            node.next
+        } else {
+            node.newer
+        };
+        (next != NONE && self.get(next).is(SACKED)).then_some(next)
+    }
+
     #[inline]
     fn append_newest(&mut self, list: &mut List, index: u32) {
         let newest = list.newest;
@@ -251,6 +287,29 @@ mod tests {
             at = nodes.get(at).newer;
         }
         found
+    }
+
+    #[test]
+    fn a_run_of_marked_segments_is_gone_through_once() {
+        let (mut nodes, mut list) = (Nodes::new(), List::default());
+        for seq in 0..1_000 {
+            nodes.push(&mut list, (seq, seq + 1), 0, 0);
+        }
+        for index in 100..900 {
+            nodes.mark(&mut list, index);
+        }
+        let mut steps = 0;
+        assert_eq!(nodes.end_of_run(100, &mut steps), 899);
+        assert_eq!(steps, 799);
+        for index in (100..899).rev() {
+            assert_eq!(nodes.end_of_run(index, &mut steps), 899);
+        }
+        assert_eq!(steps, 2 * 799);
+        // It grows, and its begin is acknowledged.
+        (900..950).for_each(|index| nodes.mark(&mut list, index));
+        (0..500).for_each(|_| nodes.pop(&mut list));
+        assert_eq!(nodes.end_of_run(500, &mut steps), 949);
+        assert!(steps < 2 * 799 + 60, "{steps}");
     }
 
     #[test]

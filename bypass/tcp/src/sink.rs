@@ -46,6 +46,9 @@ pub struct TxMeta {
     pub gso_size: usize,
     /// The TCP checksum field holds the sum over the pseudo-header only; the device completes it.
     pub partial_checksum: bool,
+    /// It must not overtake what of its connection has left before: neither a single frame a GSO segment nor the other
+    /// way round, where a device has a queue for each.
+    pub in_order: bool,
 }
 
 impl TxMeta {
@@ -61,13 +64,13 @@ impl TxMeta {
 /// Where the engine puts frames.
 pub trait TxSink {
     /// Takes one frame of `len` bytes, which `fill` writes completely; the place may hold old
-    /// bytes before. Answers false, without calling `fill`, when there is no room: the engine keeps
+    /// bytes before. Answers false, without calling `fill`, when the device is full: the engine keeps
     /// the segment and tries again in a later [`crate::Engine::end_batch`].
     fn transmit(&mut self, len: usize, meta: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool;
 
-    /// The same for a train of segments: `fill` writes the `meta.header_len` bytes of its headers, and
+    /// The same for a GSO segment: `fill` writes the `meta.header_len` bytes of its headers, and
     /// behind them comes `payload`, which a device that gathers need not have copied.
-    fn transmit_train(
+    fn transmit_gso(
         &mut self,
         len: usize,
         meta: TxMeta,

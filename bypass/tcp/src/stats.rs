@@ -77,6 +77,8 @@ counters! {
     fast_retrans "TCPFastRetrans",
     /// Segments sent again by a retransmission timeout.
     slow_start_retrans "TCPSlowStartRetrans",
+    /// Segments looked at to find those of selective acknowledgments.
+    sack_steps "TCPSackSteps",
     /// Duplicate selective acknowledgments sent.
     dsack_sent "TCPDSACKOldSent",
     /// Duplicate selective acknowledgments received.

@@ -44,7 +44,7 @@ impl Conn {
             &mut out,
             link,
             &mut hop,
-            &header,
+            (&header, self.flow_label),
             (&options, &self.settings),
         );
         self.hop = hop;

@@ -115,15 +115,15 @@ impl Conn {
         self.queue_output(cx);
     }
 
-    /// The peer has shut its window before what is in flight, so that it takes nothing, and is heard of: what is
+    /// The peer has shut its window before what is in flight, so that it takes nothing, but answers: what is
     /// sent again are probes (Linux's tcp_rtx_probe0_timed_out).
     fn is_kept_waiting(&self, cx: &Context) -> bool {
         let quiet_us = cx.now_us - self.heard_us;
         self.snd_wnd == 0 && !self.is_left() && quiet_us <= 2 * cx.config.rto_max_us
     }
 
-    /// The retransmission timeout: everything without a selective acknowledgment is taken for lost
-    /// (RFC 6298, 5.4 to 5.7; RFC 5681, 3.1, equation 4).
+    /// The retransmission timeout: what was sent at least a round trip ago without an acknowledgment is taken for lost
+    /// (RFC 8985, 6.3; RFC 6298, 5.4 to 5.7; RFC 5681, 3.1, equation 4).
     pub fn enter_loss(&mut self, cx: &mut Context) {
         let is_new = self.recovery.phase <= Phase::Disorder
             || !after(self.recovery.high_seq, self.snd_una)
@@ -135,7 +135,7 @@ impl Conn {
         } else {
             self.recovery.undo_from = Some(self.snd_una);
         }
-        self.mark_all_lost(cx);
+        self.mark_overdue_lost(cx);
         self.cwnd = self.in_flight() + 1;
         self.recovery.phase = Phase::Loss;
         self.recovery.high_seq = self.snd_nxt;
@@ -143,7 +143,7 @@ impl Conn {
         self.cwr_wanted = self.has_ecn;
     }
 
-    fn mark_all_lost(&mut self, cx: &mut Context) {
+    fn mark_overdue_lost(&mut self, cx: &mut Context) {
         // A selective acknowledgment of the head was taken back (RFC 2018, 8).
         let reneged = self.sent.head != NONE && cx.nodes.get(self.sent.head).is(SACKED);
         if reneged || !self.has_sack {
@@ -155,8 +155,13 @@ impl Conn {
             if reneged {
                 cx.nodes.get_mut(index).flags &= !SACKED;
             }
-            self.mark_lost(cx, index);
-            index = cx.nodes.get(index).next;
+            let node = *cx.nodes.get(index);
+            // Without selective acknowledgments nothing else would show that one of the others is lost.
+            let is_overdue = node.sent_us + self.recovery.rack_rtt_us <= cx.now_us;
+            if is_overdue || reneged || !self.has_sack || index == self.sent.head {
+                self.mark_lost(cx, index);
+            }
+            index = node.next;
         }
     }
 
@@ -292,7 +297,7 @@ impl Conn {
         self.queue_output(cx);
     }
 
-    /// The peer may only have forgotten the connection: it is told.
+    /// The peer may only have forgotten the connection: a reset reminds it.
     fn give_up_with_reset(&mut self, cx: &mut Context) {
         self.reset_due = true;
         self.queue_output(cx);

@@ -155,7 +155,7 @@ impl TimeWaits {
         (self.head != NONE).then(|| self.slab[self.head].expires_us)
     }
 
-    /// Whether a new connection of ours may take the place of an entry: timestamps must tell their segments
+    /// Whether a new connection of ours may take the place of an entry: timestamps must distinguish their segments
     /// apart, so that the peer's clock has moved on (as Linux's tcp_twsk_unique).
     pub fn may_give_way(&self, index: u32, now_us: u64) -> bool {
         let entry = &self.slab[index];
@@ -196,11 +196,11 @@ impl TimeWaits {
             self.unlink(index);
             self.append(index, now_us);
         }
-        // What brings bytes or a FIN is sent again until it is acknowledged, and is no answer to ours.
+        // A segment with bytes or a FIN is sent again until it is acknowledged, and does not answer ours.
         Verdict::Ack
     }
 
-    /// What may be an answer to one of ours is answered twice a second only, so that two confused ends do
+    /// A possible answer to one of ours is answered twice a second only, so that two confused ends do
     /// not answer each other for ever (Linux's tcp_invalid_ratelimit).
     pub fn answer(&mut self, index: u32, now_us: u64) -> Verdict {
         let answered_us = &mut self.slab[index].answered_us;

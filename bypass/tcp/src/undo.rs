@@ -6,10 +6,10 @@ use crate::sent::{LOST, NONE, RETRANSMITTED};
 use crate::seq::before;
 
 impl Conn {
-    /// What an undo will restore.
+    /// Keeps the state that an undo will restore.
     pub fn remember_for_undo(&mut self) {
         if self.recovery.retrans_out == 0 {
-            // What was sent again before is over: a loss probe, perhaps.
+            // Earlier retransmissions are over: a loss probe, perhaps.
             self.recovery.first_resent_us = 0;
         }
         self.recovery.undo_from = Some(self.snd_una);

@@ -9,7 +9,7 @@ use crate::seq::{distance, earlier, later};
 impl Engine {
     /// Writes bytes; answers how many were taken, at least one. With `more` a small last segment
     /// waits for more (MSG_MORE), or for the next acknowledgment. [`Error::NoBuffers`]: there is no
-    /// memory, and an event tells when there is some.
+    /// memory, and an event reports when there is some.
     pub fn send(
         &mut self,
         now_us: u64,
@@ -59,7 +59,7 @@ impl Engine {
         Ok(count)
     }
 
-    /// What was written so far is a record: no segment holds its end and bytes behind it (MSG_EOR).
+    /// The bytes written so far are a record: no segment holds its end and bytes behind it (MSG_EOR).
     pub fn end_record(&mut self, handle: Handle) -> Result<(), Error> {
         let conn = self.conn(handle)?;
         let end = conn.tx_end();
@@ -108,7 +108,7 @@ impl Conn {
         count.min(self.tx.capacity() - used)
     }
 
-    /// Bytes that the send buffer still takes. As on Linux it is filled by units, each a train of
+    /// Bytes that the send buffer still takes. As on Linux it is filled by units, each a GSO segment of
     /// segments: one is begun while the limits of bytes and of unsent bytes are not reached, and may
     /// then be filled beyond them.
     fn room(&mut self, cx: &Context) -> usize {
@@ -124,7 +124,7 @@ impl Conn {
         }
         let mut at = end.wrapping_add((unit - begun % unit) % unit);
         if self.bytes_below_limits(at, leaves) > 0 {
-            // What leaves at once makes room for as much in its unit.
+            // Bytes that leave at once make room for as many in their unit.
             at = later(at, leaves).wrapping_add(unit);
         }
         let units = self.bytes_below_limits(at, leaves).div_ceil(unit);
@@ -139,7 +139,7 @@ impl Conn {
         bytes.min(self.unsent_low.saturating_sub(unsent))
     }
 
-    /// Bytes of a train of full segments, and no more than half of the peer's window.
+    /// Bytes of a GSO segment of full segments, and no more than half of the peer's window.
     fn unit_bytes(&self, config: &Config) -> u32 {
         let mss = self.mss.max(1);
         let most = config.segmentation_max.min(self.snd_wnd_max / 2);

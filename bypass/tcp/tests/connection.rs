@@ -4,7 +4,9 @@ mod support;
 
 use std::net::IpAddr;
 
-use bypass_tcp::{Config, Error, Shutdown, State, HANGUP, PEER_CLOSED, READABLE, WRITABLE};
+use bypass_tcp::{
+    Address, Config, Error, Shutdown, State, HANGUP, PEER_CLOSED, READABLE, WRITABLE,
+};
 use support::{config, World, HOSTS, HOSTS_V6};
 
 #[test]
@@ -369,4 +371,110 @@ fn a_part_of_a_batch_sends_for_as_many_connections_as_it_may() {
         })
         .collect();
     assert_eq!(parts, [(true, 2), (true, 2), (false, 1), (false, 0)]);
+}
+
+/// The kernel drops what it has not used for a while, which says nothing about the neighbour.
+#[test]
+fn a_neighbour_that_is_no_longer_kept_outside_is_used_while_it_is_asked_for() {
+    let outside = Config {
+        resolves_neighbours: false,
+        ..config(1)
+    };
+    let mut world = World::new([outside, config(2)]);
+    let peer: IpAddr = HOSTS[1].parse().unwrap();
+    let name = |world: &mut World, mac| {
+        let host = &mut world.hosts[0];
+        host.engine
+            .set_neighbour(world.now_us, peer, mac, &mut host.frames);
+    };
+    name(&mut world, [2, 0, 0, 0, 0, 2]);
+    let (client, server) = world.connect();
+    for _ in 0..3 {
+        world.hosts[0].engine.doubt_neighbour(peer);
+        world.transfer((0, client), (1, server), 100_000, 100_000);
+        assert_eq!(world.hosts[0].engine.wanted_neighbours(), [peer]);
+        name(&mut world, [2, 0, 0, 0, 0, 2]);
+        world.transfer((0, client), (1, server), 1_000, 100_000);
+        assert!(world.hosts[0].engine.wanted_neighbours().is_empty());
+    }
+    assert_eq!(world.hosts[0].engine.stats().retrans_segs, 0);
+    // It has moved meanwhile.
+    world.hosts[0].engine.doubt_neighbour(peer);
+    world.hosts[1]
+        .engine
+        .set_link(world.now_us, [2, 0, 0, 0, 7, 7], 1_500);
+    world.hosts[1]
+        .engine
+        .set_link(world.now_us, [2, 0, 0, 0, 8, 8], 1_500);
+    world.send(0, client, b"moved");
+    world.run_us(10_000);
+    name(&mut world, [2, 0, 0, 0, 8, 8]);
+    world.run_us(1_000_000);
+    assert_eq!(world.read(1, server), b"moved");
+}
+
+/// Another host may have it now.
+#[test]
+fn nothing_leaves_from_an_address_that_is_gone_until_it_is_back() {
+    let mut world = World::plain();
+    let (client, server) = world.connect();
+    let own = |ip: &str| Address {
+        ip: ip.parse().unwrap(),
+        prefix_len: 24,
+    };
+    world.transfer((0, client), (1, server), 10_000, 1_000_000);
+    world.send(0, client, b"under way");
+    world.send(1, server, b"from there");
+    world.hosts[0].engine.set_addresses(&[own("10.0.0.77")]);
+    let left = std::rc::Rc::new(std::cell::Cell::new(0));
+    let seen = left.clone();
+    world.filter = Some(Box::new(move |from, frame| {
+        let is_from_there = frame[12..14] == [8, 0] && frame[26..30] == [10, 0, 0, 1];
+        seen.set(seen.get() + usize::from(from == 0 && is_from_there));
+        false
+    }));
+    world.run_us(10_000_000);
+    assert_eq!(left.get(), 0);
+    world.hosts[0].engine.set_addresses(&[own(HOSTS[0])]);
+    world.run_us(60_000_000);
+    assert_eq!(world.read(1, server), b"under way");
+    assert_eq!(world.read(0, client), b"from there");
+}
+
+/// RFC 6437: routers with several ways choose one by the label.
+#[test]
+fn packets_of_a_flow_have_one_label_and_the_hop_limit_of_their_route() {
+    let mut world = World::plain();
+    let route = bypass_tcp::Route {
+        network: HOSTS_V6[1].parse().unwrap(),
+        prefix_len: 128,
+        gateway: None,
+        mtu: 0,
+        source: None,
+        hops: 9,
+    };
+    world.hosts[0].engine.set_routes(&[route]);
+    let listener = world.listen();
+    let labels = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let seen = labels.clone();
+    world.filter = Some(Box::new(move |from, frame| {
+        if from == 0 && frame[12..14] == [0x86, 0xdd] && frame[20] == 6 {
+            let label = u32::from_be_bytes(frame[14..18].try_into().unwrap()) & 0xf_ffff;
+            assert_eq!(frame[21], 9);
+            seen.borrow_mut().push(label);
+        }
+        false
+    }));
+    let mut of_flows = std::collections::BTreeSet::new();
+    for _ in 0..8 {
+        let (client, server) = world.connect_by(listener, HOSTS_V6[1]);
+        world.transfer((0, client), (1, server), 10_000, 1_000_000);
+        world.transfer((1, server), (0, client), 10_000, 1_000_000);
+        let mut of_flow = labels.borrow_mut();
+        assert!(of_flow.len() > 5);
+        of_flow.dedup();
+        assert_eq!(of_flow.len(), 1);
+        of_flows.extend(of_flow.drain(..));
+    }
+    assert!(of_flows.len() > 6 && !of_flows.contains(&0), "{of_flows:?}");
 }

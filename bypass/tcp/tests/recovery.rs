@@ -437,3 +437,114 @@ fn a_probe_that_waited_for_room_is_not_sent_when_its_segment_has_arrived() {
         > . 1:1001 ack 1"
     ));
 }
+
+/// RFC 8985, 6.3: what left less than a round trip ago may still arrive. Probes are off: one would find out.
+#[test]
+fn a_timeout_takes_for_lost_what_was_sent_a_round_trip_ago_and_not_what_has_just_left() {
+    let no_probes = Config {
+        loss_probe: false,
+        ..config(1)
+    };
+    let mut dialogue = play_with(
+        no_probes,
+        &format!(
+            "{ACCEPTED}set nodelay
+            send 1000
+            > P. 1:1001 ack 1
+            +50ms
+            < . 1:1 ack 1001 win 65535
+            send 1000
+            > P. 1001:2001 ack 1
+            wait 210ms
+            send 1000
+            > P. 2001:3001 ack 1
+            +35ms
+            > P. 1001:2001 ack 1"
+        ),
+    );
+    let handle = dialogue.handle.expect("a connection");
+    assert_eq!(dialogue.engine.info(handle).expect("open").lost, 1);
+    // The second one was on its way.
+    dialogue.play("< . 1:1 ack 3001 win 65535");
+    assert_eq!(dialogue.engine.stats().slow_start_retrans, 1);
+}
+
+/// RFC 6298, 5.1, and Linux's tcp_rearm_rto: what is written meanwhile puts neither the probe nor the timeout off for ever.
+#[test]
+fn who_goes_on_writing_does_not_wait_longer_for_what_is_lost() {
+    for loss_probe in [true, false] {
+        let settings = Config {
+            loss_probe,
+            ..config(1)
+        };
+        let mut dialogue = play_with(
+            settings,
+            &format!(
+                "{ACCEPTED}set nodelay
+                send 100
+                > P. 1:101 ack 1
+                +10ms
+                < . 1:1 ack 101 win 65535"
+            ),
+        );
+        // As many as the window takes, for half a second.
+        for _ in 0..9 {
+            dialogue.play_loosely("send 100\n+55ms");
+        }
+        let stats = dialogue.engine.stats();
+        assert!(stats.timeouts > 0, "{loss_probe}: {stats:?}");
+    }
+}
+
+/// A peer that takes segments of 48 bytes, and reports holes from behind: each block ahead of all that it told before.
+#[test]
+fn blocks_in_any_order_cost_little_and_segments_in_flight_are_bounded() {
+    const SIZE: u32 = 48;
+    let wide = Config {
+        initial_window: 60_000,
+        send_bytes: 3 << 20,
+        send_bytes_max: 3 << 20,
+        ..config(1)
+    };
+    let mut dialogue = play_with(
+        wide,
+        "listen
+        < S 0:0 win 65535 <mss 48,sackOK,nop,nop,nop,wscale 14>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 200
+        accept",
+    );
+    dialogue.play_loosely("send 3000000");
+    let flying = dialogue.engine.counts().segments as u32;
+    assert!((4_000..=4_096).contains(&flying), "{flying}");
+    let at = |segment: u32| 1 + segment * SIZE;
+    let mut tell = |segments: &[u32]| {
+        let blocks: Vec<String> = segments
+            .iter()
+            .map(|one| format!("{}:{}", at(*one), at(*one + 1)))
+            .collect();
+        dialogue.play_loosely(&format!(
+            "< . 1:1 ack 1 win 200 <nop,nop,sack {}>",
+            blocks.join(" ")
+        ));
+        dialogue.engine.stats().sack_steps
+    };
+    let mut steps = 0;
+    // Backwards, every other one; then those between, which join them to one run.
+    for parity in [1, 0] {
+        for segment in (1..flying).rev().filter(|one| one % 2 == parity) {
+            steps = tell(&[segment]);
+        }
+    }
+    let linear = u64::from(flying) * 8;
+    assert!(steps < linear, "{steps} steps for {flying} segments");
+    // What is known is told again, in pieces that are never the last ones told.
+    for round in 0..1_000 {
+        let pieces: Vec<u32> = (0..4)
+            .map(|one| 1 + (round * 4 + one) * 37 % (flying - 1))
+            .collect();
+        steps = tell(&pieces);
+    }
+    assert!(steps < 4 * linear, "{steps} steps");
+}

@@ -198,11 +198,11 @@ fn frames_that_do_not_fit_are_refused(pair: &mut Pair) {
     for offload in [
         Offload {
             checksum: beyond,
-            segments: None,
+            ..Offload::default()
         },
         Offload {
-            checksum: None,
             segments: train(10, 42),
+            ..Offload::default()
         },
         Offload {
             checksum: Some(Partial {
@@ -210,6 +210,7 @@ fn frames_that_do_not_fit_are_refused(pair: &mut Pair) {
                 offset: 6,
             }),
             segments: train(0, 42),
+            ..Offload::default()
         },
         Offload {
             checksum: Some(Partial {
@@ -217,6 +218,7 @@ fn frames_that_do_not_fit_are_refused(pair: &mut Pair) {
                 offset: 6,
             }),
             segments: train(10, 64),
+            ..Offload::default()
         },
     ] {
         let sent = pair.a.send(64, offload, &mut |_| filled += 1);
@@ -288,6 +290,7 @@ fn a_gso_packet_arrives_whole_or_segmented(pair: &mut Pair) {
             header: 42,
             protocol: Protocol::Udp,
         }),
+        in_order: false,
     };
     for is_gathered in [false, true] {
         match is_gathered {

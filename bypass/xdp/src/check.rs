@@ -138,7 +138,7 @@ pub fn look(name: &str) -> kernel::Result<Report> {
         report.add(
             Weight::Obstacle,
             "there is no such interface",
-            "ip link shows those that exist",
+            "ip link shows the existing ones",
         );
         return Ok(report);
     };

@@ -394,7 +394,8 @@ impl Device for Xdp {
             self.counters.send_errors += 1;
             return Err(Error::Refused);
         }
-        if offload != Offload::default() {
+        let is_plain = offload.checksum.is_none() && offload.segments.is_none();
+        if !is_plain || offload.in_order && self.packet.is_some() {
             return self.send_gathered(length, [&[], &[]], offload, fill);
         }
         let chunks = length.div_ceil(self.frames.chunk());
@@ -421,6 +422,10 @@ impl Device for Xdp {
         offload: Offload,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Error> {
+        if offload.in_order && self.has_unpublished {
+            // By the other queue, and not there yet.
+            let _ = self.flush();
+        }
         let sent = match &mut self.packet {
             Some(packet) => packet.send(headers, payload, offload, fill),
             None => Err(Error::Refused),

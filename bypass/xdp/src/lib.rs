@@ -23,7 +23,7 @@ mod traits;
 mod ways;
 
 pub use device::Xdp;
-pub use exchange::{Exchange, Handed};
+pub use exchange::{Exchange, Handed, QUEUES_MAX};
 pub use guarded::Transport;
 pub use opened::{Layout, Opened, Settings};
 pub use steering::{Mode, Steering};

@@ -40,9 +40,9 @@ pub struct Settings {
     pub partial_checksums: bool,
     /// Open a way to send by AF_PACKET too, for GSO segments.
     pub packet_sender: bool,
-    /// Take frames above the MTU: in generic mode a sender on this host (veth) leaves trains of
+    /// Take frames above the MTU: in generic mode a sender on this host (veth) leaves GSO segments of
     /// segments uncut. The program must take fragments.
-    pub uncut_trains: bool,
+    pub takes_gso: bool,
 }
 
 impl Default for Settings {
@@ -55,7 +55,7 @@ impl Default for Settings {
             copies: false,
             partial_checksums: true,
             packet_sender: false,
-            uncut_trains: false,
+            takes_gso: false,
         }
     }
 }
@@ -222,7 +222,7 @@ impl Layout {
             receive: settings.receive,
             send: settings.send,
             busy_poll_us: settings.busy_poll_us,
-            has_fragments: chunk.is_none() || settings.uncut_trains,
+            has_fragments: chunk.is_none() || settings.takes_gso,
             has_partial_checksums: settings.partial_checksums,
         };
         Self::decode(&layout.encode())

@@ -42,15 +42,15 @@ pub const UDP: usize = 1;
 /// The kernel may have TCP connections of the port, whose frames are its own, for all that these owners know.
 pub const SHARED: usize = 2;
 /// Owners that have TCP connections of the port, but take no new ones. With [`SHARED`]: where every owner is
-/// such a one, new connections are the kernel's.
+/// such a one, new connections go to the kernel.
 pub const DRAINING: usize = 3;
-/// With [`SHARED`]: new TCP connections whose frames come by these queues are the kernel's.
+/// With [`SHARED`]: new TCP connections whose frames come by these queues go to the kernel.
 pub const LEAVES_NEW: usize = 4;
 /// How often the TCP port was claimed after nobody had claimed it.
 pub const USES: usize = 5;
 /// The program itself has left new connections of the TCP port to the kernel, which is asked from then on.
 pub const LEFT: usize = 6;
-/// Owners, and queues, that can be told apart.
+/// Owners, and queues, that can be distinguished.
 pub const OWNERS_MAX: u32 = 64;
 
 // Bits of a port in the table that only who may load programs can write.
@@ -71,6 +71,10 @@ pub const USE_WORDS: usize = 3;
 pub const WAYS_MAX: usize = 32;
 /// Words of an entry: two of the mask, two of the network, one for the decision.
 pub const WAY_WORDS: usize = 5;
+
+/// So long an owner may let a new connection wait. A process that runs looks sooner; one that is
+/// stopped, hangs or has ended would let them wait for ever.
+pub const PATIENCE_NS: u64 = 250_000_000;
 
 /// Where a word of a port stands.
 const fn at(word: usize) -> i16 {
@@ -316,7 +320,7 @@ fn decide(code: &mut Assembler, maps: Maps) {
     code.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, maps.sockets);
     code.add(0, 0, 0, 0, 0);
     code.take_queue(2);
-    // A queue without a socket is the kernel's.
+    // Frames of a queue without a socket go to the kernel.
     code.add(MOVE, 3, 0, 0, XDP_PASS);
     code.add(CALL, 0, 0, 0, REDIRECT_MAP);
     code.add(EXIT, 0, 0, 0, 0);
@@ -366,8 +370,8 @@ fn ask_kernel(code: &mut Assembler, maps: Maps) {
 /// The connection is known: the kernel's, or new and left to it, or ours.
 ///
 /// The kernel keeps what is left of a connection under one state, whether it is in TIME_WAIT or, orphaned, in
-/// FIN_WAIT2, where the other end has yet to send its FIN: what comes for it is the kernel's. Only a SYN begins a
-/// new connection (RFC 6191), which is ours as any other is. Its later frames meet the same remains, so it is
+/// FIN_WAIT2, where the other end has yet to send its FIN: its segments go to the kernel. Only a SYN begins a
+/// new connection (RFC 6191), which is taken as any other is. Its later frames meet the same remains, so it is
 /// noted, for this use of the port: a note of an earlier one, before the port was nobody's for a while, is of a
 /// connection that is over. Whether the numbers of the SYN are later than the old ones cannot be asked here: a host that has not
 /// opened anything answers our SYN-ACK with a reset (RFC 9293, 3.5.1).

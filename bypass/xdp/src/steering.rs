@@ -16,8 +16,10 @@ use crate::ways::{self, From};
 
 const PORTS: usize = 65_536;
 const SLOTS: usize = 65_536;
-/// Connections at most that are told from what the kernel keeps of earlier ones (some 7 MB).
+/// Connections at most that are distinguished from what the kernel keeps of earlier ones (some 7 MB).
 const REOPENED: usize = 65_536;
+/// Somewhat less than the second after which clients send a SYN again (RFC 6298, 2.1).
+const RESEND_NS: u64 = 900_000_000;
 /// Queues of an interface at most.
 const QUEUES: usize = 1024;
 
@@ -94,7 +96,7 @@ impl Loaded {
     }
 }
 
-/// The same as one owner uses it: who has all queues, or who has some of them beside others that have the rest. What
+/// The same as one owner uses it: which has all queues, or some of them while others have the rest. What
 /// one claims and releases is none of the others' business.
 #[derive(Debug)]
 pub struct Steering {
@@ -116,7 +118,7 @@ const LINK: usize = 4;
 impl Steering {
     /// Attaches the program to interface `link`; nothing is claimed yet. Needs CAP_BPF and
     /// CAP_NET_ADMIN. EBUSY: there is another program. `takes_fragments`: for an MTU above what one
-    /// frame holds. Datagrams longer than the MTU are the kernel's.
+    /// frame holds. Datagrams longer than the MTU go to the kernel.
     pub fn attach(link: u32, mtu: u32, mode: Mode, takes_fragments: bool) -> Result<Self> {
         let loaded = Loaded::new(mtu, takes_fragments)?;
         bpf::set_entries(
@@ -185,7 +187,7 @@ impl Steering {
         }
     }
 
-    /// A queue is no longer the owner's. What it says of that queue is its next owner's to say anew.
+    /// A queue is no longer the owner's. Its next owner states the claims of that queue again.
     pub fn remove_queue(&self, queue: u32) {
         let claims = self.claims();
         self.queues.fetch_and(!bit(queue), Ordering::AcqRel);
@@ -243,12 +245,22 @@ impl Steering {
     /// Adds an address of this host whose claimed ports are taken. False when another one has its
     /// place in the table, and without privilege for one that was never added with it: the kernel keeps that address.
     pub fn add_address(&self, ip: IpAddr) -> bool {
+        self.use_address(ip, ways::ALL)
+    }
+
+    /// The same, but no new connection is taken until [`set_ways`](Self::set_ways) says from where. Of another
+    /// interface's address frames of its connections may come by this one.
+    pub fn add_address_without_ways(&self, ip: IpAddr) -> bool {
+        self.use_address(ip, ways::NONE)
+    }
+
+    fn use_address(&self, ip: IpAddr, list: usize) -> bool {
         if !self.permit_address(ip) {
             return false;
         }
         let at = place(ip).0 * program::USE_WORDS;
         if self.attached.uses.get(at) == 0 {
-            self.attached.uses.set(at, ways::ALL as u64 + 1);
+            self.attached.uses.set(at, list as u64 + 1);
         }
         true
     }
@@ -315,6 +327,22 @@ impl Steering {
                 self.attached.pending.set(queue, 0);
             }
         }
+    }
+
+    /// Whether the program may have left a new connection to the kernel that is read here now too: its SYN came before the
+    /// owner was found not to look, and then once more. Asked before frames are read, and before [`looked`](Self::looked).
+    pub fn is_late(&self, now_ns: u64) -> bool {
+        let mut queues = self.queues.load(Ordering::Relaxed);
+        let mut oldest = u64::MAX;
+        while queues != 0 {
+            let queue = queues.trailing_zeros() as usize;
+            queues &= queues - 1;
+            oldest = oldest.min(match self.attached.pending.get(queue) {
+                0 => u64::MAX,
+                since_ns => since_ns,
+            });
+        }
+        now_ns.saturating_sub(oldest) > RESEND_NS
     }
 
     /// Whether the program has left new connections of a port to the kernel, since that was [forgotten](Self::forget_left).
@@ -405,7 +433,7 @@ impl Steering {
     }
 
     /// The owner has connections of a port that is [shared](Self::share), but takes no new ones, or takes them
-    /// again. Where none does they are the kernel's.
+    /// again. Where none does they go to the kernel.
     pub fn drains(&self, port: u16, is_draining: bool) {
         self.put(
             usize::from(port),
@@ -446,7 +474,7 @@ impl Steering {
         }
     }
 
-    /// One claim less; with the last one of all owners the port is the kernel's again.
+    /// One claim less; with the last one of all owners the port goes back to the kernel.
     pub fn release(&self, transport: Transport, port: u16) {
         let mut claims = self.claims();
         let Some(count) = claims.get_mut(&(transport, port)) else {

@@ -27,7 +27,7 @@ impl Way {
     /// As a socket is opened for it.
     pub fn settings(&self, settings: Settings) -> Settings {
         Settings {
-            uncut_trains: self.scattered,
+            takes_gso: self.scattered,
             copies: self.copies,
             ..settings
         }
@@ -176,7 +176,7 @@ impl LinkTraits {
 }
 
 /// Kinds of interfaces that have been tried and carry, in the words of `ip -d link`; all others are refused.
-const CARRYING: [&str; 5] = ["", "veth", "macvlan", "bridge", "tun"];
+const CARRYING: [&str; 6] = ["", "veth", "macvlan", "bridge", "vlan", "tun"];
 
 fn refused_kind(link: &Link) -> Option<Refusal> {
     let refusal = |what: &str, remedy: &str| Some((what.to_owned(), remedy.to_owned()));

@@ -17,7 +17,7 @@ pub const LIST_WORDS: usize = WAYS_MAX * WAY_WORDS;
 /// The list by which every new connection is taken.
 pub const ALL: usize = 0;
 /// The one by which none is: it stays empty.
-const NONE: usize = LISTS - 1;
+pub const NONE: usize = LISTS - 1;
 
 /// Whether new connections from a network are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,27 +31,58 @@ pub struct From {
 /// What decides: prefixes that say nothing else than those around them are left out. Of more than a list has room for,
 /// the longest networks that would be taken are left to the kernel, which serves them too.
 pub fn shortened(mut all: Vec<From>) -> Vec<From> {
-    all.sort_by_key(|one| one.network.len);
-    let mut kept: Vec<From> = Vec::new();
-    for one in all {
-        let around = kept
-            .iter()
-            .rev()
-            .find(|other| other.network.covers(&one.network));
-        if one.is_ours != around.is_some_and(|other| other.is_ours) {
-            kept.push(one);
+    // Each network comes directly before those in it.
+    all.sort_by_key(|one| (one.network.mapped(false)[0], one.network.len));
+    let mut lens: Vec<u8> = all
+        .iter()
+        .filter(|one| one.is_ours)
+        .map(|one| one.network.len)
+        .collect();
+    lens.sort_unstable();
+    // Each network less that would be taken shortens the list, with the exceptions in it: so the most that fit are
+    // found by halving.
+    let (mut fits, mut too_many) = (0, lens.len() + 1);
+    while too_many - fits > 1 {
+        let middle = fits + (too_many - fits) / 2;
+        match deciding(&all, &lens[..middle]) {
+            Some(_) => fits = middle,
+            None => too_many = middle,
         }
     }
-    if kept.len() < WAYS_MAX {
-        kept.reverse();
-        return kept;
+    let mut list = deciding(&all, &lens[..fits]).unwrap_or_default();
+    list.sort_by_key(|one| std::cmp::Reverse(one.network));
+    list
+}
+
+/// The networks that decide, with only as many of the shortest taken ones as there are `lens`, their lengths. None: more than a list has room for.
+fn deciding(all: &[From], lens: &[u8]) -> Option<Vec<From>> {
+    let longest = lens.last().copied().unwrap_or(0);
+    let mut left_of_longest = lens.iter().filter(|len| **len == longest).count();
+    let mut kept: Vec<From> = Vec::new();
+    // The kept networks around the present one, the longest last.
+    let mut around: Vec<From> = Vec::new();
+    for one in all {
+        if one.is_ours && (lens.is_empty() || one.network.len >= longest) {
+            if one.network.len > longest || left_of_longest == 0 {
+                continue;
+            }
+            left_of_longest -= 1;
+        }
+        while around
+            .last()
+            .is_some_and(|other| !other.network.covers(&one.network))
+        {
+            around.pop();
+        }
+        if one.is_ours != around.last().is_some_and(|other| other.is_ours) {
+            if kept.len() + 1 == WAYS_MAX {
+                return None;
+            }
+            kept.push(*one);
+            around.push(*one);
+        }
     }
-    // The longest prefixes are exceptions: fewest hosts are left to the kernel without them.
-    let Some(last) = kept.iter().rposition(|one| one.is_ours) else {
-        return Vec::new();
-    };
-    kept.remove(last);
-    shortened(kept)
+    Some(kept)
 }
 
 /// A list as it stands in the table.
@@ -137,6 +168,35 @@ mod tests {
         ];
         assert_eq!(list, expected);
         assert!(shortened(vec![from("10.0.0.0", 8, false)]).is_empty());
+    }
+
+    /// The table of a router of the Internet, half of it by this interface.
+    #[test]
+    fn a_whole_table_of_the_internet_is_shortened_at_once() {
+        let mut all = vec![from("0.0.0.0", 0, true)];
+        for high in 1..=255u8 {
+            for low in 0..=255u8 {
+                all.push(from(&format!("{high}.{low}.0.0"), 16, low % 2 == 0));
+                all.push(from(&format!("{high}.{low}.7.0"), 24, low % 3 == 0));
+            }
+        }
+        let list = shortened(all.clone());
+        assert!(list.len() < WAYS_MAX);
+        // Nothing is taken that the whole table does not take.
+        let mut ours = all;
+        ours.retain(|one| !one.is_ours);
+        let is_taken = |one: &From| {
+            let longest = list.iter().find(|other| other.network.covers(&one.network));
+            longest.is_some_and(|other| other.is_ours)
+        };
+        assert!(!ours.iter().any(is_taken));
+    }
+
+    #[test]
+    fn of_networks_of_one_length_as_many_are_taken_as_there_is_room_for() {
+        let ours = (0..40).map(|net| from(&format!("11.{net}.0.0"), 16, true));
+        let list = shortened(ours.collect());
+        assert_eq!(list.len(), WAYS_MAX - 1);
     }
 
     #[test]

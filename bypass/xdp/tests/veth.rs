@@ -136,7 +136,7 @@ fn open_queues(
             .link(name)
             .expect("the link")
             .clone();
-        let takes_fragments = link.mtu > 3000 || settings.uncut_trains;
+        let takes_fragments = link.mtu > 3000 || settings.takes_gso;
         let steering = match Steering::attach(link.index, link.mtu, mode, takes_fragments) {
             Ok(steering) => steering,
             Err(libc::EPERM) => {
@@ -307,13 +307,13 @@ fn unclaimed() {
 
 /// A train of datagrams (UDP_SEGMENT), which a sender of this host hands over whole, is cut by the kernel.
 fn trains_of_datagrams() {
-    for uncut_trains in [false, true] {
+    for takes_gso in [false, true] {
         let sides = namespaces(1, 1500);
         for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
             side.ip(&format!("addr add fd77::{host}/64 dev {name} nodad"));
         }
         let settings = Settings {
-            uncut_trains,
+            takes_gso,
             ..Settings::default()
         };
         let (steering, mut device) = open(&sides[1], "vb", Mode::Generic, settings);

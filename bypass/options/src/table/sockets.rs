@@ -1,6 +1,6 @@
 //! Options about sockets, descriptors, epoll sets and the memory behind them.
 
-use crate::definition::{number, switch, text, Definition, Group};
+use crate::definition::{networks_of, number, switch, text, Definition, Group};
 
 const COUNT_MAX: i64 = 1 << 30;
 const NO_PACKETS: &str = "shared-memory rings need no packet buffers";
@@ -52,6 +52,14 @@ pub(super) const OPTIONS: &[Definition] = &[
              connections of the same host are accelerated.",
         )
         .does("TCP connections with other hosts over these interfaces are accelerated, by AF_XDP"),
+    networks_of("EF_ACCEPT_FROM", "Networks whose new connections are accelerated")
+        .of(Group::Acceleration)
+        .long(
+            "Networks or addresses apart by blanks or commas. nftables and iptables do not see accelerated \
+             connections; connections from elsewhere go to the kernel, which applies its rules to them. With none, \
+             connections from everywhere are accelerated.",
+        )
+        .does("connections from elsewhere that come by the interfaces named go to the kernel"),
     text("EF_INTERFACE_BLACKLIST", "", "Names of the interfaces that may not be accelerated")
         .of(Group::Acceleration)
         .inert("only interfaces that EF_INTERFACE_WHITELIST names are used"),

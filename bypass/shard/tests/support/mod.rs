@@ -12,7 +12,7 @@ use bypass_device::packet::Sender;
 use bypass_device::tap::Tap;
 use bypass_device::Device;
 use bypass_netlink::Tables;
-use bypass_shard::tcp::{Address, Error, Handle};
+use bypass_shard::tcp::{Address, Error, Handle, Stats};
 use bypass_shard::Shard;
 use bypass_testkit::{skip, veth, Namespace};
 use bypass_xdp::{Mode, Opened, Settings, Steering, Xdp};
@@ -136,6 +136,7 @@ impl Link {
                 shard.finish();
                 shard.sleep(SLEEP_MAX);
             }
+            *shard.engine().stats()
         };
         // Where the kernel is asked about the interface's connections.
         let thread = self.own.run(|| std::thread::spawn(serve));
@@ -268,10 +269,10 @@ fn over_xdp(
         .expect("the link")
         .clone();
     let settings = Settings {
-        uncut_trains: mode == Mode::Generic,
+        takes_gso: mode == Mode::Generic,
         ..settings
     };
-    let takes_fragments = link.mtu > 3000 || settings.uncut_trains;
+    let takes_fragments = link.mtu > 3000 || settings.takes_gso;
     let steering = match Steering::attach(link.index, link.mtu, mode, takes_fragments) {
         Ok(steering) => steering,
         Err(libc::EPERM) => skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)"),
@@ -315,7 +316,7 @@ pub struct Running<'a> {
     link: &'a Link,
     stop: Arc<AtomicBool>,
     refuse: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Stats>,
 }
 
 impl Running<'_> {
@@ -337,9 +338,9 @@ impl Running<'_> {
     }
 
     /// Ends it; it must not have failed.
-    pub fn end(self) {
+    pub fn end(self) -> Stats {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the server did not fail");
+        self.thread.join().expect("the server did not fail")
     }
 
     /// Tries until it works.

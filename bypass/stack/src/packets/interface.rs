@@ -13,12 +13,14 @@ use bypass_sys::descriptor::Owned;
 use bypass_sys::{kernel, numbers};
 use bypass_xdp::{
     check, queues, Exchange, LinkTraits, Mode, Opened, Settings, Steering, Transport, Way, Xdp,
+    QUEUES_MAX,
 };
 
 use super::captured::Shown;
 use super::dividing::{Around, Free, Looks};
 use super::engine;
 use super::relay::{Relay, LATE_MAX};
+use super::secret::{self, Secret};
 use super::watching::ENGINES_MAX;
 use crate::datagrams;
 use crate::process::{self, table};
@@ -27,6 +29,7 @@ use crate::sys::{is_file_locked, lock_file, lock_part, part_holder, unlock_part}
 mod cluster;
 mod opening;
 mod passing;
+pub mod returning;
 
 pub use cluster::{admit as admit_to_cluster, meet as meet_cluster};
 pub use passing::{inherit, leave};
@@ -35,6 +38,8 @@ pub use passing::{inherit, leave};
 struct Interface {
     link: u32,
     steering: Arc<Steering>,
+    /// See [`secret`].
+    secret: Secret,
     /// A socket of each queue, by its number; None: this process uses it, or cannot.
     opened: Vec<Option<Opened>>,
     /// Locked by the process that uses it, or in parts by those that use its queues.
@@ -145,6 +150,9 @@ static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
 /// The steering of each interface that was opened, whether an engine of this process uses it or not.
 static STEERINGS: Mutex<Vec<(u32, Weak<Steering>)>> = Mutex::new(Vec::new());
 
+/// The name of each interface that was opened.
+static NAMES: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
+
 /// Descriptors of those that this process uses.
 static USED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
@@ -173,6 +181,7 @@ pub fn hold() -> impl Sized {
     (
         known,
         (STEERINGS.lock().ok(), USED.lock().ok()),
+        (NAMES.lock().ok(), returning::hold()),
         NETWORK.lock().ok(),
         passing::hold(),
     )
@@ -222,14 +231,8 @@ pub fn open_all() {
     for name in &process::settings().interfaces {
         let room = (opened.len() < ENGINES_MAX).then_some(());
         let room = room.ok_or_else(|| format!("more than {ENGINES_MAX} interfaces"));
-        let open = || passing::inherited(name).map_or_else(|| cluster::open(name), Ok);
-        match room.and_then(|()| open()) {
-            Ok(interface) => {
-                if let Ok(mut steerings) = STEERINGS.lock() {
-                    steerings.push((interface.link, Arc::downgrade(&interface.steering)));
-                }
-                opened.push(interface);
-            }
+        match room.and_then(|()| open_one(name)) {
+            Ok(interface) => opened.push(interface),
             Err(why) => {
                 process::fall_back(Reason::Interface);
                 opening::say(
@@ -244,6 +247,17 @@ pub fn open_all() {
     cluster::meet();
 }
 
+fn open_one(name: &str) -> Result<Interface, String> {
+    let interface = passing::inherited(name).map_or_else(|| cluster::open(name), Ok)?;
+    if let Ok(mut steerings) = STEERINGS.lock() {
+        steerings.push((interface.link, Arc::downgrade(&interface.steering)));
+    }
+    if let Ok(mut names) = NAMES.lock() {
+        names.push((interface.link, name.to_owned()));
+    }
+    Ok(interface)
+}
+
 /// Permits the ports of listeners and the addresses of the interfaces, whichever process of the program accepts there:
 /// while there is the privilege.
 pub fn permit(ports: &[u16]) {
@@ -256,11 +270,13 @@ pub fn permit(ports: &[u16]) {
         false => Tables::new().ok(),
     };
     let addresses = tables.as_ref().map_or(&[][..], Tables::addresses);
-    for (link, steering) in &*all {
+    for (_, steering) in &*all {
         let Some(steering) = steering.upgrade() else {
             continue;
         };
-        for one in addresses.iter().filter(|one| one.link == *link) {
+        let is_named =
+            |one: &&bypass_netlink::Address| all.iter().any(|(link, _)| *link == one.link);
+        for one in addresses.iter().filter(is_named) {
             steering.permit_address(one.ip);
         }
         for port in ports {
@@ -495,7 +511,8 @@ fn over_all(mut interface: Interface) -> kernel::Result<Relay> {
     let link = interface.link;
     let opened = interface.opened.into_iter().flatten().collect();
     let device = Box::new(Shown(queues::over(opened)?));
-    let shard = Shard::over(interface.steering, link, device, settings())?;
+    let settings = settings(interface.secret);
+    let shard = Shard::over(interface.steering, link, device, settings)?;
     note_used(&shard, &mut used);
     Relay::new(shard, interface.lease, link, false)
 }
@@ -524,7 +541,7 @@ fn over_queue(interface: &mut Interface, home: u32) -> kernel::Result<Relay> {
         steering,
         interface.link,
         Box::new(Shown(device)),
-        settings(),
+        settings(interface.secret),
     )?;
     shard.crosses(crossing);
     note_used(&shard, &mut used);
@@ -535,14 +552,21 @@ fn over_queue(interface: &mut Interface, home: u32) -> kernel::Result<Relay> {
 /// its rounds: a client that opens a connection waits twice before its request, with others to look after meanwhile.
 const ANSWER_WAIT_US: u64 = 1000;
 
-fn settings() -> bypass_shard::Settings {
+fn settings(secret: Secret) -> bypass_shard::Settings {
     let mut host = engine::of_host();
+    host.secret = secret;
     let connections = process::settings().max_endpoints.saturating_add(LATE_MAX);
     host.connections_max = u32::try_from(connections).unwrap_or(u32::MAX);
     // Between two rounds, in which whoever waits drives the engine.
     host.answers_follow = true;
     host.answer_wait_us = ANSWER_WAIT_US;
+    let names = NAMES.lock();
+    let links = names
+        .iter()
+        .flat_map(|names| names.iter().map(|(link, _)| *link));
     bypass_shard::Settings {
+        beside: links.collect(),
+        accept_from: process::settings().accept_from.clone(),
         notice: note,
         receiver: datagrams::deliver,
         ..engine::settings(host, &process::settings().tcp)

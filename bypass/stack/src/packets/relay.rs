@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bypass_shard::tcp::{self, Handle, SocketOption};
-use bypass_shard::Shard;
+use bypass_shard::{Shard, Stray};
 use bypass_shm::doorbell::Seen;
 use bypass_shm::layout::{ReadyList, FIN, SLOTS_MAX};
 use bypass_shm::segment::Segment;
@@ -57,6 +57,8 @@ pub struct Relay {
     lease: Arc<Owned>,
     /// The interface.
     pub link: u32,
+    /// It is gone, and whether that was asked for.
+    is_gone: Option<bool>,
     /// Other processes may have engines on it.
     is_divided: bool,
     /// When it is looked again who accepts where.
@@ -178,6 +180,7 @@ impl Relay {
             shard,
             lease,
             link,
+            is_gone: None,
             is_divided,
             guests_us: 0,
             waker: wakers::new_waker()?,
@@ -224,6 +227,7 @@ impl Relay {
         if has_moved || self.is_full || self.is_crowded {
             self.look_at_room();
         }
+        self.look_at_interface();
         if self.shard.driven_us() >= self.others_us {
             self.look_at_others();
             self.count_losses();
@@ -255,6 +259,39 @@ impl Relay {
             }
         }
         has_moved
+    }
+
+    /// Connections over an interface that is gone end.
+    fn look_at_interface(&mut self) {
+        if self.is_gone.is_none() && self.shard.has_lost_interface() {
+            self.is_gone = Some(false);
+            let now_us = self.shard.driven_us();
+            self.shard
+                .engine()
+                .fail_all(now_us, tcp::Error::NetworkUnreachable);
+            service::wake();
+        }
+    }
+
+    /// Frames that have come here and are other engines'.
+    pub fn take_strays(&mut self) -> Vec<Stray> {
+        self.shard.take_strays()
+    }
+
+    /// Takes a frame that came by another interface, where the address is this one's; else it is given back.
+    pub fn bring(&mut self, stray: Stray) -> Option<Stray> {
+        if self.is_gone.is_some() || !self.shard.has_address(stray.to) {
+            return Some(stray);
+        }
+        self.shard.bring(stray);
+        None
+    }
+
+    /// Whether the interface has gone since that was asked last.
+    pub fn has_gone(&mut self) -> bool {
+        let is_new = self.is_gone == Some(false);
+        self.is_gone = self.is_gone.map(|_| true);
+        is_new
     }
 
     /// What there is to send, for some connections at a time, so that what comes meanwhile finds room.

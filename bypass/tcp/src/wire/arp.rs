@@ -20,7 +20,7 @@ pub struct Arp {
     pub target: Ipv4Addr,
 }
 
-/// Reads a packet; nothing when it is not Ethernet and IPv4, or neither request nor reply.
+/// Reads a packet; None when it is not Ethernet and IPv4, or neither request nor reply.
 pub fn parse(bytes: &[u8]) -> Option<Arp> {
     let packet = bytes.first_chunk::<LEN>()?;
     let operation = be16(packet, 6);

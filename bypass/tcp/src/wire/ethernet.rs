@@ -20,9 +20,9 @@ pub type Mac = [u8; 6];
 pub struct Frame<'a> {
     /// Whom it is for.
     pub destination: Mac,
-    /// Who sent it.
+    /// The sender.
     pub source: Mac,
-    /// What the payload is.
+    /// The kind of payload.
     pub ethertype: u16,
     /// Everything behind the header, padding included.
     pub payload: &'a [u8],

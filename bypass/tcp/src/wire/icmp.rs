@@ -18,10 +18,10 @@ pub enum Message<'a> {
         flow: Flow,
         /// Its sequence number.
         seq: u32,
-        /// What went wrong.
+        /// The error.
         kind: ErrorKind,
     },
-    /// Who has this address?
+    /// The address that is asked for.
     Solicitation {
         /// The address that is asked for.
         target: Addr,

@@ -114,7 +114,7 @@ impl From<Addr> for IpAddr {
 
 /// One received packet, taken apart.
 pub struct Packet<'a> {
-    /// Who sent it.
+    /// The sender.
     pub source: Addr,
     /// Whom it is for.
     pub destination: Addr,
@@ -212,7 +212,7 @@ fn skip_extensions(packet: &[u8], first: u8) -> Result<(u8, usize), Refusal> {
 
 /// What a header is written from.
 pub struct Header {
-    /// Who sends it.
+    /// The sender.
     pub source: Addr,
     /// Whom it is for.
     pub destination: Addr,
@@ -222,6 +222,8 @@ pub struct Header {
     pub traffic_class: u8,
     /// Time to live, or hop limit.
     pub hops: u8,
+    /// IPv6 flow label (RFC 6437), 20 bits.
+    pub flow_label: u32,
     /// IPv4 identification; the packet is never fragmented, so that any value does (RFC 6864).
     pub id: u16,
     /// Bytes behind the header.
@@ -263,8 +265,8 @@ impl Header {
     }
 
     fn emit_v6(&self, bytes: &mut [u8]) {
-        let class = self.traffic_class;
-        bytes[..4].copy_from_slice(&[0x60 | class >> 4, class << 4, 0, 0]);
+        let first = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
+        bytes[..4].copy_from_slice(&first.to_be_bytes());
         put16(bytes, 4, self.payload_len as u16);
         bytes[6] = self.protocol;
         bytes[7] = self.hops;

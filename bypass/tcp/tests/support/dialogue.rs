@@ -353,6 +353,7 @@ impl Dialogue {
             protocol,
             traffic_class: ecn,
             hops: 64,
+            flow_label: 0,
             id: 0,
             payload_len,
         };
@@ -447,6 +448,7 @@ impl Dialogue {
             protocol: ip::TCP,
             traffic_class: 0,
             hops: 64,
+            flow_label: 0,
             id: 0,
             payload_len: 20,
         };

@@ -3,8 +3,8 @@
 
 use super::assembler::*;
 use super::{
-    at, Maps, DRAINING, KEY, LEAVES_NEW, LEFT, LIST, OWNERS_MAX, TCP, TUPLE, WAITS, WAYS_MAX,
-    WAY_WORDS,
+    at, Maps, DRAINING, KEY, LEAVES_NEW, LEFT, LIST, OWNERS_MAX, PATIENCE_NS, TCP, TUPLE, WAITS,
+    WAYS_MAX, WAY_WORDS,
 };
 
 const MAP_UPDATE: i32 = 2;
@@ -14,9 +14,6 @@ const TIME: i32 = 5;
 const SOURCE: i16 = -88;
 /// The queue as a key.
 const QUEUE: i16 = -92;
-/// So long an owner may let a new connection wait. A process that runs looks sooner; one that is
-/// stopped, hangs or has ended would let them wait for ever.
-const PATIENCE_NS: i32 = 250_000_000;
 
 /// Decides about a SYN: it is taken, or passes to the kernel.
 pub fn decide(code: &mut Assembler, maps: Maps) {
@@ -96,7 +93,7 @@ fn require_owner(code: &mut Assembler, pending: i32) {
     code.jump(JUMP, 0, 0, "owned");
     code.label("waiting");
     code.add(SUBTRACT | BY_REGISTER, 0, 1, 0, 0);
-    code.jump(IF_ABOVE, 0, PATIENCE_NS, "left");
+    code.jump(IF_ABOVE, 0, PATIENCE_NS as i32, "left");
     code.label("owned");
 }
 

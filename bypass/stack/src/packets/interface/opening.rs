@@ -46,19 +46,11 @@ fn is_divided(traits: &LinkTraits) -> bool {
 
 /// All of them or none: what arrives on one that is not ours would be lost.
 fn open_queues(link: &Link, traits: &LinkTraits, way: &Way) -> Result<Vec<Opened>, String> {
-    let (count, is_divided) = (traits.queues, is_divided(traits));
-    let settings = way.settings(Settings {
-        packet_sender: true,
-        partial_checksums: traits.has_partial_checksums(way),
-        ..Settings::default()
-    });
+    let count = traits.queues;
+    let settings = settings_of(traits, way);
     let open_with = |settings: Settings| -> Result<Vec<Opened>, (u32, i32)> {
         let open = |queue| {
-            let settings = match is_divided {
-                true => settings.for_owner(queue, count),
-                false => settings.for_queue(queue, count),
-            };
-            let opened = Opened::open(link, queue, settings);
+            let opened = open_queue(link, traits, queue, settings);
             opened.map_err(|error| (queue, error))
         };
         (0..count).map(open).collect()
@@ -71,14 +63,62 @@ fn open_queues(link: &Link, traits: &LinkTraits, way: &Way) -> Result<Vec<Opened
     opened.map_err(|(queue, error)| format!("queue {queue} of {count}: {}", text(error)))
 }
 
+fn settings_of(traits: &LinkTraits, way: &Way) -> Settings {
+    way.settings(Settings {
+        packet_sender: true,
+        partial_checksums: traits.has_partial_checksums(way),
+        ..Settings::default()
+    })
+}
+
+fn open_queue(
+    link: &Link,
+    traits: &LinkTraits,
+    queue: u32,
+    settings: Settings,
+) -> kernel::Result<Opened> {
+    let settings = match is_divided(traits) {
+        true => settings.for_owner(queue, traits.queues),
+        false => settings.for_queue(queue, traits.queues),
+    };
+    Opened::open(link, queue, settings)
+}
+
+/// Opens the queues that a driver begins to receive by once the program is attached, as virtio_net does with spare ones. The
+/// kernel opens no socket of an unused queue.
+fn open_further(
+    link: &Link,
+    way: &Way,
+    opened: &mut Vec<Opened>,
+    traits: &LinkTraits,
+) -> kernel::Result<()> {
+    if way.mode != Mode::Native || traits.driver != "virtio_net" {
+        return Ok(());
+    }
+    while opened.len() < QUEUES_MAX as usize {
+        match open_queue(
+            link,
+            traits,
+            opened.len() as u32,
+            settings_of(traits, way).frugal(),
+        ) {
+            Ok(one) => opened.push(one),
+            Err(libc::EINVAL) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn attach(
     link: &Link,
     way: &Way,
-    opened: Vec<Opened>,
+    mut opened: Vec<Opened>,
     traits: &LinkTraits,
 ) -> kernel::Result<Interface> {
     let has_fragments = opened.iter().any(|one| one.layout().has_fragments);
     let steering = Steering::attach(link.index, link.mtu, way.mode, has_fragments)?;
+    open_further(link, way, &mut opened, traits)?;
     for one in &opened {
         steering.set_socket(one.layout().queue, one.socket())?;
     }
@@ -88,6 +128,7 @@ fn attach(
         link: link.index,
         divided: is_divided(traits).then(divided).transpose()?,
         steering: Arc::new(steering),
+        secret: secret::of_host(),
         opened: opened.into_iter().map(Some).collect(),
         lease: Arc::new(lease),
         rendezvous: None,

@@ -6,7 +6,7 @@
 use super::*;
 use bypass_xdp::Layout;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x03\0\0");
+const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x04\0\0");
 /// Words of a layout.
 const LAYOUT: usize = 9;
 /// Words of a file at most.
@@ -83,8 +83,13 @@ impl Description {
             .collect();
         let is_generic = interface.steering.mode() == Mode::Generic;
         let counts = [queues.len(), exchange.len()];
-        self.words
-            .extend([u64::from(interface.link), u64::from(is_generic)]);
+        let secret = u128::from_ne_bytes(interface.secret);
+        self.words.extend([
+            u64::from(interface.link),
+            u64::from(is_generic),
+            secret as u64,
+            (secret >> 64) as u64,
+        ]);
         self.words.extend(counts.map(|count| count as u64));
         let steering = interface.steering.descriptors();
         let kept = match self.is_unprivileged {
@@ -208,6 +213,7 @@ impl Words {
             0 => Mode::Native,
             _ => Mode::Generic,
         };
+        let secret = u128::from(self.next()?) | u128::from(self.next()?) << 64;
         let counts = [self.next()? as usize, self.next()? as usize];
         let count = self.next()? as usize;
         let steering = self.descriptors(count.min(WORDS_MAX))?;
@@ -229,6 +235,7 @@ impl Words {
         Some(Interface {
             link,
             steering: Arc::new(steering),
+            secret: secret.to_ne_bytes(),
             opened: opened.into_iter().map(Some).collect(),
             lease: Arc::new(lease),
             divided,
