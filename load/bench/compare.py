@@ -14,7 +14,7 @@ every kind of cell, for a table within ten minutes:
 
     load/bench/compare.py --set all --tools wrk,oha,h2load --rounds 3 --seconds 1 --markdown FILE
  Against nginx the server is mostly the slower side, so
-requests/s tell little there; --server sink answers faster than any generator asks.
+requests/s mean little there; --server sink is faster than any generator.
 
 With --before PATH another build of wirespeed-load takes part too.
 
@@ -116,7 +116,7 @@ def location(size):
 
 
 def make_certificate(folder):
-    """A certificate that nobody has signed, and its key."""
+    """A self-signed certificate, and its key."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
          "-days", "2", "-subj", "/CN=localhost", "-keyout", f"{folder}/key.pem", "-out",
@@ -345,7 +345,7 @@ def options_of():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--markdown", help="file for one table of all cells")
-    parser.add_argument("--json", help="file of runs: those in it count too, and it is written anew")
+    parser.add_argument("--json", help="file of runs: its runs count too, and new ones are added")
     return parser.parse_args()
 
 

@@ -13,7 +13,7 @@ pub struct Definition {
     pub kind: Kind,
     /// Onload's value when the option is not set, which a profile's conditions and `is_set` refer to.
     pub default: &'static str,
-    /// What applies here when the option is not set, or "" when it is `default`.
+    /// The value that applies here when the option is not set, or "" when it is `default`.
     pub unset: &'static str,
     /// Unit of a number, or "" when it is a count, a switch or a text.
     pub unit: &'static str,
@@ -184,7 +184,7 @@ impl Definition {
             .expect("a test parses every default of the table")
     }
 
-    /// What applies here when the option is not set, with its unit; "–" for nothing.
+    /// The value that applies here when the option is not set, with its unit; "–" for nothing.
     pub fn default_text(&self) -> String {
         match (self.unset, self.default, self.unit) {
             ("", "", _) => "–".to_owned(),

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_a_switch_that_is_not_there_is_told_what_does_it() {
+    fn an_unknown_switch_is_answered_with_the_option_that_does_it() {
         let line = unknown_option("EF_TCP");
         assert!(line.contains("EF_DONT_ACCELERATE=1"), "{line}");
         let is_there = |name| {

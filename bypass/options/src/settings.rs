@@ -62,7 +62,7 @@ pub struct Settings {
     pub share_with: ShareWith,
     /// EF_INTERFACE_WHITELIST: connections to other hosts over these are accelerated.
     pub interfaces: Vec<String>,
-    /// EF_ACCEPT_FROM: new connections over them are ours from these networks alone; None: from everywhere.
+    /// EF_ACCEPT_FROM: new connections over them are accelerated from these networks only; None: from everywhere.
     pub accept_from: Option<Vec<(IpAddr, u8)>>,
     /// Options of TCP with other hosts.
     pub tcp: Tcp,

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_pages_and_processes_that_live_are_left_out() {
+    fn invalid_files_and_running_processes_are_left_out() {
         let folder = folder("wrong");
         let name = folder.to_str().expect("UTF-8");
         let stats = Stats::create("", "", "test").expect("memory");

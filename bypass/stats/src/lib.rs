@@ -106,7 +106,7 @@ names! {
     PollingSleeps = "polling_sleeps",
     /// Those for want of a waker: no descriptor or Unix socket could be made for it.
     PollingNoWaker = "polling_no_waker",
-    /// Those because a process at the other end is confined (seccomp) and wakes nobody.
+    /// Those because a process at the other end is confined (seccomp) and cannot wake this one.
     PollingConfined = "polling_confined",
     /// Those because another thread, set or process waits at the same place.
     PollingShared = "polling_shared",

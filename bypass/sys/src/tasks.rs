@@ -36,7 +36,7 @@ impl Watch {
     }
 }
 
-/// What the kernel says of a thread.
+/// The kernel's facts about a thread.
 #[derive(Debug, PartialEq, Eq)]
 struct Task {
     /// It does not sleep of its own accord.

@@ -40,9 +40,9 @@ pub struct Stream<U> {
     pub call: Option<u32>,
     /// Bytes of its response's body.
     pub body_bytes: u64,
-    /// How many its head has told, or [`NO_LENGTH`].
+    /// The length that its head declares, or [`NO_LENGTH`].
     pub content_length: u64,
-    /// It answers a HEAD request: what its head tells does not come.
+    /// It responds to a HEAD request: no body follows, whatever length is declared.
     pub is_head: bool,
     /// How many of them the server got window updates for.
     pub returned_bytes: u64,
@@ -53,7 +53,7 @@ pub struct Stream<U> {
     pub user: U,
 }
 
-/// A length that no head has told.
+/// No length was declared.
 pub const NO_LENGTH: u64 = u64::MAX;
 
 impl<U> Stream<U> {

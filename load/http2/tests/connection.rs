@@ -215,7 +215,7 @@ fn an_early_response_ends_the_request() {
 fn the_servers_limits_are_obeyed() {
     let client = settled(100, &[(3, 2)]);
     assert_eq!(client.limit(), 2);
-    // a decoder without memory is told so once, and given literals
+    // a decoder without a table gets one resize, then literals
     let mut client = settled(2, &[(1, 0)]);
     let get = encoded(GET);
     client.request(&get, 0);
