@@ -13,7 +13,8 @@ a head that is another each time, with -h2sN HTTP/2 with N streams at once on ea
 every kind of cell, for a table within ten minutes:
 
     load/bench/compare.py --set all --tools wrk,oha,h2load --rounds 3 --seconds 1 --markdown FILE
- Against nginx the server is mostly the slower side, so
+
+Against nginx the server is mostly the slower side, so
 requests/s mean little there; --server sink is faster than any generator.
 
 With --before PATH another build of wirespeed-load takes part too.
