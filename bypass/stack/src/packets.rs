@@ -384,8 +384,8 @@ fn bring(mut strays: Vec<Stray>) {
     }
 }
 
-/// For the service thread: drives engines that no thread has driven for a while. Returns how it is to sleep: without
-/// packets in mind, for a while, or until an engine has something to do.
+/// For the service thread: drives engines that no thread has driven for a while. Returns how it is to sleep: with no
+/// regard to packets, for a while, or until an engine has something to do.
 pub fn serve() -> Service {
     look();
     let is_looking = IS_LOOKING.load(Ordering::Relaxed);
