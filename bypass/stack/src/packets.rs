@@ -6,8 +6,8 @@
 //! same-host path knows nothing of packets. The price is one copy in each direction.
 //!
 //! Interfaces are opened by the process that listens or connects first, which has the privilege
-//! ([`interface`]); the engine is made by the process that first waits at a listener or connects, after fork. Whoever waits
-//! drives it; the service thread does while nobody waits.
+//! ([`interface`]); the engine is made by the process that first waits at a listener or connects, after fork. A thread
+//! that waits drives it; the service thread does while no thread waits.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -57,15 +57,15 @@ static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static LISTENERS_KNOWN: AtomicU32 = AtomicU32::new(0);
 /// The engines are made once, or it is known that there are none.
 static IS_STARTED: Mutex<bool> = Mutex::new(false);
-/// Another process uses an interface that was named; it is ours when that one ends.
+/// Another process uses an interface that was named; this process takes it when that one ends.
 static IS_WAITING: AtomicBool = AtomicBool::new(false);
 
-/// There are queues that other processes use or may use: they are ours when those end.
+/// There are queues that other processes use or may use; this process takes them when those processes end.
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
 /// When that was looked at last, by [`bypass_sys::clock`].
 static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Engines that leave new connections to the kernel because there is no room for more.
+/// Engines that leave new connections to the kernel because they are full.
 static FULL: AtomicU32 = AtomicU32::new(0);
 
 /// Between looks whether an interface is free.
@@ -80,7 +80,7 @@ static DRIVEN: AtomicU64 = AtomicU64::new(0);
 /// So long after a round connections that wait are accepted before the next.
 const ACCEPT_US: u64 = 50;
 
-/// How long nobody must have driven an engine before the service does.
+/// How long no thread must have driven an engine before the service thread does.
 const IDLE_US: u64 = 1000;
 
 /// Whether any interface was named.
@@ -95,7 +95,7 @@ pub fn is_active() -> bool {
     IS_ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Whether what is accepted from the kernel may have been left to it, because there was no room.
+/// Whether connections accepted from the kernel may have been left to it because an engine was full.
 #[inline]
 pub fn is_full() -> bool {
     FULL.load(Ordering::Relaxed) > 0
@@ -147,7 +147,7 @@ pub fn open(
         return Err(Reason::NotLocal);
     }
     if socket.1.has(sockets::BOUND) {
-        // The port is the kernel's, and only it may answer there.
+        // The kernel holds the port, and only the kernel may answer there.
         return Err(Reason::BoundAddress);
     }
     let wishes = wishes();
@@ -194,7 +194,7 @@ fn follow_listeners(now: u32) {
         return;
     }
     LISTENERS_KNOWN.store(now, Ordering::Relaxed);
-    // Who only holds listeners, as a master does for its workers, leaves them what there is.
+    // A process that only holds listeners, as a master does for its workers, leaves interfaces and queues to them.
     if !is_active() && !listener::are_attended() {
         return;
     }
@@ -315,7 +315,7 @@ fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A round of every engine that nobody else is driving.
+/// A round of every engine that no other thread is driving.
 #[inline]
 pub fn drive() {
     if is_active() {
@@ -384,8 +384,8 @@ fn bring(mut strays: Vec<Stray>) {
     }
 }
 
-/// For the service thread: drives what nobody has driven for a while. How it is to sleep: not at all
-/// with packets, for a while, or until an engine has something to do.
+/// For the service thread: drives engines that no thread has driven for a while. Returns how it is to sleep: with no
+/// regard to packets, for a while, or until an engine has something to do.
 pub fn serve() -> Service {
     look();
     let is_looking = IS_LOOKING.load(Ordering::Relaxed);
@@ -438,7 +438,7 @@ fn look_at_once() {
 fn look() -> bool {
     let is_looking = IS_LOOKING.load(Ordering::Relaxed);
     let since_ns = now_ns().saturating_sub(LOOKED_NS.load(Ordering::Relaxed));
-    // Who has no engine looks whenever it is woken, as by the end of a link to one that had it.
+    // A process without an engine looks whenever it is woken, such as by the end of a link to one that had an engine.
     let is_due = is_looking && since_ns >= TAKE_AGAIN.as_nanos() as u64
         || IS_WAITING.load(Ordering::Relaxed) && !is_active();
     if !is_due {
@@ -454,7 +454,7 @@ fn look() -> bool {
     reason = "one at a time, on the stack of the service thread"
 )]
 pub enum Service {
-    /// There are no packets.
+    /// Packets are not in use.
     None,
     /// Look again after so long.
     Tick(Duration),

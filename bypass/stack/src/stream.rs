@@ -110,7 +110,7 @@ fn unconnected(entry: Entry) -> Outcome {
     Outcome::Error(libc::ENOTCONN)
 }
 
-/// Why nobody else reads, or writes, until it is dropped.
+/// Why no other thread reads, or writes, until it is dropped.
 enum Right {
     /// No other thread uses sockets.
     Sole(#[allow(dead_code, reason = "held, not read")] sole::Inside<'static>),
@@ -119,7 +119,7 @@ enum Right {
     Locks(Option<lock::Guard<'static>>, lock::Guard<'static>),
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 pub enum Attempt {
     /// So many bytes have moved.
     Done(usize),
@@ -149,7 +149,7 @@ impl Stream {
     }
 
     /// A place for at most `wanted` outgoing bytes that lie together. Where there is none, the reader
-    /// is told that room is wanted, and it is looked for once more; the length may still be 0.
+    /// is notified that room is wanted, and it is looked for once more; the length may still be 0.
     pub fn hole(&self, wanted: usize) -> Result<(*mut u8, usize), i32> {
         let ring = self.outbound();
         let look = || ring.hole(wanted).map_err(|_| libc::ECONNRESET);
@@ -227,7 +227,7 @@ impl Stream {
         }
     }
 
-    /// The program has to be told of a reset once; afterwards the stream is simply over.
+    /// The program receives the error of a reset once; afterwards the stream is simply over.
     fn tell_reset(&self) -> Option<i32> {
         if self.socket.has(sockets::RESET_TOLD) {
             return None;
@@ -282,7 +282,7 @@ impl Stream {
     pub fn is_writable(&self) -> bool {
         let ring = self.outbound();
         let is_roomy = ring.is_roomy() || {
-            // Whoever looks for room and finds none is told when there is.
+            // A caller that looks for room and finds none is notified when there is some.
             self.want_room(&ring);
             ring.is_roomy()
         };
@@ -337,7 +337,7 @@ impl Stream {
         }
     }
 
-    /// What the processes that hold the end have shut down.
+    /// The directions that the processes that hold the end have shut down.
     fn shared_shut(&self) -> &'static AtomicU32 {
         &self.peer.segment.slot(self.slot).locks[self.peer.side].shut
     }

@@ -113,7 +113,7 @@ fn accept_confined(
     Outcome::Kernel
 }
 
-/// The file's flag is the kernel's once others hold it too, who may have changed it.
+/// The kernel's copy of the file flag counts once other processes hold the file too, as they may have changed it.
 fn is_nonblocking(fd: i32, socket: &Socket) -> bool {
     if socket.has(sockets::SHARED) {
         let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;

@@ -38,9 +38,9 @@ mod over_packets;
 
 use over_packets::Connected;
 
-/// How long "nobody" is believed.
+/// How long the finding that no process listens is cached.
 const NEGATIVE_NS: u64 = 50_000_000;
-/// How long the kernel's choice of listeners is believed.
+/// How long the kernel's choice of listeners is cached.
 const POSITIVE_NS: u64 = 1_000_000_000;
 /// How long a holder may take to answer its rendezvous socket.
 const ANSWER_MS: u64 = 1000;
@@ -155,7 +155,7 @@ fn leave_to_kernel(fd: i32, bytes: &[u8], reason: Reason) -> Outcome {
     Outcome::Kernel
 }
 
-/// Whether nobody listens at the address: the kernel refuses the connection.
+/// Whether no process listens at the address, so that the kernel refuses the connection.
 fn is_refused_anyway(reason: Reason, target: Option<SocketAddr>) -> bool {
     let is_free = |target| diag::listeners(target).is_ok_and(|found| found.is_empty());
     reason == Reason::NoHolder && target.is_some_and(is_free)

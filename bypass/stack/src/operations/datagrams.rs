@@ -13,7 +13,7 @@ use crate::process::{self, table};
 use crate::sys;
 use crate::wait::{blocking, epoll};
 
-/// Flags of receives that are the kernel's: urgent data, which it refuses, and its queue of errors.
+/// Flags of receives that the kernel handles: urgent data, which it refuses, and its error queue.
 const KERNELS_FLAGS: i32 = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 /// Flags of a send that an engine obeys: it never waits.
 const SENDABLE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
@@ -191,7 +191,7 @@ fn note_unbound(socket: &datagrams::Socket) {
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
 
-/// Options that change nothing of what is done here, or are the kernel's alone.
+/// Options that do not affect what is done here, or that only the kernel handles.
 const HARMLESS: &[(i32, &[i32])] = &[
     (
         libc::SOL_SOCKET,
@@ -308,7 +308,7 @@ pub fn next_length(fd: i32) -> Option<usize> {
     datagrams::of(fd)?.1.next_length()
 }
 
-/// Something is about to be done with the socket that is not seen here: it is the kernel's from now on.
+/// The caller is about to use the socket in a way that is not seen here: the kernel handles it from now on.
 pub fn leave(fd: i32) {
     if let Some((index, _)) = datagrams::of(fd) {
         packets::datagrams::leave(index);

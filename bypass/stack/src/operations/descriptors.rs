@@ -12,7 +12,7 @@ use crate::process::{self, namespace, pool, Outcome};
 use crate::sockets::{self, Event};
 use crate::wait::epoll;
 
-/// socket(2): TCP over IP is ours from the start, everything else the kernel's.
+/// socket(2): TCP over IP is accelerated from the start; every other socket is left to the kernel.
 pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     let is_ip = family == libc::AF_INET || family == libc::AF_INET6;
     let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
@@ -189,7 +189,7 @@ pub fn mark_cloexec(first: u32, last: u32) {
     }
 }
 
-/// close_range(2) without flags: closes ours one by one and says which ranges are the kernel's.
+/// close_range(2) without flags: closes accelerated descriptors one by one and reports the ranges left to the kernel.
 pub fn close_range(first: u32, last: u32, mut close_kernel: impl FnMut(u32, u32)) {
     let end = (table::used() as u32).min(last.saturating_add(1));
     let mut start = first;

@@ -1,7 +1,7 @@
 //! Options that an accepted connection has from its listener and that only a kernel socket keeps.
 //!
 //! The shadow of an accepted connection is a fresh socket. Most programs never ask for such an
-//! option, so it is copied from the listener's shadow when one does.
+//! option, so the option is copied from the listener's shadow only when a program does.
 
 use core::sync::atomic::Ordering;
 

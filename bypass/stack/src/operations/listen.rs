@@ -143,7 +143,7 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
     )
 }
 
-/// shutdown(2) of a listener ends it; what is left of the descriptor is the kernel's.
+/// shutdown(2) of a listener ends it; the kernel handles the descriptor afterwards.
 pub fn shutdown(fd: i32, how: i32) -> Outcome {
     let entry = table::get(fd);
     if let Err(error) = kernel::shutdown(fd, how) {

@@ -13,7 +13,7 @@ use crate::process::Outcome;
 use crate::sockets::{self, Socket};
 use crate::stream::{self, share_buffers, urgent};
 
-/// Options that shared memory cannot honour: with them the connection is the kernel's.
+/// Options that shared memory cannot honour: the kernel handles connections that have one.
 const DEMAND_KERNEL: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_BINDTODEVICE),
     (libc::SOL_SOCKET, libc::SO_MARK),

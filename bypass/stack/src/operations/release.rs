@@ -1,4 +1,4 @@
-//! Who holds a socket: its numbers, and calls that are at work on it. The last one ends it.
+//! The holders of a socket: its descriptors, and calls that are in progress on it. The last one ends it.
 
 use core::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! sendfile(2) into a connection: the file is read straight into the ring where its pages are in
-//! memory, and beside it, with nothing locked, where a read may have to wait for a disk.
+//! sendfile(2) into a connection: the file is read straight into the ring where its pages are in memory, and
+//! into a separate buffer, with nothing locked, where a read may have to wait for a disk.
 
 use core::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ enum Source<'a> {
     Content(&'a Content),
     /// A file whose size the kernel knows.
     File(i32),
-    /// Something else: what can be read there, and whether at all, only splice(2) tells.
+    /// Something else: only splice(2) shows whether it can be read, and what.
     Other(i32),
 }
 
@@ -112,7 +112,7 @@ struct Sending<'a> {
     deadline: Option<Deadline>,
 }
 
-/// What one step did.
+/// The result of one step.
 enum Step {
     Sent(usize),
     Full,
@@ -237,7 +237,7 @@ fn push(stream: &Stream, bytes: &[u8]) -> Result<usize, i32> {
     Ok(pushed)
 }
 
-/// Sends from a file's content, lent or copied. The writer's lock is held.
+/// Sends from a file's content, as a zero-copy share or as a copy. The writer's lock is held.
 fn send_content(
     stream: &Stream,
     content: &Content,

@@ -93,7 +93,7 @@ pub fn leave(reason: Reason, about: About) {
     }
 }
 
-/// One number of a socket that is the kernel's from now on.
+/// One descriptor of a socket that the kernel handles from now on.
 fn give_up(fd: i32, entry: Entry) {
     let socket = sockets::get(entry.index());
     if table::replace(fd, entry, Entry::KERNEL)

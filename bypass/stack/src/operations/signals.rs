@@ -1,7 +1,7 @@
-//! O_ASYNC: signals that tell what happens on a connection or a listener.
+//! O_ASYNC: signals that report what happens on a connection or a listener.
 //!
-//! The sockets that ask for them are members of one set, which the service thread watches. Who is told, and
-//! by which signal, stands with the shadow: F_SETOWN and F_SETSIG have put it there.
+//! The sockets that ask for them are members of one set, which the service thread watches. The shadow keeps the
+//! owner to notify and the signal to send: F_SETOWN and F_SETSIG have put them there.
 
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard};
@@ -48,7 +48,7 @@ pub fn hold() -> impl Sized {
     SET.lock().ok()
 }
 
-/// In a forked child: the parent tells, as the owner of the descriptor is the same.
+/// In a forked child: the parent goes on sending signals, as the owner of the descriptor is the same.
 pub fn forget() {
     let set = lock().take();
     if let Some(set) = set {
@@ -56,7 +56,7 @@ pub fn forget() {
     }
 }
 
-/// Signals for socket `fd` from now on. What is ready already is not told.
+/// Signals for socket `fd` from now on. Events that are pending already are not reported.
 pub fn begin(fd: i32) -> Result<(), i32> {
     service::start()?;
     let mut place = lock();
@@ -85,7 +85,7 @@ pub fn end(fd: i32) {
     }
 }
 
-/// Tells what has happened. By the service thread, when the set shows something.
+/// Reports what has happened. Called by the service thread when the set shows something.
 pub fn look() {
     if let Some(set) = *lock() {
         tell(set, None);
@@ -155,7 +155,7 @@ fn signal(mark: u64, ready: i32) {
     };
     let socket = sockets::get(entry.index());
     if entry.kind() == Kind::Listener {
-        // Of the kernel's clients the kernel has told.
+        // The kernel has already reported its own clients.
         let listener = listener::of(socket);
         if !listener.is_some_and(|listener| listener.has_acceptable()) {
             return;
@@ -181,8 +181,8 @@ fn signal(mark: u64, ready: i32) {
     }
 }
 
-/// F_SETOWN, F_SETOWN_EX and their ioctl: the shadow keeps who it is. The connection's peer, which sends
-/// SIGURG, is told by [`urgent::share_owner`].
+/// F_SETOWN, F_SETOWN_EX and their ioctl: the shadow keeps the owner. [`urgent::share_owner`] reports it to the
+/// connection's peer, which sends SIGURG.
 pub fn set_owner(fd: i32, command: i32, argument: usize) -> Outcome {
     if let Err(error) = kernel::fcntl(fd, command, argument) {
         return Outcome::Error(error);
@@ -196,7 +196,7 @@ pub fn set_owner(fd: i32, command: i32, argument: usize) -> Outcome {
     Outcome::Done(0)
 }
 
-/// Switches O_ASYNC; Kernel where the shadow is to be told as well.
+/// Switches O_ASYNC on or off; Kernel where the shadow is to be switched as well.
 pub fn switch(fd: i32, is_on: bool) -> Outcome {
     let entry = table::get(fd);
     let socket = sockets::get(entry.index());
@@ -225,7 +225,7 @@ pub fn switch(fd: i32, is_on: bool) -> Outcome {
     }
 }
 
-/// How long the service thread may sleep while a member cannot ring: another set has its bell.
+/// How long the service thread may sleep while a member cannot wake it, as its wake-ups go to another set.
 pub fn tick() -> Option<Duration> {
     let place = SET.try_lock().ok()?;
     let set = (*place)?;

@@ -18,7 +18,7 @@ use crate::wait::blocking::block;
 /// A pipe that polls writable takes so many bytes without blocking (PIPE_BUF).
 const PIECE: usize = 4096;
 
-/// What one step did.
+/// The result of one step.
 enum Step {
     Bytes(usize),
     End,

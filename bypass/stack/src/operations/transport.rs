@@ -1,6 +1,6 @@
 //! Options of connections with other hosts that their TCP engine obeys, and what it says of them.
 //!
-//! The shadow checks each value, keeps it, and is asked for it; the engine is told.
+//! The shadow checks each value, keeps it and returns it to the program; the engine is notified of it.
 
 use core::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::stream::{self, Stream};
 const ANSWER_NS: u64 = 200_000_000;
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What the program has set of a socket that is being connected.
+/// Options that the program has set on a socket that is being connected.
 pub fn wishes(fd: i32, socket: &Socket) -> Vec<Wish> {
     let wish = |(code, option)| {
         if option == (libc::SOL_SOCKET, libc::SO_KEEPALIVE) {

@@ -1,9 +1,10 @@
-//! UDP sockets over packets: their ports are claimed of the engines, and what can be sent by an engine is.
+//! UDP sockets over packets: their ports are claimed from the engines, which also send what they can send.
 //!
-//! A port is claimed as a socket is received from or sent by, and again when its names or options have changed; not when it
-//! is waited for, which may be one of thousands that nothing comes for. The kernel is asked what the socket is, so nothing that a program does to it is missed. A socket that shares
-//! its port with others than this process's is the kernel's, and so is one that wants to be told what only the kernel
-//! knows.
+//! A port is claimed when a socket on it receives or sends, and again when the socket's names or options have changed;
+//! not when a program waits for the socket, which may be one of thousands that nothing arrives for. The kernel is
+//! asked what the socket is, so no change that a program makes to it is missed. A socket that shares its port with
+//! sockets of other processes is handled by the kernel, and so is one that requests information that only the kernel
+//! has.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
@@ -66,7 +67,7 @@ fn follow_locked(index: usize, socket: &Socket, fd: i32) {
     }
 }
 
-/// What the kernel says of a socket that may be ours.
+/// The state of a socket that may be accelerated, as the kernel reports it.
 struct Found {
     local: SocketAddr,
     peer: Option<SocketAddr>,
@@ -77,7 +78,7 @@ struct Found {
     inode: u64,
 }
 
-/// Options that a receiver is told by, in the order of [`control`]'s bits.
+/// Options that request control messages for a receiver, in the order of [`control`]'s bits.
 const TOLD: [(i32, i32, u32); 6] = [
     (libc::SOL_IP, libc::IP_PKTINFO, control::PACKET_INFO),
     (libc::SOL_IP, libc::IP_RECVTTL, control::TTL),
@@ -96,7 +97,7 @@ const TOLD: [(i32, i32, u32); 6] = [
 ];
 
 impl Found {
-    /// None: it has no port yet, or is the kernel's alone.
+    /// None: it has no port yet, or only the kernel can handle it.
     fn of(fd: i32, inner: &mut Inner) -> Option<Self> {
         let named = |name: kernel::Result<kernel::NameBytes>| {
             let name = name.ok()?;
@@ -155,7 +156,7 @@ fn is_bound_to_device(fd: i32) -> bool {
     name[0] != 0
 }
 
-/// Whether its datagrams are ours. What is claimed already stays so without a gap.
+/// Whether its datagrams are accelerated. Existing claims are kept without a gap.
 fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
     let (port, ip) = (found.local.port(), found.ip());
     let relays = relays();
@@ -187,7 +188,7 @@ fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
         before
     };
     if claimed_before.is_none() {
-        // What came before the claim waits at the kernel.
+        // Datagrams that came before the claim wait in the kernel.
         socket.expect_older();
     }
     for relay in relays.iter().skip(claimed_before.unwrap_or(0)) {
@@ -196,7 +197,7 @@ fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
     siblings.is_empty() || are_claimed(port, siblings)
 }
 
-/// Other sockets of this process among those of a port, which nobody has used yet.
+/// Other sockets of this process among those of a port, which the program has not used yet.
 fn siblings(index: usize, inodes: &[u64]) -> Vec<(usize, &'static Socket)> {
     let others = datagrams::all().filter(|(other, socket)| {
         let inner = socket.lock();
@@ -206,7 +207,7 @@ fn siblings(index: usize, inodes: &[u64]) -> Vec<(usize, &'static Socket)> {
     others.collect()
 }
 
-/// Claims further sockets of a port: all of them or none, since what is for one that is the kernel's would be lost.
+/// Claims further sockets of a port: all or none, since datagrams for one that the kernel handles would be lost.
 fn are_claimed(port: u16, siblings: Vec<(usize, &'static Socket)>) -> bool {
     for (index, socket) in siblings.into_iter().filter(|(_, one)| one.take_stale()) {
         if let Some(fd) = datagrams::descriptor(index) {
@@ -227,7 +228,7 @@ fn who_has(port: u16) -> Option<Vec<u64>> {
     diag::datagram_sockets(port).ok()
 }
 
-/// Whether nobody has a port but this process's sockets that are claimed.
+/// Whether a port belongs only to claimed sockets of this process.
 fn is_ours_alone(port: u16) -> bool {
     who_has(port).is_some_and(|inodes| are_ours_alone(&inodes, port, []))
 }
@@ -240,7 +241,7 @@ fn are_ours_alone(inodes: &[u64], port: u16, others: impl IntoIterator<Item = u6
     inodes.iter().all(|inode| known.contains(inode))
 }
 
-/// The sockets of a port whose datagrams are ours.
+/// The sockets of a port whose datagrams are accelerated.
 fn claimed_at(port: u16) -> Vec<&'static Socket> {
     let places = datagrams::at_port(port).into_iter();
     let sockets = places.map(|place| datagrams::get(place.index));
@@ -249,7 +250,7 @@ fn claimed_at(port: u16) -> Vec<&'static Socket> {
         .collect()
 }
 
-/// Its datagrams are the kernel's again. Those that are on their way to an engine still find it.
+/// Returns its datagrams to the kernel. Datagrams that are on their way to an engine still find the socket.
 fn release(socket: &Socket) {
     let (local, engines) = {
         let mut inner = socket.lock();
@@ -271,7 +272,7 @@ fn withdraw(index: usize, socket: &Socket) {
     }
 }
 
-/// A socket is the kernel's from now on, but for what waits for it already, and with it others of its port.
+/// The kernel handles a socket from now on, except for datagrams that wait here, and with it others of its port.
 #[cold]
 pub fn leave(index: usize) {
     let _one_at_a_time = FOLLOWING.lock();
@@ -303,7 +304,7 @@ pub fn named(index: usize, fd: i32) {
     }
 }
 
-/// All sockets are the kernel's from now on.
+/// The kernel handles all sockets from now on.
 pub fn leave_all() {
     if datagrams::are_used() {
         let all: Vec<_> = datagrams::all().collect();
@@ -328,8 +329,8 @@ pub(super) fn follow_engines() {
     }
 }
 
-/// Other programs may have bound sockets to ports that were claimed: those are the kernel's then, which knows whom each
-/// datagram is for. No engine is locked.
+/// Other programs may have bound sockets to ports that were claimed: the kernel then handles these ports, as it knows
+/// which socket each datagram is for. No engine is locked.
 #[inline]
 pub fn look_at_others() {
     let is_due = || {

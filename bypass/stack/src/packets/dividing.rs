@@ -1,10 +1,10 @@
 //! Which queues of an interface a process takes, where several processes may have some each.
 //!
-//! Who comes first takes its share and leaves the rest to its siblings for a while, in which frames wait in the
-//! rings. What nobody takes is taken by those who are there, and so is what one leaves that has ended. A process
-//! without a queue takes what is free at once: it is the one that should have it.
+//! The first process takes its share and leaves the rest to its siblings for a while, in which frames wait in the
+//! rings. Queues that stay unclaimed are divided among the running processes, and so are the queues of a process that
+//! has ended. A process without a queue takes what is free at once: it is the one that should have it.
 
-/// Looks after which a queue is taken that nobody has taken yet: the siblings may still be starting.
+/// Looks after which a queue is taken that no process has taken yet: the siblings may still be starting.
 const LOOKS_NEW: u32 = 3;
 /// The same where more siblings are known to come.
 const LOOKS_EXPECTED: u32 = 10;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_taken_later_than_what_one_leaves() {
+    fn unclaimed_queues_are_taken_later_than_queues_of_an_ended_process() {
         let has_one = Around { own: 1, ..AROUND };
         let (left, new) = (free(&[2], false), free(&[2], true));
         assert_eq!(looks(&left, &has_one), (2, vec![2]));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_nowhere_comes_last() {
+    fn a_process_that_listens_nowhere_comes_last() {
         let around = Around {
             own: 1,
             listens: false,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_taken_meanwhile_begins_anew() {
+    fn a_queue_that_was_taken_between_two_looks_is_counted_from_the_start() {
         let around = Around { own: 1, ..AROUND };
         let mut looks = Looks::default();
         let free = free(&[1], false);

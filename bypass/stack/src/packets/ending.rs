@@ -9,9 +9,9 @@ use crate::process::deadline::{shorter, Deadline};
 use crate::process::deferral::asleep;
 use crate::stream::Lingering;
 
-/// How long a process stays for what was sent and not acknowledged while nothing of it moves...
+/// How long a process stays for data that was sent and not acknowledged while no progress is made...
 const LINGER_US: u64 = 10_000_000;
-/// ...and in all.
+/// ...and in total.
 const LINGER_NS_MAX: u64 = 120_000_000_000;
 const LOOK: Duration = Duration::from_millis(1);
 

@@ -40,7 +40,7 @@ pub fn of_host() -> Config {
     engine
 }
 
-/// What an engine is made with: `engine` as far as the options say nothing else.
+/// The settings of an engine: `engine`, except where the options specify something else.
 pub fn settings(mut engine: Config, options: &Tcp) -> Settings {
     put(
         &mut engine.initial_window,

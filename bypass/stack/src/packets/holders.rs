@@ -42,7 +42,7 @@ pub fn hold() -> impl Sized {
     HOLDERS.lock().ok()
 }
 
-/// In a forked child, which listens to nobody yet.
+/// In a forked child, which does not listen to any process yet.
 pub fn forget() {
     follow(&[]);
 }

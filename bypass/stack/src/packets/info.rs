@@ -16,7 +16,7 @@ pub fn of_nothing() -> [u32; INFO_WORDS] {
     words
 }
 
-/// What an engine knows.
+/// The facts that an engine reports.
 pub fn words(info: &Info) -> [u32; INFO_WORDS] {
     info.linux_words()
 }

@@ -42,7 +42,7 @@ struct Interface {
     secret: Secret,
     /// A socket of each queue, by its number; None: this process uses it, or cannot.
     opened: Vec<Option<Opened>>,
-    /// Locked by the process that uses it, or in parts by those that use its queues.
+    /// Locked by the process that uses it, or in parts by the processes that use its queues.
     lease: Arc<Owned>,
     /// Each queue may have a process of its own.
     divided: Option<Divided>,
@@ -142,7 +142,7 @@ impl Known {
     }
 }
 
-/// Who wants a queue says so again within this time.
+/// A process that needs a queue repeats its request within this time.
 const SOUGHT_NS: u64 = 500_000_000;
 
 static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
@@ -153,7 +153,7 @@ static STEERINGS: Mutex<Vec<(u32, Weak<Steering>)>> = Mutex::new(Vec::new());
 /// The name of each interface that was opened.
 static NAMES: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
 
-/// Descriptors of those that this process uses.
+/// Descriptors of the interfaces that this process uses.
 static USED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// A descriptor that an engine opens, or is about to close.
@@ -205,7 +205,7 @@ pub fn close_used() {
         if let Ok(mut steerings) = STEERINGS.lock() {
             steerings.retain(|(link, _)| others_have(all, *link));
         }
-        // Not dropped: their descriptors are among those that are closed here.
+        // Not dropped: their descriptors are among the ones that are closed here.
         used.into_iter().for_each(std::mem::forget);
     }
     let used = USED.lock().map(|mut used| std::mem::take(&mut *used));
@@ -219,7 +219,7 @@ fn others_have(interfaces: &[Interface], link: u32) -> bool {
     interfaces.iter().any(|one| one.link == link)
 }
 
-/// Opens every interface that was named, once; those that cannot be are named on standard error.
+/// Opens every interface that was named, once, and prints on standard error the names of interfaces that do not open.
 pub fn open_all() {
     let Ok(mut known) = INTERFACES.lock() else {
         return;
@@ -297,7 +297,7 @@ pub fn give_up_privileges() {
     }
 }
 
-/// What was taken at a look.
+/// The result of a look for free interfaces and queues.
 #[derive(Default)]
 pub struct Taken {
     /// New engines.
@@ -316,7 +316,7 @@ pub struct Taken {
     pub holders: Vec<i32>,
 }
 
-/// Takes the interfaces that no other process uses, and of those that are divided the queues that are this one's to
+/// Takes the interfaces that no other process uses and, of divided interfaces, the queues that this process is to
 /// take.
 pub fn take(listens: bool) -> Taken {
     let mut taken = Taken::default();
@@ -343,7 +343,7 @@ pub fn take(listens: bool) -> Taken {
         match over_all(interface) {
             Ok(relay) => taken.engines.push(relay),
             Err(_) => {
-                // What a process before this one had claimed nobody would read: the kernel's again.
+                // No process would read what a former process had claimed: the kernel handles it again.
                 steering.keep_only(Transport::Tcp, &[]);
                 steering.keep_only(Transport::Udp, &[]);
                 process::fall_back(Reason::Interface);
@@ -416,7 +416,7 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
                     break;
                 }
                 Err(_) => {
-                    // What a process before this one had claimed there nobody would read.
+                    // No process would read what a former process had claimed there.
                     let steering = interface.steering.of_queue(home);
                     steering.keep_only(Transport::Tcp, &[]);
                     steering.keep_only(Transport::Udp, &[]);
@@ -591,9 +591,9 @@ fn note_used(shard: &Shard, used: &mut Vec<i32>) {
     }
 }
 
-/// What the kernel knows of the network, for connections that may not be ours, and when it was last asked.
+/// The kernel's view of the network, for connections that may not be accelerated, and when it was last read.
 static NETWORK: Mutex<Option<(Tables, u64)>> = Mutex::new(None);
-/// Changes of the network may be so old, as those that engines follow.
+/// The view may be this old, like the one that engines follow.
 const NETWORK_NS: u64 = 10_000_000;
 
 /// Whether the way to `target` may lead over an interface that was named, for all the kernel knows.

@@ -68,7 +68,7 @@ const OPTIONS: &[Row] = &[
 
 const _: () = assert!(OPTIONS.len() <= ASKABLE);
 
-/// What an engine has for TCP_CONGESTION.
+/// The values of TCP_CONGESTION that an engine has.
 const CONGESTION: &[(&str, Congestion)] =
     &[("cubic", Congestion::Cubic), ("reno", Congestion::NewReno)];
 /// Room for a name of the kernel's, TCP_CA_NAME_MAX.
@@ -107,7 +107,7 @@ pub fn congestion(name: &[u8]) -> Option<u32> {
     Some(at as u32)
 }
 
-/// What the kernel's socket `fd` says: a congestion control that no engine has is larger than all others.
+/// The value that the kernel's socket `fd` reports: a congestion control that no engine has is larger than all others.
 pub fn value_of(fd: i32, (level, name): (i32, i32)) -> Option<u32> {
     if (level, name) == (libc::SOL_TCP, libc::TCP_CONGESTION) {
         let mut text = [0; NAME_BYTES];
@@ -120,7 +120,7 @@ pub fn value_of(fd: i32, (level, name): (i32, i32)) -> Option<u32> {
 }
 
 impl Wish {
-    /// What the engine is to be set to; None where it has nothing of the kind, or is not to obey.
+    /// The option to set in the engine; None where it has nothing of the kind, or is not to obey.
     pub fn option(self) -> Option<SocketOption> {
         OPTIONS.get(self.code).and_then(|row| (row.2)(self.value))
     }
@@ -134,7 +134,7 @@ impl Wish {
     }
 }
 
-/// What the program has set of the listening socket `fd`: in what it differs from a new one.
+/// Options that the program has set on the listening socket `fd`: where it differs from a new one.
 pub fn of_listener(fd: i32, is_ipv6: bool) -> Vec<Wish> {
     let Some(usual) = usual_values(is_ipv6) else {
         return Vec::new();
@@ -162,7 +162,7 @@ fn usual_values(is_ipv6: bool) -> Option<Values> {
     Some(values(fresh.0))
 }
 
-/// What the socket `fd` says of these options, a bit each.
+/// The values that the socket `fd` reports for these options, a bit each.
 pub fn usual(codes: u32, fd: i32) -> impl Iterator<Item = Wish> {
     let named = all().filter(move |(code, _)| codes & 1 << code != 0);
     named.filter_map(move |(code, option)| value_of(fd, option).map(|value| Wish { code, value }))

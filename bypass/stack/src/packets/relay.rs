@@ -42,13 +42,13 @@ use counting::Losses;
 
 /// Bytes that are moved at once, and that may lie unread in a segment before the engine keeps them.
 const PIECE: usize = 64 << 10;
-/// Rounds in a row of one who looks after an engine that nobody drives.
+/// Rounds in a row when a thread looks after an engine that no other thread drives.
 const ROUNDS_MAX: u32 = 16;
 /// Full rounds of the device in a row before the program has its turn: as much as a device holds.
 const TURNS_MAX: u32 = 32;
 /// Between looks whether there is room for connections that wait in the engine.
 const ROOM_US: u64 = 10_000;
-/// Nothing came or went for so long: there is no hurry.
+/// After so long without traffic nothing is urgent.
 const QUIET_US: u64 = 200_000;
 
 /// One engine and the segments of its connections.
@@ -82,12 +82,12 @@ pub struct Relay {
     awaits_proof_us: Option<u64>,
     /// When it is looked again whether others listen at the same ports.
     others_us: u64,
-    /// What the device had lost when that was last counted.
+    /// The device's losses when they were last counted.
     losses: Losses,
     /// The process ends: what arrives from now on is for who follows it.
     is_over: bool,
-    /// The service thread sleeps, and how long at most, by [`bypass_sys::clock`]: as long as it does not
-    /// look after the engine by the clock, whoever leaves bytes here must wake it.
+    /// The service thread sleeps, and how long at most, by [`bypass_sys::clock`]: unless it looks after the
+    /// engine at intervals, a thread that leaves bytes here must wake it.
     service_sleeps_until_us: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ struct Place {
     ready_list: usize,
     seen: Seen,
     conns: Vec<Option<Conn>>,
-    /// Whose connections it carries; None: those that the program opens.
+    /// Whose connections it carries; None: connections that the program opens.
     listener: Option<Arc<Listener>>,
     /// The listener is open in this process too.
     is_open_here: bool,
@@ -166,8 +166,8 @@ impl Place {
 }
 
 impl Relay {
-    /// Over `shard`; `lease` says that the interface is ours, or as many of its queues as the shard has:
-    /// then it `is_divided`.
+    /// Over `shard`; `lease` says that this process holds the interface, or as many of its queues as the shard
+    /// has: then it `is_divided`.
     pub fn new(
         shard: Shard,
         lease: Arc<Owned>,
@@ -251,7 +251,7 @@ impl Relay {
                 self.handle(event);
             }
             if self.is_at_limit() && !self.is_full {
-                // Those that come next are the kernel's.
+                // The kernel handles the next connections.
                 self.look_at_room();
             }
             if frames < Shard::ROUND {
@@ -294,7 +294,7 @@ impl Relay {
         is_new
     }
 
-    /// What there is to send, for some connections at a time, so that what comes meanwhile finds room.
+    /// Sends what is pending, for some connections at a time, so that arriving data finds space.
     fn send_out(&mut self) {
         for _ in 0..TURNS_MAX {
             if !self.shard.finish_part(Shard::ROUND) {
@@ -304,7 +304,7 @@ impl Relay {
         }
     }
 
-    /// A timer that is due before the service thread would wake is one that it must hear of.
+    /// Notifies the service thread of a timer that is due before it would wake.
     fn hurry_service(&mut self) {
         let Some(until_us) = self.service_sleeps_until_us else {
             return;
@@ -325,8 +325,8 @@ impl Relay {
         self.service_sleeps_until_us = sleeps.then(until);
     }
 
-    /// [`drive`](Self::drive), when nobody has for a while, until nothing comes, but not for ever: what
-    /// the device has no room for is lost.
+    /// [`drive`](Self::drive), when no thread has for a while, until nothing comes, but not for ever: frames
+    /// that the device has no space for are lost.
     pub fn drive_if_idle(&mut self, idle_us: u64) {
         if (now_ns() / 1000).saturating_sub(self.shard.driven_us()) < idle_us {
             return;
@@ -498,7 +498,7 @@ impl Relay {
         has_moved
     }
 
-    /// The engine's connection is over; the slot is the program's until it closes.
+    /// The engine's connection is over; the program keeps the slot until it closes.
     fn give_up(&mut self, at: usize, slot: usize) {
         let conn = self.places[at].conns[slot].as_mut();
         if let Some(handle) = conn.and_then(|conn| conn.handle.take()) {
@@ -528,7 +528,7 @@ fn new_segment() -> Option<Segment> {
     Some(segment)
 }
 
-/// The same memory for the other end, which lets it go by itself.
+/// The same memory for the other end, which releases its mapping independently.
 fn mapped_again(segment: &Segment) -> Option<Segment> {
     let memory = numbers::duplicate(segment.fd()).ok()?;
     Segment::adopt(memory.into_raw()).ok()

@@ -79,7 +79,7 @@ impl Watch {
         &self.fds[..self.count]
     }
 
-    /// The same with looks for queues, for which nobody is woken but this thread.
+    /// The same with looks for queues, for which only this thread is woken.
     pub fn looking(self) -> Self {
         Self {
             looks: true,
@@ -168,7 +168,7 @@ pub fn poll(
     // may use. One that was put off has run when this is over, and the sleep ends before it has begun.
     let before = signals();
     let watch = inside(|| {
-        // What is found now must ring: nobody looks once more before the sleep.
+        // What is found now must ring: no thread looks once more before the sleep.
         wakers::sleeping_on(None, || {
             drive();
             watch()

@@ -68,7 +68,7 @@ impl Stream {
     #[cold]
     fn show(&self, what: impl FnOnce(&capture::Stream)) {
         let row = process::stats().and_then(|stats| stats.row_quick(self.index));
-        // A connection that a forked child has inherited: its page knows nothing of it.
+        // A connection that a forked child has inherited: the child's page does not describe it yet.
         if let Some(row) = row.filter(|row| row.path.load(Ordering::Relaxed) == 0) {
             attaching::describe(row, self.socket, self.peer);
         }

@@ -23,7 +23,7 @@ const TOTAL_BYTES_MAX: usize = 64 << 20;
 /// How long a file must have been unchanged.
 const REST_NS: i128 = 2_000_000_000;
 
-/// What one fstat says of a file: which it is, and that nothing was written to it since.
+/// Identifies one state of a file, by fstat: files with equal stamps are the same and were not written to in between.
 #[derive(PartialEq, Eq, Clone, Copy)]
 struct Stamp {
     device: u64,
@@ -216,7 +216,7 @@ fn copies() -> Option<MutexGuard<'static, Copies>> {
     COPIES.get_or_init(Mutex::default).lock().ok()
 }
 
-/// Reads without the lock: a slow file system is to hold up nobody who sends another file, or forks.
+/// Reads without the lock: a slow file system must not delay threads that send another file, or fork.
 fn find_or_read(stamp: Stamp, read: impl FnOnce(usize) -> Option<Vec<u8>>) -> Option<Arc<Content>> {
     let key = (stamp.device, stamp.inode);
     let known = copies()?.by_file.get(&key).cloned();

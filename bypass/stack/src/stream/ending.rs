@@ -36,8 +36,8 @@ impl Drop for Lingering {
     }
 }
 
-/// The last descriptor of a connection is closed: ends the stream as TCP does. What the close is to
-/// wait for.
+/// The last descriptor of a connection is closed: ends the stream as TCP does. Returns what the close is
+/// to wait for.
 pub fn end(index: usize) -> Option<Lingering> {
     let stream = of_socket(index)?;
     let socket = stream.socket;
@@ -63,7 +63,7 @@ pub fn end(index: usize) -> Option<Lingering> {
     lingering
 }
 
-/// Keeps a segment mapped for those who may still look.
+/// Keeps a segment mapped for threads that may still look.
 pub fn retire(peer: Option<Arc<Peer>>) {
     if let Some(peer) = peer {
         peer::retire(peer);
@@ -71,7 +71,7 @@ pub fn retire(peer: Option<Arc<Peer>>) {
 }
 
 impl Stream {
-    /// What close waits for, which only the last process that holds the connection does.
+    /// The wait of close, which only the last process that holds the connection does.
     fn lingering(&self) -> Option<Lingering> {
         let seconds = self.socket.linger_s.load(Ordering::Relaxed);
         let is_wanted = self.socket.has(sockets::LINGER) && seconds > 0 && self.is_over_packets();

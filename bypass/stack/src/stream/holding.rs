@@ -1,4 +1,4 @@
-//! Announcements that are held back: a server that writes a header and then sends a file tells the
+//! Announcements that are held back: a server that writes a header and then sends a file notifies the
 //! other side once, with the file.
 //!
 //! The bytes are published as always, and named in the ready list, where a reader finds them that has
@@ -12,7 +12,7 @@ use super::{of_socket, For, Right, Stream};
 use crate::sockets;
 use bypass_sys::thread::thread;
 
-/// Tells of what this thread has held back. For calls after which it may not come back soon.
+/// Announces what this thread has held back. For calls after which it may not come back soon.
 #[inline]
 pub fn announce_held_back() {
     let name = thread().held_back.load(Ordering::Relaxed);
@@ -21,7 +21,7 @@ pub fn announce_held_back() {
     }
 }
 
-/// What was expected to follow has not.
+/// The write that was expected to follow has not come.
 fn announce(name: u64) {
     thread().held_back.store(0, Ordering::Relaxed);
     let Some(stream) = named(name) else {
@@ -101,7 +101,7 @@ impl Stream {
         let other = 1 - self.peer.side;
         let segment = &self.peer.segment;
         let ready_list = segment.slot(self.slot).meta.ready_list[other].load(Ordering::Relaxed);
-        // In a former ready list it is left to the reader, for whom it rings in vain.
+        // In a former ready list it is left to the reader, for which it rings spuriously.
         if let Some(index) = (ready_list as usize).checked_sub(1) {
             let process = self.peer.process_index();
             segment.ready_list(other, index).hold_no_more(process);

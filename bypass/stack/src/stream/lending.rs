@@ -1,9 +1,9 @@
-//! Lending: a file that is sent again and again over the same segment is mapped by the other side
+//! Zero-copy shares: a file that is sent again and again over the same segment is mapped by the other side
 //! once; afterwards a few words in the ring's place stand for its bytes. As with sendfile in the
 //! kernel, the reader's copy is then the only one.
 //!
-//! Only whole files are lent: whoever gets the memory could read all of it, so it must be what it is
-//! being sent anyway. Until the other side says that it has mapped a content, bytes are copied.
+//! Only whole files are shared: a process that gets the memory could read all of it, so it must be what it
+//! is being sent anyway. Until the other side says that it has mapped a content, bytes are copied.
 
 use core::sync::atomic::Ordering;
 
@@ -13,15 +13,15 @@ use super::content::Content;
 use super::Stream;
 use crate::service;
 
-/// Instead of a number: sent so often, not lent yet.
+/// Instead of a number: sent so often, not shared yet.
 const COUNTING: u64 = 1 << 16;
-/// Sends before a content is lent.
+/// Sends before a content is shared.
 const SENDS_MIN: u64 = 2;
-/// Smaller contents are copied: the words of a loan cost as much.
+/// Smaller contents are copied: the words of a zero-copy share cost as much.
 const BYTES_MIN: usize = 512;
 
-/// Sends `length` bytes of a content from `offset` on as a loan; false when they must be copied. The
-/// writer's lock is held.
+/// Sends `length` bytes of a content from `offset` on as a zero-copy share; false when they must be copied.
+/// The writer's lock is held.
 #[inline]
 pub fn send(stream: &Stream, content: &Content, offset: usize, length: usize) -> bool {
     // A mark in the stream (MSG_OOB) counts bytes of the ring only.
@@ -42,7 +42,7 @@ pub fn send(stream: &Stream, content: &Content, offset: usize, length: usize) ->
         && stream.outbound().lend(number, offset as u32, length as u32)
 }
 
-/// Counts a whole sending; lends the content when it is sent often.
+/// Counts a whole sending; shares the content when it is sent often.
 #[cold]
 fn consider(stream: &Stream, content: &Content, known: u64) {
     let place = stream.peer.lent.place(content.id);

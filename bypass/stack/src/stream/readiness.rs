@@ -1,4 +1,4 @@
-//! What an epoll set, or a poll, reports of a connection.
+//! The events that an epoll set, or a poll, reports of a connection.
 
 use bypass_shm::layout::{CLOSED, FIN, RST};
 
@@ -11,7 +11,7 @@ pub const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 
-/// Which of the `wanted` events, and of those that are always reported, a connection has now.
+/// Which of the `wanted` events, and of the events that are always reported, a connection has now.
 #[inline]
 pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
     let flags = stream.shut_flags();
@@ -25,7 +25,7 @@ pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
     if wanted & libc::EPOLLPRI as u32 != 0 && stream.was_urgent() && stream.has_urgent() {
         events |= libc::EPOLLPRI as u32;
     }
-    // What no member asks for is not looked at: the writer's room least of all.
+    // Events that no member asks for are not looked at: the writer's room least of all.
     if wanted & OUT != 0 && stream.is_writable() {
         events |= OUT;
     }

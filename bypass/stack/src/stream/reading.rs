@@ -84,7 +84,7 @@ impl Stream {
         1
     }
 
-    /// Counts what was read otherwise, and tells the other side of the room.
+    /// Counts what was read otherwise, and notifies the other side of the room.
     pub fn has_read(&self, count: usize) {
         self.count_in(count);
         let fenced = self.peer.segment.is_fenced(1 - self.peer.side);
@@ -100,7 +100,7 @@ impl Stream {
     }
 
     /// Where nothing could be read after `ends` was looked at: whether that is for ever, or the reset
-    /// that was not told yet.
+    /// that was not reported yet.
     pub fn end_of_reading(&self, ends: u32) -> Result<bool, i32> {
         match self.read_nothing(ends) {
             Attempt::Failed(error) => Err(error),
@@ -132,7 +132,7 @@ impl Stream {
     }
 
     /// Where reads and writes alternate: the next answer's lines are on their way while the program
-    /// thinks about it. Whoever only reads leaves them to the other side.
+    /// thinks about it. A program that only reads leaves them to the other side.
     #[inline]
     fn expect_answer(&self) {
         if self.socket.has_answered.load(Ordering::Relaxed) != 0 {

@@ -32,7 +32,7 @@ impl Stream {
         transport.answers.load(Ordering::Acquire)
     }
 
-    /// The facts as they were last told.
+    /// The facts as the engine last reported them.
     pub fn info(&self) -> [u32; INFO_WORDS] {
         let words = &self.peer.segment.transport(self.slot).info;
         core::array::from_fn(|at| words[at].load(Ordering::Relaxed))
@@ -52,7 +52,7 @@ impl Stream {
         Ok(())
     }
 
-    /// What a connection that was reset has failed with, told once where this process knows more.
+    /// The error with which a reset connection has failed, reported once where this process knows more.
     pub fn failure(&self) -> i32 {
         let told = (self.inbound_ends() & REASON != 0).then(|| {
             let error = &self.peer.segment.transport(self.slot).error;

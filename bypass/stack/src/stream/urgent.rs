@@ -24,7 +24,7 @@ enum Place {
 }
 
 impl Stream {
-    /// One load beside the cursor that every read loads anyway; almost always false.
+    /// One load next to the cursor that every read loads anyway; almost always false.
     #[inline(always)]
     pub fn was_urgent(&self) -> bool {
         let line = &self.peer.segment.slot(self.slot).producer[1 - self.peer.side];
@@ -127,8 +127,8 @@ impl Stream {
         Ok(pushed)
     }
 
-    /// SIGURG to the process or group that the other side has named with F_SETOWN. The number is the
-    /// peer's word, so it is obeyed only where the peer could send the signal itself.
+    /// SIGURG to the process or group that the other side has named with F_SETOWN. The number comes from the
+    /// peer, so the signal is sent only where the peer could send it itself.
     pub fn signal_urgent(&self) {
         let slot = self.peer.segment.slot(self.slot);
         let owner = slot.locks[1 - self.peer.side].owner.load(Ordering::Relaxed) as i32;
@@ -139,7 +139,7 @@ impl Stream {
     }
 }
 
-/// Tells the other side whom the program has named as the owner of `fd`, to send SIGURG to.
+/// Shows the other side whom the program has named as the owner of `fd`, to send SIGURG to.
 pub fn share_owner(fd: i32, socket: &Socket) {
     let number = match signals::owner_of(fd) {
         None => 0,

@@ -16,18 +16,18 @@ use crate::sockets;
 /// has not chosen SO_SNDBUF: what the kernel sends at once.
 const VANISHING_MAX: usize = 512 << 10;
 
-/// Bytes that are written before the reader is told: what a processor's cache holds beside others.
+/// Bytes that are written before the reader is notified: what a processor's cache holds next to other data.
 pub const PIECE: usize = 128 << 10;
 
 impl Stream {
-    /// Counts what was written and tells the other side.
+    /// Counts what was written and notifies the other side.
     pub fn publish(&self, count: usize) {
         self.count_out(count);
         self.take_held_back();
         self.announce();
     }
 
-    /// Tells the other side that bytes have come.
+    /// Notifies the other side that bytes have come.
     #[inline]
     pub(super) fn announce(&self) {
         self.peer.ring(self.slot, Notice::News);
@@ -129,7 +129,7 @@ impl Stream {
         }
         let ring = self.outbound();
         let before = capturing::before(from);
-        // Behind a loan that is not read yet a mark would be in the wrong place.
+        // Behind a zero-copy share that is not read yet a mark would be in the wrong place.
         let is_urgent = flags & libc::MSG_OOB != 0 && ring.lent_bytes() == 0;
         let mut pushed = if is_urgent {
             self.push_urgent(from)

@@ -1,7 +1,7 @@
 //! Sets: user-level members and kernel members in one `epoll_wait`.
 //!
 //! Kernel members live in the program's own kernel set. User-level ones live here: a list of
-//! members, a queue of those that deserve a look, and one ready list (doorbells) in every segment that a
+//! members, a queue of members that deserve a look, and one ready list (doorbells) in every segment that a
 //! member lives in. A listener is in both. Before it sleeps, the waiter says so in its ready lists and
 //! looks once more; a peer that rings then writes to the waker, which is in the kernel set too.
 
@@ -61,7 +61,7 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 pub struct Event {
     /// EPOLLIN and others.
     pub events: u32,
-    /// What comes back with them.
+    /// Returned to the program with the events.
     pub data: u64,
 }
 
@@ -104,7 +104,7 @@ impl Member {
         self.events &= EDGE | ONESHOT;
     }
 
-    /// What the kernel's set has as its data: of a one-shot what tells whose it is, because clients of either
+    /// The member's data in the kernel's set: for a one-shot it names the member, because clients of either
     /// kind disarm it for both.
     fn kernel_data(&self) -> u64 {
         if self.events & ONESHOT != 0 {
@@ -120,7 +120,7 @@ impl Member {
 struct Place {
     peer: Arc<Peer>,
     ready_list: usize,
-    /// What was seen of the ready list's news.
+    /// The news of the ready list that were seen.
     seen: Seen,
     is_listening: bool,
 }
@@ -156,7 +156,7 @@ struct Inner {
     reported: HashMap<u32, u64>,
     nested: Vec<Nested>,
     datagrams: Vec<Watched>,
-    /// What had come for any UDP socket when those here were last looked at, and whether they had something then.
+    /// Arrivals for all UDP sockets when the ones here were last looked at, and whether they had datagrams then.
     arrivals: u32,
     had_datagrams: bool,
     /// A segment of a listener has no ready list for us: its queue is asked through the listener.
@@ -340,7 +340,7 @@ fn end(number: usize, set: &Set, inner: Option<Box<Inner>>) {
     }
 }
 
-/// A closed set is no member any more: another descriptor may come to report with its data.
+/// A closed set leaves the sets it is in: another descriptor may come to report with its data.
 fn leave_outer_sets(number: usize) {
     for set in SETS.iter().take(used()) {
         if let Some(inner) = set.lock().as_mut() {
@@ -405,7 +405,8 @@ pub fn hold() -> impl Sized {
                 sets.for_each(|set| set.is_shared.store(true, Ordering::Relaxed));
                 return (free, guards);
             }
-            // Who has it may want another: a set looks at those in it. So none is held meanwhile.
+            // The thread that holds this set may need another: a set looks at the sets in it. So none is held while
+            // this one waits.
             Err(taken) => drop(taken.lock()),
         }
     }

@@ -211,7 +211,7 @@ fn set_events(fd: i32) -> i16 {
     }
 }
 
-/// What one sleep has put into shared places; taken back when dropped.
+/// The entries that one sleep has put into shared places; taken back when dropped.
 #[derive(Default)]
 struct Registered {
     sleepers: Vec<(Arc<Peer>, usize, bool, Sleeper)>,

@@ -1,4 +1,4 @@
-//! connect(2) to another host: begun at once, told when it stands or has failed.
+//! connect(2) to another host: begun at once, reported when the connection is established or has failed.
 
 use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::stream::{self, attach, For};
 use crate::wait::blocking::block;
 use crate::wait::epoll;
 
-/// What came of a connect over packets.
+/// The result of a connect over packets.
 pub enum Connected {
     /// The connection stands, or is being opened.
     Done,
@@ -72,8 +72,8 @@ fn wait_for(fd: i32, now: Entry, socket: &Socket) -> Connected {
         return Connected::Failed(libc::ECONNRESET);
     }
     if !socket.has(sockets::REFUSED) {
-        // Our half of the greeting waits a round for what may carry it. The server is to hear of this
-        // connection before it can hear of what the program, or its child, begins next.
+        // Our half of the handshake waits a round for data that may carry it. The server is to see this
+        // connection before it sees what the program, or its child, begins next.
         packets::drive_in_turn();
         return Connected::Done;
     }

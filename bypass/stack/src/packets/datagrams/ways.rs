@@ -107,7 +107,7 @@ pub fn send(
     })
 }
 
-/// Whether the kernel has heard that what was sent has not arrived (ICMP): it tells whoever sends next.
+/// Whether ICMP has notified the kernel that a datagram did not arrive: the kernel reports it to the next sender.
 fn has_error(fd: i32) -> bool {
     let mut one = [libc::pollfd {
         fd,

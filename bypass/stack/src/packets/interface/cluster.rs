@@ -1,9 +1,9 @@
-//! Programs that were started each by itself and share the queues of an interface, as those do that one has forked:
-//! EF_CLUSTER_NAME.
+//! Programs that were started independently and share the queues of an interface, as the forked children of one program
+//! do: EF_CLUSTER_NAME.
 //!
-//! Who comes first opens the interface and a rendezvous socket with the cluster's name. Who comes later asks there for
-//! everything that it was opened with, the rendezvous socket included, so that any of them can be asked as long as
-//! one lives.
+//! The first program opens the interface and a rendezvous socket with the cluster's name. Each later program requests
+//! there everything that the interface was opened with, the rendezvous socket included, so that any of them can answer
+//! as long as one lives.
 
 use std::sync::MutexGuard;
 

@@ -1,7 +1,7 @@
 //! Interfaces that survive exec: a server's next binary, which inherits its listeners, goes on with what the former image
 //! has opened, as forked children do.
 //!
-//! What has to be known travels in a memory file: for each interface its words, then those of its queues.
+//! The description travels in a memory file: for each interface its words, then those of its queues.
 
 use super::*;
 use bypass_xdp::Layout;
@@ -12,7 +12,7 @@ const LAYOUT: usize = 9;
 /// Words of a file at most.
 const WORDS_MAX: usize = 1 << 16;
 
-/// What an image leaves to the next one.
+/// State that an image leaves to the next one.
 pub struct Left {
     /// The memory file.
     pub file: Owned,
@@ -33,8 +33,9 @@ pub fn leave() -> Option<Left> {
     let known = INTERFACES.lock().ok()?;
     // A master whose workers listen may have opened nothing since it was left them itself.
     let inherited = INHERITED.lock().ok()?;
-    // An interface that this process uses ends with it. One that nobody uses yet would be the next image's alone, which may be
-    // a program that accepts once and ends: who waits for its end could not accept what waits then.
+    // An interface that this process uses ends with it. One that no process uses yet would belong to the next image
+    // alone, which may be a program that accepts once and ends: a process that waits for its end could not accept the
+    // connections that wait then.
     let is_left =
         |one: &&Interface| one.opened.iter().all(Option::is_some) && is_file_locked(one.lease.0);
     let left: Vec<&Interface> = known
@@ -53,7 +54,7 @@ pub fn leave() -> Option<Left> {
     Some(Left { file, descriptors })
 }
 
-/// What has to be known of interfaces to use them.
+/// Everything that a process needs to know of interfaces to use them.
 #[derive(Default)]
 pub struct Description {
     is_unprivileged: bool,

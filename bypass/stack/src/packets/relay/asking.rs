@@ -1,4 +1,4 @@
-//! What the program asks the engine of a connection besides bytes: options, and facts.
+//! Requests of the program to the engine of a connection besides bytes: options, and facts.
 
 use core::sync::atomic::Ordering;
 
@@ -58,7 +58,7 @@ impl Relay {
         self.lingering.push((at, slot, handle));
     }
 
-    /// Ends the waiting of those whose peer has everything, and forgets those that wait no more.
+    /// Ends the waiting of connections whose peer has everything, and forgets connections that wait no more.
     pub(super) fn look_at_lingering(&mut self) {
         for (at, slot, handle) in std::mem::take(&mut self.lingering) {
             let lingers = self.places[at].conns[slot].is_some_and(|conn| conn.lingers);

@@ -1,4 +1,4 @@
-//! How connections end that nobody carries on: at the end of the process.
+//! How connections end that no process carries on: at the end of the process.
 
 use core::sync::atomic::Ordering;
 

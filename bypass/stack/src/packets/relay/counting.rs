@@ -1,4 +1,4 @@
-//! What the interface has lost, for the statistics of the process.
+//! Losses of the interface, for the statistics of the process.
 
 use bypass_shard::Shard;
 use bypass_stats::Counter;
@@ -17,7 +17,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// What these say.
+    /// The present counters of a shard.
     pub fn of(shard: &Shard) -> Self {
         let (counters, crossed) = (shard.counters(), shard.crossed());
         Self {
@@ -30,7 +30,7 @@ impl Losses {
 }
 
 impl Relay {
-    /// What others had lost at a queue that has come.
+    /// Leaves out the losses of other processes at a queue that this process has taken.
     pub(super) fn forget_losses(&mut self) {
         self.losses = Losses::of(&self.shard);
     }

@@ -1,9 +1,9 @@
 //! Where several processes have an engine each, a connection is for the process through whose engine it came, as
-//! it is with SO_REUSEPORT. Those that have no engine take part in all, and so do those by whose queues nothing
-//! comes: veth, for one, may leave a queue without frames.
+//! it is with SO_REUSEPORT. Processes without an engine take part in all, and so do processes whose queues
+//! receive no frames: veth, for one, may leave a queue without frames.
 //!
 //! A process that has an engine and does not come to accept, because it is busy or has as many connections as it
-//! wants, must not keep what others could serve: after a while what waits is anybody's.
+//! wants, must not keep connections from other processes: after a while any process may accept what waits.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;

@@ -83,7 +83,7 @@ impl Relay {
         }
     }
 
-    /// Tells the program of a failure, behind the bytes that have come before. All that the segment has room
+    /// Reports a failure to the program, behind the bytes that have come before. All that the segment has room
     /// for are moved, since the engine forgets the connection.
     fn fail(&mut self, at: usize, slot: usize, handle: Handle, error: tcp::Error) {
         let Some(conn) = self.places[at].conns[slot].as_mut() else {
@@ -114,8 +114,8 @@ impl Relay {
         self.give_up(at, slot);
     }
 
-    /// How a connection that has failed ends for the program, which is told the error. What was written
-    /// to a peer that had closed is a broken pipe, no reset.
+    /// How a connection that has failed ends for the program, which receives the error. A write to a peer that
+    /// had closed fails with a broken pipe, not with a reset.
     pub(super) fn failed_with(&self, error: tcp::Error, peer: &Peer, slot: usize) -> u32 {
         let Some(socket) = program_socket(peer, slot) else {
             // The socket is another process's, which has no mark for a broken pipe.
@@ -160,7 +160,7 @@ impl Relay {
             return;
         };
         if ends & (RST | CLOSED) == RST | CLOSED {
-            // What was written before goes out before the reset, as far as it may.
+            // Data that was written before goes out before the reset, as far as it may.
             let _ = self.send_all(&peer, slot, handle);
             self.shard.finish();
             let _ = self.abort(handle);
@@ -205,7 +205,7 @@ impl Relay {
         conn.is_shut = done && how == Shutdown::Both;
     }
 
-    /// True when everything has gone; an error when nothing can go any more, which is told this once.
+    /// True when everything has gone; an error, reported only once, when nothing can go any more.
     pub(super) fn send_all(
         &mut self,
         peer: &Peer,

@@ -21,7 +21,7 @@ impl Relay {
         target: SocketAddr,
         wishes: &[Wish],
     ) -> Result<(Arc<Peer>, usize, SocketAddr), tcp::Error> {
-        // The clock may be old: nobody has driven it yet.
+        // The clock may be old: no thread has driven it yet.
         self.drive();
         if self.is_at_limit() {
             return Err(tcp::Error::NoBuffers);

@@ -23,7 +23,7 @@ impl Relay {
         self.shard.engine().counts().connections >= process::settings().max_endpoints
     }
 
-    /// After a round: leaves new connections to the kernel, or takes them again, and accepts those that
+    /// After a round: leaves new connections to the kernel, or takes them again, and accepts connections that
     /// waited for a place.
     pub(super) fn look_at_room(&mut self) {
         if self.is_crowded {
@@ -88,7 +88,7 @@ impl Relay {
         Some((at, self.places[at].peer.take_slot()?))
     }
 
-    /// Whether nobody accepts at a listener any more.
+    /// Whether no process accepts at a listener any more.
     pub(super) fn is_closed(&self, group: &Group) -> bool {
         let mut segments = group.places.iter().map(|at| &self.places[*at].peer.segment);
         segments.all(|segment| segment.is_queue_closed())

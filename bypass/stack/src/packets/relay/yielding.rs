@@ -8,7 +8,7 @@ use crate::sys::is_part_locked;
 const LOOK_US: u64 = 1_000_000;
 
 impl Relay {
-    /// Leaves new connections to the kernel where others listen besides, and takes them again where nobody
+    /// Leaves new connections to the kernel while other programs listen too, and takes them again when none
     /// does any more.
     pub(super) fn look_at_others(&mut self) {
         self.others_us = self.shard.driven_us() + LOOK_US;
@@ -25,7 +25,7 @@ impl Relay {
         }
     }
 
-    /// Tells the programs that share the interface where this one listens; where those do.
+    /// Shows the programs that share the interface where this one listens, and returns where they listen.
     fn exchange_listeners(&self) -> Vec<u64> {
         let Some(crossing) = self.shard.crossing() else {
             return Vec::new();
@@ -38,7 +38,7 @@ impl Relay {
         crossing.others_listeners(|owner| is_part_locked(self.lease.0, owner))
     }
 
-    /// The sockets of this process, and of those that it shares them with, that listen at a port.
+    /// The sockets of this process, and of the processes that it shares them with, that listen at a port.
     fn inodes_at(&self, port: u16) -> Vec<u64> {
         let groups = self.listeners.values();
         let groups = groups.filter(|group| group.at.port() == port);

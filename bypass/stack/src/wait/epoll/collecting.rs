@@ -28,7 +28,7 @@ fn hear(
 }
 
 impl Inner {
-    /// Queues every member that rang, and those that have no ready flag.
+    /// Queues every member that rang, and the members that have no ready flag.
     pub(super) fn drain(&mut self, number: usize) {
         for at in 0..self.places.len() {
             let place = &mut self.places[at];

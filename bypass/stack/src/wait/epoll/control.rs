@@ -140,7 +140,7 @@ fn need_waker_or_look(set: &Set, inner: &mut Inner) -> Result<(), i32> {
         return Ok(());
     }
     if was_without {
-        // Their segments are entered again: nobody can have rung here before.
+        // Their segments are entered again: no peer can have rung here before.
         inner
             .listeners
             .iter_mut()
@@ -330,8 +330,8 @@ pub fn move_to_kernel(index: usize) {
     });
 }
 
-/// A socket's last descriptor here is closed: it leaves all sets. What another process has of a set and
-/// of a listener after a fork stays as it is: the kernel lets go with the last of their descriptors.
+/// A socket's last descriptor here is closed: it leaves all sets. The entries that another process has of a
+/// set and of a listener after a fork stay as they are: the kernel lets go with the last of their descriptors.
 pub fn forget(index: usize) {
     each_watch(index, |set, number, inner, member| {
         if !set.is_shared.load(Ordering::Relaxed) {
@@ -355,7 +355,7 @@ pub fn leave_to_kernel(index: usize) {
     });
 }
 
-/// Every member that is socket `index`: the one that is rung for it, and those that are looked at.
+/// Every member that is socket `index`: the one that is rung for it, and the ones that are looked at.
 fn each_watch(index: usize, work: impl Fn(&Set, usize, &mut Inner, usize)) {
     with_watch(index, &work);
     if sockets::get(index).other_watches.load(Ordering::Relaxed) == 0 {

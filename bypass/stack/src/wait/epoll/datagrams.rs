@@ -1,6 +1,6 @@
 //! UDP sockets as members: the kernel's set has them, for what comes there, and we look at what comes over packets.
 //!
-//! The kernel's set knows each by a name, so that one that fires once is disarmed for both, and one event is told once.
+//! The kernel's set knows each by a name, so that a one-shot is disarmed for both, and one event is reported once.
 
 use super::*;
 use crate::datagrams::{self, Socket};
@@ -8,7 +8,7 @@ use crate::datagrams::{self, Socket};
 /// Names a UDP socket among the events of the kernel's set, with its name as a member in the lower half.
 const DATAGRAM_DATA: u64 = 0x5753_7564 << 32;
 const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
-/// What an engine sends waits for nothing.
+/// A send through an engine never waits.
 const WRITABLE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND) as u32;
 
 /// See the module.
@@ -21,7 +21,7 @@ pub(super) struct Watched {
     data: u64,
     /// By chance, as [`Nested::member`].
     name: u32,
-    /// What had come when it was last told of; None: it was not told of since it was asked for.
+    /// Its arrivals when it was last reported; None: it was not reported since it was asked for.
     told: Option<u32>,
     /// The look of the set in which it was.
     look: u32,
@@ -41,7 +41,7 @@ impl Watched {
         self.events & ONESHOT == 0 || self.events & !(EDGE | ONESHOT | EXCLUSIVE) != 0
     }
 
-    /// What is to be told of datagrams that wait here: with EPOLLET only when one has come since the last time.
+    /// The events to report for datagrams that wait here: with EPOLLET only when one has come since the last time.
     fn news(&self) -> Option<u32> {
         let (socket, wanted) = (self.socket(), self.events & READABLE);
         if wanted == 0 || !socket.is_readable() || !self.is_armed() {
@@ -51,7 +51,7 @@ impl Watched {
         (!is_told).then_some(wanted | self.events & WRITABLE)
     }
 
-    /// It is told of, in this look.
+    /// It is reported, in this look.
     fn tell(&mut self, look: u32) {
         self.told = Some(self.socket().arrivals());
         self.look = look;
@@ -72,7 +72,7 @@ pub(super) fn control(
     let is_new = target.kind() == Kind::Datagram && command == libc::EPOLL_CTL_ADD;
     let mut guard = set.lock();
     let inner = guard.as_mut()?;
-    // By its number, as the kernel has it: in a forked child the socket is the kernel's alone.
+    // By its number, as the kernel has it: in a forked child only the kernel handles the socket.
     let is_it = |one: &Watched| {
         one.fd == fd && (target.kind() != Kind::Datagram || one.index == target.index())
     };
@@ -103,7 +103,7 @@ pub(super) fn control(
     if done.is_err() {
         return Some(done);
     }
-    // What has come before is looked at too.
+    // Datagrams that came before are looked at too.
     inner.had_datagrams = true;
     match (known, command) {
         (Some(at), libc::EPOLL_CTL_DEL) => {
@@ -150,7 +150,7 @@ pub fn forget_datagrams(index: usize) {
 }
 
 impl Inner {
-    /// Whether a member has something to tell.
+    /// Whether a member has an event to report.
     pub(super) fn has_datagrams(&self) -> bool {
         self.datagrams.iter().any(|one| one.news().is_some())
     }
@@ -160,7 +160,7 @@ impl Inner {
         !self.datagrams.is_empty() && (self.had_datagrams || self.arrivals != datagrams::arrivals())
     }
 
-    /// Moves what members have to tell into `out`; how many those were.
+    /// Moves the events that members report into `out`; returns how many there were.
     pub(super) fn collect_datagrams(&mut self, out: &mut [libc::epoll_event]) -> usize {
         if !self.may_have_datagrams() {
             return 0;
@@ -186,8 +186,8 @@ impl Inner {
         found
     }
 
-    /// An event of the kernel's that is of a UDP socket, as the program is to see it. None: it was told of in this look
-    /// already, and shows again in the next, or it may not tell.
+    /// An event of the kernel's that is of a UDP socket, as the program is to see it. None: it was reported in this
+    /// look already, and shows again in the next, or it may not be reported.
     pub(super) fn of_datagrams(
         &mut self,
         mut event: libc::epoll_event,

@@ -67,7 +67,7 @@ impl Inner {
         }
     }
 
-    /// Gives a connected member its doorbell.
+    /// Gives a connected member its ready flag.
     pub(super) fn settle(&mut self, index: usize) {
         let Some(member) = self.members[index].as_ref() else {
             return;
@@ -91,7 +91,7 @@ impl Inner {
         };
         let ready_list = self.places[place].ready_list as u32 + 1;
         if !take_flag(&stream, ready_list) {
-            // Another process that holds this end is told by the one ready flag that there is.
+            // Another process that holds this end is notified through the only ready flag.
             sockets::get(socket).watch.store(0, Ordering::Relaxed);
             self.scan(index);
             return;
@@ -281,7 +281,7 @@ impl Inner {
         }
     }
 
-    /// A listener is no member any more: clients of it alone do not wake us for new connections. One that is
+    /// A listener has left the set: clients of it alone do not wake us for new connections. One that is
     /// to wake only one of several must not choose us.
     pub(super) fn unfollow_listener(&mut self) {
         let left = self.listeners.iter();
@@ -297,7 +297,7 @@ impl Inner {
         }
     }
 
-    /// Lets segments of ended clients go, once nothing of ours lives there.
+    /// Lets segments of ended clients go, once no member of this set lives there.
     pub(super) fn leave_stale(&mut self) {
         self.places.retain(|place| {
             let is_over = place.peer.is_stale.load(Ordering::Relaxed)
@@ -352,7 +352,7 @@ impl Inner {
         })
     }
 
-    /// Whether connections that wait are to be reported: not those of which an edge or a one-shot has told.
+    /// Whether connections that wait are to be reported: not if an edge or a one-shot has reported them already.
     fn has_arrivals_to_report(&self) -> bool {
         self.listeners.iter().any(|(index, listener, _)| {
             let Some(member) = self.members[*index as usize].as_ref() else {

@@ -23,7 +23,7 @@ pub(super) struct Nested {
 }
 
 impl Nested {
-    /// What the kernel's set has as its data: the program's may be those of any other member.
+    /// The member's data in the kernel's set: the program's may be those of any other member.
     pub fn kernel_data(member: u32) -> u64 {
         NESTED_DATA | u64::from(member)
     }
@@ -39,8 +39,8 @@ impl Nested {
             .find(|one| Self::kernel_data(one.member) == data)
     }
 
-    /// Whether this set has nothing although the kernel told of it. The kernel's own sets do not
-    /// spend a one-shot on that, so it is armed again.
+    /// Whether this set has nothing although the kernel reported it. The kernel's own sets do not
+    /// spend a one-shot on that, so the member is armed again.
     pub fn is_in_vain(&mut self, epoll: i32) -> bool {
         // By a number that is open: the one that was added may be closed, and another mean the set.
         let open = SETS[self.number % SETS_MAX].fd.load(Ordering::Relaxed);
@@ -54,7 +54,7 @@ impl Nested {
     }
 
     /// The kernel knows a member by the number that it was added by. Where that is closed, or another set's,
-    /// the member is added by a number of ours; the first one stays as it is, and tells nothing any more.
+    /// the member is added by a number of ours; the first one stays as it is, and reports nothing any more.
     fn arm_again(&mut self, epoll: i32, open: i32) {
         let entry = table::get(self.fd);
         let is_ours = entry.kind() == Kind::Epoll && entry.index() == self.number;
@@ -73,7 +73,7 @@ impl Nested {
         }
     }
 
-    /// It is no member any more; `epoll`: of that set of the kernel's, which is this process's alone.
+    /// It has left the outer set; `epoll`: that set in the kernel, where no other process shares it.
     pub fn leave(self, epoll: Option<i32>) {
         if let Some(again) = self.again {
             if let Some(epoll) = epoll {

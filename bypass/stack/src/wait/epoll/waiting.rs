@@ -9,7 +9,7 @@ use crate::process::deadline::{shorter, signals as signals_now};
 const KERNEL_LOOK_US: u64 = 20;
 /// The same when there was something there.
 const KERNEL_LOOK_BUSY_US: u64 = 2;
-/// Announcements that are held back are looked for in one of so many looks, in those that do not
+/// Announcements that are held back are looked for in one of so many looks, in every look that does not
 /// wait, and once in each microsecond of a spin, by when the rest of an answer has mostly come.
 const HELD_BACK_LOOKS: u32 = 16;
 /// Looks in a row before the clock is read: about a microsecond.
@@ -81,7 +81,7 @@ pub fn wait(
     }
 }
 
-/// What the first looks at a set have brought.
+/// The result of the first looks at a set.
 enum Begun {
     Found(usize),
     /// Nothing yet: it is worth spinning on.
@@ -199,8 +199,8 @@ impl Inner {
         })
     }
 
-    /// Whether a [`look`](Self::look) could find something: a few loads of lines that are ours
-    /// until somebody rings.
+    /// Whether a [`look`](Self::look) could find something: a few loads of cache lines that stay with this
+    /// processor until a peer rings.
     fn is_worth_a_look(&self, set: &Set) -> bool {
         let has_kernel = || {
             (set.kernel_members.load(Ordering::Relaxed) > 0 || !self.listeners.is_empty())
@@ -384,14 +384,14 @@ fn sleep(
     let Some(inner) = guard.as_mut().filter(|_| is_same) else {
         set.sleepers.fetch_sub(1, Ordering::SeqCst);
         return match packets::is_active() {
-            // What was found by the number may be another set's by now.
+            // Events that were found by the number may be another set's by now.
             true => result.map(|_| 0),
             false => result,
         };
     };
     set.wake_up(inner);
     inner.polled = ticks();
-    // Also after a signal: a connection of which only this thread was told may have come while its handler ran.
+    // Also after a signal: a connection that was reported only to this thread may have come while its handler ran.
     let count = match result {
         Err(libc::EINTR) => 0,
         other => other?,
