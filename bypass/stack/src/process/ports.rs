@@ -28,7 +28,7 @@ struct Ports {
     /// Longest unused first.
     free: VecDeque<u16>,
     names: Vec<Owned>,
-    /// For sockets that share one sequence of ports.
+    /// Next port number when the process has no block of its own, so that ports are not unique across processes.
     next: usize,
     /// Connections until a block is asked for again.
     rest: usize,
