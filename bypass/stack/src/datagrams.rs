@@ -26,7 +26,7 @@ use queue::Queue;
 const SOCKETS_MAX: usize = 16_384;
 /// A socket that is used fewer times is not worth the questions that its claim takes: a resolver's for one answer, say.
 const USES_MIN: u32 = 8;
-/// Datagrams no longer received by the kernel reach an engine within this time.
+/// Datagrams diverted from the kernel have reached an engine after this time.
 const LATE_NS: u64 = 1_000_000_000;
 /// One receive in so many asks the kernel first, so that what comes there has its turn.
 const KERNELS_TURN: u32 = 16;
