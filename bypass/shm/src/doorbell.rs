@@ -255,7 +255,7 @@ impl Seen {
 /// Rings the ready list that `word` names (see `Meta::ready_list`), with `ring`, after bytes were published.
 ///
 /// A thread that waits in another place from now on stores its ready list and then looks for bytes. A missing
-/// ready list is loaded once more behind a fence. After ringing one, it is loaded again, behind
+/// ready list is looked up once more behind a fence. After a ready list was rung, `word` is loaded again, behind
 /// the fence of the ring; a thread that moves a connection from one ready list to another compensates when
 /// the ringer's fence is only a light one (`settle` in the stack's epoll).
 #[inline]

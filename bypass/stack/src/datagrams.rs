@@ -239,7 +239,7 @@ impl Socket {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, is_first);
     }
 
-    /// Whether it is.
+    /// Whether the kernel handles the socket.
     pub fn is_left(&self) -> bool {
         self.left_ns.load(Ordering::Acquire) > 0
     }

@@ -61,7 +61,7 @@ pub struct Peer {
     delayed_ns: AtomicU64,
     /// Clients: how long they have waited for the listener to show whether it makes children.
     has_waited_ms: AtomicU64,
-    /// Numbers of the contents that we share without copying, by the contents that [`crate::stream::lending`] sends.
+    /// Number of each content that we share without copying; [`crate::stream::lending`] sends these contents.
     pub lent: Lent,
 }
 

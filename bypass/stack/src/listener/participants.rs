@@ -131,7 +131,7 @@ pub fn retry_unsure() -> bool {
 }
 
 /// The holder to which we introduced ourselves is gone. Another one gets the segment and the connections that wait
-/// in it, because the kernel's queue belongs to all holders of the socket; if no process has the rendezvous socket,
+/// in it, just as the kernel's queue belongs to all holders of the socket; if no process has the rendezvous socket,
 /// none will accept.
 pub fn holder_ended(peer: &Arc<Peer>) {
     let hello = Message::Greet {
