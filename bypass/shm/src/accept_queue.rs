@@ -1,7 +1,7 @@
 //! Connections on their way from `connect` to `accept`, without the kernel and without a lock.
 //!
-//! The client writes slot numbers; any holder of the listener takes them. What decides is the
-//! slot, not the queue: a holder owns the connection when it has turned the server end's QUEUED
+//! The client writes slot numbers; any holder of the listener takes them. The slot decides, not
+//! the queue: a holder owns the connection when it has turned the server end's QUEUED
 //! into its own bit. The queue's head is then moved by whoever gets there first, so a holder may
 //! die at any point without leaving a connection in between.
 
@@ -10,7 +10,7 @@ use crate::layout::{ConnectQueue, QUEUED, SLOTS_MAX};
 use crate::segment::Segment;
 
 impl ConnectQueue {
-    /// Connections that nobody has accepted yet, about; 0 also when the cursors are forged.
+    /// Approximate number of connections that have not been accepted yet; 0 also when the cursors are forged.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.waiting_from(self.head.0.load(Ordering::SeqCst))

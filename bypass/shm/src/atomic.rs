@@ -5,8 +5,8 @@ pub(crate) use core::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicU8, Order
 
 pub(crate) use bypass_sys::barrier::{heavy, light};
 
-/// Which ready flags of a group deserve a look, a bit for each: those that are set, and those whose news
-/// differ from what was `seen`. A hint: each is then looked at by itself.
+/// Which ready flags of a group deserve a look, a bit for each: flags that are set, and flags whose news
+/// differ from what was `seen`. A hint: the caller then checks each flag individually.
 #[inline(always)]
 pub(crate) fn ringing(flags: &[AtomicU8], news: &[AtomicU8], seen: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]

@@ -1,16 +1,16 @@
-//! Doorbells: which connections deserve a look, and whether the one who looks is asleep.
+//! Ready lists: which connections deserve a look, and whether the owner of the list is asleep.
 //!
 //! A ring puts 1 into the slot's ready flag, then (high slots) into its group's byte of the summary:
-//! both idempotent, so a peer can ring in vain but not overflow anything. Bytes, the usual reason,
+//! both idempotent, so a peer can ring spuriously but not overflow anything. Bytes, the usual reason,
 //! are announced by a count in place of the 1: whoever looks remembers it and clears nothing, so the
 //! line comes to it once and goes back once. The count has a byte; its turn-over rings the ready flag too,
 //! hence 256 announcements without a look are not taken for none. So does the first announcement in
 //! another ready list, where what was seen may by chance be the new count.
 //!
 //! A writer that is about to send more may hold an announcement back (`hold_back`) until it is out,
-//! so that a busy reader is told once. The bytes are published all the same and the slot is named in
-//! the ready list, where every reader looks that has nothing else to do, at times when it has, and before
-//! it sleeps: nobody waits for a writer that thinks for long, or never comes back.
+//! so that a busy reader is notified once. The bytes are published all the same and the slot is named in
+//! the ready list, which every idle reader checks, a busy one checks now and then, and each checks before
+//! it sleeps: no reader waits for a writer that computes for a long time, or never continues.
 //!
 //! The two sides of sleep and wake are the classic pair: the sleeper stores `sleeping`, then looks; the ringer sets ready flags, then loads
 //! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
@@ -70,8 +70,8 @@ impl ReadyList {
     }
 
     /// The same as [`ring`](Self::ring) for bytes that have come. Callers of one slot come one after
-    /// the other. One store tells, the news or the ready flag: who looked between two would hear twice, and
-    /// report an edge twice.
+    /// the other. A single store announces them, to the news or the ready flag: a reader that looked between two
+    /// stores would be notified twice, and report an edge twice.
     #[inline]
     pub fn announce(&self, slot: usize, news: News, fenced: bool) -> bool {
         let slot = slot % SLOTS_MAX;
@@ -85,14 +85,14 @@ impl ReadyList {
         self.take_sleeper()
     }
 
-    /// The number of the latest announcement here that was no ready flag, for
+    /// The number of the latest announcement here that was not made by a ready flag, for
     /// [`Ring::announcement`](crate::ring::Ring::announcement).
     pub fn latest(&self, slot: usize) -> u8 {
         self.news[slot % SLOTS_MAX].load(Ordering::Relaxed)
     }
 
     /// Instead of an [`announce`](Self::announce) by process `process` of the other side, which has
-    /// only one thread that does so; true when the owner sleeps, and must be told at once.
+    /// only one thread that does so; true when the owner sleeps, and must be notified at once.
     #[inline]
     pub fn hold_back(&self, slot: usize, process: usize, fenced: bool) -> bool {
         let process = process % PROCESSES;
@@ -110,7 +110,7 @@ impl ReadyList {
     /// Before the announcement that was held back, or the one for more.
     #[inline]
     pub fn hold_no_more(&self, process: usize) {
-        // Plain: only this process names slots here. A reader that takes the old one rings in vain.
+        // Plain: only this process names slots here. A reader that takes the old one makes a spurious check.
         let word = &self.held_back[process % PROCESSES].0;
         word.store(0, Ordering::Relaxed);
     }
@@ -162,7 +162,7 @@ impl ReadyList {
     /// True for exactly one caller after each [`sleep`](Self::sleep).
     #[inline]
     pub fn take_sleeper(&self) -> bool {
-        // The load is behind the caller's fence; most find nobody asleep.
+        // The load is behind the caller's fence; most callers find the owner awake.
         self.sleeping.load(Ordering::Relaxed) != 0 && self.sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
@@ -236,7 +236,7 @@ pub struct News {
     pub is_elsewhere: bool,
 }
 
-/// What the owner of a ready list has seen of its news; by slot.
+/// News that the owner of a ready list has already seen, by slot.
 #[derive(Debug)]
 pub struct Seen(Box<[u8]>);
 
@@ -254,10 +254,10 @@ impl Seen {
 
 /// Rings the ready list that `word` names (see `Meta::ready_list`), with `ring`, after bytes were published.
 ///
-/// Whoever waits in another place from now on stores its ready list and then looks for bytes. A ready list that
-/// was missing is asked for once more behind a fence. One that was rung is asked for again, behind
-/// the fence of the ring; whoever moves a connection from one ready list to another makes up for it when
-/// the ringer's is only a light one (`settle` in the stack's epoll).
+/// A thread that waits in another place from now on stores its ready list and then looks for bytes. A missing
+/// ready list is looked up once more behind a fence. After a ready list was rung, `word` is loaded again, behind
+/// the fence of the ring; a thread that moves a connection from one ready list to another compensates when
+/// the ringer's fence is only a light one (`settle` in the stack's epoll).
 #[inline]
 pub fn ring_ready_list(word: &AtomicU32, mut ring: impl FnMut(usize)) {
     // Acquire: what the ready list's owner has asked for (`fenced`) is known to who knows the ready list.
@@ -297,7 +297,7 @@ impl Sleeper {
             .is_ok()
     }
 
-    /// Takes the registration back, if nobody has.
+    /// Withdraws the registration, unless another thread has done so.
     pub fn withdraw(self, place: &AtomicU64) {
         let _ = place.compare_exchange(self.word(), 0, Ordering::SeqCst, Ordering::Relaxed);
     }
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_seen_once_and_tells_of_a_sleeper() {
+    fn a_held_back_announcement_is_seen_once_and_reports_a_sleeper() {
         let ready_list = ready_list();
         assert!(
             !ready_list.hold_back(7, 0, false) && !ready_list.hold_back(9, PROCESSES - 1, false)
@@ -459,7 +459,7 @@ mod tests {
                         std::thread::yield_now();
                     }
                 }
-                // The end: a ring that nobody may miss.
+                // The end: a ring that the reader must not miss.
                 if ready_list.ring(SLOTS_MAX - 1, false) {
                     woken.fetch_add(1, Ordering::SeqCst);
                 }

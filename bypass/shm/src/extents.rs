@@ -11,7 +11,7 @@
 use crate::atomic::{AtomicU32, Ordering};
 use crate::layout::{extent_offset, extents_before, Owners, CLASSES};
 
-/// In place of an owner: nobody's, with its memory as its last owner left it.
+/// In place of an owner: free, with its memory as its last owner left it.
 const FREED: u32 = u32::MAX;
 /// In place of an owner: its memory is being given back.
 const CLEANING: u32 = u32::MAX - 1;
@@ -140,7 +140,7 @@ impl Owners {
         });
     }
 
-    /// Calls `release` with every extent whose memory nobody needs.
+    /// Calls `release` with every extent whose memory is not needed.
     pub fn clean(&self, used: &[AtomicU32], mut release: impl FnMut(Place)) {
         self.each(used, |place, word| {
             let claim =

@@ -1,11 +1,11 @@
-//! What lies where in a segment: the memory that one client process shares with the holders of
+//! Layout of a segment: the memory that one client process shares with the holders of
 //! one listener.
 //!
 //! ```text
 //! 0        Header          who, how many slots, how large the rings are
 //! 4096     ConnectQueue    client ──slot numbers──► whoever holds the listener
-//!          ReadyList            64 for each side: doorbells of one waiting place (an epoll set)
-//!          Contents        of each side: who has mapped what was lent
+//!          ReadyList       64 for each side: ready flags of one waiting place (an epoll set)
+//!          Contents        of each side: which processes have mapped the contents shared without copying
 //!          Owners          which direction has which extent
 //!          Slots           1280 bytes each: cursors, ends, names, records of one connection
 //!          rings           two of `ring_bytes` for each slot, client→server first
@@ -24,7 +24,7 @@ use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x09\0");
-/// Slots of a segment: bounded by the doorbell's two levels.
+/// Slots of a segment: bounded by the two levels of a ready list.
 pub const SLOTS_MAX: usize = 16_384;
 /// Ready flags under one byte of the summary: a cache line of them.
 pub const FLAG_GROUP: usize = 64;
@@ -34,10 +34,10 @@ pub const DIRECT_GROUPS: usize = 16;
 pub const READY_LISTS: usize = 64;
 /// Records under way in one direction of a connection, see [`Record`].
 pub const RECORDS: usize = 8;
-/// A content is lent only while fewer records are under way: the rest are for larger rings, of which
-/// a direction has one of each class at most, and one for the way back to the first ring.
+/// A content is shared without copying only while fewer records are in flight: the rest are for larger rings, of
+/// which a direction has one of each class at most, and one for the way back to the first ring.
 pub const LOANS: usize = 4;
-/// Contents that one side of a segment may lend.
+/// Contents that one side of a segment may share without copying.
 pub const CONTENTS: usize = 512;
 /// Processes of one side that may hold ends of a segment; the mask's two top bits are these:
 pub const PROCESSES: usize = 30;
@@ -51,8 +51,8 @@ pub const NO_ROOM: u32 = u32::MAX;
 pub const RING_BYTES_MIN: usize = 4096;
 /// See above.
 pub const RING_BYTES_MAX: usize = 262_144;
-/// Most that a direction holds unread, lent contents not counted: what a loopback connection of the
-/// kernel takes before anybody reads.
+/// Most unread bytes that a direction holds, not counting contents shared without copying: as many as a loopback
+/// connection of the kernel takes before the peer reads.
 pub const UNREAD_MAX: usize = 4 << 20;
 
 /// Extents of one size.
@@ -136,14 +136,14 @@ pub struct Header {
     pub fenced: [AtomicU32; 2],
     /// By class: extents that were ever in use, the others need no look.
     pub extents_used: [AtomicU32; CLASSES.len()],
-    /// 1 when the last holder has closed the listener: nobody accepts what is offered from then on.
+    /// 1 when the last holder has closed the listener: connections offered from then on are never accepted.
     pub closed: AtomicU32,
     /// Processes of each side.
     pub processes: [[AtomicU64; PROCESSES]; 2],
     /// Those of them that cannot wake others (a bit each): who waits on the other side must look.
     pub silent: [AtomicU32; 2],
-    /// Not 0 when the connections lead to other hosts, over packets: a relay stands at their other end. 2 when what
-    /// waits is for the relay's own process, and for those that have no engine.
+    /// Not 0 when the connections lead to other hosts, over packets: a relay is at their other end. 2 when waiting
+    /// connections are reserved for the relay's own process and for processes without an engine.
     pub over_packets: AtomicU32,
     /// 1 when a process of the listener's side has forked with connections of this segment: each of its
     /// children takes one of the `processes`.
@@ -201,7 +201,7 @@ pub struct ReadyList {
 #[repr(C, align(64))]
 pub struct HeldBack(pub AtomicU32);
 
-/// The upper level of the doorbell.
+/// The upper level of a ready list.
 #[repr(C, align(128))]
 pub struct Summary(pub [AtomicU8; SLOTS_MAX / FLAG_GROUP]);
 
@@ -212,8 +212,8 @@ pub struct ProducerLine {
     pub tail: AtomicU64,
     /// [`FIN`], [`RST`], [`CLOSED`].
     pub ends: AtomicU32,
-    /// The writer waits for space: it is to be told when no more bytes than this less one are
-    /// unread; 0 when it does not.
+    /// The writer waits for space: it has to be notified when no more bytes than this less one are
+    /// unread; 0 when it does not wait.
     pub want_space: AtomicU32,
     /// Records ever made, see [`Record`].
     pub records: AtomicU64,
@@ -230,7 +230,7 @@ pub struct ConsumerLine {
     pub tail_seen: AtomicU64,
     /// Records read to their end.
     pub records_done: AtomicU64,
-    /// Bytes read of the next one, a loan.
+    /// Bytes read of the next record, a content shared without copying.
     pub loan_bytes: AtomicU64,
     /// The ring where the byte at `head` lies, see [`crate::extents::Place`].
     pub ring: AtomicU32,
@@ -240,9 +240,9 @@ pub struct ConsumerLine {
     pub far: AtomicU32,
 }
 
-/// What comes in a stream beside the bytes of the ring: bytes that lie in a content which the writer
-/// has lent, memory that the reader has mapped for reading; or word that the bytes go on in another
-/// ring.
+/// An entry of a stream besides the bytes of the ring: either bytes in a content that the writer shares
+/// without copying, memory that the reader has mapped for reading; or a notice that the bytes continue in
+/// another ring.
 #[repr(C)]
 pub struct Record {
     /// It comes when so many bytes of the stream's rings have been read.
@@ -255,11 +255,11 @@ pub struct Record {
 #[repr(C, align(128))]
 pub struct Records(pub [Record; RECORDS]);
 
-/// Who has each extent, class by class: see [`crate::extents`].
+/// Owner of each extent, class by class: see [`crate::extents`].
 #[repr(C, align(128))]
 pub struct Owners(pub [AtomicU32; EXTENTS]);
 
-/// What one side has lent.
+/// Contents that one side shares without copying.
 #[repr(C, align(128))]
 pub struct Contents {
     /// Numbers given away.
@@ -268,16 +268,16 @@ pub struct Contents {
     pub mapped_by: [AtomicU32; CONTENTS],
 }
 
-/// Locks of one side's end, and what its writer knows. On a line that the other side never touches:
-/// taking a lock waits for nobody, and neither does a look at what was just written, whose line the
-/// other side may be reading.
+/// Locks of one side's end, and its writer's state. On a cache line that the other side never touches:
+/// taking a lock causes no wait for the other side, and neither does looking up what was just written, whose
+/// line the other side may be reading.
 #[repr(C, align(128))]
 pub struct Locks {
     /// Holds the thread that reads, once several processes hold the end.
     pub read: AtomicU32,
     /// Holds the thread that writes, likewise.
     pub write: AtomicU32,
-    /// Who gets SIGURG: a process, or a group as a negative number; 0 for nobody.
+    /// Receiver of SIGURG: a process, or a group as a negative number; 0 for none.
     pub owner: AtomicU32,
     /// Once several processes hold the end: what any of them has shut down.
     pub shut: AtomicU32,
@@ -307,7 +307,7 @@ pub struct Locks {
     pub short_writes: AtomicU32,
 }
 
-/// Who holds the two ends, and where they wait.
+/// Holders of the two ends, and where they wait.
 #[repr(C, align(128))]
 pub struct Meta {
     /// Bit of every process that holds the side's end.
@@ -375,7 +375,7 @@ pub struct Transport {
 pub const QUEUE_AT: usize = 4096;
 /// Offset of the ready lists, client's first.
 pub const READY_LISTS_AT: usize = QUEUE_AT + size_of::<ConnectQueue>();
-/// Offset of what is lent, by the client first.
+/// Offset of the contents shared without copying, the client's first.
 pub const CONTENTS_AT: usize =
     (READY_LISTS_AT + 2 * READY_LISTS * size_of::<ReadyList>()).next_multiple_of(4096);
 /// Offset of the extents' owners.

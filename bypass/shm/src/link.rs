@@ -36,7 +36,7 @@ pub enum Message {
     Forward { inode: u64 },
     /// A new holder asks the others for the segments of listener `inode`.
     Share { inode: u64, process: u64 },
-    /// A content that may be lent on connections of a segment, under this number; with its memory.
+    /// A content that may be shared without copying on connections of a segment, under this number; with its memory.
     Lend { number: u64 },
     /// A process that was sent a connection's shadow asks its sender for the connection.
     Take { inode: u64, version: u64 },
@@ -142,7 +142,7 @@ pub fn open_rendezvous(name: &Name) -> Result<Owned> {
     Ok(rendezvous)
 }
 
-/// Connects; the queue of a rendezvous socket that nobody serves fills up, then this fails with EAGAIN.
+/// Connects; the queue of a rendezvous socket that no process serves fills up, then this fails with EAGAIN.
 pub fn connect(name: &Name) -> Result<Owned> {
     let link = numbers::high(|| kernel::socket(libc::AF_UNIX, KIND, 0))?;
     kernel::connect(link.0, name.bytes())?;

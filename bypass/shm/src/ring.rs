@@ -34,7 +34,7 @@ const LOOKS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken;
 
-/// What lies around a direction: contents that were lent to its reader, and larger rings.
+/// Memory around a direction: contents shared with its reader without copying, and larger rings.
 pub trait Surroundings {
     /// Address and length of content `number`.
     fn content(&self, number: u32) -> Option<(*const u8, usize)>;
@@ -52,7 +52,7 @@ pub trait Surroundings {
 #[derive(Clone, Copy)]
 pub struct Ring<'a> {
     producer: &'a ProducerLine,
-    /// What the writer knows without a look at lines that the reader looks at.
+    /// State that the writer knows without loading cache lines that the reader uses.
     writer: &'a Locks,
     consumer: &'a ConsumerLine,
     records: &'a Records,
@@ -220,7 +220,7 @@ impl<'a> Ring<'a> {
         fetch_for_writing(self.producer);
         let records = self.writer.records.load(Ordering::Relaxed);
         if records != 0 {
-            // Who has lent before will lend again.
+            // A writer that has shared contents before is likely to do so again.
             fetch_for_writing(self.record(records));
         }
         for line in 0..ANSWER_LINES {
@@ -231,7 +231,7 @@ impl<'a> Ring<'a> {
     /// The next announcement as `ready_list` is to have it, for the writer that has just published bytes. In
     /// another ready list than the one before it is a ready flag, and the count goes on from the ready list's
     /// `latest`, so that the next one differs from what is seen there. Only what is announced somewhere is
-    /// counted: after bytes of which nobody is told, the count may not come round to what was seen.
+    /// counted: after bytes that are not announced, the count must not wrap around to what was seen.
     #[inline]
     pub fn announcement(&self, ready_list: usize, latest: impl FnOnce() -> u8) -> News {
         let ready_list = ready_list as u32 + 1;

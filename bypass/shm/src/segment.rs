@@ -30,7 +30,7 @@ pub struct Segment {
     borrowed: BorrowedContents,
 }
 
-/// Contents that the other side has lent to this process, by number.
+/// Contents that the other side shares with this process without copying, by number.
 #[derive(Debug)]
 struct BorrowedContents(Box<[OnceLock<Mapping>]>);
 
@@ -188,7 +188,7 @@ impl Segment {
         unsafe { self.memory.at(QUEUE_AT) }
     }
 
-    /// Says to the client that nobody listens any more.
+    /// Informs the client that no process listens any more.
     pub fn close_queue(&self) {
         self.header().closed.store(1, Ordering::SeqCst);
     }
@@ -218,7 +218,7 @@ impl Segment {
         unsafe { &*self.memory.address(at).cast() }
     }
 
-    /// What connection `index` has besides where it leads to another host.
+    /// Additional state of connection `index` if it leads to another host.
     pub fn transport(&self, index: usize) -> &Transport {
         let first = transports_at(self.slots, self.ring_bytes);
         let at = first + self.clamp(index) * size_of::<Transport>();
@@ -231,8 +231,8 @@ impl Segment {
         self.header().over_packets.load(Ordering::Relaxed) != 0
     }
 
-    /// Says that its connections lead to other hosts, and whether those that wait are kept for the process of the
-    /// relay and those without an engine.
+    /// Records that its connections lead to other hosts, and whether waiting connections are kept for the process of
+    /// the relay and for processes without an engine.
     pub fn set_over_packets(&self, is_kept: bool) {
         let word = 1 + u32::from(is_kept);
         self.header().over_packets.store(word, Ordering::SeqCst);
@@ -244,7 +244,7 @@ impl Segment {
         self.header().over_packets.load(Ordering::SeqCst) == 2
     }
 
-    /// What `side` has lent.
+    /// Contents that `side` shares without copying.
     #[inline]
     pub fn contents(&self, side: usize) -> &Contents {
         // SAFETY: the list is atomics only.
@@ -291,7 +291,7 @@ impl Segment {
             .store(receive, Ordering::Relaxed);
     }
 
-    /// Gives the larger rings of connection `index` back, which nobody uses any more; true when there
+    /// Gives back the larger rings of connection `index`, which are not used any more; true when there
     /// may have been some.
     pub fn give_back_extents(&self, index: usize) -> bool {
         let grown = &self.slot(index).meta.has_grown;
@@ -305,7 +305,7 @@ impl Segment {
         has_grown
     }
 
-    /// Gives the memory of extents back that nobody has.
+    /// Gives back the memory of extents without an owner.
     pub fn clean_extents(&self) {
         let used = &self.header().extents_used;
         self.owners().clean(used, |place| self.empty_extent(place));
@@ -340,7 +340,7 @@ impl Segment {
         self.ring(index, 1 - (side & 1)).prefetch();
     }
 
-    /// Maps what process-index `index` of `side` (ours) is lent as `number`, and says so.
+    /// Maps the content that is shared as `number` with process-index `index` of `side` (ours), and records it.
     pub fn borrow(&self, side: usize, index: usize, number: u32, content: i32) -> Result<()> {
         let Some(place) = self.borrowed.0.get(number as usize) else {
             let _ = kernel::close(content);
@@ -356,7 +356,7 @@ impl Segment {
         Ok(())
     }
 
-    /// A number under which `side` (ours) may lend a content; None when all are used.
+    /// A number under which `side` (ours) may share a content without copying; None when all are used.
     pub fn number_for_loan(&self, side: usize) -> Option<u32> {
         let used = &self.contents(side).used;
         let next = |used: u32| (used < CONTENTS as u32).then_some(used + 1);
@@ -365,7 +365,7 @@ impl Segment {
     }
 
     /// Whether all processes that hold the other end of connection `index` have mapped what `side`
-    /// (ours) lends as `number`.
+    /// (ours) shares as `number`.
     #[inline]
     pub fn is_borrowed(&self, index: usize, side: usize, number: u32) -> bool {
         let mapped_by = &self.contents(side).mapped_by[number as usize % CONTENTS];
@@ -468,8 +468,8 @@ impl Segment {
         self.header().processes[side & 1][index % PROCESSES].store(0, Ordering::SeqCst);
     }
 
-    /// Process `index` of `side` cannot wake others from now on. Who sleeps here already is to be rung
-    /// after this; publishers of the other side fence, as its sleepers may no longer do it for them.
+    /// Process `index` of `side` cannot wake others from now on. The caller has to ring threads that already sleep
+    /// here after this; publishers of the other side fence, because its sleepers may no longer do it for them.
     pub fn set_silent(&self, side: usize, index: usize) {
         let header = self.header();
         header.fenced[side & 1].store(1, Ordering::SeqCst);

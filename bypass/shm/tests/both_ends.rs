@@ -1,5 +1,5 @@
 //! Both ends of a segment in one mapping, each a thread: connections are offered, accepted, written,
-//! answered with lent contents, ended, and their slots used again. A thread sanitizer sees all of it
+//! answered with zero-copy contents, ended, and their slots used again. A thread sanitizer sees all of it
 //! here; of two processes, or two mappings, it sees one side each.
 
 use std::sync::atomic::Ordering;
@@ -118,7 +118,7 @@ fn read_answer(segment: &Segment, connection: usize) {
     segment.slot(slot).meta.holders[1].store(0, Ordering::SeqCst);
 }
 
-/// What the server knows of the connection in a slot.
+/// The server's state of the connection in a slot.
 #[derive(Default, Clone, Copy)]
 struct Open {
     connection: usize,
@@ -213,7 +213,7 @@ fn connections_come_and_go_between_two_threads() {
 }
 
 #[test]
-fn what_comes_after_bytes_of_which_nobody_was_told_is_heard() {
+fn bytes_after_unannounced_ones_are_noticed() {
     const SLOT: usize = 3;
     let segment = Segment::create(1, SLOTS, RING_BYTES).expect("memory");
     let (reader, mut seen) = (thread::current(), Seen::of(SLOTS));

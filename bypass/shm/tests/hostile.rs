@@ -67,7 +67,7 @@ fn greetings_of_any_bytes_and_descriptors_are_refused() {
 }
 
 #[test]
-fn a_peer_that_scribbles_all_the_time_harms_nobody() {
+fn a_peer_that_scribbles_all_the_time_harms_no_process() {
     const ACTS: usize = 60_000;
     let shared = script::Shared::new();
     let is_over = AtomicBool::new(false);
@@ -146,7 +146,7 @@ fn descriptors_that_are_refused_are_closed() {
 /// More descriptors than a message of ours has, none, or a caller who goes in the middle: all that
 /// came are closed again.
 #[test]
-fn descriptors_that_nobody_asked_for_are_closed() {
+fn descriptors_that_were_not_requested_are_closed() {
     const TIMES: usize = 200;
     let open = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let before = open();

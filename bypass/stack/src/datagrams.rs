@@ -1,8 +1,8 @@
-//! UDP sockets: what has come for each over packets, and who waits for it.
+//! UDP sockets: the datagrams that have arrived for each over packets, and the threads that wait for them.
 //!
-//! The socket itself stays the kernel's, which binds and connects it and has its options. The kernel sends what goes by
-//! no interface of ours and receives what is not taken: fragments, multicast, errors, what comes by other interfaces.
-//! So who receives or waits looks in both places.
+//! The kernel socket remains and handles bind, connect and options. The kernel also sends datagrams that leave through
+//! interfaces not accelerated, and receives everything else: fragments, multicast, errors, datagrams from other
+//! interfaces. So a thread that receives or waits checks both places.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
@@ -22,11 +22,11 @@ pub use queue::{Received, Taken};
 
 use queue::Queue;
 
-/// Sockets of a process; more are the kernel's alone.
+/// Accelerated UDP sockets per process; further sockets are handled by the kernel alone.
 const SOCKETS_MAX: usize = 16_384;
 /// A socket that is used fewer times is not worth the questions that its claim takes: a resolver's for one answer, say.
 const USES_MIN: u32 = 8;
-/// What was taken from the kernel has come to an engine after this time.
+/// Datagrams diverted from the kernel have reached an engine after this time.
 const LATE_NS: u64 = 1_000_000_000;
 /// One receive in so many asks the kernel first, so that what comes there has its turn.
 const KERNELS_TURN: u32 = 16;
@@ -37,7 +37,7 @@ pub struct Socket {
     life: AtomicU32,
     /// Datagrams that wait here.
     waiting: AtomicU32,
-    /// Counts those that have come.
+    /// Number of datagrams that have arrived.
     arrivals: AtomicU32,
     receives: AtomicU32,
     /// How often it was used before it was claimed.
@@ -46,7 +46,7 @@ pub struct Socket {
     patience: AtomicU64,
     /// Its names or options may have changed since they were looked at.
     is_stale: AtomicBool,
-    /// Since when it is the kernel's, but for what waits here; 0: it is not.
+    /// When the kernel took over the socket, except for datagrams that wait here; 0: it has not.
     left_ns: AtomicU64,
     /// The kernel may have what came before the port was claimed.
     has_older: AtomicBool,
@@ -82,7 +82,7 @@ impl Patience {
     }
 }
 
-/// What of a socket is behind its lock.
+/// The part of a socket that its lock protects.
 pub struct Inner {
     /// AF_INET or AF_INET6.
     pub family: i32,
@@ -102,9 +102,9 @@ pub struct Inner {
     pub place: Option<u16>,
     /// The byte of DSCP and ECN, and time to live, of IPv4 and of IPv6.
     pub class_and_hops: [(u8, u8); 2],
-    /// What receivers are told besides, by [`control`].
+    /// Ancillary data that receivers get, as bits of [`control`].
     pub told: u32,
-    /// When the kernel was last asked whether it has heard of an error.
+    /// When the kernel was last asked for a pending error.
     pub asked_ns: u64,
     queue: Queue,
     wakers: Vec<u32>,
@@ -123,7 +123,7 @@ pub struct Said {
     pub hops: Option<u8>,
 }
 
-/// What a receiver may ask to be told of each datagram: bits of [`Inner::told`].
+/// Ancillary data that a receiver can request for each datagram: bits of [`Inner::told`].
 pub mod control {
     /// IP_PKTINFO.
     pub const PACKET_INFO: u32 = 1;
@@ -223,13 +223,13 @@ impl Socket {
             && self.take_stale()
     }
 
-    /// Whether it is to be asked now, by whoever is told so.
+    /// Whether its names and options have to be checked now, by the caller that gets true.
     #[inline]
     pub fn take_stale(&self) -> bool {
         self.is_stale() && self.is_stale.swap(false, Ordering::AcqRel)
     }
 
-    /// It is the kernel's from now on.
+    /// The kernel handles the socket from now on.
     pub fn set_left(&self) {
         self.forget_patience();
         let now = now_ns();
@@ -239,7 +239,7 @@ impl Socket {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, is_first);
     }
 
-    /// Whether it is.
+    /// Whether the kernel handles the socket.
     pub fn is_left(&self) -> bool {
         self.left_ns.load(Ordering::Acquire) > 0
     }
@@ -325,7 +325,7 @@ impl Socket {
             .store(inner.queue.count() as u32, Ordering::Release);
     }
 
-    /// A datagram that has come; false where there is no room.
+    /// Queues a datagram that has arrived; false when the queue is full.
     fn put(&self, received: Received, payload: &[u8]) -> bool {
         let wakers = {
             let mut inner = self.lock();
@@ -343,7 +343,7 @@ impl Socket {
         true
     }
 
-    /// The next datagram rings `waker`, once. Who sleeps on it must look again after this.
+    /// The next datagram wakes `waker`, once. A thread that will sleep on it must look again after this call.
     pub fn expect(&self, waker: u32) {
         let mut inner = self.lock();
         if !inner.wakers.contains(&waker) {
@@ -476,7 +476,7 @@ pub fn hold() -> impl Sized {
     (free, places, sockets)
 }
 
-/// In a forked child: what waits is the parent's, and the sockets are the kernel's.
+/// In a forked child: queued datagrams stay with the parent, and the kernel handles the sockets.
 pub fn forget() {
     if !are_used() {
         return;

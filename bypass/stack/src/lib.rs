@@ -1,14 +1,14 @@
 //! User-level sockets of one process: descriptors, readiness, waiting.
 //!
 //! The modules are layers: each uses only those above it in the list below, as ARCHITECTURE.md says.
-//! [`process::table`] says for each descriptor number what it is; one load tells the hooks whether the
-//! kernel is meant. [`sockets`] holds the objects behind the numbers, [`peer`] the segments they
+//! [`process::table`] records the role of each descriptor number; with one load the hooks see whether a
+//! call goes to the kernel. [`sockets`] holds the objects behind the numbers, [`peer`] the segments they
 //! live in. A connection begins in [`operations::connect`] or [`listener`], moves bytes in [`stream`],
-//! and is waited for in [`wait`]. A UDP socket is the kernel's; what of its datagrams comes over packets
-//! is in [`datagrams`]. [`lifecycle`] keeps all of it true as processes come and go; the one thread of
-//! ours, which meets other processes and notices when they die, is started through [`service`].
+//! and is waited for in [`wait`]. A UDP socket stays in the kernel; datagrams that arrive for it over packets
+//! are in [`datagrams`]. [`lifecycle`] keeps all of it true as processes come and go; the library's only
+//! thread, which meets other processes and notices when they die, is started through [`service`].
 //!
-//! Every operation answers with an [`Outcome`]; errno is somebody else's business.
+//! Every operation returns an [`Outcome`]; the callers set errno.
 // No panic reaches the C code that calls the hooks.
 #![cfg_attr(
     not(test),

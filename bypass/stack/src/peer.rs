@@ -61,7 +61,7 @@ pub struct Peer {
     delayed_ns: AtomicU64,
     /// Clients: how long they have waited for the listener to show whether it makes children.
     has_waited_ms: AtomicU64,
-    /// Numbers of what we lend, by the contents that [`crate::stream::lending`] sends.
+    /// Number of each content that we share without copying; [`crate::stream::lending`] sends these contents.
     pub lent: Lent,
 }
 
@@ -190,7 +190,7 @@ impl Peer {
         }
     }
 
-    /// Takes no part any more, though the memory rests for a while: the other side looks for nobody here.
+    /// Stops taking part, though the memory stays mapped for a while: the other side looks for no process here.
     pub fn give_place_up(&self) {
         let index = self.process.swap(NO_PLACE, Ordering::Relaxed);
         if index != NO_PLACE {
@@ -326,7 +326,7 @@ impl Peer {
     }
 }
 
-/// All segments that are mapped here, also when nobody uses them any more.
+/// All segments that are mapped here, including those no longer in use.
 pub fn mapped() -> Vec<Arc<Peer>> {
     let mut all = all();
     if let Ok(resting) = RESTING.lock() {
@@ -436,7 +436,7 @@ pub fn is_forgotten(peer: &Arc<Peer>) -> bool {
         .is_ok_and(|all| !all.iter().any(|one| Arc::ptr_eq(one, peer)))
 }
 
-/// Forgets a segment where nothing lives and nobody looks; its memory goes with the last reference.
+/// Drops a segment that has no connections and no users; its memory is freed with the last reference.
 pub fn drop_reference(peer: &Arc<Peer>) {
     strike(peer);
 }

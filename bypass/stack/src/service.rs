@@ -1,8 +1,8 @@
-//! The one thread of ours in a process, as those below it see it: started, woken, told what to watch.
+//! The library's only thread in a process, as the layers below see it: how to start it, wake it and add descriptors.
 //!
-//! It sleeps in the kernel unless somebody connects or a link ends. Started with the first listener
-//! or the first greeting, and again in a forked child when that does something accelerated. What it
-//! does is said by [`set_work`], because that lies above.
+//! It sleeps in the kernel unless a process connects or a link ends. It is started with the first listener
+//! or the first link to a listener's holder, and again in a forked child when the child does something
+//! accelerated. Its work is supplied through [`set_work`], because that code is in a layer above.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::any::Any;
@@ -32,7 +32,7 @@ pub enum Role {
     Stranger,
     /// Somebody at the rendezvous socket of a listener who has not spoken.
     Caller(usize),
-    /// Our greeting of a listener's holder, who lives while it lasts.
+    /// Our link to a listener's holder, which is alive as long as the link is open.
     Greeting(Arc<Peer>),
     /// A client that has greeted us at the rendezvous socket of the listener with this inode, and its segment.
     Greeted(u64, u64),
@@ -44,7 +44,7 @@ pub enum Role {
     Offer(u64),
     /// Somebody at such a rendezvous socket.
     Taker(u64),
-    /// Somebody who was told; the end means that it has taken the connection.
+    /// A process that was given the connection; the end of the link means that it has taken it.
     Given(u64),
     /// The rendezvous socket of the programs that share this interface.
     Cluster(u32),
@@ -56,9 +56,9 @@ pub enum Role {
     Signals,
 }
 
-/// A link on which the other side's process at place `index` has been told that we take part.
+/// A link over which the other side's process at place `index` was informed that we take part.
 pub struct Told {
-    /// Owned; its end tells of that process's end.
+    /// Owned; it is closed when that process ends.
     pub link: Owned,
     /// Where that process stands among those of its side.
     pub index: usize,
@@ -67,13 +67,13 @@ pub struct Told {
 }
 
 impl Told {
-    /// What the link is, in the segment of `peer`.
+    /// Role of the link in the segment of `peer`.
     fn role(&self, peer: Arc<Peer>) -> Role {
         Role::Adopted(peer, self.index, self.process)
     }
 }
 
-/// What the thread does.
+/// Work of the thread.
 pub struct Work {
     /// Serves what is watched by the kernel set with this number, until [`is_stopping`].
     pub run: fn(i32),
@@ -88,7 +88,7 @@ static WORK: OnceLock<Work> = OnceLock::new();
 static PASSED_RENDEZVOUS: AtomicI32 = AtomicI32::new(-1);
 static SET: AtomicI32 = AtomicI32::new(-1);
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Taken by whoever ends it; of a forked child's parent it is another's.
+/// Taken by the caller that ends the thread; in a forked child it is the handle of the parent's thread.
 static THREAD: Mutex<Option<std::thread::JoinHandle<()>>> = Mutex::new(None);
 static ROLES: OnceLock<Mutex<HashMap<i32, Role>>> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
@@ -104,7 +104,7 @@ pub fn set_work(work: Work) {
     let _ = WORK.set(work);
 }
 
-/// What each watched descriptor is; None where a thread has died with it.
+/// Roles of the watched descriptors; None when a thread has died while holding the lock.
 pub fn roles() -> Option<MutexGuard<'static, HashMap<i32, Role>>> {
     ROLES.get_or_init(Mutex::default).lock().ok()
 }
@@ -116,7 +116,7 @@ pub fn hold() -> impl Sized {
     (starting, roles, later::hold(), LINKS.lock().ok())
 }
 
-/// Starts the thread unless it runs. EAGAIN where nobody has said what it does, or there can be none.
+/// Starts the thread unless it runs. EAGAIN when its work has not been set or no thread can be created.
 pub fn start() -> Result<(), i32> {
     if is_confined() {
         return Err(libc::EPERM);
@@ -222,7 +222,7 @@ pub fn take_rendezvous(rendezvous: Owned) {
 pub fn forget() {
     later::set_running(false);
     if let Ok(mut thread) = THREAD.lock() {
-        // The parent's: there is nothing to wait for, and nothing of it may be freed here.
+        // The parent's thread: there is nothing to wait for, and its memory must not be freed here.
         core::mem::forget(thread.take());
     }
     due::forget();
@@ -335,9 +335,9 @@ pub fn close(fd: i32) {
     let _ = kernel::close(fd);
 }
 
-/// A listener is closed here: its rendezvous socket, and the links of those who greeted us at it, which makes
-/// them look for another holder. Nobody is met there any more; the descriptors are closed by the
-/// service when the program next sleeps or somebody comes.
+/// Closes a listener here: its rendezvous socket, and the links of clients that use it, which makes
+/// them look for another holder. No process is met there any more; the service closes the descriptors
+/// when the program next sleeps or another process connects.
 pub fn close_rendezvous(rendezvous: i32, inode: u64, value: Option<Arc<dyn Any + Send + Sync>>) {
     let (Some(mut roles), Some(mut queue)) = (roles(), later::queue()) else {
         return;

@@ -17,7 +17,7 @@ pub use state::{Event, State};
 
 /// Sockets of a process; more are left to the kernel.
 pub const SOCKETS_MAX: usize = 65_536;
-/// With fewer left clients are told to use the kernel: these are for connections that wait already.
+/// With fewer left, clients are directed to the kernel: the rest is reserved for connections that already wait.
 const RESERVE: usize = 4096;
 
 /// O_NONBLOCK is set.
@@ -42,12 +42,12 @@ pub const SHUT_READ: u32 = 1 << 8;
 pub const SHUT_WRITE: u32 = 1 << 9;
 /// Bytes were written to a peer that had closed: what follows is EPIPE.
 pub const WROTE_TO_CLOSED: u32 = 1 << 10;
-/// What concerns the connection and not this process alone: these are in the segment, too, once several
+/// Flags of the connection, not of this process alone: they are in the segment, too, once several
 /// processes hold it.
 pub const SHUT: u32 = SHUT_READ | SHUT_WRITE | WROTE_TO_CLOSED;
-/// ECONNRESET was told once.
+/// ECONNRESET was reported once.
 pub const RESET_TOLD: u32 = 1 << 11;
-/// What goes along when a connection is handed to another process.
+/// Flags that are passed along when a connection is handed to another process.
 pub const HANDED_ON: u32 = NODELAY
     | KEEPALIVE
     | LINGER
@@ -71,13 +71,13 @@ pub const LOW_WATER: u32 = 1 << 19;
 /// Came from a listener, whose options it has as far as the program has not set them since.
 pub const ACCEPTED: u32 = 1 << 20;
 
-/// Was a member of an epoll set before, with a doorbell.
+/// Was a member of an epoll set before, with a ready list.
 pub const HAD_READY_LIST: u32 = 1 << 24;
 
 /// Other processes hold it too: O_NONBLOCK is what the kernel says of the shadow, which is the same file in all of them.
 pub const SHARED: u32 = 1 << 16;
 
-/// The program has dissolved its connection and has not been told ECONNRESET yet.
+/// The program has dissolved its connection, and ECONNRESET has not been reported to it yet.
 pub const DISSOLVED: u32 = 1 << 17;
 
 /// connect() to another host was called and is not over; see [`State`].
@@ -86,10 +86,10 @@ pub const OPENING: u32 = 1 << 21;
 /// connect() to another host has failed: there never was a connection; see [`State`].
 pub const REFUSED: u32 = 1 << 22;
 
-/// O_ASYNC is set: signals tell what happens.
+/// O_ASYNC is set: events are reported by signals.
 pub const ASYNC: u32 = 1 << 23;
 
-/// With [`ASYNC`]: somebody found no room, and is told by a signal when there is some.
+/// With [`ASYNC`]: a writer found the ring full and is notified by a signal when there is space.
 pub const AWAITS_ROOM: u32 = 1 << 28;
 
 /// F_SETOWN has named somebody before there was a connection.
@@ -198,7 +198,7 @@ pub struct Socket {
     pub local: SharedAddress,
     /// The other's address.
     pub remote: SharedAddress,
-    /// What connect() has failed with and nobody has been told.
+    /// Error with which connect() has failed and which has not been reported yet.
     pub error: AtomicU32,
     /// The thread that reads, 0 for none. Here and not in the segment, whose other side could write it.
     pub reading: AtomicU32,
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_told_before_there_is_no_room_and_when_there_is_some_again() {
+    fn clients_are_notified_before_the_table_is_full_and_when_it_has_space_again() {
         let mut taken = Vec::new();
         while let Some(index) = allocate(libc::AF_INET, 0) {
             taken.push(index);

@@ -78,7 +78,7 @@ impl Ring<'_> {
         around.extent(place).map(|(_, size)| size)
     }
 
-    /// What is written from now on lies in `place`. The reader is told before it sees any of it.
+    /// Bytes written from now on lie in `place`. The reader is notified before it sees any of them.
     fn go_on_in(&self, place: Place) {
         let tail = self.writer.tail.load(Ordering::Relaxed);
         self.writer.since.store(tail, Ordering::Relaxed);
@@ -203,8 +203,8 @@ impl Ring<'_> {
         (place != Place::FIRST && is_idle).then_some(place)
     }
 
-    /// Goes back to the first ring where the direction is idle; the larger one, whose memory nobody looks
-    /// at any more, though it is the direction's until the reader gives it back. For who holds the
+    /// Goes back to the first ring if the direction is idle; returns the larger one, whose memory is not
+    /// accessed any more, although the direction owns it until the reader gives it back. The caller holds the
     /// writer's lock.
     pub fn leave_idle_extent(&self) -> Option<Place> {
         let place = self.idle_extent()?;

@@ -1,5 +1,5 @@
-//! Reading a stream, some of whose bytes lie in contents that the writer has lent, and which may go on
-//! in another ring.
+//! Reading a stream, some of whose bytes lie in contents that the writer shares without copying, and which may
+//! continue in another ring.
 //!
 //! A record says: after so many bytes of the rings come these bytes of that content, or the stream goes
 //! on in that ring. It is published after the bytes in front of it and before those behind it, so a
@@ -24,7 +24,7 @@ struct Position {
 /// Rings that a reader is through with.
 type Passed = [Option<Place>; RECORDS];
 
-/// What comes next.
+/// The next piece of the stream.
 enum Next {
     Nothing,
     /// So many bytes of the ring, and whether a record was made behind them.
@@ -242,7 +242,7 @@ impl Ring<'_> {
         }
     }
 
-    /// Commits a way that led from ring to ring, and gives those back that nobody looks into any more.
+    /// Commits a read that went from ring to ring, and gives back the rings that are not read any more.
     #[cold]
     fn commit_changes(&self, start: Position, place: Position) {
         let passed = self.passed(start, place);
@@ -254,7 +254,7 @@ impl Ring<'_> {
         }
     }
 
-    /// Rings that were passed by, which nobody looks into any more.
+    /// Rings that were left behind and are not read any more.
     fn passed(&self, start: Position, place: Position) -> Passed {
         let mut passed = Passed::default();
         let mut left = start.ring;
@@ -337,7 +337,7 @@ impl Ring<'_> {
         }
     }
 
-    /// Bytes lent and not yet read; 0 also when the peer contradicts itself.
+    /// Unread bytes in contents shared without copying; 0 also when the peer contradicts itself.
     pub fn lent_bytes(&self) -> usize {
         let done = self.consumer.records_done.load(Ordering::Relaxed);
         let made = self.producer.records.load(Ordering::Acquire);

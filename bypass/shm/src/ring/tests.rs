@@ -79,7 +79,7 @@ fn what_is_shown_lies_in_two_pieces_at_the_end_and_stays_until_it_is_discarded()
         let shown = owned.ring().show(99, |at, length| {
             let count = length.min(left);
             left -= count;
-            // SAFETY: the ring lives, and nobody writes meanwhile.
+            // SAFETY: the ring lives, and no thread writes to it during the copy.
             seen.push(unsafe { std::slice::from_raw_parts(at, count) }.to_vec());
             count
         });
@@ -279,7 +279,7 @@ fn an_idle_direction_leaves_its_larger_ring_and_a_busy_one_does_not() {
 }
 
 #[test]
-fn what_the_program_has_chosen_for_its_buffers_is_the_limit() {
+fn the_buffer_sizes_that_the_program_has_set_are_the_limit() {
     let (owned, known) = (Owned::new(16), Known::new());
     let ring = among(&owned, &known);
     owned.writer.send_buffer.store(10, Ordering::Relaxed);
@@ -314,7 +314,7 @@ fn a_reader_that_is_sent_from_ring_to_ring_comes_back_from_it() {
 const RECORDS_MANY: u64 = 1 << 40;
 
 #[test]
-fn lent_bytes_come_where_they_were_sent() {
+fn zero_copy_bytes_arrive_in_the_order_they_were_sent() {
     let owned = Owned::new(8);
     let known = Known::new();
     let ring = among(&owned, &known);
@@ -334,7 +334,7 @@ fn lent_bytes_come_where_they_were_sent() {
 }
 
 #[test]
-fn loans_are_few_and_forged_ones_are_broken() {
+fn zero_copy_records_are_limited_and_forged_ones_are_broken() {
     let owned = Owned::new(8);
     let known = Known::new();
     let ring = among(&owned, &known);

@@ -54,7 +54,7 @@ impl Shared {
         };
         let at = (start + place as usize % length) & !7;
         let word = self.peer.bytes_at(at, 8).cast::<u64>();
-        // SAFETY: the word lies in the mapping; nobody relies on what the peer has written.
+        // SAFETY: the word lies in the mapping; no code relies on what the peer has written.
         unsafe { word.write_volatile(value) };
     }
 }
@@ -185,8 +185,8 @@ pub fn play(bytes: &[u8]) {
     }
 }
 
-/// What arrives at a rendezvous socket: any bytes, any descriptors. The first byte chooses the descriptor and what
-/// the bytes are, the second how many descriptors there are, and how the caller goes on.
+/// Input at a rendezvous socket: any bytes, any descriptors. The first byte selects the descriptor and the kind of
+/// the bytes, the second the number of descriptors and how the caller continues.
 pub fn greet(bytes: &[u8]) {
     let Some((kind, words)) = bytes.split_first() else {
         return;

@@ -1,8 +1,8 @@
 //! Loom's atomics as `src/atomic.rs` names the real ones, and ring memory that notices a race.
 //!
-//! Loom takes sequentially consistent operations as acquire and release only. What they add is put
-//! in here as a fence in front of each such load and read-modify-write, which is one of the two
-//! compilations that the language's authors give. Nothing is put behind stores, so code that rests
+//! Loom treats sequentially consistent operations as acquire and release only. The missing ordering is
+//! added here as a fence in front of each such load and read-modify-write, which is one of the two
+//! compilations that the language's authors give. No fence is added after stores, so code that relies
 //! on a store being followed by a weaker load fails here, as it would on ARM.
 
 use std::cell::RefCell;
@@ -152,7 +152,7 @@ pub unsafe fn copy_in(from: *const u8, ring: *mut u8, length: usize) {
     let (first, cells) = cells_from(ring);
     for index in 0..length {
         cells[first + index].with_mut(|cell| {
-            // SAFETY: the caller vouches for `from`; loom has just seen that nobody uses the cell.
+            // SAFETY: the caller vouches for `from`; loom has just checked that no thread uses the cell.
             unsafe { *cell = *from.add(index) };
         });
     }
@@ -166,7 +166,7 @@ pub unsafe fn copy_out(ring: *const u8, to: *mut u8, length: usize) {
     let (first, cells) = cells_from(ring);
     for index in 0..length {
         cells[first + index].with(|cell| {
-            // SAFETY: the caller vouches for `to`; loom has just seen that nobody writes the cell.
+            // SAFETY: the caller vouches for `to`; loom has just checked that no thread writes the cell.
             unsafe { *to.add(index) = *cell };
         });
     }

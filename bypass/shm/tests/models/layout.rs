@@ -65,7 +65,7 @@ impl ProducerLine {
     }
 }
 
-/// What the ring needs of the real one.
+/// The fields of the real one that the ring needs.
 pub struct Locks {
     pub tail: AtomicU64,
     pub head_seen: AtomicU64,

@@ -40,7 +40,7 @@ pub const MODELS: &[Model] = &[
     ("a_waiter_for_connections_sees_or_is_woken", listener_sleeps),
 ];
 
-/// What an epoll set waits on: two ready lists (of two sets), and what a connection says of itself.
+/// State that an epoll set waits on: two ready lists (of two sets), and the state of a connection.
 struct World {
     ready_lists: [ReadyList; 2],
     ready_list_of: AtomicU32,
@@ -226,7 +226,7 @@ impl World {
     }
 }
 
-/// A writer that holds its announcement back and is not heard of any more.
+/// A writer that holds its announcement back and never continues.
 fn holds_back() {
     let world = World::new(1);
     let other = world.clone();
@@ -246,7 +246,7 @@ fn holds_back() {
     assert!(found || world.is_woken(0), "asleep, and nobody rings");
 }
 
-/// One that goes on: whatever the reader has taken before, it hears of the rest.
+/// A writer that continues: whatever the reader has taken before, it is notified of the rest.
 fn goes_on() {
     let world = World::new(1);
     let other = world.clone();
@@ -363,7 +363,7 @@ fn moves() {
     assert!(found || world.is_woken(1), "asleep, and nobody rings");
 }
 
-/// Taken out of a set and put in again: a ringer may still have the ready list of before.
+/// Taken out of a set and put in again: a ringer may still have the earlier ready list.
 fn returns() {
     let world = World::new(1);
     world.writer.ready_list_rung.store(1, Ordering::Relaxed);

@@ -188,7 +188,7 @@ fn idle() {
             let left = is_idle.then(|| ring.leave_idle_extent()).flatten();
             if let Some(place) = left {
                 let (at, _) = writer.extent(place).expect("an extent");
-                // SAFETY: nobody looks there any more.
+                // SAFETY: no thread accesses that memory any more.
                 unsafe { crate::atomic::copy_in([0u8; 4].as_ptr(), at, 4) };
             }
         }
@@ -203,7 +203,7 @@ fn idle() {
     assert_eq!(got, b"abcd");
 }
 
-/// Bytes, a loan, bytes: in this order, however the reader's looks fall between them.
+/// Bytes, a zero-copy content, bytes: in this order, regardless of when the reader looks.
 fn loan() {
     let stream = Stream::new(2);
     let writer = stream.clone();

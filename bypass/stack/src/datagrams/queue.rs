@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// What the kernel counts of each datagram besides its bytes (its sk_buff), so that SO_RCVBUF means the same here.
+/// Overhead (sk_buff) that the kernel counts per datagram besides its bytes, so that SO_RCVBUF means the same here.
 const OVERHEAD: usize = 768;
 
 /// What is known of a datagram that has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// Address of the sender.
     pub source: SocketAddr,
     /// The address that it was sent to.
     pub destination: IpAddr,
@@ -23,7 +23,7 @@ pub struct Received {
     pub length: usize,
 }
 
-/// A datagram that was received, and how the socket wants it told.
+/// A datagram that was received, and the ancillary data that the socket requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
     /// What is known of it.
@@ -61,7 +61,7 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// Adds one; false where there is no room. As at the kernel, one that waits alone may be longer.
+    /// Adds one; false when the queue is full. As in the kernel, a datagram that waits alone may be longer.
     pub fn put(&mut self, received: Received, payload: &[u8]) -> bool {
         let used = self.bytes.len() + (self.waiting.len() + 1) * OVERHEAD;
         if used > self.limit && !self.waiting.is_empty() {

@@ -1,8 +1,8 @@
 //! seccomp: what must be done before a program confines itself, because it cannot be done afterwards.
 //!
 //! A filter of one's own (sshd's child before a login) lets through what the program calls: read,
-//! write, poll. So a confined process makes no sockets and starts no thread, and it wakes nobody: it
-//! says so in its segments, and whoever sleeps there looks every millisecond instead.
+//! write, poll. So a confined process makes no sockets, starts no thread and wakes no other process: it
+//! records this in its segments, and threads that sleep there poll every millisecond instead.
 
 use bypass_sys::sandbox::{is_confined, set_confined};
 use bypass_sys::thread::thread;
@@ -44,7 +44,7 @@ pub fn prepare(all_threads: bool) {
     barrier::choose_fences();
     for peer in peer::all() {
         peer.segment.set_silent(peer.side, peer.process_index());
-        // Who sleeps there without an end looks, and finds that it must not.
+        // A thread that sleeps there without a timeout looks again, and finds that it has to poll from now on.
         for slot in peer.occupied() {
             peer.ring(slot, Notice::Bytes);
             peer.ring(slot, Notice::Room);

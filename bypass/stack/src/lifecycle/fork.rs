@@ -1,10 +1,10 @@
 //! fork: the child holds every connection too, and says so before it exists.
 //!
 //! The parent takes a place and the bits for the child, so that no end looks abandoned at any
-//! moment; it holds all locks across the fork, so that the child finds none taken. It also tells the
-//! other sides of the child, by links that only the child keeps, and opens the rendezvous socket where
-//! those who come later find it: a child that is killed before it does anything, or was never made
-//! because fork failed, is noticed as any other end of a process.
+//! moment; it holds all locks across the fork, so that the child finds none taken. It also announces the
+//! child to the other sides, over links that only the child keeps, and opens the rendezvous socket where
+//! later processes find the child: if the child is killed before it does anything, or was never created
+//! because fork failed, the other sides notice it like the end of any other process.
 
 use core::sync::atomic::Ordering;
 use std::any::Any;
@@ -30,7 +30,7 @@ use crate::sockets;
 use crate::stream::{self, content};
 use crate::wait::epoll;
 
-/// What the parent has prepared.
+/// State that the parent has prepared for the child.
 pub struct Prepared {
     number: u64,
     /// Before the locks, as the links: in the parent they are closed before another thread can fork.
@@ -43,7 +43,7 @@ pub struct Prepared {
 /// The child's part in a segment.
 struct Place {
     peer: Arc<Peer>,
-    /// Where it stands among the processes of its side; None when there is no room, or no need.
+    /// Index among the processes of its side; None when all are taken, or when it needs none.
     index: Option<usize>,
     /// To the other side's processes, which know the child by them.
     links: Vec<Told>,
@@ -64,8 +64,8 @@ pub fn prepare() -> Option<Prepared> {
     packets::datagrams::leave_all();
     let number = kernel::random() | 1;
     // In the order in which operations nest them: connect starts the service, a set looks at its
-    // listeners, and a listener that takes a segment enters it among the peers. Those that are locked
-    // before the places are taken see to it that no connection and no segment comes between them and
+    // listeners, and a listener that takes a segment enters it among the peers. The locks that are taken
+    // before the places are taken ensure that no connection and no segment comes between the places and
     // the child.
     let mut locks: Vec<Box<dyn Any>> = vec![
         Box::new(connect::hold()),
@@ -222,7 +222,7 @@ pub fn child(prepared: Option<Prepared>) {
     }
 }
 
-/// There was no place for the child, or no need of one: the connections stay the parent's alone.
+/// The child could not get a place, or needs none: only the parent holds the connections.
 fn abandon(peer: &Arc<Peer>) {
     let lost: Vec<usize> = peer.occupied().collect();
     for slot in &lost {
@@ -234,7 +234,7 @@ fn abandon(peer: &Arc<Peer>) {
         stream::retire(sockets::get(index).peer.take());
     }
     peer.is_stale.store(true, Ordering::SeqCst);
-    // What is accepted from it would be marked as the parent's. Who attends asks for it once more.
+    // Connections accepted from it would be marked as the parent's. An attending process requests it again.
     for listener in listener::all() {
         listener.forget(peer);
     }

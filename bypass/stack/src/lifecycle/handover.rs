@@ -64,7 +64,7 @@ pub fn received(fd: i32) {
         return;
     }
     if was_running {
-        // What clients the other holders know; a service that starts asks by itself.
+        // Ask the other holders which clients they know; a service that is starting asks without this call.
         serving::ask_others(inode);
     }
 }

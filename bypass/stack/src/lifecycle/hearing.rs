@@ -1,4 +1,4 @@
-//! What other processes say at our rendezvous sockets, and the answers.
+//! Messages that other processes send to our rendezvous sockets, and the replies.
 
 use std::sync::Arc;
 
@@ -131,8 +131,8 @@ fn greeted(
     let mut peers = adopt(listener, segment).into_iter().chain(listener.peers());
     let known = peers.find(|one| one.segment.id() == id);
     let peer = known.ok_or(Reason::Limit)?;
-    // Also one that we know already: a client greets again when a holder has closed, who may have
-    // been the only one to know that a new holder asked for it.
+    // Also a peer that is known already: a client introduces itself again when a holder has closed, because
+    // that holder may have been the only one to know that a new holder had asked for the segment.
     listener.pass_to_attending(&peer);
     // Never the listening socket itself: who holds that can accept. A process of the same user need not be trusted so
     // far, as one in a container that has fewer capabilities.
@@ -159,8 +159,8 @@ fn forwarded(inode: u64, fd: Option<Owned>) {
     }
 }
 
-/// Segments are passed among processes of the listener's owner, of our own user, and those that
-/// show the listening socket: a worker that has become another user holds it still.
+/// Segments are passed among processes of the listener's owner, processes of our own user, and processes
+/// that present the listening socket: a worker that has changed its user still holds it.
 fn is_trusted(link: i32, inode: u64, proof: Option<&Owned>) -> bool {
     if proof.is_some_and(|proof| proves(proof.0, inode)) {
         return true;

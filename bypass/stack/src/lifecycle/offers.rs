@@ -33,7 +33,7 @@ struct Offer {
     since_ns: u64,
     /// So often it was sent and not received.
     times: u32,
-    /// So many of those who receive it have been answered.
+    /// Number of receivers that have been answered.
     answered: u32,
 }
 
@@ -61,7 +61,7 @@ pub fn offer(fd: i32) {
         return;
     };
     let socket = sockets::get(entry.index());
-    // What the sender and the receiver do with its flags concerns the same file.
+    // The sender and the receiver change the flags of the same file.
     sharing::share_flags(fd);
     sharing::share(entry.index(), socket);
     socket.set(sockets::DIRTY, true);
@@ -149,7 +149,7 @@ fn less(inode: u64, answered: u32) {
     });
 }
 
-/// Forgets what nobody has received for long; true while something is on its way.
+/// Drops offers that no process has received for a long time; true while one is still in transit.
 pub fn expire() -> bool {
     let now = now_ns();
     forget(|one| now.saturating_sub(one.since_ns) > LYING_NS);
@@ -169,7 +169,7 @@ fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
         }
     }
     for offer in over {
-        // At once: the receiver may send it on as soon as it is told.
+        // At once: the receiver may pass it on as soon as it is notified.
         service::remove(offer.rendezvous);
         let_go(offer.socket);
     }

@@ -23,8 +23,8 @@ use crate::stream::revive;
 
 pub use offers::{offer, wait_for_receivers};
 
-/// How long a sender may take to answer. Who gives up has a socket without its connection, so this is
-/// far more than a loaded machine takes; that the sender is gone is seen at once.
+/// How long a sender may take to answer. A receiver that gives up has a socket without its connection, so
+/// this is far more than a loaded machine needs; the end of the sender is noticed at once.
 const ANSWER_MS: u64 = 5000;
 
 /// Whether a descriptor has to be offered before it is sent.
@@ -44,8 +44,8 @@ pub fn take_back(fd: i32) {
     }
 }
 
-/// A socket has come from another process: if a connection is behind it, it is ours too from now on;
-/// of a listener we are one more holder.
+/// A socket has arrived from another process: if it has a connection, this process shares it from now on;
+/// if it is a listener, this process becomes another holder.
 pub fn received(fd: i32) {
     // A filter may forbid even to ask what it is.
     if process::settings().dont_accelerate || is_confined() || !table::is_kernel(fd) {
@@ -66,7 +66,7 @@ fn take(fd: i32) -> Option<()> {
     let (sender, answer, memory) =
         offers::names(stat.st_ino).find_map(|name| ask(fd, &stat, &name))?;
     hold(fd, answer, memory)?;
-    // Until the sender has let go, it could not be sent on by us and come to nobody but its receiver.
+    // Until the sender has released it, this process could not pass it on to exactly one receiver.
     let _ = link::ask(sender.0, Message::Taken, &[], ANSWER_MS);
     Some(())
 }
@@ -141,7 +141,7 @@ fn enter(segment: Segment, side: usize) -> Option<Arc<Peer>> {
     let peer = Peer::at_place(segment, side, index)?;
     match has_service {
         true => participants::say_adopted(&peer, index),
-        // It may start no thread (RLIMIT_NPROC): others hear of its end, as of a forked child's.
+        // It may not be able to start a thread (RLIMIT_NPROC): others notice its end, as with a forked child.
         false => participants::greet_others(&peer, index),
     }
     Some(peer)

@@ -1,4 +1,4 @@
-//! What the service thread does: answers rendezvous sockets, passes segments on, notices deaths.
+//! Work of the service thread: it answers rendezvous sockets, passes segments on and notices deaths.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -19,13 +19,13 @@ use crate::process::deadline::shorter;
 use crate::process::{self, later, pool, wakers};
 use crate::service::{self, Role, Work};
 
-/// Links of those who have not spoken, oldest first.
+/// Links of peers that have not sent anything yet, oldest first.
 static SILENT: Mutex<VecDeque<i32>> = Mutex::new(VecDeque::new());
 /// How many of them are kept.
 const SILENT_MAX: usize = 64;
 /// How many callers are let in at a rendezvous socket in one turn.
 const CALLERS_MAX: usize = 64;
-/// How long the rendezvous sockets rest when there is no descriptor for whoever connects.
+/// How long the rendezvous sockets are ignored when descriptors for new links have run out.
 const OVERLOAD: Duration = Duration::from_millis(10);
 /// When clients are tried again that could not be reached.
 const RETRY: Duration = Duration::from_millis(50);
@@ -50,8 +50,8 @@ pub fn forget() {
     }
 }
 
-/// Ends the thread, before it would be confined together with the program's. Nobody is met any more:
-/// new clients are the kernel's. Links stay open, as our life is known by them.
+/// Ends the thread, before it would be confined together with the program's. No process is met any more:
+/// new clients are handled by the kernel. Links stay open, because peers learn from them that we are alive.
 pub fn stop() {
     if !service::is_running() {
         return;
@@ -63,9 +63,9 @@ pub fn stop() {
     later::finish();
 }
 
-/// At exit: what nobody has accepted yet can be accepted and read afterwards, as in the kernel. The holder
-/// that had our segment may have ended a moment ago, which the thread did not come to notice: another one
-/// gets it, before it goes with this process.
+/// At exit: connections that have not been accepted yet can be accepted and read afterwards, as in the kernel.
+/// The holder that had our segment may have ended a moment ago, before the thread could notice: another one
+/// gets the segment, before it goes away with this process.
 pub extern "C" fn leave() {
     process::keep(true);
     let waits = |peer: &peer::Peer| peer.side == 0 && peer.segment.queue().waiting() > 0;
@@ -153,7 +153,7 @@ fn sleep(set: i32, events: &mut [libc::epoll_event], wait: Option<Duration>) -> 
     }
 }
 
-/// What came of looking at a descriptor.
+/// Result of looking at a descriptor.
 enum Seen {
     /// Somebody connected, over this link.
     Caller(i32),
@@ -161,7 +161,7 @@ enum Seen {
     NoCaller(i32),
     /// Work was left here.
     Deferred,
-    /// Somebody is to be told by a signal.
+    /// A process has to be notified by a signal.
     Signals,
     /// Somebody in this role has said something.
     Word(Role, Message, Vec<Owned>),
@@ -171,8 +171,8 @@ enum Seen {
 }
 
 /// Looks at a descriptor as what it is now. Threads of the program close rendezvous sockets and links, whose numbers
-/// may be other rendezvous sockets and links at once. Who closes takes the role away first: as long as the roles are
-/// locked, role and descriptor belong together.
+/// may be reused for other rendezvous sockets and links at once. The closing thread removes the role first: as long
+/// as the roles are locked, role and descriptor belong together.
 fn look(fd: i32) -> Seen {
     let Some(mut roles) = service::roles() else {
         return Seen::Nothing;
@@ -223,7 +223,7 @@ fn serve(fd: i32) {
     for _ in 0..CALLERS_MAX {
         match look(fd) {
             Seen::Caller(link) => {
-                // Those who mean well have spoken before they were let in.
+                // Well-behaved peers have sent their message before they were accepted.
                 serve(link);
                 admit_silent(link);
             }

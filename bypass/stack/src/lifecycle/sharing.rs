@@ -1,4 +1,4 @@
-//! What several processes hold has its flags where all of them look.
+//! Sockets that several processes hold keep their flags where all of these processes read them.
 
 use core::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::{sockets, stream};
 /// Another process will hold the connection too: what it does to it concerns the same file.
 pub fn share(index: usize, socket: &sockets::Socket) {
     sole::end_unless_ours();
-    // The kernel's socket behind it is the child's as well: it is nobody's next socket.
+    // The child holds the kernel socket behind it as well: it must not be reused for another socket.
     socket.set(sockets::DIRTY, true);
     if socket.descriptors.load(Ordering::Relaxed) == 0 || socket.has(sockets::SHARED) {
         return;
@@ -33,7 +33,7 @@ pub fn share_flags(fd: i32) {
     }
 }
 
-/// Of listeners the flags are the kernel's too, which accept asks before it would block.
+/// The kernel also keeps the flags of listeners; accept reads them there before it would block.
 pub fn share_listeners() {
     for listener in listener::all() {
         share_listener(table::get(listener.fd.load(Ordering::Relaxed)));

@@ -67,8 +67,8 @@ pub fn settle_waiting() {
     }
 }
 
-/// Connections that waited at closed listeners go to the others that hold them; where nobody
-/// listens any more, they are reset.
+/// Connections that waited at closed listeners go to the other processes that hold the listener; if no
+/// process listens any more, they are reset.
 pub fn settle() {
     let closed = CLOSED
         .lock()

@@ -1,4 +1,4 @@
-//! How processes watch each other's life: the end of a link tells of a death.
+//! How processes monitor each other: the end of a link shows that a process has died.
 
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -33,8 +33,8 @@ pub fn forget() {
 }
 
 /// A link to `name`, a listener's rendezvous socket or that of a process of the other side. Names are free again when
-/// their owner ends, and any user can take them: a user with whom we would share no memory counts as
-/// nobody, unless `is_known`.
+/// their owner ends, and any user can take them: an owner with whom we would not share memory is treated as
+/// absent, unless `is_known`.
 fn connect(
     peer: &Peer,
     name: &Name,
@@ -51,7 +51,7 @@ fn connect(
 }
 
 /// A link to a process of the other side: a client, or a holder of the listener through which connections
-/// of other hosts come. That one may have become a user whom we would not trust by itself, and so may a
+/// of other hosts come. The holder may have changed to a user whom we would not trust otherwise, and so may a
 /// server's worker.
 fn connect_process(peer: &Peer, number: u64) -> Result<Owned, i32> {
     if peer.side == 0 {
@@ -66,8 +66,8 @@ fn of_peer(peer: &Peer) -> Vec<Arc<Listener>> {
     of.filter(|listener| listener.inode == peer.inode).collect()
 }
 
-/// Tells the other side's processes who takes part at place `index` of our side; the link is kept,
-/// because its end is how they learn of our death.
+/// Informs the other side's processes which process takes part at place `index` of our side; the link is
+/// kept, because its end is how they learn of our death.
 pub fn say_adopted(peer: &Arc<Peer>, index: usize) {
     watch(peer, connect_participants(peer, index));
 }
@@ -83,7 +83,7 @@ pub fn watch(peer: &Arc<Peer>, links: Vec<Told>) {
     }
 }
 
-/// Links to all processes of the other side, which are told of the process of ours at place `index`.
+/// Links to all processes of the other side, which are informed of our process at place `index`.
 pub fn connect_participants(peer: &Peer, index: usize) -> Vec<Told> {
     let mut links = Vec::new();
     for other in 0..PROCESSES {
@@ -130,8 +130,9 @@ pub fn retry_unsure() -> bool {
     UNSURE.lock().is_ok_and(|list| !list.is_empty())
 }
 
-/// The holder that we greeted is gone. Another one gets the segment, with what waits in it, as the
-/// kernel's queue belongs to all who hold the socket; if nobody has the rendezvous socket, nobody will accept.
+/// The holder to which we introduced ourselves is gone. Another one gets the segment and the connections that wait
+/// in it, just as the kernel's queue belongs to all holders of the socket; if no process has the rendezvous socket,
+/// none will accept.
 pub fn holder_ended(peer: &Arc<Peer>) {
     let hello = Message::Greet {
         version: VERSION,
@@ -175,7 +176,7 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
     for index in 0..PROCESSES {
         let number = peer.segment.process(1 - peer.side, index);
-        // The end of a link that it has already will tell of its end: one more at each death would add up.
+        // An existing link will already show its end: another link for each death would add up.
         if number == 0 || service::has_told(peer, index, number) {
             continue;
         }
@@ -234,8 +235,8 @@ fn client_ended(peer: &Arc<Peer>) {
     peer::forget(peer);
 }
 
-/// No process is left that has accepted from a segment which was another process's before. What waits in it
-/// may be accepted still, should that process have ended too.
+/// No process is left that has accepted from a segment which another process had before. Connections that wait
+/// in it can still be accepted if that process has ended too.
 fn holders_ended(peer: &Arc<Peer>) {
     match peer.inode {
         0 => abandoned(peer),
@@ -243,7 +244,7 @@ fn holders_ended(peer: &Arc<Peer>) {
     }
 }
 
-/// Tells the other side that this process takes part; the links are kept until a service watches them.
+/// Informs the other side that this process takes part; the links are kept until a service watches them.
 pub fn greet_others(peer: &Arc<Peer>, index: usize) {
     keep_links(peer, connect_participants(peer, index));
 }

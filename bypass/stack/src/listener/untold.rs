@@ -1,5 +1,5 @@
-//! What another holder could not be told, because the queue of its rendezvous socket was full or we had no
-//! descriptor: the service says it again until it is heard, or nobody is there.
+//! Messages that could not be sent to another holder, because the queue of its rendezvous socket was full or we
+//! had no descriptor: the service sends them again until they are received or the holder is gone.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ pub(super) enum Word {
 }
 
 impl Word {
-    /// Whether nobody need hear it: the client has ended, and none of its connections waits to be accepted.
+    /// Whether the message is obsolete: the client has ended, and none of its connections waits to be accepted.
     fn is_moot(&self) -> bool {
         match self {
             Self::Forward(peer, _) => {
@@ -84,7 +84,7 @@ fn take() -> Vec<Untold> {
         .map_or_else(|_| Vec::new(), |mut all| std::mem::take(&mut *all))
 }
 
-/// Tells process `to` in due time.
+/// Sends the message to process `to` later.
 pub(super) fn later(listener: Arc<Listener>, to: u64, word: Word) {
     if let Ok(mut all) = UNTOLD.lock() {
         let is_it = |one: &Untold| {
@@ -97,10 +97,10 @@ pub(super) fn later(listener: Arc<Listener>, to: u64, word: Word) {
     service::wake();
 }
 
-/// Says it again; true when somebody still cannot be told.
+/// Sends the messages again; true when a process still cannot be reached.
 pub fn retry() -> bool {
     let mut left = take();
-    // Who takes none takes no more of us either.
+    // A process that does not take one message will not take further ones.
     let mut deaf = Vec::new();
     left.retain(|one| {
         // What is over keeps no client's memory, however long a process does not listen.
@@ -119,7 +119,7 @@ pub fn retry() -> bool {
 }
 
 impl Listener {
-    /// Tells process `to`; false when it may hear it later.
+    /// Sends the message to process `to`; false when it has to be sent again later.
     pub(super) fn say(&self, to: u64, word: &Word) -> bool {
         if word.is_moot() {
             return true;

@@ -29,7 +29,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// At a listener of this process, which nobody else holds.
+    /// At a listener of this process, which no other process holds.
     pub fn ours(credits: u32) -> Self {
         Self {
             credits,
@@ -39,7 +39,7 @@ impl Admission {
 }
 
 impl Peer {
-    /// Where nobody accepts yet, that is awaited for up to `patience_ms`; the reason to use the kernel when nobody does.
+    /// If no process accepts yet, waits up to `patience_ms` for one; failing that, returns why the kernel is used.
     pub fn admit(&self, patience_ms: u64) -> Result<Admission, Reason> {
         loop {
             let credits = self.segment.credits().ok_or(Reason::Limit)?;
@@ -69,7 +69,7 @@ impl Peer {
 
     /// Offers a prepared slot to the listener's processes. A process that stops accepting publishes that before its last look
     /// at the queue, and here the queue is filled before the last look at what is published: one of the two sees the
-    /// other, and no connection is left where nobody accepts.
+    /// other, and no connection is left in a queue without an acceptor.
     pub fn offer_within(&self, slot: usize, admission: &Admission) -> Result<(), Reason> {
         {
             let _one_at_a_time = self.slots.lock().map_err(|_| Reason::Limit)?;

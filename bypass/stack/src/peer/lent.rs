@@ -1,4 +1,4 @@
-//! The numbers under which the other side knows what we lend it.
+//! The numbers under which the other side knows the contents that we share with it without copying.
 
 use core::sync::atomic::AtomicU64;
 

@@ -1,5 +1,5 @@
-//! What nobody refers to any more and somebody may still look at without a reference, in an operation
-//! that does not sleep: it rests for a while before it goes.
+//! Objects that have no references left, but which a thread may still access without a reference, in an
+//! operation that does not sleep: they are kept for a while before they are freed.
 //!
 //! A while is counted in ticks and not in seconds: after a stop of the whole process the clock has
 //! run on and the threads have not. Nor does a tick count in which one thread has been kept from running.

@@ -55,7 +55,7 @@ impl Peer {
         self.lacks_places() || self.may_starve()
     }
 
-    /// The same where the other way is the kernel's, for as long as the connection lives: a listener that is about to
+    /// The same where the alternative is the kernel, for the lifetime of the connection: a listener that is about to
     /// show what it does with its connections is given up to `patience_ms` for it, once.
     pub fn stays_short_of_places(&self, patience_ms: u64) -> bool {
         while self.lacks_places() {
@@ -75,7 +75,7 @@ impl Peer {
     }
 
     /// Whether the listener's process will soon have shown that it needs no places for children: it waits in an epoll
-    /// set and has not forked, or has served by itself before it did.
+    /// set and has not forked, or has served connections without a child before it did.
     fn may_show_more(&self) -> bool {
         self.is_proof_expected() || self.segment.has_forked() && self.segment.is_proven()
     }
@@ -108,7 +108,7 @@ impl Peer {
         if left >= PLACES_KEPT + PLACES_EACH * waiting {
             return false;
         }
-        // Where it is rather a child for each connection than one now and then, those that wait get one, too.
+        // If the listener forks for each connection rather than now and then, waiting connections get a child, too.
         // The one that was accepted last may not have its child yet.
         let children = PROCESSES - left;
         2 * children >= self.occupied().count().saturating_sub(waiting)
@@ -121,8 +121,8 @@ impl Peer {
         !self.segment.is_proven() && places >= PROCESSES - PLACES_KEPT
     }
 
-    /// Whether this process serves more than one connection by itself, or has served one, without a child: called
-    /// when it has accepted one, or ended one, and nobody has shown it yet.
+    /// Whether this process serves more than one connection, or has served one, without a child: called
+    /// when it has accepted or ended one, and no process has shown it yet.
     pub fn shows_no_children(&self, has_ended: bool) -> bool {
         let is_there = |slot: &usize| self.socket(*slot).is_some();
         let serves_two = || {

@@ -32,8 +32,8 @@ impl Peer {
         }
     }
 
-    /// Before the last holder of an end goes: if the other end is over too, nobody looks at what the
-    /// connection holds any more, and nobody else uses its slot yet.
+    /// Called before the last holder of an end goes: if the other end is closed too, no process reads the
+    /// connection's memory any more, and its slot is not yet used for another connection.
     fn give_memory_back(&self, slot: usize) {
         let other = &self.segment.slot(slot).meta.holders[1 - self.side];
         let holders = other.load(Ordering::SeqCst);
@@ -78,7 +78,7 @@ impl Peer {
     }
 
     /// The holder with bit `bit` of the other side has ended. Connections of other processes of our side
-    /// are told, too: its place is free at once, and nobody who comes later can say whose the bit was.
+    /// are updated, too: its place is free at once, and later processes cannot find out whose the bit was.
     fn reap_slot(&self, slot: usize, bit: u32) {
         let (ours, other) = (self.side, 1 - self.side);
         let place = self.segment.slot(slot);
@@ -96,7 +96,7 @@ impl Peer {
         let has_held = place.meta.holders[other].load(Ordering::SeqCst) & bit != 0;
         let is_over = drop_holder(place, other, bit, ends).is_some();
         if is_over {
-            // We have closed and the dead had not: nobody else gives back what it held.
+            // We have closed and the dead process had not: no other process gives back what it held.
             if holders == 0 && self.segment.give_back_extents(slot) {
                 due::begin();
             }
@@ -140,7 +140,7 @@ impl Peer {
         }
     }
 
-    /// The listener is gone for good: connections that nobody accepted are reset.
+    /// The listener is gone for good: connections that were not accepted are reset.
     pub fn reset_unaccepted(&self) {
         for slot in self.occupied() {
             let place = self.segment.slot(slot);

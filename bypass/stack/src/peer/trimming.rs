@@ -1,5 +1,5 @@
-//! Memory of connections that have grown goes back when nobody needs it: what is free, and what an idle
-//! connection keeps. The service looks once a second as long as there is any.
+//! Memory of connections that have grown is given back when it is not needed: free extents, and extents that
+//! an idle connection keeps. The service checks once per second as long as there are any.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -71,7 +71,7 @@ fn leave(peer: &Peer, slot: usize) {
     });
 }
 
-/// Runs something while nobody writes to the connection of a socket, by its number.
+/// Runs something while no thread writes to the connection of a socket, by its number.
 pub type Writing = fn(usize, &dyn Fn());
 
 static WRITING: OnceLock<Writing> = OnceLock::new();

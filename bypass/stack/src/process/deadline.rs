@@ -44,7 +44,7 @@ impl Deadline {
     }
 }
 
-/// A socket's timeout that is over at once. Programs are told 0, as by the kernel.
+/// A socket timeout that expires at once. It is reported to programs as 0, as the kernel does.
 pub const AT_ONCE_NS: u64 = 1;
 
 /// A socket's timeout; 0 is none.

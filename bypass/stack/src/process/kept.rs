@@ -1,9 +1,9 @@
 //! The connection that a call holds while it sleeps, and lets go of while a signal's handler runs.
 //!
 //! A handler may leave the call for good by siglongjmp, and then nothing of the call is dropped. So
-//! nothing that matters to others may be held meanwhile. A call that goes on behind its handler takes
-//! the connection again, if it is still the same: the kernel, too, looks a descriptor up anew when it
-//! restarts a call.
+//! the call must hold nothing that matters to others while a handler runs. A call that continues after its
+//! handler takes the connection again, if it is still the same: the kernel, too, looks a descriptor up again
+//! when it restarts a call.
 
 use core::sync::atomic::Ordering;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use bypass_sys::thread::thread;
 
 use super::deferral::inside;
 
-/// How a connection is let go of and taken, by name; said by those who know connections.
+/// How a connection is released and taken again, by name; supplied by the module that knows connections.
 #[derive(Debug)]
 pub struct Keeper {
     /// Lets go.
@@ -48,7 +48,7 @@ pub fn end(name: u64) -> bool {
     is_held
 }
 
-/// Runs the handler of a signal. Where it has interrupted a sleep, what is held is let go of before.
+/// Runs the handler of a signal. If it has interrupted a sleep, the held connection is released first.
 pub fn without<T>(handler: impl FnOnce() -> T) -> T {
     let thread = thread();
     let is_sleeping = thread.inside.load(Ordering::Relaxed) == 0;

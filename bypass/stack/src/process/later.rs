@@ -1,6 +1,6 @@
-//! Work that is left to the service thread: what is to be closed while nobody waits for it.
+//! Work that is left to the service thread: sockets to close while no caller waits for it.
 //!
-//! The thread itself, and what it does, lie above; here is only what others need to leave it work.
+//! The thread itself and its work are in a layer above; this module only lets other modules queue work.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;

@@ -19,7 +19,7 @@ const PRIORITY: u32 = 3 << 3 | 4;
 /// Of messages about one reason, one is written in so many nanoseconds.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Says that something which was asked for cannot be had.
+/// Reports that something which was requested is not available.
 #[cold]
 pub fn warn(text: &str) {
     if settings().log_kinds.contains(LogKinds::RESOURCES) {
@@ -95,7 +95,7 @@ fn say(text: &str) {
 /// Appends to a file, which is open for this line only: the program may close any number, or become another user.
 fn append(path: &str, line: &str) -> Result<(), i32> {
     let path = CString::new(path).map_err(|_| libc::EINVAL)?;
-    // Of a FIFO that nobody reads, the error; its reader is not waited for.
+    // For a FIFO without a reader, return the error; do not wait for a reader.
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
     let file = numbers::high(|| kernel::create(&path, flags | libc::O_NOCTTY, 0o640))?;
     let text = format!("{line}\n");

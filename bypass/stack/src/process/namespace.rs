@@ -7,7 +7,7 @@ use super::{number, pool};
 
 static HAS_LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Whether one has. New sockets are the kernel's from then on; connections go on.
+/// Whether one has. New sockets are handled by the kernel from then on; existing connections continue.
 #[inline]
 pub fn has_left() -> bool {
     HAS_LEFT.load(Ordering::Relaxed)

@@ -83,13 +83,13 @@ pub fn next_waker() -> u32 {
 #[cold]
 pub fn wake(process: u64, waker_number: u32) {
     if is_confined() {
-        // It has been said in the segments: who waits looks by itself.
+        // The segments record it: a waiting thread polls on its own.
         return;
     }
     count(Counter::Wakes, 1);
     let mut sender = SENDER.load(Ordering::Acquire);
     if sender < 0 {
-        // There was no descriptor for it at the start.
+        // It could not get a descriptor at the start.
         sender = open_sender();
     }
     let _ = pool::or_give_back(|| waker::wake(sender, process, waker_number));

@@ -1,6 +1,6 @@
-//! What an operation says.
+//! Result of an operation.
 
-/// What an operation says.
+/// Result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The call's result.

@@ -28,7 +28,7 @@ struct Ports {
     /// Longest unused first.
     free: VecDeque<u16>,
     names: Vec<Owned>,
-    /// For those that nobody keeps apart.
+    /// Next port number when the process has no block of its own, so that ports are not unique across processes.
     next: usize,
     /// Connections until a block is asked for again.
     rest: usize,
@@ -115,7 +115,7 @@ impl Ports {
     }
 }
 
-/// A block that nobody has, from `start` on, and what holds it.
+/// The first free block from `start` on, and the descriptor that holds it.
 fn hold_block(start: usize) -> Option<(usize, Owned)> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     let name = numbers::high(|| kernel::socket(libc::AF_UNIX, kind, 0)).ok()?;

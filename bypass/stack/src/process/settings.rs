@@ -1,4 +1,4 @@
-//! What the environment says, read once.
+//! Settings from the environment, read once.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use bypass_options::{programs, Resolved, Settings, KEEP_VARIABLE, PROFILE_VARIAB
 use bypass_sys::kernel;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
-/// What was wrong in the environment.
+/// Errors found in the environment.
 static COMPLAINTS: OnceLock<Vec<String>> = OnceLock::new();
 static PROFILE: OnceLock<String> = OnceLock::new();
 const RING_BYTES_VARIABLE: &str = "WIRESPEED_RING_BYTES";
@@ -57,12 +57,12 @@ fn is_included() -> bool {
     programs::is_included(&only, &except, &names)
 }
 
-/// What was wrong in the environment, a line each.
+/// Errors found in the environment, one per line.
 pub fn complaints() -> &'static [String] {
     COMPLAINTS.get().map_or(&[], Vec::as_slice)
 }
 
-/// What the options say.
+/// Values of the options.
 pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(resolve)
 }

@@ -68,7 +68,7 @@ pub fn count(counter: Counter, amount: u64) {
 pub enum Polling {
     /// A waker is lacking: no descriptor or Unix socket could be made for it.
     NoWaker,
-    /// A process at the other end is confined and wakes nobody.
+    /// A process at the other end is confined and cannot wake others.
     Confined,
     /// Another thread, set or process waits at the same place.
     Shared,

@@ -1,4 +1,4 @@
-//! What each descriptor number is: one word, one load.
+//! The role of each descriptor number: one word, one load.
 //!
 //! A number in use is always an open kernel descriptor too (the shadow), so limits, `select` and
 //! `/proc/self/fd` stay true. Changes are compare-and-swap: of two closers one wins.

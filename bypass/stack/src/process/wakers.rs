@@ -13,17 +13,17 @@ use super::{namespace, pool, table};
 
 /// Wakers that no thread uses now.
 static IDLE: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
-/// The same, of those that block: on them a confined process sleeps by read, which every filter allows.
+/// The same, for wakers that block: a confined process sleeps on them by read, which every filter allows.
 static BLOCKING: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
-/// So few descriptors are the program's alone: the library does without.
+/// When only this many descriptors are left, they are reserved for the program: the library takes none.
 pub const LEFT_TO_PROGRAM: usize = 4;
 
 /// Names that a waker tries.
 const NAMES_TRIED: u32 = 8;
 
-/// A waker under a name that is free. Anybody of the network namespace can take names: one that is
-/// taken is passed over. When descriptors are short, those that are only kept are given up for it.
+/// A waker under a free name. Any process of the network namespace can take names: names that are
+/// taken are skipped. When descriptors are short, kept but unused ones are closed to make room.
 pub fn new_waker() -> Result<Waker, i32> {
     if is_confined() {
         return Err(libc::EPERM);

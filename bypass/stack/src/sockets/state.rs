@@ -1,9 +1,9 @@
-//! What a socket is, in one word for all its numbers, and how it becomes something else.
+//! The state of a socket, in one word for all its numbers, and the transitions between states.
 //!
-//! The word is [`Socket::flags`]: at most one bit of a phase, and what has been shut down, beside the
-//! options. Reading and writing test those bits with the rest of the word that they load anyway; only
-//! what changes them comes through here. That the other side has ended or reset the connection is no
-//! state of the socket: it stands in the segment, where the other side wrote it.
+//! The word is [`Socket::flags`]: at most one bit for the phase, and bits for what has been shut down, next to
+//! the options. Reads and writes test these bits with the rest of the word, which they load anyway; only
+//! changes go through this module. That the other side has ended or reset the connection is not a
+//! state of the socket: it is recorded in the segment, where the other side wrote it.
 
 use core::sync::atomic::Ordering;
 
@@ -56,7 +56,7 @@ pub enum Event {
     ShutWrite,
     /// connect(2) to no address, or the connection cannot be made after all.
     Dissolve,
-    /// Its last descriptor is closed, or is the kernel's from now on.
+    /// Its last descriptor is closed, or is handled by the kernel from now on.
     Close,
 }
 
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// What the table of descriptors says of its numbers: what every call needs to know, and no more.
+    /// Kind of its numbers in the table of descriptors: only the information that every call needs.
     pub fn kind(self) -> Kind {
         match self {
             Self::Closed => Kind::Kernel,
@@ -162,7 +162,7 @@ impl Socket {
             .is_ok()
     }
 
-    /// What each number of it is in the table of descriptors.
+    /// Entry of each of its numbers in the table of descriptors.
     pub fn entry(&self, index: usize) -> Entry {
         Entry::new(self.state().kind(), index, self.life())
     }
@@ -196,7 +196,7 @@ mod tests {
         Event::Dissolve,
         Event::Close,
     ];
-    /// All that is no state.
+    /// All bits that do not belong to the state.
     const OPTIONS: u32 = !(ALL | BOUND);
 
     /// The cells of the row of docs/bypass.md that begins with this one.
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shut_while_connecting_is_shut_in_the_connection() {
+    fn a_direction_shut_while_connecting_is_shut_in_the_connection() {
         let way = [Event::ShutWrite, Event::Connect];
         let word = way.iter().fold(State::Connecting.bits(), |word, event| {
             next(word, *event).expect("allowed")

@@ -106,14 +106,14 @@ pub fn show(
 }
 
 /// Lets `fill` write into the hole of a ring and publishes what it has written, for the only writer.
-/// None where there is no room.
+/// None when the ring is full.
 pub fn fill_hole<E>(
     ring: &Ring,
     limit: usize,
     fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
 ) -> Option<Result<usize, E>> {
     let (at, length) = ring.hole(limit).ok().filter(|(_, length)| *length > 0)?;
-    // SAFETY: a hole is mapped, and nobody reads or writes it before it is published; a peer that
+    // SAFETY: a hole is mapped, and no thread reads or writes it before it is published; a peer that
     // does so all the same finds or leaves bytes, which have no invalid values.
     let hole = unsafe { core::slice::from_raw_parts_mut(at, length) };
     let filled = fill(hole);
@@ -178,7 +178,7 @@ fn lock_of(kind: i32, part: Option<u32>) -> libc::flock {
 /// The current position of a file without one, for preadv2 and pwritev2.
 const NO_OFFSET: usize = usize::MAX;
 
-/// read(2) of a pipe into memory of ours that waits for nobody where the kernel can promise it: EAGAIN
+/// read(2) of a pipe into our own memory, without blocking if the kernel supports it (RWF_NOWAIT): EAGAIN
 /// when the pipe is empty.
 pub fn read_now(pipe: i32, at: *mut u8, length: usize) -> Result<usize, i32> {
     match vectored(libc::SYS_preadv2, pipe, at, length) {
@@ -214,8 +214,8 @@ fn vectored(call: libc::c_long, pipe: i32, at: *mut u8, length: usize) -> Result
     kernel::check(unsafe { kernel::raw(call, arguments) })
 }
 
-/// preadv2(2) into a hole of a ring, of pages that are in memory: EAGAIN where it would wait for a
-/// disk, EOPNOTSUPP where the file system cannot tell.
+/// preadv2(2) into a hole of a ring, of pages that are in memory: EAGAIN if it would wait for a
+/// disk, EOPNOTSUPP if the file system does not support the check.
 pub fn read_cached(file: i32, at: *mut u8, length: usize, offset: i64) -> Result<usize, i32> {
     if is_confined() {
         return Err(libc::EOPNOTSUPP);

@@ -16,7 +16,7 @@ pub struct Owned<T> {
 // locks, whose ownership ends before anybody else takes one (`sole`).
 unsafe impl<T: Send> Sync for Owned<T> {}
 
-/// Why nobody else is there.
+/// Why no other thread has access.
 enum Right<'a> {
     /// We are the only thread.
     Sole(#[allow(dead_code, reason = "held, not read")] Inside<'static>),
@@ -55,7 +55,7 @@ impl<T> Owned<T> {
         })
     }
 
-    /// Takes the lock, or needs none; where another thread has it, `wait` is told how to get it.
+    /// Takes the lock, or needs none; if another thread has it, `wait` is called to acquire it.
     #[inline]
     pub fn lock<'a>(
         &'a self,

@@ -7,14 +7,14 @@ use super::atomic::{
     Ordering,
 };
 
-/// In `owner`: nobody has come yet.
+/// In `owner`: no thread has taken ownership yet.
 pub const NOBODY: usize = 0;
 /// A newcomer waits for the owner to be outside.
 pub const ENDING: usize = 1;
 /// There are several threads: locks are taken.
 pub const SEVERAL: usize = 2;
 
-/// Who owns the locks; see the module.
+/// The thread that owns the locks; see the module.
 #[repr(align(128))]
 pub struct Ownership {
     /// A thread's place in memory, or one of the constants.
@@ -67,7 +67,7 @@ impl Ownership {
         claimed.is_ok() && claim == me
     }
 
-    /// Returns when there is no owner any more; at once for the former one, which is not inside.
+    /// Returns when the locks have an owner no longer; at once for the former owner, which is not inside.
     #[cold]
     pub fn end(&self, me: usize) {
         let mut looks = 0;
