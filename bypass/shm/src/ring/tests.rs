@@ -259,7 +259,7 @@ fn an_idle_direction_leaves_its_larger_ring_and_a_busy_one_does_not() {
     let ring = among(&owned, &known);
     assert_eq!(push(ring, &counted(0, 30)), Ok(30));
     let looks = [ring.is_idle(), ring.is_idle()];
-    assert_eq!(looks, [Some(false); 2], "nobody has read");
+    assert_eq!(looks, [Some(false); 2], "the reader has not read");
     assert_eq!(pop(ring, 99).map(|bytes| bytes.len()), Ok(30));
     assert_eq!(push(ring, b"x"), Ok(1));
     assert_eq!(pop(ring, 9).as_deref(), Ok(&b"x"[..]));

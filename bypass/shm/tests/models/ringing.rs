@@ -149,7 +149,7 @@ fn set_sleeps() {
     });
     let found = world.lie_down(0, &mut Seen::of(SLOTS_MAX));
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+    assert!(found || world.is_woken(0), "asleep, and no wake-up sent");
 }
 
 fn hears_news() {
@@ -170,7 +170,7 @@ fn hear_news_in(slot: usize) {
     world.ready_lists[0].drain(SLOTS_MAX, &mut seen, |_| found = world.has_bytes());
     let found = found || world.lie_down(0, &mut seen);
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+    assert!(found || world.is_woken(0), "asleep, and no wake-up sent");
 }
 
 /// Bytes, and at the same time an end that another process writes.
@@ -202,7 +202,7 @@ fn hears_news_and_flag() {
         thread.join().expect("no panic");
     }
     world.ready_lists[0].drain(FLAG_GROUP, &mut seen, &mut look);
-    assert!(bytes && end, "rang in vain");
+    assert!(bytes && end, "rang spuriously");
 }
 
 /// What is announced is heard once, however early the reader looks.
@@ -243,7 +243,7 @@ fn holds_back() {
     world.ready_lists[0].drain_held_back(|_| found = world.has_bytes());
     let found = found || world.lie_down(0, &mut seen);
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+    assert!(found || world.is_woken(0), "asleep, and no wake-up sent");
 }
 
 /// A writer that continues: whatever the reader has taken before, it is notified of the rest.
@@ -271,7 +271,7 @@ fn goes_on() {
     world.ready_lists[0].drain(SLOTS_MAX, &mut seen, &mut look);
     world.ready_lists[0].drain_held_back(&mut look);
     thread.join().expect("no panic");
-    assert!(found == 2 || world.is_woken(0), "asleep, and nobody rings");
+    assert!(found == 2 || world.is_woken(0), "asleep, and no wake-up sent");
 }
 
 fn two_hold_back() {
@@ -347,7 +347,7 @@ fn joins() {
     let is_heard = world.has_bytes();
     let found = world.lie_down(0, &mut Seen::of(SLOTS_MAX)) || is_heard;
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+    assert!(found || world.is_woken(0), "asleep, and no wake-up sent");
 }
 
 /// DEL from one set and ADD to another while bytes come.
@@ -360,7 +360,7 @@ fn moves() {
     let is_heard = world.has_bytes();
     let found = world.lie_down(1, &mut Seen::of(SLOTS_MAX)) || is_heard;
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(1), "asleep, and nobody rings");
+    assert!(found || world.is_woken(1), "asleep, and no wake-up sent");
 }
 
 /// Taken out of a set and put in again: a ringer may still have the earlier ready list.
@@ -374,7 +374,7 @@ fn returns() {
     let is_heard = world.has_bytes();
     let found = world.lie_down(0, &mut Seen::of(SLOTS_MAX)) || is_heard;
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+    assert!(found || world.is_woken(0), "asleep, and no wake-up sent");
 }
 
 /// The same where the ready list has by chance seen the number that comes next.
@@ -395,7 +395,7 @@ fn returns_by_chance() {
     let is_heard = world.has_bytes();
     let found = world.lie_down(0, &mut seen) || is_heard;
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+    assert!(found || world.is_woken(0), "asleep, and no wake-up sent");
 }
 
 const ME: Sleeper = Sleeper {
@@ -412,7 +412,7 @@ fn reader_sleeps() {
     heavy();
     let found = world.has_bytes();
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(8), "asleep, and nobody rings");
+    assert!(found || world.is_woken(8), "asleep, and no wake-up sent");
 }
 
 /// The same with the end of the stream, which `let_go` and `reap` write.
@@ -427,7 +427,7 @@ fn reader_meets_end() {
     heavy();
     let found = world.ends.load(Ordering::Acquire) != 0;
     thread.join().expect("no panic");
-    assert!(found || world.is_woken(8), "asleep, and nobody rings");
+    assert!(found || world.is_woken(8), "asleep, and no wake-up sent");
 }
 
 /// Withdrawn or taken, never both: the next call in this place starts afresh.
@@ -462,5 +462,5 @@ fn listener_sleeps() {
     heavy();
     let found = world.line.tail.load(Ordering::SeqCst) != 0;
     let is_woken = thread.join().expect("no panic");
-    assert!(found || is_woken, "asleep, and nobody rings");
+    assert!(found || is_woken, "asleep, and no wake-up sent");
 }
