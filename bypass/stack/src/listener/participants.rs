@@ -1,4 +1,4 @@
-//! How processes watch each other's life: the end of a link tells of a death.
+//! How processes watch each other's life: when a link ends, the rendezvous socket shows whether its process has.
 
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ fn of_peer(peer: &Peer) -> Vec<Arc<Listener>> {
     of.filter(|listener| listener.inode == peer.inode).collect()
 }
 
-/// Tells the other side's processes who takes part at place `index` of our side; the link is kept,
+/// Notifies the other side's processes of the process at place `index` of our side; the link is kept,
 /// because its end is how they learn of our death.
 pub fn say_adopted(peer: &Arc<Peer>, index: usize) {
     watch(peer, connect_participants(peer, index));
@@ -189,7 +189,7 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
     for index in 0..PROCESSES {
         let number = peer.segment.process(1 - peer.side, index);
-        // The end of a link that it has already will tell of its end: one more at each death would add up.
+        // The end of a link that it has already will show its end: one more at each death would add up.
         if number == 0 || service::has_told(peer, index, number) {
             continue;
         }
@@ -230,9 +230,9 @@ fn meet_again(peer: &Peer, number: u64) -> Result<Owned, i32> {
     Ok(link)
 }
 
-/// The link has ended by which process `number` at place `index` of the other side had told us of itself. The process may
-/// live: after exec the new image closes the links that were made for it, and those that it has made itself may wait
-/// to be answered still. Only its rendezvous socket is open as long as it lives.
+/// A link from process `number` at place `index` of the other side has ended. The process may live: after exec the new
+/// image closes the links that were made for it, and its own ones may wait to be answered still. Only its rendezvous
+/// socket is open as long as it lives.
 pub fn link_ended(peer: &Arc<Peer>, index: usize, number: u64) {
     if service::is_linked(peer, index, number) {
         return;
@@ -285,7 +285,7 @@ fn holders_ended(peer: &Arc<Peer>) {
     }
 }
 
-/// Tells the other side that this process takes part; the links are kept until a service watches them.
+/// Notifies the other side that this process takes part; the links are kept until a service watches them.
 pub fn greet_others(peer: &Arc<Peer>, index: usize) {
     keep_links(peer, connect_participants(peer, index));
 }
