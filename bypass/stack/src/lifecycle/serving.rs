@@ -256,10 +256,8 @@ fn ended(role: Role) {
                 participants::other_side_ended(&peer);
             }
         }
-        // Of several links to one process, as exec leaves them, each may end while it lives.
-        Role::Participant(peer, index, process) if !service::is_linked(&peer, index, process) => {
-            peer.reap(index, process);
-            participants::process_ended(&peer);
+        Role::Participant(peer, index, process) => {
+            participants::link_ended(&peer, index, process);
         }
         Role::Given(inode) => offers::given(inode),
         _ => {}
@@ -288,4 +286,50 @@ fn is_silent(fd: i32) -> bool {
             Some(Role::Stranger | Role::Caller(_) | Role::Taker(_) | Role::Joiner(_))
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bypass_shm::layout::{CLOSED, FIN};
+    use bypass_shm::segment::Segment;
+    use bypass_sys::waker::Name;
+
+    use super::*;
+
+    #[test]
+    fn a_process_whose_link_ends_is_reaped_only_when_its_rendezvous_socket_is_gone() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let number = kernel::random() | 1;
+        let index = segment.enter(1, number).expect("a place");
+        let peer = peer::Peer::join(segment, 0, 1).expect("a place");
+        let slot = peer.take_slot().expect("a slot");
+        let place = peer.segment.slot(slot);
+        place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
+        place.meta.holders[1].store(1 << index, Ordering::SeqCst);
+        let ends = || place.producer[1].ends.load(Ordering::SeqCst);
+        let link_ended = || ended(Role::Participant(peer.clone(), index, number));
+
+        // After exec: it has made another link, which we have not answered yet.
+        let rendezvous = link::open_rendezvous(&Name::of_process(number)).expect("a socket");
+        link_ended();
+        assert_eq!((peer.segment.process(1, index), ends()), (number, 0));
+
+        let watched = link::answer(rendezvous.0).expect("it is watched again");
+        let word = link::receive(watched.0).expect("a word").0;
+        assert!(matches!(word, Message::Adopted { side: 0, .. }), "{word:?}");
+        assert!(service::is_linked(&peer, index, number));
+
+        drop((watched, rendezvous));
+        let is_watch =
+            |role: &Role| matches!(role, Role::Participant(of, ..) if Arc::ptr_eq(of, &peer));
+        let watch = service::roles().and_then(|roles| {
+            let mut all = roles.iter();
+            all.find(|(_, role)| is_watch(role)).map(|(fd, _)| *fd)
+        });
+        serve(watch.expect("a link of ours"));
+        assert_eq!((peer.segment.process(1, index), ends()), (0, FIN | CLOSED));
+        peer::forget(&peer);
+    }
 }

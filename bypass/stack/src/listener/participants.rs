@@ -1,4 +1,4 @@
-//! How processes monitor each other: the end of a link shows that a process has died.
+//! How processes monitor each other: when a link ends, the rendezvous socket shows whether its process has.
 
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,15 @@ use crate::service::{self, add_link, add_told, Role, Told};
 /// Holders are greeted so often in a row before others get a turn.
 const GREETINGS: u32 = 16;
 
-/// Segments whose other side could not be reached, and did not refuse either.
-static UNSURE: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
+/// What could not be reached, and did not refuse either.
+enum Unsure {
+    /// The other side of a segment.
+    OtherSide(Arc<Peer>),
+    /// One process of it: its place and number.
+    Process(Arc<Peer>, usize, u64),
+}
+
+static UNSURE: Mutex<Vec<Unsure>> = Mutex::new(Vec::new());
 
 /// Locks them across a fork.
 pub fn hold() -> impl Sized {
@@ -121,10 +128,13 @@ pub fn retry_unsure() -> bool {
     let unsure = UNSURE
         .lock()
         .map_or_else(|_| Vec::new(), |mut list| take(&mut list));
-    for peer in &unsure {
-        match peer.side {
-            0 if !peer.is_stale.load(Ordering::SeqCst) => holder_ended(peer),
-            _ => other_side_ended(peer),
+    for one in &unsure {
+        match one {
+            Unsure::OtherSide(peer) if peer.side == 0 && !peer.is_stale.load(Ordering::SeqCst) => {
+                holder_ended(peer);
+            }
+            Unsure::OtherSide(peer) => other_side_ended(peer),
+            Unsure::Process(peer, index, number) => link_ended(peer, *index, *number),
         }
     }
     UNSURE.lock().is_ok_and(|list| !list.is_empty())
@@ -150,14 +160,18 @@ pub fn holder_ended(peer: &Arc<Peer>) {
             return add_link(link, Role::Greeting(peer.clone()));
         }
     }
-    try_again(peer);
+    try_again(Unsure::OtherSide(peer.clone()));
 }
 
 /// To be tried again soon, once for all that failed.
-fn try_again(peer: &Arc<Peer>) {
+fn try_again(one: Unsure) {
+    let key = |one: &Unsure| match one {
+        Unsure::OtherSide(peer) => (Arc::as_ptr(peer), None),
+        Unsure::Process(peer, index, number) => (Arc::as_ptr(peer), Some((*index, *number))),
+    };
     if let Ok(mut unsure) = UNSURE.lock() {
-        if !unsure.iter().any(|one| Arc::ptr_eq(one, peer)) {
-            unsure.push(peer.clone());
+        if !unsure.iter().any(|known| key(known) == key(&one)) {
+            unsure.push(one);
         }
     }
 }
@@ -180,11 +194,9 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
         if number == 0 || service::has_told(peer, index, number) {
             continue;
         }
-        // Its forked children may live on; they are found at their own rendezvous sockets. A process
-        // that is ending closes its link before its rendezvous socket: whoever answers is watched again.
-        match connect_process(peer, number) {
+        // Its forked children may live on; they are found at their own rendezvous sockets.
+        match meet_again(peer, number) {
             Ok(link) => {
-                let _ = introduce(&link, peer, peer.process_index());
                 let process = number;
                 let told = Told {
                     link,
@@ -201,7 +213,7 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
                 listeners.iter().for_each(|one| one.strike_carrier(number));
             }
             // Its rendezvous socket is crowded or we lack descriptors: it may live.
-            Err(_) => return try_again(peer),
+            Err(_) => return try_again(Unsure::OtherSide(peer.clone())),
         }
     }
     match (is_alone(peer), peer.side) {
@@ -211,8 +223,38 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
     }
 }
 
-/// A process of the other side has ended that we knew by a link of its own: it may have been the last one.
-pub fn process_ended(peer: &Arc<Peer>) {
+/// Another link to process `number` of the other side, of which one has ended. A process that is ending closes its links
+/// before its rendezvous socket: the new one then ends soon, too.
+fn meet_again(peer: &Peer, number: u64) -> Result<Owned, i32> {
+    let link = connect_process(peer, number)?;
+    let _ = introduce(&link, peer, peer.process_index());
+    Ok(link)
+}
+
+/// A link from process `number` at place `index` of the other side has ended. The process may live: after exec the new
+/// image closes the links that were made for it, and its own ones may wait to be answered still. Only its rendezvous
+/// socket is open as long as it lives.
+pub fn link_ended(peer: &Arc<Peer>, index: usize, number: u64) {
+    if service::is_linked(peer, index, number) {
+        return;
+    }
+    if peer.segment.process(1 - peer.side, index) != number {
+        // It has left, and its place may be another's.
+        return process_ended(peer);
+    }
+    match meet_again(peer, number) {
+        Ok(link) => add_link(link, Role::Participant(peer.clone(), index, number)),
+        Err(libc::ECONNREFUSED) => {
+            peer.reap(index, number);
+            process_ended(peer);
+        }
+        // Its rendezvous socket is crowded or we lack descriptors: it may live.
+        Err(_) => try_again(Unsure::Process(peer.clone(), index, number)),
+    }
+}
+
+/// A process of the other side has ended: it may have been the last one.
+fn process_ended(peer: &Arc<Peer>) {
     if peer.side == 1 && is_alone(peer) {
         client_ended(peer);
     }
