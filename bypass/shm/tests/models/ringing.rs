@@ -271,7 +271,10 @@ fn goes_on() {
     world.ready_lists[0].drain(SLOTS_MAX, &mut seen, &mut look);
     world.ready_lists[0].drain_held_back(&mut look);
     thread.join().expect("no panic");
-    assert!(found == 2 || world.is_woken(0), "asleep, and no wake-up sent");
+    assert!(
+        found == 2 || world.is_woken(0),
+        "asleep, and no wake-up sent"
+    );
 }
 
 fn two_hold_back() {
