@@ -38,7 +38,7 @@ pub(crate) fn wait_until_gone(name: &str, command: &[OsString]) -> Result<(), Fa
     }
 }
 
-/// Other programs may share the cluster: they are no earlier ones of this command.
+/// Other programs may share the cluster: they do not count as earlier ones of this command.
 fn members(name: &str, command: &[OsString]) -> Vec<u32> {
     let is_member = |(pid, view): (u32, View)| {
         let header = view.header();

@@ -1,4 +1,4 @@
-//! What the loader will make of a program, read from its ELF headers.
+//! How the loader will treat a program, read from its ELF headers.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -19,7 +19,7 @@ const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 
-/// What matters about a program for preloading a library into it.
+/// The facts about a program that matter for preloading a library into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Elf {
     /// 64-bit little-endian for this machine's processor.
@@ -39,7 +39,7 @@ struct Header {
     length: u64,
 }
 
-/// Reads a file's headers; None when it is no ELF file.
+/// Parses a file's headers; None when it is not an ELF file.
 pub(crate) fn read(path: &Path) -> std::io::Result<Option<Elf>> {
     let mut file = File::open(path)?;
     let mut head = [0_u8; 64];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_no_elf_file() {
+    fn a_text_is_not_an_elf_file() {
         assert_eq!(
             read(Path::new("/proc/self/status")).expect("readable"),
             None

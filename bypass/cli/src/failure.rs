@@ -46,7 +46,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Prints to standard output; a reader that has gone away (`bypass options | head`) is no failure.
+/// Prints to standard output; a reader that has gone away (`bypass options | head`) does not count as a failure.
 pub(crate) fn print(text: &str) -> Result<ExitCode, Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -16,7 +16,7 @@ const LIBRARY: &str = "libbypass_preload.so";
 /// The variable that `--interface` sets.
 const INTERFACES: &str = "EF_INTERFACE_WHITELIST";
 
-/// What was chosen on the command line.
+/// Choices made on the command line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chosen<'a> {
     /// Names given to `--profile`.
@@ -38,11 +38,11 @@ pub(crate) struct Chosen<'a> {
 pub(crate) struct Plan {
     /// Names of the profiles, joined by commas; empty for none.
     pub(crate) profiles: String,
-    /// What they say.
+    /// Their contents.
     pub(crate) profile: Profile,
     /// Every option's value and origin.
     pub(crate) resolved: Resolved,
-    /// The library beside this program.
+    /// The library next to this program.
     pub(crate) library: PathBuf,
     /// The executables on the way to the program, which is the last.
     pub(crate) programs: Vec<Program>,
@@ -164,7 +164,7 @@ impl Plan {
         }
     }
 
-    /// Node batches its calls through io_uring unless it is told not to.
+    /// Node batches its calls through io_uring unless it is configured not to.
     pub(crate) fn needs_plain_uv(&self) -> bool {
         let is_node = self.programs.iter().any(|program| program.is_node);
         is_node && std::env::var_os("UV_USE_IO_URING").is_none()

@@ -53,7 +53,7 @@ pub(crate) struct Program {
     pub(crate) obstacle: Option<String>,
     /// Nothing can be loaded into it: it runs as it is, on the kernel.
     pub(crate) is_static: bool,
-    /// What will go to the kernel although the library is loaded, or has to be arranged.
+    /// Causes of a fallback to the kernel although the library is loaded, and what has to be arranged.
     pub(crate) warnings: Vec<String>,
     /// It is Node, whose event loop submits reads where no library sees them.
     pub(crate) is_node: bool,
@@ -133,7 +133,7 @@ fn inspect(path: &Path) -> Result<(Program, Option<PathBuf>), Failure> {
         is_node: false,
         sanitizer: None,
     };
-    // Who may only execute a file cannot look into it; the loader then decides.
+    // A user who may only execute a file cannot look into it; the loader then decides.
     let elf = match elf::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             program
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_a_wrapper_is_left_to_it_where_it_is_not_found() {
+    fn a_program_behind_a_wrapper_is_left_to_it_where_it_is_not_found() {
         let command = ["env", "no-such-program"].map(OsString::from);
         let programs = chain(&command).expect("env is there");
         assert!(programs[0].path.ends_with("env"), "{programs:?}");

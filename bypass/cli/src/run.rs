@@ -33,7 +33,7 @@ Exit codes: PROGRAM's own; 2 for bad input or a program that cannot be accelerat
 earlier cluster of the profile does not end, 126 and 127 as from a shell.
 ";
 
-/// What was typed.
+/// The command line as typed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
     profiles: Vec<String>,

@@ -76,7 +76,7 @@ fn text_of(name: &str) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// What counts of a unit: its settings of the section Service in their order, as far as no later empty one has taken
+/// The effective settings of a unit: those of the section Service in their order, unless a later empty one has taken
 /// them back.
 #[derive(Debug, Default)]
 struct Unit(Vec<(String, String)>);

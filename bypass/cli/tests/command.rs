@@ -256,7 +256,7 @@ fn bad_input_is_one_line_that_names_the_nearest() {
 }
 
 #[test]
-fn node_is_told_to_leave_io_uring_alone() {
+fn node_is_configured_to_leave_io_uring_alone() {
     let bench = Bench::new("node");
     bench.write("main.c", "#include <stdio.h>\n#include <stdlib.h>\nint main(void) { puts(getenv(\"UV_USE_IO_URING\")); return 0; }\n");
     bench.compile(&["-o", "node", "main.c"]);

@@ -3,7 +3,7 @@
 //! libc cancels a thread inside its own system calls only, so a request is noted in the thread's
 //! block too, and a thread that sleeps here is sent the signal that libc uses for this, until it has
 //! woken. Its call then ends like any other, with everything given back, and the thread ends where
-//! nothing of ours is left on its stack.
+//! no frame of this library is left on its stack.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -75,8 +75,8 @@ fn end(outcome: Outcome, was_asynchronous: bool) -> Outcome {
     }
 }
 
-/// Ends the thread if it is to be cancelled: does not return then. What its clean-up handlers call
-/// waits as usual.
+/// Ends the thread if it is to be cancelled: does not return then. Calls made by its clean-up handlers
+/// wait as usual.
 fn act() {
     let cancel = &thread().cancel;
     if thread().is_cancelled() {

@@ -1,6 +1,6 @@
-//! libc's list of variables, while another is lent to the shells that libc itself starts.
+//! libc's list of variables, while another is installed for the shells that libc itself starts.
 //!
-//! Several threads may start shells at once: each lends its list on top of the others', and the last that ends puts
+//! Several threads may start shells at once: each installs its list on top of the others', and the last that ends puts
 //! back what the program had.
 
 use core::ffi::{c_char, CStr};
@@ -18,7 +18,7 @@ extern "C" {
     static mut environ: List;
 }
 
-/// Lists that are kept when nobody needs them: another thread may still be looking for a variable in one of them.
+/// Lists that are kept when no thread needs them: another thread may still be looking for a variable in one of them.
 const KEPT: usize = 64;
 
 /// A list of ours, with the variable that is in it only.
@@ -67,7 +67,7 @@ impl Lists {
     }
 }
 
-/// A list is lent until this is dropped.
+/// A list is installed until this is dropped.
 pub struct Lent(());
 
 /// Has libc find what `extended` makes of its list and of the variable that names a record.

@@ -17,7 +17,7 @@ const NONE: i32 = -1;
 
 thread_local! {
     static PREPARED: RefCell<Option<Prepared>> = const { RefCell::new(None) };
-    /// What the hooks share and lock.
+    /// State that the hooks share and lock.
     static LOCKED: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
     /// Of this thread's vfork, for its child.
     static OWN_WRITER: Cell<i32> = const { Cell::new(NONE) };
@@ -31,7 +31,7 @@ pub fn follow() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
 }
 
-/// fork(2), by whatever name: handlers of pthread_atfork(3) run whether it has worked or not, and are not told.
+/// fork(2), by whatever name: handlers of pthread_atfork(3) run whether it has worked or not, without the result.
 pub fn fork() -> libc::pid_t {
     // SAFETY: no arguments.
     let child = unsafe { real::fork()() };

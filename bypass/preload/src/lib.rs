@@ -1,8 +1,8 @@
 //! libc in front, user-level stack or kernel behind.
 //!
-//! Each hook is one question (is this descriptor the kernel's?) and one operation of the stack.
+//! Each hook is one question (is this descriptor handled by the kernel?) and one operation of the stack.
 //! [`outcome`] alone turns results into return values and errno; [`real`] finds libc's own
-//! functions. Nothing here keeps state but [`signals`], which counts handlers for those who wait,
+//! functions. Nothing here keeps state but [`signals`], which counts handlers for threads that wait,
 //! [`streams`], [`spawning`] and [`environment`].
 //!
 //! Hooks that wait are `extern "C-unwind"`: pthread_cancel(3) ends a thread by unwinding through them. A panic would

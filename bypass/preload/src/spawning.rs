@@ -1,7 +1,7 @@
 //! What a program's file actions do that has to be known when they are used: the descriptors that they give to what is
 //! spawned, whatever their close-on-exec says, and the number from which on they close all.
 //!
-//! Closing all would close what carries the connections that were given. So it is put off: where connections are given,
+//! Closing all would close what carries the connections that were given. Therefore, where connections are given,
 //! the descriptors that are open when the program is spawned are closed one by one, without ours.
 
 use core::ffi::c_void;
@@ -61,7 +61,7 @@ pub fn forget(actions: *const c_void) {
     }
 }
 
-/// What these actions duplicate.
+/// The descriptors that these actions duplicate.
 pub fn given_by(actions: *const c_void) -> Vec<c_int> {
     let duplicated = |note| match note {
         Note::Duplicates(fd) => Some(fd),
@@ -93,7 +93,7 @@ pub fn close_now(actions: *mut c_void) -> c_int {
 }
 
 /// Before these actions are used, and until what is returned is dropped, they close what they are to close but not
-/// what is `kept` for the new image. The error number of what cannot be had.
+/// what is `kept` for the new image. Fails with the error number of a resource that is not available.
 pub fn complete(actions: *mut c_void, kept: Option<&[c_int]>) -> Result<impl Sized, c_int> {
     if closes_from(actions).is_none() {
         return Ok(None);

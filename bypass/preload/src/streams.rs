@@ -63,7 +63,7 @@ extern "C" {
 /// Gives a new stream what a former one holds, and its way of buffering.
 ///
 /// # Safety
-/// Both are streams of libc's that nobody else uses now; the new one has not been used.
+/// Both are streams of libc's that no other thread uses now; the new one has not been used.
 pub unsafe fn move_over(former: *mut FILE, new: *mut FILE) {
     // SAFETY: the caller's stream begins so.
     let buffer = unsafe { &*former.cast::<Buffer>() };

@@ -1,4 +1,4 @@
-//! What an administrator is told and can demand: messages, strict mode, and what a program does where something that the
+//! Messages and settings for administrators: reports, strict mode, and what a program does where something that the
 //! library needs is missing.
 
 mod library;
@@ -19,7 +19,7 @@ listener = socket.create_server(('127.0.0.1', 0))
 print(listener.getsockname()[1], flush=True)
 sys.stdin.read()
 ";
-/// Says whether a connection to itself is the kernel's.
+/// Prints whether a connection to itself is handled by the kernel.
 const TO_ITSELF: &str = "
 import socket
 listener = socket.create_server(('127.0.0.1', 0))
@@ -68,7 +68,7 @@ fn taken(path: &Path) -> String {
     text
 }
 
-/// Runs `work` with the port of a listener that is the kernel's.
+/// Runs `work` with the port of a listener that is handled by the kernel.
 fn beside_kernels<T>(work: impl FnOnce(u16) -> T) -> T {
     let mut command = python(KERNELS);
     command

@@ -1,5 +1,5 @@
 //! `bypass capture` of accelerated programs, judged by tshark: nothing malformed, every checksum right, and
-//! the bytes of each connection those that were sent.
+//! the bytes of each connection equal to the bytes sent.
 
 mod library;
 
@@ -40,7 +40,7 @@ const CASES: &[Case] = &[
 ];
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the client sends on each connection; it gets twice as much back. 0: it resets.
+/// Bytes that the client sends on each connection; it gets twice as much back. 0: it resets.
 const COUNTS: [usize; 5] = [1, 1000, 0, 100_000, 300_000];
 /// tcp.flags
 const FIN: u32 = 1;
@@ -208,7 +208,7 @@ struct Seen {
     sequence: u32,
     flags: u32,
     payload: Vec<u8>,
-    /// What tshark finds remarkable about its numbers.
+    /// Remarks of tshark about its numbers.
     remarks: String,
 }
 
@@ -363,7 +363,7 @@ fn one_end_tells() {
     assert_unremarkable(&all);
 }
 
-/// Both processes are captured, each tells of both directions: one is enough.
+/// Both processes are captured, each reports both directions: one is enough.
 fn both_ends_tell_once() {
     require_tool("tshark");
     let port = 20_982;

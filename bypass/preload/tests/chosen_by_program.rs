@@ -27,7 +27,7 @@ fn is_accelerated_at(port: u16) -> bool {
 
 #[test]
 fn a_program_goes_with_the_last_listener_that_it_chose_among() {
-    // Below those that the kernel chooses: nobody takes it meanwhile.
+    // Below the range that the kernel chooses from: no other process takes it.
     let port = 20_000 + (std::process::id() % 10_000) as u16;
     let listening = Listening::open_at(port);
     assert!(is_accelerated_at(port));

@@ -55,7 +55,7 @@ fn spinning_ends_do_what_the_kernel_does() {
     compare(Mode::Spinning);
 }
 
-/// The modes run side by side, each begins elsewhere: while one waits for the kernel's run of a
+/// The modes run in parallel, each begins elsewhere: while one waits for the kernel's run of a
 /// program, the others do not.
 fn compare(mode: Mode) {
     let mut complaints = Vec::new();

@@ -1,4 +1,4 @@
-//! UDP sockets over packets, between two namespaces: what is carried and counted, and what stays the kernel's.
+//! UDP sockets over packets, between two namespaces: what is carried and counted, and what is left to the kernel.
 
 mod between;
 mod library;
@@ -150,8 +150,8 @@ fn both_families() {
     }
 }
 
-/// Of two sockets that want to be told everything one shares its port, so that it is the kernel's; both answer with what
-/// they were told.
+/// Two sockets ask for all control data; one shares its port, so that the kernel handles it. Both answer with what
+/// they have received.
 fn told() {
     let network = Network::new();
     for (side, name, host) in [(&network.client, "va", 1), (&network.server, "vb", 2)] {
@@ -226,7 +226,7 @@ fn every_wait() {
     }
 }
 
-/// One socket whose process has every queue, and one that is made anew for each client's port.
+/// One socket whose process has every queue, and one that is made again for each client's port.
 fn every_queue() {
     let network = Network::of_all_queues(4);
     let server = echo(&network, "echo(bound('0.0.0.0'))");
@@ -336,7 +336,7 @@ fn flood() {
     let before = resident().expect("a number");
     let start = Instant::now();
     for number in 0..50_000 {
-        // A full device of the client's is no failure here.
+        // A full device on the client's side does not count as a failure.
         let _ = flood.send(&[7; 1400]);
         if number % 1000 == 0 {
             assert!(is_answered(&ours, "beside it"), "after {number}");
@@ -348,10 +348,10 @@ fn flood() {
     assert!(grown < 4096, "{grown} KiB more");
 }
 
-/// A connected socket of ours hears that nobody is there, also by a send.
+/// An accelerated connected socket learns that no socket is there, also by a send.
 fn refused() {
     let network = Network::new();
-    // Else only the first few refusals of a second are told.
+    // Else only the first few refusals of a second are reported.
     let unlimited = || std::fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0");
     network.client.run(unlimited).expect("written");
     let program = "\
@@ -550,7 +550,7 @@ sys.stdin.readline()
     assert_eq!(line, "[]\n");
 }
 
-/// One that shares its port, so that it is the kernel's: its requests cost no more questions than the first.
+/// One that shares its port, so that the kernel handles it: its requests cost no more questions than the first.
 fn asked_once() {
     require_tool("strace");
     let network = Network::new();

@@ -199,10 +199,10 @@ fn scribble(peer: &Mapping, segment: &Segment, index: usize, is_over: &AtomicBoo
 }
 
 #[test]
-fn a_client_that_dies_after_greeting_leaves_nothing() {
+fn a_client_that_dies_after_its_first_message_leaves_nothing() {
     let listening = Listening::open();
     let segment = Segment::create(1, 64, 4096).expect("memory");
-    // A number under which nobody answers: it has died before it could be watched.
+    // A number under which no process answers: it has died before it could be watched.
     segment.enter(0, kernel::random()).expect("a place");
     drop(greet(&listening, &segment));
     wait_until_forgotten(&segment);
@@ -213,7 +213,7 @@ fn a_client_that_dies_after_greeting_leaves_nothing() {
 /// Another user takes the name of a client's rendezvous socket, which everybody can see, when the client ends: that
 /// is not the client, and the server must not wait for it.
 #[test]
-fn a_dead_clients_name_taken_by_another_user_is_nobody() {
+fn a_dead_clients_name_taken_by_another_user_is_not_the_client() {
     const RENDEZVOUS: &str = "HOSTILE_TEST_TAKEN";
     if let Ok(number) = std::env::var(RENDEZVOUS) {
         let name = Name::of_process(number.parse().expect("a number"));
@@ -226,7 +226,7 @@ fn a_dead_clients_name_taken_by_another_user_is_nobody() {
     let number = kernel::random();
     let arguments = [
         "--exact",
-        "a_dead_clients_name_taken_by_another_user_is_nobody",
+        "a_dead_clients_name_taken_by_another_user_is_not_the_client",
         "--nocapture",
     ];
     let Some(mut taker) = program::as_other_user(&arguments, (RENDEZVOUS, number)) else {
@@ -261,7 +261,7 @@ fn wait_until_forgotten(segment: &Segment) {
 }
 
 #[test]
-fn a_rendezvous_where_nobody_answers_leaves_the_connection_to_the_kernel() {
+fn a_rendezvous_without_an_answer_leaves_the_connection_to_the_kernel() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&listener);
@@ -333,7 +333,7 @@ fn another_user_is_refused() {
 }
 
 #[test]
-fn the_programs_own_calls_cannot_reach_what_is_ours() {
+fn the_programs_own_calls_cannot_reach_the_librarys_descriptors() {
     let listening = Listening::open();
     serve_honestly(&listening);
     let hidden: Vec<i32> = (0..8192)

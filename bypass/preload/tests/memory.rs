@@ -117,7 +117,7 @@ fn an_idle_connection_gives_back_what_it_held_and_goes_on() {
 }
 
 #[test]
-fn what_nobody_has_read_stays_and_goes_with_the_connection() {
+fn unread_bytes_stay_and_go_with_the_connection() {
     let _alone = ALONE.lock();
     let listening = Listening::open();
     let (near, far) = connect(&listening);

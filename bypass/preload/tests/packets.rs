@@ -1,7 +1,7 @@
 //! Programs over packets: two namespaces joined by a veth pair, one host each.
 //!
 //! The contract programs that have two roles run on the kernel, which is the oracle, and with one or
-//! both ends accelerated over AF_XDP. What the kernel itself cannot do between two hosts, because both
+//! both ends accelerated over AF_XDP. Programs that the kernel itself cannot run between two hosts, because both
 //! roles listen or share files, is left out. `CONTRACT_ONLY=NAME` runs one program.
 
 mod between;
@@ -282,7 +282,7 @@ fn compare(mode: Mode) {
     );
 }
 
-/// What differs from the kernel, if something does; None for a program that is not compared.
+/// The difference from the kernel, if there is one; None for a program that is not compared.
 fn complaint(network: &Network, program: &Program, mode: Mode) -> Option<Option<String>> {
     let expected = first_on_the_kernel(network, program)?;
     let actual = without_notices(&run_on(network, program, mode));
@@ -401,7 +401,7 @@ fn a_worker_follows_another() {
     end(&mut master);
 }
 
-/// More workers than queues, or fewer: every answer is right, none is the kernel's, and no worker goes
+/// More workers than queues, or fewer: every answer is right, none is handled by the kernel, and no worker goes
 /// without connections.
 fn many_workers(queues: usize, workers: usize) {
     require_tool("nginx");
@@ -443,7 +443,7 @@ fn many_workers(queues: usize, workers: usize) {
     );
 }
 
-/// Each connection has another port, so another queue; the server's side is the kernel's.
+/// Each connection has another port, so another queue; the kernel handles the server's side.
 fn opens_over_queues() {
     require_tool("python3");
     let network = Network::with_queues(4);
@@ -619,8 +619,8 @@ fn gives_up_root() {
     }
 }
 
-/// As nginx at SIGUSR2: the master starts the next one, which inherits the listener, and serves by a worker of its own beside
-/// that of the former one, which ends.
+/// As nginx at SIGUSR2: the master starts the next one, which inherits the listener and serves by a worker of its own,
+/// in parallel with that of the former one, which ends.
 fn upgraded(queues: usize) {
     let network = Network::with_queues(queues);
     let first = serve(&network, UPGRADES);

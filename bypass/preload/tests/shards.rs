@@ -121,7 +121,7 @@ fn ask_all(network: &Network, count: usize) {
 }
 
 /// As many workers as can have one have an engine, by which connections come; what comes by the engine of a worker
-/// is accepted by that one, or by those that have none.
+/// is accepted by that one, or by a worker that has none.
 fn engines(queues: usize, workers: usize) {
     require_tools();
     let network = Network::of_all_queues(queues);
@@ -168,7 +168,7 @@ fn engines(queues: usize, workers: usize) {
     }
 }
 
-/// What was the dead worker's alone fails; whoever comes later is answered.
+/// Connections of the dead worker alone fail; later clients are answered.
 fn killed_under_load() {
     require_tools();
     let network = Network::of_all_queues(2);
@@ -350,7 +350,7 @@ fn start_python(network: &Network, role: &str, text: &str) -> Python {
     Python(network.start(role, command).expect("python starts"))
 }
 
-/// Each worker answers what it accepts with its number; the first one closes when it is told to.
+/// Each worker answers what it accepts with its number; the first one closes when it is asked to.
 const WORKERS: &str = "
 import os, select, signal, socket, sys, time
 def serve(listener, number):
@@ -434,7 +434,7 @@ fn closed_by_one() {
     assert!(program.ends_well());
 }
 
-/// Three processes connect at once; the servers' side is the kernel's.
+/// Three processes connect at once; the kernel handles the servers' side.
 fn opened_by_each() {
     require_tools();
     let network = Network::with_queues(4);
@@ -482,7 +482,7 @@ assert all(os.waitpid(child, 0)[1] == 0 for child in children)
 
 const CONNECTS: usize = 60;
 
-/// Without a child there is nobody to leave a queue to: all are taken at once.
+/// Without a child that a queue could be left to, all are taken at once.
 fn alone() {
     require_tools();
     let network = Network::of_all_queues(4);
@@ -574,7 +574,7 @@ while True:
         else: watched.unregister(fd); kept.pop(fd).close()
 ";
 
-/// A program of its own beside others of the same cluster.
+/// A program of its own in addition to others of the same cluster.
 fn start_in_cluster(network: &Network, port: u16, number: u8) -> Python {
     let mut command = Command::new("python3");
     command
@@ -596,7 +596,7 @@ fn shared_by_programs() {
     require_tools();
     let network = Network::of_all_queues(4);
     let mut programs = [1, 2].map(|number| start_in_cluster(&network, 80, number));
-    // By turns one is ended, and started anew after the other has taken all queues.
+    // Alternately one is ended, and started again after the other has taken all queues.
     for round in 0..3 {
         let all = [0, 1].map(|at: usize| programs[at].0.id());
         wait_until("both have an engine", || {

@@ -61,7 +61,7 @@ fn memory_is_shared_with_the_own_user_and_with_users_that_are_named() {
     }
 }
 
-/// In a user namespace that knows nobody every user reads as the same one, the server's own included.
+/// In a user namespace without mappings every user reads as the same one, the server's own included.
 #[test]
 fn users_whom_a_user_namespace_does_not_know_share_nothing() {
     if bypass_sys::kernel::geteuid() != Ok(0) {

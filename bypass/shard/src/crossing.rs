@@ -1,8 +1,8 @@
-//! Frames that come by one shard's queue and are another's: the shards of an interface's queues hand them on.
+//! Frames that come by one shard's queue and belong to another: the shards of an interface's queues hand them on.
 //!
-//! Who does not have the connection of a frame gives it to the owner of a queue that was not asked yet: that which the
-//! flow was last found at, else the next one. Who has it takes it. When all were asked, nobody has the
-//! connection, and who holds the frame then answers it as an engine that is alone does. So no frame is handed on more
+//! A shard without the connection of a frame gives it to the owner of a queue that was not asked yet: the one where
+//! the flow was last found, else the next one. The shard that has it takes it. When all were asked, no shard has the
+//! connection, and the last one then answers the frame as an engine that is alone does. So no frame is handed on more
 //! often than there are queues, and what an owner that has ended does not take, its successor does.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Crossing {
     exchange: Arc<Exchange>,
     /// Its first queue, which stands for the shard.
     home: u32,
-    /// Its queues, a bit each, and those that there are.
+    /// Its queues, a bit each, and all existing ones.
     own: u64,
     all: u64,
     /// By queue: what was looked at.
@@ -35,7 +35,7 @@ pub struct Crossing {
     counts: Counts,
 }
 
-/// What was handed on, since the shard was made.
+/// Frames handed on, since the shard was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames given to the owners of other queues.
@@ -76,12 +76,12 @@ impl Crossing {
         self.exchange.set_owner(queue, self.home);
         // Where a former owner listened.
         self.exchange.tell_listeners(queue, &[]);
-        // What waits there was for the former owner.
+        // Frames that wait there were for the former owner.
         self.has_slept = true;
         Ok(had_owner)
     }
 
-    /// A queue is another shard's from now on, with what waits there.
+    /// A queue belongs to another shard from now on, with what waits there.
     pub fn remove(&mut self, queue: u32) -> kernel::Result<()> {
         let fd = self.exchange.poll_fd(queue).ok_or(libc::EINVAL)?;
         kernel::epoll_control(self.set.0, libc::EPOLL_CTL_DEL, fd, 0, 0)?;
@@ -89,12 +89,12 @@ impl Crossing {
         Ok(())
     }
 
-    /// Tells the other shards where this one listens, by inodes.
+    /// Notifies the other shards where this one listens, by inodes.
     pub fn tell_listeners(&self, inodes: &[u64]) {
         self.exchange.tell_listeners(self.home, inodes);
     }
 
-    /// What other shards have told; whether there still is one whose first queue this is says `is_alive`.
+    /// Listeners that other shards have reported; whether there still is one whose first queue this is says `is_alive`.
     pub fn others_listeners(&self, is_alive: impl Fn(u32) -> bool) -> Vec<u64> {
         let others = (0..self.exchange.queues()).filter(|queue| self.own & 1 << queue == 0);
         let alive = others.filter(|queue| is_alive(*queue));
@@ -174,7 +174,7 @@ impl Crossing {
         }
         let known = self.exchange.remembered(mark);
         let known = known.filter(|queue| left & 1 << queue != 0);
-        // The first behind ours, so that frames of nobody are not all the same one's work.
+        // The first behind ours, so that frames without an owner are not all the same one's work.
         let behind = left & u64::MAX.checked_shl(self.home + 1).unwrap_or(0);
         let next = if behind != 0 { behind } else { left }.trailing_zeros();
         let handed = Handed {

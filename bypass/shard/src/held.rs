@@ -1,8 +1,8 @@
-//! Descriptors that a shard opens while it runs, of which its owner is told.
+//! Descriptors that a shard opens while it runs, which are reported to its owner.
 
 use bypass_sys::descriptor::Owned;
 
-/// Told of a descriptor when it is open (true), and just before it is closed (false): for who keeps the
+/// Called with a descriptor when it is open (true), and just before it is closed (false): for an owner that keeps the
 /// program from seeing it.
 pub type Notice = fn(i32, bool);
 
@@ -14,7 +14,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Tells of it.
+    /// Reports it.
     pub fn new(fd: Owned, notice: Notice) -> Self {
         notice(fd.0, true);
         Self { fd, notice }

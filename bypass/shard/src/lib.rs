@@ -6,8 +6,8 @@
 //! by netlink, and only claimed ports are taken
 //! ([`bypass_xdp::Steering`]). Behind a TAP interface it is
 //! a host of its own. Where the queues of an interface have several shards, in several processes, each takes what is its
-//! own and hands the rest to the others ([`Shard::crosses`]). [`Shared`] puts one behind a lock, for the threads of a program and a service
-//! thread that drives it while nobody else does.
+//! own and hands the rest to the others ([`Shard::crosses`]). [`Shared`] puts one behind a lock, for the threads of a
+//! program and a service thread that drives it while no other thread does.
 #![forbid(unsafe_code)]
 
 mod crossing;

@@ -2,7 +2,7 @@
 //! another process uses them, and claimed, so that the answers come here.
 //!
 //! A port is reserved by a bound socket of the kernel's. There may be thousands, and the program has its own
-//! use for its descriptors: full batches of them wait in the queue of a socket that nobody reads, where they
+//! use for its descriptors: full batches of them wait in the queue of a socket that is never read, where they
 //! take no number. Unused ports go back to the kernel, batch by batch.
 
 use std::collections::{HashMap, HashSet};
@@ -166,7 +166,7 @@ impl Batch {
     }
 }
 
-/// A kernel socket bound to a port that nobody uses.
+/// A kernel socket bound to an unused port.
 fn reserve(ip: IpAddr, notice: Notice) -> kernel::Result<(Held, u16)> {
     let family = if ip.is_ipv4() {
         libc::AF_INET

@@ -377,7 +377,7 @@ impl Shard {
         self.crossing = Some(Box::new(crossing));
     }
 
-    /// Takes another queue, which nobody has or whose own shard has ended, with what has arrived there since.
+    /// Takes another queue, which has no shard or whose own shard has ended, with what has arrived there since.
     pub fn add_queue(&mut self, queue: u32, device: Box<dyn Device>) -> kernel::Result<()> {
         let mut had_owner = true;
         // First what may fail without the queue in use.

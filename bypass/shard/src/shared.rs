@@ -20,7 +20,7 @@ impl Shared {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// For a service thread: a round, when nobody has driven the shard for `idle_us` and nobody is
+    /// For a service thread: a round, when no thread has driven the shard for `idle_us` and none is
     /// at it. Acknowledgments, retransmissions and closes go on while the program does something
     /// else.
     pub fn drive_if_idle(&self, idle_us: u64) -> bool {

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_is_tried_again_has_its_headers_again() {
+    fn a_gso_segment_that_is_tried_again_has_its_headers_again() {
         let mut device = Hesitant::default();
         let meta = TxMeta {
             header_len: 54,

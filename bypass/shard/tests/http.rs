@@ -21,7 +21,7 @@ fn main() {
     bypass_testkit::main(CASES)
 }
 
-/// The example, which cargo builds beside the tests.
+/// The example, which cargo builds next to the tests.
 fn program() -> PathBuf {
     let own = std::env::current_exe().expect("a path");
     let folder = own

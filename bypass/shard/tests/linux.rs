@@ -132,7 +132,7 @@ fn opens() {
     });
 }
 
-/// Of several addresses the one beside the gateway is taken, and of IPv6 not that of the link alone.
+/// Of several addresses the one in the gateway's network is taken, and of IPv6 not that of the link alone.
 fn sources() {
     let link = Link::veth(1500, Mode::Native);
     for (side, name, host) in [(link.linux(), "va", 1), (link.own(), "vb", 9)] {
@@ -210,7 +210,7 @@ fn beside() {
     kernels.read_exact(&mut bytes).expect("received");
     assert_eq!(&bytes, b"for the kernel");
     server.end();
-    // The port is the kernel's again.
+    // The kernel handles the port again.
     let refused = link
         .linux()
         .run(|| TcpStream::connect_timeout(&link.own_address(PORT), Duration::from_secs(2)));
@@ -312,7 +312,7 @@ fn outlived() {
     server.stop_listening();
     std::thread::sleep(Duration::from_millis(100));
     echo_through(&mut stream, 2, 100_000);
-    // The kernel, at which nobody listens either, refuses new ones.
+    // The kernel, on which no socket listens either, refuses new ones.
     let refused = Running::until(|| {
         let to = link.own_address(PORT);
         let tried = link
@@ -562,8 +562,8 @@ impl std::io::Write for Captured {
     }
 }
 
-/// The client's link address changes, nobody announces it, and the client has nothing to ask for: only who
-/// sends there and hears nothing can notice.
+/// The client's link address changes without an announcement, and the client has nothing to ask for: only a host that
+/// sends there and receives nothing can notice.
 fn moved() {
     let impatient = bypass_shard::Settings {
         engine: Config {
@@ -801,7 +801,7 @@ fn returned() {
     });
 }
 
-/// They mean a host only on a link that is named beside them.
+/// They mean a host only on a link that is named with them.
 fn link_local() {
     let link = Link::veth(1500, Mode::Native);
     for (side, name, host) in [(link.linux(), "va", 1), (link.own(), "vb", 2)] {

@@ -5,7 +5,7 @@
 //! reading, writing, frames out. `request_cost [CONNECTIONS [BATCH]]`, without arguments a table.
 //! With "evicted" 4 MiB are read before each batch, which stands for a program with a footprint.
 //! `request_cost growth` takes the numbers of connections in turns and prints what a request costs
-//! beside one of 10 connections, with frames handed over in bursts and one by one.
+//! compared with one of 10 connections, with frames handed over in bursts and one by one.
 
 use bypass_tcp::{Address, Config, Engine, Handle, Rx, TxMeta, TxSink};
 use std::time::Instant;
@@ -41,7 +41,7 @@ impl TxSink for Ring {
     }
 }
 
-/// What the client side of a connection must remember to write its next segment.
+/// State of the client side of a connection, needed to write its next segment.
 #[derive(Clone, Copy)]
 struct Client {
     address: u32,

@@ -247,7 +247,7 @@ impl Engine {
             }
             Some(listener) if seg.has(SYN) => self.on_syn(listener, seg, iss, sink),
             Some(_) => {}
-            // A port of ours at another address: whoever hands such segments over asks nobody else.
+            // A port of ours at another address: a caller that hands such segments over asks no other engine.
             None if self.cx.config.is_sole_host || self.listeners.has(seg.flow.local_port()) => {
                 self.send_reset_for(seg, sink);
             }

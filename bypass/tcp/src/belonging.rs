@@ -12,11 +12,11 @@ use crate::sink::{Rx, Sum};
 use crate::wire::tcp::{self, Flow, Segment, ACK, RST, SYN};
 use crate::wire::{ethernet, icmp, ip};
 
-/// Numbers behind those that an ended connection expects in which its last segments lie.
+/// Range of numbers, behind the ones that an ended connection expects, in which its last segments lie.
 const OLD: u32 = 1 << 20;
 
 impl Engine {
-    /// None where the frame is for this engine, or for nobody else either: what is malformed, or begins a
+    /// None where the frame is for this engine, or for none at all: a malformed one, or one that begins a
     /// connection to a listener here. Else the [mark](Self::mark_of) of the flow that another engine may have.
     #[inline]
     pub fn may_be_anothers(&self, rx: &Rx) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What the application's side calls: listen, accept, connect, send, receive, close, options.
+//! Calls of the application: listen, accept, connect, send, receive, close, options.
 
 use crate::conn::{Conn, State, READABLE, WRITABLE};
 use crate::demux::Entry;
@@ -255,7 +255,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Connections that nobody accepted are reset, as on Linux.
+    /// Connections that the application has not accepted are reset, as on Linux.
     fn close_listener(&mut self, handle: Handle) -> Result<(), Error> {
         let index = self.listener_index(handle)?;
         while let Some(conn) = self.listeners.slab[index].queue.pop_front() {

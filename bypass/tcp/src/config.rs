@@ -1,4 +1,4 @@
-//! What an engine is made with. The defaults are Linux's.
+//! Settings of an engine. The defaults are Linux's.
 
 use crate::wire::ethernet::Mac;
 

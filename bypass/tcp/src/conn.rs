@@ -161,7 +161,7 @@ pub struct Conn {
     pub quick_acks: u8,
     /// Requests and answers alternate: acknowledgments ride on answers.
     pub is_interactive: bool,
-    /// The application has closed: nobody holds the handle.
+    /// The application has closed: no handle refers to it any more.
     pub is_orphan: bool,
     /// The application has closed, but bytes of it are yet to be handed over: see `Engine::abandon`.
     pub is_abandoned: bool,

@@ -1,4 +1,4 @@
-//! What the connections of an engine share.
+//! State that the connections of an engine share.
 
 use crate::buffer::Pool;
 use crate::config::Config;
@@ -10,7 +10,7 @@ use crate::wire::ethernet::Mac;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What the connections of an engine share.
+/// State that the connections of an engine share.
 pub struct Context {
     /// The clock of this batch.
     pub now_us: u64,

@@ -113,7 +113,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The source is not an address of this host, there is no route to the destination, or it is not a single host; the
+    /// The source is not an address of this host, the destination has no route or is not a single host; the
     /// datagram is longer than a packet of the way ([`Error::InvalidArgument`]).
     pub fn send_datagram<S: TxSink>(
         &mut self,

@@ -4,7 +4,7 @@ use crate::seq::after;
 
 /// Least window, in segments, at which slow start is looked at.
 const WINDOW_MIN: u32 = 16;
-/// Acknowledgments within this time of each other belong to one train of acknowledgments.
+/// Acknowledgments within this time of each other belong to one burst of acknowledgments.
 const TRAIN_US: u64 = 2_000;
 /// Round-trip times of a round before its least counts.
 const SAMPLES: u8 = 8;

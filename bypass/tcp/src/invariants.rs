@@ -1,4 +1,4 @@
-//! What must hold between any two calls; tests ask after each event.
+//! Conditions that hold between any two calls; tests check them after each event.
 
 use crate::conn::{Conn, RetransmitTimer, State};
 use crate::engine::Engine;

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unspecified_ipv6_address_takes_ipv4_unless_told_otherwise() {
+    fn an_unspecified_ipv6_address_takes_ipv4_unless_set_otherwise() {
         let mut listeners = Listeners::new();
         let v6_any = Addr::default();
         let only = listeners.open(v6_any, 80, 8, true).expect("free");

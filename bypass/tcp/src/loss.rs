@@ -1,4 +1,4 @@
-//! What loss recovery remembers of a connection, and what an acknowledgment brings.
+//! State of a connection's loss recovery, and what an acknowledgment brings.
 
 use crate::marked::Marked;
 

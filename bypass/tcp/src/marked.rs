@@ -1,4 +1,4 @@
-//! What of the scoreboard is marked already: where to look for the segments of a selective acknowledgment.
+//! The marked parts of the scoreboard: where to look for the segments of a selective acknowledgment.
 //!
 //! Each acknowledgment repeats blocks of those before (RFC 2018, 4). Looking for their segments from the head of
 //! the list would cost as much as the window holds, at each acknowledgment, and a hostile peer could ask for it.

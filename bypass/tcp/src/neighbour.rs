@@ -60,7 +60,7 @@ pub enum Sent {
     Done,
     /// The device has no room: try again later.
     Full,
-    /// There is no route to its destination.
+    /// Its destination has no route.
     NoWay(Error),
 }
 
@@ -325,7 +325,7 @@ impl Link {
     }
 
     /// A neighbour's address became known; packets that waited for it leave. `is_given`: by the caller, for
-    /// ever where nobody but the engine would ask for it again.
+    /// ever where only the engine would ask for it again.
     pub fn learn<S: TxSink>(&mut self, out: &mut Out<'_, S>, addr: Addr, mac: Mac, is_given: bool) {
         let index = match self.by_addr.get(&addr) {
             Some(index) => *index,

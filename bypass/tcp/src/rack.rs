@@ -129,7 +129,7 @@ mod tests {
 
     /// Nothing else is in flight whose acknowledgment would make room for it.
     #[test]
-    fn what_the_timer_finds_lost_during_a_recovery_is_sent_again_at_once() {
+    fn segments_that_the_timer_finds_lost_during_a_recovery_are_sent_again_at_once() {
         let mut cx = Engine::new(Config::default(), 0).cx;
         cx.now_us = 1_000_000;
         let mut conn = Conn {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_of_two_gigabytes_ago_is_no_reordering() {
+    fn a_mark_of_two_gigabytes_ago_does_not_count_as_reordering() {
         let mut cx = Engine::new(Config::default(), 0).cx;
         let mut conn = Conn {
             has_sack: true,

@@ -35,8 +35,8 @@ impl Reassembly {
         self.pieces.last().map(|piece| piece.1)
     }
 
-    /// Remembers bytes that came before they were due. False when there is no place left. What was
-    /// there already is reported as duplicate.
+    /// Remembers bytes that came before they were due. False when no space is left. Bytes that were
+    /// there already are reported as duplicate.
     pub fn insert(&mut self, mut left: u32, mut right: u32) -> bool {
         let first = self.pieces.partition_point(|piece| before(piece.1, left));
         let mut last = first;

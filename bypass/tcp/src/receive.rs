@@ -197,13 +197,13 @@ impl Conn {
         }
     }
 
-    /// The window that an acknowledgment advertises now (RFC 9293, 3.8.6.2.2). What was advertised before is
-    /// still taken; the field says it but for less than a unit (RFC 7323, 2.4).
+    /// The window that an acknowledgment advertises now (RFC 9293, 3.8.6.2.2). The window advertised before is
+    /// still accepted; the field gives it but for less than a unit (RFC 7323, 2.4).
     #[inline]
     pub fn advertise_window(&mut self) -> u16 {
         let current = self.receive_window();
         let window = self.usable_window().max(current);
-        // Not up: with each round trip the edge would move by a part of a unit that there is no room for.
+        // Not up: with each round trip the edge would move by a part of a unit, which does not fit.
         let field = (window >> self.rcv_scale).min(0xffff);
         let edge = self.rcv_nxt.wrapping_add(field << self.rcv_scale);
         self.rcv_edge = later(self.rcv_edge, edge);

@@ -105,7 +105,7 @@ impl Conn {
     }
 
     /// The segment that the first unmarked byte of a block lies in, or one shortly before it: looked for from the nearest
-    /// known places on both sides by turns, so that blocks in whatever order cost little. None: all of it is marked.
+    /// known places on both sides alternately, so that blocks in whatever order cost little. None: all of it is marked.
     fn find_block(&self, cx: &mut Context, left: u32, right: u32) -> Option<u32> {
         let marked = &self.recovery.marked;
         let mut ahead = match marked.begin((left, right), self.snd_una) {

@@ -84,7 +84,7 @@ pub trait TxSink {
         })
     }
 
-    /// A received frame that is not the engine's: another protocol, a fragment, or a port nobody
+    /// A received frame that is not for the engine: another protocol, a fragment, or a port no socket
     /// has opened while the kernel keeps the interface ([`crate::Config::is_sole_host`] is false).
     fn pass(&mut self, frame: &[u8]) {
         let _ = frame;

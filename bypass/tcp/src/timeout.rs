@@ -221,7 +221,7 @@ impl Conn {
         if self.trouble_since_us == 0 {
             self.trouble_since_us = cx.now_us.max(1);
         }
-        // A peer that acknowledges probes may keep its window closed for ever, but for nobody (RFC 6429, 4).
+        // A peer that acknowledges probes may keep its window closed for ever, except to an orphan (RFC 6429, 4).
         let is_over = self.is_left()
             && self.backoff >= cx.config.orphan_retries
             && self.rto_us(&cx.config) == cx.config.rto_max_us;

@@ -1,4 +1,4 @@
-//! What the application writes: how much the send buffer takes, and where records end.
+//! Writes of the application: how much the send buffer takes, and where records end.
 
 use crate::config::Config;
 use crate::conn::{Conn, Context, State};

@@ -1,4 +1,4 @@
-//! Strangers: blind resets, SYNs and data (RFC 5961), floods, memory (RFC 4987).
+//! Unknown peers: blind resets, SYNs and data (RFC 5961), floods, memory (RFC 4987).
 
 mod support;
 
@@ -223,7 +223,7 @@ fn icmp_errors_about_packets_not_in_flight_are_ignored() {
 }
 
 #[test]
-fn what_claims_to_come_from_this_host_or_from_none_is_dropped() {
+fn packets_that_claim_to_come_from_this_host_or_from_none_are_dropped() {
     let mut world = World::plain();
     let engine = &mut world.hosts[1].engine;
     engine.listen("0.0.0.0:80".parse().unwrap(), 10).unwrap();
@@ -391,7 +391,7 @@ fn bare((from, port): (u32, u16), seq: u32, ack: u32, flags: u8) -> Vec<u8> {
 
 /// A SYN that is sent again when there is a place for it again is answered by another number than the cookie before.
 #[test]
-fn an_acknowledged_cookie_opens_beside_a_half_open_entry_of_the_same_syn() {
+fn an_acknowledged_cookie_opens_next_to_a_half_open_entry_of_the_same_syn() {
     let one = Config {
         half_open_of_listener_max: 1,
         ..config(2)
@@ -545,7 +545,7 @@ fn exhausted_buffers_refuse_and_recover() {
 /// The first has all the memory until its peer has acknowledged what it wrote; the second has nothing on its
 /// way that anything could happen to.
 #[test]
-fn a_write_that_found_no_memory_is_told_when_another_connection_gives_some_back() {
+fn a_write_that_found_no_memory_is_notified_when_another_connection_gives_some_back() {
     let poor = Config {
         buffer_bytes_max: 64 << 10,
         ..config(1)

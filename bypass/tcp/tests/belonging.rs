@@ -74,7 +74,7 @@ fn an_acknowledgment_is_for_who_has_sent_what_it_acknowledges() {
 }
 
 #[test]
-fn what_is_malformed_is_nobody_elses() {
+fn malformed_frames_belong_to_no_other_engine() {
     let (world, _, sent) = connected();
     let other = beside(&world, false);
     for length in 0..sent[1].len() {

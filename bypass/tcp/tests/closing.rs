@@ -128,7 +128,7 @@ fn data_for_a_program_that_is_gone_is_reset() {
     assert_eq!(dialogue.engine.counts().connections, 0);
 }
 
-/// Only bytes that are new are data for nobody.
+/// Only new bytes count as data without a reader.
 #[test]
 fn old_bytes_sent_again_with_the_fin_behind_them_end_a_closed_connection_in_order() {
     let dialogue = accepted(
@@ -152,7 +152,7 @@ const TIME_WAIT: &str = "close
 ";
 
 #[test]
-fn a_new_syn_does_not_end_time_wait_where_nobody_listens_any_more() {
+fn a_new_syn_does_not_end_time_wait_without_a_listener() {
     let mut dialogue = accepted(TIME_WAIT);
     dialogue.play(
         "unlisten
@@ -166,7 +166,7 @@ fn a_new_syn_does_not_end_time_wait_where_nobody_listens_any_more() {
 
 /// A cookie is a number of its own, perhaps before those of the old connection.
 #[test]
-fn what_reopens_time_wait_gets_no_cookie() {
+fn a_syn_that_reopens_time_wait_gets_no_cookie() {
     let crowded = Config {
         half_open_of_listener_max: 0,
         ..support::config(1)
@@ -226,7 +226,7 @@ fn a_syn_with_a_fin_does_not_end_time_wait() {
     assert_eq!(dialogue.engine.counts().time_wait, 1);
 }
 
-/// A host that has begun anew, or stands behind others' ports, answers our acknowledgment by a reset (RFC 9293, 3.5.1):
+/// A host that has restarted, or is behind port translation, answers our acknowledgment by a reset (RFC 9293, 3.5.1):
 /// with nothing but the minute to wait out it could not come back before.
 #[test]
 fn a_reset_that_answers_us_after_a_syn_ends_time_wait() {
@@ -245,9 +245,9 @@ fn a_reset_that_answers_us_after_a_syn_ends_time_wait() {
     assert_eq!(dialogue.engine.counts().time_wait, 0);
 }
 
-/// Linux's tcp_invalid_ratelimit: two confused ends, or a stranger, get two answers a second of one entry.
+/// Linux's tcp_invalid_ratelimit: two confused ends, or an unknown peer, get two answers per second of one entry.
 #[test]
-fn answers_in_time_wait_are_limited_to_two_a_second() {
+fn answers_in_time_wait_are_limited_to_two_per_second() {
     let mut dialogue = accepted(TIME_WAIT);
     dialogue.play(
         "< . 1:1 ack 2 win 65535
@@ -270,7 +270,7 @@ fn answers_in_time_wait_are_limited_to_two_a_second() {
 
 /// RFC 9293, 3.10.7.4, fifth.
 #[test]
-fn what_has_no_acknowledgment_is_dropped_in_time_wait() {
+fn a_segment_without_acknowledgment_is_dropped_in_time_wait() {
     accepted(TIME_WAIT).play(
         "< F 2:2 win 65535
         < P 2:12 win 65535
@@ -304,7 +304,7 @@ fn a_closed_connection_waits_a_minute_for_the_peers_fin() {
 }
 
 #[test]
-fn an_abort_resets_and_a_reset_is_told() {
+fn an_abort_resets_and_a_reset_is_reported() {
     accepted(
         "abort
         > R. 1:1 ack 1",
@@ -317,7 +317,7 @@ fn an_abort_resets_and_a_reset_is_told() {
 }
 
 #[test]
-fn closing_a_listener_resets_what_nobody_accepted() {
+fn closing_a_listener_resets_connections_not_yet_accepted() {
     let dialogue = play(
         "listen
         < S 0:0 win 65535 <mss 1000>
@@ -330,7 +330,7 @@ fn closing_a_listener_resets_what_nobody_accepted() {
 }
 
 #[test]
-fn an_orphan_that_nobody_acknowledges_ends() {
+fn an_orphan_that_the_peer_does_not_acknowledge_ends() {
     let mut dialogue = Dialogue::new(support::config(1));
     dialogue.play(ACCEPTED);
     dialogue
@@ -453,7 +453,7 @@ fn a_reset_that_does_not_count_the_fin_before_it_ends_the_connection() {
 }
 
 #[test]
-fn old_bytes_before_a_fin_are_no_unread_ones() {
+fn old_bytes_before_a_fin_do_not_count_as_unread() {
     accepted(
         "< P. 1:11 ack 1 win 65535
         > . 1:1 ack 11

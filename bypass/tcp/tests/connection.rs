@@ -65,7 +65,7 @@ fn a_megabyte_arrives_as_it_was_sent_in_both_directions() {
 }
 
 #[test]
-fn a_device_that_cuts_trains_and_completes_checksums_carries_the_same() {
+fn a_device_that_cuts_gso_segments_and_completes_checksums_carries_the_same() {
     let offloading = |number| Config {
         segmentation_max: 65_000,
         checksum_offload: true,
@@ -186,10 +186,10 @@ fn closing_with_unread_bytes_resets_the_peer() {
     assert_eq!(world.hosts[1].engine.counts().connections, 0);
 }
 
-/// The field of IPv4 packets that identifies them is the same in all: one that counted what the engine sends would tell
-/// a stranger how much that is (RFC 6864, 4.1: packets that nobody fragments need none).
+/// The field of IPv4 packets that identifies them is the same in all: a count of what the engine sends would show
+/// an unknown peer how much that is (RFC 6864, 4.1: packets that no router fragments need none).
 #[test]
-fn packets_do_not_tell_how_many_were_sent() {
+fn packets_do_not_reveal_how_many_were_sent() {
     use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
     let mut world = World::plain();
     let seen = Rc::new(RefCell::new(BTreeSet::new()));

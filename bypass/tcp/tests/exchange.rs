@@ -141,7 +141,7 @@ fn the_request_carries_the_end_of_the_handshake_and_the_end_that_of_the_peer() {
 }
 
 #[test]
-fn what_the_peer_must_know_at_once_waits_for_no_answer() {
+fn segments_that_the_peer_needs_at_once_wait_for_no_answer() {
     play_with(
         answers_follow(),
         &format!(
@@ -372,7 +372,7 @@ fn three_duplicate_acknowledgments_start_fast_retransmit_without_sack() {
 
 /// As Linux does, so that a receiver need not wait for more to join to it.
 #[test]
-fn a_train_that_the_device_cuts_ends_with_push_and_a_retransmission_does_not() {
+fn a_gso_segment_ends_with_push_and_a_retransmission_does_not() {
     let config = Config {
         segmentation_max: 65_000,
         ..config(1)
@@ -506,7 +506,7 @@ fn an_urgent_byte_is_forgotten_once_it_is_read_past() {
     }
 }
 
-/// Nothing can be read but the urgent byte: a program must not be told to read again and again.
+/// Nothing can be read but the urgent byte: a program must not be notified again and again that it can read.
 #[test]
 fn an_urgent_byte_alone_is_not_readable() {
     use bypass_tcp::{READABLE, URGENT};

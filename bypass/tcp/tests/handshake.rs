@@ -166,7 +166,7 @@ fn with_deferred_accept_an_empty_third_segment_opens_nothing() {
 }
 
 #[test]
-fn a_segment_for_nobody_is_reset_and_a_reset_is_not() {
+fn a_segment_for_no_connection_is_reset_and_a_reset_is_not() {
     play(
         "< S 0:0 win 100
         > R. 0:0 ack 1

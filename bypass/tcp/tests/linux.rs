@@ -1,5 +1,5 @@
-//! What Linux does and no RFC asks for, or leaves open: buffers, trains, marks and facts, on which programs and
-//! scripts written for it rely.
+//! What Linux does and no RFC asks for, or leaves open: buffers, GSO segments, marks and facts, on which programs and
+//! which programs and scripts written for it rely.
 
 mod support;
 
@@ -128,7 +128,7 @@ fn a_segment_ends_with_its_record() {
 }
 
 #[test]
-fn what_waits_for_more_leaves_with_the_next_acknowledgment_and_without_push() {
+fn data_that_waits_for_more_leaves_with_the_next_acknowledgment_and_without_push() {
     let (mut dialogue, _) = accepted(offloading(), "10ms");
     dialogue.play(
         "set nodelay
@@ -148,7 +148,7 @@ fn what_waits_for_more_leaves_with_the_next_acknowledgment_and_without_push() {
 }
 
 #[test]
-fn a_train_is_at_most_half_of_the_congestion_window() {
+fn a_gso_segment_is_at_most_half_of_the_congestion_window() {
     let few = Config {
         train_segments: 10,
         ..offloading()
@@ -170,8 +170,8 @@ fn a_train_is_at_most_half_of_the_congestion_window() {
 }
 
 #[test]
-fn a_train_of_a_near_connection_is_long_and_of_a_slow_one_short() {
-    // The device of these tests cuts trains: PSH marks their ends.
+fn a_gso_segment_of_a_near_connection_is_long_and_of_a_slow_one_short() {
+    // The device of these tests cuts GSO segments: PSH marks their ends.
     for (rtt, first_push) in [("100us", 5), ("50ms", 2)] {
         let (mut dialogue, handle) = accepted(offloading(), rtt);
         taken(&mut dialogue, handle, 10_000);
@@ -184,8 +184,8 @@ fn a_train_of_a_near_connection_is_long_and_of_a_slow_one_short() {
 }
 
 #[test]
-fn a_train_takes_the_small_segment_behind_it_along() {
-    // The device of these tests cuts trains: PSH marks their ends.
+fn a_gso_segment_takes_the_small_segment_behind_it_along() {
+    // The device of these tests cuts GSO segments: PSH marks their ends.
     let (mut dialogue, _) = accepted(offloading(), "100us");
     dialogue.play(
         "send 4500
@@ -266,7 +266,7 @@ fn bytes_that_come_after_the_end_of_reading_are_read_all_the_same() {
         recv 1000
         recv eof",
     );
-    // Both directions ended: nobody will read, and the peer is told.
+    // Both directions ended: no process will read, and the peer is notified.
     dialogue
         .engine
         .shutdown(now_us, handle, Shutdown::Both)
@@ -280,7 +280,7 @@ fn bytes_that_come_after_the_end_of_reading_are_read_all_the_same() {
 }
 
 #[test]
-fn a_listener_tells_the_segment_size_that_it_was_given() {
+fn a_listener_reports_the_segment_size_that_it_was_given() {
     let mut dialogue = Dialogue::new(config(1));
     let listener = dialogue
         .engine
@@ -295,7 +295,7 @@ fn a_listener_tells_the_segment_size_that_it_was_given() {
 }
 
 #[test]
-fn an_acknowledgment_that_advances_beside_new_blocks_is_no_reordering() {
+fn an_acknowledgment_that_advances_along_with_new_blocks_does_not_count_as_reordering() {
     let (mut dialogue, handle) = accepted(config(1), "10ms");
     dialogue.play(
         "send 10000
@@ -326,7 +326,7 @@ fn an_acknowledgment_that_advances_beside_new_blocks_is_no_reordering() {
 }
 
 #[test]
-fn how_far_segments_were_overtaken_is_told() {
+fn how_far_segments_were_overtaken_is_reported() {
     let (mut dialogue, handle) = accepted(config(1), "100ms");
     dialogue.play(
         "send 8000
@@ -346,7 +346,7 @@ fn how_far_segments_were_overtaken_is_told() {
 }
 
 #[test]
-fn times_that_bytes_waited_are_told() {
+fn times_that_bytes_waited_are_reported() {
     let (mut dialogue, handle) = accepted(config(1), "10ms");
     dialogue.play(
         "+1s

@@ -1,4 +1,4 @@
-//! What settings and options change: when a peer is given up, what is sent without being asked for.
+//! Effects of settings and options: when a peer is given up, what is sent without being asked for.
 
 mod support;
 
@@ -65,7 +65,7 @@ fn keepalive_of_the_engine_counts_where_the_socket_says_nothing() {
     assert_eq!(world.hosts[0].engine.stats().keepalives, 2);
 }
 
-/// Loss probes that host 0 sends for a segment that nobody acknowledges.
+/// Loss probes that host 0 sends for a segment that the peer does not acknowledge.
 fn loss_probes(loss_probe: bool) -> u64 {
     let probing = Config {
         loss_probe,
@@ -86,7 +86,7 @@ fn loss_probes_can_be_switched_off() {
     assert_eq!(loss_probes(false), 0);
 }
 
-/// What host 1 sends within a moment after it has received the first segment of a connection.
+/// Acknowledgments that host 1 sends within a moment after it has received the first segment of a connection.
 fn quick_acknowledgments(start: u8) -> u64 {
     let mut receiving = config(2);
     receiving.quick_acks.start = start;
@@ -240,7 +240,7 @@ fn a_receive_buffer_that_is_asked_for_before_the_first_segment_has_its_shift() {
     );
 }
 
-/// Routers that sort by it would else treat a connection's first segments as nobody's.
+/// Routers that sort by it would else treat a connection's first segments as unmarked.
 #[test]
 fn the_first_segments_have_the_traffic_class_of_their_socket() {
     let mut world = World::plain();

@@ -61,7 +61,7 @@ fn a_loss_that_the_probe_repaired_cuts_the_window_once() {
     assert_eq!(dialogue.engine.stats().loss_probe_recovery, 1);
 }
 
-/// The echo tells: what was acknowledged had been sent before the timeout. A probe of long ago is no part of it.
+/// The echo shows that the acknowledged bytes had been sent before the timeout. A probe of long ago does not count.
 #[test]
 fn a_timeout_that_came_too_early_is_undone_after_an_older_probe_too() {
     let mut dialogue = play(
@@ -131,8 +131,8 @@ fn acknowledgments_stay_within_a_window_that_was_shut_before_what_is_in_flight()
     );
 }
 
-/// As Linux's icsk_probes_tstamp: answers that leave the window shut are no progress.
-/// What a host sends that knows the ends of the connection but not its numbers says nothing of the peer.
+/// As Linux's icsk_probes_tstamp: answers that leave the window shut do not count as progress.
+/// Segments of a host that knows the ends of the connection but not its numbers show nothing about the peer.
 #[test]
 fn segments_outside_the_window_do_not_put_keepalive_off() {
     accepted(
@@ -370,7 +370,7 @@ fn a_reduction_is_undone_by_a_report_that_comes_after_the_recovery() {
     assert_eq!(dialogue.engine.stats().dsack_undo, 1);
 }
 
-/// RFC 1191, 6.5: a path that carries less is no sign of congestion.
+/// RFC 1191, 6.5: a path that carries less does not indicate congestion.
 #[test]
 fn what_is_sent_again_in_smaller_segments_does_not_reduce_the_window() {
     let mut dialogue = accepted(
@@ -403,9 +403,9 @@ fn bytes_that_a_segment_in_order_brings_again_are_reported() {
     );
 }
 
-/// What would be reported in an option that was not agreed on takes no room of the data.
+/// Blocks for an option that was not agreed on take no space from the data.
 #[test]
-fn without_selective_acknowledgments_segments_stay_full_beside_a_hole() {
+fn without_selective_acknowledgments_segments_stay_full_next_to_a_hole() {
     play(
         "listen
         < S 0:0 win 65535 <mss 1000>
@@ -469,9 +469,9 @@ fn a_timeout_takes_for_lost_what_was_sent_a_round_trip_ago_and_not_what_has_just
     assert_eq!(dialogue.engine.stats().slow_start_retrans, 1);
 }
 
-/// RFC 6298, 5.1, and Linux's tcp_rearm_rto: what is written meanwhile puts neither the probe nor the timeout off for ever.
+/// RFC 6298, 5.1, and Linux's tcp_rearm_rto: later writes put neither the probe nor the timeout off for ever.
 #[test]
-fn who_goes_on_writing_does_not_wait_longer_for_what_is_lost() {
+fn a_sender_that_goes_on_writing_does_not_wait_longer_for_lost_segments() {
     for loss_probe in [true, false] {
         let settings = Config {
             loss_probe,
@@ -496,7 +496,7 @@ fn who_goes_on_writing_does_not_wait_longer_for_what_is_lost() {
     }
 }
 
-/// A peer that takes segments of 48 bytes, and reports holes from behind: each block ahead of all that it told before.
+/// A peer that takes segments of 48 bytes and reports holes from behind: each block ahead of all reported before.
 #[test]
 fn blocks_in_any_order_cost_little_and_segments_in_flight_are_bounded() {
     const SIZE: u32 = 48;
@@ -539,7 +539,7 @@ fn blocks_in_any_order_cost_little_and_segments_in_flight_are_bounded() {
     }
     let linear = u64::from(flying) * 8;
     assert!(steps < linear, "{steps} steps for {flying} segments");
-    // What is known is told again, in pieces that are never the last ones told.
+    // Known blocks are reported again, in pieces that are never the last ones reported.
     for round in 0..1_000 {
         let pieces: Vec<u32> = (0..4)
             .map(|one| 1 + (round * 4 + one) * 37 % (flying - 1))

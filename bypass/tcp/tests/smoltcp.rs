@@ -21,7 +21,7 @@ const DELAY_US: u64 = 2_000;
 /// Longest that a transfer may take, in virtual time.
 const LIMIT_US: u64 = 600_000_000;
 
-/// What the other side's device has received and is to send.
+/// Frames that the other side's device has received and is to send.
 #[derive(Default)]
 struct Queues {
     received: VecDeque<Vec<u8>>,

@@ -43,7 +43,7 @@ fn main() {
     }
 }
 
-/// Thread time of the reflecting end for each frame, frames a millisecond, system calls a frame.
+/// Thread time of the reflecting end for each frame, frames per millisecond, system calls per frame.
 fn measure((ends, _namespaces, _steerings): Made) -> (f64, f64, f64) {
     let (mut sender, mut reflector) = ends;
     let is_over = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! What the owners of an interface's queues share: frames that came by one queue and are for the owner of another,
+//! Shared by the owners of an interface's queues: frames that came by one queue and are for the owner of another,
 //! and a memory of which flows those were.
 //!
 //! Made with the sockets and inherited with them. Each queue has a mailbox, which its owner reads and all others
@@ -21,7 +21,7 @@ const SO_SNDBUFFORCE: i32 = 32;
 const HEADER: usize = 16;
 /// An IP packet, with its Ethernet header.
 const FRAME_MAX: usize = 65_549;
-/// Listening sockets that an owner tells the others of at most.
+/// Listening sockets that an owner reports to the others at most.
 const LISTENERS_MAX: usize = 32;
 /// Flows that are remembered at most.
 const HINTS: usize = 16_384;
@@ -121,28 +121,28 @@ impl Exchange {
             .set(OWNERS + queue as usize, u64::from(owner) + 1);
     }
 
-    /// Who had a queue last; None: it was nobody's yet.
+    /// The last owner of a queue; None: it had none yet.
     pub fn owner(&self, queue: u32) -> Option<u32> {
         let word = self.words.get(OWNERS + queue as usize);
         word.checked_sub(1).map(|owner| owner as u32)
     }
 
-    /// Somebody has no queue, and wants one, at this moment by [`bypass_sys::clock`].
+    /// A process has no queue and needs one, at this moment by [`bypass_sys::clock`].
     pub fn seek(&self, now_ns: u64) {
         self.words.set(SOUGHT, now_ns);
     }
 
-    /// Who sought a queue has one. Others who seek say so again.
+    /// The process that sought a queue has one. Others that seek say so again.
     pub fn found(&self) {
         self.words.set(SOUGHT, 0);
     }
 
-    /// When somebody last did.
+    /// When a process last did.
     pub fn sought_ns(&self) -> u64 {
         self.words.get(SOUGHT)
     }
 
-    /// Says where the owner listens whose first queue is `owner`, by inodes; those beyond 32 are not told.
+    /// Publishes where the owner listens whose first queue is `owner`, by inodes; those beyond 32 are left out.
     pub fn tell_listeners(&self, owner: u32, inodes: &[u64]) {
         for (at, word) in listeners_of(owner).enumerate() {
             let inode = inodes.get(at).copied().unwrap_or_default();
@@ -152,7 +152,7 @@ impl Exchange {
         }
     }
 
-    /// What that owner has [told](Self::tell_listeners).
+    /// Listeners that this owner has [published](Self::tell_listeners).
     pub fn listeners(&self, owner: u32) -> impl Iterator<Item = u64> + use<'_> {
         let inodes = listeners_of(owner).map(|word| self.words.get(word));
         inodes.filter(|inode| *inode != 0)
@@ -184,7 +184,7 @@ impl Exchange {
         self.words.get(SENT + queue as usize)
     }
 
-    /// Hands a frame to the owner of a queue; false: there is no room.
+    /// Hands a frame to the owner of a queue; false: its mailbox is full.
     pub fn hand(&self, queue: u32, handed: Handed<'_>, buffer: &mut Vec<u8>) -> bool {
         let Some(mailbox) = self.mailboxes.get(queue as usize) else {
             return false;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn waiting_frames_are_bounded() {
         let exchange = Exchange::open(1).expect("opened");
         let mut buffer = Vec::new();
         let handed = (0..100_000).take_while(|_| exchange.hand(0, frame(&[0; 1514]), &mut buffer));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn each_owner_tells_where_it_listens_now() {
+    fn each_owner_reports_where_it_listens_now() {
         let exchange = Exchange::open(3).expect("opened");
         let many: Vec<u64> = (1..100).collect();
         exchange.tell_listeners(0, &many);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_has_nobody_until_somebody_says_so() {
+    fn a_queue_has_no_owner_until_one_is_set() {
         let exchange = Exchange::open(2).expect("opened");
         assert_eq!((exchange.owner(1), exchange.has_forked()), (None, false));
         exchange.set_owner(1, 0);

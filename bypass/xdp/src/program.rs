@@ -46,7 +46,7 @@ pub const SHARED: usize = 2;
 pub const DRAINING: usize = 3;
 /// With [`SHARED`]: new TCP connections whose frames come by these queues go to the kernel.
 pub const LEAVES_NEW: usize = 4;
-/// How often the TCP port was claimed after nobody had claimed it.
+/// How often the TCP port was claimed when it had no claim.
 pub const USES: usize = 5;
 /// The program itself has left new connections of the TCP port to the kernel, which is asked from then on.
 pub const LEFT: usize = 6;
@@ -371,10 +371,10 @@ fn ask_kernel(code: &mut Assembler, maps: Maps) {
 ///
 /// The kernel keeps what is left of a connection under one state, whether it is in TIME_WAIT or, orphaned, in
 /// FIN_WAIT2, where the other end has yet to send its FIN: its segments go to the kernel. Only a SYN begins a
-/// new connection (RFC 6191), which is taken as any other is. Its later frames meet the same remains, so it is
-/// noted, for this use of the port: a note of an earlier one, before the port was nobody's for a while, is of a
-/// connection that is over. Whether the numbers of the SYN are later than the old ones cannot be asked here: a host that has not
-/// opened anything answers our SYN-ACK with a reset (RFC 9293, 3.5.1).
+/// new connection (RFC 6191), which is taken as any other is. Its later frames meet the same remains, so a note is
+/// made for this use of the port: a note of an earlier one, before the port was unclaimed for a while, is of a
+/// connection that is over. Whether the numbers of the SYN are later than the old ones cannot be asked here: a host
+/// that has not opened anything answers our SYN-ACK with a reset (RFC 9293, 3.5.1).
 fn decide_shared(code: &mut Assembler, maps: Maps) {
     code.label("ask");
     code.load(DOUBLE, 1, WORDS_AT, at(USES));

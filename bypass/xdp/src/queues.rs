@@ -134,7 +134,7 @@ impl Device for Queues {
         self.add(queue).map_err(Error::Kernel)
     }
 
-    /// What has arrived waits in its rings for who takes it over.
+    /// Frames that have arrived wait in its rings for the next owner.
     fn part(&mut self, joined: usize) -> Result<(), Error> {
         let at = joined + 1;
         let Some(fd) = self.queues.get(at).map(|queue| queue.poll_fd()) else {

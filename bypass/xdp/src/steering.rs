@@ -410,7 +410,7 @@ impl Steering {
         self.set(port, transport.word(), self.claimant(transport));
     }
 
-    /// What stands for the owner in a word of claims: others may take its TCP frames and hand them on.
+    /// The value that stands for the owner in a word of claims: others may take its TCP frames and hand them on.
     fn claimant(&self, transport: Transport) -> u64 {
         match transport {
             Transport::Tcp => self.owner,

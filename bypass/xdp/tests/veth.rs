@@ -282,13 +282,13 @@ fn unclaimed() {
         (1, None),
         "claimed"
     );
-    // Fragments cannot be told apart by port: the kernel puts them together.
+    // Fragments cannot be distinguished by port: the kernel puts them together.
     sender
         .send_to(&[5; 4000], (ADDRESSES[1], 5000))
         .expect("sent");
     let mut whole = [0; 4000];
     assert_eq!(ours.recv(&mut whole).ok(), Some(4000));
-    // Neighbours are still found, so ARP is the kernel's.
+    // Neighbours are still found, so the kernel handles ARP.
     sides[0].ip("neigh flush dev va");
     send(5001, 8);
     assert_eq!(hears(&kernels), Some(8));
@@ -305,7 +305,7 @@ fn unclaimed() {
     );
 }
 
-/// A train of datagrams (UDP_SEGMENT), which a sender of this host hands over whole, is cut by the kernel.
+/// A GSO segment of datagrams (UDP_SEGMENT), which a sender of this host hands over whole, is cut by the kernel.
 fn trains_of_datagrams() {
     for takes_gso in [false, true] {
         let sides = namespaces(1, 1500);
@@ -335,7 +335,7 @@ fn trains_of_datagrams() {
     }
 }
 
-/// Connections that the kernel has before a claim, and those that are left to it after; IPv4 and IPv6.
+/// Connections that the kernel has before a claim, and ones that are left to it after; IPv4 and IPv6.
 fn shared() {
     let sides = namespaces(1, 1500);
     for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
@@ -585,7 +585,7 @@ impl Connection {
         assert_eq!(self.client.read(&mut [0]).expect("the end"), 0);
     }
 
-    /// The client is a moment later, and hears of no reset.
+    /// The client is a moment later, and receives no reset.
     fn close_one_after_the_other(mut self, side: &Namespace, table: &str) {
         let wait = |state| {
             let end = Instant::now() + Duration::from_secs(5);
@@ -691,7 +691,7 @@ fn send_error(side: &Namespace, is_v6: bool, protocol: i32) {
     });
 }
 
-/// ICMP and ICMPv6 "port unreachable" about TCP is ours, about UDP the kernel's, which tells the socket.
+/// ICMP and ICMPv6 "port unreachable" about TCP comes to us, about UDP to the kernel, which notifies the socket.
 fn errors() {
     let sides = namespaces(1, 1500);
     for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
@@ -727,7 +727,7 @@ fn errors() {
     }
     kinds.sort_unstable();
     assert_eq!(kinds, [(4, 1, 6), (6, 17, 0), (6, 58, 6)]);
-    // Neighbours are still found, so ICMPv6 that is no error is the kernel's.
+    // Neighbours are still found, so the kernel handles ICMPv6 other than errors.
     let unclaimed = socket(&sides[1], "fd77::2", 6001);
     sides[0].ip("-6 neigh flush dev va");
     sender6.send_to(&[9], ("fd77::2", 6001)).expect("sent");
@@ -1148,8 +1148,8 @@ fn received_when_opened() {
     assert_eq!(count(&mut device, 5000), 3);
 }
 
-/// One process after the other uses a socket; its descriptors stay open in a third. Frames that nobody
-/// has read are the successor's, those that wait to be sent leave, and no frame's place is lost.
+/// One process after the other uses a socket; its descriptors stay open in a third. Unread frames
+/// go to the successor, frames that wait to be sent leave, and no frame's place is lost.
 fn succeeded() {
     let sides = namespaces(1, 1500);
     let (steering, kept) = sides[1].run(|| {
@@ -1259,7 +1259,7 @@ fn checked() {
     let (_, traits) = usable.link.as_ref().expect("a link");
     let features = traits.features.expect("said by Linux 6.3");
     assert!(features.native && features.fragments && !features.zero_copy);
-    // Its peer on this host need not cut trains for it.
+    // Its peer on this host need not cut GSO segments for it.
     let modes = |report: &check::Report| -> Vec<Mode> {
         let (_, traits) = report.link.as_ref().expect("a link");
         traits.ways.iter().map(|way| way.mode).collect()

@@ -1,4 +1,4 @@
-//! What may be said to `bypass capture` and `onload_tcpdump`.
+//! Arguments of `bypass capture` and `onload_tcpdump`.
 
 use std::ffi::OsString;
 use std::time::Duration;

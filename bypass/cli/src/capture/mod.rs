@@ -128,7 +128,7 @@ impl Output {
         })
     }
 
-    /// False when it is enough, or nobody reads any more.
+    /// False when it is enough, or the reader is gone.
     fn write(&mut self, came: Vec<Captured>) -> Result<bool, Failure> {
         let is_empty = came.is_empty();
         for captured in came {

@@ -13,9 +13,9 @@ use crate::stat;
 
 /// Between looks for processes that have come, gone or become another program.
 const LOOK: Duration = Duration::from_millis(200);
-/// What another process has done as long ago has been read: then what there is can be put in order.
+/// Events of other processes that are at least this old have been read: then all can be put in order.
 const SETTLED_NS: u64 = 20_000_000;
-/// Same-host connections of which it is remembered who tells of them.
+/// Same-host connections for which the reporting end is remembered.
 const CONNECTIONS_MAX: usize = 65_536;
 
 struct Source {
@@ -31,7 +31,7 @@ pub(super) struct Sources {
     snap: usize,
     all: Vec<Source>,
     looked: Option<Instant>,
-    /// Read, and perhaps later than what another process will tell yet.
+    /// Read, and perhaps later than what another process will report yet.
     held: Vec<Captured>,
     tells: HashMap<(SocketAddr, SocketAddr), bool>,
     dropped_by_gone: u64,
@@ -62,18 +62,18 @@ impl Sources {
         self.all.len()
     }
 
-    /// Whether there is nothing to wait for: those that were named have ended.
+    /// Whether there is nothing to wait for: the named processes have ended.
     pub(super) fn are_over(&self) -> bool {
         !self.pids.is_empty() && self.all.is_empty()
     }
 
-    /// What found no room.
+    /// Records dropped for lack of space.
     pub(super) fn dropped(&self) -> u64 {
         let now: u64 = self.all.iter().map(|source| source.reader.dropped()).sum();
         self.dropped_by_gone + now
     }
 
-    /// What has come and is settled, in order; with `is_last` all that there is.
+    /// Records that have come and are settled, in order; with `is_last` all that there are.
     pub(super) fn drain(&mut self, is_last: bool) -> Vec<Captured> {
         for source in &mut self.all {
             source.reader.drain(|captured| self.held.push(captured));
@@ -81,7 +81,7 @@ impl Sources {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.look();
         }
-        // One process is in order by itself, and what it does is shown at once.
+        // One process is in order already, and what it does is shown at once.
         let is_alone = self.pids.len() == 1;
         if !is_alone {
             self.held.sort_by_key(|captured| captured.unix_ns);
@@ -97,7 +97,7 @@ impl Sources {
         settled
     }
 
-    /// Both ends of a same-host connection tell of it when both processes are captured: one is enough.
+    /// Both ends of a same-host connection report it when both processes are captured: one is enough.
     fn is_told_here(&mut self, record: &Record) -> bool {
         let Record::Segment { segment, .. } = record else {
             return true;
@@ -113,7 +113,7 @@ impl Sources {
         by_client == segment.by_client
     }
 
-    /// Leaves processes that have ended, and finds those that have come.
+    /// Leaves processes that have ended, and finds new ones.
     pub(super) fn look(&mut self) {
         self.looked = Some(Instant::now());
         let (held, dropped) = (&mut self.held, &mut self.dropped_by_gone);

@@ -17,7 +17,7 @@ pub(super) struct Facts {
     pub(super) smaps: String,
     /// /proc/PID/uid_map.
     pub(super) uid_map: String,
-    /// What the descriptors lead to.
+    /// Targets of the descriptors.
     pub(super) descriptors: Vec<String>,
     /// Names of the threads.
     pub(super) threads: Vec<String>,

@@ -73,7 +73,7 @@ enum Grade {
     Problem,
 }
 
-/// What was found of one process.
+/// Findings about one process.
 #[derive(Debug, Default)]
 struct Findings {
     command: String,
@@ -146,7 +146,7 @@ fn library(findings: &mut Findings, facts: &Facts, has_page: bool) {
     }
 }
 
-/// What the kernel says of it.
+/// The kernel's view of it.
 fn machine(findings: &mut Findings, facts: &Facts) {
     let open = facts.descriptors.len() as u64;
     match facts.limit_of("Max open files") {
@@ -202,7 +202,7 @@ fn machine(findings: &mut Findings, facts: &Facts) {
     }
 }
 
-/// What the library has counted.
+/// The library's counters.
 fn statistics(findings: &mut Findings, facts: &Facts, view: &View) {
     if view.is_switched_off() {
         findings.add(Grade::Note, "new connections are switched off (bypass on)");

@@ -1,4 +1,4 @@
-//! What all accelerated processes say about themselves at one moment.
+//! Statistics of all accelerated processes at one moment.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -223,7 +223,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_the_other_end_sent_and_this_one_has_not_read_waits() {
+    fn bytes_that_the_other_end_sent_and_this_one_has_not_read_wait() {
         let snapshot = told_by(&socket("a:1", "b:2", 0, 10_000));
         let own = socket("b:2", "a:1", 100, 0);
         assert_eq!(snapshot.unread(&own), Some(9_900));
@@ -236,7 +236,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_end_whose_other_end_tells_nothing_is_not_guessed() {
+    fn an_end_whose_other_end_reports_nothing_is_not_guessed() {
         let snapshot = told_by(&socket("a:1", "b:2", 0, 100));
         assert_eq!(snapshot.unread(&socket("b:3", "a:1", 0, 0)), None);
         let kernel = Connection {

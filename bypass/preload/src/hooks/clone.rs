@@ -9,9 +9,9 @@ use bypass_sys::{kernel, lock, numbers};
 
 use crate::outcome::{errno, fail};
 
-/// What tells a fork from a thread.
+/// Flags that distinguish a thread from a fork.
 const SHARING: usize = (libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_THREAD) as usize;
-/// Namespaces that a child may move into by itself.
+/// Namespaces that a child may move into without its parent.
 const MOVABLE: usize =
     (libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP) as usize;
 const PROCESSES: usize = libc::CLONE_NEWPID as usize;
@@ -29,7 +29,7 @@ pub fn is_fork(flags: usize, stack: usize) -> bool {
 /// The fork, with the handlers that keep connections true in the child.
 pub fn fork(flags: usize) -> c_long {
     if flags & NETWORK != 0 && process::is_started() {
-        // What wakes a process has a name in the network namespace. Programs that isolate themselves
+        // Wake-ups reach a process by a name in its network namespace. Programs that isolate themselves
         // so can do without, as the kernel may lack it. Nothing is printed: descriptor 2 may be a file of the program's.
         process::fall_back(Reason::Namespace);
         return fail(libc::EINVAL).into();

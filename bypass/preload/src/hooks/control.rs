@@ -70,7 +70,7 @@ pub unsafe fn each(header: &msghdr, mut work: impl FnMut(Part)) {
     }
 }
 
-/// What the kernel says of the control part of a message that is sent on a stream; None: nothing.
+/// The kernel's result for the control part of a message that is sent on a stream; None: no error.
 ///
 /// # Safety
 /// As for [`each`].

@@ -222,7 +222,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
     }
 }
 
-/// What the kernel says of buffers that cannot be: too many or a negative length are looked for
+/// The kernel's error for impossible buffers: too many or a negative length are looked for
 /// in all of them first, then addresses beyond those of programs.
 #[cold]
 fn wrong_vector(pieces: *const iovec, count: usize) -> c_int {

@@ -130,7 +130,7 @@ impl Written {
     }
 }
 
-/// What the socket wants to be told besides, in the kernel's order (ip(7), ipv6(7)).
+/// The further control data that the socket asked for, in the kernel's order (ip(7), ipv6(7)).
 unsafe fn tell_more(taken: &Taken, written: &mut Written) {
     let received = &taken.received;
     let wants = |bit| taken.told & bit != 0;
@@ -230,7 +230,7 @@ pub unsafe fn send_message(
     unsafe { send_as(fd, pieces, flags, to, &said) }
 }
 
-/// What the control part of a message asks for; None: something that only the kernel can do, or that is wrong.
+/// The options in the control part of a message; None: one that only the kernel can handle, or an invalid one.
 unsafe fn said(fd: c_int, header: &msghdr) -> Option<Said> {
     let mut said = Said::default();
     if header.msg_controllen == 0 {

@@ -337,7 +337,7 @@ fn standard_stream(fd: c_int) -> Option<(*mut *mut FILE, &'static CStr)> {
 }
 
 /// A standard number leads to a connection: libc's own stream reads and writes around the library, so another takes
-/// its place, for good, with what the former has not written and what nobody has read from it.
+/// its place, for good, with the bytes that the former has not written and those not yet read from it.
 fn replace_standard_stream(fd: c_int) {
     let Some((place, mode)) = standard_stream(fd) else {
         return;
@@ -353,7 +353,7 @@ fn replace_standard_stream(fd: c_int) {
     }
     // SAFETY: a stream of libc's or of the program's; the mode is a text.
     unsafe {
-        // What the program has put there itself leads elsewhere.
+        // A stream that the program has put there itself leads elsewhere.
         if real::fileno()(former) != fd {
             return;
         }

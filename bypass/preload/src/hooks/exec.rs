@@ -17,7 +17,7 @@ extern "C" {
     static mut environ: List;
 }
 
-/// What the environment said about us at the start: a program may forget it later.
+/// The environment's settings of this library at the start: a program may forget them later.
 static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
 
 /// Keeps LD_PRELOAD and the options for the programs that this one starts.
@@ -75,7 +75,7 @@ unsafe fn extended(environment: List, passed: Option<&CStr>) -> Vec<*const c_cha
     all
 }
 
-/// What tells the new image where its record is.
+/// The variable that shows the new image where its record is.
 fn name_of_record(prepared: &Prepared) -> Option<CString> {
     let record = prepared.record()?;
     CString::new(format!("{}={record}", exec::VARIABLE)).ok()

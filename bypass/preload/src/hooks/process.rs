@@ -80,7 +80,7 @@ pub unsafe extern "C-unwind" fn unshare(flags: c_int) -> c_int {
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn setns(fd: c_int, kind: c_int) -> c_int {
-    /// What kind of namespace a descriptor is of: ioctl_ns(2).
+    /// The request for the kind of namespace that a descriptor refers to: ioctl_ns(2).
     const NS_GET_NSTYPE: u64 = 0xb703;
     let kind = match kind {
         0 => ioctl_number(fd, NS_GET_NSTYPE, 0).map_or(0, |kind| kind as c_int),
@@ -90,7 +90,7 @@ pub unsafe extern "C-unwind" fn setns(fd: c_int, kind: c_int) -> c_int {
     entering(kind, unsafe { real::setns()(fd, kind) })
 }
 
-/// What was sent to others and not received yet would be lost with this process.
+/// Descriptors that were sent to other processes and not received yet would be lost with this process.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn _exit(status: c_int) -> ! {
     passing::wait_for_receivers();

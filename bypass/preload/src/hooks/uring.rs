@@ -18,7 +18,7 @@ const LIBUV_FLAGS: u32 = 1 << 1 | 1 << 16;
 /// Whether libuv may use io_uring; see `start`.
 pub const LIBUV_SWITCH: &str = "UV_USE_IO_URING";
 
-/// Turns libuv's rings off where nobody has said otherwise. Some of its versions look at this for files
+/// Turns libuv's rings off unless the environment sets the switch. Some of its versions look at this for files
 /// only, hence [`is_libuvs`].
 pub fn switch_libuv_off() {
     if std::env::var_os(LIBUV_SWITCH).is_none() {

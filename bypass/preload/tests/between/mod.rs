@@ -104,7 +104,7 @@ pub fn reloads(network: &Network, folder: &Path, user: &str, workers: usize) {
                 }
             });
         }
-        // Also when one of the waits below is in vain.
+        // Also when one of the waits below times out.
         let _over = SetAtEnd(&is_over);
         for _ in 0..4 {
             let before = answered.load(Ordering::Relaxed);
@@ -229,7 +229,7 @@ pub fn start_nginx_with(
     options: &[(&str, &str)],
 ) -> Nginx {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
-    // nobody may read it, unlike what lies in a home folder.
+    // The user `nobody` may read it, unlike what lies in a home folder.
     let root = root();
     fs::create_dir_all(&root).expect("a folder");
     fs::write(root.join("page"), vec![b'x'; PAGE]).expect("a page");

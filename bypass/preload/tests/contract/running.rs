@@ -24,7 +24,7 @@ pub enum Mode {
     Spinning,
 }
 
-/// Where the roles of a program run, and what they are told besides.
+/// Where the roles of a program run, and which further settings they get.
 pub trait Hosts {
     /// Starts a role.
     fn spawn(&self, role: &str, command: Command) -> std::io::Result<Child>;
@@ -67,7 +67,7 @@ fn start(
     mode: Mode,
     channel: Option<UnixStream>,
 ) -> Role {
-    // The crate's name: contract and packets may run side by side.
+    // The crate's name: contract and packets may run in parallel.
     let own = env!("CARGO_CRATE_NAME");
     let output = folder().join(format!("{}-{role}-{mode:?}-{own}.txt", program.name));
     let file = File::create(&output).expect("an output file");
@@ -148,7 +148,7 @@ fn end_group(child: &mut Child, hangs: bool) {
     let _ = child.wait();
 }
 
-/// What the threads of a process group do, for the report of a hang: state and place in the kernel.
+/// Activity of the threads of a process group, for the report of a hang: state and place in the kernel.
 fn threads_of(group: u32) -> String {
     let mut found = Vec::new();
     for process in entries(Path::new("/proc")) {

@@ -165,7 +165,7 @@ pub fn as_other_user(arguments: &[&str], variable: (&str, u64)) -> Option<Child>
         .args(arguments)
         .env(variable.0, variable.1.to_string());
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // The test harness in it complains when nobody reads on.
+    // The test harness in it complains when no process reads on.
     command.stderr(Stdio::null());
     let child = command.uid(65_534).gid(65_534).spawn();
     std::fs::remove_file(&copy).expect("ours");

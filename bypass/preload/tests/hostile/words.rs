@@ -126,7 +126,7 @@ fn sleeps_that_look_again_are_counted() {
 }
 
 #[test]
-fn a_lock_in_the_segment_holds_nobody_up() {
+fn a_lock_in_the_segment_blocks_no_process() {
     let listening = Listening::open();
     let client = Client::of(&listening);
     let server = client.connect(&listening, 5);

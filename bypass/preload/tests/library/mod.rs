@@ -1,4 +1,4 @@
-//! The library under test, built as it is shipped: cargo builds no cdylib for tests by itself.
+//! The library under test, built as it is shipped: cargo alone builds no cdylib for tests.
 //!
 //! The crate has no second type: cargo optimises a library across crates only where each of its types
 //! allows that, and one that Rust can link does not.

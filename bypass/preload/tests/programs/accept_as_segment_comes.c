@@ -1,5 +1,5 @@
 /* pair: a second acceptor begins, takes a connection from a client that the first one knows, and is killed at
- * once: the client hears of it. The second one's other threads, if something has made any, are stopped as
+ * once: the client is notified. The second one's other threads, if something has made any, are stopped as
  * soon as they connect to anybody, so that it comes to no end of what it does besides accepting. */
 #include "contract.h"
 #include <sys/ptrace.h>

@@ -45,7 +45,7 @@ static void receive(const char *name, int fd) {
     uint64_t place = 0, wrong = 0, words[8192];
     size_t held = 0;
     ssize_t got;
-    /* Reads of odd lengths; what is no whole word yet waits for the next. */
+    /* Reads of odd lengths; an incomplete word waits for the next. */
     while ((got = read(fd, (char *)words + held, sizeof words - held - place % 5)) > 0) {
         size_t all = held + got, whole = all / 8;
         for (size_t i = 0; i < whole; i++)

@@ -8,7 +8,7 @@ static void server(void) {
     int listening = listener(16), fds[CONNECTIONS];
     char text[8] = "";
     hear();
-    /* What is told of the children's ends is heard before the connections are accepted. */
+    /* Reports of the children's ends arrive before the connections are accepted. */
     usleep(100000);
     for (int i = 0; i < CONNECTIONS; i++) {
         fds[i] = accept(listening, NULL, NULL);

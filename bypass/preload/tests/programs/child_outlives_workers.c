@@ -1,4 +1,4 @@
-/* pair: a client's child whose servers are killed one after the other hears of each end, and does not keep more
+/* pair: a client's child whose servers are killed one after the other is notified of each end, and does not keep more
  * descriptors with each. */
 #include "contract.h"
 #include <dirent.h>

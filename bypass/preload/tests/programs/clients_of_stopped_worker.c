@@ -1,5 +1,5 @@
 /* pair: clients that come while a worker is stopped, and while somebody fills the queue of the socket that other
- * processes find the worker by, are the worker's when it goes on: nobody else accepts. */
+ * processes find the worker by, are the worker's when it goes on: no other process accepts. */
 #include "contract.h"
 
 #include <dirent.h>
@@ -49,7 +49,7 @@ static int find_name(pid_t process, char *name) {
     return found;
 }
 
-/* Connects to it until nobody more is let in; the connections go when this process lets go of them. */
+/* Connects to it until no more connections are let in; they go when this process lets go of them. */
 static int call(const char *name, int *fds) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t length = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name);

@@ -65,7 +65,7 @@ static void server(void) {
             pthread_create(&thread, NULL, splices, NULL);
         }
         until_it_waits(&announced);
-        /* What the thread reads next of `fd` is not to mean the new connection. */
+        /* The thread's next read of `fd` is not to mean the new connection. */
         fd = -1;
         close(first);
         tell(0);

@@ -1,4 +1,4 @@
-/* solo: connecting where nobody listens, blocking and not, and after a listener is gone. */
+/* solo: connecting where no socket listens, blocking and not, and after a listener is gone. */
 #define SOLO
 #include "contract.h"
 

@@ -1,4 +1,4 @@
-/* What the contract programs share: two roles, a channel between them, and printing of results.
+/* Shared by the contract programs: two roles, a channel between them, and printing of results.
  *
  * A program that begins with "pair:" defines server() and client(), which run in two processes; one
  * that begins with "solo:" defines solo(). Standard input is a Unix socket to the other role: it
@@ -75,7 +75,7 @@ UNUSED static void need(int condition, const char *what) {
     }
 }
 
-/* The channel may be the subject of nothing, so it is used with plain blocking calls. */
+/* The channel may be the subject of nothing, hence plain blocking calls. */
 UNUSED static void tell(int value) {
     need(send(CHANNEL, &value, sizeof value, MSG_NOSIGNAL) == sizeof value, "channel send");
 }
@@ -125,7 +125,7 @@ UNUSED static int listener_on(const char *address, int backlog) {
     return fd;
 }
 
-/* A listener on an ephemeral port of 127.0.0.1, which the other role is told. */
+/* A listener on an ephemeral port of 127.0.0.1, which is sent to the other role. */
 UNUSED static int listener(int backlog) {
     int fd = listener_on("127.0.0.1", backlog);
     tell(port_of(fd));
@@ -202,7 +202,7 @@ UNUSED static void set_nonblocking(int fd) {
     need(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "O_NONBLOCK");
 }
 
-/* The sockets of this role are the kernel's in every run: it starts again without the library. */
+/* The sockets of this role are handled by the kernel in every run: it starts again without the library. */
 UNUSED static void stay_on_the_kernel(const char *role) {
     const char *library = getenv("LD_PRELOAD");
     if (!library || !*library)
@@ -213,7 +213,7 @@ UNUSED static void stay_on_the_kernel(const char *role) {
     need(0, "execl");
 }
 
-/* Whatever comes in on a socket of the kernel's is lost from now on, as if its host were gone. */
+/* Data that comes in on a socket of the kernel's is lost from now on, as if its host were gone. */
 UNUSED static void deafen(int fd) {
     struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
     struct sock_fprog program = {1, &nothing};
@@ -263,7 +263,7 @@ UNUSED static const char *events(unsigned bits) {
     return text[0] ? text : "none";
 }
 
-/* What poll says about one descriptor within a time. */
+/* Prints poll's result for one descriptor within a time. */
 UNUSED static void say_poll(const char *name, int fd, int wanted, int timeout_ms) {
     struct pollfd one = {.fd = fd, .events = wanted};
     int count = poll(&one, 1, timeout_ms);

@@ -1,4 +1,4 @@
-/* What the programs about datagrams share: two bound sockets, each of which knows the other's name. */
+/* Shared by the programs about datagrams: two bound sockets, each of which knows the other's name. */
 #ifndef DATAGRAMS_H
 #define DATAGRAMS_H
 #include "contract.h"
@@ -48,7 +48,7 @@ UNUSED static void send_text(int fd, const struct sockaddr_in *to, const char *t
          "sendto");
 }
 
-/* What comes next, as text. */
+/* The next datagram, as text. */
 UNUSED static void say_next(const char *name, int fd, int flags) {
     char text[256] = "";
     long got = recv(fd, text, sizeof text - 1, flags);

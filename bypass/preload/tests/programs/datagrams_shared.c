@@ -45,7 +45,7 @@ static void server(void) {
     close(fresh);
     close(received);
 
-    /* A stream of libc's closes it where nobody sees it, and a file has its number next. */
+    /* A stream of libc's closes it unseen, and a file has its number next. */
     int streamed = datagram_socket();
     FILE *stream = fdopen(streamed, "r+");
     fclose(stream);

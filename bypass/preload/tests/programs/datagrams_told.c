@@ -1,4 +1,4 @@
-/* pair: what control data says of datagrams that are received, and asks for those that are sent. */
+/* pair: what control data reports of received datagrams, and asks for on sent ones. */
 #include "datagrams.h"
 
 static void say_control(int fd, size_t room) {

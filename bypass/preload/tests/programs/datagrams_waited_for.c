@@ -98,7 +98,7 @@ static void server(void) {
     result("add once more", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
     meet();
     say_set("once more", set, LONG_MS);
-    /* With room for one event, a connection and a socket that stay readable are told of in turn. */
+    /* With room for one event, a connection and a socket that stay readable are reported in turn. */
     int connection = serve_one();
     struct epoll_event found = {.events = EPOLLIN, .data.u32 = 7};
     result("a connection", epoll_ctl(set, EPOLL_CTL_ADD, connection, &found));

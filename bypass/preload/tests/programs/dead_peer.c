@@ -1,7 +1,7 @@
 /* pair: keepalive probes and the user timeout end connections with a host that is gone, and only those. */
 #include "contract.h"
 
-/* Connections of each direction: one is probed, one has sent what nobody acknowledges, one is well. */
+/* Connections of each direction: one is probed, one has sent bytes that stay unacknowledged, one is well. */
 enum { PROBED, UNANSWERED, WELL, COUNT };
 
 /* Probes to the one that is well: its host may be busy. */

@@ -39,7 +39,7 @@ static void client(void) {
     struct sockaddr_in name = ipv4("127.0.0.1", port);
     for (int i = 0; i < 4; i++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0), copy = dup(fd), one = 1;
-        /* Time stamps are the kernel's alone. */
+        /* Time stamps are handled by the kernel alone. */
         if (i == 3)
             need(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMP, &one, sizeof one) == 0, "SO_TIMESTAMP");
         int set = epoll_create1(0);

@@ -1,4 +1,4 @@
-/* pair: a client that enters another network namespace, if it may: the same address is nobody's there, its
+/* pair: a client that enters another network namespace, if it may: the same address is unknown there, its
  * connections go on, and what was made before belongs to the former namespace still. */
 #include <net/if.h>
 #include <sched.h>

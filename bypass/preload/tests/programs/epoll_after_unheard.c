@@ -1,4 +1,4 @@
-/* pair: bytes that come while a connection is in no set (not accepted yet, or taken out) tell no set; the next
+/* pair: bytes that come while a connection is in no set (not accepted yet, or taken out) notify no set; the next
  * ones do, however many came so. */
 #include "contract.h"
 
@@ -13,7 +13,7 @@ static void add(int fd) {
     need(epoll_wait(set, &event, 1, 0) == 0, "nothing yet");
 }
 
-/* Whether the byte that the client is asked for is told of. */
+/* Whether the byte that the client is asked for is reported. */
 static int is_told(int fd) {
     struct epoll_event event;
     char byte;

@@ -1,4 +1,4 @@
-/* pair: a set is closed while a thread waits in it, and another one is made: what comes there is not told to
+/* pair: a set is closed while a thread waits in it, and another one is made: what comes there is not reported to
  * the thread that waits in the first. */
 #include "contract.h"
 

@@ -1,4 +1,4 @@
-/* pair: both sides have shut their directions; the close that follows is no event of an edge-triggered set. */
+/* pair: both sides have shut their directions; the close that follows raises no event in an edge-triggered set. */
 #include "contract.h"
 
 #define QUIET_MS 150

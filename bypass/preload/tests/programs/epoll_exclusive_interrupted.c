@@ -1,5 +1,5 @@
-/* pair: a connection comes while a signal's handler runs that ends a wait with EPOLLEXCLUSIVE: whoever is told of
- * it takes it, although the one that was interrupted stops then. */
+/* pair: a connection comes while a signal's handler runs that ends a wait with EPOLLEXCLUSIVE: the process notified
+ * of it takes it, although the one that was interrupted stops then. */
 #include "contract.h"
 
 static int listening, in_handler[2], go_on[2], is_ready[2];
@@ -9,7 +9,7 @@ static void handler(int number) {
     need(write(in_handler[1], &byte, 1) == 1 && read(go_on[0], &byte, 1) == 1, "pipe");
 }
 
-/* Serves until it is interrupted without having been told of anything. */
+/* Serves until it is interrupted without a notification. */
 static void serve(void) {
     int set = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE};
@@ -40,7 +40,7 @@ static void server(void) {
     need(pipe(in_handler) == 0 && pipe(go_on) == 0 && pipe(is_ready) == 0, "pipe");
     listening = listener(16);
     pid_t other = started();
-    /* Whoever is told first changes from one connection to the next. */
+    /* The process notified first changes from one connection to the next. */
     for (int turn = 0; turn < 2; turn++) {
         pid_t interrupted = started();
         for (int before = 0; before < turn; before++) {

@@ -1,5 +1,5 @@
 /* pair: the first clients of all of a server that waits in an epoll set and serves them itself come at once: none of
- * them is the kernel's where both ends are accelerated, as known_differences.txt says. */
+ * them is left to the kernel where both ends are accelerated, as known_differences.txt says. */
 #include "contract.h"
 
 #define CONNECTIONS 100

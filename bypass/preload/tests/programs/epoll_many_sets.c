@@ -1,5 +1,5 @@
 /* pair: more sets wait for one listener than a client's memory has places for, one of them in another process:
- * all are told of a connection. */
+ * all are notified of a connection. */
 #include "contract.h"
 
 #define SETS 70

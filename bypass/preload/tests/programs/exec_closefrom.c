@@ -1,5 +1,5 @@
 /* pair: a program that is started with a connection and closes every other descriptor at once, as
- * servers do that start themselves anew for each client. */
+ * servers do that start themselves again for each client. */
 #include "contract.h"
 
 #define MESSAGES 20
@@ -11,7 +11,7 @@ __attribute__((constructor)) static void second_image(void) {
     closefrom(4);
     char letter;
     int answered = 0;
-    /* Whoever takes the closed descriptors for the program's end needs a moment for it. */
+    /* A library that takes the closed descriptors for the program's end needs a moment for it. */
     while (read(3, &letter, 1) == 1) {
         letter++;
         answered += send(3, &letter, 1, MSG_NOSIGNAL) == 1;

@@ -4,7 +4,7 @@
 
 extern char **environ;
 
-/* The second image is this program again: it says its word on the number it is told. */
+/* The second image is this program again: it writes its word to the number that it is given. */
 __attribute__((constructor)) static void second_image(void) {
     const char *word = getenv("CONTRACT_WORD"), *number = getenv("CONTRACT_NUMBER");
     if (!word)

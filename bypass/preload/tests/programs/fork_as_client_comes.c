@@ -1,5 +1,5 @@
 /* pair: a server forks while its first client comes. The child accepts the client's connection and is killed:
- * the client hears of it. The fork is made to last, where it waits for the process's other threads, by one that
+ * the client is notified. The fork is made to last, where it waits for the process's other threads, by one that
  * connects to a listener whose process is stopped. */
 #include "contract.h"
 

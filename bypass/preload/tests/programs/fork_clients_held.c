@@ -1,5 +1,5 @@
 /* pair: several client processes have connections waiting when the server forks its first child of all, one for each
- * connection: the children of one client's connections leave the places of the others to those who wait there. */
+ * connection: the children of one client's connections leave the places of the others to processes that wait there. */
 #include "contract.h"
 
 #define CLIENTS 8

@@ -1,5 +1,5 @@
 /* pair: after a fork one process closes the listener that is a member of the set which both have; the
- * other goes on being told of clients: a child that only writes, and a parent that only starts. */
+ * other is still notified of clients: a child that only writes, and a parent that only starts. */
 #include "contract.h"
 
 static int listening, set;

@@ -1,4 +1,4 @@
-/* pair: parent and child of a fork, with a connection of before, both go on connecting. */
+/* pair: parent and child of a fork, with an earlier connection, both go on connecting. */
 #include "contract.h"
 
 #define EACH 60

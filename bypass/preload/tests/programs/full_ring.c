@@ -16,8 +16,8 @@ static long push(int fd, size_t length) {
     return total;
 }
 
-/* The last bytes may fit one at a time, and the kernel moves bytes to the other side, and hears that
- * they came, a little after it has said that there is no room: full is what stays full. */
+/* The last bytes may fit one at a time, and the kernel moves bytes to the other side, and notices that
+ * they came, a little after it has reported a full buffer: full is what stays full. */
 static long fill_up(int fd) {
     long total = 0;
     for (int looks = 0; looks < 5;) {

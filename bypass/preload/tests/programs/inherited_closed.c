@@ -1,4 +1,4 @@
-/* pair: sockets that another process has inherited are closed, and new ones are made: those are nobody else's. */
+/* pair: sockets that another process has inherited are closed; new ones belong to the process that makes them. */
 #include "contract.h"
 #include <spawn.h>
 

@@ -38,7 +38,7 @@ static int arm(int set, int fd, unsigned events) {
     return epoll_ctl(set, EPOLL_CTL_MOD, fd, &event);
 }
 
-/* Looks, and while there is nothing waits until the outer set tells that there may be. */
+/* Looks, and while there is nothing waits until the outer set reports that there may be. */
 static int is_told(int inner) {
     struct epoll_event event;
     struct timespec end;

@@ -15,7 +15,7 @@ static void set(int command, int data) {
     result(command == EPOLL_CTL_ADD ? "add" : "arm", epoll_ctl(outer, command, inner, &event));
 }
 
-/* A byte comes and is read without a look at the sets: nobody is told, and the one-shot is not spent. */
+/* A byte comes and is read without a look at the sets: no event is reported, and the one-shot is not spent. */
 static void in_vain(void) {
     struct epoll_event event;
     char byte;

@@ -1,4 +1,4 @@
-/* pair: epoll where the kernel knows no epoll_pwait2, as before Linux 5.11: a filter of before the
+/* pair: epoll where the kernel knows no epoll_pwait2, as before Linux 5.11: a filter from before the
  * program's start answers ENOSYS. */
 #include <stddef.h>
 #include <sys/prctl.h>

@@ -38,7 +38,7 @@ static void server(void) {
     say("children ended well %d", good);
 }
 
-/* A connection on which one letter was answered. Time stamps are the kernel's alone. */
+/* A connection on which one letter was answered. Time stamps are handled by the kernel alone. */
 static int answered(int port, int is_kernels) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     struct timeval patience = {.tv_sec = 10};

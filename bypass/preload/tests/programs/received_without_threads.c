@@ -60,7 +60,7 @@ static void client(void) {
     read_all(control, word, 1);
     use(port);
     use(port);
-    /* From a process that the one without threads has never heard of. */
+    /* From a process that the one without threads does not know. */
     pid_t other = fork();
     if (other == 0) {
         use(port);

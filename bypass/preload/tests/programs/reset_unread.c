@@ -1,4 +1,4 @@
-/* pair: a reset behind more bytes than are read: it is told at once, to readers behind the bytes. */
+/* pair: a reset behind more bytes than are read: it is reported at once, to readers behind the bytes. */
 #include "contract.h"
 
 #define UNREAD (64 * 1024)
@@ -40,7 +40,7 @@ static void read_to_the_end(int fd) {
     while ((more = read(fd, bytes + count, ALL + 1 - count)) > 0)
         count += more;
     result("at last", more);
-    /* What was on its way when the reset came may be lost. */
+    /* Bytes that were on their way when the reset came may be lost. */
     say("all before: %s", count >= UNREAD && count <= ALL ? "yes" : "no");
     say("the same bytes: %s", memcmp(bytes, expected, count) == 0 ? "yes" : "no");
 }

@@ -1,4 +1,4 @@
-/* pair: one port with several listeners: IPv4 beside IPv6 only, one address beside all, and which
+/* pair: one port with several listeners: IPv4 next to IPv6 only, one address next to all, and which
  * of them each way of writing an address of this host means. */
 #include "contract.h"
 
@@ -56,8 +56,8 @@ static int is_free(const char *address, int port) {
     return fd >= 0;
 }
 
-/* Listens at a port of the kernel's choice that nobody else has at the addresses
- * beside it: the kernel looks at the one address only. */
+/* Listens at a port of the kernel's choice that no other socket has at the further
+ * addresses: the kernel looks at the one address only. */
 static int any_port(const char *address, int v6_only, int shares, const char *const *beside,
                     int *fd) {
     int port, is_alone;

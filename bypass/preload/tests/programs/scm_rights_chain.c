@@ -4,7 +4,7 @@
 
 #define ROUNDS 100
 
-/* Whoever has the connection answers one word, gives it away and closes its own. */
+/* The process that has the connection answers one word, gives it away and closes its own. */
 static void answer(int fd, int channel) {
     char word[4];
     need(recv(fd, word, 4, MSG_WAITALL) == 4, "recv");

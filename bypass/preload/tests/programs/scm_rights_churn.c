@@ -28,7 +28,7 @@ static void server(void) {
         char byte;
         int fd = serve_one();
         hand(pair[0], &fd, 1);
-        /* What the receiver takes it takes from us: only then may our end go. */
+        /* The receiver takes the connection from us: only then may our end go. */
         read_all(pair[0], &byte, 1);
         close(fd);
     }

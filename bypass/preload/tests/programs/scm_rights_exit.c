@@ -1,4 +1,4 @@
-/* pair: a process that has passed many connections, one after the other, ends soon although nobody has received
+/* pair: a process that has passed many connections, one after the other, ends soon although no process has received
  * the last one. */
 #include "contract.h"
 

@@ -1,5 +1,5 @@
-/* pair: messages with a connection in them that are not sent, because nobody reads: its end comes when
- * it is closed, and not when somebody might have received it. */
+/* pair: messages with a connection in them that are not sent, because no process reads: its end comes when
+ * it is closed, and not when a process might have received it. */
 #include "contract.h"
 
 static int try_to_hand(int over, int fd) {

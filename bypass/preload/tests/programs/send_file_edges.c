@@ -1,4 +1,4 @@
-/* pair: sendfile of what is no ordinary file, its time-out, and a descriptor that another thread closes
+/* pair: sendfile of special files, its time-out, and a descriptor that another thread closes
  * and that means another connection while the call waits. */
 #include "contract.h"
 #include <sys/sendfile.h>
@@ -56,7 +56,7 @@ static void time_out(int fd) {
     off_t start = 0;
     ssize_t put = sendfile(fd, file, &start, 12 * MIB);
     say("until the time was over: some %d, all %d", put > 0, put == 12 * MIB);
-    /* What the peer's host took in late may have made room once more. */
+    /* Bytes that the peer's host took in late may have made room once more. */
     while ((put = sendfile(fd, file, &start, 12 * MIB)) > 0)
         ;
     result("and none afterwards", put);

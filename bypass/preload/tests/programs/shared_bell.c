@@ -8,7 +8,7 @@ static int set_with(int fd) {
     return set;
 }
 
-/* The client sends its next byte when it is told to, a moment later: mostly to a sleeper. */
+/* The client sends its next byte when it is asked to, a moment later: mostly to a sleeper. */
 static void say_event(const char *who, int set) {
     struct epoll_event event = {0};
     int count = epoll_wait(set, &event, 1, LONG_MS);

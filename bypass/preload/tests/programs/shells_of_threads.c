@@ -17,7 +17,7 @@ static void *look(void *unused) {
     return (void *)missed;
 }
 
-/* A shell that says when it runs, and ends when it is told to. */
+/* A shell that reports when it runs, and ends when it is asked to. */
 struct shell {
     pthread_t thread;
     int said[2], told[2];

@@ -96,7 +96,7 @@ static void server(void) {
     hear();
     need(shutdown(fd, SHUT_WR) == 0, "shutdown");
     hear();
-    /* A listener tells of each client. */
+    /* A listener reports each client. */
     result("F_SETOWN", fcntl(listening, F_SETOWN, getpid()));
     result("FIOASYNC", ioctl(listening, FIOASYNC, &on));
     say("O_ASYNC %d", (fcntl(listening, F_GETFL) & O_ASYNC) != 0);

@@ -1,5 +1,5 @@
-/* pair: a listener whose waiting client was told of, by a signal, an edge or a one-shot, costs nothing
- * while nobody accepts it. */
+/* pair: a listener whose waiting client was reported, by a signal, an edge or a one-shot, costs nothing
+ * until it is accepted. */
 #include "contract.h"
 
 /* Time of all threads in a second of waiting; one that looks again and again takes most of it. */

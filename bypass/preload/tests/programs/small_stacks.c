@@ -4,7 +4,7 @@
 #include <sys/sendfile.h>
 #include "contract.h"
 
-/* What the program's own frames and libc need beside it. */
+/* Stack that the program's own frames and libc need in addition. */
 #define STACK (PTHREAD_STACK_MIN + 16384)
 
 static int port, listening;

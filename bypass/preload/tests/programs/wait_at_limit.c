@@ -1,4 +1,4 @@
-/* pair: poll, select, epoll and blocked calls wait as ever when there is no descriptor left. */
+/* pair: poll, select, epoll and blocked calls wait as ever when no descriptor is left. */
 #include "contract.h"
 
 static int full[64], count;

@@ -14,7 +14,7 @@ static void server(void) {
 static void client(void) {
     int fd = dial();
     for (int round = 0; round < 3; round++) {
-        /* Nothing moves for so long that nobody looks after the connection by the clock. */
+        /* Nothing moves for so long that no timer looks after the connection. */
         usleep(400000);
         say_poll("a look", fd, POLLIN, 0);
         char byte = 'a' + round;

@@ -1,4 +1,4 @@
-/* solo: calls on sockets in the wrong state, and on numbers that are no sockets. */
+/* solo: calls on sockets in the wrong state, and on numbers that do not refer to sockets. */
 #define SOLO
 #include "contract.h"
 

@@ -1,4 +1,4 @@
-/* pair: MSG_ZEROCOPY: a socket that was made for it tells of each completion, another copies. */
+/* pair: MSG_ZEROCOPY: a socket that was made for it reports each completion, another copies. */
 #include "contract.h"
 #include <linux/errqueue.h>
 

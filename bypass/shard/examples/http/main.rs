@@ -30,7 +30,7 @@ LINK is one of
   --spin US     look for so long before sleeping, 50; 0 sleeps at once
 ";
 
-/// What was typed.
+/// The command line as typed.
 #[derive(Debug, Clone)]
 pub struct Options {
     words: Vec<String>,
@@ -43,7 +43,7 @@ impl Options {
         self.words.get(place + 1).map(String::as_str)
     }
 
-    /// A number behind an option; what is no number is bad input.
+    /// A number behind an option; anything else is bad input.
     pub fn number(&self, name: &str, otherwise: u32) -> Result<u32, String> {
         let Some(text) = self.text(name) else {
             return Ok(otherwise);

@@ -24,7 +24,7 @@ pub const PORT: u16 = 7000;
 const PATIENCE: Duration = Duration::from_secs(60);
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// What joins the two.
+/// The link between the two.
 enum Kind {
     Veth(Mode, Settings),
     Tap,
@@ -372,7 +372,7 @@ impl Pending {
     fn serve(&mut self, shard: &mut Shard, handle: Handle) -> Result<bool, Error> {
         let mut bytes = [0; 65_536];
         loop {
-            // What cannot be sent back yet is not read either.
+            // Bytes that cannot be sent back yet are not read either.
             let may_read = self.bytes.len() < 200_000;
             let is_dry = may_read && !self.read(shard, handle, &mut bytes)?;
             match shard.send(handle, &self.bytes, false) {
@@ -429,7 +429,7 @@ impl Echo {
     }
 }
 
-/// Bytes that tell connections and places apart.
+/// Bytes that distinguish connections and places.
 pub fn content(seed: u8, length: usize) -> Vec<u8> {
     (0..length)
         .map(|at| (at * 31 + (at >> 9)) as u8 ^ seed)

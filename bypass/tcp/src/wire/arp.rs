@@ -20,7 +20,7 @@ pub struct Arp {
     pub target: Ipv4Addr,
 }
 
-/// Reads a packet; None when it is not Ethernet and IPv4, or neither request nor reply.
+/// Parses a packet; None when it is not Ethernet and IPv4, or neither request nor reply.
 pub fn parse(bytes: &[u8]) -> Option<Arp> {
     let packet = bytes.first_chunk::<LEN>()?;
     let operation = be16(packet, 6);
@@ -38,7 +38,7 @@ pub fn parse(bytes: &[u8]) -> Option<Arp> {
     })
 }
 
-/// Writes a packet.
+/// Encodes a packet.
 pub fn emit(bytes: &mut [u8], arp: &Arp) {
     bytes[..6].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
     super::put16(bytes, 6, if arp.is_request { 1 } else { 2 });

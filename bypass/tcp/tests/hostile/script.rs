@@ -105,7 +105,7 @@ struct Play {
     now_us: u64,
     listener: Handle,
     handles: Vec<Handle>,
-    /// What the engine last sent: its numbers are the middle of what the peer tries.
+    /// Numbers that the engine last sent: the middle of what the peer tries.
     seq: u32,
     ack: u32,
 }

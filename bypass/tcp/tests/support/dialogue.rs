@@ -20,7 +20,7 @@
 //!
 //! Sequence and acknowledgment numbers count from the initial ones. Of an expected segment, flags,
 //! numbers and acknowledgment are compared always, window and options only when given; `TS` stands
-//! for any timestamps. What the engine sent must be expected before the peer sends again.
+//! for any timestamps. A segment that the engine sent must be expected before the peer sends again.
 
 use super::{config, Frames};
 use bypass_tcp::wire::{checksum, ethernet, icmp, ip, tcp};

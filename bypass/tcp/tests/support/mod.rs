@@ -8,7 +8,7 @@ use bypass_tcp::{Address, Config, Engine, Event, Handle, Rx, Sum, TxMeta, TxSink
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// A device that keeps frames, cutting trains as a real one would.
+/// A device that keeps frames, cutting GSO segments as a real one would.
 #[derive(Default)]
 pub struct Frames {
     pub sent: Vec<Vec<u8>>,
@@ -133,7 +133,7 @@ impl Random {
     }
 }
 
-/// What the link does to frames, each in thousandths.
+/// Faults of the link, each in thousandths.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Faults {
     pub loss: u32,
@@ -267,7 +267,7 @@ impl World {
             self.dropped += 1;
             return;
         }
-        // A changed ARP packet has no checksum that would tell.
+        // A changed ARP packet has no checksum that would show it.
         let is_ip = frame[12..14] != [8, 6];
         if is_ip && self.random.happens(self.faults.corruption) {
             let at = self.random.below(frame.len() as u64 - 14) as usize + 14;
@@ -385,7 +385,7 @@ impl World {
     }
 
     /// A link may lose every SYN/ACK, or every answer to one: then the server has given up, a client without
-    /// anything to send does not hear of it, and a program connects again.
+    /// anything to send does not learn of it, and a program connects again.
     pub fn connect_by(&mut self, listener: Handle, to: &str) -> (Handle, Handle) {
         for _ in 0..3 {
             if let Some(ends) = self.try_to_connect(listener, to) {

@@ -39,8 +39,8 @@ impl Frames {
     #[inline]
     pub fn read<'a>(&'a self, chunk: &'a Chunk, offset: usize, length: usize) -> Option<&'a [u8]> {
         let at = self.at(chunk, offset, length)?;
-        // SAFETY: inside the mapping; who holds the chunk is the only one to use it, because the
-        // pool gives each out once and the kernel uses only what was lent to it.
+        // SAFETY: inside the mapping; the holder of the chunk is the only one to use it, because the
+        // pool gives each out once and the kernel uses only what was given to it.
         Some(unsafe { core::slice::from_raw_parts(at, length) })
     }
 

@@ -139,7 +139,7 @@ impl<T: Entry> Ring<T> {
         self.word(self.offsets.producer).load(Ordering::Acquire)
     }
 
-    /// What stands in the ring and was not taken.
+    /// Entries in the ring that were not taken.
     pub fn left(&self) -> Vec<T> {
         let count = self.written().wrapping_sub(self.taken()).min(self.size);
         let entry = |number| self.entry(self.taken().wrapping_add(number));

@@ -1,5 +1,5 @@
 //! A table of the steering program, written in memory: an array map that is mapped (BPF_F_MMAPABLE).
-//! Whoever holds its descriptor writes it without privilege and without a system call.
+//! The holder of its descriptor writes it without privilege and without a system call.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
