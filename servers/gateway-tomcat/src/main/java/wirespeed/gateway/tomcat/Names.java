@@ -51,7 +51,7 @@ final class Names implements DnsResolver {
         }
     }
 
-    /** The JVM has no other report of it; for a while afterwards it repeats itself without a reason. */
+    /** The JVM reports it in no other way, and goes on for a while afterwards without a reason. */
     private static boolean isNone(UnknownHostException failed) {
         String text = String.valueOf(failed.getMessage());
         return text.endsWith("Name or service not known")
