@@ -21,7 +21,7 @@ def load_run(name: str | Path = "latest", runs: str | Path | None = None) -> Sum
     """A run by its folder, a part of its name, a baseline's name or `latest`, with its verdicts.
 
     `runs` is the folder that it is looked for in, by default the one that the commands use.
-    Raises wirespeed.errors.ResultsError where there is no such run.
+    Raises wirespeed.errors.ResultsError if the run does not exist.
     """
     # Here, so that nothing is imported where only the version is asked for.
     import os

@@ -61,7 +61,7 @@ def test_use_since_the_census_before_is_summed_by_name(monkeypatch):
 
 
 def test_processes_that_were_born_since_or_have_ended_count(monkeypatch):
-    """A loop of short programs filled a core, and a census saw nobody."""
+    """A loop of short programs filled a core, and a census saw no process."""
     first = {7: process("sh", 0, ended_s=40.0), 8: process("cc1", 9, parent=7, started=5)}
     second = {
         7: process("sh", 0, ended_s=52.0),  # of which cc1 had used 9 s before it ended

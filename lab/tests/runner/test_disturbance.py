@@ -117,7 +117,7 @@ def test_in_a_short_window_the_census_sees_more_than_ticks():
 
 
 def test_in_a_short_window_a_census_decides_only_what_two_ticks_leave_open():
-    """Where a census saw nobody, 90 % of a core were none; where it saw somebody on any core, two
+    """Where a census saw no process, 90 % of a core were none; where it saw one on any core, two
     ticks of chance were a disturbance."""
     assert of_window(usage(0.9, 0.05), None, None, []).share == pytest.approx(0.9)
     assert of_window(usage(0.9, 0.05), None, None, None).share == pytest.approx(0.9)

@@ -1,4 +1,4 @@
-"""What generators reach without their server: over several windows, as one may be a bad moment."""
+"""Rates of generators without their server: over several windows, as one may be a bad moment."""
 
 from pathlib import Path
 from types import SimpleNamespace

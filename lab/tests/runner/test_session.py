@@ -47,7 +47,7 @@ def test_a_machine_more_or_less_is_another_site(monkeypatch):
 
 
 def gone_on(monkeypatch, attempts, trial_s=60.0):
-    """What becomes of a run after a loss: each attempt finishes so many trials, then fails so."""
+    """The course of a run after a loss: each attempt finishes so many trials, then fails so."""
     moments, finished, left = [0.0], [], list(attempts)
     monkeypatch.setattr(session.time, "sleep", lambda s: moments.append(moments[-1] + s))
     monkeypatch.setattr(session.time, "monotonic", lambda: moments[-1])

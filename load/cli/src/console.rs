@@ -24,7 +24,7 @@ pub fn print(text: &str) {
 
 /// Writes a line to standard error.
 pub fn say(line: &str) {
-    // nobody is left to hear that nobody is left
+    // if stderr is closed, no reader is left for a message about that
     let _ = writeln!(io::stderr(), "{line}");
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-/// Writes a text beside its place and moves it there, so that no reader sees half of it.
+/// Writes a text next to its destination and moves it there, so that no reader sees half of it.
 ///
 /// A device, a pipe or a link (`/dev/stdout` is one) is written to as it is: what is moved there would
 /// take its place.

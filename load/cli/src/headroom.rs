@@ -1,5 +1,5 @@
-//! `--headroom`: whether a measured server came too near to what the path itself can do, as a run
-//! with `--sink` has told it.
+//! `--headroom`: whether a measured server came too near to what the path itself can do, as
+//! measured by a run with `--sink`.
 
 use crate::result::record::Field as _;
 use crate::result::Measured;

@@ -1,4 +1,4 @@
-//! What the option table looks like to people and shells: help, version, completions, the page.
+//! Renders the option table for people and shells: help, version, completions, the page.
 
 use crate::table::{Entry, Group, TABLE};
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! The live view: on a terminal, while a run goes on, a few lines that are drawn anew each second.
+//! The live view: on a terminal, while a run goes on, a few lines that are redrawn each second.
 
 use crate::console::show;
 use crate::figures::{quantile, time};
@@ -10,7 +10,7 @@ use load_engine::plan::Plan;
 
 /// Characters of the bar, and seconds of the rate's history.
 const WIDTH: usize = 40;
-/// Heights of the rate's history.
+/// The levels of the rate's history.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Begins and ends writing without wrapping: a narrow terminal cuts lines instead of breaking them.
 const UNWRAPPED: (&str, &str) = ("\x1b[?7l", "\x1b[?7h");
@@ -106,7 +106,7 @@ impl View {
         format!("  {full}{empty}  {left_s:.0} s left")
     }
 
-    /// The rate of the last seconds, as heights.
+    /// The rate of the last seconds, as a sparkline.
     fn history(&self) -> String {
         let recent = &self.rates[self.rates.len().saturating_sub(WIDTH / 2)..];
         let most = recent.iter().copied().fold(1.0, f64::max);

@@ -1,4 +1,4 @@
-//! `--prometheus FILE`: what was counted so far in Prometheus' text format, written anew each second,
+//! `--prometheus FILE`: the counts so far in Prometheus' text format, rewritten each second,
 //! for a text-file collector. A reader never sees half a page: it is renamed into place.
 //!
 //! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>, text format 0.0.4.
@@ -34,7 +34,7 @@ impl Page {
         }
     }
 
-    /// Takes one second; the warm-up is not the window's. A file that cannot be written is told once.
+    /// Takes one second; the warm-up is not the window's. A write that fails is reported once.
     pub fn take(&mut self, second: &Second, times: &Latency) {
         if second.interval.phase != Phase::Measured {
             return;

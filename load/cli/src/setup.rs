@@ -527,7 +527,7 @@ fn refused_realtime(plan: &Plan) -> Option<std::io::Error> {
     if !plan.realtime {
         return None;
     }
-    // a thread that panics was not refused, and the run's own threads would tell
+    // a thread that panics was not refused, and the run's own threads would report it
     let tried = std::thread::spawn(affinity::become_realtime).join();
     tried.ok().and_then(Result::err)
 }

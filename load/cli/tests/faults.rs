@@ -148,7 +148,7 @@ fn requests_without_an_answer_time_out_and_stay_in_the_figures() {
 fn a_server_that_goes_away_is_refused_connections_and_never_a_hot_loop() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    // one connection is the test whether the server is there; then nobody listens any more
+    // one connection is the test whether the server is there; then the port is closed
     let server = std::thread::spawn(move || drop(listener.accept()));
     let result = unreached(&format!("-t1 -c2 -d2s http://{address}/"));
     server.join().expect("no panic");
@@ -257,8 +257,8 @@ fn connections_asked_to_close_are_opened_for_every_request() {
     assert!(count(&result, "/totals/connects") >= count(&result, "/totals/completed"));
 }
 
-/// A server that is handed each connection with the length of the body that its first request tells,
-/// and counts what it is not to be asked.
+/// A server that passes each connection with the request's body length to `serve`, and counts
+/// unexpected requests.
 fn heads(
     serve: impl Fn(&mut BufReader<TcpStream>, u64) + Send + Sync + 'static,
 ) -> (SocketAddr, Arc<AtomicUsize>) {
@@ -302,7 +302,7 @@ fn heads(
 /// A run that sends bodies too long for the buffers of a socket.
 fn upload(line: &str, address: SocketAddr) -> serde_json::Value {
     let file = temporary("body");
-    // lines that are no requests, whatever is cut off of them
+    // lines that are not requests, whatever is cut off of them
     std::fs::write(&file, "x\r\n\r\n".repeat(4_000_000)).expect("a file");
     let body = file.display();
     let result = measured(&format!("{line} --body-file {body} http://{address}/"));

@@ -1,4 +1,4 @@
-//! What the generator says about itself: warnings with their figures, steps that keep their own
+//! The generator's reports about itself: warnings with their figures, steps that keep their own
 //! requests, the kernel's view of when answers came.
 
 mod support;
@@ -59,7 +59,7 @@ fn what_is_never_answered_ages_in_its_own_step() {
         "-t1 -c2 --step 500ms -R 10..20:10 -T 30s --drain 100ms {}",
         server.url()
     ));
-    // 2 in flight and 13 unsent: nobody vanishes
+    // 2 in flight and 13 unsent: no request vanishes
     assert_eq!(count(&result, "/steps/0/response/count"), 5);
     assert_eq!(count(&result, "/steps/1/response/count"), 10);
     assert_eq!(count(&result, "/latency/censored/count"), 15);

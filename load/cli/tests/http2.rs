@@ -177,7 +177,7 @@ fn a_request_that_times_out_is_given_up_and_its_connection_stays() {
     assert!(count(&result, "/latency/response/max") >= 2_000_000_000);
 }
 
-/// A server whose first connection is treated as told, and whose others answer at once.
+/// A server that treats its first connection with `first` and responds at once on all others.
 fn first_connection(first: impl Fn(&mut Side) + Send + Sync + 'static) -> Http2Server {
     let number = AtomicUsize::new(0);
     Http2Server::start(&[], move |mut side, _| {
@@ -272,7 +272,7 @@ fn a_request_whose_successor_is_due_already_is_sent_at_once() {
         server.url()
     );
     // a request that waits for the next look at the clock waits for up to 0.1 s, in each run; one run without
-    // other work beside it is enough to see that none does
+    // other work next to it is enough to see that none does
     let mut means = Vec::new();
     while means.len() < 8 && !means.iter().any(|mean| *mean < 0.02) {
         let result = measured(&line);
@@ -441,8 +441,8 @@ fn a_server_of_http1_is_told_as_one() {
     drop(server);
 }
 
-/// Answers a gRPC call with a message and this `grpc-status` in its trailers; with none and no body
-/// if there is no number.
+/// Answers a gRPC call with a message and this `grpc-status` in its trailers; without a status,
+/// with neither message nor trailers.
 fn answer_call(side: &mut Side, stream: u32, status: Option<&str>) -> bool {
     let (mut head, mut trailers) = (Vec::new(), Vec::new());
     hpack::put_plain(b":status", b"200", &mut head);
@@ -601,7 +601,7 @@ struct Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // the child may have ended by itself
+        // the child may have ended already
         let _ = Command::new("kill")
             .arg(self.child.id().to_string())
             .status();
@@ -688,7 +688,7 @@ fn nginx_is_understood_in_the_clear_and_by_alpn() {
         format!("http://127.0.0.1:{plain}/"),
         format!("https://127.0.0.1:{secure}/"),
     ] {
-        // it parts after each hundred requests, and may not look at those that cross its farewell
+        // it parts after each hundred requests, and may ignore requests that cross its GOAWAY
         let result = measured(&format!(
             "--http2 --streams 4 -t1 -c3 -d1s -R1000 -T30s {url}"
         ));

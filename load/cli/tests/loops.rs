@@ -55,7 +55,7 @@ fn warm_up_is_sent_and_not_counted() {
 
 #[test]
 fn what_is_due_in_the_window_waits_for_what_the_warm_up_left_unsent() {
-    // 20 requests a second can be answered and 40 are due: request k is due after k * 25 ms and
+    // 20 requests per second can be answered and 40 are due: request k is due after k * 25 ms and
     // answered after (k + 1) * 50 ms at the earliest, and the window begins with k = 40
     let server = Server::start(|mut conversation| {
         while conversation.request().is_some() {

@@ -14,7 +14,7 @@ const STALL: Duration = Duration::from_millis(700);
 const RATE: u64 = 100;
 /// Of the 140 requests of two stalls; a busy machine brings many to the server once the stall is over.
 const LOST_MIN: u64 = 40;
-/// What is told may be shorter than the truth by this besides 2 %.
+/// A reported time may be shorter than the truth by this besides 2 %.
 const SHORTER_NS: f64 = 10e6;
 /// What a machine with other work may add until the generator learns of an end.
 const LONGER_NS: f64 = 300e6;
@@ -80,7 +80,7 @@ fn stalling(fault: fn(&mut Conversation)) -> (Server, Log) {
     (server, log)
 }
 
-/// What the users waited, from when each request was due; and what those waited who got an answer.
+/// The users' waits, from when each request was due: of all of them, and of those with a response.
 fn model(result: &Value, log: &Log) -> (Vec<u64>, Vec<u64>) {
     let start_ns = count(result, "/window/start_unix_ns");
     let log = log.lock().expect("no panic");
@@ -96,18 +96,18 @@ fn model(result: &Value, log: &Log) -> (Vec<u64>, Vec<u64>) {
     (all.iter().map(|(age_ns, _)| *age_ns).collect(), answered)
 }
 
-/// What a generator tells of a wait: hardly less than the truth...
+/// Whether a reported wait is shorter than the truth allows...
 fn is_shorter(told_ns: f64, truth_ns: f64) -> bool {
     told_ns < 0.98 * truth_ns - SHORTER_NS
 }
 
-/// ...and more where it was kept waiting, which it says itself.
+/// ...or longer than it, beyond the lateness that the generator itself reports.
 fn is_longer(result: &Value, told_ns: f64, truth_ns: f64) -> bool {
     let late_ns = count(result, "/latency/lateness/max") as f64;
     told_ns > 1.02 * truth_ns + LONGER_NS + late_ns
 }
 
-/// Each percentile is that of the model, and those that a lost request may raise are marked.
+/// Each percentile is that of the model, and percentiles that a lost request may raise are marked.
 fn agrees(result: &Value, log: &Log) {
     let (all, answered) = model(result, log);
     let lost = all.len() - answered.len();

@@ -1,5 +1,5 @@
-//! wrk's Lua interface: what scripts send is what they would send under wrk, and where wrk is
-//! installed that is looked at side by side.
+//! wrk's Lua interface: scripts send what they would send under wrk, and where wrk is installed
+//! the two are compared.
 
 mod support;
 
@@ -269,7 +269,7 @@ fn done_sees_figures_that_agree() {
             .and_then(|n| n.parse().ok())
             .expect("a number")
     };
-    // those that were complete when the window ended are among both
+    // requests that were complete when the window ended are among both
     assert!(
         figure("\nrequests ").abs_diff(figure("samples ")) <= 2,
         "{text}"

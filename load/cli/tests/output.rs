@@ -77,7 +77,7 @@ fn the_report_is_line_for_line_that_of_wrk() {
             "-d1 -c10 -T 30s",
         ]
         .map(|options| format!("{options} {}", server.url()));
-        // side by side: what is compared is no figure
+        // in parallel: figures are not compared
         std::thread::scope(|scope| {
             let runs = lines.each_ref().map(|line| {
                 let own = scope.spawn(|| masked(&stdout_of(program(), line)));
@@ -119,7 +119,7 @@ fn the_report_is_line_for_line_that_of_wrk2() {
     }
 }
 
-/// What scripts commonly cut out of a report: awk on words, a pattern for the percentiles, the
+/// Text that scripts commonly cut out of a report: awk on words, a pattern for the percentiles, the
 /// rows of the spectrum for a plotter.
 #[test]
 fn common_ways_to_parse_a_report_work() {

@@ -433,7 +433,7 @@ fn a_server_that_comes_back_is_asked_again() {
     let address = listener.local_addr().expect("bound").to_string();
     let again = address.clone();
     let server = std::thread::spawn(move || {
-        // the test connection, then nobody for a while, then a server
+        // the test connection, then no listener for a while, then a server
         drop(listener.accept());
         drop(listener);
         std::thread::sleep(Duration::from_secs(2));
@@ -448,7 +448,7 @@ fn a_server_that_comes_back_is_asked_again() {
     let completed = count(&result, "/totals/completed");
     assert_eq!(completed + reset, 200, "{}", result["errors"]);
     assert_eq!(server.seen().len() as u64, completed);
-    // those due while nobody was there have waited, and that is in their response times
+    // requests that were due without a listener have waited, and that is in their response times
     assert!(count(&result, "/latency/response/max") > 500_000_000);
 }
 

@@ -1,4 +1,4 @@
-//! WebSocket: the same loops, figures and honesty as over HTTP, beside servers of another maker.
+//! WebSocket: the same loops, figures and honesty as over HTTP, against servers of another maker.
 
 mod support;
 
@@ -11,7 +11,7 @@ use tungstenite::protocol::frame::coding::{Data, OpCode};
 use tungstenite::protocol::frame::Frame;
 use tungstenite::{accept, Message, WebSocket};
 
-/// What a server was told on all connections.
+/// The messages that a server received on all connections.
 type Log = Arc<Mutex<Vec<Message>>>;
 
 /// A server of tungstenite's on a free port; each connection is handed to `serve`.
@@ -25,7 +25,7 @@ fn serving(serve: impl Fn(WebSocket<TcpStream>, Log) + Send + Sync + 'static) ->
             let (log, serve) = (Arc::clone(&own), Arc::clone(&serve));
             std::thread::spawn(move || {
                 stream.set_nodelay(true).expect("a socket");
-                // the test whether a server listens is no client
+                // the test whether a server listens is not a client
                 if let Ok(socket) = accept(stream) {
                     serve(socket, log);
                 }
@@ -51,14 +51,14 @@ fn echo(mut socket: WebSocket<TcpStream>, log: Log) {
     }
 }
 
-/// What the server got as data.
+/// The data messages that the server received.
 fn data(log: &Log) -> Vec<Message> {
     let log = log.lock().expect("no panic");
     let data = log.iter().filter(|said| said.is_text() || said.is_binary());
     data.cloned().collect()
 }
 
-/// Waits for what a server is told at the end.
+/// Waits for messages that a server receives at the end.
 fn await_in(log: &Log, wanted: impl Fn(&Message) -> bool, times: usize) {
     let end = Instant::now() + Duration::from_secs(30);
     let seen = || {
@@ -247,7 +247,7 @@ fn a_message_without_an_answer_times_out() {
 /// Answers the upgrade as it should be.
 fn upgraded(conversation: &mut Conversation) {
     let Some(asked) = conversation.request() else {
-        // the test whether a server listens is no client
+        // the test whether a server listens is not a client
         return;
     };
     let prefix = "Sec-WebSocket-Key: ";

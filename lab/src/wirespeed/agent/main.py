@@ -146,7 +146,7 @@ class Agent:
         self.helpers.start(message["id"], lambda: run_program(message))
 
     def do_cpu(self, message):
-        """CPU time of processes with all their threads, in seconds, those that ended left out."""
+        """CPU time of processes with all their threads, in seconds; ended ones are left out."""
         return {"cpu_s": sum(duet.process_cpu_s(pid) for pid in message["pids"])}
 
     def do_facts(self, message):

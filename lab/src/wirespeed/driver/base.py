@@ -15,7 +15,7 @@ class Command:
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
-    along: tuple[Path, ...] = ()  # files that it needs besides those that argv and env name
+    along: tuple[Path, ...] = ()  # files that it needs besides the ones that argv and env name
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Order:
     env: dict[str, str]
     folder: Path
     at: float | None = None  # Unix time, on the host's clock, for programs that cannot wait
-    along: Sequence[Path] = ()  # files that the host needs besides those that the command names
+    along: Sequence[Path] = ()  # files that the host needs besides the ones that the command names
 
     @property
     def stdout(self) -> Path:

@@ -62,7 +62,7 @@ def sheet_charts(summary: Summary, sheet: Sheet) -> list[Chart]:
 
 
 def resource_charts(summary: Summary, sheet: Sheet) -> list[Chart]:
-    """What the cells of a table cost, over the same axis as the table's own figures."""
+    """The cost of a table's cells, over the same axis as the table's own values."""
     charts = []
     for metric in RESOURCES:
         if metric not in sheet.metrics and f"server.{metric}" not in sheet.metrics:
@@ -124,7 +124,7 @@ def _not_drawn(summary: Summary, sheet: Sheet, metric: str) -> int:
 
 
 def _sharing(summary: Summary, sheet: Sheet) -> str:
-    """What must be said below every chart of cells that do not have their cores to themselves."""
+    """The note below every chart of cells that do not have their cores to themselves."""
     if summary.run.fit == "pairs":
         return PAIRS
     return SHARED if sheet.shares_cores else ""
@@ -299,7 +299,7 @@ def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:
 
 
 def _over_time(summary: Summary) -> Sequence[str]:
-    """What the recipe's [sample] names; everything where it names nothing."""
+    """The resources that the recipe's [sample] names; all of them where it names none."""
     named = recipe_copy.sampled(summary.run_dir)
     found = [SAMPLED.get(name, name) for name in named.get("server", [])]
     found += [f"{role}.cpu" for role in ("load", "origin") if named.get(role)]

@@ -14,7 +14,7 @@ from wirespeed.report.plot import SERIES_MAX, Labels, Point, Series
 from wirespeed.results.summary import Cell, Summary
 
 CURVES_MAX = 4  # groups of cells that are drawn; the tables have all
-PERCENTILES_MIN = 3  # fewer are no curve
+PERCENTILES_MIN = 3  # fewer do not make a curve
 _NAME = re.compile(r"p([\d_]+)$")
 
 

@@ -379,7 +379,7 @@ def _text(path: Path) -> str:
 
 
 def _data(summary: Summary) -> str:
-    """What programs may read from the page: the run, its medians and its verdicts."""
+    """Data that programs may read from the page: the run, its medians and its verdicts."""
     cells = [
         {"axes": cell.axes, "state": cell.state, "median": cell.median(summary.primary)}
         for cell in summary.cells

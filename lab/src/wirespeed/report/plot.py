@@ -93,7 +93,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Labels:
-    """What stands around a chart. `title` is spoken; with `captions` it is also drawn."""
+    """The texts around a chart. `title` is spoken; with `captions` it is also drawn."""
 
     title: str
     x: str
@@ -214,7 +214,7 @@ def rows_chart(rows: Sequence[StripRow], reach: float, labels: Labels) -> str:
 
 
 def _cut_to(name: str, text: str) -> str:
-    """What of a row's name has room next to its figure."""
+    """The part of a row's name that fits next to its figure."""
     most = int((WIDTH - len(text) * CHAR) / CHAR) - 3
     return name if len(name) <= most else f"{name[: most - 1].rstrip(' ,')}…"
 
@@ -455,12 +455,12 @@ LETTERS = {
 
 
 def _held_strip(series: Sequence[Series], x_of: Callable[[float | str], float], top: float) -> str:
-    """What held each cell back: one row a series, a letter as well as a colour."""
+    """The bottleneck of each cell: one row per series, a letter as well as a colour."""
     boxes: dict[str, list[str]] = {}
     rows = []
     places = sorted({x_of(p.x) for s in series for p in s.points})
     near = min((b - a for a, b in pairwise(places)), default=HELD_WIDE + 1)
-    wide = min(HELD_WIDE, near - 1)  # beside each other, however many points there are
+    wide = min(HELD_WIDE, near - 1)  # next to each other, however many points there are
     for row, s in enumerate(series):
         y = top + row * STRIP_ROW
         rows.append(f'<g class="s{s.colour}">{_marks(s.colour, [(LEFT - 12, y + 6)], 3.4)}</g>')

@@ -78,7 +78,7 @@ _IN_PLAN = ("cell", "round", "axes")
 
 
 def _trial(trial: Trial, names: set[str] | None) -> dict[str, Any]:
-    """What differs from a fresh record, without what the plan has: half a page would be that."""
+    """The differences from a fresh record, without the plan's: half the page would be that."""
     metrics = {
         name: None if value is None else float(f"{value:.{DIGITS}g}")
         for name, value in trial.metrics.items()

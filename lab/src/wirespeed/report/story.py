@@ -245,7 +245,7 @@ def validity(summary: Summary) -> str:
 
 
 def _conduct(summary: Summary) -> str:
-    """What the run did about disturbances from outside and about its time, in one sentence."""
+    """How the run handled noise from outside and its limited time, in one sentence."""
     parts = []
     again = sum(len(trial.discarded) for trial in (*summary.valid, *summary.invalid))
     if again:
@@ -365,7 +365,7 @@ def _errors(summary: Summary) -> list[str]:
 
 
 def _notes(summary: Summary) -> list[str]:
-    """What trials remarked, the same remark with other figures counted once."""
+    """Remarks of trials; the same remark with other figures is counted once."""
     groups: dict[str, list[str]] = {}
     for trial in summary.valid:
         for note in trial.notes:
@@ -406,7 +406,7 @@ def method(summary: Summary) -> str:
 
 
 def _service_times(summary: Summary) -> str:
-    """What latencies of a closed loop are; only its trials have a Little residual."""
+    """The meaning of latencies in a closed loop; only its trials have a Little residual."""
     closed = [t for t in summary.valid if t.metrics.get("little_residual") is not None]
     has_latency = any("latency.p50" in trial.metrics for trial in summary.valid)
     if not (closed and has_latency):

@@ -19,7 +19,7 @@ from wirespeed.results.judging import DUET, TRIALS
 from wirespeed.results.summary import Cell, Gain, Sheet, Summary
 
 OURS = "this run"
-COUNTED = ("req/s", "conn/s", "1/s", "rps")  # requests a second have no unit of ours
+COUNTED = ("req/s", "conn/s", "1/s", "rps")  # requests per second, for which we have no unit
 WRK_GBPS = 1.048576  # of wrk's "MB" times 8 / 1000 in decimal Gb/s; docs/published.md shows it
 
 
@@ -30,7 +30,7 @@ class Entry:
     text: str
     kind: str = "figure"  # figure, state, published, gain, loss, even, open, withheld
     note: str = ""
-    interval: str = ""  # of a gain; where there is no tooltip it stands beside the text
+    interval: str = ""  # of a gain; shown next to the text where a tooltip is missing
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Grid:
 
     @property
     def card_labels(self) -> list[str]:
-        """What each column is called where its head is not above it."""
+        """The labels of the columns where their heads are not above the values."""
         return [
             column.label if column.group == OURS else f"{column.group}: {column.label}"
             for column in self.columns
@@ -123,7 +123,7 @@ def grid(summary: Summary, sheet: Sheet) -> Grid:
 
 
 def _figures_text(sheet: Sheet, beside: Beside | None) -> str:
-    """What the figures are, where the heads of columns do not say it."""
+    """The description of the values, where the heads of columns do not give it."""
     if len(sheet.metrics) > 1 or sheet.columns == (None,):
         return ""
     measure = _measure(sheet, sheet.metrics[0], beside)

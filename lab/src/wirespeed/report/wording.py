@@ -12,7 +12,7 @@ from wirespeed.results.summary import Cell, Family, Gain, Sheet
 
 MINUS = "\u2212"
 NONE = "–"
-DISTURBED = "~"  # before a figure whose trials something from outside disturbed
+DISTURBED = "~"  # before a figure whose trials had noise from outside
 
 STATES = {
     "not-runnable": "not runnable here",
@@ -185,7 +185,7 @@ def methods(gains: Iterable[Gain]) -> str:
 
 
 def more_rounds(gain: Gain | Family) -> str:
-    """What would decide an undecided gain."""
+    """The number of rounds that would decide an undecided gain."""
     more = gain.verdict.more_rounds
     return f", about {count(more, 'more round')}" if more else ""
 

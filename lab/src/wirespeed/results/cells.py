@@ -69,7 +69,7 @@ class Cell:
 
     @cached_property
     def bottleneck(self) -> str:
-        """What held the cell back in most of its trials; a tie is not the server's."""
+        """The bottleneck in most of the cell's trials; a tie does not count as the server's."""
         counts = Counter(trial.bottleneck for trial in self.trials)
         if not counts:
             return "unknown"
@@ -77,7 +77,7 @@ class Cell:
 
     @property
     def disturbed(self) -> float:
-        """What its trials may have lost to something from outside, on average."""
+        """The share that its trials may have lost to noise from outside, on average."""
         return sum(trial.disturbed for trial in self.trials) / max(1, len(self.trials))
 
     @property

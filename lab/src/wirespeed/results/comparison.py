@@ -6,7 +6,7 @@ pair, however unequal the two sides are. Over the rounds their mean is the gain,
 interval. A few rounds show little of a spread, so what the run's other comparisons say of theirs
 is taken in (empirical Bayes, Smyth 2004, doi:10.2202/1544-6115.1027), never to make the
 comparison's own spread smaller. docs/method.md has the reasons, lab/bench/verdicts.py the error
-rates. Nothing here reads a file or knows what a recipe is.
+rates. Nothing here opens files or knows what a recipe is.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _prior(spreads: Sequence[tuple[float, int]]) -> tuple[float, float]:
 
 
 def prior_df_max(comparisons: int, df: float) -> float:
-    """What the others may count for: half of what they know, as equal spreads are a guess."""
+    """The weight of the other comparisons: half of their evidence, as equal spreads are a guess."""
     return min(PRIOR_DF_MAX, (comparisons - 1) * df / 2)
 
 

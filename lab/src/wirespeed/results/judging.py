@@ -136,7 +136,7 @@ class Family:
     over: str
     metric: str
     gains: tuple[Gain, ...]
-    pooled: tuple[Gain, ...]  # those that `found` is the geometric mean of
+    pooled: tuple[Gain, ...]  # the gains whose geometric mean is `found`
     found: Comparison | None
     verdict: Verdict
 

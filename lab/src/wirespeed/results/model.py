@@ -40,7 +40,7 @@ class RunPlan(_Record):
     duration_s: float = 0.0
     cooldown_s: float = 0.0
     ceiling: dict[str, Any] = field(default_factory=dict)
-    settle_s: float | None = None  # None: a run of before this was kept
+    settle_s: float | None = None  # None: a run from before it was recorded
     duet: dict[str, float] = field(default_factory=dict)  # the recipe's times; empty: no duets
 
 
@@ -192,7 +192,7 @@ class Trial(_Record):
     disturbed: float = 0.0  # the share of its speed that others may have taken
     slowed: float = 0.0  # the part of it that a slow host took, by the canary
     discarded: list[str] = field(default_factory=list)  # windows that do not count, and why
-    idle_held: bool | None = None  # off idle states; None: a trial of before this was kept
+    idle_held: bool | None = None  # off idle states; None: a trial from before it was recorded
     duet: Duet | None = None  # after this trial, with the baseline's server of the same round
     format: int = FORMAT
 

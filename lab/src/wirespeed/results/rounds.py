@@ -11,7 +11,7 @@ from wirespeed.results.comparison import P_MAX, PAIRS_MIN, Q_MAX, prior_df_max
 QUIET_SPREAD = 0.015  # of one trial on a quiet machine (docs/history/lab.md)
 ROUNDS_MAX = 40  # more are not proposed: the machine is too noisy
 ROUNDS_PLAIN = 5  # of a recipe that compares nothing
-GROWTH_MAX = 2  # times the rounds of a quiet machine: nobody asked for a run of hours
+GROWTH_MAX = 2  # times the rounds of a quiet machine: users do not expect a run of hours
 # (difference, chance to find it): when all cells have it, and when a single one does.
 ALL_HAVE = ((0.03, 0.50), (0.05, 0.80), (0.10, 0.95))
 ONE_HAS = ((0.05, 0.80), (0.10, 0.95))

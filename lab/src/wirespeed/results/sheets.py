@@ -30,7 +30,7 @@ class Sheet:
     columns: tuple[Any, ...]
     metrics: tuple[str, ...]
     cells: Mapping[Slot, Cell]
-    units: Mapping[str, str] = field(default_factory=dict)  # those that the recipe names
+    units: Mapping[str, str] = field(default_factory=dict)  # the units that the recipe names
     gains: Mapping[Slot, Gain] = field(default_factory=dict)
 
     def pairs(self) -> dict[Slot, Pair]:

@@ -1,4 +1,4 @@
-"""What each analysis of a run that goes on may spend of the accepted chance of an error.
+"""The accepted chance of an error that each analysis of an ongoing run may spend.
 
 Verdicts that are read while a run goes on have had several chances to be wrong. A run that was
 begun as one that goes on (`--until-decided`) knows how many rounds it may come to at most, and
@@ -50,14 +50,14 @@ class Spending:
 
     @property
     def share(self) -> float:
-        """What the analysis that is at hand may spend."""
+        """The share that the current analysis may spend."""
         if self.is_planned:
             *before, now = self.analysed_at
             return self._between(before[-1] if before else 0, now)
         return 1.0 if self.analyses == 1 and not self.is_halving else 0.5**self.analyses
 
     def share_after(self, rounds: int) -> float:
-        """What the next analysis could spend after so many rounds in all."""
+        """The share that the next analysis could spend after so many rounds in all."""
         if self.is_planned:
             return self._between(self.analysed_at[-1], rounds)
         return 0.5 ** (self.analyses + 1)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TypeVar
 from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 
-BASELINES = "baselines"  # beside the runs: links with names of the user's
+BASELINES = "baselines"  # next to the runs: links with names that the user chose
 MADE_WITHIN_S = 60.0  # from a run's folder to its run.json; it takes a tenth of a second
 
 

@@ -77,7 +77,7 @@ class Summary:
 
     @cached_property
     def disturbed(self) -> tuple[Trial, ...]:
-        """Trials that count although something from outside disturbed them."""
+        """Trials that count despite noise from outside."""
         return tuple(trial for trial in self.valid if trial.disturbed > 0)
 
     @property
@@ -94,7 +94,7 @@ class Summary:
         return self.run.fit == "share" or any(cell.shares_cores for cell in self.cells)
 
     def unit(self, metric: str) -> str:
-        """What the recipe gives it in; empty where it does not say."""
+        """The unit that the recipe gives for it; empty where it gives none."""
         told = (str(m.get("unit") or "") for m in self.run.metrics if m["name"] == metric)
         return next(told, "")
 

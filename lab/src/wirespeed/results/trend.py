@@ -6,10 +6,10 @@ same split reaches when the runs are shuffled. Parts are searched again for as l
 as E-divisive does (Matteson and James 2014, doi:10.1080/01621459.2013.849605). Fewer than RUNS_MIN
 runs cannot show a change at this level, and none is called.
 
-Who follows a server asks after every run, over every cell, and each time chance may answer. So the
-cells count together, a part has half of what the whole had, and all of it is divided by how often
-a history of this length can have been asked: then one of twenty histories has a false change
-once in its first sixty runs, not every second one.
+A user who follows a server looks after every run, at every cell, and each look may give a false
+positive. So the cells count together, a part has half of what the whole had, and all of it is
+divided by how often a history of this length can have been looked at: then one of twenty histories
+has a false change once in its first sixty runs, not every second one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PART_MIN = 2  # runs on each side of a change
 RUNS_MIN = 8  # of seven the rarest split is one of 2 in 35 arrangements, more than CHANCE_MAX
 SHUFFLES_LEAST = 4999
 SELDOM = 5 / (SHUFFLES_LEAST + 1)  # a chance that more shuffles may show to be less
-EXCEEDED = 20  # so many shuffles that reach as much tell a chance (Besag and Clifford 1991)
+EXCEEDED = 20  # so many shuffles that reach as much give a chance (Besag and Clifford 1991)
 CHANGE_MIN = 0.02  # below, of no practical use
 ROUNDING = 1e-9  # the same split in another order of its runs
 
@@ -158,7 +158,7 @@ def _histories(ordered: Sequence[Summary], metric: str) -> list[MetricHistory]:
 
 
 def _limit(histories: Sequence[Sequence[RunMedian]]) -> float:
-    """What counts as a change when these are asked; exact chances only where they decide."""
+    """The limit for a change among these histories; exact chances only where they decide."""
     share = share_of(max(map(len, histories), default=0))
     chances = [chance(one) for one in histories]
     if limit := limit_of(chances, share):
@@ -174,7 +174,7 @@ def _limit(histories: Sequence[Sequence[RunMedian]]) -> float:
 
 
 def share_of(runs: int) -> float:
-    """What one look may spend, when one was taken after each of so many runs."""
+    """The share that one look may spend, when one was taken after each of so many runs."""
     return FIRST_LOOK / max(1, runs - RUNS_MIN + 1)
 
 

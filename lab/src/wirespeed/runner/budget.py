@@ -15,7 +15,7 @@ from wirespeed.runner.cells import PlannedCell
 from wirespeed.units import duration_for_people
 
 _BISECTIONS = 30
-REPEAT_SHARE = 0.15  # of a budget that windows leave free: disturbed ones are measured again
+REPEAT_SHARE = 0.15  # of a budget that windows leave free: noisy ones are measured again
 
 
 @dataclass(frozen=True)

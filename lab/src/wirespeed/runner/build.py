@@ -36,7 +36,7 @@ def build(root: Path, names: list[str]) -> None:
 
 
 def missing(root: Path, names: list[str]) -> Missing:
-    """What of these parts is not there or stale; nothing is built."""
+    """The given parts that are missing or stale; nothing is built."""
     door = root / "wirespeed"
     if not names or not door.is_file():
         return Missing()

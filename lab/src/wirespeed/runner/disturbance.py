@@ -23,11 +23,11 @@ from wirespeed.runner.pace import Pace
 STEAL_MAX = 0.01
 FOREIGN_MAX = 0.02
 CANARY_NOTE = 0.05
-CANARY_SLOW = 0.25  # the canary of 10 ms is noisy: a trial is disturbed only beyond this
+CANARY_SLOW = 0.25  # the canary of 10 ms is noisy: a trial is noisy only beyond this
 SHARE_MAX = 0.5  # a window that lost more than this says nothing and is not admitted
 WINDOWS_MAX = 4
 WINDOWS_MAX_LASTING = 2
-RECENT = 20  # windows that tell whether a disturbance lasts
+RECENT = 20  # windows that show whether a disturbance lasts
 RECENT_MIN = 8
 LASTING_SHARE = 0.5
 WORTH_SHARE = 0.5  # of the usual spread: a loss below it hardly changes a figure's error

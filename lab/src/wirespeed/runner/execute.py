@@ -42,7 +42,7 @@ from wirespeed.runner.trial import Attempt, RunContext
 from wirespeed.runner.watcher import Progress, Watcher
 from wirespeed.units import duration_for_people
 
-RETRIES_MAX = 2  # of a trial that was disturbed too much to count
+RETRIES_MAX = 2  # of a trial that was too noisy to count
 SAME_FAILURES = 3
 VERDICT_LATE_MAX = 1.25  # rounds that a verdict needs may take so much of the allowed time
 DISK_FREE_BYTES_MIN = 1 << 20  # below this a failing program failed because of the disk
@@ -257,7 +257,7 @@ class Runner:
         self.fleet.each(self.fleet.all(), "clock")
 
     def agent_lost(self, why: str) -> None:
-        """Whatever ran with it has ended, and its trial is measured again. A trial that loses an
+        """All that ran with it has ended, and its trial is measured again. A trial that loses an
         agent a second time has failed: its server may be what ends them (memory, for example)."""
         open_ = [entry for entry in self.queue if entry[0].key not in self.done]
         if not open_:
@@ -422,7 +422,7 @@ def is_held(run_dir: Path) -> bool:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # others may ask at the same time
     except FileNotFoundError:
         return False
-    except OSError:  # taken, or another user's, of which nobody here can tell
+    except OSError:  # taken, or another user's, which cannot be checked here
         return True
     return False
 

@@ -73,7 +73,7 @@ def rounds_max(repeat: int, seconds: float, for_s: float) -> int:
 
 
 def begun(run: Run, seconds: float = 0.0, for_s: float = 0.0) -> Run:
-    """A run that will go on until it is decided, where nobody could read its verdicts yet."""
+    """A run that will go on until it is decided, before its first verdicts can be read."""
     if run.looks > 1 or run.analysed_at:
         return run
     most = rounds_max(run.plan.repeat, seconds, for_s)

@@ -31,13 +31,13 @@ LEAD_HOST_S = 0.005  # a host more is a channel more to write to
 STARTS_MAX = 5  # each with three times the lead of the one before: the last has six seconds
 EXIT_USAGE = 2  # of most programs: they were called wrongly, and will be again
 OWN_COUNTERS = ("/proc/net/snmp",)  # of a network namespace, where the rest is the machine's
-OTHERS_EVERY_S = 1.0  # beside the window's two edges, between which counters are a straight line
-OVERTIME_S = 20.0  # a generator that is this late will not end by itself
+OTHERS_EVERY_S = 1.0  # besides the window's two edges, between which counters are a straight line
+OVERTIME_S = 20.0  # a generator that is this late will not end on its own
 
 
 @dataclass(frozen=True)
 class Generated:
-    """What one run of all generators gave."""
+    """The results of one run of all generators."""
 
     started: list[Started]
     figures: dict[str, Figures]  # by label; a program the lab cannot read is not in it
@@ -151,7 +151,7 @@ def _empty(fleet: Fleet, instances: list[Instance], folder: Path) -> None:
 
 
 def core_for_lab(life: Life, running: list[Started]) -> int | None:
-    """Where the lab disturbs least: a core that nobody measured uses, else a generator's last.
+    """The core where the lab disturbs least: one without measured work, else a generator's last.
 
     Of the machine that the lab itself is on; None when it measures on others only.
     """
@@ -237,7 +237,7 @@ def _sample(
 
 
 def _less_of(life: Life, host: Host, every_s: float) -> dict[str, Any]:
-    """What another host on the server's machine need not read: the machine's counters are read
+    """The counters that another host on the server's machine need not read: the machine's are read
     once, by the server's own agent, and every sample more disturbs the cores that are measured."""
     server = next((life.fleet[s.instance.host] for s in life.running), host)
     if host is server or life.fleet.machine_of(host) is not life.fleet.machine_of(server):
@@ -314,6 +314,6 @@ def _read(
         )
         if found is not None:
             offset_ns = int(life.fleet.host_of(started.label).wall_ahead_s * 1e9)
-            is_far = started.instance.tool == "load"  # others have no clock of their own to tell
+            is_far = started.instance.tool == "load"  # others do not report a clock of their own
             figures[started.label] = found.shifted(-offset_ns if is_far else 0)
     return figures

@@ -1,4 +1,4 @@
-"""What the generators of a cell reach where the null server stands in the server's place."""
+"""The rates that a cell's generators reach with the null server in the server's place."""
 
 from __future__ import annotations
 

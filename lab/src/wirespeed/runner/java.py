@@ -15,7 +15,7 @@ from wirespeed.recipe import sweep
 from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Place, Resolver
 
-INSTALLED = Path("/usr/lib/jvm")  # where Linux distributions keep them side by side
+INSTALLED = Path("/usr/lib/jvm")  # where Linux distributions install them
 MAJOR_UNKNOWN = 17  # what the servers are built for
 
 

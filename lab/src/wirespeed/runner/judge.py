@@ -15,8 +15,8 @@ from wirespeed.runner.disturbance import Disturbance, Others
 ERROR_SHARE_MAX = 0.001  # of completed requests; more and the rate is of something else
 LITTLE_NOTE = 0.05
 LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
-IDLE_MAX = 0.5  # of a core: nobody was busy
-DELAYED_ACK_MS = (38.0, 50.0)  # Linux waits 40 ms before it acknowledges by itself
+IDLE_MAX = 0.5  # of a core: neither side was busy
+DELAYED_ACK_MS = (38.0, 50.0)  # Linux waits 40 ms before it acknowledges unasked
 OPEN_LOOP_SENT_MIN = 0.99
 HEADROOM_MIN = 1.3  # of a generator that polls; below, it takes part in the figure
 LINK_FULL = 0.95  # of what the link was found to carry
@@ -43,7 +43,7 @@ class TrialJudgement:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What there is to judge."""
+    """The measurements to judge."""
 
     figures: Mapping[str, Figures]
     usage: Usage | None
@@ -58,8 +58,8 @@ class Evidence:
     headroom: float | None = None  # what it reaches without a server, in rates of this window
     fell_back: str = ""  # how the stack under test was not really used
     clock_step_s: float = 0.0  # how far somebody set a clock in the window
-    others: Others = None  # who used the machine beside us, where that was asked
-    accept_noise: bool = False  # whoever asked for it knows what such figures are worth
+    others: Others = None  # other users of the machine, where that was checked
+    accept_noise: bool = False  # the caller knows what such figures are worth
 
 
 def judge(evidence: Evidence) -> TrialJudgement:
@@ -125,7 +125,7 @@ def _open_loop(evidence: Evidence) -> list[str]:
 
 
 def bottleneck(evidence: Evidence) -> Bottleneck:
-    """Who was at its limit. Only "server" lets a gain stand without a reservation."""
+    """The side that was at its limit. Only "server" lets a gain stand without a reservation."""
     if evidence.usage is None or evidence.shared_cores or evidence.common_share < OVERLAP_MIN:
         return "unknown"
     if evidence.link_share >= LINK_FULL:
@@ -144,7 +144,7 @@ def bottleneck(evidence: Evidence) -> Bottleneck:
     if load_full:
         return "client"
     if _load_of(evidence, "origin") >= SATURATED:
-        return "unknown"  # neither of those that are compared
+        return "unknown"  # neither of the two that are compared
     if all(f.closed_loop for f in evidence.figures.values()):
         # Both sides waited for each other: more connections would have given more.
         return "concurrency"
@@ -173,7 +173,7 @@ def _load_full(evidence: Evidence) -> bool | None:
 
 
 def _waiting(evidence: Evidence) -> list[str]:
-    """Answers after some 40 ms while nobody is busy: the delayed acknowledgement of TCP."""
+    """Responses after some 40 ms while both sides idle: the delayed acknowledgement of TCP."""
     usage = evidence.usage
     if usage is None or max(_load_of(evidence, role) for role in ("server", "load")) > IDLE_MAX:
         return []
@@ -226,7 +226,7 @@ def _loads(evidence: Evidence, role: str) -> list[float]:
 
 
 def _taken(evidence: Evidence) -> float:
-    """What others used of the cores of server or generator, whichever had less left."""
+    """CPU of server or generator that other processes used, whichever had less left."""
     parts = [*_parts(evidence, "server"), *_parts(evidence, "load")]
     return max((_taken_of(evidence, part) for part in parts), default=0.0)
 

@@ -1,6 +1,6 @@
-"""What former runs learned of this machine: how fast its canary can be, how still its trials are.
+"""Facts from earlier runs about this machine: its canary's best speed, how quiet its trials are.
 
-Kept in the user's state folder, one file a machine, so that a run on a slow host is not its own
+Kept in the user's state folder, one file per machine, so that a run on a slow host is not its own
 standard. A file that is missing or damaged only means that nothing is known yet.
 """
 

@@ -152,6 +152,6 @@ class Life:
         return killed
 
     def bring_back(self, running: list[Started]) -> None:
-        """What servers on other hosts wrote, next to the output of this one's."""
+        """Copies the output of servers on other hosts next to the output of this one's."""
         for host, _ in self.fleet.by_host(started.label for started in running):
             host.bring_back(self.folder)

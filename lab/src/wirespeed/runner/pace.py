@@ -1,6 +1,6 @@
 """The time of a run: what may be spent on repeats, and which lives no longer fit.
 
-Repeats come out of the time that was planned, so a run on a disturbed machine ends about when it
+Repeats come out of the time that was planned, so a run on a noisy machine ends about when it
 said. What does not fit is left out from the last round backwards: a cell with four trials instead
 of five still has an interval, a cell with none has nothing.
 """

@@ -32,7 +32,7 @@ SEED_MAX = 2**31
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What was asked for on the command line."""
+    """The options given on the command line."""
 
     only: str = ""
     repeat: int | None = None
@@ -41,7 +41,7 @@ class PlanOptions:
     seed: int | None = None
     accept_noise: bool = False
     tune: bool = False
-    calm_wait_s: float = 0.0  # so long a run waits for a calm machine
+    calm_wait_s: float = 0.0  # so long a run waits for a quiet machine
     labels: tuple[tuple[str, str], ...] = ()
     note: str = ""
     until_decided: bool = False
@@ -178,7 +178,7 @@ def _rest(cell: sweep.SweepPoint, axis: str) -> str:
 
 
 def verdict_text(compared: int, repeat: int, spread: float | None) -> str:
-    """What so many rounds can decide, said before they are spent."""
+    """The differences that so many rounds can decide, printed before they are spent."""
     if compared == 0:
         return "nothing is compared, so there will be no verdicts"
     if repeat < PAIRS_MIN:
@@ -196,7 +196,7 @@ def verdict_text(compared: int, repeat: int, spread: float | None) -> str:
 
 @dataclass(frozen=True)
 class _Programs:
-    """What the time of a cell depends on: programs that are warmed up, generators to be tried."""
+    """Facts that the time of a cell depends on: programs to warm up, generators to be tried."""
 
     tools: set[str]
     headroom: str

@@ -29,13 +29,13 @@ WATCH_S = 2.0
 CANARIES = 20
 PAUSE_S = 0.03
 AGAIN_S = 5.0
-SMALL = 0.03  # the difference whose rounds are told
-SPREAD_LEAST = 0.005  # nobody's trials are stiller than this
+SMALL = 0.03  # the difference whose rounds are printed
+SPREAD_LEAST = 0.005  # no machine's trials vary less than this
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """What was seen; shares of a core, the worst of the measured ones."""
+    """The observations; shares of a core, the worst of the measured ones."""
 
     steal: float
     others: float

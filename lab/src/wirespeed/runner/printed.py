@@ -11,7 +11,7 @@ from wirespeed.errors import InputError
 from wirespeed.recipe.model import Recipe
 
 FOLDER = "published"  # of a run directory
-COLUMNS = ("metric", "value", "unit")  # without which a row is no figure
+COLUMNS = ("metric", "value", "unit")  # without which a row is not a figure
 NUMBERS = ("value", "link_gbps")
 
 

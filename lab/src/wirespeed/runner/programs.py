@@ -1,8 +1,8 @@
 """Which builds were measured: version, path and content of every server's program, and the
 content of every file that the recipe has next to it: templates, scripts, profiles.
 
-Two builds that call themselves the same differ in their content; a version that nobody prints is
-asked for with the recipe's `version`.
+Two builds that call themselves the same differ in their content; a version that the program does
+not print is asked for with the recipe's `version`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wirespeed.runner.plan import Schedule
 
 ANSWER_S = 60.0
 DIGITS = 12  # of a hash
-Asked = tuple[tuple[str, ...], tuple[str, ...]]  # (command that tells the version, files)
+Asked = tuple[tuple[str, ...], tuple[str, ...]]  # (command that prints the version, files)
 
 
 def measured(fleet: Fleet, schedule: Schedule) -> dict[str, str]:
@@ -83,8 +83,8 @@ def left_out(recipe: Recipe) -> str:
 
 
 def _files(place: Place, one: Instance) -> Iterator[Path]:
-    """What makes a trial what it is besides the server's program: were it changed before a run goes
-    on, two kinds of trials would stand in one cell."""
+    """The files besides the server's program that define a trial: were one changed before a run
+    goes on, two kinds of trials would stand in one cell."""
     folder = place.recipe_file.resolve().parent
     for source in one.template.values():
         yield folder / source

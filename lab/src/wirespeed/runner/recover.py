@@ -33,7 +33,7 @@ def wait_for_ending() -> None:
 
 
 def cut_off(runs: Path) -> list[Path]:
-    """Runs that say "running" though nobody works on them."""
+    """Runs whose state is "running" although no process works on them."""
     found = []
     for run_dir in store.list_runs(runs):
         try:

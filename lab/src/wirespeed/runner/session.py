@@ -228,7 +228,7 @@ def _others(fleet: Fleet, server: Host) -> list[Host]:
 
 
 def differing(facts: dict[str, Any], schedule: Schedule, is_tuned: bool) -> list[list[str]]:
-    """What of the server's machine differs from the method or disturbs; takes it out of `facts`."""
+    """The server machine's facts that differ from the method or disturb; removed from `facts`."""
     rows = [] if is_tuned else tune.differences(schedule)
     named = {row[0] for row in rows}
     for one in audits.judged(facts):
@@ -488,7 +488,7 @@ def with_times(plan: Plan, measured: RunPlan) -> Plan:
     """The recipe's plan with the times that a run was measured with after its budget."""
     times = {"warmup": measured.warmup_s, "duration": measured.duration_s}
     times["cooldown"] = measured.cooldown_s
-    if measured.settle_s is not None:  # runs of before do not say
+    if measured.settle_s is not None:  # older runs do not record it
         times["settle"] = measured.settle_s
     return plan.model_copy(update=times)
 
@@ -540,8 +540,8 @@ def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> Pla
 
 
 def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
-    """What of the measured builds and files is not as it was when the run began; earlier runs
-    name few."""
+    """The measured builds and files that have changed since the run began; earlier runs name
+    few."""
     begun = {
         name: text
         for name, text in run.facts.items()

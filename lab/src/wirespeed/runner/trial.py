@@ -98,7 +98,7 @@ def _window_folder(folder: Path, number: int) -> Path:
 
 
 def window_cost_s(life: Life, order: Attempt) -> float:
-    """What one more window costs."""
+    """The cost of one more window."""
     return step_s(life, order.planned) + measured_s(life, order.planned) + TRIAL_S
 
 
@@ -159,7 +159,7 @@ def _canary_of(before_ms: float | None, after_ms: float | None) -> Canary | None
 
 @dataclass(frozen=True)
 class _Seen:
-    """What one window gave."""
+    """The results of one window."""
 
     done: Generated
     canary: Canary | None
@@ -305,7 +305,7 @@ class _MeasuredWindow:
         state = self.done.state.get(started.label, {})
         label = started.label
         rss_mib = (state.get("max_rss_kib") or 0) / 1024
-        if usage and not rss_mib:  # still running: the kernel tells the peak only at the end
+        if usage and not rss_mib:  # still running: the kernel reports the peak only at the end
             rss_mib = usage.process_rss_mib[label]
         return Process(
             name=started.instance.name,
@@ -336,13 +336,13 @@ class _MeasuredWindow:
         store.write_json(
             folder / "cmd.json",
             {"processes": commands, "warmup_rps": _whole_numbers(warmup)},
-            is_durable=False,  # it tells how; trial.json, which follows, is what counts
+            is_durable=False,  # it shows how; trial.json, which follows, is what counts
         )
         link_outputs(self.life.folder, folder)
 
 
 def _told(discarded: _MeasuredWindow) -> str:
-    """What stays of a window that does not count: why, and the rate it gave."""
+    """The record of a window that does not count: why, and the rate it gave."""
     rps = sum(figures.rps for figures in discarded.done.figures.values())
     words = [*discarded.verdict.reasons, *discarded.verdict.disturbed.words]
     return f"{'; '.join(dict.fromkeys(words))}: {rps:,.0f} requests/s"
@@ -362,7 +362,7 @@ def _whole_numbers(rates: list[float]) -> list[int]:
 
 
 def link_outputs(life_folder: Path, folder: Path) -> None:
-    """What the servers of this life wrote stands next to each of its trials, without copies."""
+    """Links the output of this life's servers next to each of its trials, without copies."""
     for path in life_folder.iterdir():
         target = folder / path.name
         if path.is_file() and not target.exists():

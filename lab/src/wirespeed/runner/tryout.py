@@ -43,7 +43,7 @@ def ask(argv: Sequence[str], port: int, path: str, cwd: str = ".") -> Answer:
     command = [word.replace("{port}", str(port)) for word in argv]
     _refuse_taken(port)
     others = descendants(os.getpid())  # type: ignore[no-untyped-call]
-    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what makes itself a daemon is ours too
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # so that daemons become our children too
     try:
         return _tried(command, cwd, others, (port, path))
     finally:
@@ -141,7 +141,7 @@ def _end(others: set[int]) -> None:
 
 
 def _started(others: set[int]) -> set[int]:
-    """What runs below this process and is none of the others; what has ended is reaped."""
+    """Processes below this one that are not among the others; ended ones are reaped."""
     found = descendants(os.getpid()) - others  # type: ignore[no-untyped-call]
     alive = {pid for pid in found if is_alive(pid)}  # type: ignore[no-untyped-call]
     for pid in found - alive:

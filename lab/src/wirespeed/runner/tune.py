@@ -170,7 +170,7 @@ def apply(fleet: Fleet, schedule: Schedule) -> list[str]:
 
 
 def roles_on(topology: Topology, hosts: set[str]) -> list[str]:
-    """What runs on the machine with these hosts."""
+    """The roles on the machine with these hosts."""
     return [role for role in ROLES if hosts & set(topology.hosts(role))]
 
 

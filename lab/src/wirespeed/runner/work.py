@@ -1,4 +1,4 @@
-"""What of a server's CPU time was work: without the empty looks of a stack that polls.
+"""The work in a server's CPU time: without the empty looks of a stack that polls.
 
 bypass counts the time of its empty looks. It is read before the generators start and after their
 end, outside the window; between the two the server is under load for the step's warm-up and the

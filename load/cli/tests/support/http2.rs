@@ -1,4 +1,4 @@
-//! A small HTTP/2 server that does what a test tells it. It shares no code with the client but the
+//! A small HTTP/2 server that does what a test specifies. It shares no code with the client but the
 //! pieces that frames and header blocks are made of.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -97,7 +97,7 @@ impl Side {
         }
     }
 
-    /// Writes a frame; false if the client is gone.
+    /// Writes one frame; false if the client is gone.
     pub fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> bool {
         let mut out = Vec::new();
         frame::write(&mut out, kind, flags, stream, payload);

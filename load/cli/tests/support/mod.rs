@@ -1,4 +1,4 @@
-//! A small server that does what a test tells it, keeps what it was asked, and a way to run the
+//! A small server that does what a test specifies, keeps the requests it gets, and a way to run the
 //! command against it.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -138,7 +138,7 @@ impl Conversation {
     }
 }
 
-/// Ends a connection with RST: at once for those who wait on it, and without waiting for its end.
+/// Ends a connection with RST: at once for a peer that waits on it, without waiting for its end.
 pub fn abort(stream: &TcpStream) {
     load_engine::sys::socket::set_abort(stream.as_raw_fd()).expect("an option of every kernel");
     let _ = stream.shutdown(std::net::Shutdown::Read);
@@ -270,7 +270,7 @@ pub fn measured_or_not(line: &str) -> (Value, i32) {
     (serde_json::from_str(&text).expect("JSON"), code)
 }
 
-/// A path that nobody else uses.
+/// A path that no other test uses.
 pub fn temporary(extension: &str) -> std::path::PathBuf {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

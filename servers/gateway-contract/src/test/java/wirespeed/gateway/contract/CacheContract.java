@@ -284,7 +284,7 @@ abstract class CacheContract extends CarrierContract {
         stored("X-Forwarded-Client-Cert: Hash=1\r\n", "X-Forwarded-Client-Cert: Hash=2\r\n");
     }
 
-    /** What two requests get from the cache; a client may have its answer just before that is stored. */
+    /** The responses to two requests; a client may get one just before the cache stores it. */
     private String stored(String fields, String others) throws Exception {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
         while (System.nanoTime() < end) {

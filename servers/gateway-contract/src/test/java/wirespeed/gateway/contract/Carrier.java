@@ -20,7 +20,7 @@ final class Carrier implements AutoCloseable {
         Map<String, Object> flags = new HashMap<>(own);
         flags.put("server.listen", "127.0.0.1:0");
         if (flags.keySet().stream().noneMatch(key -> key.startsWith("tomcat."))) {
-            // A busy machine is no reason to shed load here; gateway-tomcat has no loops.
+            // A busy machine must not shed load here; gateway-tomcat has no loops.
             flags.put("limits.loop-lag", "1m");
         }
         Config config = ConfigReader.read(toml, "test.toml", Map.of(), flags);

@@ -1,4 +1,4 @@
-// Certificates of both sides: which one a client gets, how they change, and what origins are told.
+// Certificates of both sides: which one a client gets, how they change, and what origins receive.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -313,7 +313,7 @@ abstract class CertificateContract extends CarrierContract {
         long end = System.nanoTime() + 600_000_000;
         for (int i = 0; i < 20 && System.nanoTime() < end; i++) {
             Thread.sleep(20);
-            // Whatever ends a connection must not wait for others to come.
+            // Code that ends a connection must not wait for new connections.
             get(other, "");
             refused.getOutputStream().write(new byte[4096]);
         }

@@ -257,7 +257,7 @@ abstract class FeatureContract extends CarrierContract {
         assertEquals(502, client(gateway).get("/").status());
         assertEquals(3, plain.get(), "an unused connection in the clear was taken after a reload");
         for (int i = 0; i < 3_000 && encrypted.get() < 4; i++) {
-            // The origin may hear of one after its client was refused.
+            // The origin may receive a request after its client was refused.
             Thread.sleep(20);
         }
         assertTrue(encrypted.get() >= 4, encrypted + " handshakes");

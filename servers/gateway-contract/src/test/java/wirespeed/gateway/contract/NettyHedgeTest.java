@@ -66,7 +66,7 @@ class NettyHedgeTest extends CarrierContract {
         long won = count(gateway, Meters.Count.HEDGES_WON);
         assertTrue(won >= REQUESTS / 2, won + " attempts at the silent address");
         while (silent.seen.size() < won) {
-            // Its threads may read a request after the gateway has given it up.
+            // Its threads may read requests after the gateway has abandoned them.
             Thread.sleep(1);
         }
         assertEquals(won, silent.seen.size());

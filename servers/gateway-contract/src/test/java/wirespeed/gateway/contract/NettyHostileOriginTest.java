@@ -22,7 +22,7 @@ class NettyHostileOriginTest extends CarrierContract {
     private static final int FRAMES = 1000;
 
     /**
-     * What an origin does.
+     * The behaviour of an origin.
      *
      * @param body of each request
      * @param isServed whether requests are answered all the same

@@ -1,4 +1,4 @@
-// PROXY headers of load balancers, good, bad and from strangers.
+// PROXY headers of load balancers: valid, invalid, and from untrusted peers.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -1,4 +1,4 @@
-// What a gateway on event loops that is asked to end does for those who have just come.
+// How a gateway on event loops that is asked to stop treats clients that have just connected.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -123,7 +123,7 @@ class NettyStopTest extends CarrierContract {
         // What a first handshake loads and compiles is not to take the second that the other one has.
         ask(tls(certificate, gateway), "GET /w HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         gateway.close();
-        // Who has just come has a second for the handshake.
+        // A client that has just connected has a second for the handshake.
         for (int turn = 0; turn < 20; turn++) {
             if (isAnsweredInTime(certificate)) {
                 return;

@@ -27,7 +27,7 @@ import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.netty.Main;
 
-/** The JDK's client waits for ever by itself. */
+/** The JDK's client has no time-out and would wait for ever. */
 @Timeout(240)
 class NettyTlsTest {
     @TempDir

@@ -232,7 +232,7 @@ abstract class OriginExchangeContract extends CarrierContract {
     void an_upload_to_an_origin_that_stops_reading_ends_in_time() throws Exception {
         ServerSocket deaf = closedLater(new ServerSocket());
         deaf.setReceiveBufferSize(8192);
-        // Its connections are established, and nobody takes anything from them.
+        // Its connections are established, and no code reads from them.
         deaf.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 50);
         String addresses = "[origins.o]\naddresses = [\"127.0.0.1:" + deaf.getLocalPort() + "\"]\n";
         for (Carrier gateway : List.of(start(addresses + "response = \"1s\"\n"),

@@ -124,7 +124,7 @@ abstract class OriginsContract extends CarrierContract {
         return tomcat.getConnector().getLocalPort();
     }
 
-    /** What the gateway meant is what the recording origin has got. */
+    /** Checks that the recording origin received what the gateway meant to send. */
     private void compare(int port) throws IOException {
         Carrier meant = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
         Carrier understood = start("[origins.o]\naddresses = [\"127.0.0.1:" + port + "\"]\n");

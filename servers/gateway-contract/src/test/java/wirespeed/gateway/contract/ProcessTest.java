@@ -1,4 +1,4 @@
-// What only a process of its own can show: its temporary files, and how its JVM's TLS reads.
+// Tests that need a separate process: its temporary files, and how its JVM's TLS reads.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

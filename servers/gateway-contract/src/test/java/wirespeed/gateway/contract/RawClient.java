@@ -54,7 +54,7 @@ final class RawClient implements AutoCloseable {
                 send(bytes.substring(at, Math.min(bytes.length(), at + pieceLength)));
             }
         } catch (IOException refusedMeanwhile) {
-            // What counts is the answer.
+            // Only the response counts.
         }
     }
 

@@ -21,7 +21,7 @@ import javax.net.ssl.SSLSocket;
 /** Fields go out as literals; only answers need a decoder. */
 final class RawHttp2 implements AutoCloseable {
     /**
-     * What became of a stream.
+     * The outcome of a stream.
      *
      * @param heads each head and trailer section in order
      * @param reset the error code of RST_STREAM, or -1

@@ -121,7 +121,7 @@ final class RecordingOrigin implements AutoCloseable {
             int length = Integer.parseInt(seen.header("Content-Length"));
             body = new String(in.readNBytes(length), StandardCharsets.ISO_8859_1);
             if (body.length() < length) {
-                // What breaks off is no request.
+                // A request that breaks off does not count.
                 return null;
             }
         }

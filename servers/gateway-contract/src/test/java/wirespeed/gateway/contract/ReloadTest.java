@@ -1,4 +1,4 @@
-// A running process takes a changed configuration file over, at SIGHUP and by itself.
+// A running process applies a changed configuration file, on SIGHUP and on its own.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

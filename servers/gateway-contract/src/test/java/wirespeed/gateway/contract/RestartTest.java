@@ -1,4 +1,4 @@
-// What was changed by the admin port is there after the process was started again.
+// Changes made through the admin port are still there after the process was restarted.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -89,7 +89,7 @@ abstract class SlowContract extends CarrierContract {
             for (RawClient client : clients) {
                 client.send("b");
             }
-            // Each byte is to be read by itself.
+            // Each byte is to be read separately.
             Thread.sleep(2);
         }
         long grown = directBytes(gateway) - before;
@@ -388,7 +388,7 @@ abstract class SlowContract extends CarrierContract {
 
     @Test
     void a_drain_answers_heads_that_have_begun_and_first_ones_that_are_under_way() throws Exception {
-        // Those who have just come have a second for their first request.
+        // Clients that have just connected have a second for their first request.
         inTime(900, this::drain);
     }
 

@@ -1,4 +1,4 @@
-// What a gateway on request threads that is asked to end does for those who have just come.
+// How a gateway on request threads that is asked to stop treats clients that have just connected.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -21,7 +21,7 @@ class TomcatStopTest extends CarrierContract {
 
     @Override
     public Map<String, Object> options() {
-        // Who comes while one is connected waits in the listener's queue.
+        // Clients that connect while one is connected wait in the listener's queue.
         return Map.of("tomcat.threads", "platform", "tomcat.max-connections", "1");
     }
 

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.io.TempDir;
 class TomcatVirtualTest {
     private static final int VIRTUAL_SINCE = 21;
     private static final long PATIENCE_MINUTES = 8;
-    /** Where Linux distributions keep their Javas side by side. */
+    /** Where Linux distributions install their versions of Java. */
     private static final Path INSTALLED = Path.of("/usr/lib/jvm");
 
     @Test
@@ -56,7 +56,7 @@ class TomcatVirtualTest {
         }
     }
 
-    /** 0 for what is no Java. */
+    /** 0 for a folder without a Java. */
     private static int version(Path home) {
         try (Stream<String> lines = Files.lines(home.resolve("release"))) {
             return lines.filter(line -> line.startsWith("JAVA_VERSION="))

@@ -20,7 +20,7 @@ import java.util.regex.Pattern;
  * are written by all loops; they are touched a few times a request and read racily by balancers.
  */
 public final class Address {
-    /** What an operator said about an address. */
+    /** An operator's setting for an address. */
     public enum Administration { UP, DOWN, DRAIN }
 
     /**
@@ -41,7 +41,7 @@ public final class Address {
     private final String host;
     private final int port;
     private final String id;
-    /** What the name of a service is a service of; null for other names. */
+    /** The domain part of a service name; null for other names. */
     private final String domain;
     /** The configured address: this one, or the name that led here. */
     private final Address configured;
@@ -219,7 +219,7 @@ public final class Address {
         this.administration = administration;
     }
 
-    /** What the last active checks found; true while nothing is checked. */
+    /** The result of the last active checks; true while nothing is checked. */
     public boolean isChecked() {
         return isChecked;
     }

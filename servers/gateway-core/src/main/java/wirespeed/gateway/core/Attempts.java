@@ -1,4 +1,4 @@
-// Whether a request is sent again, and what its client is told when it is not.
+// Whether a request is sent again, and the status its client gets when it is not.
 package wirespeed.gateway.core;
 
 import java.util.List;
@@ -88,14 +88,14 @@ public final class Attempts {
         return context.request().isIdempotent() && isReplayable;
     }
 
-    /** The budget last: what nobody can be asked for costs nothing. */
+    /** Checks the budget last: a retry for which no address is left spends none of it. */
     private static boolean mayAskAnother(Context context, long nowMillis) {
         Origin origin = context.origin();
         return context.attempts() <= origin.settings().retries()
                 && origin.hasOther(context, context.address(), nowMillis) && origin.takesRetry();
     }
 
-    /** What a client is told of an origin's failure. */
+    /** The status that a client gets for an origin's failure. */
     public static int status(Category failure) {
         return failure == Category.ORIGIN_TIMEOUT ? 504 : 502;
     }

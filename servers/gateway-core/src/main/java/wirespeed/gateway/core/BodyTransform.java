@@ -9,14 +9,14 @@ import java.nio.ByteBuffer;
  */
 public interface BodyTransform {
     /**
-     * What goes on in place of a piece.
+     * Returns the bytes that go on in place of a piece.
      *
      * @param piece valid during the call only
      * @return valid until the next call; empty when nothing is to be sent yet
      */
     ByteBuffer chunk(ByteBuffer piece);
 
-    /** What follows the last piece. */
+    /** Returns the bytes that follow the last piece. */
     ByteBuffer end();
 
     /** Called once, after the end or when there will be none. */

@@ -1,7 +1,7 @@
 // Who is to blame for the way an exchange ended; a status alone does not say that.
 package wirespeed.gateway.core;
 
-/** Stands beside the HTTP status in metrics and log. */
+/** Appears next to the HTTP status in metrics and log. */
 public enum Category {
     OK, CLIENT_BAD, CLIENT_GONE, LIMIT, NO_ROUTE, NO_ADDRESS, CONNECT, ORIGIN_TIMEOUT,
     ORIGIN_RESET, ORIGIN_MALFORMED, FILTER_ERROR, SHED;

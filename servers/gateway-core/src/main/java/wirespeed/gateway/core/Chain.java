@@ -22,7 +22,7 @@ public final class Chain {
         void accept(Context context, Step step);
     }
 
-    /** Told before and after each filter, for the watch on blocked loops. */
+    /** Called before and after each filter, for the watch on blocked loops. */
     public interface Watch {
         void enter(Filter filter);
 
@@ -45,7 +45,7 @@ public final class Chain {
                 .map(FinishFilter.class::cast).toArray(FinishFilter[]::new);
     }
 
-    /** Tells the filters that want to know; what they throw changes nothing any more. */
+    /** Notifies the finish filters; exceptions that they throw no longer change anything. */
     public void finished(Context context, int status, long nowNanos) {
         for (FinishFilter filter : finishers) {
             try {

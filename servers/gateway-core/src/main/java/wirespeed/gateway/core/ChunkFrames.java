@@ -2,9 +2,9 @@
 package wirespeed.gateway.core;
 
 /**
- * Both carriers read chunked bodies of both sides through it. Whoever has the bytes asks how many of
- * them are data ({@link #data}), says how many it took ({@link #took}), and gives all others to
- * {@link #frame}, which refuses what is not exactly a frame.
+ * Both carriers read chunked bodies from both sides through it. The caller has the bytes; it asks
+ * how many of them are data ({@link #data}), reports how many it took ({@link #took}), and passes
+ * all others to {@link #frame}, which refuses anything that is not exactly a frame.
  */
 public final class ChunkFrames {
     /** One size line or trailer line. */

@@ -6,7 +6,7 @@ package wirespeed.gateway.core;
  * refused: each of them is read as another size by some server.
  */
 public final class ChunkLineCheck {
-    /** All extensions of one message together; nobody needs more and they are never forwarded. */
+    /** All extensions of one message together; no client needs more; they are never forwarded. */
     public static final int EXTENSION_BYTES_MAX = 1024;
     /** 15 digits stay below 2^60. */
     private static final int DIGITS_MAX = 15;

@@ -1,4 +1,4 @@
-// What an origin is told about the certificate that a client has shown.
+// The description of a client's certificate that an origin receives.
 package wirespeed.gateway.core;
 
 import java.security.MessageDigest;

@@ -115,7 +115,7 @@ public final class Context {
         this.category = category;
     }
 
-    /** What went wrong, for error filters and the log; null when nothing did. */
+    /** The exception that failed the exchange, for error filters and the log; null for none. */
     public Throwable failure() {
         return failure;
     }
@@ -142,7 +142,7 @@ public final class Context {
         responseBytes += count;
     }
 
-    /** Sees the response body on its way to the client; null when nobody asked. */
+    /** Sees the response body on its way to the client; null when none is set. */
     public BodyTap tap() {
         return tap;
     }

@@ -1,10 +1,10 @@
-// What the gateway takes off a message and puts on it between client and origin.
+// The fields that the gateway removes from and adds to a message between client and origin.
 package wirespeed.gateway.core;
 
 import java.util.Locale;
 import java.util.Set;
 
-/** Messages are always framed anew: one length or chunked, one Host, our own connection fields. */
+/** Messages are always framed again: one length or chunked, one Host, our own connection fields. */
 public final class Forwarding {
     private static final String CLIENT_CERTIFICATE = "X-Forwarded-Client-Cert";
     private static final Set<String> WRITTEN = Set.of("x-forwarded-for", "forwarded",
@@ -21,7 +21,7 @@ public final class Forwarding {
     private final String[] via;
 
     /**
-     * What is told to origins, and by whom.
+     * The fields about client and gateway that origins receive, and whose fields are trusted.
      *
      * @param viaName how this gateway names itself in Via; unique, or loops are seen where none is
      * @param trusted the proxies whose X-Forwarded-* are kept and extended; those of others are dropped
@@ -109,7 +109,7 @@ public final class Forwarding {
         return WRITTEN.contains(field.toLowerCase(Locale.ROOT));
     }
 
-    /** Adds the fields that tell the origin about client and gateway; once a request. */
+    /** Adds the fields that describe client and gateway to the origin; once per request. */
     public void prepare(Request request) {
         Headers headers = request.headers();
         headers.removeKnown(Field.HOP_BY_HOP);

@@ -45,7 +45,7 @@ public final class Gateway {
         return values == null ? new OptionValues(section) : values;
     }
 
-    /** What new exchanges begin on. */
+    /** The snapshot that new exchanges use. */
     public Snapshot snapshot() {
         return snapshot;
     }
@@ -92,17 +92,17 @@ public final class Gateway {
         return pools;
     }
 
-    /** What only the carrier can measure of itself, by metric name; set before the admin starts. */
+    /** Gauges that only the carrier can measure, by metric name; set before the admin starts. */
     public Map<String, LongSupplier> gauges() {
         return gauges;
     }
 
-    /** What reads certificates anew; set by a carrier that serves TLS. */
+    /** Sets the code that reads certificates again; called by a carrier that serves TLS. */
     public void certificates(Runnable reader) {
         certificates = reader;
     }
 
-    /** Reads certificates anew for new connections; refuses files that are wrong, and keeps the old. */
+    /** Reads certificates again for new connections; refuses invalid files, and keeps the old. */
     public void readCertificates() {
         if (certificates != null) {
             certificates.run();

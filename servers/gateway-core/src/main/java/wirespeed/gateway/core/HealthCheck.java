@@ -1,4 +1,4 @@
-// What an active health check asks and accepts.
+// The request of an active health check, and the responses that it accepts.
 package wirespeed.gateway.core;
 
 import java.util.Map;

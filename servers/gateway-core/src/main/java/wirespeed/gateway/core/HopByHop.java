@@ -9,7 +9,7 @@ public final class HopByHop {
     private HopByHop() {
     }
 
-    /** Removes the hop-by-hop fields and those that Connection lists. */
+    /** Removes the hop-by-hop fields and the fields that Connection lists. */
     static void strip(Headers headers, int status) {
         if (headers.mayHave(Field.CONNECTION.bit)) {
             for (String option : options(headers)) {

@@ -13,7 +13,7 @@ package wirespeed.gateway.core;
  */
 public record Limits(int lineBytesMax, int headBytesMax, int fieldsMax, long bodyBytesMax,
         int answerHeadBytesMax, int answerFieldsMax) {
-    /** What the options default to. */
+    /** The defaults of the options. */
     public static final Limits DEFAULT = new Limits(8192, 16384, 100, 100L << 20, 65536, 1000);
 
     /** The bounds of a response as those of a message. */

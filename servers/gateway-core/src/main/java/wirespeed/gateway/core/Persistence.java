@@ -10,7 +10,7 @@ import javax.crypto.spec.SecretKeySpec;
 
 /**
  * By a cookie that we insert, or by a header that carries an address. The cookie is a keyed hash of
- * the address, so that it neither tells addresses nor lets a client choose one.
+ * the address, so that it neither reveals addresses nor lets a client choose one.
  */
 public final class Persistence {
     /** What binds. */

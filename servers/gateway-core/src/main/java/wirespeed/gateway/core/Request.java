@@ -157,7 +157,7 @@ public final class Request {
         this.peerAddress = peerAddress;
     }
 
-    /** What the origin is told about the client's certificate; null for nothing. */
+    /** The description of the client's certificate for the origin; null for none. */
     public String clientCertificate() {
         return clientCertificate;
     }

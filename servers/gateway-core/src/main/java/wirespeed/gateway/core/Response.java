@@ -150,7 +150,7 @@ public final class Response {
         }
     }
 
-    /** What changes the body; null for nothing. */
+    /** The transform that changes the body; null for none. */
     public BodyTransform transform() {
         return transform;
     }

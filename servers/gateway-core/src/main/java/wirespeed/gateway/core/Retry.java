@@ -1,4 +1,4 @@
-// What an answer of an address means for the next attempt and for its place among the others.
+// How a response of an address affects the next attempt and the address's place among the others.
 package wirespeed.gateway.core;
 
 import java.util.ArrayList;
@@ -11,7 +11,7 @@ import java.util.List;
  * @param budgetPercent how many retries there may be, as a share of the requests
  * @param ejectsOn5xx whether a 5xx counts as a failure of the address
  * @param slowMillis a response head that takes longer counts as a failure, too; 0 for none
- * @param hedgeMillis after which a second address is asked beside the first; 0 for never
+ * @param hedgeMillis after which a second address is asked in parallel with the first; 0 for never
  */
 public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5xx,
         int slowMillis, int hedgeMillis) {

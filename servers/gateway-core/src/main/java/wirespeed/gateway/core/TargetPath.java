@@ -42,8 +42,8 @@ public final class TargetPath {
     }
 
     /**
-     * What rules see between two indexes of {@link Request#path}, with the parameters of its segments; empty
-     * for a start of -1, as a group that took no part has.
+     * The text that rules see between two indexes of {@link Request#path}, with the parameters of
+     * its segments; empty for a start of -1, as a group that took no part has.
      */
     public static String part(Request request, int start, int end) {
         String whole = request.pathWithParameters();

@@ -13,7 +13,7 @@ public final class Trailers {
     private Trailers() {
     }
 
-    /** Those that may go on, with names in lower case; null for none. */
+    /** The trailers that may be forwarded, with names in lower case; null for none. */
     public static Headers fit(Headers received) {
         if (received == null) {
             return null;

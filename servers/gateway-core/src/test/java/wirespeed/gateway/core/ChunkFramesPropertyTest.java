@@ -55,7 +55,7 @@ class ChunkFramesPropertyTest {
                 : "unfinished";
     }
 
-    /** As RFC 9112 §7.1 says it, and slowly; null for what is no complete body. */
+    /** Follows RFC 9112 §7.1 literally, and slowly; null for a body that is not complete. */
     private static String model(String wire) {
         StringBuilder body = new StringBuilder();
         String rest = wire;

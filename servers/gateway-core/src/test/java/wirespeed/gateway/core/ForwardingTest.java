@@ -1,4 +1,4 @@
-// What the origin and the client get to see.
+// The messages that the origin and the client receive.
 package wirespeed.gateway.core;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

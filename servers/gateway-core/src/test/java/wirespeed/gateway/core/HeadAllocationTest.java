@@ -1,4 +1,4 @@
-// What reading a head takes of the heap, which happens twice for each request.
+// The heap memory allocated for reading a head, which happens twice per request.
 package wirespeed.gateway.core;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;

@@ -190,7 +190,7 @@ class HeadCheckTest {
         assertNull(parseResponse("HTTP/1.1 200 \r\n\r\n").framing());
     }
 
-    /** Whatever bytes come, the check answers with a message or a refusal; seeds are fixed. */
+    /** For any bytes, the check returns a message or a refusal; seeds are fixed. */
     @Test
     void survives_mutated_heads_and_never_reads_its_own_output_differently() {
         String seed = "POST /a/b?c HTTP/1.1\r\nHost: h:1\r\nContent-Length: 12\r\nX-A: b c\r\n"

@@ -9,7 +9,7 @@ import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Response;
 
-/** What pools and origin streams know of an exchange, of which two may be under way (hedging). */
+/** The state of an exchange for pools and origin streams; two may be under way (hedging). */
 final class Attempt {
     final Context context;
     final Client client;
@@ -40,7 +40,7 @@ final class Attempt {
         return address;
     }
 
-    /** What carries it; null before there is a connection, and when it is over. */
+    /** The stream that carries it; null before there is a connection, and when it is over. */
     OriginStream stream() {
         return stream;
     }
@@ -117,7 +117,7 @@ final class Attempt {
         exchange.tunnelClosed();
     }
 
-    /** Whether nobody wants its answer any more. */
+    /** Whether its response is no longer needed. */
     boolean isOver() {
         return isAbandoned || exchange.isOver();
     }

@@ -51,7 +51,7 @@ class BodyReader {
         return state == State.UNTIL_CLOSE || state == State.DONE;
     }
 
-    /** What followed the last chunk of the body; null for nothing. */
+    /** The trailers after the last chunk of the body; null for none. */
     Headers trailers() {
         return frames == null ? null : frames.trailers();
     }

@@ -273,7 +273,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
 
     /**
      * RFC 9110 §10.1.1: a client that was never asked to go on may send its body or the next request
-     * now, and nobody could know which.
+     * now, and the gateway could not know which.
      */
     private boolean isBodyInDoubt(Exchange user) {
         return state == State.BODY && !isContinued && user.context.request().expectsContinue();

@@ -113,7 +113,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             passed();
         }
         if (!isRunning) {
-            // Resumed later, outside of a read: nobody else flushes. Within a read, flushing here
+            // Resumed later, outside of a read: no other code flushes. Within a read, flushing here
             // would tear head and body apart.
             client.flush();
             flushOrigin();

@@ -16,7 +16,7 @@ abstract class ExchangeAttempts {
     final Client client;
     final Context context;
     final RequestBody body;
-    /** The only one, or the first of two; null when nobody is asked. */
+    /** The only one, or the first of two; null when no address is asked. */
     private Attempt attempt;
     /** Another address that is asked in parallel with the first; the first answer counts. */
     private Attempt hedge;
@@ -29,7 +29,7 @@ abstract class ExchangeAttempts {
         this.body = new RequestBody(request, loop.budget);
     }
 
-    /** Whether nobody wants an answer any more. */
+    /** Whether no response is needed any more. */
     abstract boolean isOver();
 
     /** An attempt of this exchange, not started. */
@@ -48,7 +48,7 @@ abstract class ExchangeAttempts {
         return one == attempt;
     }
 
-    /** The attempt has ended, and nobody else is asked. */
+    /** The attempt has ended, and no other address is asked. */
     void asksNobody() {
         attempt = null;
     }

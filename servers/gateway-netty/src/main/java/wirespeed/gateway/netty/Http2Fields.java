@@ -78,7 +78,7 @@ final class Http2Fields {
         return text == null ? 0 : text.length();
     }
 
-    /** What follows a body. */
+    /** The trailers of a body. */
     static Headers trailers(Http2Headers trailers, Limits limits) {
         Headers fields = new Headers();
         for (Map.Entry<CharSequence, CharSequence> field : trailers) {

@@ -297,7 +297,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         pendingBody = slice;
     }
 
-    /** What waits for a window takes the memory that it needs and not all that was read with it. */
+    /** Data that waits for a window takes the memory that it needs, not all that came with it. */
     private ByteBuf compact(ByteBuf slice) {
         int count = slice.readableBytes();
         if (count >= OutBuffer.BYTES / 2) {

@@ -1,4 +1,4 @@
-// One direct buffer of a loop that is used again and again while nobody else holds it.
+// One direct buffer of a loop that is used again and again while no other code holds it.
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;

@@ -166,7 +166,7 @@ final class Loop {
         return scratch;
     }
 
-    /** What bounds the slowness of one request body. */
+    /** The bounds on how slow one request body may be. */
     BodyPace bodyPace() {
         return new BodyPace(timeouts.bodyBytesPerSecond(), timeouts.bodyIdleMillis());
     }

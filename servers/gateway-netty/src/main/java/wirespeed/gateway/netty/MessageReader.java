@@ -24,7 +24,7 @@ final class MessageReader extends BodyReader {
         held = in.refCnt() == 1 ? in : in.copy();
     }
 
-    /** What was held with what has come behind it, in one buffer; takes it over. */
+    /** Joins the held bytes and the next ones in one buffer; takes over {@code in}. */
     ByteBuf join(ByteBuf in) {
         if (held == null) {
             return in;
@@ -34,7 +34,7 @@ final class MessageReader extends BodyReader {
         return take();
     }
 
-    /** What was held, which is the taker's now; null for nothing. */
+    /** The held bytes, which the caller then owns; null for none. */
     ByteBuf take() {
         ByteBuf taken = held;
         held = null;

@@ -206,7 +206,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         }
     }
 
-    /** What the client had sent before it closed still goes to the origin, as long as that takes it. */
+    /** Data that the client sent before it closed still goes to the origin, while that takes it. */
     private void endTunnel() {
         state = State.CLOSED;
         read(true);
@@ -256,7 +256,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
                 }
                 case BODY -> {
                     if (attempt != null) {
-                        // A rest that nobody wants has to come within the time that is running.
+                        // The rest of an abandoned response has to come within the running time.
                         armIdle();
                     }
                     reader.read(in, this);

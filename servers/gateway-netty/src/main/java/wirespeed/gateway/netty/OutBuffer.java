@@ -183,7 +183,7 @@ class OutBuffer {
         return !isQueued;
     }
 
-    /** What the socket does not take stays in the buffer, for the queue. */
+    /** Bytes that the socket does not take stay in the buffer, for the queue. */
     private void send() {
         // The number of a closed socket may be another connection's already.
         if (!socket.isOpen()) {
@@ -246,7 +246,7 @@ class OutBuffer {
         }
     }
 
-    /** What waits behind others takes the memory that it needs and not a whole buffer. */
+    /** Bytes that wait behind others take the memory that they need and not a whole buffer. */
     private ByteBuf compact(ByteBuf full) {
         int count = full.readableBytes();
         if (count >= BYTES / 2) {

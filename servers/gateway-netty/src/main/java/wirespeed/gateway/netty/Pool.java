@@ -456,7 +456,7 @@ final class Pool {
         return places.isEmpty() || place != null && places.contains(place);
     }
 
-    /** Other loops may have given up connections; and nobody waits for ever. */
+    /** Other loops may have given up connections; and no request waits for ever. */
     void tick(long nowMillis) {
         follow(nowMillis);
         if (waiters.isEmpty()) {
@@ -481,7 +481,7 @@ final class Pool {
         });
     }
 
-    /** Whether nothing is open and nobody has asked since the last call. */
+    /** Whether nothing is open and no request has come since the last call. */
     boolean isForgotten() {
         boolean wasUsed = isUsed;
         isUsed = false;

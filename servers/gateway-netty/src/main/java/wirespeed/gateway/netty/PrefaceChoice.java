@@ -67,7 +67,7 @@ final class PrefaceChoice extends ByteToMessageDecoder {
         context.pipeline().remove(this);
     }
 
-    /** Whether a first line is there that names no version of HTTP, so that nobody meant HTTP/1. */
+    /** Whether there is a first line without a version of HTTP, which cannot be meant as HTTP/1. */
     private static boolean isNeither(ByteBuf in) {
         int end = in.indexOf(in.readerIndex(), in.writerIndex(), (byte) '\n');
         return end > in.readerIndex() + 1

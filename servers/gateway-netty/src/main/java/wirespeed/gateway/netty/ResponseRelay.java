@@ -20,7 +20,7 @@ final class ResponseRelay {
     private final Exchange exchange;
     private final Context context;
     private final Client client;
-    /** Null while nobody wants to see the whole body. */
+    /** Null while the whole body is not needed. */
     private HeldBytes collected;
     /** Of the budget, for a body that is in memory whole. */
     private long counted;

@@ -35,7 +35,7 @@ import wirespeed.gateway.core.OptionValues;
 
 /**
  * A thread of its own accepts for several loops: a serving loop that accepts gives itself more
- * connections than the others, and its clients wait. One loop has nobody to be unfair to, and
+ * connections than the others, and its clients wait. A single loop cannot be unfair to others, and
  * handing each connection over would cost it two switches of threads.
  */
 public final class Server implements AutoCloseable {
@@ -192,8 +192,8 @@ public final class Server implements AutoCloseable {
     }
 
     /**
-     * What waits in a listener's queue is reset when it closes: the loops accept first, until two turns
-     * of them have found nobody.
+     * Connections that wait in a listener's queue are reset when it closes: the loops accept first,
+     * until two turns of them have found none.
      */
     private void takeWaiting(long endNanos) {
         long taken = 0;

@@ -1,4 +1,4 @@
-// Memory that is used again only when nobody else looks at it.
+// Memory is used again only when no other code looks at it.
 package wirespeed.gateway.netty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

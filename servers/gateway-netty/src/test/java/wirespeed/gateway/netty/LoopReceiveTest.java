@@ -13,7 +13,7 @@ class LoopReceiveTest {
     private final EmbeddedChannel channel = new EmbeddedChannel();
     private final RecvByteBufAllocator.Handle handle = new LoopReceive(4096).newHandle();
 
-    /** What the next read of this event may take; {@code count} is what it finds. */
+    /** How much the next read of this event may take; {@code count} is what it finds. */
     private int read(int count) {
         ByteBuf buffer = handle.allocate(PooledByteBufAllocator.DEFAULT);
         int size = buffer.capacity();

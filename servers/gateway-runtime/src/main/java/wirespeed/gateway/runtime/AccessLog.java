@@ -126,7 +126,7 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
         }
     }
 
-    /** What cannot be opened leaves the log where it was: in the renamed file. */
+    /** If the file cannot be opened, the log stays where it was: in the renamed file. */
     private void openAnew() {
         try {
             Writer fresh = open();

@@ -123,7 +123,7 @@ final class AccessLogFormat {
         return of == null ? null : text.get();
     }
 
-    /** What filters have made of the target; a route may take its prefix off. */
+    /** The target after the filters' changes; a route may remove its prefix. */
     private static String forwarded(Line line) {
         String query = line.context().request().query();
         return line.context().request().pathWithParameters() + (query == null ? "" : "?" + query);

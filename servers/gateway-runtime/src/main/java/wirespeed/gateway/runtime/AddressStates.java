@@ -1,4 +1,4 @@
-// What operators said about addresses by the admin port, kept for the next start.
+// Changes that operators made to addresses through the admin port, kept for the next start.
 package wirespeed.gateway.runtime;
 
 import java.io.IOException;
@@ -18,11 +18,11 @@ import wirespeed.gateway.core.Address.Administration;
 import wirespeed.gateway.core.Origin;
 
 /**
- * A file beside the configuration, CONFIG.state, with a line for each address that differs from it:
- * address, state, weight, the configured weight at that time, and its origin. A weight whose
- * configured one has changed since is dropped: the newer word counts. A line without an origin, as
- * earlier versions wrote it, is about all that name the address. Without a configuration file nothing
- * is kept.
+ * A file next to the configuration, CONFIG.state, with a line for each address that differs from
+ * it: address, state, weight, the configured weight at that time, and its origin. A weight is
+ * dropped if its configured one has changed in the meantime: the newer setting counts. A line
+ * without an origin, as earlier versions wrote it, applies to all that name the address. Without
+ * a configuration file nothing is kept.
  */
 final class AddressStates {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
@@ -104,7 +104,7 @@ final class AddressStates {
 
     private void restore(String line, Map<Place, Address> all) {
         String[] words = line.split(" ", 5);
-        // What the configuration no longer names is passed over.
+        // Addresses that the configuration no longer names are skipped.
         all.forEach((place, address) -> {
             if (place.id().equals(words[0])
                     && (words.length < 5 || place.origin().equals(words[4]))) {

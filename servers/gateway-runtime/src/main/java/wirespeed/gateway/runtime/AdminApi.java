@@ -23,7 +23,7 @@ final class AdminApi {
      * What a client asks for.
      *
      * @param fields the first value of a header field; null for none
-     * @param isOwner whether nobody but the gateway's user can have asked
+     * @param isOwner whether only the gateway's user can have sent the request
      */
     record Asked(String method, URI uri, UnaryOperator<String> fields, boolean isOwner) {
         boolean isRead() {
@@ -53,7 +53,7 @@ final class AdminApi {
     private final String token;
     private final String host;
     private final boolean hasSocket;
-    /** Kept, because the platform forgets levels of loggers that nobody holds. */
+    /** Kept, because the platform forgets levels of loggers without a reference. */
     private final Set<Logger> adjusted = new HashSet<>();
 
     /**

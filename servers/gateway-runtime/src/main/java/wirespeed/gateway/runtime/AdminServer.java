@@ -16,8 +16,8 @@ import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.OptionValues;
 
 /**
- * On threads of its own, so that it answers when the loops do not. Requests are read and answers written
- * side by side.
+ * Uses its own threads, so that it responds when the loops do not. Requests are read and responses
+ * written in parallel.
  */
 final class AdminServer implements AutoCloseable {
     static final int BODY_BYTES_MAX = 1 << 20;

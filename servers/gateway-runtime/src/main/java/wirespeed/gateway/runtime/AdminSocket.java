@@ -64,7 +64,7 @@ final class AdminSocket implements AutoCloseable {
         }
     }
 
-    /** In a folder of its own first: there nobody can open it before it has its rights. */
+    /** In a folder of its own first: no other user can open it there before it has its rights. */
     private void bind() throws IOException {
         Path own = Files.createTempDirectory(path.getParent(), ".admin");
         Path made = own.resolve("s");

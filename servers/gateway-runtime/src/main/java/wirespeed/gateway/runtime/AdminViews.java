@@ -1,4 +1,4 @@
-// What the admin port shows, as JSON.
+// The views of the admin port, as JSON.
 package wirespeed.gateway.runtime;
 
 import java.util.Collection;

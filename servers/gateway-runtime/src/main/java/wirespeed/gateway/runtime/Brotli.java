@@ -9,9 +9,9 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 
 /**
- * By itself brotli4j copies the library into a new folder and removes that when the JVM ends by
- * itself. A gateway halts or is killed, so each start would leave a copy. Once it is loaded the file
- * is not needed any more.
+ * Without this class, brotli4j copies the library into a new folder and removes that when the JVM
+ * exits normally. A gateway halts or is killed, so each start would leave a copy. Once loaded, the
+ * file is not needed any more.
  */
 final class Brotli {
     private static final String LIBRARY = "brotli4j.library.path";
@@ -30,7 +30,7 @@ final class Brotli {
         return Brotli4jLoader.getUnavailabilityCause();
     }
 
-    /** What goes wrong here is tried again and told by brotli4j. */
+    /** Failures here are left to brotli4j, which tries again and reports them. */
     private static void load() {
         String arch = System.getProperty("os.arch");
         try (InputStream library = Brotli4jLoader.class.getResourceAsStream("/lib/linux-"

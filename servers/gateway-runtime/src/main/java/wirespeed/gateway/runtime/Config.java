@@ -9,7 +9,7 @@ import java.util.stream.Collectors;
 import wirespeed.gateway.core.OptionValues;
 
 /**
- * What was written, typed; what it means is decided by {@link SnapshotBuilder}.
+ * The configuration as written, typed; {@link SnapshotBuilder} decides what it means.
  *
  * @param single tables that occur once, by section
  * @param origins by name

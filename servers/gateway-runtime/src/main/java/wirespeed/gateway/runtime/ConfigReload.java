@@ -34,7 +34,7 @@ final class ConfigReload implements AutoCloseable {
         }
     }
 
-    /** SIGHUP: reads the file, changed or not, and opens logs anew. */
+    /** SIGHUP: reads the file, changed or not, and reopens the logs. */
     void hangUp() {
         runtime.reopenLogs();
         readCertificates("SIGHUP");

@@ -460,7 +460,7 @@ final class ContentCache {
         }
     }
 
-    /** What the gateway writes itself is not there yet when stored responses are looked up. */
+    /** Fields that the gateway writes itself are missing when stored responses are looked up. */
     private static boolean variesByUnknown(Headers headers) {
         return CacheTable.varyNames(headers).stream()
                 .anyMatch(name -> name.equals("*") || Forwarding.isWritten(name));

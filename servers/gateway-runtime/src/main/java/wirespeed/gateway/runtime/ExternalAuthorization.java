@@ -23,8 +23,8 @@ import wirespeed.gateway.core.StatusLine;
 import wirespeed.gateway.core.Step;
 
 /**
- * 2xx lets a request pass; a redirect, 401 and 403 go to the client; anything else, and no answer in time,
- * is a 503: a service that does not work lets nobody in.
+ * 2xx lets a request pass; a redirect, 401 and 403 go to the client; any other response, and none
+ * in time, is a 503: while the service fails, no request passes.
  */
 final class ExternalAuthorization extends ShippedFilters.Scoped {
     private static final int ASKED_MAX = 1000;

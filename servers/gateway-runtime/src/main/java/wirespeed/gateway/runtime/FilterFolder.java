@@ -37,7 +37,7 @@ final class FilterFolder implements AutoCloseable {
     private static final long FILE_BYTES_MAX = 1 << 20;
 
     /**
-     * What became of a file.
+     * The result of loading a file.
      *
      * @param hash of the content that was looked at last
      * @param filters in use; of an older content when {@code error} is set

@@ -28,7 +28,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private final LoopWatchDog watchDog;
     private final Gateway gateway;
     private final ContentCache cache;
-    /** Null where nobody can read them. */
+    /** Null without an admin port, which is the only way to read them. */
     private final RouteMetrics routeMetrics;
     /** Null without a collector. */
     private final Tracing tracing;
@@ -161,7 +161,7 @@ public final class GatewayRuntime implements AutoCloseable {
         reload.hangUp();
     }
 
-    /** Whoever rotates logs has renamed them. */
+    /** Called after the operator or logrotate has renamed the logs. */
     void reopenLogs() {
         for (Phase phase : Phase.values()) {
             for (Filter filter : filters(phase)) {

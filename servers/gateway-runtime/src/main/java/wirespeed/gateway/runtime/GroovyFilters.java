@@ -37,7 +37,7 @@ final class GroovyFilters {
         return classes;
     }
 
-    /** Groovy keeps what it knows of a class until it is told that the class has gone. */
+    /** Groovy keeps its data about a class until it is notified that the class has gone. */
     static void forget(Class<?> type) {
         if (type.getClassLoader() instanceof GroovyClassLoader.InnerLoader inner) {
             for (Class<?> loaded : inner.getLoadedClasses()) {

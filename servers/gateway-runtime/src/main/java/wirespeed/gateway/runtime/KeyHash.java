@@ -8,8 +8,8 @@ import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
 
 /**
- * 128 bits of SHA-256 over a secret of this process and the text: nobody outside can look for two
- * texts with one hash.
+ * 128 bits of SHA-256 over a secret of this process and the text: no client can search for two
+ * texts with the same hash.
  */
 record KeyHash(long high, long low) {
     private static final byte[] SECRET = new byte[32];

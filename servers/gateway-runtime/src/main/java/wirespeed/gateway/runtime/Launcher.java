@@ -244,7 +244,7 @@ public final class Launcher {
         return carrier.stop(server.millis("drain"));
     }
 
-    /** Writes what logs and spans still hold; a filter that does not close holds up nobody. */
+    /** Writes what logs and spans still hold; a filter that does not close delays nothing else. */
     private static void close(GatewayRuntime runtime) {
         Thread closing = new Thread(runtime::close, "close");
         closing.setDaemon(true);

@@ -5,7 +5,7 @@ import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Many put, one takes; nobody waits for room. */
+/** Many producers, one consumer; no producer waits for space. */
 final class LineQueue {
     private final ArrayBlockingQueue<String> lines;
     private final AtomicLong chars = new AtomicLong();
@@ -16,7 +16,7 @@ final class LineQueue {
         this.charsMax = charsMax;
     }
 
-    /** False when there is no room for it. */
+    /** False when the queue is full. */
     boolean offer(String line) {
         if (chars.addAndGet(line.length()) <= charsMax && lines.offer(line)) {
             return true;

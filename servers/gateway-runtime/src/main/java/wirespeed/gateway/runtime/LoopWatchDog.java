@@ -10,7 +10,7 @@ import wirespeed.gateway.core.LoopWatch;
 
 /**
  * A stay that is seen in two samples in a row has lasted 20 ms or longer. Sampling more often costs
- * a gateway on one core more than it tells: each sample takes the core from the loop.
+ * a gateway on one core more than it is worth: each sample takes the core from the loop.
  */
 final class LoopWatchDog implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");

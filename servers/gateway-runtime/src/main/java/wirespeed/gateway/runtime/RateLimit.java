@@ -14,7 +14,7 @@ import wirespeed.gateway.core.Step;
 
 /**
  * A bucket is one number: the time at which it will be full (GCRA), so that taking a token is one
- * compare-and-set. A bucket that nobody asked for until it was full again is forgotten. The table is
+ * compare-and-set. A bucket that no request used until it was full again is forgotten. The table is
  * bounded in keys and in their length; while it is full, new keys share 4,096 buckets.
  */
 final class RateLimit extends ShippedFilters.Scoped {

@@ -11,7 +11,7 @@ import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Step;
 
-/** Sets the fields of requests; {@link Answer} tells the client the name of its request. */
+/** Sets the fields of requests; {@link Answer} returns the id of its request to the client. */
 final class RequestId extends ShippedFilters.Scoped {
     static final String ID = "X-Request-ID";
     private static final String TRACE = "traceparent";

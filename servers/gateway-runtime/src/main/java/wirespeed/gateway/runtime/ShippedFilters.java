@@ -100,7 +100,7 @@ final class ShippedFilters {
         }
     }
 
-    /** What all shipped filters have in common. */
+    /** The parts that all shipped filters have in common. */
     abstract static class Scoped implements Filter {
         final Scope scope;
         private final Phase phase;

@@ -75,7 +75,7 @@ final class Tracing implements FinishFilter {
         tracer = provider.get("wirespeed.gateway");
     }
 
-    /** By these options; null where there is no collector. */
+    /** Configured by these options; null without a collector. */
     static Tracing of(OptionValues options) {
         return options.text("endpoint").isEmpty() ? null : new Tracing(options);
     }

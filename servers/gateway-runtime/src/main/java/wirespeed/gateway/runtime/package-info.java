@@ -1,5 +1,6 @@
 /**
- * What both carriers share: configuration, shipped and loaded filters, cache, checks, admin.
+ * The parts that both carriers share: configuration, shipped and loaded filters, cache, checks,
+ * admin.
  *
  * <p>{@link wirespeed.gateway.runtime.Launcher} is the command line,
  * {@link wirespeed.gateway.runtime.GatewayRuntime} ties the parts together,

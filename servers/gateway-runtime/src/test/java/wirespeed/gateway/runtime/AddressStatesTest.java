@@ -1,4 +1,4 @@
-// What operators said about addresses outlives the process.
+// Changes that operators made to addresses outlive the process.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -1,4 +1,4 @@
-// What the cache keeps is bounded in bytes, and what is forgotten stays so.
+// The cache's memory is bounded in bytes, and forgotten responses stay forgotten.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

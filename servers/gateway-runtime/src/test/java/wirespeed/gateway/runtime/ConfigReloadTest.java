@@ -1,4 +1,4 @@
-// The watch of the configuration file, beside changes by the admin port.
+// The watch of the configuration file, in parallel with changes through the admin port.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

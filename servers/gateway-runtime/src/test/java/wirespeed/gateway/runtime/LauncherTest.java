@@ -1,4 +1,4 @@
-// What has to be there before a carrier listens.
+// The requirements that must be met before a carrier listens.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -1,4 +1,4 @@
-// What timing an exchange by route and origin costs.
+// The cost of timing an exchange by route and origin.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;

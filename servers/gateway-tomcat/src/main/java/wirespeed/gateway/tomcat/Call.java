@@ -168,7 +168,7 @@ final class Call {
         };
     }
 
-    /** What followed the body of the response, which was read to its end; null for nothing. */
+    /** The trailers of the response, which was read to its end; null for none. */
     Headers trailers() {
         return trailers;
     }
@@ -244,7 +244,7 @@ final class Call {
                 cause);
     }
 
-    /** Whether the next read would wait for the origin; fewer bytes than this are no chunk. */
+    /** Whether the next read would wait for the origin; fewer bytes than this cannot be a chunk. */
     boolean wouldWait() {
         return lease.connection.buffered() < CHUNK_BYTES_MIN;
     }
@@ -276,7 +276,7 @@ final class Call {
                 count = read();
             }
         } catch (OriginFailure unreadable) {
-            // Then nobody else reads from it either.
+            // Then no other code reads from it either.
         }
         abandon();
     }

@@ -60,7 +60,7 @@ final class ChunkedBody extends InputStream {
         return buffer.length();
     }
 
-    /** What followed the last chunk; null for nothing. */
+    /** The trailers after the last chunk; null for none. */
     Headers trailers() {
         return frames.trailers();
     }

@@ -1,4 +1,4 @@
-// The client's side broke: it is gone, too slow, or sent what is no body.
+// The client's side failed: it is gone, too slow, or sent an invalid body.
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
@@ -15,7 +15,7 @@ final class ClientFailure extends IOException {
     /**
      * A failure.
      *
-     * @param status what the client is told; 0 when nobody is there to be told
+     * @param status the status that the client gets; 0 when the client is gone
      */
     ClientFailure(int status, String message, Throwable cause) {
         super(message, cause);

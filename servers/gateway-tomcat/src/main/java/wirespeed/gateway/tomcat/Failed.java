@@ -1,4 +1,4 @@
-// An exchange that cannot go on: what the client is told instead.
+// An exchange that cannot go on: the response that the client gets instead.
 package wirespeed.gateway.tomcat;
 
 import wirespeed.gateway.core.Category;

@@ -79,7 +79,7 @@ final class GatewayServlet extends HttpServlet {
         }
     }
 
-    /** A message that is no request; nothing of it reaches filters or origin. */
+    /** An invalid request; no part of it reaches filters or origin. */
     private void refuse(Refusal refusal, Category category, Response to) throws IOException {
         plant.meters().refused(category, refusal.status());
         Reply reply = new Reply(to);

@@ -1,4 +1,4 @@
-// Tomcat's HTTP/1.1 connector with counted connections and a way to close those that are idle.
+// Tomcat's HTTP/1.1 connector with counted connections and a way to close idle ones.
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
@@ -19,7 +19,7 @@ import wirespeed.gateway.core.Meters;
 
 /** Everything else about it is Tomcat's. */
 final class Http11 extends Http11NioProtocol {
-    /** A place in Tomcat's request that nobody else uses; its own notes have lower numbers. */
+    /** A slot in Tomcat's request that no other code uses; its own notes have lower numbers. */
     static final int READER = org.apache.coyote.Constants.MAX_NOTES - 1;
 
     private final Endpoint endpoint;
@@ -33,7 +33,7 @@ final class Http11 extends Http11NioProtocol {
         this.endpoint = endpoint;
     }
 
-    /** Closes the listener once those that wait in its queue are taken in. */
+    /** Closes the listener once the connections that wait in its queue are accepted. */
     void closeListener() {
         endpoint.isEnding = true;
         closeServerSocketGraceful();
@@ -43,7 +43,7 @@ final class Http11 extends Http11NioProtocol {
      * Closes connections that wait for a next request; those with one are left alone, also while its
      * head is on its way.
      *
-     * @param isFirstDue whether those that never sent one may still do so
+     * @param isFirstDue whether connections without a request so far may still send one
      * @return how many were left alone, tunnels not counted
      */
     int closeIdle(boolean isFirstDue) {
@@ -82,7 +82,7 @@ final class Http11 extends Http11NioProtocol {
         return made;
     }
 
-    /** What comes after a switch of protocols is no HTTP/1. */
+    /** Data after a switch of protocols is not HTTP/1. */
     @Override
     protected Processor createUpgradeProcessor(SocketWrapperBase<?> connection,
             UpgradeToken token) {
@@ -139,7 +139,7 @@ final class Http11 extends Http11NioProtocol {
             super.doCloseServerSocket();
         }
 
-        /** What waits in a listener's queue is reset when it closes. */
+        /** Connections that wait in a listener's queue are reset when it closes. */
         private void takeWaiting(ServerSocketChannel listener) throws IOException {
             long end = System.nanoTime() + TAKING_NANOS;
             while (acceptor.getState() != Acceptor.AcceptorState.ENDED) {

@@ -114,7 +114,7 @@ final class Lingering implements AutoCloseable {
         try {
             socket.close();
         } catch (IOException gone) {
-            // Nothing of it is left.
+            // The connection is already gone.
             return;
         }
     }

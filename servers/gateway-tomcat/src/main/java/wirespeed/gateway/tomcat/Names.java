@@ -9,8 +9,8 @@ import java.util.function.LongSupplier;
 import org.apache.hc.client5.http.DnsResolver;
 
 /**
- * Where the resolver does not answer, the last answer is used for up to an hour more (RFC 8767); that there
- * is no such name is believed at once.
+ * While the resolver does not respond, its last response is used for up to an hour more (RFC 8767);
+ * a response that the name does not exist is believed at once.
  */
 final class Names implements DnsResolver {
     private static final long STALE_NANOS = 3_600_000_000_000L;
@@ -51,7 +51,7 @@ final class Names implements DnsResolver {
         }
     }
 
-    /** The JVM has no other way to tell it; for a while afterwards it repeats itself without a reason. */
+    /** The JVM reports it in no other way, and goes on for a while afterwards without a reason. */
     private static boolean isNone(UnknownHostException failed) {
         String text = String.valueOf(failed.getMessage());
         return text.endsWith("Name or service not known")

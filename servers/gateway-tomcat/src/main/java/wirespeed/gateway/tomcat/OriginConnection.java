@@ -71,7 +71,7 @@ final class OriginConnection extends DefaultBHttpClientConnection
         return wasUsed;
     }
 
-    /** Whether bytes wait that nobody asked for; such a connection would answer the wrong request. */
+    /** Whether bytes wait that the gateway did not ask for; they would answer the wrong request. */
     boolean hasUnasked() throws IOException {
         Socket socket = getSocket();
         return parser.buffered() > 0 || socket == null || socket.getInputStream().available() > 0;
@@ -93,7 +93,7 @@ final class OriginConnection extends DefaultBHttpClientConnection
         /** Whether all of it was written; an answer may come first. */
         boolean writeTo(OutputStream out) throws IOException;
 
-        /** What follows the last chunk of it; null for nothing. */
+        /** The trailers after its last chunk; null for none. */
         Headers trailers();
     }
 
@@ -145,7 +145,7 @@ final class OriginConnection extends DefaultBHttpClientConnection
         }
     }
 
-    /** What followed the body that was read last; null for nothing. */
+    /** The trailers of the body that was read last; null for none. */
     Headers trailers() {
         return chunked == null ? null : chunked.trailers();
     }
@@ -170,7 +170,7 @@ final class OriginConnection extends DefaultBHttpClientConnection
         out.flush();
     }
 
-    /** The client sends nothing more; the origin is told so, behind all that was sent. */
+    /** The client sends nothing more; notifies the origin, behind all that was sent. */
     void endRaw() throws IOException {
         Socket socket = getSocket();
         if (socket != null) {

@@ -128,7 +128,7 @@ final class OriginMessages {
                 if (left <= 0 && in.available() == 0) {
                     throw new SocketTimeoutException("no response head in time");
                 }
-                // What came while this process got no time is here already.
+                // Bytes that came while this process got no CPU time are here already.
                 connection.readTimeout((int) Math.min(Integer.MAX_VALUE, Math.max(1, left)));
             }
             int b = buffer.read(in);

@@ -34,7 +34,7 @@ final class Reply {
         return client.isCommitted();
     }
 
-    /** What the client got; 0 when no head was sent. */
+    /** The status that the client got; 0 when no head was sent. */
     int status() {
         return isWritten ? status : 0;
     }
@@ -68,7 +68,7 @@ final class Reply {
         return framing != null && framing.kind() == Framing.Kind.LENGTH ? framing.length() : -1;
     }
 
-    /** HEAD tells the length that GET would have; nobody else tells one without a body. */
+    /** A response to HEAD has the length that GET would have; others have none without a body. */
     private void length(wirespeed.gateway.core.Response response, boolean isHead,
             Framing framing) {
         if (framing.kind() == Framing.Kind.LENGTH) {
@@ -89,7 +89,7 @@ final class Reply {
         return client.getRequest().upgrade(Tunnel.class);
     }
 
-    /** What follows the body, asked for at its end; to be called before the first byte of it. */
+    /** Sets the body's trailers, asked for at its end; to be called before the first byte of it. */
     void trailers(Supplier<Headers> trailers) {
         client.getCoyoteResponse().setTrailerFields(() -> {
             Map<String, String> fields = new LinkedHashMap<>();
@@ -101,7 +101,7 @@ final class Reply {
         });
     }
 
-    /** What followed the body of the request; null for nothing. */
+    /** The trailers of the request; null for none. */
     Headers requestTrailers() {
         return client.getRequest().getCoyoteRequest().getNote(Http11.READER)
                 instanceof StrictReader reader ? reader.trailers() : null;
@@ -142,7 +142,7 @@ final class Reply {
         client.reset();
     }
 
-    /** What the client still sends of its body is waited for by nobody. */
+    /** Does not wait for what the client still sends of its body. */
     void leaveRest() {
         org.apache.coyote.Request request = client.getRequest().getCoyoteRequest();
         if (request.getNote(Http11.READER) instanceof StrictReader reader) {

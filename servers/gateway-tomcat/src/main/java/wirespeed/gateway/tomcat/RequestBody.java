@@ -63,7 +63,7 @@ final class RequestBody {
         return isReplayable || bytes == 0;
     }
 
-    /** What goes on behind the last chunk of a body that was read to its end; null for nothing. */
+    /** The trailers to forward behind a body that was read to its end; null for none. */
     Headers trailers() {
         return context.origin().settings().requestTrailers() ? Trailers.fit(received.get()) : null;
     }

@@ -29,7 +29,7 @@ public final class Server implements Launcher.Carrier {
     private static final int SWALLOWED_BYTES_MAX = 64 * 1024;
     /** For the first request of a connection that was accepted just before the process stops. */
     private static final long FIRST_NANOS = 1_000_000_000;
-    /** Kept, because the platform forgets levels of loggers that nobody holds. */
+    /** Kept, because the platform forgets levels of loggers without a reference. */
     private static final Logger TOMCAT = Logger.getLogger("org.apache");
 
     private final Gateway gateway;
@@ -155,7 +155,7 @@ public final class Server implements Launcher.Carrier {
         context.addServletMappingDecoded("/*", "gateway");
     }
 
-    /** Tomcat makes a folder for compiled pages and uploads, which nobody has here. */
+    /** Tomcat creates a folder for compiled pages and uploads, which the gateway does not have. */
     private static final class WithoutFolder extends StandardContext {
         @Override
         protected void postWorkDirectory() {

@@ -13,7 +13,7 @@ import org.apache.tomcat.util.net.SecureNioChannel;
 import org.apache.tomcat.util.net.SocketBufferHandler;
 import wirespeed.gateway.core.Limits;
 
-/** What both kinds have in common. */
+/** The parts that both kinds have in common. */
 interface StrictChannel {
     ByteBuffer NOTHING = ByteBuffer.allocate(0);
 
@@ -39,12 +39,12 @@ interface StrictChannel {
                 channel.write(StrictReader.late());
             }
         } catch (IOException gone) {
-            // There is nobody to tell it to.
+            // The client is gone and cannot be notified.
             return;
         }
     }
 
-    /** Whether the socket is somebody else's from now on, who takes in what nobody reads. */
+    /** Whether the socket is handed over to {@code lingering}, which reads and drops the rest. */
     private static boolean isHandedOver(StrictReader reader, NioChannel channel,
             NioSocketWrapper owner, Lingering lingering) {
         SocketChannel socket = channel.getIOChannel();

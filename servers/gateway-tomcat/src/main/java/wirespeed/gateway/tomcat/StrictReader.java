@@ -14,10 +14,10 @@ import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
 
 /**
- * What one connection receives, between its socket and Tomcat's parser, which repairs what it
- * reads: folded lines, bare LF, a length beside a coding. Here the bytes are seen as they came. The
- * servlet asks this reader, and not Tomcat, what was requested ({@link #request}); a head that is
- * refused reaches Tomcat as a small one that is not, so that the servlet can answer it.
+ * The bytes that one connection receives, between its socket and Tomcat's parser, which repairs
+ * what it reads: folded lines, bare LF, a length next to a coding. Here they are seen as they came.
+ * The servlet asks this reader, and not Tomcat, for the request ({@link #request}); a head that is
+ * refused reaches Tomcat as a small valid one, so that the servlet can answer it.
  */
 final class StrictReader {
     /** Where bytes come from; 0 when there are none now, -1 at the end. */
@@ -25,7 +25,7 @@ final class StrictReader {
         int read(ByteBuffer into) throws IOException;
     }
 
-    /** Told how long the rest of a head may take. */
+    /** Is notified how long the rest of a head may take. */
     interface Clock {
         void readTimeout(long millis);
     }
@@ -81,7 +81,7 @@ final class StrictReader {
         return request;
     }
 
-    /** From now on bytes are no HTTP/1: the protocol was switched. */
+    /** From now on the bytes are not HTTP/1: the protocol was switched. */
     void raw() {
         state = State.RAW;
     }
@@ -110,7 +110,7 @@ final class StrictReader {
         state = State.REFUSED;
     }
 
-    /** Whether the client may still be sending what nobody reads: behind a refusal, or of a body. */
+    /** Whether the client may still send unneeded data: behind a refusal, or of a body. */
     boolean hasRest() {
         return state == State.REFUSED || state == State.LENGTH || state == State.CHUNKED;
     }
@@ -272,7 +272,7 @@ final class StrictReader {
         return frames.trailers();
     }
 
-    /** At most {@code most} bytes, first of those that came with a head or a chunk's line. */
+    /** At most {@code most} bytes, beginning with bytes that came with a head or a chunk's line. */
     private int piece(ByteBuffer into, long most) throws IOException {
         int room = (int) Math.min(into.remaining(), most);
         if (to > from) {
@@ -307,7 +307,7 @@ final class StrictReader {
         return count;
     }
 
-    /** What the client reads when its head was late and Tomcat closes without a word. */
+    /** The response to a client whose head was late and which Tomcat closes without one. */
     static ByteBuffer late() {
         return ByteBuffer.wrap(("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n"
                 + "Connection: close\r\n\r\n").getBytes(StandardCharsets.US_ASCII));

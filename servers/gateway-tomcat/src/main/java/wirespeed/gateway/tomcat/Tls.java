@@ -20,8 +20,8 @@ import wirespeed.gateway.runtime.TlsRules;
 /** Origins are always verified, their names too. */
 final class Tls {
     static {
-        // Before the first socket: an end without the alert of TLS is none (RFC 9112 §9.8), and
-        // sockets of the JDK take it for one unless they are told.
+        // Before the first socket: an end without the alert of TLS is none (RFC 9112 §9.8), but
+        // sockets of the JDK accept it as one without this property.
         System.setProperty("com.sun.net.ssl.requireCloseNotify", "true");
     }
 

@@ -48,7 +48,7 @@ public final class Tunnel implements HttpUpgradeHandler {
         }
     }
 
-    /** What the client sent meanwhile is life, too. */
+    /** Data that the client sent in the meantime counts as activity, too. */
     private int read(OriginConnection origin, byte[] buffer) throws IOException {
         while (true) {
             long begin = System.nanoTime();

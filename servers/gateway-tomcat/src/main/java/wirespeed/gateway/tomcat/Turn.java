@@ -11,12 +11,12 @@ import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Step;
 
 /**
- * The chain resumes on an executor; here that is the thread which waits. One object a phase, so
- * that a stage which completes after its time-out finds nobody and changes nothing.
+ * The chain resumes on an executor; here that is the thread which waits. One object per phase, so
+ * that a stage which completes after its time-out finds no waiting thread and changes nothing.
  */
 final class Turn implements Chain.Done, Executor {
     private static final Runnable OVER = () -> { };
-    /** Filters may block their own request; there is no loop to watch. */
+    /** Filters may block their own request; without loops there is nothing to watch. */
     private static final Chain.Watch NO_WATCH = new Chain.Watch() {
         @Override
         public void enter(Filter filter) {
@@ -35,7 +35,7 @@ final class Turn implements Chain.Done, Executor {
     }
 
     /**
-     * What the filters of a phase decided.
+     * The decision of a phase's filters.
      *
      * @param deadlineNanos System.nanoTime at which a stage that is not complete is given up: 504
      */

@@ -1,4 +1,4 @@
-// What goes wrong on either side ends as it should, and nothing leaks.
+// Failures on either side end as they should, and nothing leaks.
 package wirespeed.gateway.tomcat;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -40,7 +40,7 @@ class FailureTest {
         origin.close();
         try (TestGateway gateway = TestGateway.before(origin, "");
                 TestClient client = gateway.client()) {
-            // More often than an address with others beside it would be asked before its ejection.
+            // More often than an address among others would be asked before its ejection.
             for (int i = 0; i < 8; i++) {
                 assertEquals(502, client.get("/").status());
             }

@@ -32,7 +32,7 @@ class LaunchTest {
         return new String(process.getErrorStream().readAllBytes());
     }
 
-    /** A Java with virtual threads: this one, or one that is installed beside it. */
+    /** A Java with virtual threads: this one, or one that is installed next to it. */
     private static Optional<Path> newerJava() throws IOException {
         if (Runtime.version().feature() >= 21) {
             return Optional.of(OWN_JAVA);

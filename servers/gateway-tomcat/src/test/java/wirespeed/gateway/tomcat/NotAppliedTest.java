@@ -1,4 +1,4 @@
-// What one configuration starts gateway-netty with and not this carrier is said.
+// Settings that gateway-netty applies and this carrier does not are reported.
 package wirespeed.gateway.tomcat;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;

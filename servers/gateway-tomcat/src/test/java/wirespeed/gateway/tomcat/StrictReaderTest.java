@@ -1,4 +1,4 @@
-// What the strict reader lets through to Tomcat, byte for byte.
+// The bytes that the strict reader lets through to Tomcat.
 package wirespeed.gateway.tomcat;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -47,7 +47,7 @@ final class TestClient implements AutoCloseable {
         try {
             send(bytes);
         } catch (IOException refusedMeanwhile) {
-            // What counts is the answer.
+            // Only the response counts.
         }
     }
 

@@ -12,7 +12,7 @@ import wirespeed.gateway.runtime.Launcher;
 
 /** In this process, on a port of its own. */
 final class TestGateway implements AutoCloseable {
-    /** What tests are run on: -Dgateway.threads=virtual runs all of them on virtual threads. */
+    /** The threads that tests run on: -Dgateway.threads=virtual selects virtual threads for all. */
     static final String THREADS = System.getProperty("gateway.threads", "platform");
 
     final GatewayRuntime runtime;
