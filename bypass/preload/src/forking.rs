@@ -31,7 +31,7 @@ pub fn follow() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
 }
 
-/// fork(2), by whatever name: handlers of pthread_atfork(3) run whether it has worked or not, without the result.
+/// fork(2), by whatever name: handlers of pthread_atfork(3) run whether it has worked or not, and get no result.
 pub fn fork() -> libc::pid_t {
     // SAFETY: no arguments.
     let child = unsafe { real::fork()() };

@@ -226,7 +226,7 @@ fn every_wait() {
     }
 }
 
-/// One socket whose process has every queue, and one that is made again for each client's port.
+/// One socket whose process has every queue, and one that is opened again for each client's port.
 fn every_queue() {
     let network = Network::of_all_queues(4);
     let server = echo(&network, "echo(bound('0.0.0.0'))");

@@ -2,7 +2,7 @@
 //!
 //! The contract programs that have two roles run on the kernel, which is the oracle, and with one or
 //! both ends accelerated over AF_XDP. Programs that the kernel itself cannot run between two hosts, because both
-//! roles listen or share files, is left out. `CONTRACT_ONLY=NAME` runs one program.
+//! roles listen or share files, are left out. `CONTRACT_ONLY=NAME` runs one program.
 
 mod between;
 mod library;

@@ -94,7 +94,7 @@ impl Crossing {
         self.exchange.tell_listeners(self.home, inodes);
     }
 
-    /// Listeners that other shards have reported; whether there still is one whose first queue this is says `is_alive`.
+    /// Listeners that other shards have reported; `is_alive`: whether the shard with this first queue still runs.
     pub fn others_listeners(&self, is_alive: impl Fn(u32) -> bool) -> Vec<u64> {
         let others = (0..self.exchange.queues()).filter(|queue| self.own & 1 << queue == 0);
         let alive = others.filter(|queue| is_alive(*queue));

@@ -203,7 +203,7 @@ impl Conn {
     pub fn advertise_window(&mut self) -> u16 {
         let current = self.receive_window();
         let window = self.usable_window().max(current);
-        // Not up: with each round trip the edge would move by a part of a unit, which does not fit.
+        // Not up: with each round trip the edge would move by a part of a unit that the buffer cannot hold.
         let field = (window >> self.rcv_scale).min(0xffff);
         let edge = self.rcv_nxt.wrapping_add(field << self.rcv_scale);
         self.rcv_edge = later(self.rcv_edge, edge);

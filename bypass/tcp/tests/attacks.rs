@@ -545,7 +545,7 @@ fn exhausted_buffers_refuse_and_recover() {
 /// The first has all the memory until its peer has acknowledged what it wrote; the second has nothing on its
 /// way that anything could happen to.
 #[test]
-fn a_write_that_found_no_memory_is_notified_when_another_connection_gives_some_back() {
+fn a_writer_that_found_no_memory_is_notified_when_another_connection_gives_some_back() {
     let poor = Config {
         buffer_bytes_max: 64 << 10,
         ..config(1)

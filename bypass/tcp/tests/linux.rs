@@ -1,5 +1,5 @@
 //! What Linux does and no RFC asks for, or leaves open: buffers, GSO segments, marks and facts, on which programs and
-//! which programs and scripts written for it rely.
+//! scripts written for it rely.
 
 mod support;
 

@@ -342,7 +342,7 @@ fn what_is_sent_again_carries_only_the_selective_acknowledgments_that_fit() {
             +250ms
             > . 1:{next} ack 1 <{bare}>
             < . 1:1 ack {end} win 65535 <{options}>
-            # where there is room they are told
+            # where there is room they are reported
             send 10
             > P. {end}:{} ack 1 <{beside}nop,nop,sack 9001:9002 7001:7002{blocks}>",
             end + 10

@@ -260,7 +260,7 @@ impl Xdp {
         is_frame
     }
 
-    /// Has the kernel look for frames, where it asks for that or no other caller does.
+    /// Has the kernel look for frames, where it asks for that or has no other trigger.
     fn wake_receiver(&mut self) {
         if self.layout.busy_poll_us > 0 || self.fill.needs_wakeup() {
             self.counters.kernel_calls += 1;

@@ -46,7 +46,7 @@ pub const SHARED: usize = 2;
 pub const DRAINING: usize = 3;
 /// With [`SHARED`]: new TCP connections whose frames come by these queues go to the kernel.
 pub const LEAVES_NEW: usize = 4;
-/// How often the TCP port was claimed when it had no claim.
+/// How often the TCP port, being unclaimed, was claimed.
 pub const USES: usize = 5;
 /// The program itself has left new connections of the TCP port to the kernel, which is asked from then on.
 pub const LEFT: usize = 6;

@@ -11,7 +11,7 @@ use crate::outcome::{errno, fail};
 
 /// Flags that distinguish a thread from a fork.
 const SHARING: usize = (libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_THREAD) as usize;
-/// Namespaces that a child may move into without its parent.
+/// Namespaces that a child may move into on its own.
 const MOVABLE: usize =
     (libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP) as usize;
 const PROCESSES: usize = libc::CLONE_NEWPID as usize;

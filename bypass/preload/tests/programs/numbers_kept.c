@@ -4,7 +4,7 @@
 
 enum { ROUNDS = 30, CLIENTS = 8 };
 
-/* A process of its own that connects and waits for the command to end. */
+/* A process of its own that connects and waits until it is asked to end. */
 static void client(int port, int listening, const int *told) {
     char letter;
     pid_t child = fork();

@@ -1,4 +1,4 @@
-/* solo: poll, select and epoll that spin on a connection notice a pipe in the same set at once. */
+/* solo: poll, select and epoll that spin on a connection notice a pipe in the same call at once. */
 #define SOLO
 #include "contract.h"
 
