@@ -710,6 +710,18 @@ impl std::io::Write for Sent {
     }
 }
 
+/// Segments that Linux's end has received behind a hole.
+fn out_of_order(link: &Link) -> u64 {
+    let text = link
+        .linux()
+        .run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
+    let text = text.expect("readable");
+    let mut lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names.iter().position(|name| *name == "TCPOFOQueue");
+    values[at.expect("a counter")].parse().expect("a number")
+}
+
 /// GSO segments leave through the interface's queue, which tbf makes slow, single frames past it.
 fn in_order() {
     let sender = Settings {
@@ -723,27 +735,16 @@ fn in_order() {
     }
     let server = link.echo(|device| device);
     let mut stream = server.connect();
+    let mut in_order = 0;
     for number in 0..10 {
+        let before = out_of_order(&link);
         // Odd sizes end in a segment of their own.
         echo_through(&mut stream, number, 400_001 + usize::from(number) * 777);
+        in_order += usize::from(out_of_order(&link) == before);
     }
-    let text = link
-        .linux()
-        .run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
-    let text = text.expect("readable");
-    let mut lines = text
-        .lines()
-        .take(2)
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let at = names
-        .iter()
-        .position(|name| *name == "TCPOFOQueue")
-        .expect("a counter");
-    // Each of the ten ends used to overtake. A few may all the same: a veth delivers by the backlog of the core that
-    // sends, and tbf sends from the timer of one core what a thread on another one has queued.
-    let overtakers: u32 = values[at].parse().expect("a number");
-    assert!(overtakers < 4, "{overtakers} segments came out of order");
+    // Each of the ten ends used to overtake. A frame that the veth drops puts those behind it out of order, too, so some of the
+    // ten may fail.
+    assert!(in_order >= 5, "{in_order} of 10 transfers came in order");
     server.end();
 }
 
