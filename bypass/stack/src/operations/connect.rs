@@ -185,7 +185,7 @@ fn result(fd: i32, entry: Entry, socket: &Socket) -> Outcome {
 fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<Connected, Reason> {
     match decide(target, patience_ms(socket)) {
         Ok(peer) => establish(fd, entry, &peer, target),
-        Err(Reason::NotLocal) if packets::is_wanted() && uring::may_hide_sockets() => {
+        Err(Reason::NotLocal) if packets::is_wanted() && uring::may_hide_sockets_soon() => {
             Err(Reason::IoUring)
         }
         Err(Reason::NotLocal) => over_packets::connect(fd, entry, socket, target),

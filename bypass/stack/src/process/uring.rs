@@ -4,11 +4,11 @@
 //! Rings made by the shared liburing are such: it is asked to submit, and what it is about to submit
 //! is looked at first. A database's ring for its files excludes nothing then.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 
-use bypass_sys::numbers;
 use bypass_sys::process::keeping_errno;
+use bypass_sys::{clock, numbers};
 
 use super::table;
 
@@ -105,6 +105,24 @@ pub fn may_hide_sockets() -> bool {
     let hides = |is_seen: bool| !is_seen || HAS_SOCKETS.load(Ordering::SeqCst);
     HIDES_SOCKETS.load(Ordering::SeqCst) || keeping_errno(|| has_ring(hides))
 }
+
+/// The same for a call that is made for each connection: all descriptors are listed once in [`LOOK_NS`] at most. A ring that
+/// liburing makes, or through which the first socket goes, is known at once.
+pub fn may_hide_sockets_soon() -> bool {
+    static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
+    let now = clock::now_ns();
+    let is_fresh = now.saturating_sub(LOOKED_NS.load(Ordering::Relaxed)) < LOOK_NS;
+    if hides_sockets() || !is_fresh && may_hide_sockets() {
+        return true;
+    }
+    if !is_fresh {
+        LOOKED_NS.store(now, Ordering::Relaxed);
+    }
+    false
+}
+
+/// How long rings that no hook has seen may go unnoticed by [`may_hide_sockets_soon`].
+const LOOK_NS: u64 = 2_000_000;
 
 /// Whether there is a ring that `which` accepts, which is given whether its submissions are seen.
 fn has_ring(which: impl Fn(bool) -> bool) -> bool {
