@@ -52,7 +52,10 @@ def shown(name):
               f"{facts['date']}, commit `{facts['commit']}`")
     # A benchmark that prints a table in Markdown is shown as a table.
     is_table = any(re.fullmatch(r"\|[ :|-]+\|", line) for line in output.splitlines())
-    return [source, output.strip() if is_table else f"```text\n{output.rstrip()}\n```"]
+    if not is_table:
+        return [source, f"```text\n{output.rstrip()}\n```"]
+    # A line that a shell script prints as a comment would be a heading, and a table begins after an empty line.
+    return [source, re.sub(r"^# (.*)\n", r"\1\n\n", output.strip(), flags=re.M)]
 
 
 def newest(name):

@@ -294,7 +294,7 @@ def table(options, folder):
                 found[server] = measure(link, server, folder, options)
         rounds[before if distance.now() == before else "moved"].append(found)
     print(f"{options.program}, {options.now} B, {options.connections} connections, MTU {options.mtu}"
-          f"{', one connection a request' if options.close else ''}"
+          f"{', one connection per request' if options.close else ''}"
           f"{', multi_accept' if options.multi_accept else ''}, {options.rounds} rounds of {options.seconds} s, "
           f"kernel with {link.control}")
     for where, group in rounds.items():
@@ -330,7 +330,7 @@ def main():
     parser.add_argument("--mtu", type=int, default=1500)
     parser.add_argument("--spin", type=int, default=1_000_000, help="of the responders, in microseconds")
     parser.add_argument("--client", default="wrk", help="profile of an accelerated wrk; wrk-profile pauses between polls")
-    parser.add_argument("--close", action="store_true", help="one connection a request")
+    parser.add_argument("--close", action="store_true", help="one connection per request")
     parser.add_argument("--latency", action="store_true", help="wirespeed-load in place of wrk, with p50 and p99.9")
     parser.add_argument("--other", type=Path, help="folder of another build, for servers that end in -other")
     parser.add_argument("--multi-accept", action="store_true", help="nginx takes all connections that wait at once")
