@@ -1,6 +1,7 @@
 //! Messages and settings for administrators: reports, strict mode, and what a program does where something that the
 //! library needs is missing.
 
+mod itself;
 mod library;
 
 use std::fs;
@@ -12,26 +13,14 @@ use std::time::Duration;
 use bypass_stats::View;
 use bypass_testkit::report_skip;
 
+use itself::TO_ITSELF;
+
 /// A listener of the kernel's, whatever is preloaded; prints its port and waits for the end of its input.
 const KERNELS: &str = "
 import socket, sys
 listener = socket.create_server(('127.0.0.1', 0))
 print(listener.getsockname()[1], flush=True)
 sys.stdin.read()
-";
-/// Prints whether a connection to itself is handled by the kernel.
-const TO_ITSELF: &str = "
-import socket
-listener = socket.create_server(('127.0.0.1', 0))
-listener.setblocking(False)
-try:
-    listener.accept()
-except BlockingIOError:
-    pass
-port = listener.getsockname()[1]
-client = socket.create_connection(('127.0.0.1', port))
-rows = [line.split() for line in open('/proc/net/tcp')]
-print('kernel' if any(row[2:4] == ['0100007F:%04X' % port, '01'] for row in rows) else 'shared')
 ";
 
 fn python(script: &str) -> Command {

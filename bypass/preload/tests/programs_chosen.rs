@@ -1,24 +1,9 @@
 //! WIRESPEED_ONLY and WIRESPEED_EXCEPT: which of the programs that a command starts are accelerated.
 
+mod itself;
 mod library;
 
 use std::process::Command;
-
-/// Prints whether a connection of the program to itself is in the kernel's table.
-const PROGRAM: &str = "
-import socket
-listener = socket.create_server(('127.0.0.1', 0))
-listener.setblocking(False)
-try:
-    listener.accept()
-except BlockingIOError:
-    pass
-port = listener.getsockname()[1]
-client = socket.create_connection(('127.0.0.1', port))
-remote, established = '0100007F:%04X' % port, '01'
-rows = [line.split() for line in open('/proc/net/tcp')]
-print('kernel' if any(row[2:4] == [remote, established] for row in rows) else 'shared')
-";
 
 fn run(variable: Option<(&str, &str)>, name: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("chosen");
@@ -33,7 +18,7 @@ fn run(variable: Option<(&str, &str)>, name: &str) -> String {
     std::os::unix::fs::symlink("/usr/bin/python3", &link).expect("a link");
     let mut command = Command::new(&link);
     command
-        .args(["-c", PROGRAM])
+        .args(["-c", itself::TO_ITSELF])
         .env("LD_PRELOAD", library::built());
     if let Some((variable, value)) = variable {
         command.env(variable, value.replace("SELF", &called));

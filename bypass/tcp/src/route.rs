@@ -239,6 +239,18 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    /// A route by a gateway.
+    fn to(network: &str, prefix_len: u8, gateway: &str) -> Route {
+        Route {
+            network: ip(network),
+            prefix_len,
+            gateway: Some(ip(gateway)),
+            mtu: 0,
+            source: None,
+            hops: 0,
+        }
+    }
+
     fn routes() -> Routes {
         let mut routes = Routes::default();
         routes.set_addresses(&[
@@ -255,14 +267,6 @@ mod tests {
                 prefix_len: 64,
             },
         ]);
-        let to = |network, prefix_len, gateway| Route {
-            network: ip(network),
-            prefix_len,
-            gateway: Some(ip(gateway)),
-            mtu: 0,
-            source: None,
-            hops: 0,
-        };
         routes.set_routes(&[
             to("0.0.0.0", 0, "10.0.0.254"),
             to("172.16.0.0", 12, "10.0.0.253"),
@@ -288,14 +292,6 @@ mod tests {
     #[test]
     fn the_default_route_of_one_family_is_not_the_others() {
         let mut routes = routes();
-        let to = |network, prefix_len, gateway| Route {
-            network: ip(network),
-            prefix_len,
-            gateway: Some(ip(gateway)),
-            mtu: 0,
-            source: None,
-            hops: 0,
-        };
         routes.set_routes(&[
             to("0.0.0.0", 0, "10.0.0.254"),
             to("fd01::", 16, "fd00::fe"),

@@ -171,7 +171,8 @@ fn machine(findings: &mut Findings, facts: &Facts) {
         findings.add(Grade::Problem, text);
     }
     if facts.count_of("anon_inode:[io_uring]") > 0 {
-        let text = "the process has an io_uring: sockets that go through it are the kernel's";
+        let text =
+            "the process has an io_uring: sockets that go through it are handled by the kernel";
         findings.add(Grade::Note, text);
     }
     if facts.status_of("Seccomp").is_some_and(|mode| mode != "0") {

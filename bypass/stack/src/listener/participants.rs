@@ -17,7 +17,7 @@ use crate::service::{self, add_link, add_told, Role, Told};
 /// Holders are greeted so often in a row before others get a turn.
 const GREETINGS: u32 = 16;
 
-/// What could not be reached, and did not refuse either.
+/// A process that could not be reached, and did not refuse either.
 enum Unsure {
     /// The other side of a segment.
     OtherSide(Arc<Peer>),
