@@ -117,6 +117,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let _ = LOCKED.try_with(RefCell::take);
+    numbers::forget_closes();
     let prepared = PREPARED.try_with(RefCell::take).ok().flatten();
     environment::forget();
     close_others_writers();

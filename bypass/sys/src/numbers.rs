@@ -21,6 +21,11 @@ static TAKING: AtomicU32 = AtomicU32::new(0);
 /// How often a descriptor of the library has had a low number.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
+/// How many threads are in a call that closes numbers, of which none of the library's may be one.
+static CLOSING: AtomicU32 = AtomicU32::new(0);
+/// Longest wait for them: a close can wait itself (SO_LINGER), and a thread can end in it.
+const CLOSE_NS_MAX: u64 = 100_000_000;
+
 /// Longest wait for the thread that takes numbers: a child created without the library's knowledge
 /// may inherit the lock held forever.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
@@ -52,7 +57,8 @@ pub fn hold() -> Holding {
 
 #[inline]
 fn try_hold() -> bool {
-    let taken = TAKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+    // SeqCst: of a thread that takes low numbers and one that closes, one sees the other.
+    let taken = TAKING.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed);
     taken.is_ok()
 }
 
@@ -74,8 +80,62 @@ fn wait() {
 /// Runs `work`, in which a descriptor of the library has a low number.
 pub fn low<T>(work: impl FnOnce() -> T) -> T {
     let _holding = hold();
+    if CLOSING.load(Ordering::SeqCst) != 0 {
+        await_closes();
+    }
     TIMES.fetch_add(1, Ordering::SeqCst);
     work()
+}
+
+/// Runs a call of the program that closes numbers, open or not: programs close all there could be.
+/// No descriptor of the library has a low number meanwhile, unless the call takes very long.
+pub fn closing<T>(close: impl FnOnce() -> T) -> T {
+    loop {
+        let closing = Closing::enter();
+        if !are_held() {
+            return close();
+        }
+        drop(closing);
+        drop(hold());
+    }
+}
+
+/// Counted in `CLOSING`, also where the thread is cancelled in the call.
+struct Closing(());
+
+impl Closing {
+    fn enter() -> Self {
+        CLOSING.fetch_add(1, Ordering::SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let less = |count: u32| count.checked_sub(1);
+        let _ = CLOSING.fetch_update(Ordering::Release, Ordering::Relaxed, less);
+    }
+}
+
+/// In a forked child: the threads that close are its parent's.
+pub fn forget_closes() {
+    CLOSING.store(0, Ordering::SeqCst);
+}
+
+/// What does not end soon is not waited for again.
+#[cold]
+fn await_closes() {
+    let (begun_ns, mut spins) = (clock::now_ns(), 0);
+    while CLOSING.load(Ordering::SeqCst) != 0 {
+        core::hint::spin_loop();
+        spins += 1;
+        if spins > SPINS && !is_confined() {
+            kernel::let_others_run(spins - SPINS);
+        }
+        if clock::now_ns().saturating_sub(begun_ns) > CLOSE_NS_MAX {
+            forget_closes();
+        }
+    }
 }
 
 /// Creates a descriptor of the library, close-on-exec. `make` must not wait for another thread of
@@ -153,7 +213,7 @@ fn high_base() -> usize {
 /// Whether a thread is taking a low number.
 #[inline]
 pub fn are_held() -> bool {
-    TAKING.load(Ordering::Acquire) != 0
+    TAKING.load(Ordering::SeqCst) != 0
 }
 
 /// The argument for [`were_free`]; None while a low number is being taken.
@@ -223,6 +283,31 @@ mod tests {
             });
         });
         assert_eq!(count.load(Ordering::Relaxed), 40_000);
+    }
+
+    #[test]
+    fn numbers_are_closed_when_none_is_low() {
+        let (is_low, was_low) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let closing =
+                || was_low.store(closing(|| is_low.load(Ordering::SeqCst)), Ordering::SeqCst);
+            low(|| {
+                is_low.store(1, Ordering::SeqCst);
+                scope.spawn(closing);
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                is_low.store(0, Ordering::SeqCst);
+            });
+        });
+        assert_eq!(was_low.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_close_that_waits_is_not_waited_for_for_ever() {
+        assert_eq!(closing(|| low(|| 7)), 7);
+        assert!(
+            CLOSING.load(Ordering::SeqCst) < 1000,
+            "counted down once only"
+        );
     }
 
     #[test]

@@ -447,9 +447,8 @@ def test_what_a_killed_agent_left_is_ended_by_the_next(tmp_path):
         os.kill(first.info["pid"], signal.SIGKILL)
         first.channel.process.wait()
         assert scratch.exists() and len(sleepers(mark)) >= 1
-        done = second.ask("leftovers")
-        assert str(scratch) in done["folders"] and not scratch.exists()
-        assert sleepers(mark) == []
+        second.ask("leftovers")  # or another test's agent was first
+        assert not scratch.exists() and sleepers(mark) == []
     finally:
         first.close()
         second.close()

@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::net::TcpListener;
 use support::{always, count, measured, run, Server, HELLO};
 
 #[test]
@@ -32,14 +31,10 @@ fn requests_keep_their_host_and_go_where_it_was_typed() {
 
 #[test]
 fn connections_are_dealt_to_all_addresses() {
-    let one = Server::start(always(HELLO));
-    let port = one.address.port();
-    let Ok(listener) = TcpListener::bind(("127.0.0.2", port)) else {
-        support::report_skip(&format!("port {port} of another address is taken"));
-        return;
-    };
-    drop(listener);
-    let other = Server::start_on(&format!("127.0.0.2:{port}"), always(HELLO));
+    let (one, other) = support::two_addresses();
+    let port = one.local_addr().expect("bound").port();
+    let one = Server::start_at(one, always(HELLO));
+    let other = Server::start_at(other, always(HELLO));
     let line = |how: &str| {
         let before = (one.accepted(), other.accepted());
         measured(&format!(
@@ -58,9 +53,9 @@ fn connections_are_dealt_to_all_addresses() {
 #[test]
 fn connections_move_to_the_address_that_is_there() {
     // the first takes the test whether the server is there, and nothing after it
-    let gone = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (gone, there) = support::two_addresses();
     let port = gone.local_addr().expect("bound").port();
-    let there = Server::start_on(&format!("127.0.0.2:{port}"), always(HELLO));
+    let there = Server::start_at(there, always(HELLO));
     let accepted = std::thread::spawn(move || drop(gone.accept()));
     let result = measured(&format!(
         "-t1 -c2 -d1s -R50 -T30s --resolve both.test:{port}:127.0.0.1,127.0.0.2 \

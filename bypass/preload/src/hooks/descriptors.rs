@@ -21,14 +21,10 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     // SAFETY: numbers only.
     let kernel = || unsafe { real::close()(fd) };
     if table::is_kernel(fd) {
-        // Programs close all numbers there could be. Not held meanwhile: to close may wait, for SO_LINGER say.
-        if numbers::are_held() {
-            taking(|| ());
-        }
         if table::is_datagram(fd) {
             inside(|| datagrams::close(fd));
         }
-        let result = kernel();
+        let result = numbers::closing(kernel);
         pool::closed(fd);
         return result;
     }
@@ -208,11 +204,8 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
         return kernel(first, last);
     }
     let mut result = 0;
-    if numbers::are_held() {
-        taking(|| ());
-    }
     descriptors::close_range(first, last, |from, to| {
-        if kernel(from, to) != 0 {
+        if numbers::closing(|| kernel(from, to)) != 0 {
             result = -1;
         }
     });

@@ -22,28 +22,23 @@ static int is_file(int fd, const struct stat *file) {
     return fstat(fd, &found) == 0 && found.st_ino == file->st_ino && found.st_dev == file->st_dev;
 }
 
-/* Fills the lowest number in each way; says how often it was not what was put there. */
-static long fill_gaps(int kept, const struct stat *file) {
-    long wrong = 0;
+enum { DUP2, DUP, DUPFD, OPEN, SECOND_CLOSE, AFTER_CLOSE, WAYS };
+
+/* Fills the lowest number in each way; counts for each how often it was not what was put there. */
+static void fill_gaps(int kept, const struct stat *file, long *wrong) {
     for (int i = 0; i < 200; i++) {
         close(CHANNEL);
-        wrong += dup2(kept, CHANNEL) != CHANNEL;
-        wrong += !is_file(CHANNEL, file);
+        wrong[DUP2] += dup2(kept, CHANNEL) != CHANNEL || !is_file(CHANNEL, file);
         close(CHANNEL);
-        wrong += dup(kept) != CHANNEL;
-        wrong += !is_file(CHANNEL, file);
+        wrong[DUP] += dup(kept) != CHANNEL || !is_file(CHANNEL, file);
         close(CHANNEL);
-        wrong += fcntl(kept, F_DUPFD, 0) != CHANNEL;
-        wrong += !is_file(CHANNEL, file);
+        wrong[DUPFD] += fcntl(kept, F_DUPFD, 0) != CHANNEL || !is_file(CHANNEL, file);
         close(CHANNEL);
-        wrong += open("/proc/self/exe", O_RDONLY) != CHANNEL;
-        wrong += !is_file(CHANNEL, file);
+        wrong[OPEN] += open("/proc/self/exe", O_RDONLY) != CHANNEL || !is_file(CHANNEL, file);
         close(CHANNEL);
-        wrong += close(CHANNEL) != -1;
-        wrong += open("/proc/self/exe", O_RDONLY) != CHANNEL;
-        wrong += !is_file(CHANNEL, file);
+        wrong[SECOND_CLOSE] += close(CHANNEL) != -1;
+        wrong[AFTER_CLOSE] += open("/proc/self/exe", O_RDONLY) != CHANNEL || !is_file(CHANNEL, file);
     }
-    return wrong;
 }
 
 static void solo(void) {
@@ -53,13 +48,13 @@ static void solo(void) {
     struct stat file;
     need(fstat(kept, &file) == 0, "fstat");
 
-    long wrong = 0, accepted = 0;
+    long wrong[WAYS] = {0}, accepted = 0;
     for (int round = 0; round < ROUNDS; round++) {
         int told[2], fds[CLIENTS];
         need(pipe(told) == 0, "pipe");
         for (int i = 0; i < CLIENTS; i++)
             client(port, listening, told);
-        wrong += fill_gaps(kept, &file);
+        fill_gaps(kept, &file, wrong);
         for (int i = 0; i < CLIENTS; i++)
             accepted += (fds[i] = accept(listening, NULL, NULL)) >= 0;
         close(told[1]);
@@ -69,5 +64,7 @@ static void solo(void) {
         for (int i = 0; i < CLIENTS; i++)
             need(wait(NULL) > 0, "wait");
     }
-    say("%ld numbers were not what was put there, %ld clients accepted", wrong, accepted);
+    say("not what was put there: dup2 %ld, dup %ld, F_DUPFD %ld, open %ld, a second close %ld, open after it %ld",
+        wrong[DUP2], wrong[DUP], wrong[DUPFD], wrong[OPEN], wrong[SECOND_CLOSE], wrong[AFTER_CLOSE]);
+    say("%ld clients accepted", accepted);
 }

@@ -11,6 +11,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+/// Listeners at one port of two addresses, 127.0.0.1 and 127.0.0.2; other tests take ports, too.
+pub fn two_addresses() -> (TcpListener, TcpListener) {
+    (0..100)
+        .find_map(|_| {
+            let one = TcpListener::bind("127.0.0.1:0").ok()?;
+            let port = one.local_addr().ok()?.port();
+            Some((one, TcpListener::bind(("127.0.0.2", port)).ok()?))
+        })
+        .expect("a port that is free at both")
+}
+
 /// Reports that the running test did not run. Cargo's runner cannot know and counts it as passed;
 /// `./test` counts this line, which goes past the runner's capture, as skipped.
 pub fn report_skip(reason: &str) {
@@ -168,7 +179,13 @@ impl Server {
 
     /// As [`Server::start`], on an address.
     pub fn start_on(address: &str, serve: impl Fn(Conversation) + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind(address).expect("a free port");
+        Self::start_at(TcpListener::bind(address).expect("a free port"), serve)
+    }
+
+    pub fn start_at(
+        listener: TcpListener,
+        serve: impl Fn(Conversation) + Send + Sync + 'static,
+    ) -> Server {
         let address = listener.local_addr().expect("bound");
         let log = Arc::new(Mutex::new(Vec::new()));
         let (own, serve, accepted) = (Arc::clone(&log), Arc::new(serve), Arc::default());
