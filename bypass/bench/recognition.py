@@ -27,6 +27,7 @@ CLONE_NEWNET = 0x40000000
 NOBODY = 65534
 MPTCP, SOL_MPTCP, MPTCP_INFO = 262, 284, 1
 SO_TIMESTAMPING, TX_SCHED = 37, 1 << 8
+TCP_SAVE_SYN, TCP_SAVED_SYN = 27, 28
 RECORD_ROUTE = 7
 SYS_BPF, PROG_LOAD, SOCK_OPS = 321, 5, 13
 ETHERNET = 14
@@ -120,8 +121,10 @@ class Network:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return made
 
-    def listen(self, family=V4, protocol=0):
+    def listen(self, family=V4, protocol=0, saved=False):
         listener = self.made(self.server, family, protocol)
+        if saved:
+            listener.setsockopt(socket.IPPROTO_TCP, TCP_SAVE_SYN, 1)
         listener.bind(("", PORT))
         listener.listen(64)
         listener.settimeout(20)
@@ -182,9 +185,8 @@ def seconds_until_connected(made, address, give_up, after=None):
 
 # The marks.
 
-def sequence_numbers(connection, sent, received):
-    """Sends `sent`, when `received` bytes have come, and reads the headers of that segment: the initial sequence
-    numbers of this end and of the other, or None."""
+def headers_sent(connection, sent):
+    """Sends bytes; how many went, and the last segment of them as an IP packet, or None."""
     with unprivileged():
         request = [(socket.SOL_SOCKET, SO_TIMESTAMPING, struct.pack("I", TX_SCHED))]
         count = connection.sendmsg([sent], request)
@@ -194,14 +196,25 @@ def sequence_numbers(connection, sent, received):
         try:
             frame = connection.recvmsg(256, 256, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)[0]
         except BlockingIOError:
-            return None
+            return count, None
         finally:
             connection.settimeout(patience)
-    packet = frame[ETHERNET:]
+    return count, frame[ETHERNET:]
+
+
+def transport(packet):
+    """Where the TCP header begins, and where the packet ends."""
     if packet[0] >> 4 == 4:
-        start, length = (packet[0] & 15) * 4, struct.unpack_from(">H", packet, 2)[0]
-    else:
-        start, length = 40, 40 + struct.unpack_from(">H", packet, 4)[0]
+        return (packet[0] & 15) * 4, struct.unpack_from(">H", packet, 2)[0]
+    return 40, 40 + struct.unpack_from(">H", packet, 4)[0]
+
+
+def sequence_numbers(connection, sent, received):
+    """Sends `sent`, when `received` bytes have come: the initial sequence numbers of this end and of the other, or None."""
+    count, packet = headers_sent(connection, sent)
+    if packet is None:
+        return None
+    start, length = transport(packet)
     sequence, acknowledged = struct.unpack_from(">II", packet, start + 4)
     payload = length - start - (packet[start + 12] >> 4) * 4
     # A write of several segments shows the last of them that was sent.
@@ -321,6 +334,23 @@ def measure_sequence_numbers(plain, routed):
     return is_right
 
 
+def measure_random_bits(plain):
+    """Random bits of a connection, which the server sees in the SYN: IPv4's identification, which
+    counts packets, and IPv6's flow label."""
+    for family, place, mask in ((V4, 4, 0xFFFF), (V6, 0, 0xFFFFF)):
+        with plain.listen(family, saved=True) as listener:
+            client, server = joined(listener, plain.socket(family), there(family))
+            with unprivileged():
+                syn = server.getsockopt(socket.IPPROTO_TCP, TCP_SAVED_SYN, 256)
+        packet = headers_sent(client, b"x")[1]
+        one, two = (struct.unpack_from(">I", header, place)[0] for header in (syn, packet))
+        if family == V4:
+            apart = ((two >> 16) - (one >> 16)) & mask
+            show("IPv4's identification, from the SYN to the first segment", f"{apart} more")
+        else:
+            show("IPv6's flow label, in the SYN and in the first segment", "the same" if one & mask == two & mask else "differs")
+
+
 def measure_forbidden(plain):
     """Where the client's namespace shows no headers without privileges."""
     setting = "sysctl -qw net.core.tstamp_allow_data="
@@ -349,8 +379,26 @@ def measure_proxy(plain):
     return is_right
 
 
+def measure_secret():
+    """How well a connection of equal addresses and ports, in a network that any process may make, shows the numbers
+    of another one: what is left is the time between their SYNs."""
+    began, numbers = [], []
+    for network in (Network(), Network()):
+        with network.listen() as listener:
+            client = network.socket(port=12345)
+            before = time.time_ns()
+            client.connect(there())
+            began.append((before, time.time_ns()))
+            numbers.append(first_exchange(client, accepted(listener))[0])
+    steps = (numbers[1][0] - numbers[0][0]) % 2**32
+    (first, first_end), (last, last_end) = began
+    is_within = last - first_end <= steps * 64 <= last_end - first
+    show("guesses from a connection of equal addresses and ports", f"{(last_end - last) // 64}" if is_within else "none")
+
+
 def measure_equal_addresses(count):
-    """Connections of the same addresses and ports in four networks, made at nearly the same time."""
+    """Connections of the same addresses and ports in four networks, made at nearly the same time. The clock is in
+    each number, and nothing else differs."""
     networks = [Network() for _ in range(4)]
     listeners = [network.listen() for network in networks]
     seen, wrong, nearest, missing, waited = set(), 0, 2**32, 0, 0.0
@@ -397,8 +445,10 @@ def main():
     measure_mptcp(plain)
     measure_bpf()
     is_right = measure_sequence_numbers(plain, routed)
+    measure_random_bits(plain)
     measure_forbidden(plain)
     is_right &= measure_proxy(plain)
+    measure_secret()
     is_right &= measure_equal_addresses(arguments.connections)
     return 0 if is_right else 1
 
