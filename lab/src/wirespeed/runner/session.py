@@ -34,6 +34,7 @@ from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import audit as audits
 from wirespeed.runner import (
     cells,
+    counters,
     duet,
     execute,
     extend,
@@ -160,6 +161,7 @@ def _started(
             watcher.told(line)
         facts |= measure_links(fleet, schedule, watcher)
         facts |= programs.measured(fleet, schedule)
+        facts |= counters.fact(fleet, site.topology.hosts("server")[0])
         tuned = tune.apply(fleet, schedule) if options.tune else None
         seen = _preflight(fleet, schedule, facts, options, watcher)
         run_dir = store.create(runs, schedule.recipe.name)
