@@ -4,7 +4,7 @@ most virtual machines lack."""
 import subprocess
 import sys
 
-# What the processor would count, and how the lab is called with it.
+# The lab with events that every kernel counts in place of the processor's.
 STAND_IN = """
 from wirespeed.runner import counters
 counters.EVENTS = {"instructions": "task-clock", "cycles": "task-clock", "cache_misses": "context-switches"}
@@ -22,7 +22,7 @@ def run(checkout, *arguments):
     )  # fmt: skip
 
 
-def test_what_the_processor_counts_is_a_metric_of_each_trial(checkout):
+def test_events_of_the_processor_are_metrics_of_each_trial(checkout):
     run(checkout)
     assert checkout.run_json()["facts"]["counters"] == "task-clock, task-clock, context-switches"
     trials = checkout.trials()

@@ -1,9 +1,9 @@
 """Part of the agent: the processor's counters of a process and of all that it forks.
 
 perf_event_open(2), on the process's cgroup and the cores that it may use; without a cgroup on each
-of its threads, which those that they start inherit. A switch between a counted process and others
-costs up to a microsecond more, so the lab asks for this in windows of their own. Standard library
-of Python 3.6 only: see main.py.
+of its threads and on all threads and processes that they start. A switch between a counted process
+and others costs up to a microsecond more, so the lab asks for this in windows of their own.
+Standard library of Python 3.6 only: see main.py.
 """
 
 import ctypes

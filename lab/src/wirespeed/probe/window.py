@@ -89,7 +89,7 @@ def _fullest_threads(shots: Sequence[Snapshot], length_ns: int) -> dict[str, flo
 
 
 def _switches(shots: Sequence[Snapshot], length_ns: int) -> dict[str, float]:
-    """Of each process how often a second its threads got a core: those that live at the end."""
+    """Of each process how often a second a thread got a core, of threads that live at the end."""
     edges = _edges(shots, length_ns)
     if edges is None:
         return {}

@@ -96,7 +96,7 @@ def _windows(
 
 
 def _counted(life: Life, order: Attempt, context: RunContext) -> metrics.Flat:
-    """What the processor counts in a window of its own, whose time no trial took."""
+    """The processor's events per request, from a window of its own whose time no trial took."""
     if not counters.is_asked(life, context.counting, order.line.round):
         return {}
     began = time.monotonic()
