@@ -45,6 +45,7 @@ from wirespeed.runner import (
     place,
     preflight,
     printed,
+    profile,
     programs,
     tune,
 )  # fmt: skip
@@ -152,6 +153,8 @@ def _started(
         fleet = site.fleet
         fleet.lock(f"{schedule.recipe.name} (process {os.getpid()})")
         fleet.tidy()
+        if options.profile:
+            profile.check(fleet, site.topology.hosts("server")[0])
         nice = prefer(fleet, origin.site)
         facts = facts_of(fleet, site.topology, schedule.place)
         audit = differing(facts, schedule, options.tune)
@@ -180,7 +183,10 @@ def _started(
         store.announce(run_dir, run)
         begun.append(run_dir)
         with _tuned(run_dir, fleet, watcher, tuned):
-            return run_dir, _executed(run_dir, schedule, fleet, watcher, run)
+            invalid = _executed(run_dir, schedule, fleet, watcher, run)
+            if options.profile:
+                profile.take(run_dir, schedule, fleet, watcher)
+            return run_dir, invalid
 
 
 def _executed(
