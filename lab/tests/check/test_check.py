@@ -147,7 +147,7 @@ def test_a_pipeline_multiplies_the_open_requests(tmp_path):
     assert not of_json(tmp_path, {"pipeline": 16, "avg_latency": "160ms"})
 
 
-def test_a_p99_that_is_the_mean_is_told_once_a_table(tmp_path):
+def test_a_p99_that_is_the_mean_is_one_finding_of_its_table(tmp_path):
     same = {"p99_latency": "10ms"}
     (finding,) = of_json(tmp_path, same, {}, same, law="percentiles")
     assert "the same in 2 cases, here 10.00 ms" in finding.says

@@ -24,7 +24,7 @@ def removable(runs: Path, newest: int) -> list[Kept]:
 def remove(run_dir: Path) -> None:
     """Raises BusyError when somebody began to work on it meanwhile.
 
-    Its run.json goes first: what a removal that is cut off leaves is no run any more, and
+    Its run.json goes first: the rest of a removal that is cut off does not count as a run, and
     `recover` removes it.
     """
     if run_dir.is_symlink():
