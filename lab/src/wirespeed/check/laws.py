@@ -97,7 +97,7 @@ def little(cases: list[Case]) -> Iterator[Finding]:
 
 
 def _why(case: Case, ratio: float) -> str:
-    """The usual cause of a violation in this direction, with the figures that the table has of it."""
+    """The usual cause of a violation in this direction, with the figures that support it."""
     if ratio >= SEVERAL_OPEN and case.number(DEPTH) in (None, 1.0):
         return (
             f" (about {ratio:,.0f} requests open on each connection, as streams or pipelining make "
