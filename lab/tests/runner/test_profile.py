@@ -20,6 +20,8 @@ nginx
 
 C2 Compiler Thre
 \t        7ffd0a2 __vdso_clock_gettime ([vdso])
+\t    7f6854f1f875 int sun.nio.ch.SocketDispatcher.write0(long, int) (/tmp/perf-10213.map)
+\t    7f6854f1f000 [unknown] (/tmp/perf-10213.map)
 \t    7f00deadbeef [unknown] ([unknown])
 
 """
@@ -30,7 +32,13 @@ def test_frames_are_of_the_kernel_the_library_or_the_program():
     assert found == {
         ("nginx", "main", "[nginx]", "__GI___writev", "veth_xmit_[k]", "tcp_sendmsg_[k]"): 1,
         ("nginx", "main", "ring::push(alloc::vec::Vec<u8>, u64)_[l]"): 1,
-        ("C2 Compiler Thre", "[unknown]", "__vdso_clock_gettime"): 1,
+        (
+            "C2 Compiler Thre",
+            "[unknown]",
+            "[compiled Java]",
+            "int sun.nio.ch.SocketDispatcher.write0(long, int)",
+            "__vdso_clock_gettime",
+        ): 1,
     }
 
 

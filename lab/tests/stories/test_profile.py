@@ -1,8 +1,11 @@
 """`--profile` with perf itself, and without it."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 STAND_IN = """
 from wirespeed.runner import profile
@@ -12,8 +15,26 @@ main()
 """
 
 
-def run(checkout, program="perf"):
-    words = ["run", checkout.recipe(connections=[1, 2]), "--accept-noise", "--profile"]
+JAVA = """
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetSocketAddress;
+public class Small {
+    public static void main(String[] words) throws Exception {
+        var port = new InetSocketAddress("127.0.0.1", Integer.parseInt(words[1]));
+        var server = HttpServer.create(port, 0);
+        server.createContext("/", exchange -> {
+            exchange.sendResponseHeaders(200, 16);
+            try (var body = exchange.getResponseBody()) { body.write(new byte[16]); }
+        });
+        server.start();
+    }
+}
+"""
+
+
+def run(checkout, program="perf", recipe=None):
+    recipe = recipe or checkout.recipe(connections=[1, 2])
+    words = ["run", recipe, "--accept-noise", "--profile"]
     process = subprocess.Popen(
         [sys.executable, "-c", STAND_IN.format(program=program), *map(str, words)],
         env={**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)},
@@ -26,9 +47,9 @@ def run(checkout, program="perf"):
 def test_a_run_with_a_profile_shows_functions_and_leaves_nothing_behind(checkout):
     process, _, err = run(checkout)
     assert process.returncode == 0, err
-    (told,) = [json.loads(path.read_text()) for path in checkout.latest.glob("profiles/*.json")]
-    assert told["samples"] > 0, told["problem"]
-    folded = (checkout.latest / "profiles" / f"{told['cell']}.folded").read_text()
+    (found,) = [json.loads(path.read_text()) for path in checkout.latest.glob("profiles/*.json")]
+    assert found["samples"] > 0, found["problem"]
+    folded = (checkout.latest / "profiles" / f"{found['cell']}.folded").read_text()
     assert "_[k]" in folded and folded.startswith("python")
     page = (checkout.latest / "derived" / "report.html").read_text()
     assert 'id="profile"' in page and '<svg class="flame"' in page
@@ -37,6 +58,24 @@ def test_a_run_with_a_profile_shows_functions_and_leaves_nothing_behind(checkout
         ".json",
     ]
     assert len(checkout.trials()) == 2, "a profile does not count as a trial"
+    assert checkout.nothing_left(process.pid)
+
+
+def test_methods_of_a_jvm_have_names(checkout, tmp_path):
+    source = tmp_path / "Small.java"
+    source.write_text(JAVA)
+    recipe = checkout.recipe(connections=[1], python=shutil.which("java"), server=source)
+    recipe.write_text(
+        recipe.read_text().replace('role = "server"', 'role = "server"\ntool = "jvm"')
+    )
+    process, _, err = run(checkout, recipe=recipe)
+    assert process.returncode == 0, err
+    (path,) = checkout.latest.glob("profiles/*.folded")
+    found = json.loads(path.with_suffix(".json").read_text())
+    assert found["samples"] > 0, found["problem"]
+    assert re.search(r"Interpreter|\b(sun|java|jdk)\.[\w.]+\.\w+", path.read_text())
+    pids = {p["pid"] for trial in checkout.trials() for p in trial["processes"]}
+    assert not [pid for pid in pids if Path(f"/tmp/perf-{pid}.map").exists()]
     assert checkout.nothing_left(process.pid)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from wirespeed.driver import stack
@@ -38,6 +38,11 @@ READ_S = 120.0  # to unwind and name what was sampled
 DEPTH_MAX = 60
 ONLOAD = ("libonload.so", "libcitransport0.so")
 FRAME = re.compile(r"\s+[0-9a-f]+ (.+) \((.*)\)$")
+# A JVM writes the file below /tmp where perf looks: only where no link of another user leads away.
+JVM_NAMES = 'test "$(cat /proc/sys/fs/protected_symlinks)" = 1 && exec jcmd "$0" Compiler.perfmap'
+JVM_MAP = "/tmp/perf-{}.map"
+JVM_FRAME_POINTERS = "-XX:+PreserveFramePointer"
+COMPILED = re.compile(r"perf-\d+\.map")
 NOT_OF_KERNEL = ("[vdso]", "[unknown]", "[heap]", "[stack]", "[vsyscall]")
 
 
@@ -96,9 +101,11 @@ def _sampled(
     host = life.fleet.host_of(servers[0].label)  # a site has one host for servers
     there = host.folder_there(life.folder)
     before_s = step_s(life, planned)
+    has_pointers = all(JVM_FRAME_POINTERS in one.argv for one in servers)
     record = [
         PROGRAM, "record", "--quiet", f"--freq={SAMPLES_A_SECOND}",
-        f"--call-graph=dwarf,{STACK_BYTES}", f"--output={there}/perf.data",
+        "--call-graph=" + ("fp" if has_pointers else f"dwarf,{STACK_BYTES}"),
+        f"--output={there}/perf.data",
         f"--pid={','.join(map(str, _processes(life.fleet, servers)))}",
         "--", "sleep", f"{before_s + WINDOW_S:.2f}",
     ]  # fmt: skip
@@ -110,17 +117,32 @@ def _sampled(
         _stop(host)
     script = [PROGRAM, "script", "--no-inline", "--fields=comm,ip,sym,dso",
               f"--input={there}/perf.data"]  # fmt: skip
-    _spawn(host, life.folder, script)
+    jvms = [one for one in servers if one.instance.tool == "jvm"]
+    maps = _name_methods(host, _processes(life.fleet, jvms))
     try:
+        _spawn(host, life.folder, script)
         _ended(host, life.folder, READ_S)
     finally:
         _stop(host)
+        if maps:
+            host.ask("run", argv=["rm", "-f", *maps])
     root = life.schedule.place.root
     text = _output(life.folder).read_text(encoding="utf-8", errors="replace")
     found = folded(text.splitlines(), (stack.library(root).name, *ONLOAD))
     if not found:
         raise ProcessError(f"{PROGRAM} took no sample of the servers")
     return tuple(found.items())
+
+
+def _name_methods(host: Host, processes: Sequence[int]) -> list[str]:
+    """Has JVMs write the names of their compiled methods for perf (JDK 17 and newer); returns the
+    files. Without names the profile is as good for all else."""
+    for pid in processes:
+        try:
+            host.ask("run", argv=["sh", "-c", JVM_NAMES, str(pid)], env={"PATH": SEARCH_PATH})
+        except HostError:
+            host.check_lost()
+    return [JVM_MAP.format(pid) for pid in processes]
 
 
 def _processes(fleet: Fleet, servers: Iterable[Started]) -> list[int]:
@@ -176,7 +198,8 @@ def folded(lines: Iterable[str], libraries: Iterable[str]) -> Counter[profiles.S
 
 def _named(symbol: str, place: str, libraries: set[str]) -> str:
     name = Path(place).name
-    shown = _clean(f"[{name.strip('[]')}]" if symbol == "[unknown]" else symbol)
+    where = "compiled Java" if COMPILED.fullmatch(name) else name.strip("[]")
+    shown = _clean(f"[{where}]" if symbol == "[unknown]" else symbol)
     if name in libraries:
         return shown + LIBRARY
     is_module = place.startswith("[") and not place.startswith(NOT_OF_KERNEL)
