@@ -19,9 +19,8 @@ from wirespeed.runner import metrics, proof
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.generate import Generated, Sampling, generate
 from wirespeed.runner.life import Life
-from wirespeed.runner.warm import step_s, timeout_s, window_s
+from wirespeed.runner.warm import short_s, step_s, timeout_s
 
-LONGEST_S = 0.5  # of the window
 ROUNDS = 5  # the first ones; more would say the same
 FOLDER = "counters"
 #: The metric's part of its name → the event.
@@ -70,7 +69,7 @@ def servers_of(life: Life) -> list[Started]:
 
 def count(life: Life, planned: PlannedCell, folder: Path) -> metrics.Flat:
     """The metrics of one more window; raises ProcessError as any window does."""
-    length_s = min(LONGEST_S, window_s(life, planned))
+    length_s = short_s(life.schedule.recipe)
     sampling = Sampling(length_s, events=tuple(EVENTS.values()))
     step, longest = step_s(life, planned), timeout_s(life, planned)
     return of_window(life, generate(life, planned, folder, length_s, step, sampling, longest))
