@@ -74,7 +74,7 @@ def test_what_a_process_forks_and_starts_is_counted(with_cgroup):
         os.write(to_child, b"go\n")
         assert os.read(from_child, 100) == b"done\n"
         after = found.read()
-        assert after["task-clock"] - before["task-clock"] >= 0.2e9
+        assert after["task-clock"] - before["task-clock"] >= 0.19e9
         assert after["context-switches"] > before["context-switches"]
     finally:
         os.close(to_child)
@@ -138,7 +138,8 @@ def test_samples_hold_the_counts_of_the_processes_that_were_named(host, tmp_path
         assert time.monotonic() < deadline
     first, *_, last = host.ask("sample_stop")
     assert set(last["counts"]) == {"app"}
-    assert last["counts"]["app"]["task-clock"] - first["counts"]["app"]["task-clock"] >= 50e6
+    # Without a cgroup the agent reads CPU time in ticks of 10 ms.
+    assert last["counts"]["app"]["task-clock"] - first["counts"]["app"]["task-clock"] >= 35e6
     host.ask("stop", names=["app", "gen"], grace_s=0)
 
 

@@ -32,7 +32,6 @@ def test_events_of_the_processor_are_metrics_of_each_trial(checkout):
         assert found["server.instructions_per_request"] > 0
         assert found["server.instructions_per_cycle"] == 1.0
         assert found["server.cache_misses_per_request"] is not None
-        assert found["server.context_switches_per_request"] >= 0
         # Its own window leaves the trial's alone.
         assert trial["window"]["length_ns"] > 0 and trial["valid"]
 
@@ -50,4 +49,6 @@ def test_a_machine_without_counters_is_said_once(checkout):
     told = checkout.run_json()["facts"]["counters"]
     (trial,) = checkout.trials()
     assert ("server.instructions_per_request" in trial["metrics"]) == (not told.startswith("none"))
-    assert "server.context_switches_per_request" in trial["metrics"]
+    # Both come from the threads as they are at the window's edges, where the agent was in time.
+    by_thread = {"server.context_switches_per_request", "server.fullest_thread"}
+    assert by_thread <= set(trial["metrics"]) or by_thread.isdisjoint(trial["metrics"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ PROGRAM = "perf"
 PACKAGE = "linux-perf"
 LABEL = "profiler"
 WINDOW_S = 3.0
+BEGUN, LOOK_S = "sampling", 0.05
 SAMPLES_A_SECOND = 499  # no multiple of a timer's rate
 STACK_BYTES = 4096  # of each sample: programs are unwound from it, as few have frame pointers
 READ_S = 120.0  # to unwind and name what was sampled
@@ -107,10 +109,11 @@ def _sampled(
         "--call-graph=" + ("fp" if has_pointers else f"dwarf,{STACK_BYTES}"),
         f"--output={there}/perf.data",
         f"--pid={','.join(map(str, _processes(life.fleet, servers)))}",
-        "--", "sleep", f"{before_s + WINDOW_S:.2f}",
+        "--", "sh", "-c", f"echo {BEGUN}; exec sleep {before_s + WINDOW_S:.2f}",
     ]  # fmt: skip
     _spawn(host, life.folder, record)
     try:
+        _wait_for_samples(host, life.folder)
         generate(life, planned, loads, WINDOW_S, before_s, timeout_s=timeout_s(life, planned))
         _ended(host, life.folder, READ_S)
     finally:
@@ -159,6 +162,16 @@ def _spawn(host: Host, folder: Path, argv: list[str]) -> None:
         "spawn", name=LABEL, argv=argv, env={"PATH": SEARCH_PATH}, folder=there, cwd=there,
         stdout=f"{there}/{LABEL}.out", stderr=f"{there}/{LABEL}.err",
     )  # fmt: skip
+
+
+def _wait_for_samples(host: Host, folder: Path) -> None:
+    """perf starts its command when it takes samples; on a busy machine that is seconds later."""
+    deadline = time.monotonic() + READ_S
+    while LABEL not in host.exits and time.monotonic() < deadline:
+        host.bring_back(folder)
+        if _output(folder).is_file() and BEGUN in _output(folder).read_text(encoding="utf-8"):
+            return
+        host.poll(LOOK_S)
 
 
 def _ended(host: Host, folder: Path, timeout_s: float) -> None:
