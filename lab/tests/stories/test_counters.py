@@ -7,10 +7,12 @@ import sys
 # The lab with events that every kernel counts in place of the processor's.
 STAND_IN = """
 from wirespeed.runner import counters
-counters.EVENTS = {"instructions": "task-clock", "cycles": "task-clock", "cache_misses": "context-switches"}
+counters.EVENTS = {
+    "instructions": "task-clock", "cycles": "task-clock", "cache_misses": "context-switches"
+}
 from wirespeed.cli.app import main
 main()
-"""  # noqa: E501
+"""
 
 
 def run(checkout, *arguments):
@@ -40,6 +42,24 @@ def test_a_budget_leaves_no_time_for_counting(checkout):
     run(checkout, "--budget", "10m")
     for trial in checkout.trials():
         assert "server.instructions_per_request" not in trial["metrics"]
+
+
+def test_a_host_that_cannot_count_after_all_costs_no_trial(checkout):
+    """The lab believes that an event exists; the agent refuses to count it."""
+    pretend = (
+        "counters.why_not = lambda host: ''\n"
+        "counters.EVENTS = {'instructions': 'tea-breaks'}\n"
+        "from wirespeed.cli"
+    )
+    program = STAND_IN.replace("from wirespeed.cli", pretend)
+    recipe = checkout.recipe(connections=[1], repeat=2)
+    process = subprocess.run(
+        [sys.executable, "-c", program, "run", str(recipe), "--accept-noise"],
+        env={**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)},
+        cwd=checkout.root, text=True, capture_output=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert [trial["valid"] for trial in checkout.trials()] == [True, True]
 
 
 def test_a_machine_without_counters_is_said_once(checkout):

@@ -63,15 +63,13 @@ class Counters:
             raise
 
     def _of_cgroup(self, child):
-        """False where only root may."""
+        """False where only root may, or where another tree of cgroups has the controller."""
         folder = os.open(child.cgroup, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for core in sorted(os.sched_getaffinity(child.pid)):
                 for name, files in self.files.items():
                     files.append(opened(name, folder, core, 0, OF_CGROUP))
-        except OSError as error:
-            if error.errno not in NOT_ALLOWED:
-                raise
+        except OSError:
             self.close()
             return False
         finally:

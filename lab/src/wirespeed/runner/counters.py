@@ -39,6 +39,10 @@ class Counting:
             self.known[host.name] = why_not(host)
         return self.is_wanted and not self.known[host.name]
 
+    def give_up(self) -> None:
+        """Counting is an extra: what it lacks (descriptors, for example) costs no trial."""
+        self.is_wanted = False
+
 
 def why_not(host: Host) -> str:
     """Why this host counts nothing; empty where it does."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from wirespeed.driver import jvm, stack
 from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
+from wirespeed.errors import HostError, LostHostError
 from wirespeed.probe import gc, window
 from wirespeed.probe.parse import LAB
 from wirespeed.probe.window import Part
@@ -100,9 +101,16 @@ def _counted(life: Life, order: Attempt, context: RunContext) -> metrics.Flat:
     if not counters.is_asked(life, context.counting, order.line.round):
         return {}
     began = time.monotonic()
-    found = counters.count(life, order.planned, _made(order.folder / counters.FOLDER))
-    context.noise.pace.leave_out(time.monotonic() - began)
-    return found
+    try:
+        return counters.count(life, order.planned, _made(order.folder / counters.FOLDER))
+    except LostHostError:
+        raise
+    except HostError:
+        life.fleet.each(life.fleet.all(), "sample_stop")  # of hosts that had begun
+        context.counting.give_up()
+        return {}
+    finally:
+        context.noise.pace.leave_out(time.monotonic() - began)
 
 
 def _window_folder(folder: Path, number: int) -> Path:
