@@ -7,6 +7,7 @@ pub mod simulation;
 use bypass_tcp::{Address, Config, Engine, Event, Handle, Rx, Sum, TxMeta, TxSink};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A device that keeps frames, cutting GSO segments as a real one would.
 #[derive(Default)]
@@ -182,6 +183,13 @@ impl Host {
     }
 }
 
+/// When a host sent a frame, and a hash of host and frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    pub at_us: u64,
+    pub hash: u64,
+}
+
 /// Two hosts and the link between them.
 pub struct World {
     pub now_us: u64,
@@ -200,6 +208,8 @@ pub struct World {
     pub filter: Option<Box<dyn FnMut(usize, &[u8]) -> bool>>,
     /// Check the invariants after each event.
     pub is_strict: bool,
+    /// What the hosts sent, for tests that compare runs.
+    pub trace: Option<Vec<Sent>>,
     flying: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>>,
     busy_until_us: [u64; 2],
     order: u64,
@@ -222,6 +232,7 @@ impl World {
             dropped: 0,
             filter: None,
             is_strict: true,
+            trace: None,
             flying: BinaryHeap::new(),
             busy_until_us: [0; 2],
             order: 0,
@@ -256,6 +267,14 @@ impl World {
         self.carried += 1;
         if std::env::var_os("TRACE").is_some() {
             eprintln!("{} {from} {}", self.now_us, summary(&frame));
+        }
+        if let Some(trace) = &mut self.trace {
+            let mut hasher = DefaultHasher::new();
+            (from, &frame).hash(&mut hasher);
+            trace.push(Sent {
+                at_us: self.now_us,
+                hash: hasher.finish(),
+            });
         }
         if let Some(filter) = &mut self.filter {
             if filter(from, &frame) {
