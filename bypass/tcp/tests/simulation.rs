@@ -30,7 +30,7 @@ fn a_handshake_that_the_link_defeats_is_tried_again() {
 }
 
 #[test]
-fn runs_that_differ_are_told_apart_by_their_first_different_frame() {
+fn runs_that_differ_are_found_by_their_first_different_frame() {
     let [first, later, other] = [(1, 7), (2, 7), (1, 8)].map(|(at_us, hash)| Sent { at_us, hash });
     let differ = |one: &[Sent], two: &[Sent]| simulation::divergence(one, two);
     assert_eq!(differ(&[first, later], &[first, later]), None);
