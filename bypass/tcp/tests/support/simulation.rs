@@ -2,6 +2,8 @@
 //! pause and close at random. Every byte must arrive once and in order, and nothing may be left.
 
 use super::{config, pattern, Faults, Random, Sent, World, HOSTS, HOSTS_V6};
+use std::ops::Range;
+
 use bypass_tcp::{Config, Congestion, Ecn, Error, Handle, Shutdown, SocketOption};
 
 /// Virtual time in which a run must end.
@@ -58,6 +60,7 @@ fn play(seed: u64, trace: Option<Vec<Sent>>) -> (usize, Vec<Sent>) {
     let mut random = Random(seed);
     let mut world = world(&mut random);
     world.trace = trace;
+    world.stall_us = stall(seed, world.now_us);
     let is_v6 = random.happens(300);
     introduce(&mut world);
     let mut ends = open(&mut world, &mut random, is_v6);
@@ -141,6 +144,16 @@ fn world(random: &mut Random) -> World {
         corruption: share(30),
     };
     world
+}
+
+/// A third of the links holds everything back once, often for longer than a retransmission timeout.
+fn stall(seed: u64, now_us: u64) -> Range<u64> {
+    let mut random = Random(!seed);
+    if !random.happens(333) {
+        return 0..0;
+    }
+    let from_us = now_us + random.below(1_000_000);
+    from_us..from_us + random.below(2_000_000)
 }
 
 fn host_config(number: u8, mtu: u32, random: &mut Random) -> Config {
