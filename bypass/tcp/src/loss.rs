@@ -18,6 +18,18 @@ pub enum Phase {
     Loss,
 }
 
+/// Whether a retransmission timeout may have come too early (F-RTO: RFC 5682, 3.1, with selective acknowledgments).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Forward {
+    /// No timeout, or one that is real as far as anything shows.
+    #[default]
+    Off,
+    /// The first segment in flight was sent again, and nothing else (step 1).
+    Resent,
+    /// It was acknowledged: new segments leave before anything is sent again (step 2b).
+    Advancing,
+}
+
 /// The state of loss recovery of a connection.
 #[derive(Clone, Copy, Default)]
 pub struct Recovery {
@@ -55,6 +67,8 @@ pub struct Recovery {
     pub rack_end: u32,
     /// RACK.rtt: its round-trip time.
     pub rack_rtt_us: u64,
+    /// See [`Forward`].
+    pub forward: Forward,
     /// Highest number selectively acknowledged.
     pub fack: u32,
     /// The marked part of the scoreboard.
@@ -103,6 +117,8 @@ pub struct Progress {
     pub fack: Option<u32>,
     /// Lowest number that arrived after higher ones, though it was sent once.
     pub overtaken: Option<u32>,
+    /// A segment arrived that was taken for lost and not sent again.
+    pub original_arrived: bool,
     /// A block reported bytes received twice.
     pub has_duplicate: bool,
     /// Neither data, nor window, nor number changed (RFC 5681, 2).

@@ -2,7 +2,7 @@
 
 use crate::chrono::Limit;
 use crate::conn::{Conn, Context, RetransmitTimer, State};
-use crate::loss::Phase;
+use crate::loss::{Forward, Phase};
 use crate::neighbour::Link;
 use crate::segment::{Outgoing, SACK_BYTES};
 use crate::sent::{self, LOST, NONE, RETRANSMITTED, SACKED};
@@ -31,12 +31,37 @@ impl Conn {
             State::SynSent | State::SynReceived => return self.flush_syn(cx, link, sink),
             _ => {}
         }
-        let done = self.flush_retransmissions(cx, link, sink)
+        let done = self.flush_forward(cx, link, sink)
+            && self.flush_retransmissions(cx, link, sink)
             && self.flush_loss_probe(cx, link, sink)
             && self.flush_new(cx, link, sink)
             && self.flush_probe(cx, link, sink);
         self.note_limit(cx);
         done && self.flush_ack(cx, link, sink)
+    }
+
+    /// F-RTO (RFC 5682, 3.1, step 2b): new segments before what the timeout took for lost, when there are any.
+    fn flush_forward<S: TxSink>(
+        &mut self,
+        cx: &mut Context,
+        link: &mut Link,
+        sink: &mut S,
+    ) -> bool {
+        if self.recovery.forward != Forward::Advancing || self.has_gone_forward() {
+            return true;
+        }
+        if !self.flush_new(cx, link, sink) {
+            return false;
+        }
+        if !self.has_gone_forward() {
+            self.recovery.forward = Forward::Off;
+        }
+        true
+    }
+
+    /// New segments left after a timeout: what arrives next says whether anything must be sent again.
+    fn has_gone_forward(&self) -> bool {
+        self.recovery.forward == Forward::Advancing && after(self.snd_nxt, self.recovery.high_seq)
     }
 
     /// Sends again what is taken for lost, as far as the window allows.
@@ -46,6 +71,9 @@ impl Conn {
         link: &mut Link,
         sink: &mut S,
     ) -> bool {
+        if self.has_gone_forward() {
+            return true;
+        }
         let known = self.recovery.resend_from;
         let mut index = match known.filter(|(seq, _)| !before(*seq, self.snd_una)) {
             Some((_, index)) => index,
@@ -124,6 +152,9 @@ impl Conn {
             self.recovery.phase = Phase::Loss;
             self.recovery.high_seq = self.snd_nxt;
             self.recovery.undo_from = None;
+        }
+        if lost > 0 {
+            self.recovery.forward = Forward::Off;
         }
         self.queue_output(cx);
     }

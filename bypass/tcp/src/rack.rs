@@ -1,7 +1,7 @@
 //! RACK (RFC 8985): what was sent well before a segment that arrived is lost.
 
 use crate::conn::{Conn, Context, RetransmitTimer};
-use crate::loss::{Phase, Progress, Recovery};
+use crate::loss::{Forward, Phase, Progress, Recovery};
 use crate::recovery::DUPLICATE_THRESHOLD;
 use crate::sent::{Node, AMBIGUOUS, NONE};
 use crate::seq::{after, before, distance};
@@ -16,7 +16,9 @@ impl Conn {
         let rtt = now_us - node.sent_us;
         if node.is(AMBIGUOUS) {
             let older_copy = echo.is_some_and(|echo| before(echo, self.timestamp(node.sent_us)));
-            if older_copy || rtt < u64::from(self.rtt.min_us) {
+            // After a timeout that may have come too early, the acknowledgment may be for the first copy.
+            let is_open = self.recovery.forward != Forward::Off;
+            if older_copy || is_open || rtt < u64::from(self.rtt.min_us) {
                 return;
             }
         }

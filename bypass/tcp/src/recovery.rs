@@ -1,9 +1,9 @@
-//! Loss recovery: RACK (RFC 8985, `rack`) for peers with SACK, NewReno (RFC 6582) for the others, and
-//! proportional rate reduction (RFC 6937).
+//! Loss recovery: RACK (RFC 8985, `rack`) for peers with SACK, NewReno (RFC 6582) for the others,
+//! F-RTO after a timeout (RFC 5682), and proportional rate reduction (RFC 6937).
 
 use crate::congestion::Control;
 use crate::conn::{Conn, Context};
-use crate::loss::{Phase, Progress};
+use crate::loss::{Forward, Phase, Progress};
 use crate::marked::Begin;
 use crate::sent::{Node, AMBIGUOUS, LOST, NONE, RETRANSMITTED, SACKED};
 use crate::seq::{after, before};
@@ -138,6 +138,7 @@ impl Conn {
         Conn::note_overtaken(node, p);
         if !node.is(AMBIGUOUS) {
             p.rtt_us = p.rtt_us.or(Some(cx.now_us - node.sent_us));
+            p.original_arrived |= node.is(LOST);
         }
         self.forget_loss(node);
         cx.nodes.mark(&mut self.sent, index);
@@ -185,6 +186,7 @@ impl Conn {
                 p.delivered += 1;
                 if !node.is(AMBIGUOUS) {
                     p.rtt_us = p.rtt_us.or(Some(cx.now_us - node.sent_us));
+                    p.original_arrived |= node.is(LOST);
                 }
             }
             cx.nodes.pop(&mut self.sent);
@@ -283,8 +285,12 @@ impl Conn {
             }
             Phase::Recovery if p.advanced => self.undo_partial(cx, p),
             Phase::Loss => {
-                self.continue_loss(cx, p, ended);
-                return;
+                let is_early = self.continue_loss(cx, p, ended);
+                if !is_early || !self.has_sack {
+                    return;
+                }
+                // Some of what is in flight again may be lost all the same.
+                p.newly_lost += self.detect_losses(cx);
             }
             _ => {}
         }
@@ -457,20 +463,45 @@ impl Conn {
         false
     }
 
-    fn continue_loss(&mut self, cx: &mut Context, p: &mut Progress, ended: bool) {
-        if p.advanced
+    /// An acknowledgment after a timeout. Answers whether it shows that the timeout came too early: it is undone.
+    fn continue_loss(&mut self, cx: &mut Context, p: &mut Progress, ended: bool) -> bool {
+        let was_delayed = p.advanced
             && self.recovery.undo_from.is_some()
-            && (self.was_only_delayed(p.echo) || self.may_undo())
-        {
+            && (self.was_only_delayed(p.echo) || self.may_undo());
+        let is_early = was_delayed || self.go_forward(p, ended);
+        if is_early {
             self.undo(cx, true);
-            cx.stats.full_undo += 1;
-            self.recovery.phase = Phase::Open;
-            self.recovery.first_resent_us = 0;
+            cx.stats.full_undo += u64::from(was_delayed);
+            cx.stats.spurious_timeouts += u64::from(!was_delayed);
         } else if ended {
-            self.recovery.phase = Phase::Open;
-            self.recovery.first_resent_us = 0;
             self.recovery.sacked_out *= u32::from(self.has_sack);
         }
+        if is_early || ended {
+            self.recovery.phase = Phase::Open;
+            self.recovery.first_resent_us = 0;
+            self.recovery.forward = Forward::Off;
+        }
+        is_early
+    }
+
+    /// F-RTO (RFC 5682, 3.1). Answers whether the timeout came too early: of what it took for lost something arrived
+    /// that was not sent again, and not everything, which a segment that fills the only hole acknowledges too.
+    fn go_forward(&mut self, p: &Progress, ended: bool) -> bool {
+        let has_news = p.advanced || p.newly_sacked > 0 || p.is_duplicate;
+        if self.recovery.forward == Forward::Off || !has_news {
+            return false;
+        }
+        let sent_new = after(self.snd_nxt, self.recovery.high_seq);
+        // Without selective acknowledgments what arrived before the timeout may be taken for lost.
+        if p.original_arrived && !ended && (self.has_sack || sent_new) {
+            return true;
+        }
+        self.recovery.forward = Forward::Off;
+        if p.advanced && !ended && !sent_new {
+            self.recovery.forward = Forward::Advancing;
+            self.recovery.high_seq = self.snd_nxt;
+        }
+        false
     }
 
     /// A segment is sent again now.

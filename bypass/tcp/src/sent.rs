@@ -6,6 +6,8 @@
 
 use alloc::vec::Vec;
 
+use crate::seq::after;
+
 /// The end of a list.
 pub const NONE: u32 = u32::MAX;
 
@@ -172,6 +174,39 @@ impl Nodes {
         self.append_newest(list, index);
     }
 
+    /// Puts a segment into the list by time again, at the place that its time gives it. It is looked for from `near`
+    /// on, a segment of the list sent at about the same time; none: from the oldest.
+    pub fn put_back(&mut self, list: &mut List, index: u32, near: u32) {
+        self.forget_time(list, index);
+        let place = (self.get(index).sent_us, self.get(index).end);
+        let is_later =
+            |it: &Node| it.sent_us > place.0 || it.sent_us == place.0 && after(it.end, place.1);
+        let mut older = near;
+        while older != NONE && is_later(self.get(older)) {
+            older = self.get(older).older;
+        }
+        let behind = |nodes: &Nodes, at: u32| match at {
+            NONE => list.oldest,
+            at => nodes.get(at).newer,
+        };
+        let mut newer = behind(self, older);
+        while newer != NONE && !is_later(self.get(newer)) {
+            older = newer;
+            newer = self.get(older).newer;
+        }
+        match older {
+            NONE => list.oldest = index,
+            older => self.get_mut(older).newer = index,
+        }
+        match newer {
+            NONE => list.newest = index,
+            newer => self.get_mut(newer).older = index,
+        }
+        let node = self.get_mut(index);
+        (node.older, node.newer) = (older, newer);
+        node.flags |= TIMED;
+    }
+
     /// Takes a segment out of the list by time: RACK need not look at it.
     #[inline]
     pub fn forget_time(&mut self, list: &mut List, index: u32) {
@@ -310,6 +345,29 @@ mod tests {
         (0..500).for_each(|_| nodes.pop(&mut list));
         assert_eq!(nodes.end_of_run(500, &mut steps), 949);
         assert!(steps < 2 * 799 + 60, "{steps}");
+    }
+
+    #[test]
+    fn segments_put_back_are_where_their_time_says() {
+        let (mut nodes, mut list) = (Nodes::new(), List::default());
+        for seq in 0..8 {
+            nodes.push(&mut list, (seq, seq + 1), u64::from(seq / 2), 0);
+        }
+        nodes.resend(&mut list, 1, 2);
+        for index in [0, 1, 4, 5, 7] {
+            nodes.forget_time(&mut list, index);
+        }
+        assert_eq!(by_time(&nodes, &list), [2, 3, 6]);
+        let mut near = NONE;
+        for index in [0, 1, 4, 5, 7] {
+            nodes.put_back(&mut list, index, near);
+            near = index;
+        }
+        assert_eq!(by_time(&nodes, &list), [0, 2, 3, 1, 4, 5, 6, 7]);
+        nodes.put_back(&mut list, 2, 7);
+        assert_eq!(by_time(&nodes, &list), [0, 2, 3, 1, 4, 5, 6, 7]);
+        nodes.clear(&mut list);
+        assert_eq!((list.oldest, list.newest), (NONE, NONE));
     }
 
     #[test]

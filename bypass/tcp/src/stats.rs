@@ -67,6 +67,8 @@ counters! {
     dsack_undo "TCPDSACKUndo",
     /// Whole windows found delayed, not lost.
     full_undo "TCPFullUndo",
+    /// Retransmission timeouts found to have come too early (RFC 5682).
+    spurious_timeouts "TCPSpuriousRTOs",
     /// Retransmission timeouts.
     timeouts "TCPTimeouts",
     /// Tail loss probes sent.

@@ -2,7 +2,7 @@
 
 use crate::conn::{Conn, Context, RetransmitTimer, State};
 use crate::error::Error;
-use crate::loss::Phase;
+use crate::loss::{Forward, Phase};
 use crate::sent::{NONE, SACKED};
 use crate::seq::after;
 
@@ -125,9 +125,10 @@ impl Conn {
     /// The retransmission timeout: what was sent at least a round trip ago without an acknowledgment is taken for lost
     /// (RFC 8985, 6.3; RFC 6298, 5.4 to 5.7; RFC 5681, 3.1, equation 4).
     pub fn enter_loss(&mut self, cx: &mut Context) {
-        let is_new = self.recovery.phase <= Phase::Disorder
-            || !after(self.recovery.high_seq, self.snd_una)
-            || self.recovery.phase == Phase::Loss && self.recovery.timeouts == 0;
+        let is_first =
+            self.recovery.phase <= Phase::Disorder || !after(self.recovery.high_seq, self.snd_una);
+        let has_advanced = self.recovery.phase == Phase::Loss && self.recovery.timeouts == 0;
+        let is_new = is_first || has_advanced;
         if is_new {
             self.remember_for_undo();
             self.ssthresh = self.control.threshold_after_loss(self.cwnd);
@@ -135,7 +136,14 @@ impl Conn {
         } else {
             self.recovery.undo_from = Some(self.snd_una);
         }
-        self.mark_overdue_lost(cx);
+        let reneged = self.mark_overdue_lost(cx);
+        // During a recovery more than the first segment was sent again (RFC 5682, 3.1, step 1); a timeout that follows
+        // one without progress changes nothing (3.2).
+        self.recovery.forward = match self.recovery.forward {
+            _ if reneged || has_advanced && !is_first => Forward::Off,
+            Forward::Off if !is_first => Forward::Off,
+            _ => Forward::Resent,
+        };
         self.cwnd = self.in_flight() + 1;
         self.recovery.phase = Phase::Loss;
         self.recovery.high_seq = self.snd_nxt;
@@ -143,7 +151,8 @@ impl Conn {
         self.cwr_wanted = self.has_ecn;
     }
 
-    fn mark_overdue_lost(&mut self, cx: &mut Context) {
+    /// Answers whether the peer took a selective acknowledgment back.
+    fn mark_overdue_lost(&mut self, cx: &mut Context) -> bool {
         // A selective acknowledgment of the head was taken back (RFC 2018, 8).
         let reneged = self.sent.head != NONE && cx.nodes.get(self.sent.head).is(SACKED);
         if reneged || !self.has_sack {
@@ -163,6 +172,7 @@ impl Conn {
             }
             index = node.next;
         }
+        reneged
     }
 
     /// Nobody waits for what becomes of it.

@@ -1,8 +1,8 @@
-//! Undo of reductions that were not needed (RFC 3522, RFC 3708).
+//! Undo of reductions that were not needed (RFC 3522, RFC 3708, RFC 5682).
 
 use crate::conn::{Conn, Context};
 use crate::loss::{Phase, Progress};
-use crate::sent::{LOST, NONE, RETRANSMITTED};
+use crate::sent::{AMBIGUOUS, LOST, NONE, RETRANSMITTED};
 use crate::seq::before;
 
 impl Conn {
@@ -68,14 +68,17 @@ impl Conn {
 
     /// Segments taken for lost are in flight again.
     fn unmark_losses(&mut self, cx: &mut Context) {
+        // The last one put back of those sent once, and of those sent again: each kind is about in order of time.
+        let mut nearest = [NONE; 2];
         let mut index = self.sent.head;
         while index != NONE {
             let node = *cx.nodes.get(index);
             if node.is(LOST) {
                 self.forget_loss(&node);
                 cx.nodes.get_mut(index).flags &= !(LOST | RETRANSMITTED);
-                let sent_us = node.sent_us;
-                cx.nodes.resend(&mut self.sent, index, sent_us);
+                let near = &mut nearest[usize::from(node.is(AMBIGUOUS))];
+                cx.nodes.put_back(&mut self.sent, index, *near);
+                *near = index;
             }
             index = node.next;
         }

@@ -548,3 +548,197 @@ fn blocks_in_any_order_cost_little_and_segments_in_flight_are_bounded() {
     }
     assert!(steps < 4 * linear, "{steps} steps");
 }
+
+/// Ten segments, the timeout that sends the first one again, and bytes that wait. Probes are off: one would find out.
+fn timed_out(options: &str, waiting: &str) -> Dialogue {
+    let no_probes = Config {
+        loss_probe: false,
+        ..config(1)
+    };
+    let segments: String = (0..10)
+        .map(|number| {
+            let push = if number == 9 { "P" } else { "" };
+            let from = number * 1000 + 1;
+            format!("> {push}. {from}:{} ack 1\n", from + 1000)
+        })
+        .collect();
+    play_with(
+        no_probes,
+        &format!(
+            "listen
+            < S 0:0 win 65535 <{options}>
+            > S. 0:0 ack 1
+            +10ms
+            < . 1:1 ack 1 win 65535
+            accept
+            send 10000
+            {segments}
+            {waiting}
+            +250ms
+            > . 1:1001 ack 1"
+        ),
+    )
+}
+
+/// RFC 5682, 3.1, steps 2b and 3b: the segments were delayed, none of them is sent again.
+#[test]
+fn a_timeout_that_came_too_early_is_undone_when_segments_sent_once_arrive() {
+    for options in ["mss 1000,sackOK", "mss 1000"] {
+        let mut dialogue = timed_out(options, "send 4000");
+        assert_eq!(windows(&mut dialogue), (1, 7));
+        dialogue.play(
+            "< . 1:1 ack 1001 win 65535
+            > . 10001:11001 ack 1
+            > . 11001:12001 ack 1
+            < . 1:1 ack 2001 win 65535
+            > . 12001:13001 ack 1",
+        );
+        let (cwnd, ssthresh) = windows(&mut dialogue);
+        assert!(cwnd >= 10 && ssthresh == u32::MAX, "{options}: {cwnd}");
+        let stats = dialogue.engine.stats();
+        assert_eq!((stats.spurious_timeouts, stats.retrans_segs), (1, 1));
+        // Nor when the others take longer than reordering does.
+        dialogue.play(
+            "wait 100ms
+            < . 1:1 ack 13001 win 65535
+            > P. 13001:14001 ack 1
+            < . 1:1 ack 14001 win 65535
+            wait 5s",
+        );
+    }
+}
+
+/// A selective acknowledgment, or an acknowledgment of two segments, shows it without anything new to send.
+#[test]
+fn selective_acknowledgments_show_a_timeout_that_came_too_early_at_once() {
+    for news in [
+        "ack 2001 win 65535",
+        "ack 1 win 65535 <nop,nop,sack 1001:2001>",
+    ] {
+        let mut dialogue = timed_out("mss 1000,sackOK", "");
+        dialogue.play(&format!("< . 1:1 {news}\nwait 1ms"));
+        let (cwnd, ssthresh) = windows(&mut dialogue);
+        assert!(cwnd >= 10 && ssthresh == u32::MAX, "{news}: {cwnd}");
+        assert_eq!(dialogue.engine.stats().spurious_timeouts, 1);
+    }
+}
+
+/// RFC 5682, 3.1, step 3a: the new segments arrive and the old ones do not.
+#[test]
+fn a_timeout_is_real_when_only_what_was_sent_after_it_arrives() {
+    for (options, report) in [
+        ("mss 1000,sackOK", " <nop,nop,sack 10001:11001>"),
+        ("mss 1000", ""),
+    ] {
+        let mut dialogue = timed_out(options, "send 4000");
+        dialogue.play(&format!(
+            "< . 1:1 ack 1001 win 65535
+            > . 10001:11001 ack 1
+            > . 11001:12001 ack 1
+            < . 1:1 ack 1001 win 65535{report}
+            > . 1001:2001 ack 1"
+        ));
+        let (cwnd, ssthresh) = windows(&mut dialogue);
+        assert!(cwnd <= 3 && ssthresh == 7, "{options}: {cwnd}, {ssthresh}");
+        assert_eq!(dialogue.engine.stats().spurious_timeouts, 0);
+    }
+}
+
+/// RFC 5682, 3.1, steps 2a and 2b: a duplicate, everything acknowledged, or nothing new to send.
+#[test]
+fn a_timeout_that_nothing_shows_to_be_early_is_followed_by_slow_start() {
+    let mut dialogue = timed_out("mss 1000", "");
+    dialogue.play(
+        "< . 1:1 ack 1001 win 65535
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1",
+    );
+    assert_eq!(windows(&mut dialogue), (2, 7));
+    let mut dialogue = timed_out("mss 1000,sackOK", "send 4000");
+    dialogue.play(
+        "< . 1:1 ack 1 win 65535
+        < . 1:1 ack 1001 win 65535
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1",
+    );
+    assert_eq!(windows(&mut dialogue), (2, 7));
+    let mut dialogue = timed_out("mss 1000,sackOK", "");
+    dialogue.play("< . 1:1 ack 10001 win 65535");
+    assert_eq!(windows(&mut dialogue).1, 7);
+}
+
+/// Without selective acknowledgments the second segment may have arrived before the timeout, behind a lost one.
+#[test]
+fn one_acknowledgment_of_two_segments_does_not_undo_a_timeout_without_selective_acknowledgments() {
+    let mut dialogue = timed_out("mss 1000", "send 4000");
+    dialogue.play(
+        "< . 1:1 ack 2001 win 65535
+        > . 10001:11001 ack 1
+        > . 11001:12001 ack 1
+        > . 12001:13001 ack 1",
+    );
+    assert_eq!(windows(&mut dialogue), (3, 7));
+    dialogue.play(
+        "< . 1:1 ack 2001 win 65535
+        > . 2001:3001 ack 1",
+    );
+    assert_eq!(windows(&mut dialogue).1, 7);
+}
+
+/// RFC 5682, 3.2: timeouts without progress between them are one.
+#[test]
+fn repeated_timeouts_that_came_too_early_are_undone_together() {
+    let mut dialogue = timed_out("mss 1000,sackOK", "send 4000");
+    dialogue.play(
+        "+500ms
+        > . 1:1001 ack 1
+        < . 1:1 ack 1001 win 65535
+        > . 10001:11001 ack 1
+        > . 11001:12001 ack 1
+        < . 1:1 ack 2001 win 65535
+        > . 12001:13001 ack 1",
+    );
+    let (cwnd, ssthresh) = windows(&mut dialogue);
+    assert!(cwnd >= 10 && ssthresh == u32::MAX, "{cwnd}, {ssthresh}");
+}
+
+/// The window is cut once, for the loss, and nothing but the lost segment is sent again.
+#[test]
+fn a_loss_among_segments_whose_timeout_came_too_early_starts_fast_recovery() {
+    let mut dialogue = timed_out("mss 1000,sackOK", "send 4000");
+    dialogue.play(
+        "< . 1:1 ack 1001 win 65535
+        > . 10001:11001 ack 1
+        > . 11001:12001 ack 1
+        < . 1:1 ack 1001 win 65535 <nop,nop,sack 2001:6001>
+        > . 1001:2001 ack 1",
+    );
+    let stats = dialogue.engine.stats();
+    let counts = (
+        stats.spurious_timeouts,
+        stats.sack_recovery,
+        stats.retrans_segs,
+    );
+    assert_eq!(counts, (1, 1, 2));
+    assert_eq!(windows(&mut dialogue).1, 7);
+}
+
+/// A second timeout after progress, and one during a fast recovery: the window to return to was cut for a loss.
+#[test]
+fn a_timeout_during_a_recovery_is_not_taken_for_early() {
+    let mut dialogue = accepted("");
+    dialogue.play_loosely(
+        "send 10000
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:4001>
+        +1s
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:5001>",
+    );
+    let stats = dialogue.engine.stats();
+    assert_eq!((stats.sack_recovery, stats.spurious_timeouts), (1, 0));
+    assert!(stats.timeouts > 0 && windows(&mut dialogue).1 <= 7);
+    let mut dialogue = timed_out("mss 1000,sackOK", "");
+    dialogue.play_loosely("< . 1:1 ack 1 win 65535\n< . 1:1 ack 1001 win 65535\n+3s");
+    dialogue.play_loosely("< . 1:1 ack 2001 win 65535\n< . 1:1 ack 4001 win 65535");
+    assert_eq!(dialogue.engine.stats().spurious_timeouts, 0);
+    assert!(windows(&mut dialogue).1 <= 7);
+}

@@ -7,6 +7,8 @@ pub mod simulation;
 use bypass_tcp::{Address, Config, Engine, Event, Handle, Rx, Sum, TxMeta, TxSink};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 /// A device that keeps frames, cutting GSO segments as a real one would.
 #[derive(Default)]
@@ -182,6 +184,13 @@ impl Host {
     }
 }
 
+/// When a host sent a frame, and a hash of host and frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    pub at_us: u64,
+    pub hash: u64,
+}
+
 /// Two hosts and the link between them.
 pub struct World {
     pub now_us: u64,
@@ -191,6 +200,8 @@ pub struct World {
     /// Bits a second; zero for no limit. The queue of a limited link holds `queue_us`.
     pub rate: u64,
     pub queue_us: u64,
+    /// Frames that are due in this time arrive at its end.
+    pub stall_us: Range<u64>,
     pub faults: Faults,
     pub random: Random,
     /// Frames that came to be put on the link, for tests that count them.
@@ -200,6 +211,8 @@ pub struct World {
     pub filter: Option<Box<dyn FnMut(usize, &[u8]) -> bool>>,
     /// Check the invariants after each event.
     pub is_strict: bool,
+    /// Frames that the hosts sent, for tests that compare runs.
+    pub trace: Option<Vec<Sent>>,
     flying: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>>,
     busy_until_us: [u64; 2],
     order: u64,
@@ -216,12 +229,14 @@ impl World {
             jitter_us: 0,
             rate: 0,
             queue_us: 100_000,
+            stall_us: 0..0,
             faults: Faults::default(),
             random: Random(1),
             carried: 0,
             dropped: 0,
             filter: None,
             is_strict: true,
+            trace: None,
             flying: BinaryHeap::new(),
             busy_until_us: [0; 2],
             order: 0,
@@ -256,6 +271,14 @@ impl World {
         self.carried += 1;
         if std::env::var_os("TRACE").is_some() {
             eprintln!("{} {from} {}", self.now_us, summary(&frame));
+        }
+        if let Some(trace) = &mut self.trace {
+            let mut hasher = DefaultHasher::new();
+            (from, &frame).hash(&mut hasher);
+            trace.push(Sent {
+                at_us: self.now_us,
+                hash: hasher.finish(),
+            });
         }
         if let Some(filter) = &mut self.filter {
             if filter(from, &frame) {
@@ -293,6 +316,9 @@ impl World {
         at_us += self.delay_us + self.random.below(self.jitter_us + 1);
         if self.random.happens(self.faults.reordering) {
             at_us += self.random.below(self.delay_us * 3 + 1);
+        }
+        if self.stall_us.contains(&at_us) {
+            at_us = self.stall_us.end;
         }
         self.order += 1;
         self.flying

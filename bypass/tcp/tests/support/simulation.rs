@@ -1,7 +1,9 @@
 //! One seed, one run: two hosts, a bad link, several connections, and programs that write, read,
 //! pause and close at random. Every byte must arrive once and in order, and nothing may be left.
 
-use super::{config, pattern, Faults, Random, World, HOSTS, HOSTS_V6};
+use super::{config, pattern, Faults, Random, Sent, World, HOSTS, HOSTS_V6};
+use std::ops::Range;
+
 use bypass_tcp::{Config, Congestion, Ecn, Error, Handle, Shutdown, SocketOption};
 
 /// Virtual time in which a run must end.
@@ -27,8 +29,38 @@ struct End {
 
 /// Runs a seed; panics with what is wrong. Answers bytes carried, for a summary.
 pub fn run(seed: u64) -> usize {
+    play(seed, None).0
+}
+
+/// Runs a seed twice; panics when a run is wrong or the second one sends anything else than the first.
+pub fn run_twice(seed: u64) -> usize {
+    let [(bytes, first), (_, second)] = [(); 2].map(|()| play(seed, Some(Vec::new())));
+    if let Some((number, first, second)) = divergence(&first, &second) {
+        panic!("seed {seed}: the runs differ from frame {number} on: {first:?}, then {second:?}");
+    }
+    bytes
+}
+
+/// The first frame in which two runs differ; none where one of them has ended.
+pub fn divergence(first: &[Sent], second: &[Sent]) -> Option<(usize, Option<Sent>, Option<Sent>)> {
+    let longest = first.len().max(second.len());
+    (0..longest)
+        .map(|number| {
+            (
+                number,
+                first.get(number).copied(),
+                second.get(number).copied(),
+            )
+        })
+        .find(|(_, first, second)| first != second)
+}
+
+/// One run. Answers bytes carried and the trace, when one is kept.
+fn play(seed: u64, trace: Option<Vec<Sent>>) -> (usize, Vec<Sent>) {
     let mut random = Random(seed);
     let mut world = world(&mut random);
+    world.trace = trace;
+    world.stall_us = stall(seed, world.now_us);
     let is_v6 = random.happens(300);
     introduce(&mut world);
     let mut ends = open(&mut world, &mut random, is_v6);
@@ -70,7 +102,8 @@ pub fn run(seed: u64) -> usize {
         );
         assert_eq!(left, (0, 0, 0, 0, 0), "seed {seed}: left over");
     }
-    ends.iter().map(|end| end.received).sum()
+    let bytes = ends.iter().map(|end| end.received).sum();
+    (bytes, world.trace.unwrap_or_default())
 }
 
 /// The hosts know each other's link addresses: three lost solicitations in a row would end a run.
@@ -111,6 +144,16 @@ fn world(random: &mut Random) -> World {
         corruption: share(30),
     };
     world
+}
+
+/// A third of the links holds everything back once, often for longer than a retransmission timeout.
+fn stall(seed: u64, now_us: u64) -> Range<u64> {
+    let mut random = Random(!seed);
+    if !random.happens(333) {
+        return 0..0;
+    }
+    let from_us = now_us + random.below(1_000_000);
+    from_us..from_us + random.below(2_000_000)
 }
 
 fn host_config(number: u8, mtu: u32, random: &mut Random) -> Config {
