@@ -96,7 +96,7 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// Programs that are not compared, and why; docs/limits/packets.md says the same in words.
+/// Programs that are not compared, and why; docs/internals/limits/packets.md says the same in words.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("bound_client", "binds to an address of the loopback"),
     ("ipv6", "listens on ::1"),
