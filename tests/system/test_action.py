@@ -135,7 +135,7 @@ class Runner:
 
 
 def inputs_of(workflow):
-    """What the action gets: its defaults, and what the workflow gives it."""
+    """The inputs of the action: its defaults, and the values of the workflow."""
     declared = ACTION.read_text().split("\ninputs:\n")[1].split("\nruns:\n")[0]
     inputs = {name: (re.search(r'default: "?([^"\n]*)"?', text) or ["", ""])[1]
               for name, text in re.findall(r"^  ([\w-]+):\n((?:    .*\n?)+)", declared, re.M)}

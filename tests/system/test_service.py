@@ -52,7 +52,7 @@ def settings(text, name):
 
 
 def verify(folder, drop_in):
-    """What systemd finds wrong with Debian's unit and this drop-in."""
+    """The mistakes that systemd finds in Debian's unit and this drop-in."""
     shutil.copy(UNITS / "redis-server.service", folder)
     (folder / "redis-server.service.d").mkdir()
     (folder / "redis-server.service.d" / "bypass.conf").write_text(drop_in)
