@@ -90,7 +90,8 @@ def test_the_options_of_the_page_are_those_of_the_option_table():
 
 
 #: A value that each option of the page takes, where it takes one.
-VALUES = {"-c": "2", "-d": "1s", "-t": "1", "-s": "script.lua", "-H": "A: b", "-T": "2s", "-R": "200", "--timeout": "2s"}
+VALUES = {"-c": "2", "-d": "1s", "-t": "1", "-s": "script.lua", "-H": "A: b", "-T": "2s", "-R": "200",
+          "--timeout": "2s"}
 
 
 def test_every_option_of_the_page_is_taken_together(server, tmp_path):
