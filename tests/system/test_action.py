@@ -6,6 +6,7 @@ step may write. The product next to the sources is this checkout, whose `compare
 
 import os
 import re
+import shutil
 import subprocess
 import textwrap
 
@@ -120,12 +121,12 @@ class Runner:
         kit = self.repository / KIT
         shorter = f'[ "$1" = compare ] && set -- "$@" {SHORT}'
         written(kit / "wirespeed", f'#!/bin/sh\n{shorter}\nexec {ROOT}/wirespeed "$@"\n')
-        (kit / "packaging").symlink_to(ROOT / "packaging")
+        shutil.copytree(ACTION.parent, kit / "packaging" / "action")
 
     def step(self, text, variables=None):
         done = subprocess.run(["bash", "-e", "-c", text], cwd=self.repository, capture_output=True, text=True,
                               env={**self.environment, **(variables or {})}, stdin=subprocess.DEVNULL,
-                              timeout=PATIENCE_S)
+                              timeout=PATIENCE_S * 3)
         return done.returncode, done.stdout + done.stderr
 
     def value(self, expression, inputs):

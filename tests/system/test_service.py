@@ -132,6 +132,7 @@ def test_systemd_accepts_what_bypass_unit_prints_and_it_says_the_same(usr, tmp_p
         assert settings(printed, name) == settings(shown, name), name
     families, needed = (set(" ".join(settings(text, "RestrictAddressFamilies")).split()) for text in (printed, shown))
     assert families == needed
+    assert settings(printed, "ExecPaths") == [f"{usr}/bypass {usr}/libbypass_preload.so"]
 
 
 def test_the_unit_starts_and_both_ends_are_accelerated_until_it_is_rolled_back(usr, tmp_path):

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -466,3 +467,16 @@ def test_latencies_of_a_closed_loop_are_called_service_times(tmp_path):
     summary = load(make_run(KINDS["quickstart"](), tmp_path))
     closed = any("little_residual" in trial.metrics for trial in summary.valid)
     assert ("service times of a closed loop" in story.method(summary)) == closed
+
+
+def test_the_first_screen_has_one_sentence_with_absolute_figures_for_each_contender(run, text):
+    """The page began with means and intervals; the terminal, with the figures that people quote."""
+    summary = load(run)
+    lead = re.search(r'<div class="lead">(.*?)</div>', text, re.S)[1]
+    headlines = story.headlines(summary)
+    assert lead.count("<p>") == len(headlines or story.front(summary))
+    for headline in headlines:
+        name, _, rest = headline.partition(": ")
+        assert f"<b>{name}:</b> {rest.replace(' %', chr(160) + '%')}" in unescape(lead)
+    if headlines:
+        assert text.index('class="tiles"') < text.index('class="full"') < text.index("<nav ")
