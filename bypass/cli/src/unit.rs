@@ -144,13 +144,13 @@ fn drop_in(name: &str, unit: &Unit, own: &Path, profile: &str) -> Result<String,
     if unit.has("RestrictAddressFamilies") {
         let _ = writeln!(
             page,
-            "# Added to those that the unit allows.\nRestrictAddressFamilies={FAMILIES}"
+            "# Added to the ones that the unit allows.\nRestrictAddressFamilies={FAMILIES}"
         );
     }
     if unit.has("SystemCallFilter") {
         let _ = writeln!(
             page,
-            "# Added to those that the unit allows.\nSystemCallFilter={CALLS}"
+            "# Added to the ones that the unit allows.\nSystemCallFilter={CALLS}"
         );
     }
     if unit.is_on("PrivateUsers") {
