@@ -157,3 +157,21 @@ def test_the_front_door_knows_every_command_of_the_lab():
     programs = {*known["Programs"], *known["This kit"]}
     assert set(LAB) == known_commands() - programs
     assert {"run", "plan", "report", "list", "runs"} <= set(LAB)
+
+
+#: Claims that were false or out of date once, each with what is true.
+WITHDRAWN = {
+    "exact interval": "Student's t interval (decision 6)",
+    "medians of five": "geometric means of ratios within rounds (decision 6)",
+    "present build": "a commit",
+    "build of that night": "a commit",
+    "no packets arrive": "bypass between hosts",
+    "no interface is involved": "bypass between hosts",
+    "bypass is not sent": "it is sent to the hosts of a site",
+}
+
+
+def test_withdrawn_claims_do_not_come_back():
+    found = [f"{relative(page)}: {claim!r} (now: {now})" for page in tracked(".md") for claim, now in WITHDRAWN.items()
+             if not relative(page).startswith("docs/history/") and claim in page.read_text().lower()]
+    assert not found
