@@ -16,7 +16,7 @@ _OPTION = re.compile(r"\s{2,8}(-{1,2}[A-Za-z0-9].*?)(?:\s{2,}(\S.*))?$")
 _FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 #: Page → what it is in a line, and the words that print its help.
 PROGRAMS = {
-    "wirespeed": ("measures network servers and proves what makes them faster", ["wirespeed"]),
+    "wirespeed": ("measures network servers and proves what makes them faster", ["wirespeed", "help"]),
     "wirespeed-load": ("HTTP load generator", ["wirespeed-load"]),
     "wirespeed-http-server": ("HTTP server under test", ["wirespeed", "http-server"]),
     "wirespeed-origin": ("slow HTTP origin", ["wirespeed", "origin"]),
