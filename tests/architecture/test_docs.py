@@ -76,7 +76,7 @@ def test_the_documents_show_commands():
                          if isinstance(part, tuple) else part)
 def test_a_shown_command_can_be_pasted(page, words):
     command, *rest = words
-    assert command in known_commands() | set(STANDS_FOR) | {"--help", "--version"}
+    assert command in known_commands() | set(STANDS_FOR) | {"--help", "--version", "help"}
     if command in LAB:
         page_of = LAB[command]
         if hasattr(page_of, "commands") and rest:
