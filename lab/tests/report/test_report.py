@@ -20,6 +20,7 @@ from wirespeed.errors import ResultsError, StorageError
 from wirespeed.report import cards, charts, files, page, plot, story, tables, terminal, wording
 from wirespeed.results import gate
 from wirespeed.results.summary import load
+from wirespeed.runner import session
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
 
@@ -196,11 +197,12 @@ def test_remarks_of_trials_are_counted_and_accepted_noise_is_said(tmp_path):
         path.write_text(json.dumps(trial))
     found = json.loads((run / "run.json").read_text())
     found["argv"].append("--accept-noise")
+    found["thinned"] = [*found.get("thinned", []), session.NOISE_ACCEPTED]
     (run / "run.json").write_text(json.dumps(found))
     summary = load(run)
     doubts = story.doubts(summary)
     assert [text for text in doubts if text.startswith("In 3 valid trials: other programs took")]
-    assert any("Noise was accepted" in text for text in story.warnings(summary))
+    assert sum("--accept-noise" in text for text in story.warnings(summary)) == 1
 
 
 def test_the_front_names_best_and_worst_and_counts_all(tmp_path):
