@@ -142,14 +142,14 @@ pin   = {{ cores = "all" }}
 
 
 def _title(made: ComparisonDraft, names: Sequence[str], folders: Sequence[str]) -> str:
-    """`./old --port 80 against ./new --port 80`; `base against head: ./it` where both are the same
+    """`./old --port 80 against ./new --port 80`; `head against base: ./it` where both are the same
     program of two folders, whose names say nothing to a reader."""
     commands = []
     for argv, folder in zip(made.commands, folders, strict=True):
         shown = " ".join(argv).replace("{port}", str(made.port))
         commands.append(shown.replace(f"{folder}/", "./", 1) if folder.startswith("/") else shown)
     if len(set(commands)) == 1 and made.names:
-        return f"{' against '.join(names)}: {commands[0]}"
+        return f"{' against '.join(reversed(names))}: {commands[0]}"
     return " against ".join(commands)
 
 
