@@ -1,7 +1,7 @@
 """Manual pages, from what each command says of itself; completions.py makes completions of them.
 
 The lab's commands are read from their parser, the other programs from their --help, which comes
-from their option tables: nothing is described twice.
+from their option tables: nothing is described twice. Run as a program it prints docs/commands.md.
 """
 
 import gzip
@@ -148,3 +148,36 @@ def write_manual(pages, folder, version):
     for page in pages:
         packed = gzip.compress(roff(page, version).encode(), 9, mtime=0)
         (folder / f"{page.name}.1.gz").write_bytes(packed)
+
+
+REFERENCE = """\
+# Commands of the lab
+
+Generated from the parser of the commands (`packaging/manual.py`); a test compares it. Each command prints the same with
+`--help`. The programs have pages of their own: [`load`](load-options.md), [`bypass`](bypass.md),
+[`gateway`](gateway-options.md), [`http-server` and `origin`](http-server.md).
+"""
+
+
+def reference():
+    """Every command of the lab as one page of Markdown."""
+    return REFERENCE + "".join(map(_section, lab_pages()))
+
+
+def _section(page):
+    lines = ["", f"## {page.name.removeprefix('wirespeed-').replace('-', ' ')}", "", f"{_cell(page.title)}.", ""]
+    lines += [f"Usage: ./{_cell(usage)}" for usage in page.usage] + [""]
+    lines += [f"- {_cell(line)}" for line in _trimmed(page.text) if line.strip()]
+    options = [(form, said) for form, said in page.options if form != "-h, --help"]
+    if options:
+        lines += ["| option | meaning |", "|---|---|"]
+        lines += [f"| `{form.replace('|', chr(92) + '|')}` | {_cell(said)} |" for form, said in options]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cell(text):
+    return text.replace("|", r"\|").replace("<", r"\<").replace("`wirespeed ", "`./wirespeed ")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

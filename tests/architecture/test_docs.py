@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 import types
 
 import pytest
@@ -144,6 +146,13 @@ def test_a_piece_of_the_documents_that_works_has_nothing_missing():
     wrong = [state for state in states if not re.match(r"works$|works: |partly: |partly, as|not yet|–|none", state)
              or (state.startswith("works") and MISSING.search(state))]
     assert not wrong
+
+
+def test_the_page_of_commands_is_that_of_their_parser():
+    command = [sys.executable, ROOT / "packaging" / "manual.py"]
+    page = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    remedy = "run: build/venv/bin/python packaging/manual.py > docs/commands.md"
+    assert (ROOT / "docs" / "commands.md").read_text() == page, remedy
 
 
 def test_the_readme_shows_both_commands():
