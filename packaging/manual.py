@@ -1,7 +1,7 @@
 """Manual pages, from what each command says of itself; completions.py makes completions of them.
 
 The lab's commands are read from their parser, the other programs from their --help, which comes
-from their option tables: nothing is described twice.
+from their option tables: nothing is described twice. Run as a program it prints docs/commands.md.
 """
 
 import gzip
@@ -16,7 +16,7 @@ _OPTION = re.compile(r"\s{2,8}(-{1,2}[A-Za-z0-9].*?)(?:\s{2,}(\S.*))?$")
 _FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 #: Page → what it is in a line, and the words that print its help.
 PROGRAMS = {
-    "wirespeed": ("measures network servers and proves what makes them faster", ["wirespeed"]),
+    "wirespeed": ("measures network servers and proves what makes them faster", ["wirespeed", "help"]),
     "wirespeed-load": ("HTTP load generator", ["wirespeed-load"]),
     "wirespeed-http-server": ("HTTP server under test", ["wirespeed", "http-server"]),
     "wirespeed-origin": ("slow HTTP origin", ["wirespeed", "origin"]),
@@ -148,3 +148,36 @@ def write_manual(pages, folder, version):
     for page in pages:
         packed = gzip.compress(roff(page, version).encode(), 9, mtime=0)
         (folder / f"{page.name}.1.gz").write_bytes(packed)
+
+
+REFERENCE = """\
+# Commands of the lab
+
+Generated from the parser of the commands (`packaging/manual.py`); a test compares it. Each command prints the same with
+`--help`. The programs have pages of their own: [`load`](load-options.md), [`bypass`](bypass.md),
+[`gateway`](gateway-options.md), [`http-server` and `origin`](http-server.md).
+"""
+
+
+def reference():
+    """Every command of the lab as one page of Markdown."""
+    return REFERENCE + "".join(map(_section, lab_pages()))
+
+
+def _section(page):
+    lines = ["", f"## {page.name.removeprefix('wirespeed-').replace('-', ' ')}", "", f"{_cell(page.title)}.", ""]
+    lines += [f"Usage: ./{_cell(usage)}" for usage in page.usage] + [""]
+    lines += [f"- {_cell(line)}" for line in _trimmed(page.text) if line.strip()]
+    options = [(form, said) for form, said in page.options if form != "-h, --help"]
+    if options:
+        lines += ["| option | meaning |", "|---|---|"]
+        lines += [f"| `{form.replace('|', chr(92) + '|')}` | {_cell(said)} |" for form, said in options]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cell(text):
+    return text.replace("|", r"\|").replace("<", r"\<").replace("`wirespeed ", "`./wirespeed ")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

@@ -50,7 +50,7 @@ RESPONDERS = {
     "native": ["serve", "--interface", "vb"],
     "busy-poll": ["serve", "--interface", "vb", "--busy-poll", "20"],
     "generic": ["serve", "--interface", "vb", "--generic"],
-    "trains": ["serve", "--interface", "vb", "--trains"],
+    "trains": ["serve", "--interface", "vb", "--gso"],
 }
 PROFILES = {"balanced": "balanced", "performance": "performance", "both": "performance"}
 OTHER = "-other"

@@ -1,5 +1,6 @@
 """The pages of docs/performance are what bench/pages.py makes of the recorded results."""
 
+import re
 import subprocess
 import sys
 
@@ -20,3 +21,16 @@ def test_each_kept_result_is_shown_and_names_its_source():
         assert path.stem in shown, f"{path.relative_to(ROOT)} is in no page of bench/pages.toml"
         facts, output = pages.read(path)
         assert set(facts) == {"command", "machine", "date", "commit", "seconds"} and output.strip()
+
+
+def test_each_row_of_the_overview_names_command_machine_date_and_commit():
+    """Of 23 rows three had a command, and one table was broken."""
+    rows = [row.strip("|").split(" | ") for row in (ROOT / "docs" / "performance.md").read_text().splitlines()
+            if row.startswith("| ") and not row.startswith("| what ")]
+    assert len(rows) > 20
+    for row in rows:
+        assert len(row) == 4, row
+        for command in re.findall(r"`([^`]+)`", row[2]):
+            assert (ROOT / command.removeprefix("python3 ").split()[0]).exists(), command
+        source = r"(Xeon|EPYC|2-core guest), \d{4}-\d\d-\d\d, `[0-9a-f]{7,}`"
+        assert re.search(r"`\S+", row[2]) and re.search(source, row[3]), row

@@ -59,6 +59,8 @@ def test_a_habit_is_found_in_every_kind_of_text(name, text):
     ("a.rs", 'call("beside");\n'),
     ("a.py", "told = beside\n"),
     ("a.md", "There is no longer a limit.\n"),
+    ("a.md", "There is no such interface.\n"),
+    ("a.rs", 'start(&network, "nobody nogroup", 1);\n'),
     ("a.bin", "is no number\n"),
     ("a.py", 'fail(f"the rate is {told:.1f}")\n'),
     ("a.py", 'draw("<rect height=\'3\'/>")\n'),

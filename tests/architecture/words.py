@@ -32,7 +32,7 @@ ALLOWED_MAX = 20
 
 #: (pattern, the term to use). A pattern that starts with "(" distinguishes capitals.
 HABITS = [
-    (r"\b(?:is|are|was|were) no (?!longer|more|less|such file)\w+", "invalid …, unknown …, not a …"),
+    (r"\b(?<!there )(?:is|are|was|were) no (?!longer|more|less|such file)\w+", "invalid …, unknown …, not a …"),
     (r"(?:^|[.;:] )(?:Who(?:ever)?|What(?:ever)?) (?!is |are |does |if |happens |it |this |to |a )[a-z]+s? ",
      "the actor's name (client, worker, peer, caller)"),
     (r"\bthose (?:that|who)\b", "a noun"),
@@ -49,7 +49,7 @@ HABITS = [
     (r"\b(?:CPU|requests?|frames?|calls?|reads?|writes?|cost|bytes|copies|µs|ns|ms) an? "
      r"(?:request|connection|frame|call|response|second|process|packet|file|round|core|message)\b", "per …"),
     (r"\bby the clock\b", "open loop, at a fixed rate"),
-    (r"\b(?:calm|disturbed|strangers?)\b", "quiet, noisy, other processes, unknown peer"),
+    (r"(?<!-for-)\b(?:calm|disturbed|strangers?)\b", "quiet, noisy, other processes, unknown peer"),
     (r"\bheld against\b", "checked against"),
     (r"\bgates? (?:is|are|stays?|were) (?:open|shut)\b", "passes, fails"),
     (r"\b(?:greet|greets|greeting|knock|bell|doorbell|luggage|grave|limbo|deaf|moot|strike|whispers?)\b",
@@ -67,7 +67,7 @@ HABITS = [
     (r"\bpast the kernel\b", "kernel bypass"),
     (r"\b(?:wants?) (?:a|an|one|no) \w+", "needs"),
     (r"\bside by side\b", "in parallel, next to each other"),
-    (r"(?<!user )(?<!uid=)(?<!uid = )(?<!')\bnobody\b", "the actor's name"),
+    (r"(?<!user )(?<!uid=)(?<!uid = )(?<!')\bnobody\b(?! nogroup)", "the actor's name"),
 ]
 HABITS = [(re.compile(pattern, re.M if pattern.startswith("(") else re.I), instead)
           for pattern, instead in HABITS]

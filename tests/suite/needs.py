@@ -18,7 +18,7 @@ PACKAGES = {
     # what judges or traces
     "tshark": "tshark", "strace": "strace", "perf": "linux-perf",
     "soffice": "libreoffice-calc-nogui",
-    "openssl": "openssl",
+    "openssl": "openssl", "systemd-analyze": "systemd",
     # hosts, links and queues
     "sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client",
     "slurmctld": "slurm-wlm", "srun": "slurm-wlm", "ip": "iproute2", "tc": "iproute2",

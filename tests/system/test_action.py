@@ -1,25 +1,61 @@
-"""The GitHub action's own script: which revisions it hands to `compare --rev`."""
+"""docs/ci.md, walked: its workflow and the GitHub action, step by step, with a runner that is made up here.
+
+The runner has what GitHub's has: the checked out repository of a pull request, `gh`, `rustup`, and the files that a
+step may write. The product next to the sources is this checkout, whose `compare` measures less than by default.
+"""
 
 import os
+import re
+import shutil
 import subprocess
 import textwrap
-from pathlib import Path
 
 import pytest
+from frontdoor import PATIENCE_S, ROOT
 
-ACTION = Path(__file__).parents[2] / "packaging" / "action" / "action.yml"
+ACTION = ROOT / "packaging" / "action" / "action.yml"
+PAGE = ROOT / "docs" / "ci.md"
 INPUTS = ("RUN", "BUILD", "BASE", "HEAD", "PORT", "PATH", "CONNECTIONS", "FAIL_ON")
+PULL_REQUEST = "7"
+PORT = "18096"  # below the range from which the kernel takes ports of clients
+SHORT = "--repeat 3 --duration 300ms --accept-noise --method trials"
+KIT = ".wirespeed-kit"
+SERVER = """#!/usr/bin/env python3
+import selectors, socket, sys
+WORK = {work}
+def request_of(client):
+    try:
+        return client.recv(65536)
+    except ConnectionError:
+        return b""
+listener = socket.create_server(("127.0.0.1", int(sys.argv[2])), backlog=128)
+listener.setblocking(False)
+ready = selectors.DefaultSelector()
+ready.register(listener, selectors.EVENT_READ)
+while True:
+    for key, _ in ready.select():
+        if key.fileobj is listener:
+            client, _ = listener.accept()
+            ready.register(client, selectors.EVENT_READ)
+        elif request_of(key.fileobj):
+            sum(range(WORK))
+            key.fileobj.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+        else:
+            ready.unregister(key.fileobj)
+            key.fileobj.close()
+"""
+MAKEFILE = "my-server: server.py\n\tcp server.py my-server\n\tchmod +x my-server\n"
+
+
+def steps():
+    """Of the action: each step's expressions by variable, and its script."""
+    for step in ACTION.read_text().split("    - name: ")[1:]:
+        head, script = step.split("run: |\n", 1)
+        yield dict(re.findall(r"^        (\w+): \$\{\{ (.+?) \}\}$", head, re.M)), textwrap.dedent(script)
 
 
 def script():
-    """The lines below the first `run: |`."""
-    text = ACTION.read_text().split("run: |\n", 1)[1]
-    lines = []
-    for line in text.splitlines(keepends=True):
-        if line.strip() and not line.startswith(" " * 8):
-            break
-        lines.append(line)
-    return textwrap.dedent("".join(lines))
+    return next(steps())[1]
 
 
 @pytest.mark.parametrize(
@@ -34,9 +70,7 @@ def test_the_action_compares_two_revisions_in_every_event(tmp_path, base, head, 
     """Outside of pull requests the base was empty, and `--rev` refused it."""
     folder = tmp_path / "kit" / "packaging" / "action"
     folder.mkdir(parents=True)
-    program = tmp_path / "kit" / "wirespeed"
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    program.chmod(0o755)
+    written(tmp_path / "kit" / "wirespeed", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
     inputs = {f"INPUT_{name}": "" for name in INPUTS} | {"INPUT_BASE": base, "INPUT_HEAD": head}
     done = subprocess.run(
         ["bash", "-e", "-c", script()], capture_output=True, text=True, check=True, timeout=60,
@@ -44,3 +78,92 @@ def test_the_action_compares_two_revisions_in_every_event(tmp_path, base, head, 
     )  # fmt: skip
     words = done.stdout.splitlines()
     assert [words[i + 1] for i, word in enumerate(words) if word == "--rev"] == revisions
+
+
+def written(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+class Runner:
+    """A pull request of two commits on a runner of its own."""
+
+    def __init__(self, folder, base_work, head_work):
+        self.repository, self.temp = folder / "repository", folder / "temp"
+        self.summary, self.comments = folder / "summary.md", folder / "comments"
+        self.temp.mkdir()
+        self._git("init", "-q", folder / "repository", cwd=folder)
+        (self.repository / "Makefile").write_text(MAKEFILE)
+        self.base = self._commit(base_work)
+        self.head = self._commit(head_work)
+        bin_folder = folder / "bin"
+        written(bin_folder / "rustup", "#!/bin/sh\n")
+        # A comment to edit exists from the second call on.
+        written(bin_folder / "gh", f'#!/bin/sh\ncase "$*" in *--edit-last) exit 1 ;; esac\n'
+                                   f'echo "$GH_TOKEN $*" >> {self.comments}\n')
+        self.environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "RUNNER_TEMP": str(self.temp),
+                            "GITHUB_STEP_SUMMARY": str(self.summary), "GITHUB_REPOSITORY": "you/yours",
+                            "GITHUB_ACTION_PATH": str(self.repository / KIT / "packaging" / "action")}
+
+    def _git(self, *words, cwd=None):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words]
+        return subprocess.run(command, cwd=cwd or self.repository, check=True, capture_output=True, text=True).stdout
+
+    def _commit(self, work):
+        (self.repository / "server.py").write_text(SERVER.format(work=work))
+        self._git("add", "-A")
+        self._git("commit", "-qm", "a build")
+        return self._git("rev-parse", "HEAD").strip()
+
+    def clone_kit(self):
+        kit = self.repository / KIT
+        shorter = f'[ "$1" = compare ] && set -- "$@" {SHORT}'
+        written(kit / "wirespeed", f'#!/bin/sh\n{shorter}\nexec {ROOT}/wirespeed "$@"\n')
+        shutil.copytree(ACTION.parent, kit / "packaging" / "action")
+
+    def step(self, text, variables=None):
+        done = subprocess.run(["bash", "-e", "-c", text], cwd=self.repository, capture_output=True, text=True,
+                              env={**self.environment, **(variables or {})}, stdin=subprocess.DEVNULL,
+                              timeout=PATIENCE_S * 3)
+        return done.returncode, done.stdout + done.stderr
+
+    def value(self, expression, inputs):
+        """Of an expression of the action: the first of its alternatives that is not empty."""
+        known = {**{f"inputs.{name}": value for name, value in inputs.items()},
+                 "github.event.pull_request.base.sha": self.base, "github.event.pull_request.number": PULL_REQUEST}
+        return next((known[name] for name in expression.split(" || ") if known[name]), "")
+
+
+def inputs_of(workflow):
+    """The inputs of the action: its defaults, and the values of the workflow."""
+    declared = ACTION.read_text().split("\ninputs:\n")[1].split("\nruns:\n")[0]
+    inputs = {name: (re.search(r'default: "?([^"\n]*)"?', text) or ["", ""])[1]
+              for name, text in re.findall(r"^  ([\w-]+):\n((?:    .*\n?)+)", declared, re.M)}
+    given = re.search(r"uses: \./\S+/packaging/action\n        with:\n((?:          .*\n)+)", workflow)[1]
+    return inputs | {name: value.replace("${{ github.token }}", "secret")
+                     for name, value in re.findall(r"^ +([\w-]+): (.+)$", given, re.M)}
+
+
+@pytest.mark.parametrize(("work", "code", "verdict"), [((1_000, 40_000), 3, "loss"), ((40_000, 1_000), 0, "gain")],
+                         ids=["a loss fails the job", "a gain passes"])
+def test_the_workflow_judges_a_pull_request_and_comments_on_it(tmp_path, work, code, verdict):
+    workflow = re.search(r"^```yaml\n(name: performance\n.*?)^```", PAGE.read_text(), re.M | re.S)[1]
+    runner = Runner(tmp_path, *work)
+    for command in re.findall(r"^      - run: (.+)$", workflow, re.M):
+        if command.startswith("git clone "):
+            assert command.endswith(f" {KIT}")
+            runner.clone_kit()
+        else:
+            assert runner.step(command)[0] == 0, command
+    inputs = inputs_of(workflow) | {"port": PORT, "connections": "4"}
+    results = [runner.step(text, {name: runner.value(expression, inputs) for name, expression in variables.items()})
+               for variables, text in steps()]
+    assert [result for result, _ in results] == [code, 0], results
+    text = runner.summary.read_text()
+    assert runner.base[:7] in text and runner.head[:7] in text, text
+    assert re.search(rf"server CPU per request, head against base .*\| {verdict} \|", text), text
+    comment = runner.temp / "wirespeed-ci" / "comment.md"
+    assert comment.read_text() == text
+    assert runner.comments.read_text() == f"secret pr comment {PULL_REQUEST} --repo you/yours --body-file {comment}\n"

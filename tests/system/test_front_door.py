@@ -25,10 +25,19 @@ def loaded():
 COMMANDS = {name for group in loaded().COMMANDS.values() for name in group}
 
 
-def test_help_names_every_command(wirespeed):
-    text = wirespeed("--help").stdout
+def test_help_describes_every_command(wirespeed):
+    text = wirespeed("help").stdout
     for command in COMMANDS:
         assert re.search(rf"^  {command} +\w", text, re.M), command
+
+
+def test_the_first_help_describes_the_commands_to_begin_with_and_names_the_others(wirespeed):
+    """It had 28 commands in five groups, before a newcomer had run anything."""
+    text = wirespeed("--help").stdout
+    described = re.findall(r"^  ([\w-]+) +\w", text, re.M)
+    assert described == ["run", "init", "compare", "report", "doctor", "load", "bypass", "gateway"]
+    assert COMMANDS - set(described) == set(re.findall(r"[a-z-]+", re.search(r"More: (.*?) \(", text, re.S)[1]))
+    assert len(text.splitlines()) <= 20
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

@@ -11,7 +11,7 @@ use bypass_options::{programs, Resolved, KEEP_VARIABLE, PROFILE_VARIABLE};
 use crate::failure::Failure;
 use crate::program::{self, Program};
 
-const LIBRARY: &str = "libbypass_preload.so";
+pub(crate) const LIBRARY: &str = "libbypass_preload.so";
 
 /// The variable that `--interface` sets.
 const INTERFACES: &str = "EF_INTERFACE_WHITELIST";

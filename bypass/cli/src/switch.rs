@@ -12,7 +12,7 @@ const HELP: &str = "\
 usage: bypass off PID … | --all
        bypass on PID … | --all
 
-off: new connections of these processes use the kernel, those that exist go on until they end. A
+off: new connections of these processes use the kernel, existing ones go on until they end. A
 listener stops taking clients through shared memory with the next one that it accepts. Children
 that are forked later are switched off too; a program that is started by exec is not. Over an
 interface connections that were named with --interface go on.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::failure::{print, Failure};
+use crate::plan::LIBRARY;
 
 const HELP: &str = "\
 usage: bypass unit [-p PROFILE] NAME
@@ -143,17 +144,25 @@ fn drop_in(name: &str, unit: &Unit, own: &Path, profile: &str) -> Result<String,
     if unit.has("RestrictAddressFamilies") {
         let _ = writeln!(
             page,
-            "# Added to those that the unit allows.\nRestrictAddressFamilies={FAMILIES}"
+            "# Added to the ones that the unit allows.\nRestrictAddressFamilies={FAMILIES}"
         );
     }
     if unit.has("SystemCallFilter") {
         let _ = writeln!(
             page,
-            "# Added to those that the unit allows.\nSystemCallFilter={CALLS}"
+            "# Added to the ones that the unit allows.\nSystemCallFilter={CALLS}"
         );
     }
     if unit.is_on("PrivateUsers") {
         page.push_str("# A user namespace hides other users, with whom no memory is shared then.\nPrivateUsers=no\n");
+    }
+    if unit.has("NoExecPaths") {
+        let library = Path::new(&own).with_file_name(LIBRARY);
+        let _ = writeln!(
+            page,
+            "# Added to the files that the unit may execute.\nExecPaths={own} {}",
+            library.display()
+        );
     }
     if unit.has("LimitFSIZE") {
         page.push_str("# Shared memory is a file.\nLimitFSIZE=infinity\n");
@@ -229,12 +238,13 @@ mod tests {
     #[test]
     fn only_what_the_unit_restricts_is_widened() {
         let all = "[Service]\nExecStart=/x\nRestrictAddressFamilies=AF_INET\nSystemCallFilter=@system-service\n\
-                   PrivateUsers=yes\nLimitFSIZE=1M\nDynamicUser=true\nPrivateNetwork=no\n";
+                   PrivateUsers=yes\nLimitFSIZE=1M\nNoExecPaths=/\nDynamicUser=true\nPrivateNetwork=no\n";
         let found = lines(all).join("\n");
         for setting in [
             "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_INET AF_INET6",
             "SystemCallFilter=@network-io @io-event memfd_create pidfd_open membarrier",
             "PrivateUsers=no",
+            "ExecPaths=/usr/bin/bypass /usr/bin/libbypass_preload.so",
             "LimitFSIZE=infinity",
             "DynamicUser=; its user",
         ] {

@@ -88,7 +88,7 @@ impl Pool {
     }
 
     /// Marks a frame that the device has from an earlier user of the memory.
-    pub fn is_lent_for_sending(&mut self, index: u64) {
+    pub fn is_out_for_sending(&mut self, index: u64) {
         self.free.retain(|free| u64::from(*free) != index);
         let owner = usize::try_from(index).ok();
         if let Some(owner) = owner.and_then(|index| self.owners.get_mut(index)) {

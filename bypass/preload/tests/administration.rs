@@ -166,7 +166,7 @@ except OSError as error:
     try:
         socket.create_connection(listener.getsockname())
     except ConnectionRefusedError:
-        print('and nobody listens')
+        print('and no process listens')
 ";
     let run = |no_fail: &str| {
         let log = file("strict-listen");
@@ -177,7 +177,7 @@ except OSError as error:
     };
     assert_eq!(run("1"), ("listens".to_owned(), String::new()));
     let (done, log) = run("0");
-    assert_eq!(done, "EOPNOTSUPP\nand nobody listens");
+    assert_eq!(done, "EOPNOTSUPP\nand no process listens");
     assert!(
         log.contains("listener at 127.0.0.1:") && log.ends_with(": option\n"),
         "{log}"

@@ -19,7 +19,7 @@ const CASES: &[Case] = &[
     ),
     (
         "both_ends_of_a_connection_show_it_once",
-        both_ends_tell_once,
+        both_ends_report_once,
     ),
     (
         "frames_over_packets_have_their_checksums_and_all_bytes",
@@ -364,7 +364,7 @@ fn one_end_tells() {
 }
 
 /// Both processes are captured, each reports both directions: one is enough.
-fn both_ends_tell_once() {
+fn both_ends_report_once() {
     require_tool("tshark");
     let port = 20_982;
     let mut server = Running::start("server", "127.0.0.1", port, ACCELERATED, &[]);

@@ -158,7 +158,7 @@ fn told() {
         side.ip(&format!("addr add fd79::{host}/64 dev {name} nodad"));
     }
     let program = "\
-def tells(port, options):
+def reports(port, options):
     one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     for option in options:
         one.setsockopt(socket.SOL_SOCKET, option, 1)
@@ -168,7 +168,7 @@ def tells(port, options):
         one.setsockopt(socket.IPPROTO_IP, option, 1)
     one.bind(('::', port))
     return one
-both = [tells(8000, []), tells(8001, [socket.SO_REUSEPORT])]
+both = [reports(8000, []), reports(8001, [socket.SO_REUSEPORT])]
 ready()
 while True:
     for one in select.select(both, [], [])[0]:
@@ -339,7 +339,7 @@ fn flood() {
         // A full device on the client's side does not count as a failure.
         let _ = flood.send(&[7; 1400]);
         if number % 1000 == 0 {
-            assert!(is_answered(&ours, "beside it"), "after {number}");
+            assert!(is_answered(&ours, "next to it"), "after {number}");
         }
         assert!(start.elapsed() < PATIENCE);
     }

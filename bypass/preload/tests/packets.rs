@@ -96,7 +96,7 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// Programs that are not compared, and why; docs/limits/packets.md says the same in words.
+/// Programs that are not compared, and why; docs/internals/limits/packets.md says the same in words.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("bound_client", "binds to an address of the loopback"),
     ("ipv6", "listens on ::1"),
@@ -121,19 +121,19 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ),
     (
         "bytes_outlive_writer",
-        "nobody tells the peer of a process that was killed",
+        "the peer of a killed process is not notified",
     ),
     (
         "accept_as_segment_comes",
-        "nobody tells the peer of a process that was killed",
+        "the peer of a killed process is not notified",
     ),
     (
         "outlives_parent",
-        "nobody tells the peer of a process that was killed",
+        "the peer of a killed process is not notified",
     ),
     (
         "child_outlives_workers",
-        "nobody tells the peer of a process that was killed",
+        "the peer of a killed process is not notified",
     ),
     (
         "acceptors_killed",
@@ -163,7 +163,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ),
     (
         "killed_peer",
-        "nobody tells the peer of a process that was killed",
+        "the peer of a killed process is not notified",
     ),
     ("prefork_many", "listens at the loopback alone"),
     (
@@ -216,7 +216,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ),
     (
         "epoll_first_burst",
-        "asks whether connections are the kernel's",
+        "asks whether the kernel handles connections",
     ),
     (
         "scm_rights_churn",
@@ -357,7 +357,7 @@ fn nginx() {
     let _ = master.wait();
     let _ = fs::remove_dir_all(root());
     assert_eq!(accepted, 50, "connections over packets");
-    wait_until("the interface is the kernel's", || {
+    wait_until("the kernel to have the interface back", || {
         !network.server.ip("link show vb").contains("xdp")
     });
     let mut after = None;

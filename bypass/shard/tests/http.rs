@@ -97,7 +97,7 @@ fn check(side: &Namespace) {
 
 fn over_veth() {
     let sides = pair();
-    for words in ["", " --generic", " --trains", " --busy-poll 20"] {
+    for words in ["", " --generic", " --gso", " --busy-poll 20"] {
         let server = Server::start(
             &sides[1],
             &format!("serve --interface vb --size 3000{words}"),

@@ -797,7 +797,7 @@ fn returned() {
         drive_until(&mut |shard| shard.engine().counts().connections == 0);
         drive_until(&mut |_| OPEN.load(Ordering::Relaxed) == 0);
         for own in used {
-            let kernels = TcpListener::bind(own).expect("nobody's port");
+            let kernels = TcpListener::bind(own).expect("a free port");
             let connect = || TcpStream::connect_timeout(&own, Duration::from_secs(5));
             link.linux().run(connect).expect("the kernel answers");
             kernels.accept().expect("a connection");

@@ -1,4 +1,4 @@
-//! Who holds what as processes come and go: fork, exec, passing, and the service thread.
+//! Holders as processes come and go: fork, exec, passing, and the service thread.
 
 pub mod confinement;
 pub mod exec;

@@ -417,7 +417,7 @@ impl Listener {
         self.take_from(|peer| self.is_open_to_us(peer) && !peer.must_wait_for_children())
     }
 
-    /// Takes a connection that waits, although nobody accepts it.
+    /// Takes a connection that waits, although no process accepts it.
     fn take_any(&self) -> Option<(Arc<Peer>, usize)> {
         self.take_from(|_| true)
     }

@@ -1,4 +1,4 @@
-//! What there is once in a process: settings, statistics, its number, the table of descriptors with its
+//! The state of a process, once: settings, statistics, its number, the table of descriptors with its
 //! pool, wakers, and who may leave locks out.
 
 pub mod deadline;

@@ -92,7 +92,7 @@ fn print_growth() {
     const COUNTS: [usize; 6] = [10, 1, 100, 1_000, 10_000, 50_000];
     const ROUNDS: usize = 7;
     let mut benches: Vec<Bench> = COUNTS.iter().map(|count| Bench::new(*count)).collect();
-    println!("frames at once  caches   connections   ns/request   beside 10 connections");
+    println!("frames at once  caches   connections   ns/request   next to 10 connections");
     for (burst, evict) in [(64, false), (64, true), (1, false), (1, true)] {
         let mut found = vec![Vec::new(); COUNTS.len()];
         for _ in 0..=ROUNDS {

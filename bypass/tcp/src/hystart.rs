@@ -118,7 +118,7 @@ mod tests {
         assert!(hystart.is_filled(20, &round(208, 120_000, 1_240_000)));
         assert!(
             !hystart.is_filled(20, &round(209, 120_000, 1_241_000)),
-            "told once"
+            "reported once"
         );
     }
 

@@ -49,7 +49,7 @@ fn every_requirement_names_tests_that_exist_or_a_reason() {
         for name in names {
             let is_test = sources.contains(&format!("#[test]\n    fn {name}()"))
                 || sources.contains(&format!("#[test]\nfn {name}()"));
-            assert!(is_test, "{id} names {name}, which is no test");
+            assert!(is_test, "{id} names {name}, which is not a test");
         }
     }
 }

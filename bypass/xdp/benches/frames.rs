@@ -33,7 +33,7 @@ fn main() {
     ];
     println!(
         "{:26} {:>12} {:>10} {:>14}",
-        "device", "ns a frame", "kpps", "calls a frame"
+        "device", "ns/frame", "kpps", "calls/frame"
     );
     for (name, make) in kinds {
         let mut figures: Vec<_> = (0..ROUNDS).map(|_| measure(make())).collect();

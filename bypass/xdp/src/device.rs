@@ -152,7 +152,7 @@ impl Xdp {
         let chunk = u64::from(self.layout.chunk);
         let unsent = self.send.left().into_iter().map(|entry| entry.addr);
         for address in unsent.chain(self.completion.left()) {
-            self.pool.is_lent_for_sending(address / chunk);
+            self.pool.is_out_for_sending(address / chunk);
         }
         Ok(())
     }

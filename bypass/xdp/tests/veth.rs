@@ -367,7 +367,7 @@ fn shared() {
         left.exchange();
         steering.own(5000);
         left.client.write_all(b"lost").expect("sent");
-        assert!(frames(&mut device) > 0, "nothing is the kernel's any more");
+        assert!(frames(&mut device) > 0, "the kernel handles none any more");
         steering.release(Transport::Tcp, 5000);
     }
 }
@@ -403,7 +403,7 @@ fn owners() {
     first.drains(5000, true);
     assert!(!is_kernels(), "the other one takes new connections");
     second.drains(5000, true);
-    assert!(is_kernels(), "nobody does");
+    assert!(is_kernels(), "no program does");
     second.drains(5000, false);
     first.own(5000);
     first.release(Transport::Tcp, 5000);
@@ -516,7 +516,7 @@ fn noted_before() {
     }
     steering.share(5000, false);
     steering.claim(Transport::Tcp, 5000);
-    assert!(connect().is_err(), "ours, which nobody answers");
+    assert!(connect().is_err(), "ours, which no program answers");
     assert!(syns(&mut device) > 0);
     steering.own(5000);
     steering.release(Transport::Tcp, 5000);
@@ -1117,7 +1117,7 @@ fn passed() {
             .cloned()
             .expect("the link")
     });
-    assert_eq!(link.xdp_program, None, "nobody holds it any more");
+    assert_eq!(link.xdp_program, None, "no program holds it any more");
 }
 
 /// A driver with zero-copy asks for frames to receive into when the socket is bound, and need not ask again.

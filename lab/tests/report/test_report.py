@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from wirespeed.errors import ResultsError, StorageError
 from wirespeed.report import cards, charts, files, page, plot, story, tables, terminal, wording
 from wirespeed.results import gate
 from wirespeed.results.summary import load
+from wirespeed.runner import session
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
 
@@ -195,11 +197,12 @@ def test_remarks_of_trials_are_counted_and_accepted_noise_is_said(tmp_path):
         path.write_text(json.dumps(trial))
     found = json.loads((run / "run.json").read_text())
     found["argv"].append("--accept-noise")
+    found["thinned"] = [*found.get("thinned", []), session.NOISE_ACCEPTED]
     (run / "run.json").write_text(json.dumps(found))
     summary = load(run)
     doubts = story.doubts(summary)
     assert [text for text in doubts if text.startswith("In 3 valid trials: other programs took")]
-    assert any("Noise was accepted" in text for text in story.warnings(summary))
+    assert sum("--accept-noise" in text for text in story.warnings(summary)) == 1
 
 
 def test_the_front_names_best_and_worst_and_counts_all(tmp_path):
@@ -466,3 +469,16 @@ def test_latencies_of_a_closed_loop_are_called_service_times(tmp_path):
     summary = load(make_run(KINDS["quickstart"](), tmp_path))
     closed = any("little_residual" in trial.metrics for trial in summary.valid)
     assert ("service times of a closed loop" in story.method(summary)) == closed
+
+
+def test_the_first_screen_has_one_sentence_with_absolute_figures_for_each_contender(run, text):
+    """The page began with means and intervals; the terminal, with the figures that people quote."""
+    summary = load(run)
+    lead = re.search(r'<div class="lead">(.*?)</div>', text, re.S)[1]
+    headlines = story.headlines(summary)
+    assert lead.count("<p>") == len(headlines or story.front(summary))
+    for headline in headlines:
+        name, _, rest = headline.partition(": ")
+        assert f"<b>{name}:</b> {rest.replace(' %', chr(160) + '%')}" in unescape(lead)
+    if headlines:
+        assert text.index('class="tiles"') < text.index('class="full"') < text.index("<nav ")

@@ -326,6 +326,8 @@ def test_two_revisions_are_built_and_compared_and_a_comment_is_written(repositor
     assert code == 0, err
     run = checkout.run_json()
     assert set(run["labels"]) == {"base", "head"} and len(set(run["labels"].values())) == 2
+    page = (checkout.latest / "derived" / "report.html").read_text()
+    assert f"<h1>head against base: ./serve {port}</h1>" in page, "without the work trees"
     assert {trial["axes"]["variant"] for trial in checkout.trials()} == {"base", "head"}
     text = (tmp_path / "ci" / "comment.md").read_text()
     assert run["labels"]["base"] in text and "Performance: " in text

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_measure_of_the_same_path_is_refused() {
+    fn a_measure_of_another_path_is_refused() {
         let refused = |text: &str, line: &str| match Headroom::parse("f", text, &plan(line)) {
             Err(Refusal::Usage(text)) => text,
             other => panic!("{other:?}"),

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_that_were_drawn_alike_are_told() {
+    fn equal_poisson_arrivals_are_reported() {
         let drawn = |start_ns, arrival: &str, seed: u64| {
             let mut one = result(start_ns, 100, 1);
             one.plan.arrival = arrival.to_string();

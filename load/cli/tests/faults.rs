@@ -73,7 +73,7 @@ fn nonsense_is_a_malformed_status_line() {
 }
 
 #[test]
-fn a_wrong_length_and_a_wrong_chunk_are_told_apart() {
+fn a_wrong_length_and_a_wrong_chunk_are_distinguished() {
     expect("/errors/malformed/length", |conversation| {
         conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n");
     });
@@ -422,7 +422,7 @@ fn megabyte(conversation: &mut Conversation, cut: usize) -> bool {
 }
 
 #[test]
-fn bodies_that_are_dropped_in_the_kernel_count_as_those_that_are_read() {
+fn bodies_dropped_in_the_kernel_count_as_bodies_that_are_read() {
     let server =
         Server::start(
             |mut conversation| {

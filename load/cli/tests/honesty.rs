@@ -194,7 +194,7 @@ fn the_kernels_stamps_end_the_latencies() {
     assert_eq!(
         delays + unstamped,
         completed,
-        "each answer tells how long it lay there"
+        "each answer shows how long it waited there"
     );
     for line in [
         "--rx-timestamps unix:///nowhere:/",
@@ -205,7 +205,7 @@ fn the_kernels_stamps_end_the_latencies() {
 }
 
 #[test]
-fn pauses_before_waits_are_told_and_can_be_left_out() {
+fn pauses_before_waits_are_reported_and_can_be_left_out() {
     let waiting = |line: &str| {
         let result = measured(&format!("-t1 -c32 -d500ms --sink {line}"));
         let told = |name: &str| count(&result, &format!("/waiting/{name}"));
@@ -218,11 +218,11 @@ fn pauses_before_waits_are_told_and_can_be_left_out() {
     assert_eq!((paused, paused_ns), (0, 0));
     assert_eq!(waits, 0, "nothing to decide");
     let (_, paused, _) = waiting("-R 20k");
-    assert_eq!(paused, 0, "by the clock there is none");
+    assert_eq!(paused, 0, "at a fixed rate there is none");
 }
 
 #[test]
-fn a_delay_beside_a_rate_is_said() {
+fn a_delay_next_to_a_rate_is_reported() {
     let server = Server::start(always(HELLO));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts/delay.lua");
     let result = measured(&format!(

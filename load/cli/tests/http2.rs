@@ -238,7 +238,7 @@ fn a_server_that_is_slow_but_there_keeps_its_connection() {
 }
 
 #[test]
-fn a_server_that_allows_no_streams_is_told() {
+fn a_server_that_allows_no_streams_is_reported() {
     let server = Http2Server::start(&[(3, 0)], |mut side, _| while side.request().is_some() {});
     let result = unreached(&format!("--http2 -t1 -c2 -d700ms -T200ms {}", server.url()));
     assert_eq!(count(&result, "/totals/sent"), 0);
@@ -283,7 +283,7 @@ fn a_request_whose_successor_is_due_already_is_sent_at_once() {
 }
 
 #[test]
-fn an_answer_whose_length_is_not_the_one_it_tells_is_none() {
+fn a_response_of_another_length_than_it_announces_does_not_count() {
     let server = Http2Server::start(&[], |mut side, _| {
         while let Some(asked) = side.request() {
             let mut head = Vec::new();
@@ -313,7 +313,7 @@ fn an_answer_whose_length_is_not_the_one_it_tells_is_none() {
 }
 
 #[test]
-fn streams_that_are_reset_are_lost_and_told() {
+fn streams_that_are_reset_are_lost_and_reported() {
     let server = Http2Server::start(&[], |mut side, _| {
         while let Some(asked) = side.request() {
             let reset = asked.stream % 8 == 1;
@@ -423,7 +423,7 @@ fn a_server_that_breaks_the_rules_is_named_and_left() {
 }
 
 #[test]
-fn a_server_of_http1_is_told_as_one() {
+fn a_server_of_http1_is_reported_as_one() {
     let server = Server::start(always(HELLO));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -463,7 +463,7 @@ fn answer_call(side: &mut Side, stream: u32, status: Option<&str>) -> bool {
 }
 
 #[test]
-fn a_grpc_call_is_one_message_and_its_status_tells_how_it_went() {
+fn a_grpc_call_is_one_message_and_its_status_shows_how_it_went() {
     let server = Http2Server::start(&[], |mut side, log| {
         let mut number = 0;
         while let Some(asked) = side.request() {

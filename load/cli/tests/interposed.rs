@@ -38,7 +38,7 @@ int close(int fd) {
     if (!real) real = (int (*)(int)) dlsym(RTLD_NEXT, "close");
     __sync_fetch_and_add(&closes, 1); return real(fd);
 }
-__attribute__((destructor)) static void tell(void) {
+__attribute__((destructor)) static void report(void) {
     dprintf(2, "counted %ld %ld %ld %ld %ld\n", reads, writes, waits, connects, closes);
 }
 "#;

@@ -76,7 +76,7 @@ fn what_is_due_in_the_window_waits_for_what_the_warm_up_left_unsent() {
 }
 
 #[test]
-fn what_the_warm_up_left_unsent_to_the_end_is_not_unfinished() {
+fn requests_that_the_warm_up_never_sent_are_not_unfinished() {
     // the one answer never comes: of 40 due in the window none is sent, and of the 40 before it one
     let server = Server::start(|mut conversation| {
         while conversation.request().is_some() {
@@ -135,7 +135,7 @@ fn a_rate_above_capacity_is_said_and_its_backlog_counted() {
     assert_eq!(
         count(&result, "/latency/response/count"),
         1000,
-        "nobody vanishes"
+        "no user vanishes"
     );
     let warnings = result["warnings"].to_string();
     assert!(
@@ -152,7 +152,7 @@ fn a_rate_above_capacity_is_said_and_its_backlog_counted() {
 }
 
 #[test]
-fn ramps_send_the_area_under_them_and_tell_their_steps() {
+fn ramps_send_the_area_under_them_and_report_their_steps() {
     let server = Server::start(always(HELLO));
     let linear = measured(&format!("-t1 -c4 -d1s -R 0..200 -T 30s {}", server.url()));
     assert_eq!(count(&linear, "/totals/sent"), 100);

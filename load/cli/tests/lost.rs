@@ -122,7 +122,7 @@ fn agrees(result: &Value, log: &Log) {
         let told = response["quantiles"][name].as_f64().expect("known");
         let truth = all[rank] as f64;
         let is_near = !is_shorter(told, truth) && !is_longer(result, told, truth);
-        assert!(is_near, "p{name}: told {told}, true {truth}");
+        assert!(is_near, "p{name}: reported {told}, true {truth}");
         // with the lost ones behind all others this rank would not be an answer's
         if rank >= answered.len() {
             assert!(marked.contains(&Value::from(name)), "p{name}: {marked:?}");
@@ -325,7 +325,7 @@ fn an_open_loop_marks_its_bounds_on_standard_output() {
 }
 
 #[test]
-fn a_connection_in_use_that_is_closed_unannounced_is_told_apart() {
+fn a_connection_in_use_that_is_closed_unannounced_is_counted_apart() {
     let server = Server::start(|mut conversation| {
         for _ in 0..5 {
             if conversation.request().is_none() || !conversation.send(HELLO) {
@@ -343,7 +343,7 @@ fn a_connection_in_use_that_is_closed_unannounced_is_told_apart() {
 }
 
 #[test]
-fn a_first_request_that_is_cut_off_is_no_stale_connection() {
+fn a_first_request_that_is_cut_off_does_not_count_as_stale() {
     let server = Server::start(|mut conversation| {
         let answers = conversation.number() % 2 == 0;
         if conversation.request().is_some() && answers && conversation.send(HELLO) {

@@ -479,7 +479,7 @@ fn a_fault_in_a_callback_ends_the_run_with_its_place() {
 }
 
 #[test]
-fn text_that_is_no_request_is_refused_with_its_place() {
+fn text_that_is_not_a_request_is_refused_with_its_place() {
     let file = support::temporary("lua");
     std::fs::write(
         &file,

@@ -279,7 +279,7 @@ fn called_as_wrk_it_has_the_manners_of_wrk() {
 }
 
 #[test]
-fn help_and_version_are_no_mistakes() {
+fn help_and_version_are_not_mistakes() {
     for line in [
         "--help",
         "-h",

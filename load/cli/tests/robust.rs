@@ -24,7 +24,7 @@ fn fleeting() -> String {
 }
 
 #[test]
-fn connects_that_fail_at_once_leave_their_place_to_those_that_wait() {
+fn connects_that_fail_at_once_leave_their_place_to_waiting_ones() {
     let opened = Arc::new(AtomicUsize::new(0));
     let own = Arc::clone(&opened);
     let server = Server::start(move |conversation| {
@@ -191,7 +191,7 @@ fn a_pipeline_mixes_all_forms_of_answers() {
 }
 
 #[test]
-fn a_unix_socket_is_asked_by_the_clock_and_one_request_a_connection() {
+fn a_unix_socket_takes_a_fixed_rate_and_one_request_per_connection() {
     let path = temporary("sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     std::thread::spawn(move || {
@@ -407,7 +407,7 @@ fn results_that_cannot_be_written_are_said() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_reason_to_stop() {
+fn a_reader_that_leaves_does_not_stop_the_run() {
     let server = Server::start(always(HELLO));
     let place = std::env::temp_dir().join(format!("load-left-{}.json", std::process::id()));
     let (reader, writer) = std::io::pipe().expect("a pipe");

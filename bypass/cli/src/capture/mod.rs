@@ -24,7 +24,7 @@ usage: bypass capture [OPTIONS] [PID …]
 
 Writes what accelerated processes send and receive as a capture file (pcap) that Wireshark, tshark and
 tcpdump open: frames of connections over packets, and connections over shared memory as TCP would
-have sent them. Without PID: every process of the user, root of all, and those that start
+have sent them. Without PID: every process of the user, root of all, and the ones that start
 meanwhile. Connections on the kernel are not in it; tcpdump shows those.
 
   -p, --pid PID          only these processes; may be repeated

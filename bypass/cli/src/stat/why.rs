@@ -64,7 +64,7 @@ pub(crate) fn meaning(reason: &str) -> &'static str {
         "sandbox" => {
             "the kernel or a filter forbids what is needed (AF_UNIX, AF_NETLINK, memfd_create)"
         }
-        "option" => "an option of the socket that only the kernel has (docs/limits/bypass.md)",
+        "option" => "an option of the socket that only the kernel has (docs/bypass.md)",
         "bound-to-device" => "the listener is bound to an interface (SO_BINDTODEVICE)",
         "limit" => "a bound is reached: connections, processes, descriptors or memory (ulimit -n)",
         "backlog-full" => {

@@ -339,7 +339,7 @@ impl Drop for Served {
 pub fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_true() {
-        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(started.elapsed() < PATIENCE, "waited for: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

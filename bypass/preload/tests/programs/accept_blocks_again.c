@@ -42,7 +42,7 @@ static void server(void) {
     tell(0);
     accept_within("one who comes", 5000);
     in_child(1);
-    accept_within("nobody again", 5000);
+    accept_within("no client again", 5000);
     in_child(0);
     tell(0);
     accept_within("one more", 5000);

@@ -26,7 +26,7 @@ static void solo(void) {
     close(peer);
     result("bind twice", bind(first, (struct sockaddr *)&(struct sockaddr_in){.sin_family = AF_INET},
                               sizeof(struct sockaddr_in)));
-    try_bind("an address of nobody", "192.0.2.1", 0, 0);
+    try_bind("an address of no host", "192.0.2.1", 0, 0);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in name = ipv4("127.0.0.1", 0);
     result("a short name", bind(fd, (struct sockaddr *)&name, 4));

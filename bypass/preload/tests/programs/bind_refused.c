@@ -28,7 +28,7 @@ static void client(void) {
     int port = hear();
     struct sockaddr_in foreign = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    result("bind to an address of nobody's", bind(fd, (struct sockaddr *)&foreign, sizeof foreign));
+    result("bind to an address of no interface", bind(fd, (struct sockaddr *)&foreign, sizeof foreign));
     say("has a port %d", port_after_connect(fd, port) != 0);
     close(fd);
 

@@ -39,7 +39,7 @@ static void client(void) {
     outcome("connect", code);
     /* It is notified first, or did not have to wait for the other. */
     int is_first = after < stopped_was_over, was_over = stopped_was_over < before;
-    say("it waited for nobody: %d", is_first || was_over || after - start > 5);
+    say("it did not wait: %d", is_first || was_over || after - start > 5);
     need(kill(process, SIGCONT) == 0, "go on");
     tell(0);
 }

@@ -15,7 +15,7 @@ static void client(void) {
     int port = hear(), process = hear();
     struct sockaddr_in nobody = ipv4("127.0.0.1", 1);
     int first = socket(AF_INET, SOCK_STREAM, 0); /* what a first socket sets up is not timed below */
-    result("to nobody", connect(first, (struct sockaddr *)&nobody, sizeof nobody));
+    result("to no listener", connect(first, (struct sockaddr *)&nobody, sizeof nobody));
     close(first);
     need(kill(process, SIGSTOP) == 0, "stop");
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);

@@ -53,7 +53,7 @@ static void truncated(int fd) {
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
     result("with little room", recvmsg(fd, &message, 0));
     say("flags %x \"%s\"", message.msg_flags, text);
-    result("with the whole length told", recv(fd, text, 4, MSG_TRUNC));
+    result("with the whole length reported", recv(fd, text, 4, MSG_TRUNC));
     result("with no room", recv(fd, text, 0, 0));
     result("of no bytes", recv(fd, text, sizeof text, 0));
     wait_for(fd, POLLIN);
@@ -101,7 +101,7 @@ static void server(void) {
     result("write", write(fd, "written", 7));
     struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     result("dissolved", connect(fd, &nobody, sizeof nobody));
-    result("send to nobody", send(fd, "x", 1, 0));
+    result("send to no socket", send(fd, "x", 1, 0));
     say("it has a port: %d", port_of(fd) != 0);
     result("close", close(fd));
     meet();
@@ -142,7 +142,7 @@ static void client(void) {
         say("%ld bytes, sum %lx", got, checksum(0, bytes, got));
     }
     result("too large", sendto(fd, bytes, 70000, 0, to, length));
-    result("to nobody", send(fd, bytes, 1, 0));
+    result("to no socket", send(fd, bytes, 1, 0));
     struct sockaddr_in wrong = server;
     wrong.sin_port = 0;
     result("to port 0", sendto(fd, "x", 1, 0, (struct sockaddr *)&wrong, sizeof wrong));

@@ -67,7 +67,7 @@ static void server(void) {
                              .msg_control = space,
                              .msg_controllen = sizeof space};
     result("recvmsg", recvmsg(fd, &message, 0));
-    say("a time was told: %d", CMSG_FIRSTHDR(&message)->cmsg_type == SCM_TIMESTAMP);
+    say("a time was reported: %d", CMSG_FIRSTHDR(&message)->cmsg_type == SCM_TIMESTAMP);
     meet();
 }
 

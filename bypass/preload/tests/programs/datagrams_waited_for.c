@@ -107,7 +107,7 @@ static void server(void) {
     for (int i = 0; i < 16; i++)
         if (epoll_wait(set, &found, 1, LONG_MS) == 1)
             told[found.data.u32 == 7]++;
-    say("told of both: %d %d", told[0] > 0, told[1] > 0);
+    say("reported both: %d %d", told[0] > 0, told[1] > 0);
     close(connection);
     close(fd);
     say_set("closed", set, 1);

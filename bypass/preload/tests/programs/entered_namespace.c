@@ -22,10 +22,10 @@ static void server(void) {
         }
     }
     struct pollfd one = {.fd = listening, .events = POLLIN};
-    result("nobody else has come", poll(&one, 1, 0));
+    result("no other client has come", poll(&one, 1, 0));
     int port = hear();
     int to_first = dial_port(port);
-    say("a listener of before: %d", echo_once(to_first));
+    say("an earlier listener: %d", echo_once(to_first));
 }
 
 static void say_connect(const char *name, int fd, int port) {
@@ -56,7 +56,7 @@ static void client(void) {
         say("the address here = -1 ECONNREFUSED");
     say("the connection goes on: %d", echo_once(fd));
     tell(1);
-    say_connect("a socket of before", before, port);
+    say_connect("an earlier socket", before, port);
     say("it is of the first: %d", echo_once(before));
     tell(1);
     int here = listener_on("127.0.0.1", 4);

@@ -38,7 +38,7 @@ static void leave_and_return(int fd) {
         told += is_told(fd);
         need(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL) == 0, "delete");
     }
-    say("told %d of %d", told, 2 * (MOST - FEWEST + 1));
+    say("reported %d of %d", told, 2 * (MOST - FEWEST + 1));
 }
 
 /* Connections whose only byte comes before they are accepted, between two where it comes afterwards. */
@@ -62,7 +62,7 @@ static void accept_late(int listening) {
             close(fd);
             tell(0);
         }
-    say("told %d of %d", told, 2 * (MOST - FEWEST + 1));
+    say("reported %d of %d", told, 2 * (MOST - FEWEST + 1));
 }
 
 static void server(void) {

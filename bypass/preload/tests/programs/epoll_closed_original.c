@@ -32,7 +32,7 @@ static void server(void) {
     look("the original is closed", set);
     result("delete by the closed number", control(set, EPOLL_CTL_DEL, number, 0));
     need(dup2(fds[1], number) == number, "dup2");
-    result("its number is another's", control(set, EPOLL_CTL_ADD, number, 3));
+    result("its number means another socket", control(set, EPOLL_CTL_ADD, number, 3));
     look("three", set);
     result("modify it", control(set, EPOLL_CTL_MOD, number, 4));
     look("three, one renamed", set);

@@ -49,7 +49,7 @@ static void server(void) {
     next("bytes, by a duplicate", duplicates[2]);
     char byte;
     result("read", read(first, &byte, 1));
-    nothing("an edge is told once, whatever the number", set);
+    nothing("an edge is reported once, whatever the number", set);
 
     /* A change through one number counts for all. */
     struct epoll_event both = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = 3};

@@ -39,7 +39,7 @@ static void client(void) {
     look("reported once", epoll, 0);
     result("read all", read(fd, buffer, sizeof buffer));
     result("empty", read(fd, buffer, sizeof buffer));
-    look("reading is no edge", epoll, 0);
+    look("reading makes no edge", epoll, 0);
     tell(0);
     look("third arrival", epoll, LONG_MS);
     result("modify", epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event));

@@ -21,7 +21,7 @@ static void server(void) {
             accepted++;
         }
     }
-    say("accepted %d, each was told of %d", accepted, events >= CLIENTS);
+    say("accepted %d, each was reported %d", accepted, events >= CLIENTS);
 }
 
 static void client(void) {

@@ -14,20 +14,20 @@ static void server(void) {
     meet();
     meet();
     need(epoll_wait(set, &event, 1, LONG_MS) == 1, "two have come");
-    look(set, "told once");
+    look(set, "reported once");
     outcome("accept one", accept(listening, NULL, NULL));
-    look(set, "one is left, which is no news");
+    look(set, "one is left, which is not new");
     meet();
     meet();
     need(epoll_wait(set, &event, 1, LONG_MS) == 1, "a third");
-    look(set, "told once");
+    look(set, "reported once");
     event.events = EPOLLIN | EPOLLET;
     result("modify", epoll_ctl(set, EPOLL_CTL_MOD, listening, &event));
-    look(set, "told again after that");
+    look(set, "reported again after that");
     look(set, "but once");
     outcome("accept", accept(listening, NULL, NULL));
     outcome("accept", accept(listening, NULL, NULL));
-    result("accept of nobody", accept(listening, NULL, NULL));
+    result("accept without a client", accept(listening, NULL, NULL));
 }
 
 static void client(void) {

@@ -30,7 +30,7 @@ static pid_t successor(int question, int answer) {
     result("nothing yet", epoll_wait(set, &event, 1, 100));
     need(write(answer, "w", 1) == 1, "pipe");
     double start = now_s();
-    result("told in another process", epoll_wait(set, &event, 1, 8000));
+    result("reported in another process", epoll_wait(set, &event, 1, 8000));
     say("%s", now_s() < start + 4 ? "in time" : "late");
     need(write(answer, "t", 1) == 1, "pipe");
     _exit(0);
@@ -57,7 +57,7 @@ static void server(void) {
     need(read(up[0], &byte, 1) == 1, "pipe");
     for (double start = now_s(); told < SETS && now_s() < start + 10;)
         usleep(10000);
-    say("told %d", told);
+    say("reported %d", told);
     say("accepted %d", accept(listening, NULL, NULL) >= 0);
     need(waitpid(child, NULL, 0) == child, "waitpid");
     close(first);

@@ -27,7 +27,7 @@ static void round_of_two(void) {
     for (int i = 0; i < 2; i++)
         need(accept(listening, NULL, NULL) >= 0, "accept");
     arm();
-    look("nobody left");
+    look("no client left");
     meet();
 }
 

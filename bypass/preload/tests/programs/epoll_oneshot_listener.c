@@ -39,7 +39,7 @@ static void server(void) {
     look("armed", epoll);
     need((fds[CLIENTS] = accept(listening, NULL, NULL)) >= 0, "accept");
     result("modify", epoll_ctl(epoll, EPOLL_CTL_MOD, listening, &event));
-    look("armed, nobody there", epoll);
+    look("armed, no client there", epoll);
     meet();
 }
 

@@ -32,7 +32,7 @@ static void solo(void) {
     add(inner, within, EPOLLIN, 5);
     look("nothing", outer, 0);
     eventfd_write(beside, 1);
-    look("the one beside them", outer, 2000);
+    look("the one next to them", outer, 2000);
     eventfd_write(within, 1);
     look("and a set", outer, 2000);
     eventfd_read(beside, &value);

@@ -45,5 +45,5 @@ static void client(void) {
     int status;
     waitpid(child, &status, 0);
     say("parent right %d, child right %d", right, WEXITSTATUS(status));
-    say("the connection of before: right %d", ask(before, 7));
+    say("the earlier connection: right %d", ask(before, 7));
 }

@@ -11,7 +11,7 @@
 
 /* How the client waits for the header. */
 static const char *const ways[] = {"epoll_wait", "epoll_wait without waiting", "poll", "read",
-                                   "epoll_wait beside a busy connection"};
+                                   "epoll_wait next to a busy connection"};
 #define WAYS (int)(sizeof ways / sizeof *ways)
 
 /* Round by round 1 when the client has the header: in memory of both, so that the server, while it

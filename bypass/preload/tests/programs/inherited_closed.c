@@ -35,7 +35,7 @@ static void server(void) {
         listening[i] = listener(4);
     say_stream("of the child", listening[1]);
     say_stream("of the parent", listening[0]);
-    say_stream("beside a spawned one", listening[2]);
+    say_stream("next to a spawned one", listening[2]);
     tell(0);
     say_stream("after options", listening[3]);
 }

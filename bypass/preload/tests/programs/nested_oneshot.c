@@ -77,5 +77,5 @@ static void client(void) {
         ;
     result("writer", add(writers, fd, EPOLLOUT));
     tell(0);
-    say("room to write %s", is_told(writers) ? "is told" : "is never told");
+    say("room to write %s", is_told(writers) ? "is reported" : "is never reported");
 }

@@ -22,7 +22,7 @@ static void in_vain(void) {
     tell(1);
     wait_for(fd, POLLIN);
     read_all(fd, &byte, 1);
-    result("told of nothing", epoll_wait(outer, &event, 1, 0));
+    result("nothing reported", epoll_wait(outer, &event, 1, 0));
 }
 
 static void told(void) {
@@ -31,7 +31,7 @@ static void told(void) {
     tell(1);
     result("told", epoll_wait(outer, &event, 1, 3000));
     say("of %d", event.data.u32);
-    result("told again", epoll_wait(outer, &event, 1, 0));
+    result("reported again", epoll_wait(outer, &event, 1, 0));
     read_all(fd, &byte, 1);
 }
 

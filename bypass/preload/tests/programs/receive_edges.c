@@ -34,7 +34,7 @@ static void server(void) {
     sigaction(SIGALRM, &restart, NULL);
     setitimer(ITIMER_REAL, &soon, NULL);
     tell(0);
-    result("look for all beside a handler", recv(fd, letters[0], 3, MSG_PEEK | MSG_WAITALL));
+    result("look for all next to a handler", recv(fd, letters[0], 3, MSG_PEEK | MSG_WAITALL));
     need(recv(fd, letters[0], 3, MSG_WAITALL) == 3, "recv");
     tell(0);
     wait_for(fd, POLLPRI);

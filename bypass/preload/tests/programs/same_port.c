@@ -79,15 +79,15 @@ static void server(void) {
     const char *const none[] = {NULL}, *const of_both[] = {"::1", "127.0.0.2", NULL},
                       *const of_four[] = {"0.0.0.0", NULL};
     int fds[3], port = any_port("127.0.0.1", 0, 0, of_both, &fds[0]);
-    fds[1] = try_listen("::1 beside it", "::1", port, 1, 0);
-    fds[2] = try_listen("127.0.0.2 beside them", "127.0.0.2", port, 0, 0);
+    fds[1] = try_listen("::1 next to it", "::1", port, 1, 0);
+    fds[2] = try_listen("127.0.0.2 next to them", "127.0.0.2", port, 0, 0);
     try_listen("0.0.0.0 is taken", "0.0.0.0", port, 0, 0);
     try_listen(":: for both is taken", "::", port, 0, 0);
     try_listen("mapped is taken", "::ffff:127.0.0.1", port, 0, 0);
     tell(port);
     serve(fds, "46t", 3);
     port = any_port("::", 1, 0, of_four, &fds[0]);
-    fds[1] = try_listen("0.0.0.0 beside it", "0.0.0.0", port, 0, 0);
+    fds[1] = try_listen("0.0.0.0 next to it", "0.0.0.0", port, 0, 0);
     tell(port);
     serve(fds, "64", 2);
     port = any_port("::", 0, 0, none, &fds[0]);
@@ -95,7 +95,7 @@ static void server(void) {
     tell(port);
     serve(fds, "b", 1);
     port = any_port("0.0.0.0", 0, 1, none, &fds[0]);
-    fds[1] = try_listen("one address beside all", "127.0.0.1", port, 0, 1);
+    fds[1] = try_listen("one address next to all", "127.0.0.1", port, 0, 1);
     tell(port);
     serve(fds, "a1", 2);
     port = any_port("::ffff:127.0.0.1", 0, 0, none, &fds[0]);

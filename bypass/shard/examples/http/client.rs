@@ -16,11 +16,11 @@ pub fn run(options: &Options) -> Result<(), String> {
         .words
         .last()
         .and_then(|url| url.strip_prefix("http://"));
-    let url = url.ok_or("get wants a URL: http://IP:PORT/PATH")?;
+    let url = url.ok_or("get: missing URL (http://IP:PORT/PATH)")?;
     let (host, path) = url.split_once('/').unwrap_or((url, ""));
     let remote: SocketAddr = host
         .parse()
-        .map_err(|_| format!("{host:?} is no IP:PORT"))?;
+        .map_err(|_| format!("{host:?} is not IP:PORT"))?;
     let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let mut shard = link::shard(options)?;
     shard.drive();

@@ -37,7 +37,7 @@ fn over_interface(name: &str, options: &Options) -> Result<Shard, String> {
         .ok_or(format!("{name}: no generic mode"))?;
     let settings = way.settings(Settings {
         busy_poll_us: options.number("--busy-poll", 0)?,
-        packet_sender: options.has("--trains"),
+        packet_sender: options.has("--gso"),
         partial_checksums: traits.has_partial_checksums(way),
         ..Settings::default()
     });
@@ -57,7 +57,7 @@ fn over_tap(name: &str, options: &Options) -> Result<Shard, String> {
     let given = options
         .text("--address")
         .ok_or("--tap wants --address IP/PREFIX")?;
-    let address = address(given).ok_or(format!("{given:?} is no IP/PREFIX"))?;
+    let address = address(given).ok_or(format!("{given:?} is not IP/PREFIX"))?;
     let tap = Tap::open(name).map_err(|error| format!("{name}: {error}"))?;
     Ok(Shard::alone(
         Box::new(tap),

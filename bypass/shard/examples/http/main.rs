@@ -18,11 +18,11 @@ usage: http serve LINK [--port P] [--size BYTES] [--spin US]
 serve and get run TCP in this process, kernel on the kernel's sockets. One thread each.
 
 LINK is one of
-  --interface IF    beside the kernel, on its addresses, by AF_XDP; needs root
+  --interface IF    next to the kernel, on its addresses, by AF_XDP; needs root
       --generic       not in the driver
       --queue N       receive queue, 0
       --busy-poll US  have the driver work while we look
-      --trains        send by AF_PACKET with segmentation
+      --gso           send by AF_PACKET with segmentation
   --tap NAME --address IP/PREFIX    as a host of its own behind a new TAP interface
 
   --port P      8080
@@ -49,7 +49,7 @@ impl Options {
             return Ok(otherwise);
         };
         text.parse()
-            .map_err(|_| format!("{name} wants a number, not {text:?}"))
+            .map_err(|_| format!("{name}: invalid number {text:?}"))
     }
 
     /// A port behind `--port`.
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             return ExitCode::SUCCESS;
         }
-        _ => Err(format!("{command:?} is no command (http --help)")),
+        _ => Err(format!("unknown command {command:?} (http --help)")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,7 +2,7 @@
 //! entered, announced and given its rendezvous socket before the old one goes. Sockets that are not
 //! connected yet survive it too, as servers hand a bound one to each of their workers.
 //!
-//! What has to be known travels in a memory file whose number is in the environment. A new image
+//! The facts that it needs travel in a memory file whose number is in the environment. A new image
 //! that does not load us keeps the links and the rendezvous socket open until it ends; the other side then
 //! learns of its end as of any other.
 
@@ -62,9 +62,9 @@ const KEPT: u32 = sockets::HANDED_ON
     | sockets::SHARED
     | sockets::LOW_WATER;
 
-/// What was prepared for a new image; taken back when exec fails.
+/// The preparations for a new image; taken back when exec fails.
 pub struct Prepared {
-    /// None when only sockets survive that are the kernel's in the new image.
+    /// None when all surviving sockets are handled by the kernel in the new image.
     file: Option<Owned>,
     /// The file that says which interfaces are open, for a new image that inherits a listener.
     interfaces: Option<Owned>,
@@ -80,7 +80,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What the [variable](VARIABLE) says: the numbers of both files, each empty where there is none.
+    /// The value of the [variable](VARIABLE): the numbers of both files, each empty where there is none.
     pub fn record(&self) -> Option<String> {
         let text = |file: &Option<Owned>| file.as_ref().map(|file| file.0.to_string());
         let both = [text(&self.file), text(&self.interfaces)];
@@ -96,7 +96,7 @@ impl Prepared {
         kept_open.chain(files).map(|owned| owned.0).collect()
     }
 
-    /// Shadows are close-on-exec; those that the new image gets are not from here on.
+    /// Shadows are close-on-exec; the ones of the new image are not from here on.
     fn uncover(&self) {
         let inherited = self.inherited().into_iter();
         for fd in inherited.chain(self.uncovered.iter().copied()) {
@@ -122,7 +122,7 @@ fn is_covered(fd: i32, socket: &Socket) -> bool {
     !socket.has(sockets::DUPLICATED) && survives(fd, socket)
 }
 
-/// Before exec; None when nothing of ours survives it. What else is `given` to the new image stays
+/// Before exec; None when no accelerated socket survives it. Any other number `given` to the new image stays
 /// close-on-exec under its own number. A process that goes on itself `waits` for nothing.
 pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
     if !process::is_started() {
@@ -259,7 +259,7 @@ fn pack(
     Ok(())
 }
 
-/// What the new image has to know of any socket.
+/// The facts about any socket that the new image needs.
 fn record(fd: i32, socket: &Socket) -> Result<[u64; WORDS], i32> {
     let mut one = [0u64; WORDS];
     one[INODE] = kernel::fstat(fd)?.st_ino;
@@ -283,7 +283,7 @@ fn numbers(socket: &Socket) -> [(usize, &AtomicU32); 4] {
     ]
 }
 
-/// A place for the new image among the end's processes, told to the other side; with a duplicate of
+/// A place for the new image among the end's processes, announced to the other side; with a duplicate of
 /// the segment's memory.
 fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
     let memory = numbers::duplicate(peer.segment.fd()).ok()?;
@@ -304,7 +304,7 @@ fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usiz
     Some((index, fd))
 }
 
-/// As long as the other side has not heard of the end of a former image, that one has a place too: of many children that
+/// As long as the other side has not noticed the end of a former image, that one has a place too: of many children that
 /// call exec at once, each for its connection, some find all taken for a while.
 fn take_place(peer: &Peer, number: u64, looks: &mut u32) -> Option<usize> {
     loop {

@@ -199,9 +199,9 @@ mod tests {
     /// All bits that do not belong to the state.
     const OPTIONS: u32 = !(ALL | BOUND);
 
-    /// The cells of the row of docs/bypass.md that begins with this one.
+    /// The cells of the row of docs/internals/bypass.md that begins with this one.
     fn row(first: &str) -> Vec<&'static str> {
-        let page = include_str!("../../../../docs/bypass.md");
+        let page = include_str!("../../../../docs/internals/bypass.md");
         let (_, page) = page.split_once("## States of a socket").expect("the table");
         let rows = page.lines().filter(|line| line.starts_with('|'));
         let cells = |line: &'static str| line.trim_matches('|').split('|').map(str::trim);

@@ -1,4 +1,4 @@
-//! Models of the one thread that takes no locks, and of those that come and end that.
+//! Models of the one thread that takes no locks, and of newcomers that end that.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub const MODELS: &[Model] = &[
 
 const OWNER: usize = 10;
 
-/// What the locks protect.
+/// The data behind the locks.
 struct World {
     _interrupt: Rc<Interrupt>,
     ownership: Ownership,
@@ -125,7 +125,7 @@ fn nested() {
     world.finish(3);
 }
 
-/// Whoever comes after the end, and had no part in it, sees what the owner did. It looks first, so
+/// A thread that comes after the end, and had no part in it, sees what the owner did. It looks first, so
 /// that the model has no second thread that waits.
 fn comes_late() {
     let world = World::new(OWNER);

@@ -112,7 +112,7 @@ def comparison(made: ComparisonDraft) -> str:
 # Made by `wirespeed compare --run`.
 wirespeed = 1
 name      = "compare"
-title     = {_toml(_title(made))}
+title     = {_toml(_title(made, names, folders))}
 
 [axes]
 connections = {list(made.connections)}
@@ -141,14 +141,19 @@ pin   = {{ cores = "all" }}
 {_measured(url, "variant", names[0], of_latency, made.rate)}"""
 
 
-def _title(made: ComparisonDraft) -> str:
-    commands = (" ".join(argv).replace("{port}", str(made.port)) for argv in made.commands)
+def _title(made: ComparisonDraft, names: Sequence[str], folders: Sequence[str]) -> str:
+    """`./old --port 80 against ./new --port 80`; `head against base: ./it` where both are the same
+    program of two folders, whose names say nothing to a reader."""
+    commands = []
+    for argv, folder in zip(made.commands, folders, strict=True):
+        shown = " ".join(argv).replace("{port}", str(made.port))
+        commands.append(shown.replace(f"{folder}/", "./", 1) if folder.startswith("/") else shown)
+    if len(set(commands)) == 1 and made.names:
+        return f"{' against '.join(reversed(names))}: {commands[0]}"
     return " against ".join(commands)
 
 
-def _measured(
-    url: Url, columns: str, over: str, of_latency: str, rate: int | None = None
-) -> str:
+def _measured(url: Url, columns: str, over: str, of_latency: str, rate: int | None = None) -> str:
     """The rest of the generator, the metrics and the tables: the same whatever is compared.
 
     At one rate for all the rate says nothing: what a request costs is the first table then.

@@ -151,6 +151,7 @@ def _facts(summary: Summary, detail: Detail, carried: str) -> dict[str, Any]:
         "style": plot.STYLE,
         "light": plot.LIGHT,
         "dark": plot.DARK,
+        "headlines": [_sentence(text) for text in story.headlines(summary)],
         "front": [_sentence(text) for text in story.front(summary)],
         "warnings": story.warnings(summary),
         "doubts": story.doubts(summary),

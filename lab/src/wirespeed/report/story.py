@@ -291,8 +291,8 @@ def warnings(summary: Summary) -> list[str]:
             "The order was blocked: all trials of one stack, then all of the next. Drift of the "
             "machine looks like a gain, so no verdicts are given."
         )
-    found += run.thinned
-    return found
+    is_said = "--accept-noise" in run.argv  # the run's own line about it adds nothing
+    return found + [line for line in run.thinned if not (is_said and "(--accept-noise)" in line)]
 
 
 def doubts(summary: Summary) -> list[str]:

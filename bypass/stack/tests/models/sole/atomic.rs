@@ -31,7 +31,7 @@ pub fn operations_max() -> usize {
     OPERATIONS_MAX.load(Ordering::Relaxed)
 }
 
-/// What an execution knows of its interrupt.
+/// The state of an execution's interrupt.
 pub struct Interrupt {
     asked: real::AtomicBool,
     passed: real::AtomicBool,
@@ -104,7 +104,7 @@ impl Interrupt {
     }
 }
 
-/// Before each operation of a modelled thread. Without a newcomer that asks, nobody is interrupted.
+/// Before each operation of a modelled thread. Without a newcomer that asks, no thread is interrupted.
 fn step() {
     let interrupt = current();
     if !interrupt.is_here() {
@@ -119,7 +119,7 @@ fn step() {
     interrupt.passed.store(true, Ordering::Release);
 }
 
-/// What the newcomer has stored before, the owner sees from its interrupt on, and the other way round.
+/// Earlier stores of the newcomer are seen by the owner from its interrupt on, and the other way round.
 pub fn fence_others() {
     let interrupt = current();
     if interrupt.is_owner() {

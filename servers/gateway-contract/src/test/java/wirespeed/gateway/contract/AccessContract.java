@@ -186,7 +186,7 @@ abstract class AccessContract extends CarrierContract {
     }
 
     @Test
-    void another_service_decides_and_lets_nobody_in_when_it_fails() throws Exception {
+    void another_service_decides_and_lets_no_client_in_when_it_fails() throws Exception {
         RecordingOrigin service = closedLater(new RecordingOrigin());
         service.handler = (seen, out, socket) -> {
             String uri = String.valueOf(seen.header("X-Forwarded-Uri"));

@@ -128,7 +128,7 @@ abstract class CacheContract extends CarrierContract {
     }
 
     @Test
-    void what_was_asked_for_before_a_change_is_not_stored_after_it() throws Exception {
+    void a_response_asked_for_before_a_change_is_not_stored_after_it() throws Exception {
         CountDownLatch isAsked = new CountDownLatch(1);
         CountDownLatch mayAnswer = new CountDownLatch(1);
         origin.handler = (seen, out, socket) -> {
@@ -180,7 +180,7 @@ abstract class CacheContract extends CarrierContract {
     }
 
     @Test
-    void a_cookie_of_a_304_goes_to_the_client_that_asked_and_to_nobody_else() throws Exception {
+    void a_cookie_of_a_304_goes_only_to_the_client_that_asked() throws Exception {
         validates(ONCE_STALE, "Set-Cookie: SID=kim\r\nCache-Control: max-age=60\r\n");
         assertEquals("body 1", get(client(), "").body());
         RawClient.Answer revalidated = get(client(), "");
@@ -365,7 +365,7 @@ abstract class CacheContract extends CarrierContract {
     }
 
     @Test
-    void what_varies_by_a_field_that_the_gateway_writes_is_not_stored() throws Exception {
+    void a_response_that_varies_by_a_field_of_the_gateway_is_not_stored() throws Exception {
         for (String field : new String[] {"X-Forwarded-For", "forwarded", "Accept, Via",
             "X-Forwarded-Client-Cert"}) {
             asked.set(0);
@@ -527,7 +527,7 @@ abstract class CacheContract extends CarrierContract {
     }
 
     @Test
-    void what_an_origin_made_of_a_name_with_a_dot_is_for_nobody_else() throws Exception {
+    void a_response_for_a_name_with_a_dot_is_for_that_name_alone() throws Exception {
         origin.handler = (seen, out, socket) -> {
             RecordingOrigin.respond(out, 200, "Cache-Control: max-age=60\r\n",
                     "http://" + seen.header("Host"));

@@ -209,7 +209,7 @@ abstract class CertificateContract extends CarrierContract {
     }
 
     @Test
-    void clients_show_certificates_and_origins_are_told() throws Exception {
+    void clients_show_certificates_and_origins_receive_them() throws Exception {
         Certificate server = new Certificate(folder.resolve("server"));
         Certificate client = new Certificate(folder.resolve("client"), "kim", "SAN=dns:kim");
         Carrier gateway = start(config(server, "client-auth = \"optional\"\nclient-ca = \""
@@ -223,7 +223,7 @@ abstract class CertificateContract extends CarrierContract {
     }
 
     @Test
-    void a_page_for_one_certificate_is_stored_for_nobody_else_unless_it_is_public()
+    void a_page_for_one_certificate_is_stored_for_others_only_if_public()
             throws Exception {
         Certificate server = new Certificate(folder.resolve("server"));
         Certificate kim = new Certificate(folder.resolve("kim"), "kim", "SAN=dns:kim");
@@ -271,7 +271,7 @@ abstract class CertificateContract extends CarrierContract {
     }
 
     @Test
-    void a_client_that_speaks_tls_is_told_that_its_head_was_late() throws Exception {
+    void a_client_that_speaks_tls_gets_408_for_a_late_head() throws Exception {
         Certificate server = new Certificate(folder.resolve("server"));
         Carrier gateway = start(config(server, "").replace("head = \"2m\"", "head = \"4s\""));
         SSLSocket late = connect(gateway, null);
@@ -284,7 +284,7 @@ abstract class CertificateContract extends CarrierContract {
     }
 
     @Test
-    void a_client_whose_head_is_refused_is_told_so_though_much_follows_it() throws Exception {
+    void a_client_whose_head_is_refused_gets_the_response_though_much_follows_it() throws Exception {
         Certificate server = new Certificate(folder.resolve("server"));
         Carrier gateway = start(config(server, ""));
         for (int bytes : new int[] {100, 3_000, 12_000}) {
@@ -322,7 +322,7 @@ abstract class CertificateContract extends CarrierContract {
     }
 
     @Test
-    void what_comes_in_long_pieces_passes_over_tls() throws Exception {
+    void long_pieces_pass_over_tls() throws Exception {
         Certificate server = new Certificate(folder.resolve("server"));
         Carrier gateway = start(config(server, ""));
         origin.handler = (seen, out, socket) -> {

@@ -77,7 +77,7 @@ abstract class GatewayContract extends CarrierContract {
     }
 
     @Test
-    void passes_chunked_responses_and_those_that_end_with_the_connection() throws IOException {
+    void passes_chunked_responses_and_ones_that_end_with_the_connection() throws IOException {
         origin.handler = (seen, out, socket) -> {
             boolean isChunked = seen.line().contains("/chunked");
             out.write((isChunked ? "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -161,7 +161,7 @@ abstract class GatewayContract extends CarrierContract {
     }
 
     @Test
-    void what_follows_a_204_with_a_length_is_not_the_next_answer() throws IOException {
+    void bytes_after_a_204_with_a_length_are_not_the_next_response() throws IOException {
         origin.handler = (seen, out, socket) -> {
             if (!seen.line().contains("/bare")) {
                 return RecordingOrigin.ordinary(seen, out, socket);
@@ -367,7 +367,7 @@ abstract class GatewayContract extends CarrierContract {
             + "Forwarded: for=6.6.6.6\r\nX-Original-URL: /admin\r\n\r\n";
 
     @Test
-    void what_only_a_proxy_may_say_is_dropped_when_a_client_says_it() throws IOException {
+    void fields_of_proxies_are_dropped_when_a_client_sends_them() throws IOException {
         RawClient client = client(gateway("[server]\ntrusted-proxies = [\"10.0.0.0/8\"]\n"));
         client.send(FORGED);
         assertEquals(200, client.read().status());

@@ -60,7 +60,7 @@ abstract class LifeContract extends CarrierContract {
     }
 
     @Test
-    void a_wait_for_a_connection_in_vain_is_no_failure_of_the_origin() throws Exception {
+    void a_wait_without_a_connection_does_not_count_as_a_failure_of_the_origin() throws Exception {
         CountDownLatch mayAnswer = new CountDownLatch(1);
         origin.handler = (seen, out, socket) -> {
             try {

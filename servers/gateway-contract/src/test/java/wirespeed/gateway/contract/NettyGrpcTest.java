@@ -191,7 +191,7 @@ class NettyGrpcTest extends CarrierContract {
     }
 
     @Test
-    void both_sides_speak_by_turns() throws Exception {
+    void both_sides_speak_alternately() throws Exception {
         Channel channel = plain(start(config(plainOrigin())));
         BlockingQueue<String> heard = new LinkedBlockingQueue<>();
         StreamObserver<String> speaker = ClientCalls.asyncBidiStreamingCall(

@@ -62,7 +62,7 @@ class NettyHedgeTest extends CarrierContract {
             client.send("PUT /p HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
             assertEquals("PUT /p HTTP/1.1|hello", client.read().body());
         }
-        assertTrue(cancelled.await(60, TimeUnit.SECONDS), "who lost was not told");
+        assertTrue(cancelled.await(60, TimeUnit.SECONDS), "the slower address was not notified");
         long won = count(gateway, Meters.Count.HEDGES_WON);
         assertTrue(won >= REQUESTS / 2, won + " attempts at the silent address");
         while (silent.seen.size() < won) {
@@ -219,7 +219,7 @@ class NettyHedgeTest extends CarrierContract {
         for (int i = 0; i < REQUESTS; i++) {
             assertEquals("quick", client.get("/").body());
         }
-        assertTrue(reset.await(60, TimeUnit.SECONDS), "who lost was not told");
+        assertTrue(reset.await(60, TimeUnit.SECONDS), "the slower address was not notified");
         assertTrue(silent.resets.stream().allMatch(one -> one.code() == 8), "CANCEL");
         assertEquals(1, silent.connections.get(), "the connection stays");
     }

@@ -73,7 +73,7 @@ class NettyHostileOriginTest extends CarrierContract {
                     int stream = c.await(RawHttp2Origin.HEADERS).stream();
                     flood(c, RawHttp2Origin.RST_STREAM, stream, 0, 0, 0, 2);
                 }),
-                refused("RST_STREAM for streams that nobody opened", c -> {
+                refused("RST_STREAM for streams that were not opened", c -> {
                     c.await(RawHttp2Origin.HEADERS);
                     flood(c, RawHttp2Origin.RST_STREAM, 2001, 0, 0, 0, 2);
                 }),

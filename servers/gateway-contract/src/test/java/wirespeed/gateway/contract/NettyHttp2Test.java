@@ -327,7 +327,7 @@ class NettyHttp2Test {
             client.reset(stream);
         }
         assertTrue(silent.connections.get() < 5,
-                silent.connections + " connections for requests that nobody wanted");
+                silent.connections + " connections for requests that were not sent");
     }
 
     @Test

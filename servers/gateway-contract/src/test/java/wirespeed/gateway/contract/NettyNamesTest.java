@@ -83,7 +83,7 @@ class NettyNamesTest {
     }
 
     @Test
-    void a_name_that_nobody_answers_holds_up_nobody_else() throws Exception {
+    void a_name_without_an_answer_holds_up_no_other_request() throws Exception {
         try (RecordingOrigin origin = new RecordingOrigin(); NameServer names = new NameServer(1);
                 Carrier gateway = new Carrier(Main::carrier, Map.of("server.threads", "1",
                         "server.dns", "127.0.0.1:" + names.port()), "[origins.lost]\naddresses ="

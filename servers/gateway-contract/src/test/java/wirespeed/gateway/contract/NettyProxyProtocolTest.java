@@ -53,9 +53,9 @@ class NettyProxyProtocolTest extends CarrierContract {
     }
 
     @Test
-    void what_is_no_header_is_no_request_either() throws IOException {
+    void an_invalid_header_does_not_pass_as_a_request() throws IOException {
         Carrier gateway = from("\"127.0.0.1\"", "2s");
-        for (String bad : new String[] {GET, "PROXY TCP4 nobody 198.51.100.1 1 80\r\n" + GET,
+        for (String bad : new String[] {GET, "PROXY TCP4 somehost 198.51.100.1 1 80\r\n" + GET,
             "PROXY TCP4 192.0.2.7 198.51.100.1 4711 800000\r\n" + GET, "PROXY "}) {
             RawClient client = client(gateway);
             client.send(bad);
@@ -65,7 +65,7 @@ class NettyProxyProtocolTest extends CarrierContract {
     }
 
     @Test
-    void strangers_cannot_name_a_client() throws IOException {
+    void unknown_peers_cannot_name_a_client() throws IOException {
         Carrier gateway = from("\"192.0.2.0/24\"", "1m");
         RawClient client = client(gateway);
         client.send("PROXY TCP4 192.0.2.7 198.51.100.1 4711 80\r\n" + GET);

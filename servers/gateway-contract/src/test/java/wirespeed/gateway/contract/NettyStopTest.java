@@ -73,7 +73,7 @@ class NettyStopTest extends CarrierContract {
     }
 
     @Test
-    void who_waits_in_the_queue_of_the_listener_is_answered() throws Exception {
+    void a_client_in_the_queue_of_the_listener_gets_a_response() throws Exception {
         Carrier gateway = held();
         List<RawClient> waiting = new ArrayList<>();
         for (int i = 0; i < 40; i++) {
@@ -117,7 +117,7 @@ class NettyStopTest extends CarrierContract {
     }
 
     @Test
-    void who_shakes_hands_is_answered(@TempDir Path keys) throws Exception {
+    void a_client_in_its_handshake_gets_a_response(@TempDir Path keys) throws Exception {
         Certificate certificate = new Certificate(keys);
         Carrier gateway = encrypted(certificate);
         // What a first handshake loads and compiles is not to take the second that the other one has.

@@ -97,7 +97,7 @@ abstract class OriginExchangeContract extends CarrierContract {
     }
 
     @Test
-    void a_long_body_that_a_filter_replaced_holds_up_nobody() throws Exception {
+    void a_long_body_that_a_filter_replaced_holds_up_no_other_request() throws Exception {
         Carrier gateway = replacing();
         for (String framing : List.of("Content-Length: 8000000", "Expect: 100-continue\r\n"
                 + "Content-Length: 8000000")) {
@@ -313,7 +313,7 @@ abstract class OriginExchangeContract extends CarrierContract {
     }
 
     @Test
-    void a_failure_is_told_as_one_where_no_other_address_is_in_service() throws Exception {
+    void a_failure_is_reported_where_no_other_address_is_in_service() throws Exception {
         int nobody;
         try (ServerSocket closed = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             nobody = closed.getLocalPort();
@@ -331,7 +331,7 @@ abstract class OriginExchangeContract extends CarrierContract {
     }
 
     @Test
-    void a_filter_that_fails_on_a_body_is_no_failure_of_the_origin() throws Exception {
+    void a_filter_that_fails_on_a_body_does_not_count_against_the_origin() throws Exception {
         Files.writeString(folder.resolve("Breaks.java"), """
                 import java.nio.ByteBuffer;
                 import wirespeed.gateway.core.*;

@@ -78,7 +78,7 @@ class ReloadTest {
         configure("0ms", "two");
         signal("HUP");
         awaitBody("two");
-        assertTrue(Files.exists(folder.resolve("log")), "the log was not opened anew");
+        assertTrue(Files.exists(folder.resolve("log")), "the log was not opened again");
         Files.writeString(folder.resolve("gateway.toml"), "[server]\nlsten = 1\n");
         signal("HUP");
         for (int i = 0; i < 600 && !read("errors").contains("did you mean listen?"); i++) {
@@ -96,7 +96,7 @@ class ReloadTest {
         assertEquals(0, process.exitValue(), read("errors"));
     }
 
-    private void the_log_is_opened_anew(Class<?> main) throws Exception {
+    private void the_log_is_opened_again(Class<?> main) throws Exception {
         configure("0ms", "one");
         start(main);
         awaitBody("one");
@@ -118,13 +118,13 @@ class ReloadTest {
     }
 
     @Test
-    void netty_opens_its_log_anew_at_sighup_though_the_file_is_the_same() throws Exception {
-        the_log_is_opened_anew(wirespeed.gateway.netty.Main.class);
+    void netty_opens_its_log_again_at_sighup_though_the_file_is_the_same() throws Exception {
+        the_log_is_opened_again(wirespeed.gateway.netty.Main.class);
     }
 
     @Test
-    void tomcat_opens_its_log_anew_at_sighup_though_the_file_is_the_same() throws Exception {
-        the_log_is_opened_anew(wirespeed.gateway.tomcat.Main.class);
+    void tomcat_opens_its_log_again_at_sighup_though_the_file_is_the_same() throws Exception {
+        the_log_is_opened_again(wirespeed.gateway.tomcat.Main.class);
     }
 
     @Test

@@ -78,7 +78,7 @@ class RestartTest {
     @ParameterizedTest
     @ValueSource(classes = {wirespeed.gateway.netty.Main.class,
         wirespeed.gateway.tomcat.Main.class})
-    void what_the_admin_port_changed_outlives_a_kill(Class<?> main) throws Exception {
+    void changes_by_the_admin_port_outlive_a_kill(Class<?> main) throws Exception {
         try (RecordingOrigin origin = new RecordingOrigin()) {
             Files.writeString(folder.resolve("gateway.toml"), config(origin, "old"));
             start(main);

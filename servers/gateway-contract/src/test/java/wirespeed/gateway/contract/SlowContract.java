@@ -282,7 +282,7 @@ abstract class SlowContract extends CarrierContract {
     }
 
     @Test
-    void what_follows_a_last_request_is_not_read() throws Exception {
+    void bytes_after_a_last_request_are_not_read() throws Exception {
         RawClient client = client("");
         client.send("GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
                 + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -322,7 +322,7 @@ abstract class SlowContract extends CarrierContract {
     }
 
     @Test
-    void half_a_request_and_a_closed_half_reach_nobody() throws Exception {
+    void half_a_request_and_a_closed_half_reach_no_origin() throws Exception {
         Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "");
         for (String half : List.of("GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n",
                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")) {

@@ -26,7 +26,7 @@ class TomcatStopTest extends CarrierContract {
     }
 
     @Test
-    void who_waits_in_the_queue_of_the_listener_is_answered() throws Exception {
+    void a_client_in_the_queue_of_the_listener_gets_a_response() throws Exception {
         Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
         assertEquals(200, client(gateway).get("/first").status());
         List<RawClient> waiting = new ArrayList<>();

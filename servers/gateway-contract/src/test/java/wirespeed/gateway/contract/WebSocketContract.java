@@ -137,7 +137,7 @@ abstract class WebSocketContract implements CarrierChoice {
     }
 
     @Test
-    void a_101_that_nobody_asked_for_is_a_502() throws IOException {
+    void an_unrequested_101_is_a_502() throws IOException {
         try (RecordingOrigin origin = new RecordingOrigin();
                 Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
                         + " [\"127.0.0.1:" + origin.port() + "\"]\n[[route]]\norigins = [\"o\"]\n"

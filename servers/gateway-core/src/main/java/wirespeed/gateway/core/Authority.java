@@ -48,7 +48,7 @@ public final class Authority {
             for (int i = 1; i < close; i++) {
                 char c = host.charAt(i);
                 if (Ascii.hex(c) < 0 && c != ':' && c != '.') {
-                    throw Refusal.bad("Host is no IPv6 address in brackets");
+                    throw Refusal.bad("Host is not an IPv6 address in brackets");
                 }
             }
             if (close < 3) {

@@ -133,7 +133,7 @@ public final class ChunkFrames {
             colon++;
         }
         if (colon == 0 || colon == lineLength || line[colon] != ':') {
-            throw Refusal.bad("trailer line is no field");
+            throw Refusal.bad("invalid trailer line");
         }
         for (int at = colon + 1; at < lineLength; at++) {
             if (!Ascii.isValue(line[at])) {

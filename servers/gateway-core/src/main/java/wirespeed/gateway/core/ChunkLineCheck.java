@@ -38,7 +38,7 @@ public final class ChunkLineCheck {
 
     private static void checkExtensions(byte[] line, int from, int to) {
         if (line[from] != ';') {
-            throw Refusal.bad("chunk size is followed by something that is no extension");
+            throw Refusal.bad("chunk size is followed by an invalid extension");
         }
         boolean isQuoted = false;
         for (int at = from; at < to; at++) {

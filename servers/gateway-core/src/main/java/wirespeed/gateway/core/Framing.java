@@ -73,7 +73,7 @@ public record Framing(Kind kind, long length) {
         for (int i = 0; i < text.length(); i++) {
             char digit = text.charAt(i);
             if (digit < '0' || digit > '9') {
-                throw new Refusal(status, "Content-Length is no plain decimal number");
+                throw new Refusal(status, "Content-Length is not a plain decimal number");
             }
             length = length * 10 + digit - '0';
         }

@@ -66,7 +66,7 @@ public final class HeadCheck {
             methodEnd++;
         }
         if (methodEnd == 0 || methodEnd > METHOD_BYTES_MAX || head[methodEnd] != ' ') {
-            throw Refusal.bad("method is no token of at most " + METHOD_BYTES_MAX + " bytes");
+            throw Refusal.bad("method is not a token of at most " + METHOD_BYTES_MAX + " bytes");
         }
         int targetEnd = methodEnd + 1;
         while (Ascii.isTarget(head[targetEnd])) {
@@ -202,7 +202,7 @@ public final class HeadCheck {
         if (found == ' ' || found == '\t') {
             return atStart ? "folded header line (obs-fold)" : "whitespace before a header's colon";
         }
-        return found == '\r' ? "header line without a colon" : "header name is no token";
+        return found == '\r' ? "header line without a colon" : "header name is not a token";
     }
 
     private static boolean isDigit(byte b) {

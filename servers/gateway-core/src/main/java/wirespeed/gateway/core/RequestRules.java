@@ -26,7 +26,7 @@ public final class RequestRules {
      */
     public static Request fromFields(String method, String target, String authority,
             Headers headers, boolean hasBody) {
-        check(Ascii.isToken(method) && method.length() <= 32, "method is no token");
+        check(Ascii.isToken(method) && method.length() <= 32, "method is not a token");
         for (int i = 0; i < target.length(); i++) {
             check(target.charAt(i) < 0x7f && Ascii.isTarget(target.charAt(i)),
                     "path holds a character that it may not");

@@ -33,14 +33,14 @@ class AttemptsTest {
     }
 
     @Test
-    void a_stale_connection_is_no_attempt_of_the_origins() {
+    void a_stale_connection_does_not_count_as_an_attempt() {
         assertTrue(Attempts.mayFollow(asked("GET", 1, 1), Loss.STALE, false, true, 0));
         assertFalse(Attempts.mayFollow(asked("GET", 1, 2), Loss.STALE, false, true, 0));
         assertFalse(Attempts.mayFollow(asked("POST", 1, 1), Loss.STALE, false, true, 0));
     }
 
     @Test
-    void what_was_not_processed_is_sent_again_whatever_its_method() {
+    void an_unprocessed_request_is_sent_again_whatever_its_method() {
         assertTrue(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, true, 0));
         assertFalse(Attempts.mayFollow(asked("POST", 1, 2), Loss.UNPROCESSED, false, true, 0));
         assertFalse(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, false, 0));
@@ -90,7 +90,7 @@ class AttemptsTest {
     }
 
     @Test
-    void a_retry_that_nobody_can_be_asked_for_costs_no_budget() {
+    void a_retry_without_another_address_costs_no_budget() {
         Context context = asked("GET", 2, 1);
         Address other = context.origin().addresses().get(1);
         other.administration(Address.Administration.DOWN);

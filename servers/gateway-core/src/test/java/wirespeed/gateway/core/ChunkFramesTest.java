@@ -52,7 +52,7 @@ class ChunkFramesTest {
     }
 
     @Test
-    void what_is_no_frame_is_refused_at_its_first_wrong_byte() {
+    void an_invalid_frame_is_refused_at_its_first_wrong_byte() {
         for (String wire : new String[] {"5\n", "5 \r\n", "-5\r\n", "0x5\r\n", "\r\n", "5\rX",
             "5;a=\"b\r\n", "1\r\nxX", "1\r\nx\n", "1\r\nx\rX", "0\r\nno trailer\r\n",
             "0\r\n folded: x\r\n", "0\r\nA: \u0000\r\n", "0\r\n: x\r\n",

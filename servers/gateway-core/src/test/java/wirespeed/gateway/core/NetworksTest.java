@@ -23,7 +23,7 @@ class NetworksTest {
 
     @ParameterizedTest
     @CsvSource({"10.0.0.0/33", "localhost", "10.0.0.0/", "10.0/8", "::1/129", "/8", "10.0.0.256"})
-    void what_is_no_network_is_refused(String text) {
+    void an_invalid_network_is_refused(String text) {
         assertThrows(IllegalArgumentException.class, () -> Networks.parse(List.of(text)));
     }
 

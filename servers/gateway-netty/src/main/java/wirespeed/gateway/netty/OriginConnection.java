@@ -322,7 +322,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
 
     private void switchProtocol(Response response) {
         if (!attempt.mayUpgrade()) {
-            throw new Refusal(502, "101 that nobody asked for");
+            throw new Refusal(502, "unrequested 101");
         }
         state = State.TUNNEL;
         armIdle();

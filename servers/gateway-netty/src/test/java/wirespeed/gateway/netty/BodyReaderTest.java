@@ -61,7 +61,7 @@ class BodyReaderTest {
     }
 
     @Test
-    void refuses_what_is_no_chunk() {
+    void refuses_invalid_chunks() {
         for (String wire : new String[] {"5\nhello\r\n0\r\n\r\n", "5\r\nhelloX\r\n0\r\n\r\n",
             "5\r\nhello\n0\r\n\r\n", "0\r\nbad trailer\r\n\r\n", "5\rX", "5\r\nhello\rX",
             "f".repeat(16) + "\r\n"}) {

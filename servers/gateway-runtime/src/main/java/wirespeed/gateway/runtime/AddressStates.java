@@ -120,7 +120,7 @@ final class AddressStates {
                 address.weight(Integer.parseInt(words[2]));
             }
         } catch (IllegalArgumentException | ArrayIndexOutOfBoundsException bad) {
-            LOG.log(System.Logger.Level.ERROR, file + ": \"" + line + "\" is no state: "
+            LOG.log(System.Logger.Level.ERROR, file + ": \"" + line + "\" is not a state: "
                     + bad.getMessage());
         }
     }

@@ -91,7 +91,7 @@ class AccessLogTest {
     }
 
     @Test
-    void a_log_that_cannot_be_opened_anew_goes_on_where_it_was() throws Exception {
+    void a_log_that_cannot_be_opened_again_goes_on_where_it_was() throws Exception {
         Path home = Files.createDirectory(folder.resolve("logs"));
         AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", ""),
                 home.resolve("access.log").toString(), "{status}");

@@ -73,7 +73,7 @@ class CacheRulesTest {
     }
 
     @Test
-    void a_quoted_comma_is_no_end_of_a_directive() {
+    void a_quoted_comma_does_not_end_a_directive() {
         CacheControl control = CacheControl.of(headers("Cache-Control",
                 "private=\"a, no-store\", max-age=3"));
         assertTrue(control.has("private"));

@@ -63,7 +63,7 @@ class CacheTableTest {
     }
 
     @Test
-    void what_was_asked_for_before_a_purge_is_not_stored_after_it() {
+    void a_response_asked_for_before_a_purge_is_not_stored_after_it() {
         CacheTable.Asked before = asked("http://a/1");
         table.purge("http://a/");
         table.put(before, response(""));

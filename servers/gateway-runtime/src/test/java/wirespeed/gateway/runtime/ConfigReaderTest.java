@@ -25,7 +25,7 @@ class ConfigReaderTest {
     }
 
     @Test
-    void all_mistakes_are_told_with_their_place() {
+    void all_mistakes_are_reported_with_their_place() {
         List<String> mistakes = mistakes("[server]\nlisen = \"x\"\nthreads = -1\n[nonsense]\n");
         assertEquals(3, mistakes.size());
         assertEquals("gw.toml:2:1: unknown option server.lisen (did you mean listen?)", mistakes.get(0));

@@ -20,7 +20,7 @@ class ConfigReloadTest {
     }
 
     @Test
-    void what_the_admin_port_writes_is_applied_once() throws Exception {
+    void a_configuration_from_the_admin_port_is_applied_once() throws Exception {
         Path file = Files.writeString(folder.resolve("gw.toml"), config(0));
         ConfigStore store = new ConfigStore(file, config(0), Map.of(), Map.of());
         try (GatewayRuntime runtime = new GatewayRuntime(store.check(config(0)));

@@ -33,7 +33,7 @@ class CryptHashTest {
     }
 
     @Test
-    void what_is_no_such_hash_is_none() {
+    void a_hash_of_another_kind_is_refused() {
         for (String bad : new String[] {"", "secret", "$1$abc$def", "$6$abc$short", "$6$$" + "a".repeat(86),
             "$6$rounds=999999999$abc$" + "a".repeat(86), "$6$abc$" + "!".repeat(86)}) {
             assertNull(CryptHash.parse(bad), bad);

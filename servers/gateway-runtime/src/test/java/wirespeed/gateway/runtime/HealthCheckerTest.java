@@ -76,7 +76,7 @@ class HealthCheckerTest {
             checker.update(List.of(checked(List.of(dead), 200)));
             assertFalse(dead.isChecked(), "another interval made it healthy");
             checker.update(List.of());
-            assertTrue(dead.isChecked(), "nobody would notice its recovery");
+            assertTrue(dead.isChecked(), "its recovery would not be noticed");
         }
     }
 

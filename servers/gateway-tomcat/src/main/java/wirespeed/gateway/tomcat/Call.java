@@ -99,7 +99,7 @@ final class Call {
             plant.meters().add(Meters.Count.UNSOLICITED, 1);
             // Nothing was sent: most often the origin has closed what it did not use.
             throw new OriginFailure(Category.ORIGIN_RESET, Loss.UNPROCESSED,
-                    "the origin sent what nobody asked for", null);
+                    "the origin sent an unrequested response", null);
         }
         connection.begin();
         Request request = context.request();

@@ -110,7 +110,7 @@ class ForwardingTest {
     }
 
     @Test
-    void chunked_responses_and_those_that_end_with_the_connection_pass() throws IOException {
+    void chunked_responses_and_ones_that_end_with_the_connection_pass() throws IOException {
         origin.handler = (seen, socket, out) -> {
             boolean isChunked = seen.line().contains("/chunked");
             TestOrigin.write(out, isChunked ? "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
@@ -250,7 +250,7 @@ class ForwardingTest {
     }
 
     @Test
-    void a_client_that_asks_is_told_to_continue() throws IOException {
+    void a_client_that_asks_gets_100_continue() throws IOException {
         try (TestClient client = gateway.client()) {
             client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
                     + "Expect: 100-continue\r\n\r\n");

@@ -76,7 +76,7 @@ class LaunchTest {
     @Test
     void it_serves_on_virtual_threads() throws Exception {
         Optional<Path> java = newerJava();
-        assumeTrue(java.isPresent(), "no Java 21 or newer beside this one");
+        assumeTrue(java.isPresent(), "no Java 21 or newer next to this one");
         serves(java.get(), "--threads", "virtual");
     }
 

@@ -149,7 +149,7 @@ class StrictReaderTest {
     }
 
     @Test
-    void after_a_switch_bytes_pass_unread_those_that_came_early_first() throws IOException {
+    void after_a_switch_bytes_pass_unread_early_ones_first() throws IOException {
         StrictReader reader = reader(PLAIN + "\u0001raw", 100_000, NEVER_LATE_MS);
         assertEquals(PLAIN, read(reader));
         reader.raw();
