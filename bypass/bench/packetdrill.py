@@ -4,7 +4,7 @@
     bypass/bench/packetdrill.py PACKETDRILL SUITE=FOLDER... [--library FILE] [--against FILE] [--show]
 
 Suites: `packetdrill` (its own repository, gtests/net), `selftests` (Linux's, tools/testing/selftests/net/packetdrill)
-and `freebsd` (freebsd-net/tcp-testsuite). PACKETDRILL is the program, with what docs/limits/bypass-tcp.md says was
+and `freebsd` (freebsd-net/tcp-testsuite). PACKETDRILL is the program, with what docs/internals/limits/bypass-tcp.md says was
 changed in it. `--library` is the release build of bypass-packetdrill unless given, `--against` an older build: then
 only what passes with one and fails with the other is listed. `--show` prints what failing scripts say. Scripts that do
 not apply, and how the others are adapted, are in the tables below. Runs are in virtual time: the same in each run,
