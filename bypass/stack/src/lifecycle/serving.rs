@@ -306,8 +306,8 @@ mod tests {
         let peer = peer::Peer::join(segment, 0, 1).expect("a place");
         let slot = peer.take_slot().expect("a slot");
         let place = peer.segment.slot(slot);
-        place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
-        place.meta.holders[1].store(1 << index, Ordering::SeqCst);
+        peer.segment.holders(slot, 0).start(peer.process_index());
+        peer.segment.holders(slot, 1).start(index);
         let ends = || place.producer[1].ends.load(Ordering::SeqCst);
         let link_ended = || ended(Role::Participant(peer.clone(), index, number));
 
