@@ -55,8 +55,8 @@ pub struct Peer {
     /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
     pub is_relay: bool,
     slots: Mutex<Slots>,
-    /// By place on our side: the number of the child for which this process has taken it.
-    children: [AtomicU64; PROCESSES],
+    /// Listener's side, by place: the number of the child for which this process has taken it.
+    children: Box<[AtomicU64]>,
     /// Since when connections wait for the end of one of them, 0 when none does.
     delayed_ns: AtomicU64,
     /// Clients: how long they have waited for the listener to show whether it makes children.
@@ -121,7 +121,10 @@ impl Peer {
     fn new(segment: Segment, side: usize, inode: u64, index: usize, is_relay: bool) -> Arc<Self> {
         table::hide(segment.fd());
         let sockets = (0..segment.slots()).map(|_| AtomicU32::new(0)).collect();
-        let with_ports = if side == 0 { segment.slots() } else { 0 };
+        let (with_ports, places) = match side {
+            0 => (segment.slots(), 0),
+            _ => (0, PROCESSES),
+        };
         let ports = (0..with_ports).map(|_| AtomicU16::new(0)).collect();
         Arc::new(Self {
             segment,
@@ -137,7 +140,7 @@ impl Peer {
             has_awaited_ms: AtomicU64::new(0),
             is_relay,
             slots: Mutex::default(),
-            children: [const { AtomicU64::new(0) }; PROCESSES],
+            children: (0..places).map(|_| AtomicU64::new(0)).collect(),
             delayed_ns: AtomicU64::new(0),
             has_waited_ms: AtomicU64::new(0),
             lent: Lent::new(),
@@ -148,7 +151,7 @@ impl Peer {
     /// meanwhile ends with it.
     pub fn take_back(&self, index: usize) {
         for slot in 0..self.segment.slots_used() {
-            self.let_go_as(slot, 1 << index, FIN);
+            self.let_go_as(slot, index, FIN);
         }
         self.segment.leave(self.side, index);
     }
@@ -203,19 +206,13 @@ impl Peer {
         self.process.store(NO_PLACE, Ordering::Relaxed);
     }
 
-    /// Our bit among the holders.
-    #[inline]
-    pub fn bit(&self) -> u32 {
-        1 << self.process_index()
-    }
-
     /// In a forked child: ends that no socket of it means, because a thread of the parent was closing
     /// or making them.
     pub fn let_go_unknown(&self) {
         let used = self.segment.slots_used();
         for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
-            let holders = &self.segment.slot(slot).meta.holders[self.side];
-            if holders.load(Ordering::SeqCst) & self.bit() != 0 {
+            let holders = self.segment.holders(slot, self.side);
+            if holders.has(self.process_index()) {
                 self.let_go(slot, FIN);
             }
         }
@@ -242,7 +239,9 @@ impl Peer {
 
     /// A place was taken for a child of this process.
     pub fn note_child(&self, index: usize, number: u64) {
-        self.children[index % PROCESSES].store(number, Ordering::Relaxed);
+        if let Some(child) = self.children.get(index) {
+            child.store(number, Ordering::Relaxed);
+        }
     }
 
     /// Slots where sockets of ours live.
@@ -319,10 +318,7 @@ impl Peer {
     }
 
     fn is_over(&self, slot: usize) -> bool {
-        let meta = &self.segment.slot(slot).meta;
-        meta.holders
-            .iter()
-            .all(|holders| holders.load(Ordering::SeqCst) == 0)
+        (0..2).all(|side| self.segment.holders(slot, side).is_over())
     }
 }
 

@@ -1,28 +1,27 @@
-//! A segment of three slots, with what `accept_queue.rs` asks of one.
+//! A segment of three slots, with what `accept_queue.rs` and `holders.rs` ask of one.
 
 use crate::atomic::{AtomicU32, AtomicU64};
-use crate::layout::{ConnectQueue, Line};
+use crate::holders::Holders;
+use crate::layout::{ConnectQueue, Line, ProcessSet, SET_WORDS};
 
 pub struct Segment {
     queue: ConnectQueue,
     slots: [Slot; 3],
 }
 
-pub struct Slot {
-    pub meta: Meta,
-}
-
-pub struct Meta {
-    pub holders: [AtomicU32; 2],
+struct Slot {
+    word: AtomicU32,
+    sharers: ProcessSet,
 }
 
 impl Segment {
     pub fn new() -> Self {
         let line = || Line(AtomicU64::new(0));
         let slot = || Slot {
-            meta: Meta {
-                holders: [AtomicU32::new(0), AtomicU32::new(0)],
-            },
+            word: AtomicU32::new(0),
+            sharers: ProcessSet(core::array::from_fn::<_, SET_WORDS, _>(|_| {
+                AtomicU64::new(0)
+            })),
         };
         let entries = || AtomicU32::new(0);
         Self {
@@ -43,7 +42,11 @@ impl Segment {
         slot % self.slots.len()
     }
 
-    pub fn slot(&self, slot: usize) -> &Slot {
-        &self.slots[slot]
+    /// The server's.
+    pub fn holders(&self, slot: usize, _side: usize) -> Holders<'_> {
+        Holders {
+            word: &self.slots[slot].word,
+            sharers: &self.slots[slot].sharers,
+        }
     }
 }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bypass_shm::layout::{CLOSING, FIN, QUEUED};
+use bypass_shm::layout::FIN;
 use bypass_shm::link;
 use bypass_shm::segment::Segment;
 use bypass_sys::descriptor::Owned;
@@ -222,12 +222,7 @@ fn pack(
             continue;
         };
         let slot = socket.slot.load(Ordering::Relaxed) as usize;
-        let holders = &peer.segment.slot(slot).meta.holders[peer.side];
-        let add = |now: u32| (now & (QUEUED | CLOSING) == 0).then_some(now | 1 << index);
-        if holders
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
-            .is_err()
-        {
+        if !peer.share(slot, None, index) {
             continue;
         }
         sharing::share_flags(*fd);

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use bypass_shm::layout::IN_ACCEPT;
+
 use super::poll::KernelLook;
 use super::{sleep_on, spin};
 use crate::datagrams::Socket;
@@ -72,7 +74,7 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
     let (_ready_lists, is_complete) = if waker.is_none() {
         (ReadyLists::none(), false)
     } else {
-        ReadyLists::take(listener, waker.number())
+        ReadyLists::take(listener, waker.number(), IN_ACCEPT)
     };
     if listener.has_acceptable() {
         return Ok(());

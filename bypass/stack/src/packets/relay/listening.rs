@@ -4,7 +4,6 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bypass_shard::tcp::Handle;
-use bypass_shm::layout::QUEUED;
 use bypass_stats::{Counter, Reason};
 use bypass_sys::kernel;
 
@@ -183,11 +182,11 @@ impl Relay {
         let place = peer.segment.slot(slot);
         place.names.of[0].store(remote);
         place.names.of[1].store(local);
-        place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
+        peer.segment.holders(slot, 1).queue();
         self.enter(at, slot, handle, None);
         self.bring_in(at, slot);
         if !peer.offer(slot) {
-            place.meta.holders[1].store(0, Ordering::SeqCst);
+            peer.segment.holders(slot, 1).clear();
             self.leave(at, slot);
             return None;
         }
