@@ -13,8 +13,8 @@ struct Mapped {
     is_segment: bool,
 }
 
-/// Does what mlockall(2) does with `flags`, and leaves segments out. Of those that come later
-/// [`Mapping`](crate::memory::Mapping) does so.
+/// Does what mlockall(2) does with `flags`, and leaves segments out. [`Mapping`](crate::memory::Mapping) leaves
+/// later ones out.
 pub fn lock_all(flags: i32) -> Result<()> {
     let locks_now = flags & (libc::MCL_CURRENT | libc::MCL_ONFAULT) == libc::MCL_CURRENT;
     let mapped = if locks_now { all() } else { Vec::new() };
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_are_told_from_other_mappings() {
+    fn segments_are_recognized_among_mappings() {
         let lines: [(&[u8], _); 5] = [
             (b"", None),
             (b"zz-3000 r--p 0 0:0 0", None),
