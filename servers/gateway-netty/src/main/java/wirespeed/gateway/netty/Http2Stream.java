@@ -2,21 +2,14 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelFuture;
-import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.ChannelInboundHandlerAdapter;
-import io.netty.handler.codec.http2.DefaultHttp2DataFrame;
 import io.netty.handler.codec.http2.DefaultHttp2Headers;
-import io.netty.handler.codec.http2.DefaultHttp2HeadersFrame;
-import io.netty.handler.codec.http2.DefaultHttp2ResetFrame;
-import io.netty.handler.codec.http2.Http2DataFrame;
 import io.netty.handler.codec.http2.Http2Error;
-import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2Headers;
-import io.netty.handler.codec.http2.Http2HeadersFrame;
-import io.netty.handler.codec.http2.Http2ResetFrame;
-import io.netty.util.ReferenceCountUtil;
+import io.netty.handler.codec.http2.Http2Stream.State;
 import io.netty.util.concurrent.Future;
+import java.util.ArrayDeque;
 import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Framing;
@@ -29,17 +22,29 @@ import wirespeed.gateway.runtime.ThrottledLog;
 
 /**
  * The fields become a request by the rules that HTTP/1 requests obey, so nothing that HTTP/1 could
- * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3).
+ * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3). What the exchange does not read waits here, at
+ * most a window of it: the client may send more when it was taken.
  */
-final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, Drainable {
-    /** Below this much room something waits already; the default of Netty's streams is 64 KiB. */
-    private static final int NOTHING_WAITS_BYTES = 32 * 1024;
+final class Http2Stream implements Client, Drainable {
+    /** Answers that the client has not taken: from here on the origin is not read. */
+    private static final int FULL_BYTES = 64 * 1024;
+    /** Below this it is read again. */
+    private static final int ROOM_BYTES = 32 * 1024;
+
+    /**
+     * Of a request, not read yet.
+     *
+     * @param data null for trailers
+     * @param credit what the client may send again when it is read
+     */
+    private record Piece(ByteBuf data, int credit, Http2Headers trailers, boolean isEnd) {
+    }
 
     private final Loop loop;
     private final Http2Connection connection;
-    private final String scheme;
+    private final Http2Codec codec;
+    private final io.netty.handler.codec.http2.Http2Stream stream;
     private final ClientDeadline deadline;
-    private ChannelHandlerContext stream;
     private Exchange exchange;
     private long declared = -1;
     private long received;
@@ -49,89 +54,102 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     /** Both are written with what follows them, so that the end takes no frame of its own. */
     private Http2Headers pendingHead;
     private ByteBuf pendingBody;
+    /** Written, and not with the socket yet. */
+    private int writtenBytes;
+    private boolean isFull;
     /** From then on a stream of requests may pause as long as the exchange may take. */
     private boolean isAnswering;
     private boolean isStalled;
     private boolean isBodyWaiting;
+    private boolean isReading = true;
+    private boolean isDraining;
+    private boolean isInRead;
+    private ArrayDeque<Piece> waiting;
+    private int credit;
     private BodyPace pace;
     private Request awaitsEnd;
     private Request awaitsRead;
 
-    Http2Stream(Loop loop, Http2Connection connection, String scheme) {
+    Http2Stream(Loop loop, Http2Connection connection, Http2Codec codec,
+            io.netty.handler.codec.http2.Http2Stream stream) {
         this.loop = loop;
         this.connection = connection;
-        this.scheme = scheme;
+        this.codec = codec;
+        this.stream = stream;
         deadline = new ClientDeadline(loop, this::timedOut);
     }
 
     private void timedOut() {
         if (exchange == null) {
-            stream.close();
+            end(Http2Error.CANCEL);
         } else if (!isDone && deadline.isExchangeOver()) {
             exchange.timedOut();
         } else if (isDone || isStalled) {
             // The client opens no window for what it asked for.
-            gone();
-            stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
-        } else if (!isInputDone && stream.channel().config().isAutoRead()) {
+            end(Http2Error.CANCEL);
+        } else if (!isInputDone && isReading) {
             exchange.clientTooSlow();
         } else {
             exchange.timedOut();
         }
     }
 
-    @Override
-    public void handlerAdded(ChannelHandlerContext context) {
-        stream = context;
-        loop.readClock();
-        deadline.within(loop.timeouts.headMillis());
+    /** Ends it early, whatever is under way. */
+    private void end(Http2Error error) {
+        gone();
+        reset(error);
+    }
+
+    private void reset(Http2Error error) {
+        if (!isClosed()) {
+            codec.writeReset(stream.id(), error);
+            connection.flushSoon();
+        }
+    }
+
+    /** Nothing can be written on it any more. */
+    boolean isClosed() {
+        return stream.state() == State.CLOSED;
     }
 
     @Override
     public void exchangeWithin(int millis) {
         deadline.exchangeWithin(millis);
-        boolean isReading = !isInputDone && stream.channel().config().isAutoRead();
-        if (isReading) {
+        if (!isInputDone && isReading) {
             deadline.withinExchange(loop.timeouts.bodyIdleMillis());
         } else {
             deadline.atExchangeEnd();
         }
     }
 
-    @Override
-    public void channelRead(ChannelHandlerContext context, Object frame) {
-        loop.readClock();
+    /** What the gateway does wrong on one stream does not end the connection with all others. */
+    private void faulted(Throwable fault) {
+        ThrottledLog.fault("an HTTP/2 stream", fault);
+        end(Http2Error.INTERNAL_ERROR);
+    }
+
+    /** The head of the request. */
+    void head(Http2Headers fields, String scheme, boolean isEnd) {
         try {
-            if (isDone) {
-                return;
-            }
-            if (frame instanceof Http2HeadersFrame headers) {
-                headers(headers);
-            } else if (frame instanceof Http2DataFrame data) {
-                data(data);
-            }
+            request(fields, scheme, isEnd);
         } catch (Refusal refusal) {
             refused(refusal);
-        } finally {
-            ReferenceCountUtil.release(frame);
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
         }
     }
 
-    private void headers(Http2HeadersFrame frame) {
-        if (exchange != null || awaitsEnd != null || awaitsRead != null) {
-            trailers(frame);
-            return;
-        }
-        Request request = Http2Fields.request(frame.headers(), !frame.isEndStream(), limits());
-        request.clientAddress(ProxyHeader.clientAddress(stream.channel().parent()));
+    private void request(Http2Headers fields, String scheme, boolean isEnd) {
+        Request request = Http2Fields.request(fields, !isEnd, limits());
+        request.clientAddress(connection.address());
         request.scheme(scheme);
         request.clientCertificate(connection.certificate());
         declared = request.framing().kind() == Framing.Kind.LENGTH
                 ? request.framing().length() : -1;
-        if (frame.isEndStream() && declared > 0) {
+        if (isEnd && declared > 0) {
             throw new Refusal(400, "Content-Length without a body");
         }
-        isInputDone = frame.isEndStream();
+        isInputDone = isEnd;
         if (!isInputDone) {
             pace = loop.bodyPace();
             pace.begin(loop.nowMillis());
@@ -160,6 +178,117 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
     }
 
+    /** Whether this frame is the first of what the loop reads now. */
+    boolean isFirstOfRead() {
+        boolean isFirst = !isInRead;
+        isInRead = true;
+        return isFirst;
+    }
+
+    /** The loop has read all that it found. */
+    void readComplete() {
+        isInRead = false;
+        try {
+            begin();
+            flush();
+            if (exchange != null) {
+                exchange.flushOrigin();
+            }
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
+        }
+    }
+
+    /**
+     * A piece of the request body, which stays the caller's.
+     *
+     * @return how much of it the client may send again at once
+     */
+    int data(ByteBuf data, int padding, boolean isEnd) {
+        int bytes = data.readableBytes() + padding;
+        if (isReading || isDone) {
+            take(data, null, isEnd);
+            credit += bytes;
+        } else {
+            wait(new Piece(keep(data), bytes, null, isEnd));
+        }
+        return isReading ? takeCredit() : 0;
+    }
+
+    /** What waits takes the memory that it needs and not all that was read with it. */
+    private ByteBuf keep(ByteBuf data) {
+        int count = data.readableBytes();
+        return count >= OutBuffer.BYTES / 2 ? data.retainedSlice()
+                : codec.alloc().directBuffer(count).writeBytes(data, data.readerIndex(), count);
+    }
+
+    private int takeCredit() {
+        int taken = credit;
+        credit = 0;
+        return taken;
+    }
+
+    /** A second head: the trailers of the request. */
+    void trailers(Http2Headers fields, boolean isEnd) {
+        if (isReading || isDone) {
+            take(null, fields, isEnd);
+        } else {
+            wait(new Piece(null, 0, fields, isEnd));
+        }
+    }
+
+    private void wait(Piece piece) {
+        if (waiting == null) {
+            waiting = new ArrayDeque<>(4);
+        }
+        waiting.add(piece);
+    }
+
+    private void take(ByteBuf data, Http2Headers trailers, boolean isEnd) {
+        if (isDone) {
+            return;
+        }
+        try {
+            if (data != null) {
+                body(data, isEnd);
+            } else {
+                endOfBody(trailers, isEnd);
+            }
+        } catch (Refusal refusal) {
+            refused(refusal);
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
+        }
+    }
+
+    /** Takes what has waited, until the exchange stops reading again. */
+    private void drainWaiting() {
+        if (isDraining || waiting == null) {
+            return;
+        }
+        isDraining = true;
+        boolean isAnyTaken = false;
+        while (isReading && !waiting.isEmpty()) {
+            Piece piece = waiting.poll();
+            isAnyTaken = true;
+            take(piece.data(), piece.trailers(), piece.isEnd());
+            credit += piece.credit();
+            if (piece.data() != null) {
+                piece.data().release();
+            }
+        }
+        isDraining = false;
+        if (isAnyTaken) {
+            readComplete();
+        }
+    }
+
+    private void giveCredit() {
+        if (isReading && credit > 0 && !isClosed()) {
+            codec.consumed(stream, takeCredit());
+        }
+    }
+
     private void endWithoutBody(boolean isEnd) {
         if (isEnd) {
             isInputDone = true;
@@ -174,40 +303,39 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     }
 
     /** They end the body, which must be as long as it was announced. */
-    private void trailers(Http2HeadersFrame frame) {
-        if (!frame.isEndStream() || declared >= 0 && received != declared) {
+    private void endOfBody(Http2Headers trailers, boolean isEnd) {
+        if (!isEnd || declared >= 0 && received != declared) {
             throw new Refusal(400, "body differs from Content-Length");
         }
         if (awaitsEnd != null) {
             endWithoutBody(true);
         } else {
             begin();
-            inputDone(true, Http2Fields.trailers(frame.headers(), limits()));
+            inputDone(true, Http2Fields.trailers(trailers, limits()));
         }
     }
 
-    private void data(Http2DataFrame frame) {
-        received += frame.content().readableBytes();
+    private void body(ByteBuf data, boolean isEnd) {
+        received += data.readableBytes();
         boolean isWrong = declared >= 0
-                && (received > declared || frame.isEndStream() && received != declared);
+                && (received > declared || isEnd && received != declared);
         if (isWrong) {
             throw new Refusal(400, "body differs from Content-Length");
         }
         if (awaitsEnd != null) {
-            endWithoutBody(frame.isEndStream());
+            endWithoutBody(isEnd);
             return;
         }
         begin();
         awaitBody();
-        if (!isAnswering && pace.isTooSlow(frame.content().readableBytes(), loop.nowMillis())
-                && !frame.isEndStream()) {
+        if (!isAnswering && pace.isTooSlow(data.readableBytes(), loop.nowMillis()) && !isEnd) {
             exchange.clientTooSlow();
             return;
         }
-        if (frame.content().isReadable()) {
-            exchange.requestBody(frame.content().retainedSlice());
+        if (data.isReadable()) {
+            exchange.requestBody(data.retainedSlice());
         }
-        inputDone(frame.isEndStream(), null);
+        inputDone(isEnd, null);
     }
 
     private void inputDone(boolean isEnd, Headers trailers) {
@@ -225,31 +353,11 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             return;
         }
         loop.meters.refused(Category.CLIENT_BAD, refusal.status());
-        Http2Headers head = new DefaultHttp2Headers().status(String.valueOf(refusal.status()));
-        write(new DefaultHttp2HeadersFrame(head, true));
         isDone = true;
+        awaitsRead = null;
         deadline.none();
-        write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
-        flush();
-    }
-
-    /** The codec hands resets on as events: they are not bound to flow control. */
-    @Override
-    public void userEventTriggered(ChannelHandlerContext context, Object event) {
-        if (event instanceof Http2ResetFrame) {
-            loop.readClock();
-            gone();
-        }
-        context.fireUserEventTriggered(event);
-    }
-
-    @Override
-    public void channelReadComplete(ChannelHandlerContext context) {
-        begin();
-        flush();
-        if (exchange != null) {
-            exchange.flushOrigin();
-        }
+        writeHeaders(new DefaultHttp2Headers().status(String.valueOf(refusal.status())), true);
+        reset(Http2Error.NO_ERROR);
     }
 
     @Override
@@ -266,13 +374,12 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (pendingHead != null) {
             Http2Headers head = pendingHead;
             pendingHead = null;
-            last = write(new DefaultHttp2HeadersFrame(head, isEnd && pendingBody == null));
+            last = writeHeaders(head, isEnd && pendingBody == null);
         }
         if (pendingBody != null) {
             ByteBuf body = pendingBody;
             pendingBody = null;
-            boolean waits = stream.channel().bytesBeforeUnwritable() < NOTHING_WAITS_BYTES;
-            last = write(new DefaultHttp2DataFrame(waits ? compact(body) : body, isEnd));
+            last = writeData(writtenBytes > ROOM_BYTES ? compact(body) : body, isEnd);
         }
         return last;
     }
@@ -285,9 +392,54 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
     }
 
-    private ChannelFuture write(Object frame) {
+    /** Null on a stream that is closed. */
+    private ChannelFuture writeHeaders(Http2Headers fields, boolean isEnd) {
+        if (isClosed()) {
+            return null;
+        }
         isDirty = true;
-        return stream.write(frame);
+        return codec.writeHeaders(stream.id(), fields, isEnd);
+    }
+
+    /** Takes the data over. Null on a stream that is closed. */
+    private ChannelFuture writeData(ByteBuf data, boolean isEnd) {
+        if (isClosed()) {
+            data.release();
+            return null;
+        }
+        isDirty = true;
+        int count = data.readableBytes();
+        ChannelFuture written = codec.writeData(stream.id(), data, isEnd);
+        if (!isEnd) {
+            writtenBytes += count;
+            isFull |= writtenBytes > FULL_BYTES;
+            written.addListener(done -> left(count));
+        }
+        return written;
+    }
+
+    private void left(int bytes) {
+        writtenBytes -= bytes;
+        if (connection.isWritable()) {
+            channelWritable();
+        }
+    }
+
+    /** The socket takes bytes again. */
+    void channelWritable() {
+        if (!isFull || writtenBytes >= ROOM_BYTES) {
+            return;
+        }
+        isFull = false;
+        if (exchange == null || isDone || isClosed()) {
+            return;
+        }
+        if (isStalled) {
+            isStalled = false;
+            loop.stalledStreams.remove(this);
+            deadline.atExchangeEnd();
+        }
+        exchange.clientWritable();
     }
 
     @Override
@@ -304,7 +456,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             return slice;
         }
         try {
-            return stream.alloc().directBuffer(count).writeBytes(slice);
+            return codec.alloc().directBuffer(count).writeBytes(slice);
         } finally {
             slice.release();
         }
@@ -316,11 +468,11 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             return;
         }
         isDone = true;
-        // Until the client has taken it; then the stream is inactive.
+        // Until the client has taken it; then the stream is closed.
         deadline.within(loop.timeouts.sendMillis());
-        ChannelFuture written = writeEnd(trailers);
         awaitTaker();
-        if (!isInputDone) {
+        ChannelFuture written = writeEnd(trailers);
+        if (!isInputDone && written != null) {
             // Not before the last byte has left: a reset takes back what waits.
             written.addListener(this::stopInput);
         }
@@ -329,8 +481,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     /** RFC 9113 §8.1: the response is complete, the rest of the request is not needed. */
     private void stopInput(Future<?> written) {
         if (written.isSuccess()) {
-            write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
-            flush();
+            reset(Http2Error.NO_ERROR);
         }
     }
 
@@ -339,12 +490,12 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             return writePending(true);
         }
         if (trailers == null) {
-            return write(new DefaultHttp2DataFrame(true));
+            return writeData(Unpooled.EMPTY_BUFFER, true);
         }
         writePending(false);
         Http2Headers last = new DefaultHttp2Headers(false);
         trailers.forEach(last::add);
-        return write(new DefaultHttp2HeadersFrame(last, true));
+        return writeHeaders(last, true);
     }
 
     @Override
@@ -352,13 +503,13 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         isDone = true;
         deadline.none();
         dropPending();
-        stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.INTERNAL_ERROR));
+        reset(Http2Error.INTERNAL_ERROR);
     }
 
     @Override
     public void sendContinue() {
-        stream.writeAndFlush(new DefaultHttp2HeadersFrame(
-                new DefaultHttp2Headers(false).status("100"), false));
+        writeHeaders(new DefaultHttp2Headers(false).status("100"), false);
+        flush();
     }
 
     @Override
@@ -372,15 +523,13 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public boolean isWritable() {
-        return stream.channel().isWritable();
+        return !isFull;
     }
 
     @Override
     public void readBody(boolean isOn) {
-        if (stream.channel().config().isAutoRead() != isOn) {
-            stream.channel().config().setAutoRead(isOn);
-        }
-        bodyWaits(!isOn && !isInputDone);
+        isReading = isOn;
+        bodyWaits(!isOn && !isInputDone && !isDone);
         if (pace != null) {
             pace.reading(isOn, loop.nowMillis());
         }
@@ -391,6 +540,10 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             } else {
                 deadline.atExchangeEnd();
             }
+        }
+        if (isOn) {
+            drainWaiting();
+            giveCredit();
         }
     }
 
@@ -422,18 +575,6 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     }
 
     @Override
-    public void channelWritabilityChanged(ChannelHandlerContext context) {
-        if (exchange != null && isWritable()) {
-            if (isStalled) {
-                isStalled = false;
-                loop.stalledStreams.remove(this);
-                deadline.atExchangeEnd();
-            }
-            exchange.clientWritable();
-        }
-    }
-
-    @Override
     public void stalled() {
         if (!isStalled && isInputDone) {
             isStalled = true;
@@ -452,8 +593,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (!deadline.waitsSince(sinceMillis)) {
             return false;
         }
-        gone();
-        stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
+        end(Http2Error.CANCEL);
         return true;
     }
 
@@ -469,35 +609,40 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void sendInterim(Response response) {
-        write(new DefaultHttp2HeadersFrame(Http2Fields.interim(response), false));
+        writeHeaders(Http2Fields.interim(response), false);
     }
 
-    private void gone() {
-        deadline.none();
-        bodyWaits(false);
-        loop.stalledStreams.remove(this);
+    /** Nobody waits for the answer any more. */
+    void gone() {
         isDone = true;
+        awaitsEnd = null;
         awaitsRead = null;
+        forget();
         dropPending();
         if (exchange != null) {
             exchange.clientGone();
         }
     }
 
-    @Override
-    public void channelInactive(ChannelHandlerContext context) {
-        gone();
+    private void forget() {
+        deadline.none();
+        bodyWaits(false);
+        loop.stalledStreams.remove(this);
+        while (waiting != null && !waiting.isEmpty()) {
+            Piece piece = waiting.poll();
+            if (piece.data() != null) {
+                piece.data().release();
+            }
+        }
     }
 
-    @Override
-    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
-        gone();
-        if (cause instanceof Http2Exception fault) {
-            // Said even when the request was complete: RFC 9113 §5.4.2.
-            context.writeAndFlush(new DefaultHttp2ResetFrame(fault.error()));
+    /** It is over on both sides; what was not read is back in the connection's window. */
+    void closed() {
+        if (isDone) {
+            forget();
         } else {
-            ThrottledLog.fault("an HTTP/2 stream", cause);
+            // Not within the event that has closed it, which may be one of the exchange's own.
+            loop.executor.execute(this::gone);
         }
-        context.close();
     }
 }
