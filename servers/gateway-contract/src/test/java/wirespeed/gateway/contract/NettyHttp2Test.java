@@ -82,7 +82,7 @@ class NettyHttp2Test {
     }
 
     @Test
-    void heads_are_as_long_as_those_of_http_1_may_be() throws Exception {
+    void heads_are_as_textas_those_of_http_1_may_be() throws Exception {
         start("", "[limits]\nhead = \"1KiB\"\nline = \"300B\"\n");
         RawHttp2 client = client();
         String[] fields = get();
@@ -378,6 +378,83 @@ class NettyHttp2Test {
             assertEquals(200, client.read(stream).status());
         }
         assertEquals(0, held());
+    }
+
+    @Test
+    void what_waits_for_its_origin_arrives_whole_and_in_order() throws Exception {
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        start("connections = 1\nrequest-trailers = true", "[timeouts]\npool-wait = \"2m\"\n");
+        origin.handler = (seen, out, socket) -> {
+            try {
+                mayAnswer.await(60, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            RecordingOrigin.respond(out, 200, "", seen.body());
+            return true;
+        };
+        RawHttp2 client = client();
+        client.headers(1, true, with(":path", "/first"));
+        awaitInFlight(1);
+        client.headers(3, false, post("/waits"));
+        awaitInFlight(2);
+        StringBuilder sent = new StringBuilder();
+        for (int i = 0; i < 200; i++) {
+            // Two bytes behind each piece are padding: they are credit, and no body.
+            String piece = "piece " + i + ";";
+            client.frame(0, 8, 3, ("\2" + piece + "\0\0").getBytes());
+            sent.append(piece);
+        }
+        client.data(3, false, "l".repeat(16_000));
+        sent.append("l".repeat(16_000));
+        client.headers(3, true, "x-behind", "1");
+        client.headers(5, true, with(":path", "/behind"));
+        awaitInFlight(3);
+        mayAnswer.countDown();
+        assertEquals(200, client.read(1).status());
+        assertEquals(sent.toString(), client.read(3).body());
+        assertEquals(200, client.read(5).status());
+        assertEquals(List.of(), client.resets);
+    }
+
+    @Test
+    void an_answer_that_its_client_resets_before_it_fits_the_window_is_not_reset_twice()
+            throws Exception {
+        start("", "");
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", "a".repeat(50_000));
+            return true;
+        };
+        RawHttp2 client = client();
+        client.streamWindow(0);
+        for (int stream = 1; stream < 20; stream += 2) {
+            client.headers(stream, true, GET);
+            client.awaitHead(stream);
+            client.reset(stream);
+        }
+        client.streamWindow(65_535);
+        client.headers(21, true, GET);
+        assertEquals(50_000, client.read(21).body().length());
+        assertEquals(List.of(), client.resets);
+    }
+
+    @Test
+    void an_answer_longer_than_its_window_goes_on_when_that_opens() throws Exception {
+        start("", "");
+        String text = "0123456789".repeat(200_000);
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", text);
+            return true;
+        };
+        RawHttp2 client = client();
+        client.streamWindow(0);
+        client.headers(1, true, GET);
+        client.awaitHead(1);
+        // Another stream is not held up by it.
+        client.headers(3, true, with(":method", "HEAD"));
+        client.awaitHead(3);
+        client.streamWindow(3_000_000);
+        assertEquals(text, client.read(1).body());
     }
 
     private long held() {
