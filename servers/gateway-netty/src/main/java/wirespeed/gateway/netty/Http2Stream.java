@@ -356,7 +356,7 @@ final class Http2Stream implements Client, Drainable {
         isDone = true;
         awaitsRead = null;
         deadline.none();
-        writeHeaders(new DefaultHttp2Headers().status(String.valueOf(refusal.status())), true);
+        writeHeaders(new DefaultHttp2Headers().status(Http2Names.status(refusal.status())), true);
         reset(Http2Error.NO_ERROR);
     }
 
