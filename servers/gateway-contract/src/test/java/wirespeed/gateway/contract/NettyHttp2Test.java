@@ -381,7 +381,7 @@ class NettyHttp2Test {
     }
 
     @Test
-    void what_waits_for_its_origin_arrives_whole_and_in_order() throws Exception {
+    void an_upload_that_waits_for_its_origin_arrives_whole_and_in_order() throws Exception {
         CountDownLatch mayAnswer = new CountDownLatch(1);
         start("connections = 1\nrequest-trailers = true", "[timeouts]\npool-wait = \"2m\"\n");
         origin.handler = (seen, out, socket) -> {

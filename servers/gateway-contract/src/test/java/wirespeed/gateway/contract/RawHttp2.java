@@ -141,7 +141,7 @@ final class RawHttp2 implements AutoCloseable {
     }
 
     /**
-     * What the gateway sent.
+     * One frame of the gateway.
      *
      * @param head the nine bytes before the payload
      */

@@ -6,7 +6,7 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelPipeline;
 import io.netty.handler.codec.http2.Http2Exception;
 
-/** What stands behind TLS, or behind the socket. */
+/** Handlers behind TLS, or behind the socket. */
 final class Http2Clients {
     private Http2Clients() {
     }

@@ -195,7 +195,7 @@ final class Http2Codec extends Http2ConnectionHandler {
         Http2Stream own = own(error.streamId());
         if (own != null) {
             if (isOutbound && own.isClosed()) {
-                // What waited for a window goes with its stream; that needs no reset.
+                // Data that waited for a window goes with its stream, which needs no reset.
                 return;
             }
             own.gone();

@@ -22,8 +22,8 @@ import wirespeed.gateway.runtime.ThrottledLog;
 
 /**
  * The fields become a request by the rules that HTTP/1 requests obey, so nothing that HTTP/1 could
- * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3). What the exchange does not read waits here, at
- * most a window of it: the client may send more when it was taken.
+ * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3). Frames wait here while the exchange does not read,
+ * at most a window of them: the client may send more when they were taken.
  */
 final class Http2Stream implements Client, Drainable {
     /** Answers that the client has not taken: from here on the origin is not read. */
@@ -122,7 +122,7 @@ final class Http2Stream implements Client, Drainable {
         }
     }
 
-    /** What the gateway does wrong on one stream does not end the connection with all others. */
+    /** An exception on one stream does not end the connection with all others. */
     private void faulted(Throwable fault) {
         ThrottledLog.fault("an HTTP/2 stream", fault);
         end(Http2Error.INTERNAL_ERROR);
@@ -215,7 +215,7 @@ final class Http2Stream implements Client, Drainable {
         return isReading ? takeCredit() : 0;
     }
 
-    /** What waits takes the memory that it needs and not all that was read with it. */
+    /** Waiting data takes the memory that it needs and not all that was read with it. */
     private ByteBuf keep(ByteBuf data) {
         int count = data.readableBytes();
         return count >= OutBuffer.BYTES / 2 ? data.retainedSlice()

@@ -86,7 +86,7 @@ final class ConsulClient {
     private static Answer read(HttpResponse<InputStream> answer, long last) {
         String text = BoundedBody.read(answer, BYTES_MAX, PATIENCE);
         long index = answer.headers().firstValueAsLong("X-Consul-Index").orElse(0);
-        // Consul says so: an index that falls, or is none, begins anew.
+        // As Consul asks for: after an index that falls, or is none, begin again with 0.
         return new Answer(instances(text), index < last || index < 1 ? 0 : index);
     }
 

@@ -29,7 +29,7 @@ import wirespeed.gateway.core.Origin;
 
 /**
  * Names are asked for again when their time to live is over, after one second at least and thirty at
- * most; of services of Consul each change is told. While no server answers, the known endpoints stay for an hour (RFC 8767); an answer that the name
+ * most; Consul reports each change of its services. While no server answers, the known endpoints stay for an hour (RFC 8767); an answer that the name
  * does not exist counts at once. Lookups block, on threads of their own; no exchange waits for one.
  */
 final class EndpointResolver implements AutoCloseable {

@@ -1,4 +1,4 @@
-// What an agent of Consul answers, and what it does not.
+// Answers of Consul's agents, whole and in part.
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
