@@ -29,8 +29,9 @@ import wirespeed.gateway.core.Origin;
 
 /**
  * Names are asked for again when their time to live is over, after one second at least and thirty at
- * most; Consul reports each change of its services. While no server answers, the known endpoints stay for an hour (RFC 8767); an answer that the name
- * does not exist counts at once. Lookups block, on threads of their own; no exchange waits for one.
+ * most; Consul reports each change of its services. While no server answers, the known endpoints stay for
+ * an hour (RFC 8767); an answer that the name does not exist counts at once. Lookups block, on threads of
+ * their own; no exchange waits for one.
  */
 final class EndpointResolver implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
