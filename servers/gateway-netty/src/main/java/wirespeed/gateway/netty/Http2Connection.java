@@ -41,8 +41,6 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     private int granted;
     /** For how many of them memory is reserved: a client may still use what it was granted. */
     private int reserved;
-    private final Runnable flush = this::flushNow;
-    private boolean isFlushDue;
     private boolean hasWritten;
 
     Http2Connection(Loop loop, Http2Codec codec) {
@@ -93,7 +91,7 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
             flow.windowUpdateRatio(whole, AT_ONCE);
             flow.incrementWindowSize(whole, bytes);
             flow.windowUpdateRatio(whole, DefaultHttp2LocalFlowController.DEFAULT_WINDOW_UPDATE_RATIO);
-            flushSoon();
+            codec.flushSoon();
         } catch (Http2Exception impossible) {
             throw new IllegalStateException(impossible);
         }
@@ -118,22 +116,6 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
             reserved--;
             loop.budget.add(-WINDOW_BYTES);
         }
-    }
-
-    /**
-     * Hands on what streams have written once the loop has read all that it found: answers that came
-     * together leave together.
-     */
-    void flushSoon() {
-        if (!isFlushDue) {
-            isFlushDue = true;
-            loop.executor.execute(flush);
-        }
-    }
-
-    private void flushNow() {
-        isFlushDue = false;
-        channel.channel().flush();
     }
 
     @Override
@@ -162,10 +144,6 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
             address = ProxyHeader.clientAddress(channel.channel());
         }
         return address;
-    }
-
-    boolean isWritable() {
-        return channel.channel().isWritable();
     }
 
     private final class Timer extends Wheel.Entry {
@@ -289,7 +267,7 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     @Override
     public boolean isWritten() {
         ChannelOutboundBuffer pending = channel.channel().unsafe().outboundBuffer();
-        return !isFlushDue && !isFirstAwaited && !isParting && codec.connection().numActiveStreams() == 0
+        return !codec.isFlushDue() && !isFirstAwaited && !isParting && codec.connection().numActiveStreams() == 0
                 && (pending == null || pending.totalPendingWriteBytes() == 0);
     }
 

@@ -7,9 +7,7 @@ import io.netty.channel.ChannelFuture;
 import io.netty.handler.codec.http2.DefaultHttp2Headers;
 import io.netty.handler.codec.http2.Http2Error;
 import io.netty.handler.codec.http2.Http2Headers;
-import io.netty.handler.codec.http2.Http2Stream.State;
 import io.netty.util.concurrent.Future;
-import java.util.ArrayDeque;
 import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Framing;
@@ -22,28 +20,12 @@ import wirespeed.gateway.runtime.ThrottledLog;
 
 /**
  * The fields become a request by the rules that HTTP/1 requests obey, so nothing that HTTP/1 could
- * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3). Frames wait here while the exchange does not read,
- * at most a window of them: the client may send more when they were taken.
+ * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3).
  */
-final class Http2Stream implements Client, Drainable {
-    /** Answers that the client has not taken: from here on the origin is not read. */
-    private static final int FULL_BYTES = 64 * 1024;
-    /** Below this it is read again. */
-    private static final int ROOM_BYTES = 32 * 1024;
-
-    /**
-     * Of a request, not read yet.
-     *
-     * @param data null for trailers
-     * @param credit what the client may send again when it is read
-     */
-    private record Piece(ByteBuf data, int credit, Http2Headers trailers, boolean isEnd) {
-    }
-
+final class Http2Stream extends Http2Frames implements Client, Drainable {
     private final Loop loop;
     private final Http2Connection connection;
     private final Http2Codec codec;
-    private final io.netty.handler.codec.http2.Http2Stream stream;
     private final ClientDeadline deadline;
     private Exchange exchange;
     private long declared = -1;
@@ -54,28 +36,20 @@ final class Http2Stream implements Client, Drainable {
     /** Both are written with what follows them, so that the end takes no frame of its own. */
     private Http2Headers pendingHead;
     private ByteBuf pendingBody;
-    /** Written, and not with the socket yet. */
-    private int writtenBytes;
-    private boolean isFull;
     /** From then on a stream of requests may pause as long as the exchange may take. */
     private boolean isAnswering;
     private boolean isStalled;
     private boolean isBodyWaiting;
-    private boolean isReading = true;
-    private boolean isDraining;
-    private boolean isInRead;
-    private ArrayDeque<Piece> waiting;
-    private int credit;
     private BodyPace pace;
     private Request awaitsEnd;
     private Request awaitsRead;
 
     Http2Stream(Loop loop, Http2Connection connection, Http2Codec codec,
             io.netty.handler.codec.http2.Http2Stream stream) {
+        super(codec, stream);
         this.loop = loop;
         this.connection = connection;
         this.codec = codec;
-        this.stream = stream;
         deadline = new ClientDeadline(loop, this::timedOut);
     }
 
@@ -87,7 +61,7 @@ final class Http2Stream implements Client, Drainable {
         } else if (isDone || isStalled) {
             // The client opens no window for what it asked for.
             end(Http2Error.CANCEL);
-        } else if (!isInputDone && isReading) {
+        } else if (!isInputDone && isReading()) {
             exchange.clientTooSlow();
         } else {
             exchange.timedOut();
@@ -97,25 +71,13 @@ final class Http2Stream implements Client, Drainable {
     /** Ends it early, whatever is under way. */
     private void end(Http2Error error) {
         gone();
-        reset(error);
-    }
-
-    private void reset(Http2Error error) {
-        if (!isClosed()) {
-            codec.writeReset(stream.id(), error);
-            connection.flushSoon();
-        }
-    }
-
-    /** Nothing can be written on it any more. */
-    boolean isClosed() {
-        return stream.state() == State.CLOSED;
+        writeReset(error);
     }
 
     @Override
     public void exchangeWithin(int millis) {
         deadline.exchangeWithin(millis);
-        if (!isInputDone && isReading) {
+        if (!isInputDone && isReading()) {
             deadline.withinExchange(loop.timeouts.bodyIdleMillis());
         } else {
             deadline.atExchangeEnd();
@@ -129,7 +91,7 @@ final class Http2Stream implements Client, Drainable {
     }
 
     /** The head of the request. */
-    void head(Http2Headers fields, String scheme, boolean isEnd) {
+    void begin(Http2Headers fields, String scheme, boolean isEnd) {
         try {
             request(fields, scheme, isEnd);
         } catch (Refusal refusal) {
@@ -178,16 +140,8 @@ final class Http2Stream implements Client, Drainable {
         }
     }
 
-    /** Whether this frame is the first of what the loop reads now. */
-    boolean isFirstOfRead() {
-        boolean isFirst = !isInRead;
-        isInRead = true;
-        return isFirst;
-    }
-
-    /** The loop has read all that it found. */
+    @Override
     void readComplete() {
-        isInRead = false;
         try {
             begin();
             flush();
@@ -199,55 +153,14 @@ final class Http2Stream implements Client, Drainable {
         }
     }
 
-    /**
-     * A piece of the request body, which stays the caller's.
-     *
-     * @return how much of it the client may send again at once
-     */
-    int data(ByteBuf data, int padding, boolean isEnd) {
-        int bytes = data.readableBytes() + padding;
-        if (isReading || isDone) {
-            take(data, null, isEnd);
-            credit += bytes;
-        } else {
-            wait(new Piece(keep(data), bytes, null, isEnd));
-        }
-        return isReading ? takeCredit() : 0;
+    @Override
+    boolean isDeaf() {
+        return isDone;
     }
 
-    /** Waiting data takes the memory that it needs and not all that was read with it. */
-    private ByteBuf keep(ByteBuf data) {
-        int count = data.readableBytes();
-        return count >= OutBuffer.BYTES / 2 ? data.retainedSlice()
-                : codec.alloc().directBuffer(count).writeBytes(data, data.readerIndex(), count);
-    }
-
-    private int takeCredit() {
-        int taken = credit;
-        credit = 0;
-        return taken;
-    }
-
-    /** A second head: the trailers of the request. */
-    void trailers(Http2Headers fields, boolean isEnd) {
-        if (isReading || isDone) {
-            take(null, fields, isEnd);
-        } else {
-            wait(new Piece(null, 0, fields, isEnd));
-        }
-    }
-
-    private void wait(Piece piece) {
-        if (waiting == null) {
-            waiting = new ArrayDeque<>(4);
-        }
-        waiting.add(piece);
-    }
-
-    private void take(ByteBuf data, Http2Headers trailers, boolean isEnd) {
-        if (isDone) {
-            return;
-        }
+    /** A second head is the trailers of the request. */
+    @Override
+    void take(ByteBuf data, Http2Headers trailers, boolean isEnd) {
         try {
             if (data != null) {
                 body(data, isEnd);
@@ -258,34 +171,6 @@ final class Http2Stream implements Client, Drainable {
             refused(refusal);
         } catch (RuntimeException | Error fault) {
             faulted(fault);
-        }
-    }
-
-    /** Takes what has waited, until the exchange stops reading again. */
-    private void drainWaiting() {
-        if (isDraining || waiting == null) {
-            return;
-        }
-        isDraining = true;
-        boolean isAnyTaken = false;
-        while (isReading && !waiting.isEmpty()) {
-            Piece piece = waiting.poll();
-            isAnyTaken = true;
-            take(piece.data(), piece.trailers(), piece.isEnd());
-            credit += piece.credit();
-            if (piece.data() != null) {
-                piece.data().release();
-            }
-        }
-        isDraining = false;
-        if (isAnyTaken) {
-            readComplete();
-        }
-    }
-
-    private void giveCredit() {
-        if (isReading && credit > 0 && !isClosed()) {
-            codec.consumed(stream, takeCredit());
         }
     }
 
@@ -356,8 +241,8 @@ final class Http2Stream implements Client, Drainable {
         isDone = true;
         awaitsRead = null;
         deadline.none();
-        writeHeaders(new DefaultHttp2Headers().status(Http2Names.status(refusal.status())), true);
-        reset(Http2Error.NO_ERROR);
+        writeHead(new DefaultHttp2Headers().status(Http2Names.status(refusal.status())), true);
+        writeReset(Http2Error.NO_ERROR);
     }
 
     @Override
@@ -374,12 +259,12 @@ final class Http2Stream implements Client, Drainable {
         if (pendingHead != null) {
             Http2Headers head = pendingHead;
             pendingHead = null;
-            last = writeHeaders(head, isEnd && pendingBody == null);
+            last = writeHead(head, isEnd && pendingBody == null);
         }
         if (pendingBody != null) {
             ByteBuf body = pendingBody;
             pendingBody = null;
-            last = writeData(writtenBytes > ROOM_BYTES ? compact(body) : body, isEnd);
+            last = writeData(body, isEnd);
         }
         return last;
     }
@@ -392,46 +277,21 @@ final class Http2Stream implements Client, Drainable {
         }
     }
 
-    /** Null on a stream that is closed. */
-    private ChannelFuture writeHeaders(Http2Headers fields, boolean isEnd) {
-        if (isClosed()) {
-            return null;
-        }
+    @Override
+    ChannelFuture writeHead(Http2Headers fields, boolean isEnd) {
         isDirty = true;
-        return codec.writeHeaders(stream.id(), fields, isEnd);
+        return super.writeHead(fields, isEnd);
     }
 
-    /** Takes the data over. Null on a stream that is closed. */
-    private ChannelFuture writeData(ByteBuf data, boolean isEnd) {
-        if (isClosed()) {
-            data.release();
-            return null;
-        }
+    @Override
+    ChannelFuture writeData(ByteBuf data, boolean isEnd) {
         isDirty = true;
-        int count = data.readableBytes();
-        ChannelFuture written = codec.writeData(stream.id(), data, isEnd);
-        if (!isEnd) {
-            writtenBytes += count;
-            isFull |= writtenBytes > FULL_BYTES;
-            written.addListener(done -> left(count));
-        }
-        return written;
+        return super.writeData(data, isEnd);
     }
 
-    private void left(int bytes) {
-        writtenBytes -= bytes;
-        if (connection.isWritable()) {
-            channelWritable();
-        }
-    }
-
-    /** The socket takes bytes again. */
-    void channelWritable() {
-        if (!isFull || writtenBytes >= ROOM_BYTES) {
-            return;
-        }
-        isFull = false;
-        if (exchange == null || isDone || isClosed()) {
+    @Override
+    void roomAgain() {
+        if (exchange == null) {
             return;
         }
         if (isStalled) {
@@ -447,19 +307,6 @@ final class Http2Stream implements Client, Drainable {
         writePending(false);
         connection.sent(slice.readableBytes());
         pendingBody = slice;
-    }
-
-    /** Data that waits for a window takes the memory that it needs, not all that came with it. */
-    private ByteBuf compact(ByteBuf slice) {
-        int count = slice.readableBytes();
-        if (count >= OutBuffer.BYTES / 2) {
-            return slice;
-        }
-        try {
-            return codec.alloc().directBuffer(count).writeBytes(slice);
-        } finally {
-            slice.release();
-        }
     }
 
     @Override
@@ -481,7 +328,7 @@ final class Http2Stream implements Client, Drainable {
     /** RFC 9113 §8.1: the response is complete, the rest of the request is not needed. */
     private void stopInput(Future<?> written) {
         if (written.isSuccess()) {
-            reset(Http2Error.NO_ERROR);
+            writeReset(Http2Error.NO_ERROR);
         }
     }
 
@@ -495,7 +342,7 @@ final class Http2Stream implements Client, Drainable {
         writePending(false);
         Http2Headers last = new DefaultHttp2Headers(false);
         trailers.forEach(last::add);
-        return writeHeaders(last, true);
+        return writeHead(last, true);
     }
 
     @Override
@@ -503,12 +350,12 @@ final class Http2Stream implements Client, Drainable {
         isDone = true;
         deadline.none();
         dropPending();
-        reset(Http2Error.INTERNAL_ERROR);
+        writeReset(Http2Error.INTERNAL_ERROR);
     }
 
     @Override
     public void sendContinue() {
-        writeHeaders(new DefaultHttp2Headers(false).status("100"), false);
+        writeHead(new DefaultHttp2Headers(false).status("100"), false);
         flush();
     }
 
@@ -517,18 +364,17 @@ final class Http2Stream implements Client, Drainable {
         writePending(false);
         if (isDirty) {
             isDirty = false;
-            connection.flushSoon();
+            codec.flushSoon();
         }
     }
 
     @Override
     public boolean isWritable() {
-        return !isFull;
+        return isRoom();
     }
 
     @Override
     public void readBody(boolean isOn) {
-        isReading = isOn;
         bodyWaits(!isOn && !isInputDone && !isDone);
         if (pace != null) {
             pace.reading(isOn, loop.nowMillis());
@@ -541,10 +387,7 @@ final class Http2Stream implements Client, Drainable {
                 deadline.atExchangeEnd();
             }
         }
-        if (isOn) {
-            drainWaiting();
-            giveCredit();
-        }
+        reading(isOn);
     }
 
     private void bodyWaits(boolean isWaiting) {
@@ -609,11 +452,11 @@ final class Http2Stream implements Client, Drainable {
 
     @Override
     public void sendInterim(Response response) {
-        writeHeaders(Http2Fields.interim(response), false);
+        writeHead(Http2Fields.interim(response), false);
     }
 
     /** Nobody waits for the answer any more. */
-    void gone() {
+    private void gone() {
         isDone = true;
         awaitsEnd = null;
         awaitsRead = null;
@@ -628,15 +471,20 @@ final class Http2Stream implements Client, Drainable {
         deadline.none();
         bodyWaits(false);
         loop.stalledStreams.remove(this);
-        while (waiting != null && !waiting.isEmpty()) {
-            Piece piece = waiting.poll();
-            if (piece.data() != null) {
-                piece.data().release();
-            }
-        }
+        forgetWaiting();
     }
 
-    /** It is over on both sides; what was not read is back in the connection's window. */
+    @Override
+    void reset(long error) {
+        gone();
+    }
+
+    @Override
+    void broken(Throwable cause) {
+        gone();
+    }
+
+    @Override
     void closed() {
         if (isDone) {
             forget();
