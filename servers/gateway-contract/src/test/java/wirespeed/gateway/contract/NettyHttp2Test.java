@@ -4,6 +4,7 @@ package wirespeed.gateway.contract;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -455,6 +456,42 @@ class NettyHttp2Test {
         client.awaitHead(3);
         client.streamWindow(3_000_000);
         assertEquals(text, client.read(1).body());
+    }
+
+    @Test
+    void an_answer_that_its_origin_has_ended_waits_for_a_slow_client() throws Exception {
+        CountDownLatch isTaken = new CountDownLatch(1);
+        byte[] piece = "p".repeat(16_384).getBytes();
+        RawHttp2Origin other = new RawHttp2Origin(connection -> {
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            int stream = connection.await(RawHttp2Origin.HEADERS).stream();
+            connection.frame(RawHttp2Origin.HEADERS, RawHttp2Origin.END_HEADERS, stream, (byte) 0x88);
+            connection.frames(4, RawHttp2Origin.DATA, 0, stream, piece);
+            for (int credit = 0; credit < 4 * piece.length;) {
+                RawHttp2Origin.Frame update = connection.await(8);
+                credit += update.stream() == 0 ? 0 : ByteBuffer.wrap(update.payload()).getInt();
+            }
+            connection.frames(3, RawHttp2Origin.DATA, 0, stream, piece);
+            connection.frame(RawHttp2Origin.DATA, RawHttp2Origin.END_STREAM, stream, piece);
+            connection.frame(RawHttp2Origin.PING, 0, 0, new byte[8]);
+            connection.await(RawHttp2Origin.PING);
+            isTaken.countDown();
+        });
+        opened.add(other);
+        start("", "");
+        gateway.close();
+        gateway = new Carrier(Main::carrier, Map.of("server.threads", "1", "server.h2c", "true"),
+                "[origins.o]\nhttp2 = \"prior-knowledge\"\naddresses = [\"127.0.0.1:" + other.port() + "\"]\n");
+        opened.add(gateway);
+        RawHttp2 client = new RawHttp2(new java.net.Socket(gateway.address.getAddress(),
+                gateway.address.getPort()));
+        opened.add(client);
+        client.streamWindow(0);
+        client.headers(1, true, ":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/");
+        client.awaitHead(1);
+        assertTrue(isTaken.await(60, TimeUnit.SECONDS));
+        client.streamWindow(200_000);
+        assertEquals(8 * piece.length, client.read(1).body().length());
     }
 
     private long held() {
