@@ -38,14 +38,17 @@ abstract class Http2Frames {
     /** Written, and not with the socket yet. */
     private int writtenBytes;
     private boolean isFull;
+    private boolean isDirty;
 
     Http2Frames(Http2Codec codec, io.netty.handler.codec.http2.Http2Stream stream) {
         this.codec = codec;
         this.stream = stream;
     }
 
+    /** Its first head was written, which has created it. */
     void begun(io.netty.handler.codec.http2.Http2Stream created) {
         stream = created;
+        isDirty = true;
     }
 
     /** A head or trailers, or a piece of a body, which stays the caller's. One of both is null. */
@@ -195,7 +198,11 @@ abstract class Http2Frames {
 
     /** Null on a stream that is closed. */
     ChannelFuture writeHead(Http2Headers fields, boolean isEnd) {
-        return isClosed() ? null : codec.writeHead(stream.id(), fields, isEnd);
+        if (isClosed()) {
+            return null;
+        }
+        isDirty = true;
+        return codec.writeHead(stream.id(), fields, isEnd);
     }
 
     /** Takes the data over. Null on a stream that is closed. */
@@ -204,6 +211,7 @@ abstract class Http2Frames {
             data.release();
             return null;
         }
+        isDirty = true;
         int count = data.readableBytes();
         ChannelFuture written = codec.writeData(stream.id(),
                 writtenBytes > ROOM_BYTES ? compact(data, count) : data, isEnd);
@@ -241,6 +249,14 @@ abstract class Http2Frames {
             if (!isDeaf() && !isClosed()) {
                 roomAgain();
             }
+        }
+    }
+
+    /** Hands what was written to the socket; encrypting nothing is not free. */
+    void flushWritten() {
+        if (isDirty) {
+            isDirty = false;
+            codec.flushSoon();
         }
     }
 

@@ -130,7 +130,7 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
         } else {
             writeData(Unpooled.EMPTY_BUFFER, true);
         }
-        codec.flushSoon();
+        flushWritten();
         if (framing == null) {
             armResponse();
         }
@@ -184,7 +184,7 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
     public void flush() {
         if (!isOver) {
             writePending(false);
-            codec.flushSoon();
+            flushWritten();
         }
     }
 

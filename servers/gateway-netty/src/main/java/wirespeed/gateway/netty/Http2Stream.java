@@ -25,14 +25,12 @@ import wirespeed.gateway.runtime.ThrottledLog;
 final class Http2Stream extends Http2Frames implements Client, Drainable {
     private final Loop loop;
     private final Http2Connection connection;
-    private final Http2Codec codec;
     private final ClientDeadline deadline;
     private Exchange exchange;
     private long declared = -1;
     private long received;
     private boolean isInputDone;
     private boolean isDone;
-    private boolean isDirty;
     /** Both are written with what follows them, so that the end takes no frame of its own. */
     private Http2Headers pendingHead;
     private ByteBuf pendingBody;
@@ -49,7 +47,6 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
         super(codec, stream);
         this.loop = loop;
         this.connection = connection;
-        this.codec = codec;
         deadline = new ClientDeadline(loop, this::timedOut);
     }
 
@@ -278,18 +275,6 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
     }
 
     @Override
-    ChannelFuture writeHead(Http2Headers fields, boolean isEnd) {
-        isDirty = true;
-        return super.writeHead(fields, isEnd);
-    }
-
-    @Override
-    ChannelFuture writeData(ByteBuf data, boolean isEnd) {
-        isDirty = true;
-        return super.writeData(data, isEnd);
-    }
-
-    @Override
     void roomAgain() {
         if (exchange == null) {
             return;
@@ -362,10 +347,7 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
     @Override
     public void flush() {
         writePending(false);
-        if (isDirty) {
-            isDirty = false;
-            codec.flushSoon();
-        }
+        flushWritten();
     }
 
     @Override
