@@ -12,7 +12,7 @@ import io.netty.handler.codec.http2.Http2Headers;
 import io.netty.handler.codec.http2.Http2Settings;
 import wirespeed.gateway.core.Limits;
 
-/** The streams are those that a client begins. */
+/** The client begins all streams. */
 final class Http2Clients extends Http2Codec {
     private static final int STREAMS_MAX = 100;
     private static final int RESETS_MAX = 200;

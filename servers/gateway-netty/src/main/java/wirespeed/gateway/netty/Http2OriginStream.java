@@ -356,7 +356,7 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
         attempt.originWritable();
     }
 
-    /** Its number is above those that the origin has looked at (RFC 9113 §6.8). */
+    /** The origin has not looked at it (RFC 9113 §6.8). */
     void unprocessed() {
         isRefused = true;
     }

@@ -1,4 +1,4 @@
-// HTTP/2 to origins: the streams are those that exchanges begin here.
+// HTTP/2 to origins: exchanges begin the streams.
 package wirespeed.gateway.netty;
 
 import io.netty.channel.ChannelFuture;
