@@ -199,8 +199,9 @@ abstract class EndpointContract extends CarrierContract {
                 + "\"\nconsul-token = \"secret\"\n[origins.o]\naddresses = [\"consul:shop\"]\n"
                 + "balance = \"round-robin\"\nslow-start = \"0ms\"\npreserve-host = false\n");
         awaitEndpoints(gateway, "127.0.0.1", "127.0.0.1");
-        assertEquals(0, failures(gateway, 100));
-        assertEquals(10, light.seen.size());
+        // A whole turn: the weights 9 and 1 are 100 and 11 of 111.
+        assertEquals(0, failures(gateway, 111));
+        assertEquals(11, light.seen.size());
         assertEquals("shop", origin.seen.get(0).header("Host"));
         assertEquals("GET /v1/health/service/shop?passing=1&wait=30s&index=0 HTTP/1.1", agent.asked.seen.get(0).line());
         assertEquals("secret", agent.asked.seen.get(0).header("X-Consul-Token"));
