@@ -5,8 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -139,6 +141,90 @@ abstract class EndpointContract extends CarrierContract {
         names.targets = new int[][] {};
         awaitEndpoints(gateway, "_http._tcp.shop.test");
         assertEquals(5, failures(gateway, 5));
+    }
+
+    /** Answers questions about a service as an agent of Consul does: late where nothing has changed. */
+    private final class Agent implements RecordingOrigin.Handler {
+        final RecordingOrigin asked;
+        private String instances;
+        private int index = 1;
+
+        Agent(String first) throws IOException {
+            instances = first;
+            asked = closedLater(new RecordingOrigin());
+            asked.handler = this;
+        }
+
+        synchronized void become(String changed) {
+            instances = changed;
+            index++;
+            notifyAll();
+        }
+
+        @Override
+        public boolean answer(RecordingOrigin.Seen seen, OutputStream out, Socket socket) throws IOException {
+            String known = seen.line().replaceAll(".*index=(\\d+).*", "$1");
+            String body;
+            String head;
+            synchronized (this) {
+                while (known.equals(String.valueOf(index)) && !socket.isClosed()) {
+                    try {
+                        wait(100);
+                    } catch (InterruptedException over) {
+                        return false;
+                    }
+                }
+                body = instances;
+                head = "X-Consul-Index: " + index + "\r\n";
+            }
+            RecordingOrigin.respond(out, body == null ? 500 : 200, head, body == null ? "No cluster leader" : body);
+            return true;
+        }
+    }
+
+    /** As Consul 1.19 answers, without members that say nothing here. */
+    private static String instance(String node, String own, int port, int weight) {
+        return "{\"Node\":{\"ID\":\"a\",\"Node\":\"n\",\"Address\":\"" + node + "\",\"Meta\":null},"
+                + "\"Service\":{\"ID\":\"shop-1\",\"Service\":\"shop\",\"Tags\":[],\"Address\":\"" + own
+                + "\",\"Port\":" + port + ",\"Weights\":{\"Passing\":" + weight + ",\"Warning\":1}},"
+                + "\"Checks\":[{\"Status\":\"passing\",\"Output\":\"\"}]}";
+    }
+
+    @Test
+    void the_instances_that_consul_knows_are_endpoints() throws Exception {
+        RecordingOrigin light = closedLater(new RecordingOrigin());
+        Agent agent = new Agent("[" + instance("127.0.0.1", "", origin.port(), 9) + ","
+                + instance("10.0.0.1", "127.0.0.1", light.port(), 1) + "]");
+        Carrier gateway = start("[server]\nconsul = \"http://127.0.0.1:" + agent.asked.port()
+                + "\"\nconsul-token = \"secret\"\n[origins.o]\naddresses = [\"consul:shop\"]\n"
+                + "balance = \"round-robin\"\nslow-start = \"0ms\"\npreserve-host = false\n");
+        awaitEndpoints(gateway, "127.0.0.1", "127.0.0.1");
+        // A whole turn: the weights 9 and 1 are 100 and 11 of 111.
+        assertEquals(0, failures(gateway, 111));
+        assertEquals(11, light.seen.size());
+        assertEquals("shop", origin.seen.get(0).header("Host"));
+        assertEquals("GET /v1/health/service/shop?passing=1&wait=30s&index=0 HTTP/1.1", agent.asked.seen.get(0).line());
+        assertEquals("secret", agent.asked.seen.get(0).header("X-Consul-Token"));
+        // A fault of the agent says nothing about the instances.
+        agent.become(null);
+        awaitAsked(agent, agent.asked.seen.size() + 2);
+        assertEquals(0, failures(gateway, 10));
+        agent.become("[" + instance("127.0.0.1", "", light.port(), 1) + "]");
+        awaitEndpoints(gateway, "127.0.0.1");
+        int before = origin.seen.size();
+        assertEquals(0, failures(gateway, 10));
+        assertEquals(before, origin.seen.size());
+        agent.become("[]");
+        awaitEndpoints(gateway, "consul:shop");
+        assertEquals(2, failures(gateway, 2));
+    }
+
+    private static void awaitAsked(Agent agent, int times) throws InterruptedException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (agent.asked.seen.size() < times) {
+            assertTrue(System.nanoTime() < end, "Consul is not asked again");
+            Thread.sleep(10);
+        }
     }
 
     /** The Host that the origin gets where the client's is not kept. */

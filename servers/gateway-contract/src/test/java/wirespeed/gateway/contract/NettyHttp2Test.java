@@ -4,6 +4,7 @@ package wirespeed.gateway.contract;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -82,7 +83,7 @@ class NettyHttp2Test {
     }
 
     @Test
-    void heads_are_as_long_as_those_of_http_1_may_be() throws Exception {
+    void heads_are_as_textas_those_of_http_1_may_be() throws Exception {
         start("", "[limits]\nhead = \"1KiB\"\nline = \"300B\"\n");
         RawHttp2 client = client();
         String[] fields = get();
@@ -378,6 +379,119 @@ class NettyHttp2Test {
             assertEquals(200, client.read(stream).status());
         }
         assertEquals(0, held());
+    }
+
+    @Test
+    void an_upload_that_waits_for_its_origin_arrives_whole_and_in_order() throws Exception {
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        start("connections = 1\nrequest-trailers = true", "[timeouts]\npool-wait = \"2m\"\n");
+        origin.handler = (seen, out, socket) -> {
+            try {
+                mayAnswer.await(60, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            RecordingOrigin.respond(out, 200, "", seen.body());
+            return true;
+        };
+        RawHttp2 client = client();
+        client.headers(1, true, with(":path", "/first"));
+        awaitInFlight(1);
+        client.headers(3, false, post("/waits"));
+        awaitInFlight(2);
+        StringBuilder sent = new StringBuilder();
+        for (int i = 0; i < 200; i++) {
+            // Two bytes behind each piece are padding: they are credit, and no body.
+            String piece = "piece " + i + ";";
+            client.frame(0, 8, 3, ("\2" + piece + "\0\0").getBytes());
+            sent.append(piece);
+        }
+        client.data(3, false, "l".repeat(16_000));
+        sent.append("l".repeat(16_000));
+        client.headers(3, true, "x-behind", "1");
+        client.headers(5, true, with(":path", "/behind"));
+        awaitInFlight(3);
+        mayAnswer.countDown();
+        assertEquals(200, client.read(1).status());
+        assertEquals(sent.toString(), client.read(3).body());
+        assertEquals(200, client.read(5).status());
+        assertEquals(List.of(), client.resets);
+    }
+
+    @Test
+    void an_answer_that_its_client_resets_before_it_fits_the_window_is_not_reset_twice()
+            throws Exception {
+        start("", "");
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", "a".repeat(50_000));
+            return true;
+        };
+        RawHttp2 client = client();
+        client.streamWindow(0);
+        for (int stream = 1; stream < 20; stream += 2) {
+            client.headers(stream, true, GET);
+            client.awaitHead(stream);
+            client.reset(stream);
+        }
+        client.streamWindow(65_535);
+        client.headers(21, true, GET);
+        assertEquals(50_000, client.read(21).body().length());
+        assertEquals(List.of(), client.resets);
+    }
+
+    @Test
+    void an_answer_longer_than_its_window_goes_on_when_that_opens() throws Exception {
+        start("", "");
+        String text = "0123456789".repeat(200_000);
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", text);
+            return true;
+        };
+        RawHttp2 client = client();
+        client.streamWindow(0);
+        client.headers(1, true, GET);
+        client.awaitHead(1);
+        // Another stream is not held up by it.
+        client.headers(3, true, with(":method", "HEAD"));
+        client.awaitHead(3);
+        client.streamWindow(3_000_000);
+        assertEquals(text, client.read(1).body());
+    }
+
+    @Test
+    void an_answer_that_its_origin_has_ended_waits_for_a_slow_client() throws Exception {
+        CountDownLatch isTaken = new CountDownLatch(1);
+        byte[] piece = "p".repeat(16_384).getBytes();
+        RawHttp2Origin other = new RawHttp2Origin(connection -> {
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            int stream = connection.await(RawHttp2Origin.HEADERS).stream();
+            connection.frame(RawHttp2Origin.HEADERS, RawHttp2Origin.END_HEADERS, stream, (byte) 0x88);
+            connection.frames(4, RawHttp2Origin.DATA, 0, stream, piece);
+            for (int credit = 0; credit < 4 * piece.length;) {
+                RawHttp2Origin.Frame update = connection.await(8);
+                credit += update.stream() == 0 ? 0 : ByteBuffer.wrap(update.payload()).getInt();
+            }
+            connection.frames(3, RawHttp2Origin.DATA, 0, stream, piece);
+            connection.frame(RawHttp2Origin.DATA, RawHttp2Origin.END_STREAM, stream, piece);
+            connection.frame(RawHttp2Origin.PING, 0, 0, new byte[8]);
+            connection.await(RawHttp2Origin.PING);
+            isTaken.countDown();
+        });
+        opened.add(other);
+        start("", "");
+        gateway.close();
+        gateway = new Carrier(Main::carrier, Map.of("server.threads", "1", "server.h2c", "true"),
+                "[origins.o]\nhttp2 = \"prior-knowledge\"\naddresses = [\"127.0.0.1:" + other.port() + "\"]\n");
+        opened.add(gateway);
+        RawHttp2 client = new RawHttp2(new java.net.Socket(gateway.address.getAddress(),
+                gateway.address.getPort()));
+        opened.add(client);
+        client.streamWindow(0);
+        client.headers(1, true, ":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/");
+        client.awaitHead(1);
+        assertTrue(isTaken.await(60, TimeUnit.SECONDS));
+        client.streamWindow(200_000);
+        assertEquals(8 * piece.length, client.read(1).body().length());
     }
 
     private long held() {

@@ -49,6 +49,8 @@ final class RawHttp2 implements AutoCloseable {
     private final DefaultHttp2HeadersDecoder decoder = new DefaultHttp2HeadersDecoder(false);
     /** The last stream that GOAWAY named, or -1 before it. */
     int lastStream = -1;
+    /** The streams that the gateway has reset, as far as frames were read. */
+    final List<Integer> resets = new ArrayList<>();
     /** How much may be sent over all streams; known when the frames until now were read. */
     long window = 65_535;
 
@@ -138,38 +140,85 @@ final class RawHttp2 implements AutoCloseable {
         frame(DATA, isEnd ? END_STREAM : 0, stream, body.getBytes(StandardCharsets.ISO_8859_1));
     }
 
+    /**
+     * One frame of the gateway.
+     *
+     * @param head the nine bytes before the payload
+     */
+    private record Frame(byte[] head, byte[] payload) {
+        int stream() {
+            return head[8] & 0xff | (head[7] & 0xff) << 8;
+        }
+
+        boolean is(int type) {
+            return head[3] == type;
+        }
+
+        boolean isEnd() {
+            return head[3] <= HEADERS && (head[4] & END_STREAM) != 0;
+        }
+    }
+
+    /** The next frame, with what belongs to the connection done; null at its end. */
+    private Frame next() throws IOException {
+        byte[] head = in.readNBytes(9);
+        if (head.length < 9) {
+            return null;
+        }
+        Frame frame = new Frame(head, in.readNBytes((head[0] & 0xff) << 16 | (head[1] & 0xff) << 8
+                | head[2] & 0xff));
+        if (frame.is(RST_STREAM)) {
+            resets.add(frame.stream());
+        } else if (frame.is(GOAWAY)) {
+            lastStream = frame.payload[3] & 0xff | (frame.payload[2] & 0xff) << 8;
+        } else if (frame.is(WINDOW_UPDATE) && frame.stream() == 0) {
+            window += ByteBuffer.wrap(frame.payload).getInt();
+        } else if (frame.is(SETTINGS) && head[4] == 0) {
+            frame(SETTINGS, 1, 0, new byte[0]);
+        } else if (frame.is(PING) && head[4] == 0) {
+            frame(PING, 1, 0, frame.payload);
+        }
+        return frame;
+    }
+
+    /** How much of each answer the gateway may send from now on without an update. */
+    void streamWindow(int bytes) throws IOException {
+        frame(SETTINGS, 0, 0, ByteBuffer.allocate(6).putShort((short) 4).putInt(bytes).array());
+    }
+
+    /** Reads until the head of this stream's answer has come. */
+    void awaitHead(int stream) throws IOException, Http2Exception {
+        Frame frame = next();
+        while (!frame.is(HEADERS)) {
+            frame = next();
+        }
+        decoder.decodeHeaders(stream, Unpooled.wrappedBuffer(frame.payload));
+        if (frame.stream() != stream) {
+            throw new IOException("the head of stream " + frame.stream() + " came first");
+        }
+    }
+
     /** Reads until the stream is over, the connection ends, or GOAWAY excludes the stream. */
     Answer read(int stream) throws IOException, Http2Exception {
         List<Http2Headers> heads = new ArrayList<>();
         StringBuilder body = new StringBuilder();
         while (true) {
-            byte[] head = in.readNBytes(9);
-            if (head.length < 9) {
+            Frame frame = next();
+            if (frame == null) {
                 return new Answer(heads, body.toString(), -1);
             }
-            byte[] payload = in.readNBytes((head[0] & 0xff) << 16 | (head[1] & 0xff) << 8
-                    | head[2] & 0xff);
-            boolean isMine = (head[8] & 0xff | (head[7] & 0xff) << 8) == stream;
-            if (head[3] == HEADERS) {
-                Http2Headers fields = decoder.decodeHeaders(stream, Unpooled.wrappedBuffer(payload));
+            boolean isMine = frame.stream() == stream;
+            if (frame.is(HEADERS)) {
+                Http2Headers fields = decoder.decodeHeaders(stream, Unpooled.wrappedBuffer(frame.payload));
                 if (isMine) {
                     heads.add(fields);
                 }
-            } else if (head[3] == DATA && isMine) {
-                body.append(new String(payload, StandardCharsets.ISO_8859_1));
-            } else if (head[3] == RST_STREAM && isMine) {
-                return new Answer(heads, body.toString(), payload[3]);
-            } else if (head[3] == GOAWAY) {
-                lastStream = payload[3] & 0xff | (payload[2] & 0xff) << 8;
-            } else if (head[3] == WINDOW_UPDATE && (head[8] | head[7]) == 0) {
-                window += ByteBuffer.wrap(payload).getInt();
-            } else if (head[3] == SETTINGS && head[4] == 0) {
-                frame(SETTINGS, 1, 0, new byte[0]);
-            } else if (head[3] == PING && head[4] == 0) {
-                frame(PING, 1, 0, payload);
+            } else if (frame.is(DATA) && isMine) {
+                body.append(new String(frame.payload, StandardCharsets.ISO_8859_1));
+            } else if (frame.is(RST_STREAM) && isMine) {
+                return new Answer(heads, body.toString(), frame.payload[3]);
             }
-            boolean isEnd = isMine && head[3] <= HEADERS && (head[4] & END_STREAM) != 0;
-            if (isEnd || lastStream >= 0 && lastStream < stream) {
+            if (isMine && frame.isEnd() || lastStream >= 0 && lastStream < stream) {
                 return new Answer(heads, body.toString(), -1);
             }
         }

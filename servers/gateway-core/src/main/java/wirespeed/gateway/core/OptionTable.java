@@ -95,6 +95,9 @@ public final class OptionTable {
                 + " 64KiB at a time.");
         d.texts("dns", "", "DNS servers for resolving origins (ADDRESS:PORT); empty = system"
                 + " resolver.");
+        d.text("consul", "", "Consul agent that knows the services consul:NAME of origins, such as"
+                + " http://127.0.0.1:8500.");
+        d.text("consul-token", "", "Its X-Consul-Token.");
         d.text("log-folder", "", "Below it all files of access logs must lie, whatever is"
                 + " written to the admin port; empty for any place.");
         d.reloadable = true;
@@ -194,8 +197,8 @@ public final class OptionTable {
 
     private static void origins(Declaration d) {
         d.in("origin", true);
-        d.texts("addresses", "", "host:port of each server, or the name of a service (SRV)"
-                + " such as _http._tcp.shop.internal; '*N' behind it is a weight,"
+        d.texts("addresses", "", "host:port of each server, or the name of a service: of DNS (SRV)"
+                + " such as _http._tcp.shop.internal, or of server.consul such as consul:shop; '*N' behind it is a weight,"
                 + " ' backup' makes it a reserve. Each address that a name leads to is an endpoint"
                 + " of its own.");
         d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())

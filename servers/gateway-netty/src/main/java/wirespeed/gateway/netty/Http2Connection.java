@@ -4,15 +4,11 @@ package wirespeed.gateway.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelDuplexHandler;
 import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.ChannelPromise;
 import io.netty.channel.socket.ChannelInputShutdownEvent;
-import io.netty.handler.codec.http2.DefaultHttp2DataFrame;
 import io.netty.handler.codec.http2.DefaultHttp2LocalFlowController;
-import io.netty.handler.codec.http2.Http2DataFrame;
 import io.netty.handler.codec.http2.Http2Exception;
-import io.netty.handler.codec.http2.Http2FrameCodec;
 import io.netty.util.ReferenceCountUtil;
 import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Meters;
@@ -25,10 +21,11 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     private static final float AT_ONCE = 0.99f;
 
     private final Loop loop;
-    private final Http2FrameCodec codec;
+    private final Http2Codec codec;
     private final Http2FrameWatch watch = Http2FrameWatch.ofClient();
-    private boolean isRefused;
     private final PeerCertificate certificate;
+    private String address;
+    private boolean isRefused;
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
     private long readMillis;
@@ -44,11 +41,9 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     private int granted;
     /** For how many of them memory is reserved: a client may still use what it was granted. */
     private int reserved;
-    private final Runnable flush = this::flushNow;
-    private boolean isFlushDue;
     private boolean hasWritten;
 
-    Http2Connection(Loop loop, Http2FrameCodec codec) {
+    Http2Connection(Loop loop, Http2Codec codec) {
         this.loop = loop;
         this.codec = codec;
         certificate = new PeerCertificate(loop.tls);
@@ -96,7 +91,7 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
             flow.windowUpdateRatio(whole, AT_ONCE);
             flow.incrementWindowSize(whole, bytes);
             flow.windowUpdateRatio(whole, DefaultHttp2LocalFlowController.DEFAULT_WINDOW_UPDATE_RATIO);
-            flushSoon();
+            codec.flushSoon();
         } catch (Http2Exception impossible) {
             throw new IllegalStateException(impossible);
         }
@@ -123,43 +118,6 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
         }
     }
 
-    /** Behind the codec: what may wait takes the memory that it needs and not all that was read with it. */
-    final class Compact extends ChannelInboundHandlerAdapter {
-        @Override
-        public void channelRead(ChannelHandlerContext context, Object frame) {
-            context.fireChannelRead(waiting > 0 && frame instanceof Http2DataFrame data
-                    && data.content().readableBytes() < OutBuffer.BYTES / 2 ? copy(context, data) : frame);
-        }
-
-        private static Http2DataFrame copy(ChannelHandlerContext context, Http2DataFrame data) {
-            try {
-                ByteBuf bytes = context.alloc().directBuffer(data.content().readableBytes())
-                        .writeBytes(data.content(), data.content().readerIndex(),
-                                data.content().readableBytes());
-                return new DefaultHttp2DataFrame(bytes, data.isEndStream(), data.padding())
-                        .stream(data.stream());
-            } finally {
-                data.release();
-            }
-        }
-    }
-
-    /**
-     * Hands on what streams have written once the loop has read all that it found: answers that came
-     * together leave together.
-     */
-    void flushSoon() {
-        if (!isFlushDue) {
-            isFlushDue = true;
-            loop.executor.execute(flush);
-        }
-    }
-
-    private void flushNow() {
-        isFlushDue = false;
-        channel.channel().flush();
-    }
-
     @Override
     public void write(ChannelHandlerContext context, Object message, ChannelPromise promise) {
         hasWritten = true;
@@ -178,6 +136,14 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     /** The description of the client's certificate for origins; null for nothing. */
     String certificate() {
         return certificate.of(channel.channel());
+    }
+
+    /** The client's. */
+    String address() {
+        if (address == null) {
+            address = ProxyHeader.clientAddress(channel.channel());
+        }
+        return address;
     }
 
     private final class Timer extends Wheel.Entry {
@@ -301,7 +267,7 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     @Override
     public boolean isWritten() {
         ChannelOutboundBuffer pending = channel.channel().unsafe().outboundBuffer();
-        return !isFlushDue && !isFirstAwaited && !isParting && codec.connection().numActiveStreams() == 0
+        return !codec.isFlushDue() && !isFirstAwaited && !isParting && codec.connection().numActiveStreams() == 0
                 && (pending == null || pending.totalPendingWriteBytes() == 0);
     }
 

@@ -31,7 +31,7 @@ final class Http2Fields {
         }
         checkSize(fields, limits);
         Headers headers = new Headers();
-        StringBuilder cookies = new StringBuilder();
+        StringBuilder cookies = null;
         for (Map.Entry<CharSequence, CharSequence> field : fields) {
             String name = field.getKey().toString();
             String value = field.getValue().toString();
@@ -46,12 +46,12 @@ final class Http2Fields {
             }
             if (name.equals("cookie")) {
                 // RFC 9113 §8.2.3: crumbs are joined before HTTP/1.
-                cookies.append(cookies.length() == 0 ? "" : "; ").append(value);
+                cookies = cookies == null ? new StringBuilder(value) : cookies.append("; ").append(value);
             } else {
                 add(headers, name, value, limits);
             }
         }
-        if (cookies.length() > 0) {
+        if (cookies != null && cookies.length() > 0) {
             add(headers, "cookie", cookies.toString(), limits);
         }
         String authority = text(fields.authority(), headers.get("host"));
@@ -127,7 +127,7 @@ final class Http2Fields {
         // RFC 9110 §8.6: a 204 has none.
         boolean isDropped = isOurs || response.status() == 204;
         Http2Headers head = new DefaultHttp2Headers(false)
-                .status(String.valueOf(response.status()));
+                .status(Http2Names.status(response.status()));
         response.headers().forEach((name, value) -> {
             AsciiString lower = Http2Names.lower(name);
             boolean isLength = isDropped && lower.equals(Http2Names.CONTENT_LENGTH);
@@ -147,7 +147,7 @@ final class Http2Fields {
     /** The head of an interim response. */
     static Http2Headers interim(Response response) {
         Http2Headers head = new DefaultHttp2Headers(false)
-                .status(String.valueOf(response.status()));
+                .status(Http2Names.status(response.status()));
         response.headers().forEach((name, value) -> head.add(Http2Names.lower(name), value));
         return head;
     }

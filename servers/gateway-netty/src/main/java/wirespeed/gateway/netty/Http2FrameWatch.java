@@ -81,7 +81,10 @@ final class Http2FrameWatch {
                 at += count;
                 continue;
             }
-            head[headLength++] = in.getByte(at++);
+            int count = Math.min(HEAD_BYTES - headLength, in.writerIndex() - at);
+            in.getBytes(at, head, headLength, count);
+            headLength += count;
+            at += count;
             if (headLength == HEAD_BYTES) {
                 headLength = 0;
                 skip = (head[0] & 0xff) << 16 | (head[1] & 0xff) << 8 | head[2] & 0xff;
@@ -142,20 +145,23 @@ final class Http2FrameWatch {
             throw Http2Exception.connectionError(isInGap(stream) ? Http2Error.PROTOCOL_ERROR
                     : Http2Error.STREAM_CLOSED, "HEADERS for stream %d, which is over", stream);
         }
+        boolean isEnd = (flags & END_STREAM) != 0;
         if (isNew) {
-            remember(stream);
-        }
-        if ((flags & END_STREAM) != 0) {
+            remember(stream, !isEnd);
+        } else if (isEnd) {
             open.remove(stream);
         }
     }
 
-    private void remember(int stream) {
+    private void remember(int stream, boolean isOpen) {
         int expected = highest == 0 ? 1 : highest + 2;
         if (stream > expected && gaps.size() < GAPS_MAX) {
             gaps.add(new Gap(expected, stream - 1));
         }
         highest = stream;
+        if (!isOpen) {
+            return;
+        }
         open.add(stream);
         if (open.size() > STREAMS_MAX) {
             open.remove(open.iterator().next());

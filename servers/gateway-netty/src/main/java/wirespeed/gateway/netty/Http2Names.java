@@ -1,6 +1,7 @@
 // Names of header fields as HTTP/2 writes them: in lower case.
 package wirespeed.gateway.netty;
 
+import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.util.AsciiString;
 import java.util.HashMap;
 import java.util.List;
@@ -38,6 +39,11 @@ final class Http2Names {
     }
 
     private Http2Names() {
+    }
+
+    /** As text; that of a usual status is there already. */
+    static AsciiString status(int status) {
+        return HttpResponseStatus.valueOf(status).codeAsText();
     }
 
     /** The name in lower case. */

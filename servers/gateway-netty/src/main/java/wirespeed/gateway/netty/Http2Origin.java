@@ -6,30 +6,19 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.handler.codec.http2.Http2Exception;
-import io.netty.handler.codec.http2.Http2FrameCodec;
-import io.netty.handler.codec.http2.Http2FrameCodecBuilder;
-import io.netty.handler.codec.http2.Http2GoAwayFrame;
-import io.netty.handler.codec.http2.Http2MultiplexHandler;
-import io.netty.handler.codec.http2.Http2Settings;
-import io.netty.handler.codec.http2.Http2StreamChannel;
-import io.netty.handler.codec.http2.Http2StreamChannelBootstrap;
 import io.netty.util.ReferenceCountUtil;
-import io.netty.util.concurrent.Future;
 import java.util.concurrent.ThreadLocalRandom;
-import wirespeed.gateway.core.Category;
-import wirespeed.gateway.core.Loss;
 
 /** Stands behind the codec; the pool asks it for streams as long as it has room. */
 final class Http2Origin extends ChannelInboundHandlerAdapter {
     private static final int STREAMS_MAX = 100;
-    private static final int STREAM_WINDOW_BYTES = 64 * 1024;
 
     private final Pool pool;
     private final Loop loop;
     /** Counted by the pool in place of this one. */
     private final OriginConnection place;
     private final Channel channel;
-    private final Http2FrameCodec codec;
+    private final Http2Origins codec;
     private final Timer timer = new Timer();
     private final long retireMillis;
     private int streams;
@@ -37,7 +26,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
     private boolean isRetired;
 
     private Http2Origin(Pool pool, Loop loop, OriginConnection place, Channel channel,
-            Http2FrameCodec codec) {
+            Http2Origins codec) {
         this.pool = pool;
         this.loop = loop;
         this.place = place;
@@ -80,18 +69,11 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
 
     /** Makes an HTTP/2 connection of one that is established; {@code place} leaves its pipeline. */
     static Http2Origin install(Channel channel, Pool pool, Loop loop, OriginConnection place) {
-        Http2FrameCodec codec = Http2FrameCodecBuilder.forClient()
-                .initialSettings(Http2Settings.defaultSettings()
-                        .pushEnabled(false)
-                        .initialWindowSize(STREAM_WINDOW_BYTES)
-                        .maxHeaderListSize(loop.gateway.snapshot().answerLimits().headBytesMax()))
-                .validateHeaders(true)
-                .gracefulShutdownTimeoutMillis(0)
-                .build();
+        Http2Origins codec = Http2Origins.of(loop);
         Http2Origin connection = new Http2Origin(pool, loop, place, channel, codec);
         channel.pipeline().remove(place);
-        channel.pipeline().addLast(connection.new Watch(), codec, new Http2MultiplexHandler(
-                new ChannelInboundHandlerAdapter()), connection);
+        channel.pipeline().addLast(connection.new Watch(), codec, connection);
+        codec.refused(connection::retire);
         connection.widen();
         return connection;
     }
@@ -100,7 +82,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
     private void widen() {
         try {
             codec.connection().local().flowController().incrementWindowSize(
-                    codec.connection().connectionStream(), STREAMS_MAX * STREAM_WINDOW_BYTES);
+                    codec.connection().connectionStream(), STREAMS_MAX * Http2Origins.STREAM_WINDOW_BYTES);
         } catch (Http2Exception impossible) {
             throw new IllegalStateException(impossible);
         }
@@ -125,20 +107,9 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
         streams++;
         begun++;
         loop.wheel.disarm(timer);
-        Http2OriginStream stream = new Http2OriginStream(pool, loop, this, begun > 1);
-        new Http2StreamChannelBootstrap(channel).handler(stream).open()
-                .addListener((Future<Http2StreamChannel> opened) -> {
-                    if (!opened.isSuccess()) {
-                        streamEnded();
-                        user.originFailed(Category.ORIGIN_RESET, opened.cause(),
-                                Loss.UNPROCESSED);
-                    } else if (user.isOver()) {
-                        stream.abandon();
-                    } else {
-                        user.connected(stream);
-                        stream.flush();
-                    }
-                });
+        Http2OriginStream stream = new Http2OriginStream(pool, loop, this, codec, begun > 1);
+        user.connected(stream);
+        stream.flush();
     }
 
     /** A stream is over, in whatever way. */
@@ -160,14 +131,6 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
         if (streams == 0) {
             channel.close();
         }
-    }
-
-    @Override
-    public void channelRead(ChannelHandlerContext context, Object frame) {
-        if (frame instanceof Http2GoAwayFrame) {
-            retire();
-        }
-        ReferenceCountUtil.release(frame);
     }
 
     @Override

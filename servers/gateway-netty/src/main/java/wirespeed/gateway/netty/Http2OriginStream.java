@@ -2,20 +2,11 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
-import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.ChannelInboundHandlerAdapter;
-import io.netty.handler.codec.http2.DefaultHttp2DataFrame;
+import io.netty.buffer.Unpooled;
 import io.netty.handler.codec.http2.DefaultHttp2Headers;
-import io.netty.handler.codec.http2.DefaultHttp2HeadersFrame;
-import io.netty.handler.codec.http2.DefaultHttp2ResetFrame;
-import io.netty.handler.codec.http2.Http2DataFrame;
 import io.netty.handler.codec.http2.Http2Error;
 import io.netty.handler.codec.http2.Http2Exception;
-import io.netty.handler.codec.http2.Http2GoAwayFrame;
 import io.netty.handler.codec.http2.Http2Headers;
-import io.netty.handler.codec.http2.Http2HeadersFrame;
-import io.netty.handler.codec.http2.Http2ResetFrame;
-import io.netty.util.ReferenceCountUtil;
 import io.netty.util.concurrent.Future;
 import java.util.Map;
 import wirespeed.gateway.core.Attempts;
@@ -28,17 +19,18 @@ import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Response;
+import wirespeed.gateway.runtime.ThrottledLog;
 
 /** Its answer obeys the rules that answers by HTTP/1 obey, so that it may go on by either version. */
-final class Http2OriginStream extends ChannelInboundHandlerAdapter implements OriginStream {
+final class Http2OriginStream extends Http2Frames implements OriginStream {
     private static final int INTERIM_MAX = 8;
 
     private final Pool pool;
     private final Loop loop;
     private final Http2Origin connection;
+    private final Http2Origins codec;
     private final boolean wasUsed;
     private final Timer timer = new Timer();
-    private ChannelHandlerContext channel;
     private Attempt attempt;
     private Client flushTarget;
     /** Written with what follows it. */
@@ -51,8 +43,13 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     private boolean isRefused;
     private boolean isEnded;
     private boolean isOver;
+    /** Nothing comes any more, and what came may wait. */
+    private boolean isCut;
 
-    Http2OriginStream(Pool pool, Loop loop, Http2Origin connection, boolean wasUsed) {
+    Http2OriginStream(Pool pool, Loop loop, Http2Origin connection, Http2Origins codec,
+            boolean wasUsed) {
+        super(codec, null);
+        this.codec = codec;
         this.pool = pool;
         this.loop = loop;
         this.connection = connection;
@@ -66,11 +63,6 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
             connection.retire();
             fail(Category.ORIGIN_TIMEOUT, null);
         }
-    }
-
-    @Override
-    public void handlerAdded(ChannelHandlerContext context) {
-        channel = context;
     }
 
     @Override
@@ -102,40 +94,43 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         return head;
     }
 
-    private void writeHead(boolean isEnd) {
+    private void writePending(boolean isEnd) {
         if (pendingHead != null) {
             Http2Headers head = pendingHead;
             pendingHead = null;
-            channel.write(new DefaultHttp2HeadersFrame(head, isEnd)).addListener(this::headWritten);
+            codec.begin(this, head, isEnd).addListener(this::headWritten);
         }
     }
 
     /** The codec refuses what the origin's limits or its GOAWAY forbid; nothing was sent then. */
     private void headWritten(Future<? super Void> written) {
-        isRefused |= written.cause() instanceof Http2Exception refused
-                && refused.error() == Http2Error.REFUSED_STREAM;
+        if (!written.isSuccess()) {
+            isRefused |= written.cause() instanceof Http2Exception refused
+                    && refused.error() == Http2Error.REFUSED_STREAM;
+            loop.executor.execute(this::cut);
+        }
     }
 
     @Override
     public void sendBody(ByteBuf slice) {
-        writeHead(false);
-        channel.write(new DefaultHttp2DataFrame(slice, false));
+        writePending(false);
+        writeData(slice, false);
     }
 
     @Override
     public void sendEnd(Headers trailers) {
         isRequestSent = true;
         if (trailers != null) {
-            writeHead(false);
+            writePending(false);
             Http2Headers last = new DefaultHttp2Headers(false);
             trailers.forEach(last::add);
-            channel.write(new DefaultHttp2HeadersFrame(last, true));
+            writeHead(last, true);
         } else if (pendingHead != null) {
-            writeHead(true);
+            writePending(true);
         } else {
-            channel.write(new DefaultHttp2DataFrame(true));
+            writeData(Unpooled.EMPTY_BUFFER, true);
         }
-        channel.flush();
+        flushWritten();
         if (framing == null) {
             armResponse();
         }
@@ -160,7 +155,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
 
     @Override
     public boolean isWritable() {
-        return channel.channel().isWritable();
+        return isRoom();
     }
 
     @Override
@@ -168,16 +163,15 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         if (isReading() == isOn) {
             return;
         }
-        channel.channel().config().setAutoRead(isOn);
         if (!isOn) {
             loop.wheel.remove(timer);
-        } else if (framing != null) {
-            armIdle();
+        } else if (framing != null && !isOver) {
+            loop.wheel.arm(timer, loop.nowMillis() + pool.settings().idleBodyMillis());
         }
-    }
-
-    private boolean isReading() {
-        return channel.channel().config().isAutoRead();
+        reading(isOn);
+        if (isCut && !hasWaiting()) {
+            loop.executor.execute(this::cut);
+        }
     }
 
     private void armIdle() {
@@ -189,8 +183,8 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     @Override
     public void flush() {
         if (!isOver) {
-            writeHead(false);
-            channel.flush();
+            writePending(false);
+            flushWritten();
         }
     }
 
@@ -215,63 +209,61 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     /** Ends the stream early, if it has not ended. */
     private void reset() {
         if (!isOver) {
-            channel.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
+            writeReset(Http2Error.CANCEL);
             over();
-            channel.close();
         }
     }
 
     private void over() {
         isOver = true;
         pendingHead = null;
+        forgetWaiting();
         loop.wheel.remove(timer);
         connection.streamEnded();
     }
 
     @Override
-    public void channelRead(ChannelHandlerContext context, Object frame) {
-        loop.readClock();
+    boolean isDeaf() {
+        return isOver || attempt == null;
+    }
+
+    @Override
+    void take(ByteBuf data, Http2Headers head, boolean isEnd) {
         try {
-            if (isOver || attempt == null) {
-                return;
-            }
-            if (frame instanceof Http2HeadersFrame headers) {
-                headers(headers);
-            } else if (frame instanceof Http2DataFrame data) {
-                data(data);
-            }
-            if (attempt == null) {
-                // A stream that has ended on both sides reads no more, and so does not complete a read.
-                flushTarget.flush();
+            if (data != null) {
+                body(data, isEnd);
+            } else {
+                headers(head, isEnd);
             }
         } catch (Refusal | IllegalArgumentException malformed) {
             fail(Category.ORIGIN_MALFORMED, malformed);
-        } finally {
-            ReferenceCountUtil.release(frame);
+        } catch (RuntimeException | Error fault) {
+            ThrottledLog.fault("an HTTP/2 stream to an origin", fault);
+            fail(Category.ORIGIN_MALFORMED, fault);
         }
     }
 
-    private void headers(Http2HeadersFrame frame) {
-        isEnded = frame.isEndStream();
-        Headers fields = fields(frame.headers());
+    private void headers(Http2Headers head, boolean isEnd) {
+        isEnded = isEnd;
+        Headers fields = fields(head);
         if (framing != null) {
-            if (!frame.isEndStream()) {
+            if (!isEnd) {
                 throw new Refusal(502, "a second head in a response");
             }
             end(fields);
             return;
         }
-        int status = status(frame.headers().status());
+        int status = status(head.status());
         if (status < 200) {
-            interim(Response.received(status, fields, Framing.NONE), frame.isEndStream());
+            interim(Response.received(status, fields, Framing.NONE), isEnd);
             return;
         }
         Response response = Response.fromFields(status, fields,
-                attempt.context.request().method(), frame.isEndStream());
+                attempt.context.request().method(), isEnd);
         framing = response.received();
         armIdle();
         attempt.responseHead(response);
-        if (frame.isEndStream() && attempt != null) {
+        if (isEnd && attempt != null) {
             end(null);
         }
     }
@@ -318,22 +310,22 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         return fields;
     }
 
-    private void data(Http2DataFrame frame) {
-        isEnded = frame.isEndStream();
+    private void body(ByteBuf data, boolean isEnd) {
+        isEnded = isEnd;
         if (framing == null) {
             throw new Refusal(502, "body before its head");
         }
-        received += frame.content().readableBytes();
+        received += data.readableBytes();
         boolean isTooLong = framing.kind() == Framing.Kind.LENGTH && received > framing.length()
                 || framing.kind() == Framing.Kind.NONE && received > 0;
         if (isTooLong) {
             throw new Refusal(502, "body is longer than its Content-Length");
         }
         armIdle();
-        if (frame.content().isReadable()) {
-            attempt.responseBody(frame.content().retainedSlice());
+        if (data.isReadable()) {
+            attempt.responseBody(data.retainedSlice());
         }
-        if (frame.isEndStream() && attempt != null) {
+        if (isEnd && attempt != null) {
             end(null);
         }
     }
@@ -350,48 +342,50 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     }
 
     @Override
-    public void channelReadComplete(ChannelHandlerContext context) {
+    void readComplete() {
         if (flushTarget != null) {
             flushTarget.flush();
         }
     }
 
     @Override
-    public void channelWritabilityChanged(ChannelHandlerContext context) {
-        if (attempt != null && isWritable()) {
-            if (framing == null && !isRequestSent) {
-                loop.wheel.remove(timer);
-            }
-            attempt.originWritable();
+    void roomAgain() {
+        if (framing == null && !isRequestSent) {
+            loop.wheel.remove(timer);
         }
+        attempt.originWritable();
+    }
+
+    /** The origin has not looked at it (RFC 9113 §6.8). */
+    void unprocessed() {
+        isRefused = true;
     }
 
     @Override
-    public void userEventTriggered(ChannelHandlerContext context, Object event) {
-        if (event instanceof Http2GoAwayFrame) {
-            // Sent to the streams only that the origin has not looked at (RFC 9113 §6.8).
-            isRefused = true;
-            // Each stream gets a frame of its own, which holds the buffer it was read into.
-            ReferenceCountUtil.release(event);
-        } else if (event instanceof Http2ResetFrame reset) {
-            loop.readClock();
-            isRefused |= reset.errorCode() == Http2Error.REFUSED_STREAM.code();
-            // On a connection that lives a reset is the origin's own doing, and not staleness.
-            lost(isRefused ? Loss.UNPROCESSED : Loss.BEFORE_ANSWER);
-        }
+    void reset(long error) {
+        isRefused |= error == Http2Error.REFUSED_STREAM.code();
+        // On a connection that lives a reset is the origin's own doing, and not staleness.
+        lost(isRefused ? Loss.UNPROCESSED : Loss.BEFORE_ANSWER);
     }
 
     @Override
-    public void channelInactive(ChannelHandlerContext context) {
+    void closed() {
+        isCut = true;
+        if (!isOver && !hasWaiting()) {
+            // Not within the event that has closed it, which may be one of the exchange's own.
+            loop.executor.execute(this::cut);
+        }
+    }
+
+    private void cut() {
         loop.readClock();
         lost(isRefused ? Loss.UNPROCESSED
                 : Attempts.withoutAnswer(wasUsed, loop.nowNanos() - begunNanos));
     }
 
     @Override
-    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+    void broken(Throwable cause) {
         fail(Category.ORIGIN_MALFORMED, cause);
-        context.close();
     }
 
     private void fail(Category category, Throwable cause) {

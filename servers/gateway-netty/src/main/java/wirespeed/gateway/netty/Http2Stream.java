@@ -2,20 +2,11 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelFuture;
-import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.ChannelInboundHandlerAdapter;
-import io.netty.handler.codec.http2.DefaultHttp2DataFrame;
 import io.netty.handler.codec.http2.DefaultHttp2Headers;
-import io.netty.handler.codec.http2.DefaultHttp2HeadersFrame;
-import io.netty.handler.codec.http2.DefaultHttp2ResetFrame;
-import io.netty.handler.codec.http2.Http2DataFrame;
 import io.netty.handler.codec.http2.Http2Error;
-import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2Headers;
-import io.netty.handler.codec.http2.Http2HeadersFrame;
-import io.netty.handler.codec.http2.Http2ResetFrame;
-import io.netty.util.ReferenceCountUtil;
 import io.netty.util.concurrent.Future;
 import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
@@ -31,21 +22,15 @@ import wirespeed.gateway.runtime.ThrottledLog;
  * The fields become a request by the rules that HTTP/1 requests obey, so nothing that HTTP/1 could
  * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3).
  */
-final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, Drainable {
-    /** Below this much room something waits already; the default of Netty's streams is 64 KiB. */
-    private static final int NOTHING_WAITS_BYTES = 32 * 1024;
-
+final class Http2Stream extends Http2Frames implements Client, Drainable {
     private final Loop loop;
     private final Http2Connection connection;
-    private final String scheme;
     private final ClientDeadline deadline;
-    private ChannelHandlerContext stream;
     private Exchange exchange;
     private long declared = -1;
     private long received;
     private boolean isInputDone;
     private boolean isDone;
-    private boolean isDirty;
     /** Both are written with what follows them, so that the end takes no frame of its own. */
     private Http2Headers pendingHead;
     private ByteBuf pendingBody;
@@ -57,81 +42,73 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private Request awaitsEnd;
     private Request awaitsRead;
 
-    Http2Stream(Loop loop, Http2Connection connection, String scheme) {
+    Http2Stream(Loop loop, Http2Connection connection, Http2Codec codec,
+            io.netty.handler.codec.http2.Http2Stream stream) {
+        super(codec, stream);
         this.loop = loop;
         this.connection = connection;
-        this.scheme = scheme;
         deadline = new ClientDeadline(loop, this::timedOut);
     }
 
     private void timedOut() {
         if (exchange == null) {
-            stream.close();
+            end(Http2Error.CANCEL);
         } else if (!isDone && deadline.isExchangeOver()) {
             exchange.timedOut();
         } else if (isDone || isStalled) {
             // The client opens no window for what it asked for.
-            gone();
-            stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
-        } else if (!isInputDone && stream.channel().config().isAutoRead()) {
+            end(Http2Error.CANCEL);
+        } else if (!isInputDone && isReading()) {
             exchange.clientTooSlow();
         } else {
             exchange.timedOut();
         }
     }
 
-    @Override
-    public void handlerAdded(ChannelHandlerContext context) {
-        stream = context;
-        loop.readClock();
-        deadline.within(loop.timeouts.headMillis());
+    /** Ends it early, whatever is under way. */
+    private void end(Http2Error error) {
+        gone();
+        writeReset(error);
     }
 
     @Override
     public void exchangeWithin(int millis) {
         deadline.exchangeWithin(millis);
-        boolean isReading = !isInputDone && stream.channel().config().isAutoRead();
-        if (isReading) {
+        if (!isInputDone && isReading()) {
             deadline.withinExchange(loop.timeouts.bodyIdleMillis());
         } else {
             deadline.atExchangeEnd();
         }
     }
 
-    @Override
-    public void channelRead(ChannelHandlerContext context, Object frame) {
-        loop.readClock();
+    /** An exception on one stream does not end the connection with all others. */
+    private void faulted(Throwable fault) {
+        ThrottledLog.fault("an HTTP/2 stream", fault);
+        end(Http2Error.INTERNAL_ERROR);
+    }
+
+    /** The head of the request. */
+    void begin(Http2Headers fields, String scheme, boolean isEnd) {
         try {
-            if (isDone) {
-                return;
-            }
-            if (frame instanceof Http2HeadersFrame headers) {
-                headers(headers);
-            } else if (frame instanceof Http2DataFrame data) {
-                data(data);
-            }
+            request(fields, scheme, isEnd);
         } catch (Refusal refusal) {
             refused(refusal);
-        } finally {
-            ReferenceCountUtil.release(frame);
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
         }
     }
 
-    private void headers(Http2HeadersFrame frame) {
-        if (exchange != null || awaitsEnd != null || awaitsRead != null) {
-            trailers(frame);
-            return;
-        }
-        Request request = Http2Fields.request(frame.headers(), !frame.isEndStream(), limits());
-        request.clientAddress(ProxyHeader.clientAddress(stream.channel().parent()));
+    private void request(Http2Headers fields, String scheme, boolean isEnd) {
+        Request request = Http2Fields.request(fields, !isEnd, limits());
+        request.clientAddress(connection.address());
         request.scheme(scheme);
         request.clientCertificate(connection.certificate());
         declared = request.framing().kind() == Framing.Kind.LENGTH
                 ? request.framing().length() : -1;
-        if (frame.isEndStream() && declared > 0) {
+        if (isEnd && declared > 0) {
             throw new Refusal(400, "Content-Length without a body");
         }
-        isInputDone = frame.isEndStream();
+        isInputDone = isEnd;
         if (!isInputDone) {
             pace = loop.bodyPace();
             pace.begin(loop.nowMillis());
@@ -160,6 +137,40 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
     }
 
+    @Override
+    void readComplete() {
+        try {
+            begin();
+            flush();
+            if (exchange != null) {
+                exchange.flushOrigin();
+            }
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
+        }
+    }
+
+    @Override
+    boolean isDeaf() {
+        return isDone;
+    }
+
+    /** A second head is the trailers of the request. */
+    @Override
+    void take(ByteBuf data, Http2Headers trailers, boolean isEnd) {
+        try {
+            if (data != null) {
+                body(data, isEnd);
+            } else {
+                endOfBody(trailers, isEnd);
+            }
+        } catch (Refusal refusal) {
+            refused(refusal);
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
+        }
+    }
+
     private void endWithoutBody(boolean isEnd) {
         if (isEnd) {
             isInputDone = true;
@@ -174,40 +185,39 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     }
 
     /** They end the body, which must be as long as it was announced. */
-    private void trailers(Http2HeadersFrame frame) {
-        if (!frame.isEndStream() || declared >= 0 && received != declared) {
+    private void endOfBody(Http2Headers trailers, boolean isEnd) {
+        if (!isEnd || declared >= 0 && received != declared) {
             throw new Refusal(400, "body differs from Content-Length");
         }
         if (awaitsEnd != null) {
             endWithoutBody(true);
         } else {
             begin();
-            inputDone(true, Http2Fields.trailers(frame.headers(), limits()));
+            inputDone(true, Http2Fields.trailers(trailers, limits()));
         }
     }
 
-    private void data(Http2DataFrame frame) {
-        received += frame.content().readableBytes();
+    private void body(ByteBuf data, boolean isEnd) {
+        received += data.readableBytes();
         boolean isWrong = declared >= 0
-                && (received > declared || frame.isEndStream() && received != declared);
+                && (received > declared || isEnd && received != declared);
         if (isWrong) {
             throw new Refusal(400, "body differs from Content-Length");
         }
         if (awaitsEnd != null) {
-            endWithoutBody(frame.isEndStream());
+            endWithoutBody(isEnd);
             return;
         }
         begin();
         awaitBody();
-        if (!isAnswering && pace.isTooSlow(frame.content().readableBytes(), loop.nowMillis())
-                && !frame.isEndStream()) {
+        if (!isAnswering && pace.isTooSlow(data.readableBytes(), loop.nowMillis()) && !isEnd) {
             exchange.clientTooSlow();
             return;
         }
-        if (frame.content().isReadable()) {
-            exchange.requestBody(frame.content().retainedSlice());
+        if (data.isReadable()) {
+            exchange.requestBody(data.retainedSlice());
         }
-        inputDone(frame.isEndStream(), null);
+        inputDone(isEnd, null);
     }
 
     private void inputDone(boolean isEnd, Headers trailers) {
@@ -225,31 +235,11 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             return;
         }
         loop.meters.refused(Category.CLIENT_BAD, refusal.status());
-        Http2Headers head = new DefaultHttp2Headers().status(String.valueOf(refusal.status()));
-        write(new DefaultHttp2HeadersFrame(head, true));
         isDone = true;
+        awaitsRead = null;
         deadline.none();
-        write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
-        flush();
-    }
-
-    /** The codec hands resets on as events: they are not bound to flow control. */
-    @Override
-    public void userEventTriggered(ChannelHandlerContext context, Object event) {
-        if (event instanceof Http2ResetFrame) {
-            loop.readClock();
-            gone();
-        }
-        context.fireUserEventTriggered(event);
-    }
-
-    @Override
-    public void channelReadComplete(ChannelHandlerContext context) {
-        begin();
-        flush();
-        if (exchange != null) {
-            exchange.flushOrigin();
-        }
+        writeHead(new DefaultHttp2Headers().status(Http2Names.status(refusal.status())), true);
+        writeReset(Http2Error.NO_ERROR);
     }
 
     @Override
@@ -266,13 +256,12 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (pendingHead != null) {
             Http2Headers head = pendingHead;
             pendingHead = null;
-            last = write(new DefaultHttp2HeadersFrame(head, isEnd && pendingBody == null));
+            last = writeHead(head, isEnd && pendingBody == null);
         }
         if (pendingBody != null) {
             ByteBuf body = pendingBody;
             pendingBody = null;
-            boolean waits = stream.channel().bytesBeforeUnwritable() < NOTHING_WAITS_BYTES;
-            last = write(new DefaultHttp2DataFrame(waits ? compact(body) : body, isEnd));
+            last = writeData(body, isEnd);
         }
         return last;
     }
@@ -285,9 +274,17 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
     }
 
-    private ChannelFuture write(Object frame) {
-        isDirty = true;
-        return stream.write(frame);
+    @Override
+    void roomAgain() {
+        if (exchange == null) {
+            return;
+        }
+        if (isStalled) {
+            isStalled = false;
+            loop.stalledStreams.remove(this);
+            deadline.atExchangeEnd();
+        }
+        exchange.clientWritable();
     }
 
     @Override
@@ -297,30 +294,17 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         pendingBody = slice;
     }
 
-    /** Data that waits for a window takes the memory that it needs, not all that came with it. */
-    private ByteBuf compact(ByteBuf slice) {
-        int count = slice.readableBytes();
-        if (count >= OutBuffer.BYTES / 2) {
-            return slice;
-        }
-        try {
-            return stream.alloc().directBuffer(count).writeBytes(slice);
-        } finally {
-            slice.release();
-        }
-    }
-
     @Override
     public void sendEnd(Headers trailers) {
         if (isDone) {
             return;
         }
         isDone = true;
-        // Until the client has taken it; then the stream is inactive.
+        // Until the client has taken it; then the stream is closed.
         deadline.within(loop.timeouts.sendMillis());
-        ChannelFuture written = writeEnd(trailers);
         awaitTaker();
-        if (!isInputDone) {
+        ChannelFuture written = writeEnd(trailers);
+        if (!isInputDone && written != null) {
             // Not before the last byte has left: a reset takes back what waits.
             written.addListener(this::stopInput);
         }
@@ -329,8 +313,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     /** RFC 9113 §8.1: the response is complete, the rest of the request is not needed. */
     private void stopInput(Future<?> written) {
         if (written.isSuccess()) {
-            write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
-            flush();
+            writeReset(Http2Error.NO_ERROR);
         }
     }
 
@@ -339,12 +322,12 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             return writePending(true);
         }
         if (trailers == null) {
-            return write(new DefaultHttp2DataFrame(true));
+            return writeData(Unpooled.EMPTY_BUFFER, true);
         }
         writePending(false);
         Http2Headers last = new DefaultHttp2Headers(false);
         trailers.forEach(last::add);
-        return write(new DefaultHttp2HeadersFrame(last, true));
+        return writeHead(last, true);
     }
 
     @Override
@@ -352,35 +335,29 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         isDone = true;
         deadline.none();
         dropPending();
-        stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.INTERNAL_ERROR));
+        writeReset(Http2Error.INTERNAL_ERROR);
     }
 
     @Override
     public void sendContinue() {
-        stream.writeAndFlush(new DefaultHttp2HeadersFrame(
-                new DefaultHttp2Headers(false).status("100"), false));
+        writeHead(new DefaultHttp2Headers(false).status("100"), false);
+        flush();
     }
 
     @Override
     public void flush() {
         writePending(false);
-        if (isDirty) {
-            isDirty = false;
-            connection.flushSoon();
-        }
+        flushWritten();
     }
 
     @Override
     public boolean isWritable() {
-        return stream.channel().isWritable();
+        return isRoom();
     }
 
     @Override
     public void readBody(boolean isOn) {
-        if (stream.channel().config().isAutoRead() != isOn) {
-            stream.channel().config().setAutoRead(isOn);
-        }
-        bodyWaits(!isOn && !isInputDone);
+        bodyWaits(!isOn && !isInputDone && !isDone);
         if (pace != null) {
             pace.reading(isOn, loop.nowMillis());
         }
@@ -392,6 +369,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
                 deadline.atExchangeEnd();
             }
         }
+        reading(isOn);
     }
 
     private void bodyWaits(boolean isWaiting) {
@@ -422,18 +400,6 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     }
 
     @Override
-    public void channelWritabilityChanged(ChannelHandlerContext context) {
-        if (exchange != null && isWritable()) {
-            if (isStalled) {
-                isStalled = false;
-                loop.stalledStreams.remove(this);
-                deadline.atExchangeEnd();
-            }
-            exchange.clientWritable();
-        }
-    }
-
-    @Override
     public void stalled() {
         if (!isStalled && isInputDone) {
             isStalled = true;
@@ -452,8 +418,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (!deadline.waitsSince(sinceMillis)) {
             return false;
         }
-        gone();
-        stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
+        end(Http2Error.CANCEL);
         return true;
     }
 
@@ -469,35 +434,45 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void sendInterim(Response response) {
-        write(new DefaultHttp2HeadersFrame(Http2Fields.interim(response), false));
+        writeHead(Http2Fields.interim(response), false);
     }
 
+    /** Nobody waits for the answer any more. */
     private void gone() {
-        deadline.none();
-        bodyWaits(false);
-        loop.stalledStreams.remove(this);
         isDone = true;
+        awaitsEnd = null;
         awaitsRead = null;
+        forget();
         dropPending();
         if (exchange != null) {
             exchange.clientGone();
         }
     }
 
+    private void forget() {
+        deadline.none();
+        bodyWaits(false);
+        loop.stalledStreams.remove(this);
+        forgetWaiting();
+    }
+
     @Override
-    public void channelInactive(ChannelHandlerContext context) {
+    void reset(long error) {
         gone();
     }
 
     @Override
-    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+    void broken(Throwable cause) {
         gone();
-        if (cause instanceof Http2Exception fault) {
-            // Said even when the request was complete: RFC 9113 §5.4.2.
-            context.writeAndFlush(new DefaultHttp2ResetFrame(fault.error()));
+    }
+
+    @Override
+    void closed() {
+        if (isDone) {
+            forget();
         } else {
-            ThrottledLog.fault("an HTTP/2 stream", cause);
+            // Not within the event that has closed it, which may be one of the exchange's own.
+            loop.executor.execute(this::gone);
         }
-        context.close();
     }
 }

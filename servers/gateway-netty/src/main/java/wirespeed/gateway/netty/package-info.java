@@ -2,7 +2,7 @@
  * The gateway on event loops: a request lives on one loop, inbound, filters, pool and outbound.
  *
  * <p>{@link wirespeed.gateway.netty.Server} opens the sockets,
- * {@link wirespeed.gateway.netty.ClientConnection} reads requests,
+ * {@link wirespeed.gateway.netty.ClientConnection} and {@link wirespeed.gateway.netty.Http2Codec} read requests,
  * {@link wirespeed.gateway.netty.Exchange} is one request's life and
  * {@link wirespeed.gateway.netty.OriginConnection} asks the origin.
  */

@@ -16,6 +16,7 @@ import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -23,12 +24,14 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.IpAddress;
+import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Origin;
 
 /**
  * Names are asked for again when their time to live is over, after one second at least and thirty at
- * most. While no server answers, the known endpoints stay for an hour (RFC 8767); an answer that the name
- * does not exist counts at once. Lookups block, on threads of their own; no exchange waits for one.
+ * most; Consul reports each change of its services. While no server answers, the known endpoints stay for
+ * an hour (RFC 8767); an answer that the name does not exist counts at once. Lookups block, on threads of
+ * their own; no exchange waits for one.
  */
 final class EndpointResolver implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
@@ -77,6 +80,8 @@ final class EndpointResolver implements AutoCloseable {
     }
 
     private final Lookup lookup;
+    /** Null where no service is Consul's. */
+    private final ConsulClient consul;
     private final Runnable moved;
     private final Map<Address, Followed> followed = new IdentityHashMap<>();
     private final ScheduledThreadPoolExecutor threads = new ScheduledThreadPoolExecutor(1, task -> {
@@ -88,12 +93,15 @@ final class EndpointResolver implements AutoCloseable {
     /**
      * Follows nothing yet.
      *
-     * @param servers ADDRESS:PORT of name servers; none for the platform's resolver
+     * @param server options: the name servers, none for the platform's resolver, and Consul's agent
      * @param moved called when a name leads elsewhere
      */
-    EndpointResolver(List<String> servers, Runnable moved) {
+    EndpointResolver(OptionValues server, Runnable moved) {
+        List<String> servers = server.texts("dns");
         this.lookup = servers.isEmpty() ? EndpointResolver::bySystem
                 : new DnsClient(servers.stream().map(EndpointResolver::server).toList());
+        this.consul = server.text("consul").isEmpty() ? null
+                : new ConsulClient(server.text("consul"), server.text("consul-token"), threads);
         this.moved = moved;
         threads.setRemoveOnCancelPolicy(true);
     }
@@ -130,6 +138,9 @@ final class EndpointResolver implements AutoCloseable {
         private ScheduledFuture<?> next;
         private long foundNanos = System.nanoTime();
         private boolean isStopped;
+        /** Consul's answer that is waited for, and the index of the last one. */
+        private CompletableFuture<ConsulClient.Answer> asked;
+        private long index;
 
         Followed(Address address) {
             this.address = address;
@@ -148,25 +159,66 @@ final class EndpointResolver implements AutoCloseable {
             if (next != null) {
                 next.cancel(false);
             }
+            if (asked != null) {
+                asked.cancel(true);
+            }
         }
 
         @Override
         public void run() {
+            if (address.isOfConsul()) {
+                askConsul();
+                return;
+            }
             int seconds = SECONDS_MIN;
             try {
-                int valid = address.isService() ? leadToService() : leadToHost();
+                int valid = address.isService() ? leadToService(lookup.findTargets(address.host()))
+                        : leadToHost();
                 foundNanos = System.nanoTime();
                 seconds = Math.max(SECONDS_MIN, Math.min(SECONDS_MAX, valid));
             } catch (UnknownHostException none) {
                 lead(List.of());
             } catch (IOException | RuntimeException unanswered) {
-                ThrottledLog.line("the name " + address.host() + " is not answered: "
-                        + unanswered.getMessage());
-                if (System.nanoTime() - foundNanos > STALE_NANOS) {
-                    lead(List.of());
-                }
+                unanswered(unanswered);
             }
             schedule(seconds);
+        }
+
+        private void unanswered(Throwable cause) {
+            ThrottledLog.line("the name " + address.host() + " is not answered: " + cause.getMessage());
+            if (System.nanoTime() - foundNanos > STALE_NANOS) {
+                lead(List.of());
+            }
+        }
+
+        private void askConsul() {
+            synchronized (followed) {
+                if (!isStopped) {
+                    asked = consul.ask(address.name(), index);
+                    asked.whenComplete(this::answered);
+                }
+            }
+        }
+
+        /** On a thread of the resolver, or of the client that has failed. */
+        private void answered(ConsulClient.Answer answer, Throwable failed) {
+            synchronized (followed) {
+                if (isStopped) {
+                    return;
+                }
+            }
+            try {
+                if (failed != null) {
+                    throw new IOException(failed.getCause() == null ? failed : failed.getCause());
+                }
+                leadToService(answer.instances());
+                foundNanos = System.nanoTime();
+                index = answer.index();
+            } catch (IOException | RuntimeException unanswered) {
+                index = 0;
+                unanswered(unanswered);
+            }
+            schedule(SECONDS_MIN);
         }
 
         private int leadToHost() throws IOException {
@@ -177,14 +229,14 @@ final class EndpointResolver implements AutoCloseable {
         }
 
         /** A target without an address is left out while there are others. */
-        private int leadToService() throws IOException {
-            List<Target> targets = lookup.findTargets(address.host());
+        private int leadToService(List<Target> targets) throws IOException {
             List<Address.Endpoint> all = new ArrayList<>();
             int seconds = SECONDS_MAX;
             IOException failed = null;
             for (Target target : targets) {
                 try {
-                    Found found = lookup.find(target.host());
+                    Found found = IpAddress.parse(target.host()) == null ? lookup.find(target.host())
+                            : new Found(List.of(target.host()), SECONDS_MAX, true);
                     seconds = Math.min(seconds, Math.min(target.seconds(), found.seconds()));
                     reachable(found.literals()).forEach(one -> all.add(endpoint(one, target, targets)));
                 } catch (IOException unanswered) {
@@ -268,6 +320,10 @@ final class EndpointResolver implements AutoCloseable {
 
     @Override
     public void close() {
+        synchronized (followed) {
+            followed.values().forEach(Followed::stop);
+            followed.clear();
+        }
         threads.shutdownNow();
     }
 }

@@ -58,7 +58,7 @@ public final class GatewayRuntime implements AutoCloseable {
         }
         watchDog = new LoopWatchDog(gateway, this::closeUnused);
         checker = new HealthChecker(config.table("tls").text("origin-ca"));
-        resolver = new EndpointResolver(config.table("server").texts("dns"), this::endpointsMoved);
+        resolver = new EndpointResolver(config.table("server"), this::endpointsMoved);
     }
 
     /**

@@ -2,7 +2,6 @@
 package wirespeed.gateway.runtime;
 
 import java.io.IOException;
-import java.io.InputStream;
 import java.math.BigInteger;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -115,33 +114,9 @@ final class JsonWebKeys implements AutoCloseable {
         askedNanos = System.nanoTime();
         CompletableFuture<List<WebKey>> mine = new CompletableFuture<>();
         underWay = mine;
-        http.sendAsync(request, HttpResponse.BodyHandlers.ofInputStream()).thenApply(this::body)
-                .thenApply(JsonWebKeys::read).whenComplete(this::fetched);
+        http.sendAsync(request, HttpResponse.BodyHandlers.ofInputStream())
+                .thenApply(answer -> read(BoundedBody.read(answer, SET_BYTES_MAX, patience))).whenComplete(this::fetched);
         return mine;
-    }
-
-    private String body(HttpResponse<InputStream> answer) {
-        try (InputStream in = answer.body()) {
-            // The client's own time limit ends with the head.
-            CompletableFuture.delayedExecutor(patience.toMillis(), TimeUnit.MILLISECONDS,
-                    Runnable::run).execute(() -> cut(in));
-            byte[] bytes = in.readNBytes(SET_BYTES_MAX + 1);
-            if (answer.statusCode() != 200 || bytes.length > SET_BYTES_MAX) {
-                throw new IllegalArgumentException("status " + answer.statusCode() + ", "
-                        + bytes.length + " bytes");
-            }
-            return new String(bytes, java.nio.charset.StandardCharsets.UTF_8);
-        } catch (IOException broken) {
-            throw new java.io.UncheckedIOException(broken);
-        }
-    }
-
-    private static void cut(InputStream in) {
-        try {
-            in.close();
-        } catch (IOException alreadyBroken) {
-            // The reader fails, too.
-        }
     }
 
     private void fetched(List<WebKey> fresh, Throwable failed) {

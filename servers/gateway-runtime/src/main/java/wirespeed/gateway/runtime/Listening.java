@@ -29,6 +29,9 @@ final class Listening {
         }
         try {
             server.texts("dns").forEach(EndpointResolver::server);
+            if (!server.text("consul").isEmpty()) {
+                ConsulClient.agent(server.text("consul"));
+            }
         } catch (IllegalArgumentException bad) {
             mistakes.add(bad.getMessage());
         }

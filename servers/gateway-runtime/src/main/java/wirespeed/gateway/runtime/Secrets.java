@@ -13,6 +13,7 @@ final class Secrets {
 
     private Secrets(Config config) {
         add("admin.token", config.table("admin").text("token"));
+        add("server.consul-token", config.table("server").text("consul-token"));
         config.origins().forEach((name, origin) ->
                 add("origins." + name + ".persistence-key", origin.text("persistence-key")));
     }

@@ -41,6 +41,7 @@ final class SnapshotBuilder {
     private final Map<Address, Placement> placements = new HashMap<>();
     private final Map<Address, Placement> placed = new HashMap<>();
     private boolean hasDns;
+    private boolean hasConsul;
     private long version;
 
     /** Where an address stands: another origin that names it means another weight by it. */
@@ -65,6 +66,7 @@ final class SnapshotBuilder {
         List<String> mistakes = new ArrayList<>();
         placements.clear();
         hasDns = !config.table("server").texts("dns").isEmpty();
+        hasConsul = !config.table("server").text("consul").isEmpty();
         Map<String, Origin> origins = new LinkedHashMap<>();
         Map<Entry, Address> used = new HashMap<>();
         config.origins().forEach((name, values) -> {
@@ -199,9 +201,10 @@ final class SnapshotBuilder {
         int star = rest.indexOf('*');
         int weight = star < 0 ? 1 : weight(rest.substring(star + 1));
         Address parsed = Address.parse(star < 0 ? rest : rest.substring(0, star));
-        if (parsed.isService() && !hasDns) {
-            throw new IllegalArgumentException("the service \"" + parsed.id() + "\" needs server.dns, a"
-                    + " DNS server such as 127.0.0.1:53");
+        if (parsed.isService() && !(parsed.isOfConsul() ? hasConsul : hasDns)) {
+            throw new IllegalArgumentException("the service \"" + parsed.id() + "\" needs "
+                    + (parsed.isOfConsul() ? "server.consul, an agent such as http://127.0.0.1:8500"
+                    : "server.dns, a DNS server such as 127.0.0.1:53"));
         }
         Entry entry = new Entry(origin, parsed.id());
         boolean isLate = addresses.keySet().stream().anyMatch(one -> one.origin().equals(origin));

@@ -1,0 +1,269 @@
+// One stream between the codec and an exchange: credit for what is read, and room for what is written.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelFuture;
+import io.netty.handler.codec.http2.Http2Error;
+import io.netty.handler.codec.http2.Http2Headers;
+import io.netty.handler.codec.http2.Http2Stream.State;
+import java.util.ArrayDeque;
+
+/**
+ * Frames wait here while the exchange does not read, at most a window of them: the peer may send more when
+ * they were taken. Used on the connection's loop only.
+ */
+abstract class Http2Frames {
+    /** The socket and the peer's window have not taken as much: from here on no more is wanted. */
+    private static final int FULL_BYTES = 64 * 1024;
+    /** Below this there is room again. */
+    private static final int ROOM_BYTES = 32 * 1024;
+
+    /**
+     * Received and not read yet.
+     *
+     * @param data null for a head
+     * @param credit what the peer may send again when it is read
+     */
+    private record Piece(ByteBuf data, int credit, Http2Headers head, boolean isEnd) {
+    }
+
+    private final Http2Codec codec;
+    /** Null before the head of a request to an origin was written. */
+    private io.netty.handler.codec.http2.Http2Stream stream;
+    private boolean isReading = true;
+    private boolean isDraining;
+    private boolean isInRead;
+    private ArrayDeque<Piece> waiting;
+    private int credit;
+    /** Written, and not with the socket yet. */
+    private int writtenBytes;
+    private boolean isFull;
+    private boolean isDirty;
+
+    Http2Frames(Http2Codec codec, io.netty.handler.codec.http2.Http2Stream stream) {
+        this.codec = codec;
+        this.stream = stream;
+    }
+
+    /** Its first head was written, which has created it. */
+    void begun(io.netty.handler.codec.http2.Http2Stream created) {
+        stream = created;
+        isDirty = true;
+    }
+
+    /** A head or trailers, or a piece of a body, which stays the caller's. One of both is null. */
+    abstract void take(ByteBuf data, Http2Headers head, boolean isEnd);
+
+    /** Whether the exchange is over, and frames are dropped. */
+    abstract boolean isDeaf();
+
+    /** All frames that have come were taken. */
+    abstract void readComplete();
+
+    /** The peer has reset the stream: not bound to flow control. */
+    abstract void reset(long error);
+
+    /** A frame was malformed, or came too late. */
+    abstract void broken(Throwable cause);
+
+    /** It is over on both sides, or with its connection. */
+    abstract void closed();
+
+    /** There is room again behind {@link #isRoom}. */
+    abstract void roomAgain();
+
+    /** Nothing can be written on it. */
+    boolean isClosed() {
+        return stream == null || stream.state() == State.CLOSED;
+    }
+
+    boolean isReading() {
+        return isReading;
+    }
+
+    boolean hasWaiting() {
+        return waiting != null && !waiting.isEmpty();
+    }
+
+    boolean isRoom() {
+        return !isFull;
+    }
+
+    /** Whether this frame is the first of what the loop reads now. */
+    boolean isFirstOfRead() {
+        boolean isFirst = !isInRead;
+        isInRead = true;
+        return isFirst;
+    }
+
+    /** The loop has read all that it found. */
+    void loopHasRead() {
+        isInRead = false;
+        readComplete();
+    }
+
+    /**
+     * A piece of a body, which stays the caller's.
+     *
+     * @return how much of it the peer may send again at once
+     */
+    int data(ByteBuf data, int padding, boolean isEnd) {
+        int bytes = data.readableBytes() + padding;
+        if (isReading || isDeaf()) {
+            takeIfHeard(data, null, isEnd);
+            credit += bytes;
+        } else {
+            hold(new Piece(keep(data), bytes, null, isEnd));
+        }
+        return isReading ? takeCredit() : 0;
+    }
+
+    /** A head or trailers. */
+    void head(Http2Headers head, boolean isEnd) {
+        if (isReading || isDeaf()) {
+            takeIfHeard(null, head, isEnd);
+        } else {
+            hold(new Piece(null, 0, head, isEnd));
+        }
+    }
+
+    private void takeIfHeard(ByteBuf data, Http2Headers head, boolean isEnd) {
+        if (!isDeaf()) {
+            take(data, head, isEnd);
+        }
+    }
+
+    /** Waiting data takes the memory that it needs and not all that was read with it. */
+    private ByteBuf keep(ByteBuf data) {
+        int count = data.readableBytes();
+        return count >= OutBuffer.BYTES / 2 ? data.retainedSlice()
+                : codec.alloc().directBuffer(count).writeBytes(data, data.readerIndex(), count);
+    }
+
+    private void hold(Piece piece) {
+        if (waiting == null) {
+            waiting = new ArrayDeque<>(4);
+        }
+        waiting.add(piece);
+    }
+
+    private int takeCredit() {
+        int taken = credit;
+        credit = 0;
+        return taken;
+    }
+
+    /** Stops or resumes reading; resuming takes first what has waited. */
+    void reading(boolean isOn) {
+        isReading = isOn;
+        if (isOn) {
+            drainWaiting();
+            giveCredit();
+        }
+    }
+
+    private void drainWaiting() {
+        if (isDraining || !hasWaiting()) {
+            return;
+        }
+        isDraining = true;
+        while (isReading && !waiting.isEmpty()) {
+            Piece piece = waiting.poll();
+            takeIfHeard(piece.data(), piece.head(), piece.isEnd());
+            credit += piece.credit();
+            release(piece);
+        }
+        isDraining = false;
+        readComplete();
+    }
+
+    private void giveCredit() {
+        if (isReading && credit > 0 && !isClosed()) {
+            codec.consumed(stream, takeCredit());
+        }
+    }
+
+    /** Drops what waits. */
+    void forgetWaiting() {
+        while (hasWaiting()) {
+            release(waiting.poll());
+        }
+    }
+
+    private static void release(Piece piece) {
+        if (piece.data() != null) {
+            piece.data().release();
+        }
+    }
+
+    /** Null on a stream that is closed. */
+    ChannelFuture writeHead(Http2Headers fields, boolean isEnd) {
+        if (isClosed()) {
+            return null;
+        }
+        isDirty = true;
+        return codec.writeHead(stream.id(), fields, isEnd);
+    }
+
+    /** Takes the data over. Null on a stream that is closed. */
+    ChannelFuture writeData(ByteBuf data, boolean isEnd) {
+        if (isClosed()) {
+            data.release();
+            return null;
+        }
+        isDirty = true;
+        int count = data.readableBytes();
+        ChannelFuture written = codec.writeData(stream.id(),
+                writtenBytes > ROOM_BYTES ? compact(data, count) : data, isEnd);
+        if (!isEnd) {
+            writtenBytes += count;
+            isFull |= writtenBytes > FULL_BYTES;
+            written.addListener(done -> left(count));
+        }
+        return written;
+    }
+
+    /** Data that waits for a window takes the memory that it needs, not all that came with it. */
+    private ByteBuf compact(ByteBuf slice, int count) {
+        if (count >= OutBuffer.BYTES / 2) {
+            return slice;
+        }
+        try {
+            return codec.alloc().directBuffer(count).writeBytes(slice);
+        } finally {
+            slice.release();
+        }
+    }
+
+    private void left(int bytes) {
+        writtenBytes -= bytes;
+        if (codec.isWritable()) {
+            channelWritable();
+        }
+    }
+
+    /** The socket takes bytes again. */
+    void channelWritable() {
+        if (isFull && writtenBytes < ROOM_BYTES) {
+            isFull = false;
+            if (!isDeaf() && !isClosed()) {
+                roomAgain();
+            }
+        }
+    }
+
+    /** Hands what was written to the socket; encrypting nothing is not free. */
+    void flushWritten() {
+        if (isDirty) {
+            isDirty = false;
+            codec.flushSoon();
+        }
+    }
+
+    void writeReset(Http2Error error) {
+        if (!isClosed()) {
+            codec.writeReset(stream.id(), error);
+            codec.flushSoon();
+        }
+    }
+}
