@@ -1,11 +1,8 @@
 """Shared fixtures: a fake checkout with fake programs, and the lab's command run against it."""
 
-import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 FAKES = Path(__file__).parent / "fakes"
 PATIENCE_S = 180.0  # a loaded two-core machine
@@ -43,15 +41,6 @@ from = "gen"
 rows = "connections"
 value = "rps"
 """
-
-
-def free_port():
-    """Below the ephemeral ports, so that no connection takes it."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @dataclass

@@ -74,7 +74,7 @@ def spawn(host, tmp_path, name="app", argv=("sh", "-c", SPAWNS), **more):
 def test_a_stop_ends_a_process_with_all_it_forked(host, tmp_path):
     spawn(host, tmp_path)
     assert wait_until(lambda: len(sleepers(host.mark)) == 3)
-    answer = host.ask("stop", names=["app"], grace_s=3)
+    answer = host.ask("stop", names=["app"], grace_s=60)
     assert answer == {"killed": [], "left": []}
     host.close()
     assert sleepers(host.mark) == []
@@ -110,7 +110,7 @@ def test_a_program_runs_as_the_user_it_is_for_and_ends_with_the_agent(host, tmp_
     account = pwd.getpwnam("nobody")
     uid, gid, groups, home = (tmp_path / "out").read_text().splitlines()
     assert (int(uid), int(gid), groups) == (account.pw_uid, account.pw_gid, gid)
-    assert home == f"{account.pw_dir} nobody kept"
+    assert home.split() == [account.pw_dir, "nobody", "kept"]
     assert len(sleepers(host.mark)) == 1
     os.kill(host.info["pid"], signal.SIGKILL)  # the kernel's promise must survive the new user
     assert wait_until(lambda: sleepers(host.mark) == [])
@@ -165,7 +165,7 @@ def test_a_process_may_have_a_name_that_is_not_text(tmp_path, monkeypatch, local
                 more = {"limits": {}, "under": strange.pid, "state": state}
                 host.ask("tune", sysctl={}, clear=core, to=host.info["cores"][1:], **more)
                 host.ask("restore")
-                assert host.ask("stop", names=["app"], grace_s=3) == {"killed": [], "left": []}
+                assert host.ask("stop", names=["app"], grace_s=60) == {"killed": [], "left": []}
                 spawn(host, tmp_path, argv=(*python, names_itself))
             finally:
                 host.close()
@@ -403,13 +403,13 @@ def test_a_program_is_held_back_until_its_instant(host, tmp_path):
 
 def test_silence_longer_than_the_lease_ends_everything(tmp_path):
     mark = f"{os.getpid()}-{tmp_path.name}"
-    far = Far("here", python=sys.executable, lease_s=2.0)
+    far = Far("here", python=sys.executable, lease_s=6.0)
     host = Host(far, {"mark": mark, "cgroups": False})
     host.greet()
     try:
         spawn(host, tmp_path)
         assert wait_until(lambda: len(sleepers(mark)) == 3)
-        time.sleep(3.0)  # more than a lease, which signs of life keep
+        time.sleep(7.0)  # more than a lease, which signs of life keep
         assert len(sleepers(mark)) == 3
         host.channel._closing.set()  # as after a pulled cable: open, and nothing comes
         assert wait_until(lambda: sleepers(mark) == [])
@@ -446,9 +446,9 @@ def test_what_a_killed_agent_left_is_ended_by_the_next(tmp_path):
         assert wait_until(lambda: len(sleepers(mark)) == 2)
         os.kill(first.info["pid"], signal.SIGKILL)
         first.channel.process.wait()
-        assert scratch.exists() and len(sleepers(mark)) >= 1
-        second.ask("leftovers")  # or another test's agent was first
-        assert not scratch.exists() and sleepers(mark) == []
+        # Agents of tests that run in parallel may do it first, or at the same time.
+        second.ask("leftovers")
+        assert wait_until(lambda: not scratch.exists() and sleepers(mark) == [])
     finally:
         first.close()
         second.close()

@@ -25,7 +25,7 @@ while True:
         pass
     time.sleep(0.01)
 """
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def wait_until(condition):
@@ -141,7 +141,7 @@ def test_a_stop_in_the_middle_ends_all_of_them(duo, frozen):
     start(duo)
     serial = duo.send("duet", **message(duo, 60))
     wait_until(lambda: is_frozen(duo.pids[frozen]))
-    answer = duo.ask("stop", PATIENCE_S, names=list(duo.pids), grace_s=3)
+    answer = duo.ask("stop", PATIENCE_S, names=list(duo.pids), grace_s=60)
     assert answer == {"killed": [], "left": []}
     with pytest.raises(HostError, match="ended"):
         duo.answer(serial, "duet")
@@ -185,7 +185,7 @@ def test_servers_that_were_frozen_one_by_one_are_all_ended_with_their_agent(duo,
     wait_until(lambda: len(processes_of(duo.mark)) == 4)
     for side in "ab":
         duo.ask("freeze", names=[f"server-{side}"])
-    duo.ask("stop", PATIENCE_S, names=stopped, grace_s=3)
+    duo.ask("stop", PATIENCE_S, names=stopped, grace_s=60)
     assert is_frozen(duo.pids["server-a"])
     os.kill(duo.info["pid"], signal.SIGKILL)
     wait_until(lambda: processes_of(duo.mark) == [])

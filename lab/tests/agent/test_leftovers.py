@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from wirespeed.agent import leftovers
-from wirespeed.agent.children import Refused
+from wirespeed.agent.children import Refused, identity
 from wirespeed.errors import StorageError
 from wirespeed.runner import files
 
@@ -35,7 +35,8 @@ def test_a_folder_that_another_agent_removes_meanwhile_is_passed_over(tmp_path, 
 def test_a_lab_in_a_container_is_not_taken_for_one_that_was_killed():
     """Its processes are seen from outside, and its agent has another number there."""
     command = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "echo ready; sleep 60"]
-    environment = {**os.environ, "WIRESPEED_AGENT": "1.1"}
+    # The mark of an agent that lives: runs of other tests end the processes of dead ones.
+    environment = {**os.environ, "WIRESPEED_AGENT": identity(os.getpid())}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as inside:
         assert inside.stdout.readline() == "ready\n"
         with open(f"/proc/{inside.pid}/task/{inside.pid}/children") as file:

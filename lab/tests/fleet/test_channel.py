@@ -27,7 +27,7 @@ def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
     opened._closing.wait = lambda pause_s: time.sleep(pause_s)  # it is never notified of the end
     time.sleep(0.1)
     opened.close()
-    opened.wait(15)
+    opened.wait(60)
     time.sleep(0.15)
     assert not seen
 
@@ -46,12 +46,9 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
     """It ended with a syntax error of one of the agent's own files."""
     later = channel.BOOTSTRAP.replace("(3, 6)", "(9, 9)")
     monkeypatch.setattr(channel, "BOOTSTRAP", later)
-    agent = Host(Far("old", python=sys.executable), {"mark": "old", "cgroups": False})
-    try:
-        with pytest.raises(HostError, match=r"old: Python 3\.\d+ is too old for the agent"):
-            agent.greet()
-    finally:
-        agent.close()
+    # It may have ended before the first request is sent, or after.
+    with pytest.raises(HostError, match=r"old: Python 3\.\d+ is too old for the agent"):
+        Fleet([Far("old", python=sys.executable)], "old", cgroups=False)
 
 
 def test_a_host_keeps_its_lease_through_a_pause_of_seconds():
@@ -66,7 +63,7 @@ def test_a_host_keeps_its_lease_through_a_pause_of_seconds():
         agent.heard -= SILENCE_S + 5
         agent.check_heard()
         agent.heard -= 10
-        with pytest.raises(LostHostError, match="has not been heard for"):
+        with pytest.raises(LostHostError, match="has sent nothing for"):
             agent.check_heard()
     finally:
         agent.close()
@@ -80,15 +77,15 @@ def test_a_silent_host_is_noticed_while_others_speak():
         silent = fleet["silent"]
         os.kill(silent.info["pid"], signal.SIGSTOP)
         silent.heard -= 60 + 1
-        with pytest.raises(HostError, match="silent has not been heard for 6"):
+        with pytest.raises(HostError, match="silent has sent nothing for 6"):
             fleet["speaks"].ask("clock")
         # reported once: machines that live can be put back
         assert fleet["speaks"].ask("clock")["now"] > 0
         begun = time.monotonic()
-        with pytest.raises(HostError, match="silent has not been heard for 6"):
+        with pytest.raises(HostError, match="silent has sent nothing for 6"):
             silent.ask("clock")
         fleet.place("load", silent)
-        with pytest.raises(HostError, match="silent has not been heard for 6"):
+        with pytest.raises(HostError, match="silent has sent nothing for 6"):
             fleet.wait_exit(["load"], 60.0)
         assert time.monotonic() - begun < 30
     finally:

@@ -62,7 +62,7 @@ def test_the_good_recipe_is_good(tmp_path):
 def test_the_command_prints_the_line_and_exits_with_status_2(tmp_path):
     path = written(tmp_path, "repeat = 5", "repeats = 5")
     command = [sys.executable, "-m", "wirespeed", "run", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 2
     assert done.stderr == "wirespeed: r.toml: plan.repeats: unknown key (did you mean 'repeat'?)\n"
     assert done.stdout == ""
@@ -70,7 +70,7 @@ def test_the_command_prints_the_line_and_exits_with_status_2(tmp_path):
 
 def test_a_recipe_typed_as_a_command_shows_how_to_measure_it():
     command = [sys.executable, "-m", "wirespeed", "quickstart"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 2
     line = "quickstart: a recipe, not a command (measure it with: wirespeed run quickstart)"
     assert done.stderr == f"wirespeed: {line}\n"

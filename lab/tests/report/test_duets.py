@@ -86,7 +86,7 @@ def test_a_run_whose_turns_fail_now_is_worse(tmp_path):
     assert {one.axes["variant"]: one.word for one in found.differences}["B"] == "worse"
 
 
-def test_less_of_what_a_request_costs_is_no_negative_gain(tmp_path):
+def test_a_lower_cost_per_request_is_shown_as_a_gain(tmp_path):
     """The report said `best −72 % gain`."""
     found = summary_of(tmp_path, [GOOD] * ROUNDS)
     (gain,) = found.gains

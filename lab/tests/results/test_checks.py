@@ -293,7 +293,7 @@ EARLIER = [
 @pytest.mark.parametrize(
     ("before", "after", "code"), [one[1:] for one in EARLIER], ids=[one[0] for one in EARLIER]
 )
-def test_what_the_first_of_two_runs_lacks(made, tmp_path, capsys, before, after, code):
+def test_cells_that_the_first_of_two_runs_lacks(made, tmp_path, capsys, before, after, code):
     sides = []
     for name, changes in (("gain", before), ("again", after)):
         run_dir = shutil.copytree(made[name], tmp_path / name / made[name].name)

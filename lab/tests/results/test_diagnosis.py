@@ -6,7 +6,9 @@ import pytest
 from report.make_run import KINDS, make_run
 
 from wirespeed.results import diagnosis, store
+from wirespeed.results.comparison import Comparison
 from wirespeed.results.summary import load
+from wirespeed.results.verdict import Terms, decide
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,13 @@ def test_an_omitted_cell_has_the_remedy_of_its_reason(tmp_path, reason, remedy):
             path.unlink()
     (told,) = (one for one in diagnosis.of_run(load(run_dir)) if one.why == reason)
     assert remedy in told.remedy and len(told.cells) == 1
+
+
+def test_a_gain_that_interference_leaves_open_needs_a_quiet_machine(tmp_path):
+    """The reason had been reworded, and doctor looked for the former word."""
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    found = Comparison(-0.15, -0.18, -0.12, p=1e-9, rounds=20, error=0.01, df=19)
+    verdict = decide(found, Terms(interference=0.2))
+    assert verdict.word == "not decided" and verdict.more_rounds is None
+    gain = replace(summary.gains[0], verdict=verdict)
+    assert "--wait-for-quiet" in diagnosis._decider(gain, summary)

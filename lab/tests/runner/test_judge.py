@@ -101,7 +101,7 @@ def test_the_limit_is_found(changed, bottleneck):
             {"figures": {"gen-0": replace(FIGURES, completed=0, bytes_per_second=0.0)}},
             "no request was completed",
         ),
-        ({"usage": usage(foreign=0.6)}, "other programs used 60.0% of core 0"),
+        ({"usage": usage(foreign=0.6)}, "other processes used 60.0% of core 0"),
         ({"fell_back": "all 5 connections used the kernel"}, "used the kernel"),
         ({"common_share": 0.2}, "ran together for 20% of their windows only"),
     ],
@@ -115,11 +115,11 @@ def test_reasons_that_make_a_trial_invalid(changed, reason):
 @pytest.mark.parametrize(
     ("changed", "share", "word"),
     [
-        ({"usage": usage(foreign=0.1)}, 0.1, "other programs used 10.0% of core 0"),
+        ({"usage": usage(foreign=0.1)}, 0.1, "other processes used 10.0% of core 0"),
         ({"usage": usage(foreign=0.1), "others": [("kdamond.0", 0.06), ("init", 0.001)]}, 0.1, "core 0 (kdamond.0 6.0%)"),
         ({"usage": usage(steal=0.05)}, 0.05, "steal"),
         # Both ends of the trial count: one slow of two is half the loss.
-        ({"canary": Canary(10.0, 14.0), "canary_best_ms": 10.0}, 1 - 10 / 12, "40% slower"),
+        ({"canary": Canary(10.0, 14.0), "canary_best_ms": 10.0}, 1 - 10 / 12, "40% more than"),
         ({"usage": usage(foreign=0.1, steal=0.2)}, 1 - 0.9 * 0.8, "steal"),
     ],
 )  # fmt: skip
@@ -135,7 +135,7 @@ def test_interference_is_reported_with_its_possible_cost(changed, share, word):
     [
         ({"figures": {"gen-0": replace(FIGURES, little_residual=0.07)}}, "Little's law is off by +7%"),
         ({"figures": {"gen-0": replace(FIGURES, due=1000, sent=900)}}, "only 90% of the intended"),
-        ({"canary": Canary(10.0, 11.0), "canary_best_ms": 10.0}, "10% slower"),
+        ({"canary": Canary(10.0, 11.0), "canary_best_ms": 10.0}, "10% more than"),
         ({"common_share": 0.5}, "ran together for 50%"),
         ({"figures": {"gen-0": replace(FIGURES, warnings=["lateness is high"])}}, "lateness is high"),
     ],
@@ -149,7 +149,7 @@ def test_notes_that_keep_a_trial_valid(changed, note):
 def test_noise_that_was_accepted_makes_no_trial_invalid():
     verdict = judge(evidence(usage=usage(foreign=0.9), accept_noise=True))
     assert verdict.is_valid
-    assert verdict.notes == ["other programs used 90.0% of core 0"]
+    assert verdict.notes == ["other processes used 90.0% of core 0"]
 
 
 def test_one_tick_of_the_clock_is_not_noise():

@@ -79,7 +79,7 @@ def scratch_folders(checkout):
 
 def test_a_recipe_runs_and_leaves_nothing(kind):
     process = started(kind, recipe(kind, connections=[1, 2]))
-    _, err = process.communicate(timeout=PATIENCE_S * 3)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     trials = kind.trials()
     assert [trial["valid"] for trial in trials] == [True, True]
@@ -100,7 +100,7 @@ def test_a_recipe_runs_and_leaves_nothing(kind):
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
-    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"]))
+    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"], repeat=50))
     kind.wait_for_trials(1, process)
     assert kind.left_behind(process.pid)  # so that finding nothing means something
     process.send_signal(sign)
@@ -133,7 +133,7 @@ def test_a_cut_cable_ends_what_runs_behind_it_and_the_run_says_so(kind):
     kind.wait_for_trials(1, process)
     kind.farm.cut(0)
     assert wait_until(lambda: not programs_of(process.pid, "server.py"))
-    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "host0" in err
     assert kind.nothing_left(process.pid)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 PATIENCE_S = 180  # a loaded two-core machine
+MANY = 50  # rounds of a run that is ended early: it never ends before, however busy the machine
 FAKES = Path(__file__).parents[1] / "fakes"
 
 
@@ -99,14 +100,14 @@ def test_kill_9_of_the_lab_leaves_no_process_and_recover_tidies_up(checkout):
 
 
 def test_a_run_that_was_killed_is_mentioned_by_the_next(checkout):
-    recipe = checkout.recipe(duration="500ms")
+    recipe = checkout.recipe(duration="500ms", repeat=MANY)
     process = checkout.start("run", recipe)
     checkout.wait_for_trials(1, process)
     process.kill()
     process.communicate(timeout=PATIENCE_S)
     name = checkout.latest.name
     assert checkout.nothing_left(process.pid)
-    code, _, err = checkout.call("run", recipe, "--only", "connections=1")
+    code, _, err = checkout.call("run", recipe, "--only", "connections=1", "--repeat", "1")
     assert code == 0, err
     assert f"the run {name} was cut off" in one_line(err, "cut off")
 
@@ -241,7 +242,8 @@ def test_two_runs_on_one_machine_exclude_each_other(checkout, interrupt):
 
 def test_without_cgroups_nothing_is_left_either(checkout, interrupt):
     checkout.environment["WIRESPEED_NO_CGROUPS"] = "1"
-    process = checkout.start("run", checkout.recipe(duration="500ms", server_options=["--fork"]))
+    recipe = checkout.recipe(duration="500ms", server_options=["--fork"], repeat=MANY)
+    process = checkout.start("run", recipe)
     checkout.wait_for_trials(1, process)
     process.kill()
     process.communicate(timeout=PATIENCE_S)
@@ -348,7 +350,7 @@ def test_a_run_whose_reader_has_gone_is_measured_and_kept(checkout):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_term_and_a_closed_terminal_end_a_run_like_ctrl_c(checkout, number):
-    process = checkout.start("run", checkout.recipe(duration="700ms"))
+    process = checkout.start("run", checkout.recipe(duration="700ms", repeat=MANY))
     checkout.wait_for_trials(1, process)
     process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE_S)

@@ -72,9 +72,9 @@ def _folder(name: str, runs: Path) -> str:
         return name
     if not path.exists():
         raise InputError(f"{name}: not found")
-    beside = path.resolve().parent.parent
-    if path.resolve().parent.name == "derived" and (beside / "run.json").exists():
-        return str(beside)
+    run_dir = path.resolve().parent.parent
+    if path.resolve().parent.name == "derived" and (run_dir / "run.json").exists():
+        return str(run_dir)
     return str(source.unpack(path, runs / FROM_REPORTS))
 
 

@@ -160,8 +160,8 @@ class Fleet:
             if answer["held_by"]:
                 where = "this machine" if len(self.machines) == 1 else name
                 raise BusyError(
-                    f"run {answer['held_by']} is measuring on {where}; two runs would disturb "
-                    "each other. Wait until it ends, or stop it with Ctrl-C in its terminal"
+                    f"run {answer['held_by']} is measuring on {where}; two at a time slow each "
+                    "other down. Wait until it ends, or stop it with Ctrl-C in its terminal"
                 )
 
     def hold_idle(self) -> bool:

@@ -149,7 +149,7 @@ class Host:
             return
         silent_s = time.monotonic() - self.heard
         if self.far.lease_s and silent_s > max(SILENCE_S, self.far.lease_s):
-            raise LostHostError(f"{self.name} has not been heard for {silent_s:.0f} s")
+            raise LostHostError(f"{self.name} has sent nothing for {silent_s:.0f} s")
 
     def lose(self, why: HostError) -> None:
         """Nothing more is waited for from this host; the others are as they were."""

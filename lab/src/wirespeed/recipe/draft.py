@@ -196,7 +196,7 @@ value   = "latency.p99"
 
 def _pin(server_cores: int | None) -> str:
     if server_cores is None:
-        return '{ cores = "all" }   # of those that the machine gives servers'
+        return '{ cores = "all" }   # of the cores for servers'
     return f'{{ cores = "from 0", per = {server_cores} }}'
 
 

@@ -240,8 +240,8 @@ def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
     valid, invalid = len(summary.valid), len(summary.invalid)
     tiles.append((f"{len(summary.measured)} / {len(summary.cells)}", "cells measured", "plain"))
     tiles.append((f"{valid:,}", "valid trial" if valid == 1 else "valid trials", "plain"))
-    if summary.disturbed:
-        tiles.append((f"{len(summary.disturbed):,}", "of them disturbed", "open"))
+    if summary.noisy:
+        tiles.append((f"{len(summary.noisy):,}", "with interference", "open"))
     if invalid:
         word = "invalid trial" if invalid == 1 else "invalid trials"
         tiles.append((f"{invalid:,}", word, "loss"))

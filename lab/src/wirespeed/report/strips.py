@@ -70,8 +70,9 @@ def _when(point: Point) -> float:
 
 def _caption(metric: str, reach: float, cells: Sequence[Cell], rows: Sequence[StripRow]) -> str:
     parts = [
-        f"One row a cell, with its median at the right; a mark's height is its distance from it, "
-        f"±{reach:.0f} % in {wording.measure(metric).label} at most, farther ones at the edge."
+        "One row per cell, with its median at the right; a mark is above or below the line by its "
+        f"distance from it, ±{reach:.0f} % in {wording.measure(metric).label} at most, farther "
+        "ones at the edge."
     ]
     if any(row.crosses for row in rows):
         parts.append("Crosses are invalid trials.")

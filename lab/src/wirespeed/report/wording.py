@@ -12,7 +12,7 @@ from wirespeed.results.summary import Cell, Family, Gain, Sheet
 
 MINUS = "\u2212"
 NONE = "–"
-DISTURBED = "~"  # before a figure whose trials had noise from outside
+NOISY = "~"  # before a figure whose trials had interference
 
 STATES = {
     "not-runnable": "not runnable here",
@@ -203,7 +203,7 @@ def place(cell: Cell, without: Iterable[str] = ()) -> str:
 
 
 def mark(cell: Cell) -> str:
-    return DISTURBED if cell.disturbed > 0 else ""
+    return NOISY if cell.disturbed > 0 else ""
 
 
 def verdict_text(sheet: Sheet) -> str:

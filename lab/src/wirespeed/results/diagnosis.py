@@ -81,7 +81,7 @@ def _of_thinned(reason: str) -> str:
 
 def _of_invalid(cell: Cell) -> str:
     if not cell.failed:
-        return "a quieter machine (--wait-for-calm 10m), --tune, or --accept-noise"
+        return "a quieter machine (--wait-for-quiet 10m), --tune, or --accept-noise"
     if "errors" in cell.reason or "2xx" in cell.reason:
         return (
             "look at the server's output in the trial's folder; a listen backlog shorter than "
@@ -109,8 +109,8 @@ def _decider(gain: Gain, summary: Summary) -> str:
         more = gain.verdict.more_rounds
         if more:
             return f"about {more} more rounds: {COMMAND} run --resume {run} --add-rounds {more}"
-        if "disturbed" in gain.verdict.reason:
-            return "the same on a quiet machine: --wait-for-calm 10m, --tune"
+        if "interference" in gain.verdict.reason:
+            return "the same on a quiet machine: --wait-for-quiet 10m, --tune"
         return "a difference this small takes more rounds than are worth it; a quieter machine"
     for side in (gain.cell, gain.base):
         if side.failures:

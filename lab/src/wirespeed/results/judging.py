@@ -357,7 +357,7 @@ def interference(pairs: Sequence[tuple[Cell, Cell]], better: str) -> float:
 def _withheld(run: Run, pair: Pair, wanted: str) -> tuple[str, str, str]:
     """(why no plain verdict may be given, on which side the true gain lies, its scope)."""
     if run.plan.order == "blocked":
-        return "measured in blocks: drift cannot be told from a gain", "", ""
+        return "measured in blocks: drift looks like a gain", "", ""
     if zeros := pair.rounds_without_ratio:
         return f"{zeros} of its rounds have a figure of 0, which has no ratio", "", ""
     names = [str(side.axes.get(pair.axis, "a cell")) for side in (pair.cell, pair.base)]

@@ -76,8 +76,8 @@ class Summary:
         return tuple(sorted(trials, key=lambda trial: trial.t_start))
 
     @cached_property
-    def disturbed(self) -> tuple[Trial, ...]:
-        """Trials that count despite noise from outside."""
+    def noisy(self) -> tuple[Trial, ...]:
+        """Trials that count despite interference."""
         return tuple(trial for trial in self.valid if trial.disturbed > 0)
 
     @property

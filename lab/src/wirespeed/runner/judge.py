@@ -76,7 +76,7 @@ def judge(evidence: Evidence) -> TrialJudgement:
     slow = disturbance.slowness(canary, best_ms)
     if disturbance.CANARY_NOTE < slow <= disturbance.CANARY_SLOW:
         notes.append(
-            f"the canary was {slow:.0%} slower than this machine's best: the host was slow"
+            f"{disturbance.CALIBRATION_SLOW} {slow:.0%} more than this machine's best: a slow host"
         )
     if evidence.common_share < OVERLAP_MIN:
         share = evidence.common_share

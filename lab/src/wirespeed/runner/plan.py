@@ -41,7 +41,7 @@ class PlanOptions:
     seed: int | None = None
     accept_noise: bool = False
     tune: bool = False
-    calm_wait_s: float = 0.0  # so long a run waits for a quiet machine
+    quiet_wait_s: float = 0.0  # so long a run waits for a quiet machine
     labels: tuple[tuple[str, str], ...] = ()
     note: str = ""
     until_decided: bool = False
