@@ -82,6 +82,20 @@ def test_a_run_in_a_container_that_has_the_lock_is_named(tmp_path):
         os.close(handle)
 
 
+def test_a_lock_is_for_everybody_unless_an_administrator_says_otherwise(tmp_path):
+    """Any user may hold a lock that it can read, and each run made it readable for all again."""
+    path = tmp_path / "lock"
+    before = os.umask(0o077)
+    try:
+        os.close(leftovers.open_lock(str(path)))
+        assert path.stat().st_mode & 0o777 == 0o644
+        path.chmod(0o640)
+        os.close(leftovers.open_lock(str(path)))
+        assert path.stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
+
+
 def test_a_process_that_only_holds_the_lock_is_named(tmp_path, monkeypatch):
     """Any user of the host may: the run was refused for one `of another user`, and no more."""
     lock = tmp_path / "lock"
