@@ -115,3 +115,18 @@ def test_a_mistake_in_a_process_names_it(tmp_path):
     text = GOOD.replace('argv = ["./app"', 'argvv = ["./app"')
     with pytest.raises(RecipeError, match=r"process\.app\.argvv: unknown key"):
         read_text(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line"),
+    [
+        ("[axes]", "[axes]\nint = [{ a = 1 }]", r"axes\.int\[0\]: .* is not a string"),
+        ("[axes]", "[axes]\nlist = 3.5", r"axes\.list: 3\.5 is not a list"),
+        ("[stacks.kernel]", "[stacks.kernel]\nstr = 1", r"stacks\.kernel\.str: unknown key"),
+    ],
+)
+def test_a_key_that_has_the_name_of_a_type_is_named(tmp_path, right, wrong, line):
+    """It was left out of the message as the name of a member of a union."""
+    path = written(tmp_path, right, wrong)
+    with pytest.raises(RecipeError, match=line):
+        read.read(path)

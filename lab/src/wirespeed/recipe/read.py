@@ -94,23 +94,28 @@ def _explained(
     model: type[BaseModel], problems: list[Any], path: Path, data: dict[str, Any]
 ) -> RecipeError:
     first = problems[0]
-    location = [part for part in first["loc"] if _is_key(part)]
+    location = _keys_of(first, data)
     key = _dotted(_named(location, data))
     if first["type"] == "extra_forbidden":
         return RecipeError(path.name, key, _unknown(model, location))
     if first["type"] == "missing":
         return RecipeError(path.name, key, "required key is missing")
-    same_place = [p for p in problems if [x for x in p["loc"] if _is_key(x)] == location]
+    same_place = [problem for problem in problems if _keys_of(problem, data) == location]
     return RecipeError(path.name, key, _wrong_value(first, same_place))
 
 
-def _is_key(part: Any) -> bool:
-    """Pydantic puts names of union members between the keys; they are not the recipe's."""
-    unions = ("list", "str", "int", "float", "bool", "Ramp", "dict", "function")
-    is_union = isinstance(part, str) and (
-        part in unions or "[" in part or ("-" in part and "(" in part)
-    )
-    return not is_union
+def _keys_of(problem: Any, data: Any) -> list[Any]:
+    """The keys and numbers that lead to the problem. Pydantic puts names of union members between
+    them, which the file does not have."""
+    location, current = [], data
+    for part in problem["loc"]:
+        is_number = isinstance(current, list) and isinstance(part, int)
+        if is_number or (isinstance(current, dict) and part in current):
+            current = current[part]
+        elif problem["type"] != "missing" or part is not problem["loc"][-1]:
+            continue
+        location.append(part)
+    return location
 
 
 def _named(location: list[Any], data: dict[str, Any]) -> list[Any]:
