@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from wirespeed.results import summary
+from wirespeed.analysis import summary
 
 ROOT = Path(__file__).parents[2]
 PLANTED = Path(__file__).with_name("planted.toml")

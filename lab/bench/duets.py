@@ -20,10 +20,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from wirespeed.analysis.duet import CPU, RATE, Slice, of_slices
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.host import Host
-from wirespeed.results import comparison
-from wirespeed.results.duet import CPU, RATE, Slice, of_slices
+from wirespeed.stats import comparison
 
 ROOT = Path(__file__).parents[2]
 LOAD = ROOT / "target" / "release" / "wirespeed-load"

@@ -12,8 +12,8 @@ import zipfile
 import pytest
 from report.make_run import KINDS, make_run
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import spreadsheet
-from wirespeed.results.summary import load
 
 RECOMPUTE = """<?xml version="1.0" encoding="UTF-8"?>
 <oor:items xmlns:oor="http://openoffice.org/2001/registry">

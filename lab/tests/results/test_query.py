@@ -12,10 +12,11 @@ from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
 import wirespeed
+from wirespeed.analysis import index
+from wirespeed.analysis.summary import load
 from wirespeed.cli.app import app
 from wirespeed.errors import InputError, ResultsError
-from wirespeed.results import index, query, store
-from wirespeed.results.summary import load
+from wirespeed.results import query, store
 
 
 @pytest.fixture(scope="module")

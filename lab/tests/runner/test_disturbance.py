@@ -17,8 +17,8 @@ from wirespeed.runner.disturbance import (
     NoiseMonitor,
     of_window,
 )
-from wirespeed.runner.judge import TrialJudgement
 from wirespeed.runner.pace import Pace
+from wirespeed.runner.validity import Validity
 
 
 def monitor_of(**changes):
@@ -131,7 +131,7 @@ class Window:
     def __init__(self, folder, share, rps, reasons=()):
         self.folder, self.canary, self.rps = folder, None, rps
         words = ("others",) if share else ()
-        self.verdict = TrialJudgement(list(reasons), [], "server", Disturbance(share, words))
+        self.verdict = Validity(list(reasons), [], "server", Disturbance(share, words))
         self.has_failed = bool(reasons)
         (folder / "figures").write_text(str(rps))
 
@@ -189,7 +189,7 @@ def test_a_failure_is_the_trials_in_whichever_window_it_comes(measured, tmp_path
 
 def test_the_record_says_why_each_discarded_window_does_not_count():
     figures = {"gen-0": SimpleNamespace(rps=1234.4)}
-    verdict = TrialJudgement(
+    verdict = Validity(
         [], [], "server", Disturbance(0.1, ("other processes used 10 % of core 0",))
     )
     record = SimpleNamespace(done=SimpleNamespace(figures=figures), verdict=verdict)

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from wirespeed.results import rounds
 from wirespeed.runner import preflight
 from wirespeed.runner.preflight import Preflight
+from wirespeed.stats import rounds
 
 SCHEDULE = SimpleNamespace(comparisons=12, repeat=5, cells=[], seconds=100.0)
 OPTION = "--wait-for-quiet"

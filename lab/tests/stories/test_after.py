@@ -16,12 +16,12 @@ import pytest
 from ports import free_port
 
 from wirespeed.agent.children import is_alive
+from wirespeed.analysis import gate
+from wirespeed.analysis import trend as trends
 from wirespeed.cli import knee, trend
 from wirespeed.errors import InputError
 from wirespeed.recipe import rates, read
 from wirespeed.report.wording import measure
-from wirespeed.results import gate
-from wirespeed.results import trend as trends
 
 FAKES = Path(__file__).parents[1] / "fakes"
 PATIENCE_S = 120.0

@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from wirespeed import units
+from wirespeed.analysis import two_runs
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
 from wirespeed.cli.init import argv_of, check_path, connections_of, cores_note
@@ -20,8 +22,7 @@ from wirespeed.cli.run import EXIT_GATE
 from wirespeed.errors import InputError
 from wirespeed.recipe import draft
 from wirespeed.report import wording
-from wirespeed.results import apart, store
-from wirespeed.results.summary import Summary, load
+from wirespeed.results import store
 from wirespeed.runner import session, tryout
 from wirespeed.runner.plan import PlanOptions
 
@@ -41,7 +42,7 @@ def compare(
     if wrong := [word for word in words if word not in FAIL_ON]:
         raise InputError(f"--fail-on: unknown value {wrong[0]!r} (worse, undecided)")
     first, second = (load(store.find_run(runs, name)) for name in names)
-    found = apart.compare(first, second, metrics or [first.primary])
+    found = two_runs.compare(first, second, metrics or [first.primary])
     if as_json:
         output.write({"verdict": found.verdict, **asdict(found)})
     else:
@@ -60,7 +61,7 @@ def _unended(first: Summary, second: Summary) -> list[str]:
     ]
 
 
-def broken(found: apart.Apart, fail_on: Sequence[str]) -> list[str]:
+def broken(found: two_runs.Apart, fail_on: Sequence[str]) -> list[str]:
     """One line for each thing that fails the check. A cell that the second run lost fails it
     always: what was not measured is not better, and a stack that no longer starts is a loss."""
     words = {word for name in fail_on for word in FAIL_ON[name]}
@@ -78,7 +79,7 @@ def place(axes: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in axes.items())
 
 
-def show(first: Summary, found: apart.Apart) -> None:
+def show(first: Summary, found: two_runs.Apart) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
@@ -193,7 +194,7 @@ def rate_of(text: str) -> int | None:
     return rate
 
 
-def _facts(found: apart.Apart) -> Table:
+def _facts(found: two_runs.Apart) -> Table:
     table = Table(title="What differs", title_justify="left", box=None, pad_edge=False)
     for head in ("", "first", "second"):
         table.add_column(head, overflow="fold")
@@ -202,7 +203,7 @@ def _facts(found: apart.Apart) -> Table:
     return table
 
 
-def _over_all(one: apart.Difference) -> str:
+def _over_all(one: two_runs.Difference) -> str:
     label = wording.measure(one.metric).label
     interval = f" ({_interval(one)})" if one.low is not None else ""
     return (
@@ -211,13 +212,13 @@ def _over_all(one: apart.Difference) -> str:
     )
 
 
-def _interval(one: apart.Difference) -> str:
+def _interval(one: two_runs.Difference) -> str:
     if one.low is None or one.high is None:
         return wording.NONE
     return f"{wording.signed(one.low)} … {wording.signed(one.high)}"
 
 
-def _cells(found: apart.Apart, first: Summary) -> Table:
+def _cells(found: two_runs.Apart, first: Summary) -> Table:
     axes = list(first.run.axes)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for axis in axes:

@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.analysis import diagnosis
+from wirespeed.analysis.summary import load
 from wirespeed.cli import output
 from wirespeed.errors import COMMAND
 from wirespeed.report import wording
-from wirespeed.results import diagnosis, store
-from wirespeed.results.summary import load
+from wirespeed.results import store
 from wirespeed.runner import abilities, place
 
 MARKS = {"can": "[green]✔[/green]", "limited": "[yellow]·[/yellow]", "cannot": "[red]✘[/red]"}

@@ -15,13 +15,13 @@ from types import FrameType
 
 from rich.console import Console
 
+from wirespeed.analysis import gate as gating
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output, streams
 from wirespeed.cli.live import Display
 from wirespeed.errors import COMMAND, InputError, RunError, StorageError
-from wirespeed.results import gate as gating
 from wirespeed.results import store
 from wirespeed.results.model import Trial
-from wirespeed.results.summary import Summary, load
 from wirespeed.runner import extend, recover, session, tune
 from wirespeed.runner.plan import PlanOptions
 from wirespeed.runner.session import More

@@ -12,13 +12,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from wirespeed.analysis.cells import is_time
+from wirespeed.analysis.summary import Cell, Sheet, Summary, load
 from wirespeed.errors import ResultsError
 from wirespeed.report import plot, recipe_copy, wording
 from wirespeed.report.plot import SERIES_MAX, Labels, Point, Series
 from wirespeed.results import store
-from wirespeed.results.cells import is_time
 from wirespeed.results.model import Trial
-from wirespeed.results.summary import Cell, Sheet, Summary, load
 
 RESOURCES = ("server.cpu", "load.cpu", "server.cpu_us_per_request", "context_switches")
 OVER_TIME = (

@@ -15,6 +15,8 @@ from typing import Any, Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from wirespeed.analysis.summary import Family, Gain, Sheet, Summary, load, scaling
+from wirespeed.analysis.verdict import WORDS
 from wirespeed.report import (
     charts,
     curves,
@@ -31,8 +33,6 @@ from wirespeed.report.cards import Cards
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
 from wirespeed.results.model import Process, Trial
-from wirespeed.results.summary import Family, Gain, Sheet, Summary, load, scaling
-from wirespeed.results.verdict import WORDS
 
 PAGE_BYTES_MAX = 400_000  # opens from a mail, and on a phone
 INVALID_MAX = 60

@@ -9,10 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from wirespeed.report import headroom, recipe_copy, wording
-from wirespeed.results.comparison import CONFIDENCE, PAIRS_MIN, median
-from wirespeed.results.judging import DUET, WORK
-from wirespeed.results.summary import (
+from wirespeed.analysis.comparisons import DUET, WORK
+from wirespeed.analysis.summary import (
     LITTLE_RESIDUAL_MAX,
     SCALING_SUSPECT,
     Family,
@@ -20,7 +18,9 @@ from wirespeed.results.summary import (
     Summary,
     scaling,
 )
-from wirespeed.results.verdict import WORDS
+from wirespeed.analysis.verdict import WORDS
+from wirespeed.report import headroom, recipe_copy, wording
+from wirespeed.stats.comparison import CONFIDENCE, PAIRS_MIN, median
 from wirespeed.units import duration_for_people
 
 NOTES_MAX = 12  # kinds of remarks shown; all are in trials/*/trial.json

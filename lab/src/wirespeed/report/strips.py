@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wirespeed.analysis.summary import Cell, Summary
 from wirespeed.report import charts, plot, wording
 from wirespeed.report.charts import Chart
 from wirespeed.report.plot import Labels, Point, StripRow
-from wirespeed.results.summary import Cell, Summary
 
 ROWS_MAX = 40
 TRIALS_MIN = 2  # a single trial has no order

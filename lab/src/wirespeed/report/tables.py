@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wirespeed.analysis.cells import is_time
+from wirespeed.analysis.comparisons import DUET, TRIALS
+from wirespeed.analysis.summary import Cell, Gain, Sheet, Summary
 from wirespeed.report import published, recipe_copy, wording
 from wirespeed.report.published import HEAD, Document, Figure
-from wirespeed.results.cells import is_time
-from wirespeed.results.comparison import CONFIDENCE, geometric_mean, rank_correlation
-from wirespeed.results.judging import DUET, TRIALS
-from wirespeed.results.summary import Cell, Gain, Sheet, Summary
+from wirespeed.stats.comparison import CONFIDENCE, geometric_mean, rank_correlation
 
 OURS = "this run"
 COUNTED = ("req/s", "conn/s", "1/s", "rps")  # requests per second, for which we have no unit

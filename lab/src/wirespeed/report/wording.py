@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from wirespeed.results.cells import is_time
-from wirespeed.results.comparison import Comparison
-from wirespeed.results.judging import DUET
-from wirespeed.results.summary import Cell, Family, Gain, Sheet
+from wirespeed.analysis.cells import is_time
+from wirespeed.analysis.comparisons import DUET
+from wirespeed.analysis.summary import Cell, Family, Gain, Sheet
+from wirespeed.stats.comparison import Comparison
 
 MINUS = "\u2212"
 NONE = "–"

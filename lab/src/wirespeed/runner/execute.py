@@ -15,6 +15,7 @@ from statistics import stdev
 from typing import IO, Any, TypeVar
 
 from wirespeed.agent import clock
+from wirespeed.analysis.summary import idle_held
 from wirespeed.errors import (
     BusyError,
     LastingError,
@@ -27,9 +28,7 @@ from wirespeed.errors import (
 )
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
-from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
-from wirespeed.results.summary import idle_held
 from wirespeed.runner import headroom, known
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
@@ -40,6 +39,7 @@ from wirespeed.runner.pace import Pace, allowed_s
 from wirespeed.runner.plan import Schedule
 from wirespeed.runner.trial import Attempt, RunContext
 from wirespeed.runner.watcher import Progress, Watcher
+from wirespeed.stats.comparison import PAIRS_MIN
 from wirespeed.units import duration_for_people
 
 RETRIES_MAX = 2  # of a trial that was too noisy to count

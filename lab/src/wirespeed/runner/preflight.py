@@ -16,11 +16,11 @@ from typing import Any
 
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.probe.parse import snapshot
-from wirespeed.results import rounds
-from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.runner import known
 from wirespeed.runner.disturbance import CANARY_SLOW, FOREIGN_MAX, STEAL_MAX
 from wirespeed.runner.plan import Schedule
+from wirespeed.stats import rounds
+from wirespeed.stats.comparison import PAIRS_MIN
 from wirespeed.topology import Seat
 from wirespeed.units import duration_for_people
 

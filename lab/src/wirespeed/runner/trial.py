@@ -16,6 +16,7 @@ from wirespeed.process.start import Started
 from wirespeed.results import store
 from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
 from wirespeed.runner import headroom, metrics, proof, work
+from wirespeed.runner.bottleneck import Evidence
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.generate import (
@@ -25,9 +26,9 @@ from wirespeed.runner.generate import (
     generate,
     link_share,
 )
-from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
+from wirespeed.runner.validity import judge
 from wirespeed.runner.warm import learn, note_of, step_s, timeout_s, warm
 from wirespeed.runner.warm import window_s as measured_s
 

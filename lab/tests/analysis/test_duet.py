@@ -5,10 +5,11 @@ import random
 
 import pytest
 
-from wirespeed.results import comparison, duet, judging
-from wirespeed.results.cells import Cell
-from wirespeed.results.duet import Slice
+from wirespeed.analysis import comparisons, duet
+from wirespeed.analysis.cells import Cell
+from wirespeed.analysis.duet import Slice
 from wirespeed.results.model import Duet, DuetRatio, Run, Trial
+from wirespeed.stats import comparison
 
 SLICE_S = 0.025
 
@@ -133,7 +134,7 @@ def pair_of(rounds, duets):
         trial("b", "B", number, 150.0 - number, Duet("a", ratio) if number < duets else None)
         for number in range(rounds)
     ]
-    return judging.Pair(cell("b", "B", over), cell("a", "A", base), "variant", "rps")
+    return comparisons.Pair(cell("b", "B", over), cell("a", "A", base), "variant", "rps")
 
 
 def test_a_comparison_is_of_duets_or_of_trials_and_says_which():
@@ -143,15 +144,15 @@ def test_a_comparison_is_of_duets_or_of_trials_and_says_which():
     few = pair_of(4, 2)
     assert few.method == "separate trials"
     assert min(few.ratios().values()) > 0.3
-    other = judging.Pair(whole.cell, cell("c", "C", whole.base.trials), "variant", "rps")
+    other = comparisons.Pair(whole.cell, cell("c", "C", whole.base.trials), "variant", "rps")
     assert other.method == "separate trials", "the duet was with another baseline"
 
 
 def test_a_duet_is_not_widened_by_noise_of_its_trials():
     run = Run("run", "recipe", metrics=[{"name": "rps"}], idle_held=True)
-    (by_duet,) = judging.judge(run, [pair_of(4, 4)])
+    (by_duet,) = comparisons.judge(run, [pair_of(4, 4)])
     assert (by_duet.verdict.word, by_duet.method) == ("gain", "duet")
-    (by_trials,) = judging.judge(run, [pair_of(4, 0)])
+    (by_trials,) = comparisons.judge(run, [pair_of(4, 0)])
     assert (by_trials.verdict.word, by_trials.method) == ("not decided", "separate trials")
 
 

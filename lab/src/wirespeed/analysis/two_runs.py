@@ -14,10 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from wirespeed.analysis import comparisons
+from wirespeed.analysis.cells import Cell, full_name, identity
+from wirespeed.analysis.comparisons import Pair, interference
+from wirespeed.analysis.summary import Summary
+from wirespeed.analysis.verdict import Terms, decide
 from wirespeed.errors import InputError, ResultsError
-from wirespeed.results import judging, student
-from wirespeed.results.cells import Cell, full_name, identity
-from wirespeed.results.comparison import (
+from wirespeed.stats import student
+from wirespeed.stats.comparison import (
     CONFIDENCE,
     PAIRS_MIN,
     THRESHOLD,
@@ -26,9 +30,6 @@ from wirespeed.results.comparison import (
     level,
     level_over_cells,
 )  # fmt: skip
-from wirespeed.results.judging import Pair, interference
-from wirespeed.results.summary import Summary
-from wirespeed.results.verdict import Terms, decide
 from wirespeed.units import BYTE_RATES
 
 NAMES = ("the second run", "the first run")
@@ -157,7 +158,7 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     metric, wanted = pair.metric, first.better(pair.metric)
     is_idle_held = first.run.idle_held and second.run.idle_held
     terms = Terms(
-        1.0, wanted, *judging.held_back(pair, wanted, is_idle_held, NAMES),
+        1.0, wanted, *comparisons.held_back(pair, wanted, is_idle_held, NAMES),
         interference=interference([(pair.cell, pair.base)], wanted),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
@@ -170,7 +171,7 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
         return _Sides(pair, None, terms, *_of_zeros(before, after, wanted))
     logs = [[math.log(value) for value in side] for side in (before, after)]
     found = _welch(level(logs[0]), level(logs[1]))
-    return _Sides(pair, judging.loosened(found, judging.slack([pair], terms)), terms)
+    return _Sides(pair, comparisons.loosened(found, comparisons.slack([pair], terms)), terms)
 
 
 def _of_zeros(before: list[float], after: list[float], better: str) -> tuple[str, str]:
@@ -200,7 +201,7 @@ def _welch(before: Level, after: Level) -> Comparison:
 
 def _qs(sides: Sequence[_Sides]) -> list[float]:
     """Everything that is compared at once counts, where something may be claimed of it."""
-    return judging.qs([one.found for one in sides], [one.terms for one in sides])
+    return comparisons.qs([one.found for one in sides], [one.terms for one in sides])
 
 
 def _difference(one: _Sides, q: float) -> Difference:
@@ -251,8 +252,8 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
         ),
     )
     found = _welch(before, after)
-    slack = judging.slack([one.pair for one in chosen], terms)
-    return _Sides(chosen[0].pair, judging.loosened(found, slack), terms)
+    slack = comparisons.slack([one.pair for one in chosen], terms)
+    return _Sides(chosen[0].pair, comparisons.loosened(found, slack), terms)
 
 
 def _logs(cell: Cell, metric: str) -> dict[int, float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-from wirespeed.results import student
-from wirespeed.results.comparison import P_MAX, PAIRS_MIN, Q_MAX, prior_df_max
+from wirespeed.stats import student
+from wirespeed.stats.comparison import P_MAX, PAIRS_MIN, Q_MAX, prior_df_max
 
 QUIET_SPREAD = 0.015  # of one trial on a quiet machine (docs/history/lab.md)
 ROUNDS_MAX = 40  # more are not proposed: the machine is too noisy

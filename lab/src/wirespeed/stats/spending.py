@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from wirespeed.results.comparison import P_MAX
+from wirespeed.stats.comparison import P_MAX
 
 _NORMAL = NormalDist()
 

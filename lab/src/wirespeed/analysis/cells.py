@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from wirespeed.results.comparison import median
 from wirespeed.results.model import Axes, PlannedTrial, Run, Trial
+from wirespeed.stats.comparison import median
 
 SATURATED = 0.95  # a server or generator that is busy for more of its time than this
 DISTURBED_MAX = 0.5  # a trial that lost more than this was refused, its program did not fail

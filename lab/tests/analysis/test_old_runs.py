@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from wirespeed.analysis import diagnosis, two_runs
+from wirespeed.analysis.summary import load
 from wirespeed.cli.run import write_report
 from wirespeed.errors import ResultsError, StorageError
-from wirespeed.results import apart, diagnosis, query, store
-from wirespeed.results.summary import load
+from wirespeed.results import query, store
 
 OLD = Path(__file__).parent / "old_runs"
 
@@ -53,7 +54,7 @@ def test_a_run_whose_folder_takes_no_files_shows_its_tables_all_the_same(run_dir
 
 
 def test_old_runs_are_compared_with_each_other():
-    found = apart.compare(load(OLD / "first"), load(OLD / "second"), ["rps"])
+    found = two_runs.compare(load(OLD / "first"), load(OLD / "second"), ["rps"])
     assert len(found.differences) == 4 and found.only == (0, 0)
 
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from wirespeed.results import cells as cells_of
-from wirespeed.results import judging, store
-from wirespeed.results import sheets as sheets_of
-from wirespeed.results.cells import Cell
-from wirespeed.results.judging import WORK, Family, Gain, Pair, is_ceiling
+from wirespeed.analysis import cells as cells_of
+from wirespeed.analysis import comparisons
+from wirespeed.analysis import sheets as sheets_of
+from wirespeed.analysis.cells import Cell
+from wirespeed.analysis.comparisons import WORK, Family, Gain, Pair, is_ceiling
+from wirespeed.analysis.sheets import SCALING_SUSPECT, Sheet, scaling
+from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, Trial
-from wirespeed.results.sheets import SCALING_SUSPECT, Sheet, scaling
 
 __all__ = [
     "LITTLE_RESIDUAL_MAX",
@@ -99,7 +100,7 @@ class Summary:
         return next(told, "")
 
     def better(self, metric: str) -> str:
-        return judging.better(self.run, metric)
+        return comparisons.better(self.run, metric)
 
 
 def load(run_dir: Path) -> Summary:
@@ -121,15 +122,15 @@ def summarize(
     pairs += _costs(pairs)
     names = [str(metric["name"]) for metric in run.metrics]
     metrics = dict.fromkeys([*names, *(pair.metric for pair in pairs)])
-    floors = {metric: judging.floor(run, cells, metric) for metric in metrics}
-    gains = judging.judge(run, pairs)
+    floors = {metric: comparisons.floor(run, cells, metric) for metric in metrics}
+    gains = comparisons.judge(run, pairs)
     by_key = {(gain.cell.key, gain.base.key, gain.metric): gain for gain in gains}
     sheets = [
         replace(sheet, gains={slot: by_key[pair.key] for slot, pair in sheet.pairs().items()
                               if pair.key in by_key})
         for sheet in sheets
     ]  # fmt: skip
-    families = judging.families(run, gains)
+    families = comparisons.families(run, gains)
     return Summary(run_dir, run, cells, tuple(sheets), tuple(gains), tuple(families), floors)
 
 

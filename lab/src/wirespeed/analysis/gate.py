@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wirespeed import units
+from wirespeed.analysis.cells import Cell, full_name, is_time
+from wirespeed.analysis.summary import Summary
 from wirespeed.errors import InputError
-from wirespeed.results.cells import Cell, full_name, is_time
-from wirespeed.results.summary import Summary
 
 FAIL_ON = ("loss", "undecided")
 UNDECIDED = ("not decided", "not comparable")

@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from wirespeed.results import comparison, duet
-from wirespeed.results.cells import SATURATED, Cell
-from wirespeed.results.comparison import (
+from wirespeed.analysis import duet
+from wirespeed.analysis.cells import SATURATED, Cell
+from wirespeed.analysis.verdict import Terms, Verdict, decide, interval_at
+from wirespeed.results.model import Run
+from wirespeed.stats import comparison
+from wirespeed.stats.comparison import (
     PAIRS_MIN,
     Comparison,
     benjamini_hochberg,
     log_ratios,
 )
-from wirespeed.results.model import Run
-from wirespeed.results.spending import Spending
-from wirespeed.results.verdict import Terms, Verdict, decide, interval_at
+from wirespeed.stats.spending import Spending
 
 CONNECTIONS_A_CORE_MIN = 8  # below, a free idle state decides the figure
 WORK = "server.work_us_per_request"  # judged in every comparison, whatever its table shows

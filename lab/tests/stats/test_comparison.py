@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirespeed.results import comparison as c
-from wirespeed.results import rounds, spending, student
-from wirespeed.results.spending import Spending
-from wirespeed.results.verdict import Terms, decide, interval_at
+from wirespeed.analysis.verdict import Terms, decide, interval_at
+from wirespeed.stats import comparison as c
+from wirespeed.stats import rounds, spending, student
+from wirespeed.stats.spending import Spending
 
 # A busy machine must not fail a test: no time limits.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,7 +8,8 @@ import pytest
 from wirespeed.driver.base import Figures, Latency, Window
 from wirespeed.probe.window import Part, Usage
 from wirespeed.results.model import Canary
-from wirespeed.runner.judge import Evidence, judge
+from wirespeed.runner.bottleneck import Evidence
+from wirespeed.runner.validity import judge
 
 PARTS = [Part("app-0", "server", (0,)), Part("gen-0", "load", (1,))]
 FIGURES = Figures(

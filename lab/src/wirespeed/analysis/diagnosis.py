@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from wirespeed.analysis.cells import Cell
+from wirespeed.analysis.comparisons import Gain
+from wirespeed.analysis.summary import Summary
 from wirespeed.errors import COMMAND
-from wirespeed.results.cells import Cell
-from wirespeed.results.judging import Gain
-from wirespeed.results.summary import Summary
 
 #: The limit of a cell → what makes it the server.
 REMEDIES = {

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wirespeed.results.cells import Cell, order
-from wirespeed.results.judging import Gain, Pair
+from wirespeed.analysis.cells import Cell, order
+from wirespeed.analysis.comparisons import Gain, Pair
 from wirespeed.results.model import Axes, Run
 
 SCALING_AXES = ("instances", "workers")  # more of these is more server, so X(n)/(n X(1)) counts

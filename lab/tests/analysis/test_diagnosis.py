@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from report.make_run import KINDS, make_run
 
-from wirespeed.results import diagnosis, store
-from wirespeed.results.comparison import Comparison
-from wirespeed.results.summary import load
-from wirespeed.results.verdict import Terms, decide
+from wirespeed.analysis import diagnosis
+from wirespeed.analysis.summary import load
+from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.results import store
+from wirespeed.stats.comparison import Comparison
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from wirespeed.results import trend
-from wirespeed.results.trend import RunMedian
+from wirespeed.analysis import trend
+from wirespeed.analysis.trend import RunMedian
 
 
 def points(values):

@@ -9,8 +9,10 @@ import random
 import pytest
 from report.make_run import Kind, make_run, netty, nginx, quickstart, zuul
 
-from wirespeed.results import comparison, diagnosis, judging, store, summary
-from wirespeed.results.verdict import Terms, decide
+from wirespeed.analysis import comparisons, diagnosis, summary
+from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.results import store
+from wirespeed.stats import comparison
 
 
 def load(kind, tmp_path, **changes):
@@ -253,7 +255,7 @@ def test_pooled_verdicts_count_together():
             for _ in range(8)
         ]
         terms = [Terms() for _ in pooled]
-        each = zip(pooled, terms, judging.qs(pooled, terms), strict=True)
+        each = zip(pooled, terms, comparisons.qs(pooled, terms), strict=True)
         called += any(decide(a, dataclasses.replace(b, q=q)).word in ("gain", "loss")
                       for a, b, q in each)  # fmt: skip
     assert called / runs <= 0.07, "5 % of 300 is 15; 21 has a chance of 6 %"

@@ -4,7 +4,7 @@ The speed of a machine changes within 100 ms, so slices of 25 ms share what dist
 ratio of a group of four (A B B A or B A A B) is almost free of it. What is left are rare bursts,
 which a trimmed mean leaves out. Bursts come in spells, and so do garbage collections: groups are
 trimmed within blocks of seconds, and blocks are what the error within a pair of servers is made of.
-Two fresh pairs differ by more than that, so the verdict's interval is over pairs (judging.py).
+Two fresh pairs differ by more than that, so the verdict's interval is over pairs (comparisons.py).
 """
 
 from __future__ import annotations

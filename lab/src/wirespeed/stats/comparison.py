@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, variance
 
-from wirespeed.results import student
+from wirespeed.stats import student
 
 __all__ = [
     "CONFIDENCE",

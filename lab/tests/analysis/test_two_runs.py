@@ -9,12 +9,12 @@ import pytest
 from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
+from wirespeed.analysis import two_runs
+from wirespeed.analysis.summary import load, summarize
 from wirespeed.cli import compare
 from wirespeed.cli.app import app
 from wirespeed.errors import InputError, ResultsError
-from wirespeed.results import apart
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
-from wirespeed.results.summary import load, summarize
 
 
 def made(folder, factor=1.0, seed=7, **facts):
@@ -32,12 +32,12 @@ def made(folder, factor=1.0, seed=7, **facts):
 
 def test_a_faster_run_is_better_in_rate_and_in_latency(tmp_path):
     first, second = made(tmp_path / "a"), made(tmp_path / "b", factor=1.4, seed=8)
-    found = apart.compare(load(first), load(second), ["rps"])
+    found = two_runs.compare(load(first), load(second), ["rps"])
     assert found.only == (0, 0)
     words = [one.word for one in found.differences if one.word != "not comparable"]
     assert words.count("better") > 0.9 * len(words) and "worse" not in words
     assert [one.word for one in found.pooled] == ["better"]
-    back = apart.compare(load(second), load(first), ["rps"])
+    back = two_runs.compare(load(second), load(first), ["rps"])
     assert "better" not in [one.word for one in back.differences]
 
 
@@ -63,7 +63,7 @@ def plain(seed, cells=28, spread=0.036, factor=1.0, limit="server"):
 def test_identical_builds_are_called_different_in_no_more_than_one_comparison_of_twenty(cells):
     pairs = 150
     found = [
-        apart.compare(plain(2 * seed, cells), plain(2 * seed + 1, cells), ["rps"])
+        two_runs.compare(plain(2 * seed, cells), plain(2 * seed + 1, cells), ["rps"])
         for seed in range(pairs)
     ]
     assert sum("worse" in one.words for one in found) <= 0.05 * pairs
@@ -73,7 +73,7 @@ def test_identical_builds_are_called_different_in_no_more_than_one_comparison_of
 
 
 def test_a_shift_of_all_cells_is_seen_over_all_of_them_also_where_no_cell_shows_it():
-    found = apart.compare(plain(1), plain(2, factor=0.93), ["rps"])
+    found = two_runs.compare(plain(1), plain(2, factor=0.93), ["rps"])
     assert [one.word for one in found.pooled] == ["worse"]
     assert found.verdict == "not reproduced"
 
@@ -86,19 +86,19 @@ def test_a_noisier_run_is_not_easier_to_reproduce(spread, factor):
         replace(one, floors={"rps": max(one.floors["rps"], 0.357)})
         for one in (plain(1, 28, spread), plain(2, 28, spread, factor))
     )
-    found = apart.compare(first, second, ["rps"])
+    found = two_runs.compare(first, second, ["rps"])
     assert "no difference" not in found.words and found.verdict != "reproduced"
     if factor == 0.75:
         assert found.words.count("worse") > 20 and compare.broken(found, ["worse"])
 
 
 def test_a_run_without_results_is_not_reproduced():
-    wild = apart.compare(plain(1, 3, 0.2), plain(2, 3, 0.2), ["rps"])
+    wild = two_runs.compare(plain(1, 3, 0.2), plain(2, 3, 0.2), ["rps"])
     assert set(wild.words) == {"not decided"} and wild.verdict == "not decided"
-    held = apart.compare(plain(1, limit="client"), plain(2, limit="client"), ["rps"])
+    held = two_runs.compare(plain(1, limit="client"), plain(2, limit="client"), ["rps"])
     assert set(held.words) == {"not comparable"} and held.verdict == "not decided"
     assert "the load generator was the limit" in held.differences[0].reason
-    fewer = apart.compare(plain(1, 28), plain(2, 27), ["rps"])
+    fewer = two_runs.compare(plain(1, 28), plain(2, 27), ["rps"])
     assert fewer.only == (1, 0) and fewer.verdict == "not decided"
     for fail_on in ("undecided", "worse"):
         assert compare.broken(fewer, [fail_on])[0] == (
@@ -113,17 +113,17 @@ def test_a_cell_whose_trials_fail_now_is_worse():
         replace(t, valid=False, reasons=["9 errors in 10 requests"]) for t in cell.trials
     )
     cells = (replace(cell, trials=(), invalid=broken, state="no valid trial"), *second.cells[1:])
-    found = apart.compare(first, replace(second, cells=cells), ["rps"])
+    found = two_runs.compare(first, replace(second, cells=cells), ["rps"])
     (one,) = [one for one in found.differences if one.word == "worse"]
     assert one.reason == "the second run failed 5 of 5 trials" and one.second is None
     assert found.verdict == "not reproduced" and compare.broken(found, ["worse"])
 
 
 def test_a_metric_has_the_short_names_of_a_rule_and_a_typing_error_is_refused(tmp_path):
-    found = apart.compare(plain(1), plain(2, factor=0.7), ["p99"])
+    found = two_runs.compare(plain(1), plain(2, factor=0.7), ["p99"])
     assert {one.metric for one in found.differences} == {"latency.p99"} and "worse" in found.words
     run = str(made(tmp_path))
-    whole = apart.compare(load(Path(run)), load(Path(run)), ["latency"])
+    whole = two_runs.compare(load(Path(run)), load(Path(run)), ["latency"])
     assert {one.metric for one in whole.differences} == {"latency.p50"}
     for words in (["compare", run, run], ["reproduce", run]):
         done = CliRunner().invoke(app, [*words, "--metric", "rsp"])
@@ -133,7 +133,7 @@ def test_a_metric_has_the_short_names_of_a_rule_and_a_typing_error_is_refused(tm
 
 def test_differences_of_the_hosts_come_first(tmp_path):
     first, second = made(tmp_path / "a"), made(tmp_path / "b", kernel="6.1.0")
-    found = apart.compare(load(first), load(second), ["rps"])
+    found = two_runs.compare(load(first), load(second), ["rps"])
     assert found.facts == {"kernel": ("6.18.0", "6.1.0")}
     shown = CliRunner().invoke(app, ["compare", str(first), str(second)])
     assert shown.exit_code == 0, shown.output
@@ -151,7 +151,7 @@ def test_differences_for_programs(tmp_path):
 def test_runs_without_a_common_cell_are_refused(tmp_path):
     first, second = made(tmp_path / "a"), make_run(KINDS["zuul"](), tmp_path / "b")
     with pytest.raises(ResultsError, match="no measured cell in common"):
-        apart.compare(load(first), load(second), ["rps"])
+        two_runs.compare(load(first), load(second), ["rps"])
 
 
 def told_in(summary, unit):
@@ -163,9 +163,9 @@ def test_runs_with_a_metric_in_two_units_are_not_compared(capsys):
     """23 Gb/s appeared a hundred times better than 2,900 MB/s; and results of a recipe in Gb/s were
     printed under the heading B/s."""
     with pytest.raises(ResultsError, match=r"measures rps in Gb/s, the second in MB/s"):
-        apart.compare(told_in(plain(1), "Gb/s"), told_in(plain(2), "MB/s"), ["rps"])
+        two_runs.compare(told_in(plain(1), "Gb/s"), told_in(plain(2), "MB/s"), ["rps"])
     first = told_in(plain(1), "Gb/s")
-    compare.show(first, apart.compare(first, told_in(plain(2), "Gb/s"), ["rps"]))
+    compare.show(first, two_runs.compare(first, told_in(plain(2), "Gb/s"), ["rps"]))
     assert "requests/s, Gb/s" in capsys.readouterr().out
 
 
@@ -174,6 +174,6 @@ def test_differences_in_the_method_are_listed():
     first, second = plain(1, 1), plain(2, 1)
     plan = replace(second.run.plan, warmup_s=10.0)
     second = replace(second, run=replace(second.run, nice=-20, tuned=["somaxconn"], plan=plan))
-    found = apart.compare(first, second, ["rps"]).facts
+    found = two_runs.compare(first, second, ["rps"]).facts
     assert {"nice": (0, -20), "tuned": ("no", ["somaxconn"])}.items() <= found.items()
     assert found["warm-up, s"] == (0.0, 10.0)

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 from report.make_run import LATENCY, RPS, Kind, make_run
 
+from wirespeed.analysis import two_runs
+from wirespeed.analysis.summary import load
 from wirespeed.cli import compare, reproduce, trend
 from wirespeed.cli import run as command
 from wirespeed.errors import InputError, ResultsError
-from wirespeed.results import apart
-from wirespeed.results.summary import load
 
 PASSES, FAILS = 0, 3
 TABLE = {"rows": "payload", "columns": "stack", "value": "rps", "gain": {"over": "kernel"}}
@@ -402,7 +402,7 @@ def test_errors_where_there_were_none_are_worse(made, tmp_path, capsys):
 def test_a_lost_cell_is_named(made, tmp_path):
     second = shutil.copytree(made["again"], tmp_path / made["again"].name)
     without(**ONE)(second)
-    found = apart.compare(load(made["gain"]), load(second), ["rps"])
+    found = two_runs.compare(load(made["gain"]), load(second), ["rps"])
     assert found.missing == [ONE] and found.verdict == "not decided"
     assert reproduce._sentence(found).startswith("Not decided")
 

@@ -6,12 +6,13 @@ import pytest
 from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
+from wirespeed.analysis import gate
+from wirespeed.analysis.cells import full_name
+from wirespeed.analysis.summary import load
 from wirespeed.cli import run as command
 from wirespeed.cli.app import app
 from wirespeed.errors import InputError
-from wirespeed.results import gate, store
-from wirespeed.results.cells import full_name
-from wirespeed.results.summary import load
+from wirespeed.results import store
 from wirespeed.runner import session
 
 

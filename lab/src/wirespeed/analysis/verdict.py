@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from wirespeed.results import student
-from wirespeed.results.comparison import (
+from wirespeed.stats import student
+from wirespeed.stats.comparison import (
     CONFIDENCE,
     P_MAX,
     PAIRS_MIN,
@@ -14,8 +14,8 @@ from wirespeed.results.comparison import (
     THRESHOLD,
     Comparison,
 )
-from wirespeed.results.rounds import ROUNDS_MAX
-from wirespeed.results.spending import SINGLE, Spending
+from wirespeed.stats.rounds import ROUNDS_MAX
+from wirespeed.stats.spending import SINGLE, Spending
 
 WORDS = ("gain", "loss", "no difference", "not decided", "not comparable")
 WIDEST = math.log(1e6)  # half an interval: an analysis that may spend next to nothing shows no more

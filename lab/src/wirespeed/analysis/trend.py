@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from wirespeed.results.cells import identity
-from wirespeed.results.summary import Summary
+from wirespeed.analysis.cells import identity
+from wirespeed.analysis.summary import Summary
 
 CHANCE_MAX = 0.05
 FIRST_LOOK = 0.035  # the second has half of it, …: simulated, sixty looks come to CHANCE_MAX

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import wirespeed
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.errors import ResultsError
 from wirespeed.results import query, store
-from wirespeed.results.summary import Summary, load
 
 FILE = ".index.sqlite"
 READ = "SELECT name, stamp, document FROM runs"
