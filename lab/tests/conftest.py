@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from ports import free_port
+
+# On a busy machine an example may take long; the test must not fail for that.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 FAKES = Path(__file__).parent / "fakes"
 PATIENCE_S = 180.0  # a loaded two-core machine

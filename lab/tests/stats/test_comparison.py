@@ -7,17 +7,13 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed.analysis.verdict import Terms, decide, interval_at
 from wirespeed.stats import comparison as c
 from wirespeed.stats import rounds, spending, student
 from wirespeed.stats.spending import Spending
-
-# A busy machine must not fail a test: no time limits.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
 
 ratios = st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=8)
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe.compose import compose
-from wirespeed.recipe.model import WINDOW_OPTIONS, ProcessSpec, Recipe, Table
+from wirespeed.recipe.model import WINDOW_OPTIONS, ProcessSpec, Recipe, Table, has_figures
 
 WINDOW_LEAST_S = 0.001  # generators take whole milliseconds
 Model = TypeVar("Model", bound=BaseModel)
@@ -314,7 +314,7 @@ class _Checks:
             if metric.from_ not in loads:
                 self._one_of(key, metric.from_, list(loads), "process with role load")
             source = loads[metric.from_]
-            if source.tool not in WINDOW_OPTIONS and not source.figures:
+            if not has_figures(source.tool) and not source.figures:
                 tools = ", ".join(WINDOW_OPTIONS)
                 self._fail(
                     key,
