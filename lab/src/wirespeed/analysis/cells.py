@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -138,6 +138,11 @@ def _was_refused(trial: Trial) -> bool:
     """Whether something from outside, not its own programs, made the trial invalid."""
     is_named = bool(trial.reasons) and all(r.startswith(DISTURBANCES) for r in trial.reasons)
     return trial.disturbed > DISTURBED_MAX or is_named
+
+
+def place(axes: Mapping[str, object]) -> str:
+    """A cell in words: `payload 128, connections 100`."""
+    return ", ".join(f"{name} {value}" for name, value in axes.items())
 
 
 def of_plan(plan: Iterable[PlannedTrial], trials: Iterable[Trial]) -> tuple[Cell, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from wirespeed.analysis.cells import Cell
+from wirespeed.analysis.cells import Cell, place
 from wirespeed.analysis.comparisons import Gain
 from wirespeed.analysis.summary import Summary
 from wirespeed.errors import COMMAND
@@ -55,7 +55,7 @@ def _cells(summary: Summary) -> list[Diagnosis]:
     for cell in summary.cells:
         if cell.state != "measured":
             key = (cell.state, cell.reason, _way(cell, summary))
-            groups.setdefault(key, []).append(place(cell))
+            groups.setdefault(key, []).append(place(cell.axes))
     return [Diagnosis(state, why, way, cells) for (state, why, way), cells in groups.items()]
 
 
@@ -98,7 +98,7 @@ def _gains(summary: Summary) -> list[Diagnosis]:
         word = gain.verdict.word
         if word in ("not decided", "not comparable"):
             key = (f"{gain.metric}: {word}", gain.verdict.reason, _decider(gain, summary))
-            groups.setdefault(key, []).append(f"{place(gain.cell)} against {gain.over}")
+            groups.setdefault(key, []).append(f"{place(gain.cell.axes)} against {gain.over}")
     return [Diagnosis(what, why, way, cells) for (what, why, way), cells in groups.items()]
 
 
@@ -119,7 +119,3 @@ def _decider(gain: Gain, summary: Summary) -> str:
         return "run it as root, so that idle states are held off"
     held = Counter(s.bottleneck for s in (gain.cell, gain.base) if s.bottleneck != "server")
     return REMEDIES[held.most_common(1)[0][0]] if held else ""
-
-
-def place(cell: Cell) -> str:
-    return ", ".join(f"{axis} {value}" for axis, value in cell.axes.items())

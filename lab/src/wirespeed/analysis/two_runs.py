@@ -54,7 +54,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Apart:
+class RunDifferences:
     """The cells and facts that two runs have in common, and what differs."""
 
     facts: dict[str, tuple[object, object]]
@@ -92,7 +92,7 @@ class _Sides:
     word: str = "not comparable"  # what can be said all the same
 
 
-def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
+def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> RunDifferences:
     """Every cell that the first run measured and the second tried, in each metric.
 
     Raises InputError for a metric that neither run has, ResultsError without a common cell.
@@ -113,7 +113,7 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
     qs = _qs([*over_all, *sides])
     measured = {identity(cell.axes) for cell in second.measured}
     only = (len(ours) - len(common), len(measured - ours.keys()))
-    return Apart(
+    return RunDifferences(
         _facts(first, second),
         [_difference(one, q) for one, q in zip(sides, qs[len(over_all) :], strict=True)],
         only,

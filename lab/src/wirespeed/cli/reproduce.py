@@ -129,7 +129,7 @@ def _only(first: Summary) -> str:
     return ",".join(words)
 
 
-def _told(first: Summary, second: Summary, found: two_runs.Apart, as_json: bool) -> int:
+def _told(first: Summary, second: Summary, found: two_runs.RunDifferences, as_json: bool) -> int:
     code = 0 if found.verdict == "reproduced" else runs_of.EXIT_GATE
     if as_json:
         ids = {"original": first.run.run_id, "again": second.run.run_id}
@@ -142,7 +142,7 @@ def _told(first: Summary, second: Summary, found: two_runs.Apart, as_json: bool)
     return code
 
 
-def _sentence(found: two_runs.Apart) -> str:
+def _sentence(found: two_runs.RunDifferences) -> str:
     words = found.words
     counts = {word: words.count(word) for word in (*two_runs.DIFFERING, *compare.UNDECIDED)}
     if found.verdict == "not reproduced":

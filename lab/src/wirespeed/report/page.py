@@ -130,6 +130,11 @@ def html(summary: Summary) -> str:
 
 
 def _render(summary: Summary, detail: Detail, carried: str) -> str:
+    return rendered("report.html.j2", **_facts(summary, detail, carried))
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page of this package with the style of all of them."""
     environment = Environment(
         loader=PackageLoader("wirespeed.report"),
         autoescape=select_autoescape(default=True),
@@ -139,7 +144,8 @@ def _render(summary: Summary, detail: Detail, carried: str) -> str:
     )
     environment.filters["drawn"] = Markup  # our own SVG, whose texts plot.py has escaped
     environment.filters["number"] = wording.number
-    return environment.get_template("report.html.j2").render(_facts(summary, detail, carried))
+    style = {"style": plot.STYLE, "light": plot.LIGHT, "dark": plot.DARK}
+    return environment.get_template(template).render(**style, **values)
 
 
 def _facts(summary: Summary, detail: Detail, carried: str) -> dict[str, Any]:
@@ -147,9 +153,6 @@ def _facts(summary: Summary, detail: Detail, carried: str) -> dict[str, Any]:
     over_time, which = charts.resources_over_time(summary)
     return {
         "run": run,
-        "style": plot.STYLE,
-        "light": plot.LIGHT,
-        "dark": plot.DARK,
         "front": [_sentence(text) for text in story.front(summary)],
         "warnings": story.warnings(summary),
         "doubts": story.doubts(summary),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from wirespeed.analysis.cells import is_time
+from wirespeed.analysis.cells import place as axes_in_words
 from wirespeed.analysis.comparisons import DUET
 from wirespeed.analysis.summary import Cell, Family, Gain, Sheet
 from wirespeed.stats.comparison import Comparison
@@ -199,7 +200,7 @@ def state(cell: Cell | None) -> str:
 def place(cell: Cell, without: Iterable[str] = ()) -> str:
     """A cell in words: `payload 128, connections 100`."""
     leave = set(without)
-    return ", ".join(f"{name} {value}" for name, value in cell.axes.items() if name not in leave)
+    return axes_in_words({name: value for name, value in cell.axes.items() if name not in leave})
 
 
 def mark(cell: Cell) -> str:
