@@ -18,7 +18,7 @@ import pytest
 from wirespeed.agent import files, leftovers, sampling
 from wirespeed.agent.children import Refused, is_alive
 from wirespeed.errors import BusyError, HostError
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 
@@ -51,7 +51,7 @@ def wait_until(condition):
 def host(request, tmp_path):
     mark = f"{os.getpid()}-{tmp_path.name}"
     order = {"mark": mark, "cgroups": request.param, "lab_pid": os.getpid()}
-    agent = Host(Far("here", python=sys.executable), order)
+    agent = Host(Transport("here", python=sys.executable), order)
     agent.greet()
     agent.mark = mark
     yield agent
@@ -153,7 +153,7 @@ def test_a_process_may_have_a_name_that_is_not_text(tmp_path, monkeypatch, local
         try:
             assert strange.stdout.readline() == b"named\n"
             order = {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": False}
-            host = Host(Far("here", python=sys.executable), order)
+            host = Host(Transport("here", python=sys.executable), order)
             try:
                 host.greet()
                 spawn(host, tmp_path, argv=(*python, names_itself))
@@ -262,7 +262,7 @@ def test_folders_go_away_with_the_agent(host, tmp_path):
 
 def test_a_lock_is_held_until_the_agent_ends(tmp_path, monkeypatch):
     monkeypatch.setenv("WIRESPEED_LOCK", str(tmp_path / "lock"))
-    far = [Far("here", python=sys.executable)]
+    far = [Transport("here", python=sys.executable)]
     first, other = Fleet(far, "first", cgroups=False), Fleet(far, "other", cgroups=False)
     try:
         first.lock("first")
@@ -303,7 +303,10 @@ def test_root_and_another_user_do_not_measure_at_once(open_folder, tmp_path, is_
     paths = [str(folder / "lock"), str(both / "lock")]
     as_nobody = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
     order = {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": False}
-    agents = [Host(Far("root", (), system), order), Host(Far("nobody", as_nobody, system), order)]
+    agents = [
+        Host(Transport("root", (), system), order),
+        Host(Transport("nobody", as_nobody, system), order),
+    ]
     first, other = agents if is_root_first else agents[::-1]
     try:
         first.greet()
@@ -319,7 +322,7 @@ def test_root_and_another_user_do_not_measure_at_once(open_folder, tmp_path, is_
 
 def test_an_agent_that_ends_is_waited_for_and_no_run_that_measures(tmp_path, monkeypatch):
     monkeypatch.setenv("WIRESPEED_LOCK", str(tmp_path / "lock"))
-    fleet = Fleet([Far("here", python=sys.executable)], "next", cgroups=False)
+    fleet = Fleet([Transport("here", python=sys.executable)], "next", cgroups=False)
     handle = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(handle, fcntl.LOCK_EX)
     os.pwrite(handle, leftovers.ENDING.encode(), 0)
@@ -336,7 +339,7 @@ def test_an_agent_that_ends_is_waited_for_and_no_run_that_measures(tmp_path, mon
 
 def test_a_folder_that_a_following_run_has_taken_over_is_left_to_it(tmp_path):
     folder = tmp_path / "scratch"
-    agents = [Host(Far("here", python=sys.executable), {"mark": mark, "cgroups": False})
+    agents = [Host(Transport("here", python=sys.executable), {"mark": mark, "cgroups": False})
               for mark in ("killed", "next")]  # fmt: skip
     for agent in agents:
         agent.greet()
@@ -403,7 +406,7 @@ def test_a_program_is_held_back_until_its_instant(host, tmp_path):
 
 def test_silence_longer_than_the_lease_ends_everything(tmp_path):
     mark = f"{os.getpid()}-{tmp_path.name}"
-    far = Far("here", python=sys.executable, lease_s=6.0)
+    far = Transport("here", python=sys.executable, lease_s=6.0)
     host = Host(far, {"mark": mark, "cgroups": False})
     host.greet()
     try:
@@ -435,7 +438,7 @@ def test_what_a_killed_agent_left_is_ended_by_the_next(tmp_path):
     mark = f"{os.getpid()}-{tmp_path.name}"
     scratch = Path("/dev/shm") / f"wirespeed-test-{tmp_path.name}-{os.getpid()}"
     order = {"mark": mark, "cgroups": False}
-    first, second = (Host(Far("here", python=sys.executable), order) for _ in range(2))
+    first, second = (Host(Transport("here", python=sys.executable), order) for _ in range(2))
     try:
         first.greet()
         second.greet()
@@ -465,8 +468,8 @@ def test_files_of_an_agent_in_another_pid_namespace_are_kept(tmp_path):
     scratch = Path("/dev/shm") / f"wirespeed-test-{tmp_path.name}-{os.getpid()}"
     order = {"mark": mark, "cgroups": True}
     apart = ("unshare", "-pf", "--kill-child=KILL", "--mount-proc")
-    here = Host(Far("here", python=sys.executable), order)
-    there = Host(Far("there", apart, sys.executable), order)
+    here = Host(Transport("here", python=sys.executable), order)
+    there = Host(Transport("there", apart, sys.executable), order)
     try:
         here.greet()
         there.greet()
@@ -544,7 +547,9 @@ def test_a_namespace_that_is_being_made_ends_with_a_killed_agent(tmp_path, monke
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    host = Host(Far("here", python=sys.executable), {"mark": "netns-killed", "cgroups": False})
+    host = Host(
+        Transport("here", python=sys.executable), {"mark": "netns-killed", "cgroups": False}
+    )
     host.greet()
     agent = host.info["pid"]
     host.send("spawn", name="app", namespace={"on": "nothing9", "addr": "10.99.0.9/24"})
@@ -561,7 +566,7 @@ def test_a_namespace_that_is_being_made_ends_with_a_killed_agent(tmp_path, monke
 
 @needs_root
 def test_a_program_gets_a_namespace_of_its_own_on_the_interface_that_it_names(tmp_path):
-    far = Far("apart", ("unshare", "--net", "--"), sys.executable)
+    far = Transport("apart", ("unshare", "--net", "--"), sys.executable)
     host = Host(far, {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": False})
     try:
         host.greet()

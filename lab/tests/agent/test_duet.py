@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wirespeed.errors import HostError
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
 
 GATED = Path(__file__).parent.parent / "fakes" / "gated.py"
@@ -64,7 +64,7 @@ def duo(request, tmp_path):
     """An agent with two servers, each with a generator: `ask` lets them take turns."""
     mark = f"{os.getpid()}-{tmp_path.name}"
     order = {"mark": mark, "cgroups": request.param, "lab_pid": os.getpid()}
-    host = Host(Far("here", python=sys.executable), order)
+    host = Host(Transport("here", python=sys.executable), order)
     host.greet()
     host.mark, host.folder, host.pids = mark, tmp_path, {}
     yield host

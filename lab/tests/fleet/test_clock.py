@@ -8,7 +8,7 @@ from wirespeed.agent import clock as agent_clock
 from wirespeed.agent import sampling
 from wirespeed.agent.sampling import Sampler
 from wirespeed.fleet import host
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host, Reading, better
 
 
@@ -35,7 +35,7 @@ def answering(monkeypatch):
         far = Host.__new__(Host)
         far._clock, asked = Reading(0.0, float("inf"), 0.0), iter(trips)
         clock = [1000.0]
-        far.far = Far("far", lease_s=10.0)
+        far.far = Transport("far", lease_s=10.0)
         monkeypatch.setattr(host.clock, "now", lambda: clock[0])
 
         def ask(op):
@@ -97,7 +97,7 @@ def far_host():
 
 def test_a_clock_that_was_set_is_reported(set_clock):
     far = far_host()
-    far.far = Far("here")
+    far.far = Transport("here")
     far.measure_clock()
     assert far.clock_step_s() < agent_clock.SET_S
     before = far.wall_ahead_s
@@ -118,7 +118,7 @@ def test_a_clock_elsewhere_is_asked_for(answering):
 def test_a_reading_while_the_clock_is_set_is_not_the_best_one(set_clock):
     """A clock that was set back within a question made its way shorter than nothing."""
     far = far_host()
-    far.far, asked = Far("far", lease_s=10.0), []
+    far.far, asked = Transport("far", lease_s=10.0), []
 
     def ask(_):
         asked.append(1)

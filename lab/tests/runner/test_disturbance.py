@@ -17,12 +17,12 @@ from wirespeed.runner.disturbance import (
     NoiseMonitor,
     of_window,
 )
-from wirespeed.runner.pace import Pace
+from wirespeed.runner.time_budget import TimeBudget
 from wirespeed.runner.validity import Validity
 
 
 def monitor_of(**changes):
-    return NoiseMonitor(Pace(100.0, float("inf"), 100), **changes)
+    return NoiseMonitor(TimeBudget(100.0, float("inf"), 100), **changes)
 
 
 def windows_until_enough(monitor):
@@ -50,7 +50,7 @@ def test_a_loss_below_the_usual_spread_is_not_measured_again():
 
 def test_accepted_noise_and_a_late_run_measure_once():
     assert windows_until_enough(monitor_of(accept_noise=True)) == 1
-    assert windows_until_enough(NoiseMonitor(Pace(100.0, 100.0, 100))) == 1
+    assert windows_until_enough(NoiseMonitor(TimeBudget(100.0, 100.0, 100))) == 1
 
 
 def test_lasting_interference_is_reported_once():

@@ -15,7 +15,7 @@ from typing import Any
 
 from wirespeed.agent import clock
 from wirespeed.errors import HostError, LostHostError
-from wirespeed.fleet.channel import Channel, Far
+from wirespeed.fleet.channel import Channel, Transport
 
 PROTOCOL = 2
 ANSWER_S = 30.0  # an agent answers in a millisecond; a loaded guest may take seconds
@@ -55,7 +55,7 @@ class Host:
 
     def __init__(
         self,
-        far: Far,
+        far: Transport,
         order: dict[str, Any],
         selector: selectors.BaseSelector | None = None,
     ) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from wirespeed.probe.window import Usage
 from wirespeed.results.model import Canary, Trial
-from wirespeed.runner.pace import Pace
+from wirespeed.runner.time_budget import TimeBudget
 
 STEAL_MAX = 0.01
 FOREIGN_MAX = 0.02
@@ -118,7 +118,7 @@ def _named(others: Others) -> str:
 class NoiseMonitor:
     """What a run knows of its disturbances from trial to trial."""
 
-    pace: Pace
+    time_budget: TimeBudget
     accept_noise: bool = False
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
     known_best_ms: float | None = None  # of former runs on this machine
@@ -173,9 +173,9 @@ class NoiseMonitor:
         if share < WORTH_SHARE * self.usual_spread:
             return False
         most = WINDOWS_MAX_LASTING if self.is_lasting else WINDOWS_MAX
-        if self.accept_noise or windows >= most or not self.pace.may_repeat(window_s):
+        if self.accept_noise or windows >= most or not self.time_budget.may_repeat(window_s):
             return False
-        self.pace.repeated(window_s)
+        self.time_budget.repeated(window_s)
         return True
 
     def to_tell(self) -> str:

@@ -18,7 +18,7 @@ LEARNED_MIN = 5  # trials before the run's own speed counts more than the plan's
 
 
 @dataclass
-class Pace:
+class TimeBudget:
     """Time used, time allowed, trials done. `clock` is a parameter for tests only."""
 
     planned_s: float
