@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from ports import free_port
+from processes import marked
 
 # On a busy machine an example may take long; the test must not fail for that.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -116,14 +117,7 @@ class Checkout:
 
     def left_behind(self, pid):
         """Leftovers of the lab with this process id: processes, cgroups, scratch folders."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
-                if f"WIRESPEED_RUN={pid}-".encode() in environment:
-                    found.append((entry / "cmdline").read_bytes())
-            except OSError:
-                continue
+        found = list(marked(f"{pid}-").values())
         # Not by Path.glob: it fails when a cgroup goes away while it looks.
         for folder, names, _ in os.walk("/sys/fs/cgroup"):
             found += [f"{folder}/{name}" for name in names if name.startswith(f"wirespeed-{pid}-")]

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import marked
 
 from wirespeed.agent import files, leftovers, sampling
 from wirespeed.agent.children import Refused, is_alive
@@ -24,18 +25,6 @@ from wirespeed.fleet.host import Host
 
 SPAWNS = "setsid sleep 500 & sleep 500 & exec sleep 500"
 PATIENCE_S = 120.0
-
-
-def sleepers(mark):
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
-        except OSError:
-            continue
-        if f"WIRESPEED_RUN={mark}".encode() in environment:
-            found.append(int(entry.name))
-    return found
 
 
 def wait_until(condition):
@@ -73,18 +62,18 @@ def spawn(host, tmp_path, name="app", argv=("sh", "-c", SPAWNS), **more):
 
 def test_a_stop_ends_a_process_with_all_it_forked(host, tmp_path):
     spawn(host, tmp_path)
-    assert wait_until(lambda: len(sleepers(host.mark)) == 3)
+    assert wait_until(lambda: len(marked(host.mark)) == 3)
     answer = host.ask("stop", names=["app"], grace_s=60)
     assert answer == {"killed": [], "left": []}
     host.close()
-    assert sleepers(host.mark) == []
+    assert not marked(host.mark)
 
 
 def test_the_end_of_stdin_ends_everything(host, tmp_path):
     spawn(host, tmp_path)
-    assert wait_until(lambda: len(sleepers(host.mark)) == 3)
+    assert wait_until(lambda: len(marked(host.mark)) == 3)
     host.close()
-    assert sleepers(host.mark) == []
+    assert not marked(host.mark)
     for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
         assert not list(Path(tree).glob(f"wirespeed-{host.mark}*"))
 
@@ -111,9 +100,9 @@ def test_a_program_runs_as_the_user_it_is_for_and_ends_with_the_agent(host, tmp_
     uid, gid, groups, home = (tmp_path / "out").read_text().splitlines()
     assert (int(uid), int(gid), groups) == (account.pw_uid, account.pw_gid, gid)
     assert home.split() == [account.pw_dir, "nobody", "kept"]
-    assert len(sleepers(host.mark)) == 1
+    assert len(marked(host.mark)) == 1
     os.kill(host.info["pid"], signal.SIGKILL)  # the kernel's promise must survive the new user
-    assert wait_until(lambda: sleepers(host.mark) == [])
+    assert wait_until(lambda: not marked(host.mark))
     leftovers.tidy()
 
 
@@ -390,7 +379,7 @@ def test_a_port_that_is_in_use_is_refused_before_anything_starts(host, tmp_path)
         port = taken.getsockname()[1]
         with pytest.raises(HostError, match=f"port {port} on 127.0.0.1: Address already in use"):
             spawn(host, tmp_path, listen=["127.0.0.1", port])
-    assert sleepers(host.mark) == []
+    assert not marked(host.mark)
 
 
 def test_a_program_is_held_back_until_its_instant(host, tmp_path):
@@ -411,11 +400,11 @@ def test_silence_longer_than_the_lease_ends_everything(tmp_path):
     host.greet()
     try:
         spawn(host, tmp_path)
-        assert wait_until(lambda: len(sleepers(mark)) == 3)
+        assert wait_until(lambda: len(marked(mark)) == 3)
         time.sleep(7.0)  # more than a lease, which signs of life keep
-        assert len(sleepers(mark)) == 3
+        assert len(marked(mark)) == 3
         host.channel._closing.set()  # as after a pulled cable: open, and nothing comes
-        assert wait_until(lambda: sleepers(mark) == [])
+        assert wait_until(lambda: not marked(mark))
     finally:
         host.close()
 
@@ -446,12 +435,12 @@ def test_what_a_killed_agent_left_is_ended_by_the_next(tmp_path):
         assert str(scratch) not in second.ask("leftovers")["folders"]
         # A member of another session outlives the kernel's signal at its parent's death.
         spawn(first, tmp_path, argv=("sh", "-c", "setsid sleep 500 & wait"))
-        assert wait_until(lambda: len(sleepers(mark)) == 2)
+        assert wait_until(lambda: len(marked(mark)) == 2)
         os.kill(first.info["pid"], signal.SIGKILL)
         first.channel.process.wait()
         # Agents of tests that run in parallel may do it first, or at the same time.
         second.ask("leftovers")
-        assert wait_until(lambda: not scratch.exists() and sleepers(mark) == [])
+        assert wait_until(lambda: not scratch.exists() and not marked(mark))
     finally:
         first.close()
         second.close()
@@ -476,11 +465,11 @@ def test_files_of_an_agent_in_another_pid_namespace_are_kept(tmp_path):
         here.ask("clean_up_at_end", folders=[str(scratch)])
         spawn(here, tmp_path, argv=("sleep", "500"))
         spawn(there, tmp_path, name="far", argv=("sleep", "500"))
-        assert wait_until(lambda: len(sleepers(mark)) == 2)
+        assert wait_until(lambda: len(marked(mark)) == 2)
         for agent in (here, there):
             found = agent.ask("leftovers")
             assert not [path for path in found["folders"] if mark in path or path == str(scratch)]
-        assert scratch.exists() and len(sleepers(mark)) == 2
+        assert scratch.exists() and len(marked(mark)) == 2
     finally:
         here.close()
         there.close()

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import marked
 from site_farm import PATIENCE_S, SSHD, Farm, Slurm, address
 
 KINDS = ("here", "netns", "ssh", "slurm")
@@ -161,16 +162,7 @@ def test_a_wrong_address_of_the_server_is_reported_before_anything_is_measured(k
 
 
 def programs_of(pid, name):
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
-            command = (entry / "cmdline").read_bytes() if environment else b""
-        except OSError:
-            continue
-        if f"WIRESPEED_RUN={pid}-".encode() in environment and name.encode() in command:
-            found.append(int(entry.name))
-    return found
+    return [one for one, words in marked(f"{pid}-").items() if name.encode() in words]
 
 
 def wait_until(condition):
