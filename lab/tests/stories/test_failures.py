@@ -257,7 +257,7 @@ def test_a_full_disk_ends_the_run_and_resume_completes_it(checkout, tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small], check=True)
     try:
         checkout.runs = small / "runs"
-        process = checkout.start("run", checkout.recipe(duration="300ms", connections=[1, 2, 3, 4]))
+        process = checkout.start("run", checkout.recipe(duration="700ms", connections=[1, 2, 3, 4]))
         checkout.wait_for_trials(1, process)
         filler = small / "filler"
         fill(filler)

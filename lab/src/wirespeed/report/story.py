@@ -264,7 +264,7 @@ def _conduct(summary: Summary) -> str:
         kept = f"the budget of {duration_for_people(budget_s)}" if budget_s else "the planned time"
         trials = wording.count(left, "trial")
         parts.append(f"{trials} of the last rounds left out to keep {kept}")
-    return f"Noisy machine or short of time: {'; '.join(parts)}." if parts else ""
+    return f"Noise and time: {'; '.join(parts)}." if parts else ""
 
 
 def warnings(summary: Summary) -> list[str]:
