@@ -107,14 +107,15 @@ def _explained(
 def _keys_of(problem: Any, data: Any) -> list[Any]:
     """The keys and numbers that lead to the problem. Pydantic puts names of union members between
     them, which the file does not have."""
-    location, current = [], data
-    for part in problem["loc"]:
-        is_number = isinstance(current, list) and isinstance(part, int)
-        if is_number or (isinstance(current, dict) and part in current):
-            current = current[part]
-        elif problem["type"] != "missing" or part is not problem["loc"][-1]:
-            continue
-        location.append(part)
+    *parts, last = problem["loc"] or (None,)
+    location: list[Any] = []
+    for part in (*parts, last):
+        is_number = isinstance(data, list) and isinstance(part, int)
+        if is_number or (isinstance(data, dict) and part in data):
+            data = data[part]
+            location.append(part)
+    if problem["type"] == "missing":
+        location.append(last)
     return location
 
 
