@@ -559,7 +559,8 @@ def test_exports_of_the_shell_reach_no_measured_program(checkout, tmp_path):
     checkout.environment |= {"EF_POLL_USEC": "0", "JAVA_TOOL_OPTIONS": "-Xint", "WANTED": "secret"}
     code, _, err = checkout.call("run", recipe)
     assert code == 0, err
-    assert "measured programs do not get EF_POLL_USEC, JAVA_TOOL_OPTIONS of this shell" in err
+    # The shell that runs the tests may export more.
+    assert "EF_POLL_USEC, JAVA_TOOL_OPTIONS" in one_line(err, "measured programs do not get ")
     found = dict(line.split("=", 1) for line in kept.read_text().splitlines())
     assert found["WANTED"] == "secret" and found["LANG"] == "C.UTF-8" and "HOME" in found
     assert not {"EF_POLL_USEC", "JAVA_TOOL_OPTIONS", "COLUMNS"} & found.keys()
