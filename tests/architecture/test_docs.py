@@ -86,7 +86,7 @@ def test_a_shown_command_can_be_pasted(page, words):
     if command in ("run", "plan") and rest and not set(STANDS_FOR) & set(rest):
         if rest[0] in ("--help", "--resume") or page.startswith("docs/guides/"):
             return  # guides are run as they stand by tests/system/test_guides.py
-        only_of_run = {"--accept-noise", "--force"}
+        only_of_run = {"--accept-noise", "--force", "--profile"}
         done = CliRunner().invoke(app, ["plan", *(word for word in rest if word not in only_of_run)])
         assert done.exit_code == 0, f"{page}: {done.output} {done.exception}"
     if command == "load":

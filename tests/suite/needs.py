@@ -16,7 +16,8 @@ PACKAGES = {
     "pgbench": "postgresql", "wrk": "wrk", "h2load": "nghttp2-client", "ab": "apache2-utils",
     "redis-benchmark": "redis-tools", "curl": "curl", "node": "nodejs",
     # what judges or traces
-    "tshark": "tshark", "strace": "strace", "soffice": "libreoffice-calc-nogui",
+    "tshark": "tshark", "strace": "strace", "perf": "linux-perf",
+    "soffice": "libreoffice-calc-nogui",
     "openssl": "openssl",
     # hosts, links and queues
     "sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client",

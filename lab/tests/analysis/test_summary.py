@@ -373,6 +373,22 @@ def test_work_per_request_is_judged_with_every_rate(tmp_path):
     assert {family.metric for family in found.families} == {"rps", "server.work_us_per_request"}
 
 
+def test_instructions_per_request_are_judged_where_they_were_counted(tmp_path):
+    """3 % fewer, at rates that the load generator limited."""
+    run = make_run(small(lambda a: 1000.0, bottleneck=lambda a: "client"), tmp_path)
+
+    def count(trial):
+        wobble = 1 + 0.0001 * (trial["position"] % 7)
+        less = 0.97 if trial["axes"]["stack"] == "balanced" else 1.0
+        trial["metrics"]["server.instructions_per_request"] = 50_000 * less * wobble
+
+    edit_trials(run, count)
+    found = summary.load(run)
+    gains = [g for g in found.gains if g.metric == "server.instructions_per_request"]
+    assert gains and {gain.verdict.word for gain in gains} == {"gain"}
+    assert {gain.better for gain in gains} == {"lower"}
+
+
 def test_a_server_that_failed_is_a_result_and_not_compared(tmp_path):
     run = make_run(small(lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0), tmp_path)
 

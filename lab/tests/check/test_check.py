@@ -104,6 +104,105 @@ def test_the_published_nginx_tables_show_unit_link_and_baseline():
     assert scaling == ["T3", "T4", "T5"]
 
 
+ROW = {
+    "framework": "a", "rps": 10000, "avg_latency": "10ms", "p99_latency": "30.5ms", "cpu": "640%",
+    "connections": 100, "pipeline": 1, "duration": "5s", "bandwidth": "1.5MB/s", "reconnects": 0,
+    "status_2xx": 50000,
+}  # fmt: skip
+
+
+def of_json(tmp_path, *changes, law="Little's law"):
+    path = tmp_path / "arena-100.json"
+    path.write_text(json.dumps([ROW | change for change in changes]))
+    return [finding for finding in laws.check(table.read(path)) if finding.law == law]
+
+
+def test_json_with_units_in_its_values_is_a_table(tmp_path):
+    assert not of_json(tmp_path, {}, {"bandwidth": "0"})
+    (case, *_) = table.read(tmp_path / "arena-100.json")
+    assert case.metrics["latency_mean"] == pytest.approx(0.01)
+    assert case.metrics["p99"] == pytest.approx(0.0305)
+    assert case.metrics["throughput"] == pytest.approx(12e6)
+    # Other results do not name the case.
+    assert str(case) == "arena-100: framework a, connections 100, pipeline 1"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"avg_latency": "950ms"}, "about 95 requests open on each connection"),
+        ({"avg_latency": "13ms"}, "corrected for a schedule"),
+        ({"avg_latency": "6ms"}, "connections that were not open all the time"),
+        ({"avg_latency": "6ms", "reconnects": 5000}, "5,000 reconnects, 40.00 ms each"),
+        ({"avg_latency": "6ms", "reconnects": 3}, "connections that were not open all the time"),
+        ({"pipeline": 16, "reconnects": 49000}, "closed connections, 49,000 times, with requests"),
+    ],
+)
+def test_the_direction_of_a_violation_and_the_table_say_what_it_fits(tmp_path, change, said):
+    (finding,) = of_json(tmp_path, change)
+    assert said in finding.says
+
+
+def test_a_pipeline_multiplies_the_open_requests(tmp_path):
+    assert not of_json(tmp_path, {"pipeline": 16, "avg_latency": "160ms"})
+
+
+def test_a_p99_that_is_the_mean_is_one_finding_of_its_table(tmp_path):
+    same = {"p99_latency": "10ms"}
+    (finding,) = of_json(tmp_path, same, {}, same, law="percentiles")
+    assert "the same in 2 cases, here 10.00 ms" in finding.says
+
+
+def test_frameworks_have_response_heads_of_different_lengths(tmp_path):
+    rates = [{"framework": f"f{size}", "bandwidth": f"{size}MB/s"} for size in (1, 2, 3)]
+    assert not of_json(tmp_path, *rates, law="bytes per request")
+    alike = [{"bandwidth": f"{size}MB/s", "threads": size} for size in (1, 1, 3)]
+    assert of_json(tmp_path, *alike, law="bytes per request")
+
+
+def test_the_published_arena_has_the_findings_of_the_page():
+    findings = laws.check(table.read(PUBLISHED / "http_arena.json"))
+    little = {f.where.split(",")[0]: f.says for f in findings if f.law == "Little's law"}
+    assert len(little) == 15 and len(findings) == 19
+    assert "baseline-512: framework h2o" not in little
+    assert "15.90 ms each" in little["limited-conn-512: framework humming-bird"]
+    assert "about 95 requests open" in little["baseline-h2-256: framework actix"]
+    assert "with requests open" in little["pipelined-512: framework flask"]
+    assert "11.9 ×" in little["static-4096: framework caddy"]
+
+
+def test_many_findings_of_one_law_are_cut_off_with_their_number(tmp_path):
+    path = tmp_path / "many.json"
+    path.write_text(
+        json.dumps([ROW | {"avg_latency": "1ms", "framework": str(n)} for n in range(23)])
+    )
+    result = CliRunner().invoke(app, ["check", str(path)])
+    assert result.exit_code == 1 and "and 3 more (--json prints all)" in result.stdout
+    as_json = CliRunner().invoke(app, ["check", "--json", str(path)])
+    assert len(json.loads(as_json.stdout)[str(path)]) == 23
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "cannot be read as JSON"),
+        ('{"rps": 1}', "not a list of objects"),
+        ("[1]", "not a list of objects"),
+        ('[{"a": 1}]', "no object has a metric"),
+        ('[{"rps": 1}, {"rps": "many"}]', "object 2: rps: 'many' is not a number"),
+        ('[{"avg_latency": "5 potatoes"}]', "object 1: avg_latency: unknown unit 'potatoes'"),
+        ('[{"avg_latency": 5}]', "unknown unit '' of a latency"),
+        ("[" * 100000, "cannot be read as JSON"),
+    ],
+)
+def test_json_that_cannot_be_read_says_where(tmp_path, text, said):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"bad\.json") as refused:
+        table.read(path)
+    assert said in str(refused.value)
+
+
 def test_a_table_without_findings_exits_with_status_0(tmp_path):
     path = tmp_path / "ok.csv"
     path.write_text("server,connections,rps,latency_mean_ms\na,100,10000,10\n")

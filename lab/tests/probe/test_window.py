@@ -176,3 +176,21 @@ def test_the_fullest_thread_is_that_of_the_window():
     assert usage.values["server.fullest_thread"] == pytest.approx(1.0)
     del samples[2]["threads"]
     assert window.of_window(samples, 0, 2 * S, PARTS).fullest_thread == {}
+
+
+def test_switches_are_those_of_the_threads_that_live_at_the_end():
+    samples = [raw(t, 0, 0, t * 1_000_000, 0) for t in range(3)]
+    for sample, own in ((samples[0], {"7": 100, "8": 5}), (samples[2], {"7": 900, "9": 40})):
+        sample["threads"] = {"app-0": dict.fromkeys(own, 0)}
+        sample["switches"] = {"app-0": own}
+    assert window.of_window(samples, 0, 2 * S, PARTS).switches == {"app-0": 420.0}
+
+
+def test_events_of_the_processor_are_cut_at_the_windows_edges():
+    samples = [raw(t, 0, 0, 0, 0) for t in range(3)]
+    for sample, count in zip(samples, (100, 1100, 5100), strict=True):
+        sample["counts"] = {"app-0": {"instructions": count}}
+    assert window.counts(samples, S, S) == {"app-0": {"instructions": 4000}}
+    half = window.counts(samples, S // 2, S)
+    assert half == {"app-0": {"instructions": pytest.approx(500 + 2000)}}
+    assert window.counts([raw(t, 0, 0, 0, 0) for t in range(3)], 0, S) == {}

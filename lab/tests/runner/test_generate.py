@@ -37,16 +37,21 @@ class Hosts:
 def test_the_counters_of_a_machine_are_read_by_one_agent_only():
     """Three agents that read all of them were half a per cent of a core on two namespaces."""
     fleet = Hosts()
-    server = SimpleNamespace(label="server", instance=SimpleNamespace(host="server"))
+    server = SimpleNamespace(label="server", instance=SimpleNamespace(host="server", role="server"))
     loads = [SimpleNamespace(label=label) for label in ("load", "far")]
     run = SimpleNamespace(start_at=10.0, warmup_s=1.0, duration_s=2.0)
-    generate._sample(SimpleNamespace(fleet=fleet, running=[server]), loads, run, 0.2, None)
+    life = SimpleNamespace(fleet=fleet, running=[server])
+    generate._sample(life, loads, run, generate.Sampling(0.2), None)
+    assert not any("counted" in asked for asked in fleet.asked.values())
     assert "paths" not in fleet.asked["server"] and fleet.asked["server"]["every_s"] == 0.2
     assert "paths" not in fleet.asked["far"], "another machine has counters of its own"
     for name in ("load", "machine"):
         assert fleet.asked[name]["paths"] == ("/proc/net/snmp",)
         assert fleet.asked[name]["every_s"] >= 1.0
     assert all(asked["instants"] == [11.0, 13.0] for asked in fleet.asked.values())
+    generate._sample(life, loads, run, generate.Sampling(0.2, events=("cycles",)), None)
+    counted = {name: asked["counted"] for name, asked in fleet.asked.items() if "counted" in asked}
+    assert counted == {"server": {"names": ["server"], "events": ["cycles"]}}
 
 
 def test_a_window_that_fails_ends_the_sampling_too(monkeypatch, tmp_path):

@@ -122,6 +122,12 @@ def test_cpu_per_request_covers_the_time_in_which_all_generators_measured(monkey
     roles = {"app-0": "server"}
     flat = metrics.costs(both, usage, roles)
     assert flat["server.cpu_us_per_request"] == pytest.approx(500)
+    assert "server.context_switches_per_request" not in flat, "threads were not read"
+    usage = replace(usage, switches={"app-0": 400.0, "gen-0": 1e6})
+    roles["gen-0"] = "load"
+    assert metrics.costs(both, usage, roles)[
+        "server.context_switches_per_request"
+    ] == pytest.approx(2)
     monkeypatch.setattr(work.proof, "has_stack", lambda _: False)
     found = work.metrics(None, SimpleNamespace(), usage, roles, both)
     assert found[work.METRIC] == pytest.approx(500)

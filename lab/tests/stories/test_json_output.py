@@ -49,7 +49,7 @@ DOCUMENTED = documented()
 
 
 def test_the_page_has_every_command():
-    assert set(DOCUMENTED) == set(COMMANDS) - WITHOUT | {"compare --run"}
+    assert set(DOCUMENTED) == set(COMMANDS) - WITHOUT | {"compare --run", "runs --prune"}
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,7 @@ TYPED = {  # the command's words without --json; a {} stands for the recipe
     "plan": ["plan", "{}", "--commands"],
     "list": ["list"],
     "runs": ["runs"],
+    "runs --prune": ["runs", "--prune"],
     "compare": ["compare", "latest", "latest"],
     "reproduce": ["reproduce", "latest", "--accept-noise"],
     "trend": ["trend", "--recipe", "story"],

@@ -22,7 +22,7 @@ import struct
 import sys
 import time
 
-from wirespeed.agent import clock, duet, facts, files, links, ready
+from wirespeed.agent import clock, counters, duet, facts, files, links, ready
 from wirespeed.agent.census import Census
 from wirespeed.agent.children import (
     LIBC,
@@ -342,8 +342,15 @@ class Agent:
     def do_sample_start(self, message):
         children = [self.children[name] for name in message["names"] if name in self.children]
         instants, core = message.get("instants", []), message.get("lab_core")
-        self.sampler.start(message["every_s"], children, instants, core, message.get("paths"))
+        self.sampler.start(
+            message["every_s"], children, instants, core, message.get("paths"),
+            message.get("counted"),
+        )  # fmt: skip
         return {}
+
+    def do_uncountable(self, message):
+        """Why these events of the processor cannot be counted here; empty when they can."""
+        return {"why": counters.missing(message["events"])}
 
     def do_sample_stop(self, _):
         if self.sampler.every_s is not None:

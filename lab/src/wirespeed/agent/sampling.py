@@ -8,7 +8,8 @@ import resource
 import time
 
 from wirespeed.agent import clock, quota
-from wirespeed.agent.children import read_text
+from wirespeed.agent.children import Refused, read_text
+from wirespeed.agent.counters import Counters
 
 SAMPLES_MAX = 100000  # bounds memory: 2.7 hours at 10 Hz
 THREADS_MAX = 512  # of a process: 10 µs each
@@ -35,11 +36,14 @@ class Sampler:
         self.every_s = None
         self.due = None
         self.instants = []
+        self.counters = {}
         self.lab = Lab(lab_pid)
 
-    def start(self, every_s, children, instants, lab_core=None, paths=None):
-        """Samples every `every_s` and at the instants; `paths` are the files of SYSTEM to read."""
+    def start(self, every_s, children, instants, lab_core=None, paths=None, counted=None):
+        """Samples every `every_s` and at the instants; `paths` are the files of SYSTEM to read,
+        `counted` has the names of the children whose events are counted, and the events."""
         self.stop()
+        self.counters = counters_of(children, **counted) if counted else {}
         self.lab.move_to(lab_core)
         wanted = self.SYSTEM if paths is None else [path for path in self.SYSTEM if path in paths]
         named = {path: path for path in wanted}
@@ -69,6 +73,8 @@ class Sampler:
             handles = list(self.files.values()) + [fd for fd in self.cpu.values() if fd is not None]
             for fd in handles + [fd for fds in self.rss.values() for fd in fds]:
                 os.close(fd)
+            for counters in self.counters.values():
+                counters.close()
             self.lab.move_back()
         self.every_s = None
         samples, self.samples = self.samples, []
@@ -84,7 +90,7 @@ class Sampler:
         if len(self.samples) < SAMPLES_MAX:
             self.samples.append(self.read())
             if is_edge:
-                self.samples[-1]["threads"] = self.threads()
+                self.samples[-1].update(self.threads())
         while self.instants and self.instants[0] <= now:
             self.instants.pop(0)
         self.due = min([now + self.every_s, *self.instants[:1]])
@@ -95,18 +101,21 @@ class Sampler:
         return sample
 
     def threads(self):
-        """{process: {thread: CPU nanoseconds}}, read at the window's edges only: one full thread of
-        many is a limit that the process's own sum does not show."""
-        found = {}
+        """CPU nanoseconds, and how often it got a core: {process: {thread: …}} of both.
+
+        Read at the window's edges only: one full thread of many is a limit that the process's own
+        sum does not show.
+        """
+        used, switches = {}, {}
         for child in self.children:
-            used = {}
+            own_used, own_switches = used.setdefault(child.name, {}), {}
             for pid in child.members():
                 for tid in threads_of(pid)[:THREADS_MAX]:
                     words = read_text("/proc/%d/task/%d/schedstat" % (pid, tid)).split()
                     if words:
-                        used[tid] = int(words[0])
-            found[child.name] = used
-        return found
+                        own_used[tid], own_switches[tid] = int(words[0]), int(words[2])
+            switches[child.name] = own_switches
+        return {"threads": used, "switches": switches}
 
     def _read(self):
         text = {path: pread(fd) for path, fd in self.files.items()}
@@ -118,7 +127,23 @@ class Sampler:
             pages = sum(int((pread(fd).split() or [0, 0])[1]) for fd in self.rss[child.name])
             sample["process"][child.name] = [cpu_us, pages * resource.getpagesize()]
         sample["process"][LAB] = [self.lab.cpu_us(), 0]
+        if self.counters:
+            sample["counts"] = {name: own.read() for name, own in self.counters.items()}
         return sample
+
+
+def counters_of(children, names, events):
+    """{process: its counters}, all or none."""
+    found = {}
+    try:
+        for child in children:
+            if child.name in names:
+                found[child.name] = Counters(child, events)
+    except OSError as error:
+        for counters in found.values():
+            counters.close()
+        raise Refused("events cannot be counted: %s" % error.strerror) from None
+    return found
 
 
 class Lab:

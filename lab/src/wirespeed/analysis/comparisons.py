@@ -24,13 +24,15 @@ from wirespeed.stats.spending import Spending
 
 CONNECTIONS_A_CORE_MIN = 8  # below, a free idle state decides the figure
 WORK = "server.work_us_per_request"  # judged in every comparison, whatever its table shows
-COSTS = (WORK, "server.cpu_us_per_request")  # of a request, whoever was the limit
+INSTRUCTIONS = "server.instructions_per_request"  # judged, too, where the machine counts them
+COSTS = (WORK, "server.cpu_us_per_request", INSTRUCTIONS)  # of a request, whoever was the limit
 
 # Of two figures the better one, for metrics that no recipe declares.
 BETTER_LOWER = (
-    "latency", "cpu_us_per_request", "work_us_per_request", "rss_mib", "memory_mib",
-    "context_switches", "pause_ms", "gc.count", "loadavg", "runqueue", "psi", "errors", "non_2xx",
-    "timeouts", "cpu",
+    "latency", "cpu_us_per_request", "work_us_per_request", "instructions_per_request",
+    "cycles_per_request", "cache_misses_per_request", "context_switches_per_request", "rss_mib",
+    "memory_mib", "context_switches", "pause_ms", "gc.count", "loadavg", "runqueue", "psi",
+    "errors", "non_2xx", "timeouts", "cpu",
 )  # fmt: skip
 LATENCY_BOUND = "latency-bound"
 DUET, TRIALS = "duet", "separate trials"

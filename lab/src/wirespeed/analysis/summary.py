@@ -20,7 +20,7 @@ from wirespeed.analysis import cells as cells_of
 from wirespeed.analysis import comparisons
 from wirespeed.analysis import sheets as sheets_of
 from wirespeed.analysis.cells import Cell
-from wirespeed.analysis.comparisons import WORK, Family, Gain, Pair, is_ceiling
+from wirespeed.analysis.comparisons import INSTRUCTIONS, WORK, Family, Gain, Pair, is_ceiling
 from wirespeed.analysis.sheets import SCALING_SUSPECT, Sheet, scaling
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, Trial
@@ -146,9 +146,11 @@ def idle_held(run: Run, trials: Iterable[Trial]) -> bool:
 
 
 def _costs(pairs: Iterable[Pair]) -> list[Pair]:
-    """CPU per request of every pair that is compared in anything: it shows what rates may hide."""
-    seen = {(pair.cell.key, pair.base.key): replace(pair, metric=WORK) for pair in pairs}
-    return [pair for pair in seen.values() if pair.cell.values(WORK) and pair.base.values(WORK)]
+    """What a request costs, of every pair that is compared in anything: it shows what rates may
+    hide."""
+    seen = {(pair.cell.key, pair.base.key): pair for pair in pairs}
+    costs = [replace(pair, metric=cost) for cost in (WORK, INSTRUCTIONS) for pair in seen.values()]
+    return [one for one in costs if one.cell.values(one.metric) and one.base.values(one.metric)]
 
 
 def _against_baseline(run: Run, cells: tuple[Cell, ...]) -> list[Pair]:

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from wirespeed.check.table import CONNECTIONS, LINK, PAYLOAD, WORKERS, Case, Keys, described
+from wirespeed.check.table import (
+    CONNECTIONS,
+    DEPTH,
+    IMPLEMENTATION,
+    LINK,
+    PAYLOAD,
+    WORKERS,
+    Case,
+    Keys,
+    described,
+)
 
 LITTLE_MAX = 0.05  # of N; what honest closed loops keep is below 1 %
 LINK_FULL = 0.97  # of the link, from here on it is the limit
@@ -22,6 +32,8 @@ SCALING_MAX = 1.05  # speed-up a worker
 SAME_TEST = 1.10  # between two links, neither of them near its limit
 LINK_NEAR = 0.9  # of the link
 BYTES_SPREAD = 0.15  # of the median of all cases
+SEVERAL_OPEN = 1.9  # times the connections
+TAILS = ("p99", "p99.9")  # that no mean is equal to
 TAIL_JUMP = 100  # between two neighbouring percentiles
 GAIN_POINTS = 0.6  # percentage points that rounding explains
 
@@ -66,21 +78,42 @@ def joined(cases: list[Case]) -> list[Case]:
 
 
 def little(cases: list[Case]) -> Iterator[Finding]:
-    """Closed loop: connections = rate × mean latency."""
+    """Closed loop: connections × requests that each has open = rate × mean latency."""
     for case in cases:
-        connections = case.number(CONNECTIONS)
+        connections, depth = case.number(CONNECTIONS), case.number(DEPTH) or 1.0
         rate, mean = case.metrics.get("rate"), case.metrics.get("latency_mean")
         if not connections or not rate or not mean:
             continue
-        ratio = rate * mean / connections
+        open_ = connections * depth
+        ratio = rate * mean / open_
         if abs(ratio - 1) > LITTLE_MAX:
-            fits = connections / rate
+            what = "connections" if depth == 1 else "open requests"
             yield Finding(
                 "Little's law", str(case),
-                f"rate × mean latency = {rate * mean:,.0f} connections, {ratio:.3g} × the "
-                f"{connections:,.0f} that there were; at this rate the mean is "
-                f"{fits * 1e3:,.2f} ms, not {mean * 1e3:,.2f} ms",
+                f"rate × mean latency = {rate * mean:,.0f} {what}, {ratio:.3g} × the "
+                f"{open_:,.0f} that there were; at this rate the mean is "
+                f"{open_ / rate * 1e3:,.2f} ms, not {mean * 1e3:,.2f} ms{_why(case, ratio)}",
             )  # fmt: skip
+
+
+def _why(case: Case, ratio: float) -> str:
+    """The usual cause of a violation in this direction, with the figures that support it."""
+    if ratio >= SEVERAL_OPEN and case.number(DEPTH) in (None, 1.0):
+        return (
+            f" (about {ratio:,.0f} requests open on each connection, as streams or pipelining make "
+            "them; or latencies corrected for a schedule)"
+        )
+    if ratio > 1:
+        return " (latencies corrected for a schedule, or of another window than the rate)"
+    connections = case.number(CONNECTIONS) or 0.0
+    reconnects = case.metrics.get("reconnects", 0.0)
+    if reconnects >= connections and (case.number(DEPTH) or 1.0) > 1:
+        return f" (the server closed connections, {reconnects:,.0f} times, with requests open)"
+    if reconnects >= connections:
+        lost_s = (1 - ratio) * connections * case.metrics.get("duration", 0.0)
+        each = f", {lost_s / reconnects * 1e3:,.2f} ms each" if lost_s else ""
+        return f" (the rest fits {reconnects:,.0f} reconnects{each}, which no latency contains)"
+    return " (connections that were not open all the time, or requests that the mean leaves out)"
 
 
 def percentiles(cases: list[Case]) -> Iterator[Finding]:
@@ -97,6 +130,23 @@ def percentiles(cases: list[Case]) -> Iterator[Finding]:
                     "percentiles", str(case),
                     f"{said}, {after / before:,.0f} × as long: a stall, or a unit mistaken",
                 )  # fmt: skip
+
+
+def same_column(cases: list[Case]) -> Iterator[Finding]:
+    """A mean is below its 99th percentile unless all latencies are the same."""
+    for name in TAILS:
+        alike: dict[str, list[Case]] = defaultdict(list)
+        for case in cases:
+            mean = case.metrics.get("latency_mean")
+            if mean and case.metrics.get(name) == mean:
+                alike[case.table].append(case)
+        for found in alike.values():
+            cases_text = f"in {len(found):,} cases" if len(found) > 1 else "in this case"
+            yield Finding(
+                "percentiles", str(found[0]),
+                f"mean and {name} are the same {cases_text}, here "
+                f"{found[0].metrics[name] * 1e3:,.2f} ms: one column holds the other's figure",
+            )  # fmt: skip
 
 
 def _bytes_a_request(case: Case, scale: float = 1.0) -> float | None:
@@ -141,11 +191,12 @@ def units(cases: list[Case]) -> Iterator[Finding]:
 
 
 def bytes_spread(cases: list[Case]) -> Iterator[Finding]:
-    """The same response has the same length in every case."""
-    alike: dict[str, list[tuple[Case, float]]] = defaultdict(list)
+    """The same response has the same length in every case, of one implementation."""
+    alike: dict[object, list[tuple[Case, float]]] = defaultdict(list)
     for case in joined(cases):
         if size := _bytes_a_request(case):
-            alike[str(case.number(PAYLOAD))].append((case, size))
+            named = [case.keys.get(name) for name in (*IMPLEMENTATION, "profile")]
+            alike[case.number(PAYLOAD), *named].append((case, size))
     for group in alike.values():
         middle = median(size for _, size in group)
         for case, size in group:
@@ -254,5 +305,5 @@ def _beside(case: Case) -> object:
 
 
 LAWS: tuple[Callable[[list[Case]], Iterator[Finding]], ...] = (
-    little, percentiles, units, bytes_spread, scaling, gains,
+    little, percentiles, same_column, units, bytes_spread, scaling, gains,
 )  # fmt: skip

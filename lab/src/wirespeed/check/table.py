@@ -1,15 +1,19 @@
 """Reads a table of figures into cases with metrics in base units.
 
 A *case* is what was measured (server, stack, payload, connections …), its metrics what came out.
-Two forms are read:
+Three forms are read:
 
     one figure a row   columns `metric`, `value` and, where it is known, `unit`
     one case a row     a column for each metric, with its unit behind it: `latency_mean_ms`
+    JSON               a list of objects, one a case; arenas publish such files
+
+A value may have its unit itself: `188us`, `344.12MB/s`.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -25,17 +29,26 @@ METRICS = {
     "throughput": "throughput network bandwidth goodput transfer",
     "latency_mean": "latency_mean mean latency latency_avg avg_latency mean_latency",
     "gain_printed": "gain_printed gain",
+    "reconnects": "reconnects",
+    "duration": "duration",
 }
 _CALLED = {name: metric for metric, names in METRICS.items() for name in names.split()}
-_PERCENTILE = re.compile(r"(?:latency_)?p(\d{2,3}(?:\.\d+)?)")
+_PERCENTILE = re.compile(r"(?:latency_)?p(\d{2,3}(?:\.\d+)?)(?:_latency)?")
+_WITH_UNIT = re.compile(r"([\d.,]+)\s*([a-zA-Zµ]+(?:/s)?)")
 
 #: Names of columns with parallel workers, and with open connections.
 WORKERS = ("instances_or_connections", "instances", "workers", "processes", "cores", "threads")
 CONNECTIONS = ("connections", "concurrency", "clients")
+#: Requests that each connection has open at once.
+DEPTH = ("pipeline", "streams", "depth")
+#: Names of what was measured: two of them have response heads of different lengths.
+IMPLEMENTATION = ("framework", "implementation")
 PAYLOAD = ("payload_bytes", "payload", "size_bytes", "bytes")
 LINK = ("link_gbps",)
 #: Position of a value, which does not identify the case.
 _PLACE = {"table", "source", "file", "note"}
+#: Results that no law uses, which do not identify the case either.
+_RESULTS = re.compile(r"cpu|memory|input_bw|language|status_.*|tpl_.*")
 
 _TIME_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _BITS = {"b": 1.0, "B": 8.0}
@@ -80,7 +93,9 @@ def described(table: str, keys: Iterable[tuple[str, str]]) -> str:
 
 
 def read(path: Path) -> list[Case]:
-    """The cases of a CSV file; raises InputError with file and line."""
+    """The cases of a CSV or JSON file; raises InputError with file and line."""
+    if path.suffix == ".json":
+        return _objects(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines)
@@ -99,6 +114,31 @@ def read(path: Path) -> list[Case]:
     return _long(path, rows) if long else _wide(path, heads, rows)
 
 
+def _objects(path: Path) -> list[Case]:
+    """A JSON list. Objects without a metric are left out; a file without any is refused."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: cannot be read as JSON: {reason}") from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path}: not a list of objects (one for each case)")
+    plain = [{str(k): _text(v) for k, v in row.items()} for row in rows]
+    cases = []
+    for number, row in enumerate(plain, 1):
+        cases += _wide(path, [*row], [(number, row)], "object")
+    cases = [case for case in cases if case.metrics]
+    if rows and not cases:
+        raise InputError(f"{path}: no object has a metric (for example rps or avg_latency)")
+    return cases
+
+
+def _text(value: object) -> str:
+    """Of a JSON value; lists, tables, truth values and null are left out."""
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return str(value) if is_plain else ""
+
+
 def _long(path: Path, rows: list[tuple[int, dict[str, str]]]) -> list[Case]:
     cases: dict[tuple[str, Keys], Case] = {}
     for line, row in rows:
@@ -111,14 +151,17 @@ def _long(path: Path, rows: list[tuple[int, dict[str, str]]]) -> list[Case]:
     return list(cases.values())
 
 
-def _wide(path: Path, heads: list[str], rows: list[tuple[int, dict[str, str]]]) -> list[Case]:
+def _wide(
+    path: Path, heads: list[str], rows: list[tuple[int, dict[str, str]]], place: str = "line"
+) -> list[Case]:
     metrics = {head: found for head in heads if (found := metric_of(head))}
     cases = []
     for line, row in rows:
-        case = Case(_keys(row, metrics), row.get("table") or "", line)
+        named = path.stem if place == "object" else ""
+        case = Case(_keys(row, metrics), row.get("table") or named, line)
         for head, (metric, unit) in metrics.items():
             if row.get(head):
-                where = f"{path}: line {line}: {head}"
+                where = f"{path}: {place} {line}: {head}"
                 _put(case, head, metric, _value(row[head], metric, unit, where))
         cases.append(case)
     return cases
@@ -132,7 +175,11 @@ def _put(case: Case, name: str, metric: str, value: float) -> None:
 
 def _keys(row: Mapping[str, str], metrics: Iterable[str]) -> dict[str, str]:
     aside = _PLACE | set(metrics) | {None}
-    return {key: (value or "").strip() for key, value in row.items() if key not in aside}
+    return {
+        key: (value or "").strip()
+        for key, value in row.items()
+        if key not in aside and not _RESULTS.fullmatch(key)
+    }
 
 
 def metric_of(head: str) -> tuple[str, str] | None:
@@ -155,12 +202,16 @@ def _split(head: str, at: int) -> tuple[str, str]:
 
 
 def _value(text: str | None, metric: str, unit: str, where: str) -> float:
+    if not unit and (match := _WITH_UNIT.fullmatch((text or "").strip())):
+        text, unit = match[1], match[2]
     try:
         value = grouped(text or "")
     except UnitError as error:
         raise InputError(f"{where}: {error}") from None
     if not math.isfinite(value):
         raise InputError(f"{where}: {text!r} is not a number")
+    if value == 0 and not unit:
+        return 0.0
     return value * _scale(metric, unit.split(" ")[0], where)
 
 
@@ -170,7 +221,7 @@ def _scale(metric: str, unit: str, where: str) -> float:
         if not match:
             raise InputError(f"{where}: unknown unit {unit!r} of throughput (Mb/s, Gb/s or MB/s)")
         return _PREFIX[match[1]] * _BITS[match[2][0]]
-    if metric == "latency_mean" or metric.startswith("p"):
+    if metric in ("latency_mean", "duration") or metric.startswith("p"):
         if unit not in _TIME_S:
             raise InputError(f"{where}: unknown unit {unit!r} of a latency (ms, us or s)")
         return _TIME_S[unit]

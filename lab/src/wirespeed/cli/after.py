@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from wirespeed.cli.options import (
+    PORT,
     CiOption,
     JsonOption,
     LabelOption,
     NoiseOption,
     NoteOption,
     OnlyOption,
+    ProfileOption,
     RecipeArgument,
     RepeatOption,
     RunArgument,
@@ -21,6 +23,7 @@ from wirespeed.cli.options import (
     SetOption,
     SiteOption,
     runs_folder,
+    whole_number,
 )
 from wirespeed.errors import InputError
 
@@ -55,7 +58,7 @@ def compare(
     ] = "",
     path: Annotated[str, typer.Option("--path", metavar="PATH", help="With --run.")] = "/",
     port: Annotated[
-        int, typer.Option("--port", min=1, max=65535, metavar="N", help="With --run.")
+        int, typer.Option("--port", parser=PORT, metavar="N", help="With --run.")
     ] = 8000,
     connections: Annotated[
         str, typer.Option("--connections", metavar="N,…", help="With --run.")
@@ -73,6 +76,7 @@ def compare(
     server_cores: ServerCoresOption = None,
     repeat: RepeatOption = None,
     accept_noise: NoiseOption = False,
+    profile: ProfileOption = False,
     fail_on: Annotated[
         str,
         typer.Option(
@@ -101,7 +105,7 @@ def compare(
             commands or [], path, port, connections, duration, method, server_cores,
             command.rate_of(rate), ci,
         )  # fmt: skip
-        options = PlanOptions(repeat=repeat, accept_noise=accept_noise)
+        options = PlanOptions(repeat=repeat, accept_noise=accept_noise, profile=profile)
         folder = runs_folder(runs)
         if revs:
             from wirespeed.cli import revisions
@@ -111,8 +115,8 @@ def compare(
         else:
             code = command.measure(given, folder, options, fail_on, as_json)
         raise typer.Exit(code)
-    if build or ci or rate:
-        raise InputError("--build, --ci and --rate belong to compare --rev or --run")
+    if build or ci or rate or profile:
+        raise InputError("--build, --ci, --profile and --rate belong to compare --rev or --run")
     if len(names) != 2:
         raise InputError(COMPARE_NEEDS)
     pair = (names[0], names[1])
@@ -190,7 +194,9 @@ def knee(
     site: SiteOption = "here",
     only: OnlyOption = "",
     set_: SetOption = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, max=100)] = 3,
+    repeat: Annotated[
+        int, typer.Option("--repeat", parser=whole_number("--repeat", 1, 100), metavar="N")
+    ] = 3,
     accept_noise: NoiseOption = False,
     as_json: JsonOption = False,
     runs: RunsOption = None,

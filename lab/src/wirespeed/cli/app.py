@@ -13,6 +13,7 @@ import typer
 import wirespeed
 from wirespeed.cli import after, streams
 from wirespeed.cli.options import (
+    PORT,
     AllowMissingOption,
     BudgetOption,
     CiOption,
@@ -23,6 +24,7 @@ from wirespeed.cli.options import (
     NoiseOption,
     NoteOption,
     OnlyOption,
+    ProfileOption,
     RecipeArgument,
     RepeatOption,
     RequireOption,
@@ -35,6 +37,7 @@ from wirespeed.cli.options import (
     TuneOption,
     complete_recipe,
     runs_folder,
+    whole_number,
 )
 from wirespeed.errors import COMMAND, InputError, RunError, UnitError, WirespeedError
 
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 USAGE_ERROR: Any = (
     typer.BadParameter.__base__
 )  # the base of all usage errors; Typer has no name for it
+
+KEPT = 10  # runs of each recipe, where --keep does not say
 
 app = typer.Typer(
     name="wirespeed",
@@ -108,7 +113,12 @@ def run(
     ] = "",
     add_rounds: Annotated[
         int,
-        typer.Option("--add-rounds", min=0, max=1000, help="With --resume: measure N more rounds."),
+        typer.Option(
+            "--add-rounds",
+            parser=whole_number("--add-rounds", 0, 1000),
+            metavar="N",
+            help="With --resume: measure N more rounds.",
+        ),
     ] = 0,
     until_decided: Annotated[
         bool,
@@ -126,6 +136,7 @@ def run(
     ] = False,
     accept_noise: NoiseOption = False,
     tune: TuneOption = False,
+    profile: ProfileOption = False,
     wait_for_quiet: Annotated[
         str,
         typer.Option(
@@ -160,7 +171,7 @@ def run(
         raise InputError("--for: needs --until-decided and a new run")
     of_new = {
         "--site": site != "here", "--budget": budget, "--repeat": repeat, "--only": only,
-        "--fit": fit != "strict", "--seed": seed is not None, "--tune": tune,
+        "--fit": fit != "strict", "--seed": seed is not None, "--tune": tune, "--profile": profile,
         "--wait-for-quiet": wait_for_quiet, "--set": set_, "--label": label, "--note": note,
     }  # fmt: skip
     if resume and (given := [option for option, value in of_new.items() if value]):
@@ -175,6 +186,7 @@ def run(
         marks = tuple(command.label(text) for text in label or [])
         for_s = units.duration_s(for_) if for_ else 0.0
         wanted = replace(wanted, quiet_wait_s=quiet_wait_s, labels=marks, note=note, for_s=for_s)
+        wanted = replace(wanted, profile=profile)
         origin = session.source(recipe, site, set_ or [])
         ended = command.measure(origin, wanted, folder, until_decided, as_json)
     code = ended.code
@@ -255,11 +267,33 @@ def list_recipes(as_json: JsonOption = False) -> None:
 
 
 @app.command(name="runs")
-def list_runs(as_json: JsonOption = False, runs: RunsOption = None) -> None:
-    """List past runs."""
+def list_runs(
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Say which runs may be removed; with --yes remove them.")
+    ] = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep",
+            parser=whole_number("--keep", 1),
+            metavar="N",
+            help="With --prune: the newest N of each recipe stay (10).",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --prune: remove them.")] = False,
+    as_json: JsonOption = False,
+    runs: RunsOption = None,
+) -> None:
+    """List past runs, or remove old ones."""
+    from wirespeed.cli import prune as pruning
     from wirespeed.cli import show
 
-    show.runs(runs_folder(runs), as_json)
+    if (yes or keep is not None) and not prune:
+        raise InputError("--keep and --yes belong to runs --prune")
+    if prune:
+        pruning.prune(runs_folder(runs), keep or KEPT, yes, as_json)
+    else:
+        show.runs(runs_folder(runs), as_json)
 
 
 @app.command()
@@ -321,7 +355,7 @@ def init(
         str,
         typer.Option("--command", metavar="TEXT", help="Starts the server; {port} is its port."),
     ] = "",
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N")] = 8000,
+    port: Annotated[int, typer.Option("--port", parser=PORT, metavar="N")] = 8000,
     path: Annotated[
         str, typer.Option("--path", metavar="PATH", help="Path of the requests.")
     ] = "/",

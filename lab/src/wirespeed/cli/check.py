@@ -11,6 +11,8 @@ from rich.markup import escape
 from wirespeed.check import laws, table
 from wirespeed.cli import output
 
+SHOWN_MAX = 20  # findings of one law and file
+
 
 def check(files: list[Path], as_json: bool) -> int:
     """Prints what the laws say of each file; 1 when figures contradict each other, else 0."""
@@ -30,7 +32,10 @@ def _show(name: str, findings: list[laws.Finding]) -> None:
         console.print(f"{escape(name)}: nothing found", soft_wrap=True)
         return
     console.print(f"[bold]{escape(name)}[/bold]: {len(findings)} findings", soft_wrap=True)
-    for law, rows in groupby(findings, key=lambda finding: finding.law):
+    for law, group in groupby(findings, key=lambda finding: finding.law):
+        rows = list(group)
         console.print(f"\n[bold]{law}[/bold]")
-        for finding in rows:
+        for finding in rows[:SHOWN_MAX]:
             console.print(f"  {escape(finding.where)}\n    {escape(finding.says)}", soft_wrap=True)
+        if len(rows) > SHOWN_MAX:
+            console.print(f"  and {len(rows) - SHOWN_MAX} more (--json prints all)")

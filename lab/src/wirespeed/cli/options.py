@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from wirespeed.errors import InputError
+
+
+def whole_number(option: str, least: int, most: int | None = None) -> Callable[[object], int]:
+    """Reads the value of an option; one that does not fit is one line, alike for all of them."""
+    allowed = f"{least} to {most}" if most is not None else f"{least} or more"
+
+    def read(value: object) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            raise InputError(
+                f"{option}: {str(value)!r} is not a whole number ({allowed})"
+            ) from None
+        if number < least or (most is not None and number > most):
+            raise InputError(f"{option}: {number} is out of range ({allowed})")
+        return number
+
+    return read
+
 
 RunsOption = Annotated[
     Path | None, typer.Option("--runs", metavar="DIR", help="Where run directories are kept.")
@@ -23,7 +45,10 @@ OnlyOption = Annotated[
 RepeatOption = Annotated[
     int | None,
     typer.Option(
-        "--repeat", min=1, max=1000, help="Trials per cell; fewer than 3 give no verdict."
+        "--repeat",
+        parser=whole_number("--repeat", 1, 1000),
+        metavar="N",
+        help="Trials per cell; fewer than 3 give no verdict.",
     ),
 ]
 BudgetOption = Annotated[
@@ -40,10 +65,22 @@ FitOption = Annotated[
 ]
 ServerCoresOption = Annotated[
     int | None,
-    typer.Option("--server-cores", min=1, metavar="N", help="Else all that servers get here."),
+    typer.Option(
+        "--server-cores",
+        parser=whole_number("--server-cores", 1),
+        metavar="N",
+        help="Else all that servers get here.",
+    ),
 ]
+PORT = whole_number("--port", 1, 65535)
 SeedOption = Annotated[
-    int | None, typer.Option("--seed", min=0, help="Repeat the order of a former run.")
+    int | None,
+    typer.Option(
+        "--seed",
+        parser=whole_number("--seed", 0),
+        metavar="N",
+        help="Repeat the order of a former run.",
+    ),
 ]
 NoiseOption = Annotated[
     bool,
@@ -59,6 +96,10 @@ TuneOption = Annotated[
         help="Change the machine for the time of the run: sysctls of the recipe, other programs "
         "off the measured cores. All is put back.",
     ),
+]
+ProfileOption = Annotated[
+    bool,
+    typer.Option("--profile", help="Then sample each contender once with perf: flame graphs."),
 ]
 CiOption = Annotated[
     str,

@@ -20,8 +20,8 @@ from typing import Any
 from wirespeed.errors import HostError, LostHostError
 
 MODULES = (
-    "clock", "children", "helpers", "census", "quota", "sampling", "files", "facts", "switches",
-    "tuning", "leftovers", "namespaces", "ready", "links", "duet", "main",
+    "clock", "children", "helpers", "census", "quota", "counters", "sampling", "files", "facts",
+    "switches", "tuning", "leftovers", "namespaces", "ready", "links", "duet", "main",
 )  # fmt: skip
 MARKER = b"wirespeed-agent "
 GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks

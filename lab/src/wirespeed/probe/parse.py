@@ -32,6 +32,8 @@ class Snapshot:
     process_rss_mib: dict[str, float]
     held_back_s: float = 0.0  # by a CPU quota, of all cores together
     thread_cpu_s: dict[str, dict[str, float]] = field(default_factory=dict)  # at the edges only
+    thread_switches: dict[str, dict[str, float]] = field(default_factory=dict)  # there, too
+    counts: dict[str, dict[str, float]] = field(default_factory=dict)  # the processor's events
 
 
 def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
@@ -60,6 +62,11 @@ def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
             name: {str(tid): ns / 1e9 for tid, ns in used.items()}
             for name, used in raw.get("threads", {}).items()
         },
+        thread_switches={
+            name: {str(tid): float(times) for tid, times in own.items()}
+            for name, own in raw.get("switches", {}).items()
+        },
+        counts=raw.get("counts", {}),
     )
 
 

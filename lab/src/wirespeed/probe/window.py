@@ -42,6 +42,7 @@ class Usage:
     foreign_error: float  # what one tick of /proc/stat means as such a share
     seconds: float
     fullest_thread: dict[str, float] = field(default_factory=dict)  # by process: share of a core
+    switches: dict[str, float] = field(default_factory=dict)  # by process: to it, a second
 
 
 def of_window(
@@ -59,21 +60,71 @@ def of_window(
         fullest[part.label] for part in parts if part.role == "server" if part.label in fullest
     ]
     told = {"server.fullest_thread": max(servers)} if servers else {}
-    return replace(usage, values={**usage.values, **told}, fullest_thread=fullest)
+    switches = _switches(shots, length_ns)
+    values = {**usage.values, **told}
+    return replace(usage, values=values, fullest_thread=fullest, switches=switches)
+
+
+def _edges(shots: Sequence[Snapshot], length_ns: int) -> tuple[Snapshot, Snapshot] | None:
+    """The first and the last sample with readings of threads, where they span the window."""
+    edges = [shot for shot in shots if shot.thread_cpu_s]
+    if len(edges) < 2 or edges[-1].t_ns - edges[0].t_ns < EDGES_APART_MIN * length_ns:
+        return None
+    return edges[0], edges[-1]
 
 
 def _fullest_threads(shots: Sequence[Snapshot], length_ns: int) -> dict[str, float]:
     """Of each process the share of a core that its busiest thread used between the edges."""
-    edges = [shot for shot in shots if shot.thread_cpu_s]
-    if len(edges) < 2 or edges[-1].t_ns - edges[0].t_ns < EDGES_APART_MIN * length_ns:
+    edges = _edges(shots, length_ns)
+    if edges is None:
         return {}
-    first, last = edges[0], edges[-1]
+    first, last = edges
     seconds = (last.t_ns - first.t_ns) / 1e9
     return {
         name: max((s - first.thread_cpu_s.get(name, {}).get(tid, 0.0)) / seconds
                   for tid, s in used.items())
         for name, used in last.thread_cpu_s.items()
         if used
+    }  # fmt: skip
+
+
+def _switches(shots: Sequence[Snapshot], length_ns: int) -> dict[str, float]:
+    """Of each process how often a second a thread got a core, of threads that live at the end."""
+    edges = _edges(shots, length_ns)
+    if edges is None:
+        return {}
+    first, last = edges
+    seconds = (last.t_ns - first.t_ns) / 1e9
+    return {
+        name: sum(n - first.thread_switches.get(name, {}).get(tid, 0.0) for tid, n in own.items())
+        / seconds
+        for name, own in last.thread_switches.items()
+    }
+
+
+def counts(
+    raw: Sequence[dict[str, Any] | Snapshot], start_ns: int, length_ns: int
+) -> dict[str, dict[str, float]]:
+    """{process: {event: how often}} between two instants; empty where nothing was counted."""
+    shots = [shot for shot in map(snapshot, raw) if shot.counts]
+    if len(shots) < 2 or length_ns <= 0:
+        return {}
+    first, last = _counts_at(shots, start_ns), _counts_at(shots, start_ns + length_ns)
+    return {
+        name: {event: value - first[name][event] for event, value in own.items()}
+        for name, own in last.items()
+    }
+
+
+def _counts_at(shots: Sequence[Snapshot], t_ns: int) -> dict[str, dict[str, float]]:
+    before = max((s for s in shots if s.t_ns <= t_ns), key=lambda s: s.t_ns, default=shots[0])
+    after = min((s for s in shots if s.t_ns >= t_ns), key=lambda s: s.t_ns, default=shots[-1])
+    span = after.t_ns - before.t_ns
+    share = min(1.0, max(0.0, (t_ns - before.t_ns) / span)) if span > 0 else 0.0
+    return {
+        name: {event: value + (after.counts[name][event] - value) * share
+               for event, value in own.items()}
+        for name, own in before.counts.items()
     }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
 from wirespeed.runner import headroom, known
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.counters import Counting
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.life import Life, StartError
@@ -76,7 +77,8 @@ class Runner:
             usual_spread=before_this.spread or 0.0,
         )  # fmt: skip
         noise.remember(before)
-        self.context = RunContext(noise)
+        # A budget is a promise, and counting would break it.
+        self.context = RunContext(noise, Counting(is_wanted=schedule.budget_s is None))
         self.have_figures = {trial.cell for trial in before if trial.valid}
         self.failures = Failures(before)
         self.invalid: list[Trial] = []

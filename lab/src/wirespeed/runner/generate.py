@@ -57,6 +57,7 @@ class Sampling:
 
     every_s: float
     with_census: bool = False
+    events: tuple[str, ...] = ()  # of the processor, counted for the servers
 
 
 def generate(
@@ -92,7 +93,7 @@ def generate(
         )
         if sampling:
             lab_core = core_for_lab(life, running)
-            _sample(life, running, run, sampling.every_s, lab_core)
+            _sample(life, running, run, sampling, lab_core)
         ended = _wait(life, running, run)
         if sampling:
             samples = merged(life, _sampled(life, running))
@@ -219,9 +220,11 @@ def _order(life: Life, instance: Instance, run: LoadRun) -> Order:
 
 
 def _sample(
-    life: Life, running: list[Started], run: LoadRun, every_s: float, lab_core: int | None
+    life: Life, running: list[Started], run: LoadRun, sampling: Sampling, lab_core: int | None
 ) -> None:
     """Every host reads its own processes and counters, at its own time of the same instants."""
+    every_s = sampling.every_s
+    servers = [one.label for one in life.running if one.instance.role == "server"]
     window_start = run.start_at + run.warmup_s
     instants = [window_start, window_start + run.duration_s]
     questions = []
@@ -232,6 +235,8 @@ def _sample(
             "instants": [instant + host.offset_s for instant in instants],
             "lab_core": lab_core if host.far.shares_files else None,
         }
+        if sampling.events and not set(servers).isdisjoint(labels):
+            asked["counted"] = {"names": servers, "events": list(sampling.events)}
         questions.append((host, "sample_start", {**asked, **_less_of(life, host, every_s)}))
     life.fleet.together(questions)
 

@@ -121,6 +121,9 @@ def costs(figures: Mapping[str, Figures], usage: Usage | None, roles: Mapping[st
     for role in ("server", "load"):
         cpu_s = sum(s for label, s in usage.process_cpu_s.items() if roles[label] == role)
         flat[f"{role}.cpu_us_per_request"] = cpu_s * 1e6 / completed if completed else None
+    switches = [a_second for label, a_second in usage.switches.items() if roles[label] == "server"]
+    if switches and completed:
+        flat["server.context_switches_per_request"] = sum(switches) * usage.seconds / completed
     return flat
 
 

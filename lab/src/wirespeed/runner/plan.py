@@ -47,6 +47,7 @@ class PlanOptions:
     until_decided: bool = False
     for_s: float = 0.0  # that such a run may take; 0: a multiple of its planned rounds
     spread: float | None = None  # of this machine's trials, from former runs
+    profile: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

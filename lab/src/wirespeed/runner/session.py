@@ -34,6 +34,7 @@ from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import audit as audits
 from wirespeed.runner import (
     cells,
+    counters,
     duet,
     execute,
     extend,
@@ -44,6 +45,7 @@ from wirespeed.runner import (
     place,
     preflight,
     printed,
+    profile,
     programs,
     tune,
 )  # fmt: skip
@@ -151,6 +153,8 @@ def _started(
         fleet = site.fleet
         fleet.lock(f"{schedule.recipe.name} (process {os.getpid()})")
         fleet.tidy()
+        if options.profile:
+            profile.check(fleet, site.topology.hosts("server")[0])
         nice = prefer(fleet, origin.site)
         facts = facts_of(fleet, site.topology, schedule.place)
         audit = differing(facts, schedule, options.tune)
@@ -160,6 +164,7 @@ def _started(
             watcher.told(line)
         facts |= measure_links(fleet, schedule, watcher)
         facts |= programs.measured(fleet, schedule)
+        facts |= counters.fact(fleet, site.topology.hosts("server")[0])
         tuned = tune.apply(fleet, schedule) if options.tune else None
         seen = _preflight(fleet, schedule, facts, options, watcher)
         run_dir = store.create(runs, schedule.recipe.name)
@@ -178,7 +183,10 @@ def _started(
         store.announce(run_dir, run)
         begun.append(run_dir)
         with _tuned(run_dir, fleet, watcher, tuned):
-            return run_dir, _executed(run_dir, schedule, fleet, watcher, run)
+            invalid = _executed(run_dir, schedule, fleet, watcher, run)
+            if options.profile:
+                profile.take(run_dir, schedule, fleet, watcher)
+            return run_dir, invalid
 
 
 def _executed(

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wirespeed.driver import jvm, stack
 from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
+from wirespeed.errors import HostError, LostHostError
 from wirespeed.probe import gc, window
 from wirespeed.probe.parse import LAB
 from wirespeed.probe.window import Part
 from wirespeed.process.start import Started
 from wirespeed.results import store
 from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
-from wirespeed.runner import headroom, metrics, proof, work
+from wirespeed.runner import counters, headroom, metrics, proof, work
 from wirespeed.runner.bottleneck import Evidence
 from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.counters import Counting
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.generate import (
     Generated,
@@ -42,6 +45,7 @@ class RunContext:
     """What a run remembers from trial to trial."""
 
     noise: NoiseMonitor
+    counting: Counting = field(default_factory=Counting)
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,11 @@ def measure(life: Life, order: Attempt, context: RunContext) -> Trial:
         if order.is_first_of_life:
             warmup = warm(life, order.planned, order.folder)
         tried = _windows(life, order, context.noise, before_ms)
+        counted = {} if tried[-1].has_failed else _counted(life, order, context)
     finally:
         life.fleet.release_idle()
     trial = _settled(order, tried).write(warmup, tried, idle_held)
+    trial = replace(trial, metrics={**trial.metrics, **metrics.is_finite(counted)})
     unsettled = note_of(life, warmup)
     return replace(trial, notes=[*trial.notes, unsettled]) if unsettled else trial
 
@@ -91,11 +97,31 @@ def _windows(
         before_ms = one.canary.after_ms if one.canary else None
 
 
+def _counted(life: Life, order: Attempt, context: RunContext) -> metrics.Flat:
+    """The processor's events per request, from a window of its own whose time no trial took."""
+    if not counters.is_asked(life, context.counting, order.line.round):
+        return {}
+    began = time.monotonic()
+    try:
+        return counters.count(life, order.planned, _made(order.folder / counters.FOLDER))
+    except LostHostError:
+        raise
+    except HostError:
+        life.fleet.each(life.fleet.all(), "sample_stop")  # of hosts that had begun
+        context.counting.give_up()
+        return {}
+    finally:
+        context.noise.time_budget.leave_out(time.monotonic() - began)
+
+
 def _window_folder(folder: Path, number: int) -> Path:
-    made = folder / f"{WINDOW_PREFIX}{number}"
-    with store.storage(made):
-        made.mkdir(exist_ok=True)
-    return made
+    return _made(folder / f"{WINDOW_PREFIX}{number}")
+
+
+def _made(folder: Path) -> Path:
+    with store.storage(folder):
+        folder.mkdir(exist_ok=True)
+    return folder
 
 
 def window_cost_s(life: Life, order: Attempt) -> float:

@@ -38,9 +38,8 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
     servers = [started.instance.tool for started in life.running]
     floor_s = life.schedule.times.warmup_least_s if "jvm" in servers else 0.0
     is_steady_at_once = all(tool in WARM_AT_ONCE for tool in servers)
-    tools = {p.tool for p in life.schedule.recipe.process if p.role == "load"}
-    counts_seconds = not tools.isdisjoint(WHOLE_SECOND_TOOLS)
-    window_s = WHOLE_WINDOW_S if counts_seconds else WINDOW_S
+    counts_seconds = is_in_whole_seconds(life.schedule.recipe)
+    window_s = short_s(life.schedule.recipe)
     # The first is long: a cold server that meets new connections at every window only piles up.
     first_s = max(window_s, floor_s - (STABLE_WINDOWS - 1) * window_s)
     length_s = window_s if counts_seconds else first_s
@@ -60,6 +59,17 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
             return rates
         if elapsed >= floor_s and is_stable(rates):
             return rates
+
+
+def is_in_whole_seconds(recipe: Recipe) -> bool:
+    """Whether a generator of the recipe takes no fraction of a second."""
+    tools = {process.tool for process in recipe.process if process.role == "load"}
+    return not tools.isdisjoint(WHOLE_SECOND_TOOLS)
+
+
+def short_s(recipe: Recipe) -> float:
+    """The length of a window of which several make a figure, or that counts events alone."""
+    return WHOLE_WINDOW_S if is_in_whole_seconds(recipe) else WINDOW_S
 
 
 def note_of(life: Life, rates: list[float]) -> str:

@@ -1,0 +1,72 @@
+"""Which runs may go: of each recipe all but the newest ones, and no run with a name or a mark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from wirespeed.errors import ResultsError
+from wirespeed.results import baselines, store
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run, and why it stays; without a reason it may go."""
+
+    run_dir: Path
+    recipe: str
+    why: str = ""
+
+
+def judged(runs: Path, newest: int) -> list[Kept]:
+    """Every run, oldest first. Runs that cannot be read stay: another version may read them."""
+    named = _baselines(runs)
+    latest = (runs / "latest").resolve()
+    found: list[Kept] = []
+    counts: Counter[str] = Counter()
+    for run_dir in reversed(store.list_runs(runs)):
+        try:
+            run = store.read_run(run_dir)
+        except ResultsError:
+            found.append(Kept(run_dir, "", "it cannot be read by this version"))
+            continue
+        why = ""
+        if run_dir.name in named:
+            why = f"baseline {', '.join(named[run_dir.name])}"
+        elif run.labels or run.note:
+            why = "it has a label or a note"
+        elif run.state == "running":
+            why = "it runs, or was cut off and can go on"
+        elif run_dir.resolve() == latest:
+            why = "the latest run"
+        elif counts[run.recipe] < newest:
+            why = f"among the newest {newest} of its recipe"
+        counts[run.recipe] += 1
+        found.append(Kept(run_dir, run.recipe, why))
+    return found[::-1]
+
+
+def _baselines(runs: Path) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, run in baselines.every(runs).items():
+        names.setdefault(run, []).append(name)
+    return names
+
+
+def size_bytes(run_dir: Path) -> int:
+    """On the disk; outputs that several trials share as links count once."""
+    seen: dict[tuple[int, int], int] = {}
+    for state in _states(run_dir.rglob("*")):
+        seen[state[:2]] = state[2]
+    return sum(seen.values())
+
+
+def _states(paths: Iterable[Path]) -> Iterable[tuple[int, int, int]]:
+    for path in paths:
+        try:
+            state = path.lstat()
+        except OSError:  # it has gone meanwhile
+            continue
+        yield state.st_dev, state.st_ino, state.st_blocks * 512
