@@ -65,6 +65,11 @@ final class RawHttp2Origin implements AutoCloseable {
         while (!listener.isClosed()) {
             try {
                 Socket socket = listener.accept();
+                if (listener.isClosed()) {
+                    // A thread that already waits for a client can still get one after the close.
+                    socket.close();
+                    return;
+                }
                 connections.incrementAndGet();
                 open.add(socket);
                 Thread serving = new Thread(() -> serve(socket), "h2-origin-connection");

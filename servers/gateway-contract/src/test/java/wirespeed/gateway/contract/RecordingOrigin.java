@@ -75,6 +75,11 @@ final class RecordingOrigin implements AutoCloseable {
         while (!listener.isClosed()) {
             try {
                 Socket socket = listener.accept();
+                if (listener.isClosed()) {
+                    // A thread that already waits for a client can still get one after the close.
+                    socket.close();
+                    return;
+                }
                 int number = connections.incrementAndGet();
                 open.add(socket);
                 Thread thread = new Thread(() -> serve(socket, number), "origin-" + number);

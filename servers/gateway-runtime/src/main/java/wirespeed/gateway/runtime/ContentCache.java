@@ -239,7 +239,11 @@ final class ContentCache {
         Flight other = flights.putIfAbsent(asked.target(), mine);
         if (other == null) {
             context.attribute(LEADER, mine);
-            return Step.NEXT;
+            Step hit = storedMeanwhile(context, asked, control);
+            if (hit != null) {
+                land(context, true);
+            }
+            return hit == null ? Step.NEXT : hit;
         }
         boolean isSlow = System.nanoTime() - other.begunNanos > collapseMillis * 1_000_000;
         if (isSlow || other.followers.incrementAndGet() > FOLLOWERS_MAX) {
@@ -251,6 +255,13 @@ final class ContentCache {
                     Step found = serve(context, asked, control);
                     return found == null ? Step.NEXT : found;
                 });
+    }
+
+    /** The response of an exchange that ended between the look at the cache and now; null if none did. */
+    private Step storedMeanwhile(Context context, Asked asked, CacheControl control) {
+        StoredResponse stored = table.find(asked);
+        boolean isNew = stored != null && stored != context.attribute(ENTRY);
+        return isNew ? hit(asked, stored, control) : null;
     }
 
     /** Lets the requests go that wait for this exchange; when it has none, or did before, does nothing. */

@@ -82,6 +82,11 @@ final class TestOrigin implements AutoCloseable {
         while (!listener.isClosed()) {
             try {
                 Socket socket = listener.accept();
+                if (listener.isClosed()) {
+                    // A thread that already waits for a client can still get one after the close.
+                    socket.close();
+                    return;
+                }
                 connections.incrementAndGet();
                 open.add(socket);
                 daemon(() -> serve(socket));
