@@ -87,6 +87,15 @@ def test_many_functions_leave_the_page_small_and_every_name_is_escaped(run_dir):
     assert "&lt;main&gt;" in text and "<main>:" not in text
 
 
+def test_trials_without_cpu_time_share_nothing_out(run_dir):
+    keep(run_dir, BASE, FASTER)
+    for path in run_dir.glob("trials/*/trial.json"):
+        trial = json.loads(path.read_text())
+        trial["metrics"]["server.cpu_us_per_request"] = None
+        path.write_text(json.dumps(trial))
+    assert "No profile of kernel: its trials have no CPU time" in page.html(load(run_dir))
+
+
 def test_a_profile_that_failed_says_why_and_a_run_without_has_no_section(run_dir):
     assert profile.of(load(run_dir)) is None
     assert 'id="profile"' not in page.html(load(run_dir))

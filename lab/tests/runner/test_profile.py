@@ -15,7 +15,7 @@ PRINTED = """nginx
 \t           253ad main (/usr/sbin/nginx)
 
 nginx
-\t           1a000 ring::push(alloc::vec::Vec<u8>, u64) (/x/target/release/libbypass_preload.so)
+\t           1a000 ring::push::h0123456789abcdef (/x/target/release/libbypass_preload.so)
 \t           253ad main (/usr/sbin/nginx)
 
 C2 Compiler Thre
@@ -31,7 +31,7 @@ def test_frames_are_of_the_kernel_the_library_or_the_program():
     found = profile.folded(PRINTED.splitlines(), ["libbypass_preload.so"])
     assert found == {
         ("nginx", "main", "[nginx]", "__GI___writev", "veth_xmit_[k]", "tcp_sendmsg_[k]"): 1,
-        ("nginx", "main", "ring::push(alloc::vec::Vec<u8>, u64)_[l]"): 1,
+        ("nginx", "main", "ring::push_[l]"): 1,
         (
             "C2 Compiler Thre",
             "[unknown]",

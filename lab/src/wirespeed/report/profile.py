@@ -61,11 +61,15 @@ def of(summary: Summary, has_flames: bool = True) -> Part | None:
     if not cells:
         return None
     names = {cell.key: str(cell.axes.get(axis, "")) or wording.place(cell) for cell in cells}
-    problems = [f"{names[c.key]}: {found[c.key].problem}" for c in cells if found[c.key].problem]
+    problems = [
+        f"{names[cell.key]}: {found[cell.key].problem or 'its trials have no CPU time'}"
+        for cell in cells
+        if found[cell.key].problem or not cell.median(CPU)
+    ]
     sides = [
         Side(names[cell.key], cell, found[cell.key], cell.median(CPU) or 0.0)
         for cell in cells
-        if found[cell.key].samples
+        if found[cell.key].samples and cell.median(CPU)
     ]
     return Part(
         place=wording.place(cells[0], [axis]),

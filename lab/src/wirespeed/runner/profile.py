@@ -46,6 +46,7 @@ JVM_NAMES = 'test "$(cat /proc/sys/fs/protected_symlinks)" = 1 && exec jcmd "$0"
 JVM_MAP = "/tmp/perf-{}.map"
 JVM_FRAME_POINTERS = "-XX:+PreserveFramePointer"
 COMPILED = re.compile(r"perf-\d+\.map")
+RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")  # of a build: the same function has another in the next
 NOT_OF_KERNEL = ("[vdso]", "[unknown]", "[heap]", "[stack]", "[vsyscall]")
 
 
@@ -213,7 +214,7 @@ def folded(lines: Iterable[str], libraries: Iterable[str]) -> Counter[profiles.S
 def _named(symbol: str, place: str, libraries: set[str]) -> str:
     name = Path(place).name
     where = "compiled Java" if COMPILED.fullmatch(name) else name.strip("[]")
-    shown = _clean(f"[{where}]" if symbol == "[unknown]" else symbol)
+    shown = _clean(f"[{where}]" if symbol == "[unknown]" else RUST_HASH.sub("", symbol))
     if name in libraries:
         return shown + LIBRARY
     is_module = place.startswith("[") and not place.startswith(NOT_OF_KERNEL)
