@@ -22,6 +22,6 @@ def nothing_is_left_behind():
 
 
 def leftovers():
-    """What a run can leave on the machine; what another program removes meanwhile is no matter."""
+    """What a run can leave on the machine; what another program removes meanwhile does not matter."""
     files = {("/dev/shm", name) for name in os.listdir("/dev/shm")}
     return files | {("mount", line) for line in Path("/proc/mounts").read_text().splitlines()}
