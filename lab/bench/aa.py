@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from wirespeed.results import summary
+from wirespeed.analysis import summary
 
 ROOT = Path(__file__).parents[2]
 PLANTED = Path(__file__).with_name("planted.toml")
@@ -52,7 +52,7 @@ def counted(run_dirs):
             f"{run_dir.resolve().name}: {len(run.gains)} comparisons, "
             f"{run.run.plan.repeat} rounds, "
             f"noise floor {run.floors[run.primary] or 0:.1%}, "
-            f"{len(run.disturbed)} of {len(run.valid)} trials noisy"
+            f"{len(run.noisy)} of {len(run.valid)} trials noisy"
         )
     return found, lines
 

@@ -20,10 +20,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from wirespeed.fleet.channel import Far
+from wirespeed.analysis.duet import CPU, RATE, Slice, of_slices
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
-from wirespeed.results import comparison
-from wirespeed.results.duet import CPU, RATE, Slice, of_slices
+from wirespeed.stats import comparison
 
 ROOT = Path(__file__).parents[2]
 LOAD = ROOT / "target" / "release" / "wirespeed-load"
@@ -80,7 +80,7 @@ def pair(host: Host, works: tuple[int, int], seconds: float, seed: int) -> dict[
 
 def measure(percent: float, pairs: int, seconds: float, file: Path) -> None:
     chance = random.Random()
-    host = Host(Far("here", python=sys.executable), {"mark": f"{os.getpid()}-duets"})
+    host = Host(Transport("here", python=sys.executable), {"mark": f"{os.getpid()}-duets"})
     host.greet()
     host.prefer(-20)
     host.ask("hold_idle")

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "report"))
 from make_run import Kind, make_run
 from rich.console import Console
 
+from wirespeed.analysis.summary import load
 from wirespeed.cli.run import write_report
 from wirespeed.results import store
-from wirespeed.results.summary import load
 
 STACKS, ROUNDS, WRITES = 2, 10, 200
 

@@ -18,11 +18,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from wirespeed.results.comparison import benjamini_hochberg, compare, over_cells
-from wirespeed.results.judging import qs
-from wirespeed.results.rounds import QUIET_SPREAD, planned
-from wirespeed.results.spending import Spending
-from wirespeed.results.verdict import Terms, decide
+from wirespeed.analysis.comparisons import qs
+from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.stats.comparison import benjamini_hochberg, compare, over_cells
+from wirespeed.stats.rounds import QUIET_SPREAD, planned
+from wirespeed.stats.spending import Spending
 
 SIZES = (1, 4, 12, 18, 30, 60, 288)
 COMPARED_MAX = 60_000  # in one line of a table: runs of many comparisons are simulated less often

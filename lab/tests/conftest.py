@@ -1,11 +1,8 @@
 """Shared fixtures: a fake checkout with fake programs, and the lab's command run against it."""
 
-import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from ports import free_port
+from processes import marked
+
+# On a busy machine an example may take long; the test must not fail for that.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 FAKES = Path(__file__).parent / "fakes"
 PATIENCE_S = 180.0  # a loaded two-core machine
@@ -43,15 +47,6 @@ from = "gen"
 rows = "connections"
 value = "rps"
 """
-
-
-def free_port():
-    """Below the ephemeral ports, so that no connection takes it."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @dataclass
@@ -122,14 +117,7 @@ class Checkout:
 
     def left_behind(self, pid):
         """Leftovers of the lab with this process id: processes, cgroups, scratch folders."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
-                if f"WIRESPEED_RUN={pid}-".encode() in environment:
-                    found.append((entry / "cmdline").read_bytes())
-            except OSError:
-                continue
+        found = list(marked(f"{pid}-").values())
         # Not by Path.glob: it fails when a cgroup goes away while it looks.
         for folder, names, _ in os.walk("/sys/fs/cgroup"):
             found += [f"{folder}/{name}" for name in names if name.startswith(f"wirespeed-{pid}-")]

@@ -12,7 +12,9 @@ import subprocess
 import time
 from pathlib import Path
 
-PATIENCE_S = 60.0
+from ports import free_ports
+
+PATIENCE_S = 180.0  # a loaded two-core machine
 CABLE = "192.0.2.{}"
 # SHLVL: a bash below another reads no ~/.bashrc; so the files of this user do not affect the hosts.
 SSHD = "/usr/sbin/sshd"
@@ -252,16 +254,3 @@ class Slurm:
     def close(self):
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-
-
-def free_ports(count):
-    """A row of free ports, below the ephemeral range."""
-    for first in range(20_000 + os.getpid() % 9000, 32_000, count):
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return list(range(first, first + count))
-    raise AssertionError("no free ports")

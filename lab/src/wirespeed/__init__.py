@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from wirespeed.results.summary import Summary
+    from wirespeed.analysis.summary import Summary
 
 __all__ = ["__version__", "load_run"]
 __version__ = "0.1.0"
@@ -27,7 +27,8 @@ def load_run(name: str | Path = "latest", runs: str | Path | None = None) -> Sum
     import os
     from pathlib import Path
 
-    from wirespeed.results import store, summary
+    from wirespeed.analysis import summary
+    from wirespeed.results import store
     from wirespeed.runner import place
 
     folder = Path(runs or os.environ.get("WIRESPEED_RUNS") or place.runs_folder())

@@ -74,7 +74,7 @@ def test_processes_that_were_born_since_or_have_ended_count(monkeypatch):
     }  # fmt: skip
 
 
-def test_what_runs_on_other_cores_disturbs_no_window(monkeypatch):
+def test_processes_on_other_cores_are_not_counted(monkeypatch):
     first = {1: process("far", 0, core=3), 2: process("near", 0), 3: process("moved", 0, core=3)}
     second = {1: process("far", 4, core=2), 2: process("near", 1), 3: process("moved", 1, core=1)}
     assert taken(monkeypatch, first, second, [0, 1]) == {"near": 1.0, "moved": 1.0}

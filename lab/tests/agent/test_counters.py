@@ -11,7 +11,7 @@ import pytest
 from wirespeed.agent import counters
 from wirespeed.agent.children import Cgroups, Child, Refused
 from wirespeed.errors import HostError
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
 
 PATIENCE_S = 120.0
@@ -134,7 +134,7 @@ def test_the_reason_why_nothing_can_be_counted(monkeypatch, number, said):
 @pytest.fixture(params=[True, False], ids=["cgroups", "no-cgroups"])
 def host(request, tmp_path):
     order = {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": request.param}
-    agent = Host(Far("here", python=sys.executable), order)
+    agent = Host(Transport("here", python=sys.executable), order)
     agent.greet()
     yield agent
     agent.close()

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from wirespeed.agent import leftovers
-from wirespeed.agent.children import Refused
+from wirespeed.agent.children import Refused, identity
 from wirespeed.errors import StorageError
 from wirespeed.runner import files
 
@@ -35,7 +35,8 @@ def test_a_folder_that_another_agent_removes_meanwhile_is_passed_over(tmp_path, 
 def test_a_lab_in_a_container_is_not_taken_for_one_that_was_killed():
     """Its processes are seen from outside, and its agent has another number there."""
     command = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "echo ready; sleep 60"]
-    environment = {**os.environ, "WIRESPEED_AGENT": "1.1"}
+    # The mark of an agent that lives: runs of other tests end the processes of dead ones.
+    environment = {**os.environ, "WIRESPEED_AGENT": identity(os.getpid())}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as inside:
         assert inside.stdout.readline() == "ready\n"
         with open(f"/proc/{inside.pid}/task/{inside.pid}/children") as file:
@@ -79,6 +80,20 @@ def test_a_run_in_a_container_that_has_the_lock_is_named(tmp_path):
         assert leftovers.holder(handle) == "run 9"
     finally:
         os.close(handle)
+
+
+def test_a_lock_is_for_everybody_unless_an_administrator_says_otherwise(tmp_path):
+    """Any user may hold a lock that it can read, and each run made it readable for all again."""
+    path = tmp_path / "lock"
+    before = os.umask(0o077)
+    try:
+        os.close(leftovers.open_lock(str(path)))
+        assert path.stat().st_mode & 0o777 == 0o644
+        path.chmod(0o640)
+        os.close(leftovers.open_lock(str(path)))
+        assert path.stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
 
 
 def test_a_process_that_only_holds_the_lock_is_named(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wirespeed.agent import quota
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
 
 TREE_V1 = Path("/sys/fs/cgroup/cpu")
@@ -77,7 +77,9 @@ def limited():
 
 def test_an_agent_in_a_group_with_a_quota_samples_how_long_it_held_back(limited):
     prefix = ("sh", "-c", f'echo $$ > {limited}/cgroup.procs && exec "$@"', "sh")
-    host = Host(Far("limited", prefix, python=sys.executable), {"mark": "quota", "cgroups": False})
+    host = Host(
+        Transport("limited", prefix, python=sys.executable), {"mark": "quota", "cgroups": False}
+    )
     try:
         host.greet()
         host.ask("sample_start", names=[], every_s=60, instants=[])

@@ -12,7 +12,7 @@ import pytest
 
 from wirespeed.agent import tuning
 from wirespeed.errors import HostError
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
 
 PATIENCE_S = 120.0
@@ -76,7 +76,7 @@ def state(tmp_path):
 @contextmanager
 def agent(tmp_path):
     order = {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": False}
-    host = Host(Far("here", python=sys.executable), order)
+    host = Host(Transport("here", python=sys.executable), order)
     try:
         host.greet()
         yield host

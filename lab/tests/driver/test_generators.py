@@ -86,7 +86,7 @@ def asked(tool, url, folder, duration_s=0.5):
     one = instance(tool, words_of(tool, url, folder))
     run = LoadRun(folder, duration_s, 0.0, 0.0)
     made = command.for_load(Path("/nowhere"), one, run)
-    done = subprocess.run(made.argv, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(made.argv, capture_output=True, text=True, check=False, timeout=180)
     (folder / "stdout").write_text(done.stdout)
     return command.figures_of(one, run, Output(folder / "stdout", done.stderr, 7, int(600e9)))
 

@@ -68,7 +68,7 @@ done = []  # of each request: (bytes, whether it was answered, whether strangely
 def ask_until_end():
     while time.time() < end:
         try:
-            with urllib.request.urlopen(options.url, timeout=5) as answer:
+            with urllib.request.urlopen(options.url, timeout=60) as answer:
                 done.append((len(answer.read()), True, False))
         except urllib.error.HTTPError:
             done.append((0, True, True))

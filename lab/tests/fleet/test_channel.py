@@ -11,7 +11,7 @@ import pytest
 
 from wirespeed.errors import HostError, LostHostError
 from wirespeed.fleet import channel, host
-from wirespeed.fleet.channel import KEEPS_A_LEASE, Channel, Far
+from wirespeed.fleet.channel import KEEPS_A_LEASE, Channel, Transport
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import SILENCE_S, Host
 from wirespeed.recipe.model import Site
@@ -22,19 +22,19 @@ def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
     """The thread that keeps the lease may be about to write when the channel closes."""
     seen = []
     monkeypatch.setattr(threading, "excepthook", seen.append)
-    far = Far("here", python=sys.executable, lease_s=0.05 * KEEPS_A_LEASE)
+    far = Transport("here", python=sys.executable, lease_s=0.05 * KEEPS_A_LEASE)
     opened = Channel(far, {"mark": "test-channel", "cgroups": False, "lab_pid": None})
     opened._closing.wait = lambda pause_s: time.sleep(pause_s)  # it is never notified of the end
     time.sleep(0.1)
     opened.close()
-    opened.wait(15)
+    opened.wait(60)
     time.sleep(0.15)
     assert not seen
 
 
 def test_an_agent_of_another_protocol_is_refused(monkeypatch):
     monkeypatch.setattr(host, "PROTOCOL", host.PROTOCOL + 1)
-    agent = Host(Far("here", python=sys.executable), {"mark": "old", "cgroups": False})
+    agent = Host(Transport("here", python=sys.executable), {"mark": "old", "cgroups": False})
     try:
         with pytest.raises(HostError, match=r"here: the agent speaks protocol \d+, not \d+"):
             agent.greet()
@@ -46,12 +46,9 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
     """It ended with a syntax error of one of the agent's own files."""
     later = channel.BOOTSTRAP.replace("(3, 6)", "(9, 9)")
     monkeypatch.setattr(channel, "BOOTSTRAP", later)
-    agent = Host(Far("old", python=sys.executable), {"mark": "old", "cgroups": False})
-    try:
-        with pytest.raises(HostError, match=r"old: Python 3\.\d+ is too old for the agent"):
-            agent.greet()
-    finally:
-        agent.close()
+    # It may have ended before the first request is sent, or after.
+    with pytest.raises(HostError, match=r"old: Python 3\.\d+ is too old for the agent"):
+        Fleet([Transport("old", python=sys.executable)], "old", cgroups=False)
 
 
 def test_a_host_keeps_its_lease_through_a_pause_of_seconds():
@@ -59,14 +56,14 @@ def test_a_host_keeps_its_lease_through_a_pause_of_seconds():
     site = Site(kind="ssh", lease="20s")
     assert alive(site.lease)[-1] == "ServerAliveCountMax=10"
     assert alive(Site(kind="ssh").lease)[-1] == "ServerAliveCountMax=5"
-    far = Far("far", python=sys.executable, lease_s=20.0)
+    far = Transport("far", python=sys.executable, lease_s=20.0)
     agent = Host(far, {"mark": "pause", "cgroups": False})
     try:
         agent.greet()
         agent.heard -= SILENCE_S + 5
         agent.check_heard()
         agent.heard -= 10
-        with pytest.raises(LostHostError, match="has not been heard for"):
+        with pytest.raises(LostHostError, match="has sent nothing for"):
             agent.check_heard()
     finally:
         agent.close()
@@ -74,21 +71,23 @@ def test_a_host_keeps_its_lease_through_a_pause_of_seconds():
 
 def test_a_silent_host_is_noticed_while_others_speak():
     """Other hosts' messages kept arriving, and the lab waited for a generator behind a cut link."""
-    fars = [Far(name, python=sys.executable, lease_s=60.0) for name in ("speaks", "silent")]
-    fleet = Fleet(fars, "test-silence", cgroups=False)
+    transports = [
+        Transport(name, python=sys.executable, lease_s=60.0) for name in ("speaks", "silent")
+    ]
+    fleet = Fleet(transports, "test-silence", cgroups=False)
     try:
         silent = fleet["silent"]
         os.kill(silent.info["pid"], signal.SIGSTOP)
         silent.heard -= 60 + 1
-        with pytest.raises(HostError, match="silent has not been heard for 6"):
+        with pytest.raises(HostError, match="silent has sent nothing for 6"):
             fleet["speaks"].ask("clock")
         # reported once: machines that live can be put back
         assert fleet["speaks"].ask("clock")["now"] > 0
         begun = time.monotonic()
-        with pytest.raises(HostError, match="silent has not been heard for 6"):
+        with pytest.raises(HostError, match="silent has sent nothing for 6"):
             silent.ask("clock")
         fleet.place("load", silent)
-        with pytest.raises(HostError, match="silent has not been heard for 6"):
+        with pytest.raises(HostError, match="silent has sent nothing for 6"):
             fleet.wait_exit(["load"], 60.0)
         assert time.monotonic() - begun < 30
     finally:
@@ -98,7 +97,9 @@ def test_a_silent_host_is_noticed_while_others_speak():
 
 def test_an_agent_that_ended_is_reported_once():
     """Its closed pipe stayed readable, so every request to the other hosts failed."""
-    fleet = Fleet([Far(name, python=sys.executable) for name in ("stays", "ends")], "e", False)
+    fleet = Fleet(
+        [Transport(name, python=sys.executable) for name in ("stays", "ends")], "e", False
+    )
     try:
         os.kill(fleet["ends"].info["pid"], signal.SIGKILL)
         with pytest.raises(HostError, match="ends: the agent has ended"):
@@ -115,7 +116,7 @@ def test_a_log_in_may_take_longer_than_a_silence(monkeypatch):
     """ssh with slow DNS, or a queue of Slurm: only a host that has logged in can be silent."""
     monkeypatch.setattr(host, "SILENCE_S", 0.2)
     slow = ("sh", "-c", 'echo welcome; sleep 1; exec "$@"', "sh")
-    far = Far("slow", slow, sys.executable, lease_s=60.0)
+    far = Transport("slow", slow, sys.executable, lease_s=60.0)
     agent = Host(far, {"mark": "slow", "cgroups": False, "lab_pid": None})
     try:
         agent.greet()
@@ -125,7 +126,7 @@ def test_a_log_in_may_take_longer_than_a_silence(monkeypatch):
 
 
 def test_a_part_of_a_message_is_a_sign_of_life(monkeypatch):
-    agent = Host(Far("here", python=sys.executable), {"mark": "part", "cgroups": False})
+    agent = Host(Transport("here", python=sys.executable), {"mark": "part", "cgroups": False})
     try:
         agent.greet()
         agent.heard = 0.0
@@ -141,7 +142,7 @@ def test_an_agent_starts_below_any_login_shell(shell):
     """csh ends a quoted word at the end of its line, and the agent never came up."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    far = Far("there", (shell, "-c"), sys.executable, is_quoted=True)
+    far = Transport("there", (shell, "-c"), sys.executable, is_quoted=True)
     agent = Host(far, {"mark": "test-shell", "cgroups": False})
     try:
         agent.greet()

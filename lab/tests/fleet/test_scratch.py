@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.runner import files, generate
 
@@ -19,8 +19,10 @@ WAIT_S = 60
 
 @pytest.fixture
 def fleet():
-    fars = [Far(name, python=sys.executable, shares_files=False) for name in ("one", "two")]
-    fleet = Fleet(fars, "test-scratch", cgroups=False)
+    transports = [
+        Transport(name, python=sys.executable, shares_files=False) for name in ("one", "two")
+    ]
+    fleet = Fleet(transports, "test-scratch", cgroups=False)
     yield fleet
     fleet.close()
 

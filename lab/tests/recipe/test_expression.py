@@ -16,6 +16,7 @@ VALUES = {
     ("jvm",): ["-Xms2g", "{heap}"],
     ("heap",): "-Xmx{payload}m",
     ("circle",): "{circle}",
+    ("and-more",): "a name that begins like a word of the language",
     ("http", 1, "port"): 8082,
 }
 
@@ -49,6 +50,12 @@ NAMES = Names(lookup, lambda kind, name: f"<{kind} {name}>")
         ("{heap}", "-Xmx128m"),
         ("{test.close ? Connection: close}", "Connection: close"),
         ("{test.open ? yes : no}", "no"),
+        ("{payload >= 128 and count > 2 ? 2 : 1}", "2"),
+        ("{payload >= 129 or count <= 2 ? 2 : 1}", "1"),
+        ("{not test.open and not (count == 4) ? 2 : 1}", "2"),
+        ("{count * 2 != 6 ? 2 : 1}", "1"),
+        ("{payload / 2 < payload - 1 ? {payload} : no}", 128),
+        ("{and-more}", "a name that begins like a word of the language"),
     ],
 )
 def test_values(text, value):
@@ -71,7 +78,11 @@ def test_lists_are_spliced_and_nothing_is_left_out():
         ("{http[1.port}", "'] is missing|']' is missing"),
         ("{payload payload}", "unexpected"),
         ("{payload; import os}", "unexpected character"),
-        ("{payload == 1}", "unexpected character"),
+        ("{payload = 1}", "unexpected character"),
+        ("{payload > stack}", "is not a number"),
+        ("{payload > 1 > 0}", "unexpected '>'"),
+        ("{payload and}", "a name or a number is missing"),
+        ("{payload and nothing}", "no .*nothing"),
         ("{open('x')}", "no .*open"),
         ("{circle}", "refers to itself"),
         ("text {jvm}", "must be an argument of its own"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ports import free_port
 from typer.testing import CliRunner
 
 from wirespeed.cli.app import app
@@ -27,17 +28,12 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return str(listener.getsockname()[1])
-
-
 def init(*words):
     return CliRunner().invoke(app, ["init", *words])
 
 
 def test_the_server_is_asked_and_the_recipe_says_what_it_answered(here):
-    port = free_port()
+    port = str(free_port())
     done = init("mine.toml", "--command", SERVER, "--port", port, "--path", "/file.txt")
     assert done.exit_code == 0, done.output
     assert "/file.txt answers 200 with 123 bytes" in done.output
@@ -78,13 +74,13 @@ def test_a_server_that_somebody_else_started_does_not_answer_for_this_one(here):
 
 
 def test_a_missing_page_gives_no_recipe(here):
-    done = init("a.toml", "--command", SERVER, "--port", free_port(), "--path", "/gone")
+    done = init("a.toml", "--command", SERVER, "--port", str(free_port()), "--path", "/gone")
     assert "/gone responds with 404 (choose a --path that responds with 200)" in str(done.exception)
     assert not (here / "a.toml").exists()
 
 
 def test_a_server_that_makes_itself_a_daemon_is_named_and_ended(here):
-    port = free_port()
+    port = str(free_port())
     daemon = f"sh -c '{SERVER} & exit 0'"
     done = init("a.toml", "--command", daemon, "--port", port)
     assert "left its process behind and ended; start it in the foreground" in str(done.exception)

@@ -62,7 +62,7 @@ def test_the_good_recipe_is_good(tmp_path):
 def test_the_command_prints_the_line_and_exits_with_status_2(tmp_path):
     path = written(tmp_path, "repeat = 5", "repeats = 5")
     command = [sys.executable, "-m", "wirespeed", "run", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 2
     assert done.stderr == "wirespeed: r.toml: plan.repeats: unknown key (did you mean 'repeat'?)\n"
     assert done.stdout == ""
@@ -70,7 +70,7 @@ def test_the_command_prints_the_line_and_exits_with_status_2(tmp_path):
 
 def test_a_recipe_typed_as_a_command_shows_how_to_measure_it():
     command = [sys.executable, "-m", "wirespeed", "quickstart"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 2
     line = "quickstart: a recipe, not a command (measure it with: wirespeed run quickstart)"
     assert done.stderr == f"wirespeed: {line}\n"
@@ -115,3 +115,18 @@ def test_a_mistake_in_a_process_names_it(tmp_path):
     text = GOOD.replace('argv = ["./app"', 'argvv = ["./app"')
     with pytest.raises(RecipeError, match=r"process\.app\.argvv: unknown key"):
         read_text(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line"),
+    [
+        ("[axes]", "[axes]\nint = [{ a = 1 }]", r"axes\.int\[0\]: .* is not a string"),
+        ("[axes]", "[axes]\nlist = 3.5", r"axes\.list: 3\.5 is not a list"),
+        ("[stacks.kernel]", "[stacks.kernel]\nstr = 1", r"stacks\.kernel\.str: unknown key"),
+    ],
+)
+def test_a_key_that_has_the_name_of_a_type_is_named(tmp_path, right, wrong, line):
+    """It was left out of the message as the name of a member of a union."""
+    path = written(tmp_path, right, wrong)
+    with pytest.raises(RecipeError, match=line):
+        read.read(path)

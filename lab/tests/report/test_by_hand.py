@@ -15,8 +15,8 @@ from statistics import fmean, median, variance
 import pytest
 from report.make_run import KINDS, make_run
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import files, page, spreadsheet
-from wirespeed.results.summary import load
 
 NUMBER = re.compile(r"[−+]?[\d,]*\.?\d+")
 MEDIAN = r"MEDIAN\(repeats!\$([A-Z]+)\$(\d+):\$\1\$(\d+)\)(\*\d+)?"

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from report.make_run import LATENCY, RPS, Kind, make_run
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import ci
-from wirespeed.results.summary import load
 
 
 @pytest.fixture(scope="module")

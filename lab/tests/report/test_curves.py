@@ -6,8 +6,8 @@ import re
 import pytest
 from report.make_run import KINDS, make_run
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import curves, page
-from wirespeed.results.summary import load
 
 
 @pytest.fixture(scope="module")

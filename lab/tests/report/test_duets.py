@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from wirespeed.analysis import gate, two_runs
+from wirespeed.analysis.summary import summarize
 from wirespeed.report import ci, story, tables, terminal, wording
-from wirespeed.results import apart, gate
 from wirespeed.results.model import Duet, DuetRatio, PlannedTrial, Run, RunPlan, Trial
-from wirespeed.results.summary import summarize
 
 ROUNDS = 6
 GOOD = Duet("a", {"rps": DuetRatio(math.log(1.1), 0.001, 4)}, how="cgroup.freeze")
@@ -82,11 +82,11 @@ def test_turns_that_were_not_possible_fail_no_check(tmp_path):
 def test_a_run_whose_turns_fail_now_is_worse(tmp_path):
     before = summary_of(tmp_path, [GOOD] * ROUNDS)
     after = summary_of(tmp_path, [GOOD] * 5 + [FAILED])
-    found = apart.compare(before, after, ["rps"])
+    found = two_runs.compare(before, after, ["rps"])
     assert {one.axes["variant"]: one.word for one in found.differences}["B"] == "worse"
 
 
-def test_less_of_what_a_request_costs_is_no_negative_gain(tmp_path):
+def test_a_lower_cost_per_request_is_shown_as_a_gain(tmp_path):
     """The report said `best −72 % gain`."""
     found = summary_of(tmp_path, [GOOD] * ROUNDS)
     (gain,) = found.gains

@@ -6,8 +6,9 @@ import dataclasses
 
 from report.make_run import Kind, make_run
 
+from wirespeed.analysis import summary
 from wirespeed.report import headroom
-from wirespeed.results import store, summary
+from wirespeed.results import store
 
 
 def found(tmp_path, carried):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from report.make_run import KINDS, make_run
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import heat
-from wirespeed.results.summary import load
 
 
 def test_a_map_has_a_tile_for_each_comparison(tmp_path):

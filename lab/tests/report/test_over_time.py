@@ -8,8 +8,8 @@ import re
 import pytest
 from report.make_run import KINDS, make_run
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import charts
-from wirespeed.results.summary import load
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import re
 import pytest
 from report.make_run import KINDS, make_run
 
+from wirespeed.analysis import profiles
+from wirespeed.analysis.profiles import Profile
+from wirespeed.analysis.summary import load
 from wirespeed.report import page, profile
-from wirespeed.results import profiles
-from wirespeed.results.profiles import Profile
-from wirespeed.results.summary import load
 
 BASE = ((("app", "main", "parse"), 30), (("app", "main", "writev", "tcp_sendmsg_[k]"), 70))
 FASTER = ((("app", "main", "parse"), 60), (("app", "main", "push_[l]"), 40))

@@ -8,8 +8,8 @@ import json
 import pytest
 from report.make_run import make_run, netty, nginx, zuul
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import files, published, tables
-from wirespeed.results.summary import load
 
 TABLE_1 = """\
 1 74,090 115,172 55%

@@ -16,10 +16,10 @@ import pytest
 from report.make_run import KINDS, Kind, make_run
 from rich.console import Console
 
+from wirespeed.analysis import gate
+from wirespeed.analysis.summary import load
 from wirespeed.errors import ResultsError, StorageError
 from wirespeed.report import cards, charts, files, page, plot, story, tables, terminal, wording
-from wirespeed.results import gate
-from wirespeed.results.summary import load
 from wirespeed.runner import session
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}

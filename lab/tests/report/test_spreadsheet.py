@@ -12,8 +12,8 @@ import zipfile
 import pytest
 from report.make_run import KINDS, make_run
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import spreadsheet
-from wirespeed.results.summary import load
 
 RECOMPUTE = """<?xml version="1.0" encoding="UTF-8"?>
 <oor:items xmlns:oor="http://openoffice.org/2001/registry">
@@ -93,7 +93,7 @@ def test_libreoffice_computes_the_reports_figures(tmp_path):
     (profile / "user" / "registrymodifications.xcu").write_text(RECOMPUTE)
     command = ["soffice", f"-env:UserInstallation=file://{profile}", "--headless"]
     subprocess.run([*command, "--convert-to", ALL_SHEETS, "--outdir", tmp_path, stale], check=True,
-                   capture_output=True, timeout=120)  # fmt: skip
+                   capture_output=True, timeout=300)  # fmt: skip
     (path,) = tmp_path.glob("stale-1 *.csv")
     rows = list(csv.reader(path.open(encoding="utf-8")))
     sheet, compared = summary.sheets[0], 0

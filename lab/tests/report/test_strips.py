@@ -5,8 +5,8 @@ import re
 import pytest
 from report.make_run import KINDS, make_run
 
+from wirespeed.analysis.summary import load
 from wirespeed.report import page, strips
-from wirespeed.results.summary import load
 
 #: The heading of the chart.
 HEADING = "<h3>Each cell"

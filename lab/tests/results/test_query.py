@@ -12,10 +12,11 @@ from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
 import wirespeed
+from wirespeed.analysis import index
+from wirespeed.analysis.summary import load
 from wirespeed.cli.app import app
 from wirespeed.errors import InputError, ResultsError
-from wirespeed.results import index, query, store
-from wirespeed.results.summary import load
+from wirespeed.results import query, store
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_all_runs_are_asked_at_once_and_only_new_ones_are_read(tmp_path, monkeyp
         query.answer(tables, "select nothing from runs")
 
 
-def test_another_build_judges_all_runs_anew(tmp_path, monkeypatch):
+def test_another_build_judges_all_runs_again(tmp_path, monkeypatch):
     """Verdicts of an older build stayed in the index for ever."""
     make_run(KINDS["quickstart"](), tmp_path)
     assert len(list(index.documents(tmp_path))) == 1
@@ -139,7 +140,7 @@ def no_json(path):
 
 
 @pytest.mark.parametrize("damage", [cut, overwrite, other_table, no_json])
-def test_a_damaged_index_is_made_anew(tmp_path, monkeypatch, damage):
+def test_a_damaged_index_is_made_again(tmp_path, monkeypatch, damage):
     make_run(KINDS["quickstart"](), tmp_path)
     whole = list(index.documents(tmp_path))
     damage(tmp_path / index.FILE)

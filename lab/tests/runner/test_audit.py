@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from wirespeed.agent import facts as agent_facts
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
 from wirespeed.probe import machine
 from wirespeed.runner.audit import judged
@@ -14,7 +14,7 @@ from wirespeed.runner.audit import judged
 
 @pytest.fixture(scope="module")
 def facts():
-    host = Host(Far("here", python=sys.executable), {"mark": "audit", "cgroups": False})
+    host = Host(Transport("here", python=sys.executable), {"mark": "audit", "cgroups": False})
     try:
         host.greet()
         return machine.facts(host, "/usr/sbin:/usr/bin:/sbin:/bin", is_audit=True)

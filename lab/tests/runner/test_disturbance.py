@@ -17,12 +17,12 @@ from wirespeed.runner.disturbance import (
     NoiseMonitor,
     of_window,
 )
-from wirespeed.runner.judge import TrialJudgement
-from wirespeed.runner.pace import Pace
+from wirespeed.runner.time_budget import TimeBudget
+from wirespeed.runner.validity import Validity
 
 
 def monitor_of(**changes):
-    return NoiseMonitor(Pace(100.0, float("inf"), 100), **changes)
+    return NoiseMonitor(TimeBudget(100.0, float("inf"), 100), **changes)
 
 
 def windows_until_enough(monitor):
@@ -50,7 +50,7 @@ def test_a_loss_below_the_usual_spread_is_not_measured_again():
 
 def test_accepted_noise_and_a_late_run_measure_once():
     assert windows_until_enough(monitor_of(accept_noise=True)) == 1
-    assert windows_until_enough(NoiseMonitor(Pace(100.0, 100.0, 100))) == 1
+    assert windows_until_enough(NoiseMonitor(TimeBudget(100.0, 100.0, 100))) == 1
 
 
 def test_lasting_interference_is_reported_once():
@@ -85,7 +85,7 @@ def test_a_host_that_is_slow_for_most_of_a_run_is_not_its_own_standard():
         monitor.saw(Canary(ms, ms), is_disturbed=False, is_first_window=True)
     found = of_window(None, Canary(21.0, 21.0), monitor.best_ms)
     assert found.slowed == pytest.approx(1 - 12 / 21)
-    assert "slower than this machine's best" in found.words[0]
+    assert "more than this machine's best" in found.words[0]
 
 
 def test_a_host_that_is_slow_from_the_first_trial_is_known_from_former_runs(monkeypatch, tmp_path):
@@ -131,7 +131,7 @@ class Window:
     def __init__(self, folder, share, rps, reasons=()):
         self.folder, self.canary, self.rps = folder, None, rps
         words = ("others",) if share else ()
-        self.verdict = TrialJudgement(list(reasons), [], "server", Disturbance(share, words))
+        self.verdict = Validity(list(reasons), [], "server", Disturbance(share, words))
         self.has_failed = bool(reasons)
         (folder / "figures").write_text(str(rps))
 
@@ -189,14 +189,14 @@ def test_a_failure_is_the_trials_in_whichever_window_it_comes(measured, tmp_path
 
 def test_the_record_says_why_each_discarded_window_does_not_count():
     figures = {"gen-0": SimpleNamespace(rps=1234.4)}
-    verdict = TrialJudgement(
-        [], [], "server", Disturbance(0.1, ("other programs used 10 % of core 0",))
+    verdict = Validity(
+        [], [], "server", Disturbance(0.1, ("other processes used 10 % of core 0",))
     )
     record = SimpleNamespace(done=SimpleNamespace(figures=figures), verdict=verdict)
-    assert trial._told(record) == "other programs used 10 % of core 0: 1,234 requests/s"
+    assert trial._told(record) == "other processes used 10 % of core 0: 1,234 requests/s"
     failed = replace(verdict, reasons=["no request was completed"])
     record.verdict = failed
-    assert trial._told(record).startswith("no request was completed; other programs")
+    assert trial._told(record).startswith("no request was completed; other processes")
 
 
 def test_a_cpu_quota_disturbs_by_what_it_held_back():
@@ -204,7 +204,7 @@ def test_a_cpu_quota_disturbs_by_what_it_held_back():
     found = of_window(usage, None, None)
     assert found.share == pytest.approx(0.3)
     assert found.words == (
-        "the CPU quota of this container or service held programs back for 30.0% of a core",
+        "the CPU quota of this container or service throttled programs for 30.0% of a core",
     )
 
 
@@ -233,4 +233,4 @@ def test_a_resumed_run_knows_its_earlier_canaries():
 def test_a_window_in_which_a_clock_was_set_is_measured_again():
     """wrk and ab time with the wall clock: their rate was divided by the step."""
     found = of_window(None, None, None, clock_step_s=0.31)
-    assert found.share == 1.0 and found.words == ("somebody set a clock by 0.31 s",)
+    assert found.share == 1.0 and found.words == ("a clock was set by 0.31 s",)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed.cli import show
@@ -65,7 +65,6 @@ AXES = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(AXES, st.integers(1, 7), st.integers(0, 1000), st.sampled_from(["interleaved", "blocked"]))
 def test_every_cell_is_measured_once_a_round(axes, repeat, seed, order):
     recipe = recipe_of({**axes, "stack": ["kernel", "other"]}, repeat=repeat, order=order)
@@ -77,7 +76,6 @@ def test_every_cell_is_measured_once_a_round(axes, repeat, seed, order):
     assert schedule.trials == len(lines)
 
 
-@settings(deadline=None)
 @given(AXES, st.floats(60, 3600))
 def test_a_budget_is_kept_or_refused(axes, budget_s):
     recipe = recipe_of(axes)

@@ -4,18 +4,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from wirespeed.results import rounds
 from wirespeed.runner import preflight
 from wirespeed.runner.preflight import Preflight
+from wirespeed.stats import rounds
 
 SCHEDULE = SimpleNamespace(comparisons=12, repeat=5, cells=[], seconds=100.0)
-OPTION = "--wait-for-calm"
-CALM = Preflight(0.0, 0.005, 0.05, 0.004, None)
+OPTION = "--wait-for-quiet"
+QUIET = Preflight(0.0, 0.005, 0.05, 0.004, None)
 
 
 def test_a_quiet_machine_says_from_where_on_differences_are_decided():
-    text = CALM.text(SCHEDULE)
-    assert CALM.is_calm and "noisy now" not in text
+    text = QUIET.text(SCHEDULE)
+    assert QUIET.is_quiet and "noisy now" not in text
     assert "in 5 rounds differences below about 4% will not be decided, 3% needs" in text
 
 
@@ -33,15 +33,15 @@ def test_a_noisy_machine_needs_many_rounds_for_a_small_difference():
     [Preflight(0.05, 0, 0, 0, None), Preflight(0, 0.3, 0, 0, None), Preflight(0, 0, 0.8, 0, None)],
 )
 def test_steal_other_programs_and_a_slow_host_are_noise(seen):
-    assert not seen.is_calm
+    assert not seen.is_quiet
     assert f"{OPTION} TIME waits" in seen.text(SCHEDULE)
 
 
 def test_waiting_ends_with_the_first_quiet_look_or_with_the_time(monkeypatch):
-    looks = [Preflight(0, 0.3, 0, 0, None), Preflight(0, 0.2, 0, 0, None), CALM]
+    looks = [Preflight(0, 0.3, 0, 0, None), Preflight(0, 0.2, 0, 0, None), QUIET]
     monkeypatch.setattr(preflight, "look", lambda *_: looks.pop(0))
     fleet, told = SimpleNamespace(poll=lambda _s: None), []
-    assert preflight.wait_for_calm(fleet, SCHEDULE, {}, 60.0, told.append) is CALM
+    assert preflight.wait_for_quiet(fleet, SCHEDULE, {}, 60.0, told.append) is QUIET
     assert told == ["waiting up to 1 min for a quiet machine"]
     looks[:] = [Preflight(0, 0.3, 0, 0, None)]
-    assert not preflight.wait_for_calm(fleet, SCHEDULE, {}, 0.0, told.append).is_calm
+    assert not preflight.wait_for_quiet(fleet, SCHEDULE, {}, 0.0, told.append).is_quiet

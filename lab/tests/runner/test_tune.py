@@ -69,7 +69,7 @@ def test_changes_made_and_not_made_are_reported():
     assert tune.sentences(Wanted({}, {}, [0], [1]), told) == [
         "net.core.somaxconn was 4096, is 5000",
         "service irqbalance was active, is inactive",
-        "12 threads and 3 interrupts of others left core 0 for core 1",
+        "12 threads and 3 interrupts of other programs left core 0 for core 1",
         "left where their owners pinned them: a, b",
         "net.x is not set: there is none here",
     ]
@@ -78,7 +78,7 @@ def test_changes_made_and_not_made_are_reported():
 def test_without_permission_one_line_says_so():
     told = {"sysctl": [], "switches": [], "threads": 0, "irqs": 0, "pinned": [], "refused": []}
     (line,) = tune.sentences(Wanted({}, {}, [0], [1]), told)
-    assert "takes root" in line
+    assert "needs root" in line
 
 
 def test_a_plan_shows_settings_of_the_method_and_those_left_to_the_user():

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import marked
 from site_farm import PATIENCE_S, SSHD, Farm, Slurm, address
 
 KINDS = ("here", "netns", "ssh", "slurm")
@@ -79,7 +80,7 @@ def scratch_folders(checkout):
 
 def test_a_recipe_runs_and_leaves_nothing(kind):
     process = started(kind, recipe(kind, connections=[1, 2]))
-    _, err = process.communicate(timeout=PATIENCE_S * 3)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     trials = kind.trials()
     assert [trial["valid"] for trial in trials] == [True, True]
@@ -100,7 +101,7 @@ def test_a_recipe_runs_and_leaves_nothing(kind):
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
-    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"]))
+    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"], repeat=50))
     kind.wait_for_trials(1, process)
     assert kind.left_behind(process.pid)  # so that finding nothing means something
     process.send_signal(sign)
@@ -133,7 +134,7 @@ def test_a_cut_cable_ends_what_runs_behind_it_and_the_run_says_so(kind):
     kind.wait_for_trials(1, process)
     kind.farm.cut(0)
     assert wait_until(lambda: not programs_of(process.pid, "server.py"))
-    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "host0" in err
     assert kind.nothing_left(process.pid)
@@ -161,16 +162,7 @@ def test_a_wrong_address_of_the_server_is_reported_before_anything_is_measured(k
 
 
 def programs_of(pid, name):
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
-            command = (entry / "cmdline").read_bytes() if environment else b""
-        except OSError:
-            continue
-        if f"WIRESPEED_RUN={pid}-".encode() in environment and name.encode() in command:
-            found.append(int(entry.name))
-    return found
+    return [one for one, words in marked(f"{pid}-").items() if name.encode() in words]
 
 
 def wait_until(condition):

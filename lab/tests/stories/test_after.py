@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,14 +13,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ports import free_port
 
 from wirespeed.agent.children import is_alive
+from wirespeed.analysis import gate
+from wirespeed.analysis import trend as trends
 from wirespeed.cli import knee, trend
 from wirespeed.errors import InputError
 from wirespeed.recipe import rates, read
 from wirespeed.report.wording import measure
-from wirespeed.results import gate
-from wirespeed.results import trend as trends
 
 FAKES = Path(__file__).parents[1] / "fakes"
 PATIENCE_S = 120.0
@@ -316,8 +316,7 @@ def repository(checkout):
 
 def test_two_revisions_are_built_and_compared_and_a_comment_is_written(repository, tmp_path):
     checkout = repository
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     words = ["compare", "--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve {port}",
              "--build", "cp source.sh serve && chmod +x serve", "--port", port, "--connections", 1,
              "--repeat", 3, "--duration", "200ms", "--accept-noise"]  # fmt: skip
@@ -364,8 +363,7 @@ def test_a_stop_while_a_revision_is_built_leaves_no_work_tree_and_no_program(
 
 def test_a_stopped_comparison_of_revisions_names_no_way_to_go_on_that_does_not_exist(repository):
     """It printed a `--resume` whose programs went away with the work trees."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     process = repository.start(
         "compare", "--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve {port}", "--build",
         "cp source.sh serve && chmod +x serve", "--port", port, "--duration", "200ms",

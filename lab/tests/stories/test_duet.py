@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -92,25 +93,28 @@ def wait_for_turns(checkout, process):
 
 
 def test_a_planted_cost_is_found_by_a_duet_and_the_report_names_the_method(checkout, made):
-    process = checkout.start("run", made())
+    # Three duets make the comparison; a busy machine may spoil one or two of five.
+    process = checkout.start("run", made(repeat=5, pair="2s"))
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     found = duets_of(checkout)
-    assert len(found) == 3
-    for duet in found:
-        assert duet["problem"] == "", duet
-        cpu = duet["ratios"]["server.work_us_per_request"]["log"]
-        rps = duet["ratios"]["rps"]["log"]
-        # a request costs at most 80 % more, and what is the same for both is not nothing
-        assert 0.1 < cpu < 0.75 and -0.85 < rps < 0, duet
+    assert len(found) == 5
+    counted = [duet["ratios"] for duet in found if not duet["problem"]]
+    assert len(counted) >= 3, [duet["problem"] for duet in found]
+    cpu, rps = (
+        statistics.median(ratios[metric]["log"] for ratios in counted)
+        for metric in ("server.work_us_per_request", "rps")
+    )
+    # a request costs at most 80 % more, and what is the same for both is not nothing
+    assert 0.1 < cpu < 0.75 and -0.85 < rps < 0, found
     verdicts = json.loads((checkout.latest / "derived" / "verdict.json").read_text())["comparisons"]
     assert {one["method"] for one in verdicts} == {"duet"}
     assert "requests/s (duet)" in out
     assert (
-        "In a duet two fresh servers live next to each other for 1 s"
+        "In a duet two fresh servers live next to each other for 2 s"
         in (checkout.latest / "derived" / "report.html").read_text()
     )
-    assert len(list(checkout.latest.glob("trials/*/slices.jsonl"))) == 3
+    assert len(list(checkout.latest.glob("trials/*/slices.jsonl"))) >= len(counted)
     assert checkout.nothing_left(process.pid)
 
 

@@ -2,12 +2,12 @@
 
 import json
 import shutil
-import socket
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from wirespeed.recipe import draft, read
 
@@ -35,8 +35,7 @@ def test_commands_at_one_rate_are_judged_by_what_a_request_costs(checkout):
     target = checkout.root / "target" / "release" / "wirespeed-load"
     target.unlink()
     shutil.copy(PROGRAM, target)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     start = f"{sys.executable} {PLANTED} --port {{port}} --work"
     code, out, err = checkout.call(
         "compare", "--run", f"{start} 20", "--run", f"{start} 200", "--port", port,
@@ -53,7 +52,7 @@ def test_commands_at_one_rate_are_judged_by_what_a_request_costs(checkout):
     assert compared.keys() == {draft.WORK, "latency.p99"}
     assert compared[draft.WORK]["gain"] > 0.2, "ten times the work for a request"
     first = out[out.index("B against A") :].splitlines()[0]
-    # decided or not: the machine may be busy
+    # Decided or not: the machine may be busy.
     assert first.startswith("B against A: server CPU per request: 1 ")
     assert "requests per core" in first
     assert "service times" not in (checkout.latest / "derived" / "report.html").read_text()

@@ -16,6 +16,7 @@ import signal
 import time
 
 from wirespeed.agent.children import LIBC, Refused, is_alive, read_text, start_ticks, stat_fields
+from wirespeed.agent.sampling import process_time_of
 
 MAGIC = b"wsload1\0"
 THREADS_AT, WANTED_AT, UNTIL_AT, SLOTS_AT, SLOT_BYTES = 8, 12, 16, 64, 64
@@ -121,7 +122,7 @@ class Frozen:
         if self.stat is not None:
             text = os.pread(self.stat, 1024, 0)
             return int(text.split(b"usage_usec", 1)[1].split(None, 1)[0]) / 1e6
-        return sum(process_cpu_s(pid) for pid in self.members)
+        return sum(process_time_of(pid) for pid in self.members)
 
 
 def rest(children):
@@ -148,14 +149,6 @@ def freeze(frozen):
 def is_stopped(pid):
     fields = stat_fields(pid)
     return not fields or fields[0] in "TtZX"
-
-
-def process_cpu_s(pid):
-    """Of all its threads, in nanoseconds (clock_getcpuclockid; linux/posix-timers.h)."""
-    try:
-        return time.clock_gettime((~pid << 3) | 2)
-    except OSError:
-        return 0.0
 
 
 class Side:

@@ -62,16 +62,20 @@ def lock_files():
 
 
 def open_lock(path):
-    """A descriptor that can be locked; None where there is none to be had."""
+    """A descriptor that can be locked; None where none can be opened.
+
+    A lock that can be read can be held, so a new one is for everybody, whatever the umask is. The
+    mode of one that exists stays: an administrator may keep it for a group (chgrp, chmod 0640).
+    """
     safe = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    for flags in (os.O_RDWR | os.O_CREAT | safe, os.O_RDONLY | safe):
+    for flags in (os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
         try:
-            handle = os.open(path, flags, 0o644)
+            handle = os.open(path, flags | safe, 0o644)
         except OSError:
             continue
         if stat.S_ISREG(os.fstat(handle).st_mode):
-            if is_own(handle):
-                os.fchmod(handle, 0o644)  # whatever the umask is: others have to open it
+            if flags & os.O_EXCL:
+                os.fchmod(handle, 0o644)
             return handle
         os.close(handle)
     return None

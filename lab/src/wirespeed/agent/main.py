@@ -51,7 +51,7 @@ from wirespeed.agent.leftovers import (
     tidy,
 )
 from wirespeed.agent.namespaces import Namespaces
-from wirespeed.agent.sampling import Sampler, canary_ms
+from wirespeed.agent.sampling import Sampler, canary_ms, process_time_of
 from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
 
 PROTOCOL = 2
@@ -147,7 +147,7 @@ class Agent:
 
     def do_cpu(self, message):
         """CPU time of processes with all their threads, in seconds; ended ones are left out."""
-        return {"cpu_s": sum(duet.process_cpu_s(pid) for pid in message["pids"])}
+        return {"cpu_s": sum(process_time_of(pid) for pid in message["pids"])}
 
     def do_facts(self, message):
         self.helpers.start(message["id"], lambda: facts.of_host(message, self.cgroups))

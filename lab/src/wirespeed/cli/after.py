@@ -84,6 +84,9 @@ def compare(
         ),
     ] = "",
     ci: CiOption = "",
+    html: Annotated[
+        str, typer.Option("--html", metavar="FILE", help="Of two runs: write a page, too.")
+    ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
@@ -96,6 +99,8 @@ def compare(
         is_pair = len(revs or []) == 2 and len(commands or []) == 1
         if names or metric or not (is_pair or (not revs and len(commands or []) >= 2)):
             raise InputError(COMPARE_NEEDS)
+        if html:
+            raise InputError("--html belongs to compare RUN RUN (--run has a report of its own)")
         given = command.CompareOptions(
             commands or [], path, port, connections, duration, method, server_cores,
             command.rate_of(rate), ci,
@@ -115,7 +120,7 @@ def compare(
     if len(names) != 2:
         raise InputError(COMPARE_NEEDS)
     pair = (names[0], names[1])
-    code = command.compare(pair, runs_folder(runs), metric or [], as_json, fail_on)
+    code = command.compare(pair, runs_folder(runs), metric or [], as_json, fail_on, html)
     raise typer.Exit(code)
 
 

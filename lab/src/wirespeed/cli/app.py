@@ -137,12 +137,13 @@ def run(
     accept_noise: NoiseOption = False,
     tune: TuneOption = False,
     profile: ProfileOption = False,
-    wait_for_calm: Annotated[
+    wait_for_quiet: Annotated[
         str,
         typer.Option(
-            "--wait-for-calm", metavar="TIME", help="Wait at most TIME for a quiet machine first."
+            "--wait-for-quiet", metavar="TIME", help="Wait at most TIME for a quiet machine first."
         ),
     ] = "",
+    wait_for_calm: Annotated[str, typer.Option(hidden=True)] = "",  # its name in version 0.1.0
     fail_on: FailOnOption = "",
     require: RequireOption = None,
     allow_missing: AllowMissingOption = False,
@@ -159,6 +160,7 @@ def run(
     from wirespeed.runner import session
 
     check = command.check_of(fail_on, require or [], allow_missing)
+    wait_for_quiet = wait_for_quiet or wait_for_calm
     if bool(recipe) == bool(resume):
         raise InputError(
             f"run: needs either RECIPE or --resume RUN (`{COMMAND} list` lists the recipes)"
@@ -170,7 +172,7 @@ def run(
     of_new = {
         "--site": site != "here", "--budget": budget, "--repeat": repeat, "--only": only,
         "--fit": fit != "strict", "--seed": seed is not None, "--tune": tune, "--profile": profile,
-        "--wait-for-calm": wait_for_calm, "--set": set_, "--label": label, "--note": note,
+        "--wait-for-quiet": wait_for_quiet, "--set": set_, "--label": label, "--note": note,
     }  # fmt: skip
     if resume and (given := [option for option, value in of_new.items() if value]):
         raise InputError(f"--resume: the run keeps its own settings (leave out {', '.join(given)})")
@@ -180,10 +182,10 @@ def run(
         ended = command.resume(resume, folder, more, as_json)
     else:
         wanted = plan_options(only, repeat, budget, fit, seed, accept_noise, tune)
-        calm_wait_s = units.duration_s(wait_for_calm) if wait_for_calm else 0.0
+        quiet_wait_s = units.duration_s(wait_for_quiet) if wait_for_quiet else 0.0
         marks = tuple(command.label(text) for text in label or [])
         for_s = units.duration_s(for_) if for_ else 0.0
-        wanted = replace(wanted, calm_wait_s=calm_wait_s, labels=marks, note=note, for_s=for_s)
+        wanted = replace(wanted, quiet_wait_s=quiet_wait_s, labels=marks, note=note, for_s=for_s)
         wanted = replace(wanted, profile=profile)
         origin = session.source(recipe, site, set_ or [])
         ended = command.measure(origin, wanted, folder, until_decided, as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,15 +13,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from wirespeed import units
+from wirespeed.analysis import two_runs
+from wirespeed.analysis.cells import place
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
 from wirespeed.cli.init import argv_of, check_path, connections_of, cores_note
 from wirespeed.cli.run import EXIT_GATE
 from wirespeed.errors import InputError
 from wirespeed.recipe import draft
-from wirespeed.report import wording
-from wirespeed.results import apart, store
-from wirespeed.results.summary import Summary, load
+from wirespeed.report import difference
+from wirespeed.results import store
 from wirespeed.runner import session, tryout
 from wirespeed.runner.plan import PlanOptions
 
@@ -34,18 +36,25 @@ FAIL_ON = {"worse": ("worse",), "loss": ("worse",), "undecided": UNDECIDED}
 
 
 def compare(
-    names: tuple[str, str], runs: Path, metrics: list[str], as_json: bool, fail_on: str = ""
+    names: tuple[str, str],
+    runs: Path,
+    metrics: list[str],
+    as_json: bool,
+    fail_on: str = "",
+    html: str = "",
 ) -> int:
     """Prints what differs between the hosts, then each cell of both runs; 3 on `fail_on`."""
     words = [word.strip() for word in fail_on.split(",") if word.strip()]
     if wrong := [word for word in words if word not in FAIL_ON]:
         raise InputError(f"--fail-on: unknown value {wrong[0]!r} (worse, undecided)")
     first, second = (load(store.find_run(runs, name)) for name in names)
-    found = apart.compare(first, second, metrics or [first.primary])
+    found = two_runs.compare(first, second, metrics or [first.primary])
     if as_json:
         output.write({"verdict": found.verdict, **asdict(found)})
     else:
         show(first, found)
+    if html:
+        difference.write(first, second, found, Path(html))
     lines = [*_unended(first, second), *broken(found, words)] if words else []
     for line in lines:
         print(f"wirespeed: {line}", file=sys.stderr)
@@ -60,7 +69,7 @@ def _unended(first: Summary, second: Summary) -> list[str]:
     ]
 
 
-def broken(found: apart.Apart, fail_on: Sequence[str]) -> list[str]:
+def broken(found: two_runs.RunDifferences, fail_on: Sequence[str]) -> list[str]:
     """One line for each thing that fails the check. A cell that the second run lost fails it
     always: what was not measured is not better, and a stack that no longer starts is a loss."""
     words = {word for name in fail_on for word in FAIL_ON[name]}
@@ -74,11 +83,7 @@ def broken(found: apart.Apart, fail_on: Sequence[str]) -> list[str]:
     return lines
 
 
-def place(axes: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in axes.items())
-
-
-def show(first: Summary, found: apart.Apart) -> None:
+def show(first: Summary, found: two_runs.RunDifferences) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
@@ -88,21 +93,10 @@ def show(first: Summary, found: apart.Apart) -> None:
         console.print("Nothing that is known of hosts and method differs.")
     console.print(_cells(found, first))
     for one in found.pooled:
-        console.print(_over_all(one), soft_wrap=True)
-    words = [one.word for one in found.differences]
-    counted = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-    missing = "".join(
-        f" {wording.count(count, 'cell')} only in the {which}."
-        for count, which in zip(found.only, ("first", "second"), strict=True)
-        if count
-    )
+        console.print(difference.over_all(one), soft_wrap=True)
     for axes in found.missing[:MISSING_MAX]:
         console.print(escape(f"Only in the first: {place(axes)}"), soft_wrap=True)
-    console.print(
-        f"{counted}.{missing} The runs were not interleaved: what the machine did in between is in "
-        "every difference. For a verdict, put both sides into one recipe.",
-        soft_wrap=True,
-    )
+    console.print(f"{difference.counted(found)} {difference.NOT_INTERLEAVED}", soft_wrap=True)
 
 
 METHODS = ("duet", "trials")
@@ -193,7 +187,7 @@ def rate_of(text: str) -> int | None:
     return rate
 
 
-def _facts(found: apart.Apart) -> Table:
+def _facts(found: two_runs.RunDifferences) -> Table:
     table = Table(title="What differs", title_justify="left", box=None, pad_edge=False)
     for head in ("", "first", "second"):
         table.add_column(head, overflow="fold")
@@ -202,36 +196,13 @@ def _facts(found: apart.Apart) -> Table:
     return table
 
 
-def _over_all(one: apart.Difference) -> str:
-    label = wording.measure(one.metric).label
-    interval = f" ({_interval(one)})" if one.low is not None else ""
-    return (
-        f"{label} over all cells that can be compared: {wording.signed(one.change)}{interval}, "
-        f"{one.word}."
-    )
-
-
-def _interval(one: apart.Difference) -> str:
-    if one.low is None or one.high is None:
-        return wording.NONE
-    return f"{wording.signed(one.low)} … {wording.signed(one.high)}"
-
-
-def _cells(found: apart.Apart, first: Summary) -> Table:
-    axes = list(first.run.axes)
+def _cells(found: two_runs.RunDifferences, first: Summary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for axis in axes:
+    for axis in first.run.axes:
         table.add_column(axis)
-    for head in ("metric", "first", "second", "difference", "95 % interval", ""):
+    for head in difference.HEADS:
         table.add_column(head, justify="left" if head in ("", "metric") else "right")
     for one in found.differences:
-        measure = wording.measure(one.metric, first.unit(one.metric))
-        is_told = one.word == "not comparable" or (one.word == "worse" and one.low is None)
-        word = f"{one.word}: {one.reason}" if is_told else one.word
-        table.add_row(
-            *(escape(str(one.axes.get(axis, ""))) for axis in axes), measure.head,
-            *(wording.number(None if v is None else v * measure.scale)
-              for v in (one.first, one.second)),
-            wording.signed(one.change), _interval(one), escape(word),
-        )  # fmt: skip
+        axes = (str(one.axes.get(axis, "")) for axis in first.run.axes)
+        table.add_row(*map(escape, (*axes, *difference.texts(first, one))))
     return table

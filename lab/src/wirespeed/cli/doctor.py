@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.analysis import diagnosis
+from wirespeed.analysis.summary import load
 from wirespeed.cli import output
 from wirespeed.errors import COMMAND
 from wirespeed.report import wording
-from wirespeed.results import diagnosis, store
-from wirespeed.results.summary import load
+from wirespeed.results import store
 from wirespeed.runner import abilities, place
 
 MARKS = {"can": "[green]✔[/green]", "limited": "[yellow]·[/yellow]", "cannot": "[red]✘[/red]"}
@@ -35,13 +36,13 @@ def _show(found: list[abilities.Ability]) -> None:
     for _ in range(3):
         table.add_column(overflow="fold")
     for one in found:
-        words = escape(one.found) + (f"\n[dim]{escape(one.mend)}[/dim]" if one.mend else "")
+        words = escape(one.found) + (f"\n[dim]{escape(one.remedy)}[/dim]" if one.remedy else "")
         table.add_row(MARKS[one.state], one.what, words)
     console = _console()
     console.print(table)
     counts = [sum(one.state == state for one in found) for state in MARKS]
     console.print(f"{counts[0]} work, {counts[1]} with limits, {counts[2]} do not")
-    console.print(f"`{COMMAND} audit` says what disturbs measuring here.")
+    console.print(f"`{COMMAND} audit` lists what makes measurements noisy here.")
 
 
 def _console() -> Console:

@@ -82,7 +82,7 @@ def tune_status(site: str, as_json: bool) -> None:
             other = "" if now == new else f", is {now}: somebody else set it"
             print(f"{name}: {what} was {was}, set to {new}{other}")
         if status["threads"]:
-            print(f"{name}: {status['threads']} threads of others were moved")
+            print(f"{name}: {status['threads']} threads of other programs were moved")
         print(f"{name}: {_whose(status)}")
 
 

@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.analysis import gate
+from wirespeed.analysis.summary import Cell, Summary, load
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
 from wirespeed.cli.live import Display
@@ -27,8 +29,6 @@ from wirespeed.errors import InputError, ResultsError
 from wirespeed.recipe import rates
 from wirespeed.recipe.model import Recipe
 from wirespeed.report import wording
-from wirespeed.results import gate
-from wirespeed.results.summary import Cell, Summary, load
 from wirespeed.runner import metrics, session
 from wirespeed.runner.plan import PlanOptions
 

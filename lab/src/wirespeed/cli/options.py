@@ -86,7 +86,7 @@ NoiseOption = Annotated[
     bool,
     typer.Option(
         "--accept-noise",
-        help="Keep trials with noise from other programs: note it instead of repeating them.",
+        help="Keep trials with interference: note it instead of repeating them.",
     ),
 ]
 TuneOption = Annotated[

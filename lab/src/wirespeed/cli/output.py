@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from wirespeed.analysis.summary import Cell, Summary
 from wirespeed.report import files
-from wirespeed.results.summary import Cell, Summary
 
 
 def write(document: Any) -> None:

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.analysis import index
 from wirespeed.cli import output
-from wirespeed.results import index, query, store
+from wirespeed.results import query, store
 
 
 def query_run(name: str, runs: Path, question: str, as_json: bool, as_csv: bool) -> None:

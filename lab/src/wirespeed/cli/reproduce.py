@@ -8,15 +8,16 @@ import tomllib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from wirespeed.analysis import two_runs
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import compare, output, trust
 from wirespeed.cli import run as runs_of
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.recipe import compose, read
 from wirespeed.recipe import site as sites
 from wirespeed.report import source, wording
-from wirespeed.results import apart, store
+from wirespeed.results import store
 from wirespeed.results.model import Run
-from wirespeed.results.summary import Summary, load
 from wirespeed.runner import place, session
 from wirespeed.runner.plan import PlanOptions
 
@@ -42,7 +43,7 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
     metrics = extras.metrics or [first.primary]
     if not first.measured:
         raise ResultsError(f"{run_dir.name} has no valid trial; there is nothing to reproduce")
-    apart.compare(first, first, metrics)  # a metric that is not there, before anything is measured
+    two_runs.compare(first, first, metrics)  # an unknown metric, before anything is measured
     is_own = trust.is_own(run_dir, runs)
     origin = _origin(run_dir, first.run, extras.site)
     if not is_own and not extras.site:
@@ -60,7 +61,7 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
     if ended.code not in (0, runs_of.EXIT_FAILED) or ended.run_dir is None:
         return ended.code
     second = load(ended.run_dir)
-    found = apart.compare(first, second, metrics)
+    found = two_runs.compare(first, second, metrics)
     code = _told(first, second, found, as_json)
     return ended.code or code
 
@@ -72,9 +73,9 @@ def _folder(name: str, runs: Path) -> str:
         return name
     if not path.exists():
         raise InputError(f"{name}: not found")
-    beside = path.resolve().parent.parent
-    if path.resolve().parent.name == "derived" and (beside / "run.json").exists():
-        return str(beside)
+    run_dir = path.resolve().parent.parent
+    if path.resolve().parent.name == "derived" and (run_dir / "run.json").exists():
+        return str(run_dir)
     return str(source.unpack(path, runs / FROM_REPORTS))
 
 
@@ -128,7 +129,7 @@ def _only(first: Summary) -> str:
     return ",".join(words)
 
 
-def _told(first: Summary, second: Summary, found: apart.Apart, as_json: bool) -> int:
+def _told(first: Summary, second: Summary, found: two_runs.RunDifferences, as_json: bool) -> int:
     code = 0 if found.verdict == "reproduced" else runs_of.EXIT_GATE
     if as_json:
         ids = {"original": first.run.run_id, "again": second.run.run_id}
@@ -141,11 +142,11 @@ def _told(first: Summary, second: Summary, found: apart.Apart, as_json: bool) ->
     return code
 
 
-def _sentence(found: apart.Apart) -> str:
+def _sentence(found: two_runs.RunDifferences) -> str:
     words = found.words
-    counts = {word: words.count(word) for word in (*apart.DIFFERING, *compare.UNDECIDED)}
+    counts = {word: words.count(word) for word in (*two_runs.DIFFERING, *compare.UNDECIDED)}
     if found.verdict == "not reproduced":
-        differing = sum(counts[word] for word in apart.DIFFERING)
+        differing = sum(counts[word] for word in two_runs.DIFFERING)
         return f"Not reproduced: {differing} of {wording.count(len(words), 'figure')} differ."
     told = [f"{counts[word]} {word}" for word in compare.UNDECIDED if counts[word]]
     told += [f"{wording.count(found.only[0], 'cell')} not measured again"] * bool(found.only[0])

@@ -15,13 +15,14 @@ from types import FrameType
 
 from rich.console import Console
 
+from wirespeed import extensions
+from wirespeed.analysis import gate as gating
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output, streams
 from wirespeed.cli.live import Display
 from wirespeed.errors import COMMAND, InputError, RunError, StorageError
-from wirespeed.results import gate as gating
 from wirespeed.results import store
 from wirespeed.results.model import Trial
-from wirespeed.results.summary import Summary, load
 from wirespeed.runner import extend, recover, session, tune
 from wirespeed.runner.plan import PlanOptions
 from wirespeed.runner.session import More
@@ -168,7 +169,20 @@ def _write_files(summary: Summary) -> Path:
 
     files.write_files(summary)
     spreadsheet.write(summary)
-    return page.write_page(summary)
+    path = page.write_page(summary)
+    _call_reporters(summary, path.parent)
+    return path
+
+
+def _call_reporters(summary: Summary, folder: Path) -> None:
+    """The reporters of installed packages. One that fails costs no report: a line names it."""
+    for name in extensions.names(extensions.REPORTERS):
+        try:
+            extensions.load(extensions.REPORTERS, name)(summary, folder)
+        except Exception as error:
+            problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+            line = f"wirespeed: reporter {name}: {problem} (the report is complete)"
+            print(line, file=sys.stderr)
 
 
 def shortened(path: Path) -> str:

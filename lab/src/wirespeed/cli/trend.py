@@ -11,15 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.analysis import trend as trends
+from wirespeed.analysis.cells import full_name, place
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
-from wirespeed.cli.compare import place
 from wirespeed.cli.run import EXIT_GATE, label
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.report import wording
 from wirespeed.results import store
-from wirespeed.results import trend as trends
-from wirespeed.results.cells import full_name
-from wirespeed.results.summary import Summary, load
 from wirespeed.units import BYTE_RATES
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -15,7 +15,7 @@ from wirespeed.recipe.resolve import FileSet, Instance, Resolver
 from wirespeed.runner import session
 from wirespeed.runner.plan import PlanOptions
 
-REMOTE = ("ssh", "slurm")
+HERE = ("local", "netns")  # any other kind, one of a package too, starts programs elsewhere
 
 
 def is_own(run_dir: Path, runs: Path) -> bool:
@@ -28,7 +28,7 @@ def without_remote_site(origin: session.Source) -> session.Source:
 
     Options of an ssh command, and the Python of a far host, start programs before any is shown.
     """
-    if origin.site.kind in REMOTE:
+    if origin.site.kind not in HERE:
         raise InputError(
             f'the run was measured on other machines (kind = "{origin.site.kind}"), which are '
             "never taken from a run of somebody else; name a site of yours with --site"

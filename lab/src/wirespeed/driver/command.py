@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from wirespeed import extensions
 from wirespeed.driver import ab, h2load, jvm, k6, load, mapped, nginx, oha, stack, vegeta, wrk
 from wirespeed.driver.base import Command, Figures, Instance, LoadRun
 from wirespeed.driver.generator import Generator, Output
@@ -28,7 +29,12 @@ GENERATORS = {
 
 def generator(instance: Instance) -> Generator | None:
     """Its driver; None for a command whose output is not mapped."""
-    return mapped.GENERATOR if instance.figures else GENERATORS.get(instance.tool)
+    if instance.figures:
+        return mapped.GENERATOR
+    if instance.tool in extensions.names(extensions.GENERATORS) and instance.tool not in GENERATORS:
+        added: Generator = extensions.load(extensions.GENERATORS, instance.tool)
+        return added
+    return GENERATORS.get(instance.tool)
 
 
 def for_load(root: Path, instance: Instance, run: LoadRun) -> Command:

@@ -51,7 +51,7 @@ BOOTSTRAP = (
 
 
 @dataclass(frozen=True)
-class Far:
+class Transport:
     """How one host is reached."""
 
     name: str
@@ -87,7 +87,7 @@ def _quoted(word: str) -> str:
 class Channel:
     """The running program, its pipes, and the signs of life that keep the agent's lease."""
 
-    def __init__(self, far: Far, order: dict[str, Any]) -> None:
+    def __init__(self, far: Transport, order: dict[str, Any]) -> None:
         self.name = far.name
         self._buffer = b""
         self._is_greeted = False

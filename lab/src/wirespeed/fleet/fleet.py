@@ -11,7 +11,7 @@ from typing import Any
 
 from wirespeed.agent import clock, leftovers
 from wirespeed.errors import BusyError, HostError
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import ANSWER_S, END_S, Host, pump
 
 START_S = 60.0  # until the last host has answered for the first time
@@ -21,7 +21,7 @@ LOOK_S = 0.05  # between two looks at a lock whose agent is ending
 class Fleet:
     """The running agents of a site, by the name of their host."""
 
-    def __init__(self, fars: Sequence[Far], mark: str, cgroups: bool = True) -> None:
+    def __init__(self, transports: Sequence[Transport], mark: str, cgroups: bool = True) -> None:
         """Starts all agents in parallel; when one fails, none stays."""
         self._selector = selectors.DefaultSelector()
         self.hosts: dict[str, Host] = {}
@@ -30,7 +30,7 @@ class Fleet:
         self.undo: list[Any] = []  # what a site has to do after its agents have ended
         own_boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         try:
-            for far in fars:
+            for far in transports:
                 lab_pid = os.getpid() if far.shares_files and not far.prefix else None
                 order: dict[str, Any] = {"mark": mark, "cgroups": cgroups, "lab_pid": lab_pid}
                 if not far.lease_s:
@@ -160,8 +160,8 @@ class Fleet:
             if answer["held_by"]:
                 where = "this machine" if len(self.machines) == 1 else name
                 raise BusyError(
-                    f"run {answer['held_by']} is measuring on {where}; two runs would disturb "
-                    "each other. Wait until it ends, or stop it with Ctrl-C in its terminal"
+                    f"run {answer['held_by']} is measuring on {where}; two at a time slow each "
+                    "other down. Wait until it ends, or stop it with Ctrl-C in its terminal"
                 )
 
     def hold_idle(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from wirespeed.agent import clock
 from wirespeed.errors import HostError, LostHostError
-from wirespeed.fleet.channel import Channel, Far
+from wirespeed.fleet.channel import Channel, Transport
 
 PROTOCOL = 2
 ANSWER_S = 30.0  # an agent answers in a millisecond; a loaded guest may take seconds
@@ -55,7 +55,7 @@ class Host:
 
     def __init__(
         self,
-        far: Far,
+        far: Transport,
         order: dict[str, Any],
         selector: selectors.BaseSelector | None = None,
     ) -> None:
@@ -149,7 +149,7 @@ class Host:
             return
         silent_s = time.monotonic() - self.heard
         if self.far.lease_s and silent_s > max(SILENCE_S, self.far.lease_s):
-            raise LostHostError(f"{self.name} has not been heard for {silent_s:.0f} s")
+            raise LostHostError(f"{self.name} has sent nothing for {silent_s:.0f} s")
 
     def lose(self, why: HostError) -> None:
         """Nothing more is waited for from this host; the others are as they were."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 #: A thread for each core of the generator, and no more of them than connections.
-_THREADS = "{connections / load.cores ? {load.cores} : {connections}}"
+_THREADS = "{connections >= load.cores ? {load.cores} : {connections}}"
 Url = Callable[[str], str]  # of a placeholder for the port
 #: The stacks of a draft. The second is the first under another name: what differs between the two
 #: is noise, and a table that shows a gain there is not to be trusted.
@@ -201,7 +201,7 @@ value   = "latency.p99"
 
 def _pin(server_cores: int | None) -> str:
     if server_cores is None:
-        return '{ cores = "all" }   # of those that the machine gives servers'
+        return '{ cores = "all" }   # of the cores for servers'
     return f'{{ cores = "from 0", per = {server_cores} }}'
 
 

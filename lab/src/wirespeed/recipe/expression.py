@@ -2,18 +2,22 @@
 
     text       = characters and placeholders, {{ and }} for braces
     placeholder= "{" scheme ":" name "}"            asset, jvm, template
-               | "{" sum "?" text [":" text] "}"    the first text when true, else the second
-               | "{" sum "}"
+               | "{" truth "?" text [":" text] "}"  the first text when true, else the second
+               | "{" truth "}"
+    truth      = both ("or" both)*
+    both       = claim ("and" claim)*
+    claim      = "not" claim | sum [(">" | ">=" | "<" | "<=" | "==" | "!=") sum]
     sum        = term  (("+" | "-") term)*
     term       = factor (("*" | "/" | "%") factor)*
-    factor     = number | "-" factor | "(" sum ")" | path
+    factor     = number | "-" factor | "(" truth ")" | path
     path       = name ("." name | "[" sum "]")*
 
-It has no call, comparison, assignment or eval: a recipe can only name things.
+It has no call, assignment or eval: a recipe can only name and compare things.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +25,13 @@ from typing import Any
 
 SCHEMES = ("asset", "jvm", "template")
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_-]*)|(?P<sign>[-+*/%()\[\].]))"
+    r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<sign>(?:and|or|not)\b(?!-)|[<>=!]=|[-+*/%()\[\].<>])"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_-]*))"
 )
+_COMPARISONS = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 NOTHING = object()  # what `{x ? text}` is when x is false: an argument that is left out
 DEPTH_MAX = 8  # a variable may hold placeholders; deeper than this is a circle
 
@@ -147,7 +156,7 @@ class _Reader:
         self._next()
 
     def all(self) -> Any:
-        value = self._sum()
+        value = self._truth()
         if self.kind:
             raise self._error(f"unexpected {self.token!r}")
         return value
@@ -170,6 +179,32 @@ class _Reader:
             self._next()
             return sign
         return ""
+
+    def _truth(self) -> Any:
+        value = self._both()
+        while self._accept("or"):
+            other = self._both()  # read in any case: its names must exist
+            value = bool(value) or bool(other)
+        return value
+
+    def _both(self) -> Any:
+        value = self._claim()
+        while self._accept("and"):
+            other = self._claim()
+            value = bool(value) and bool(other)
+        return value
+
+    def _claim(self) -> Any:
+        if self._accept("not"):
+            return not self._claim()
+        value = self._sum()
+        sign = self._accept(*_COMPARISONS)
+        if not sign:
+            return value
+        other = self._sum()
+        if sign not in ("==", "!="):
+            value, other = self._number(value), self._number(other)
+        return bool(_COMPARISONS[sign](value, other))
 
     def _sum(self) -> Any:
         value = self._term()
@@ -199,7 +234,7 @@ class _Reader:
         if self._accept("-"):
             return -self._number(self._factor())
         if self._accept("("):
-            value = self._sum()
+            value = self._truth()
             if not self._accept(")"):
                 raise self._error("a ')' is missing")
             return value

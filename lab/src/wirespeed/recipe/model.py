@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,11 +16,12 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    WithJsonSchema,
     field_serializer,
     model_validator,
 )
 
-from wirespeed import units
+from wirespeed import extensions, units
 from wirespeed.errors import UnitError
 
 Scalar = str | int | float | bool
@@ -257,8 +259,26 @@ class OwnFigures(Strict):
 LimitName = Literal["nofile", "memlock", "nproc", "core"]
 
 
-Tool = Literal[
-    "load", "wrk", "wrk2", "h2load", "ab", "oha", "k6", "vegeta", "nginx", "jvm", "command"
+TOOLS = ("load", "wrk", "wrk2", "h2load", "ab", "oha", "k6", "vegeta", "nginx", "jvm", "command")
+SITE_KINDS = ("local", "netns", "ssh", "slurm")
+
+
+def _one_of(known: Sequence[str], group: str, value: str) -> str:
+    if value not in known and value not in extensions.names(group):
+        *first, last = (repr(name) for name in (*known, *extensions.names(group)))
+        raise ValueError(f"{value!r} is not one of {', '.join(first)} or {last}")
+    return value
+
+
+Tool = Annotated[
+    str,
+    AfterValidator(lambda value: _one_of(TOOLS, extensions.GENERATORS, value)),
+    WithJsonSchema({"type": "string", "examples": list(TOOLS)}),
+]
+SiteKind = Annotated[
+    str,
+    AfterValidator(lambda value: _one_of(SITE_KINDS, extensions.SITES, value)),
+    WithJsonSchema({"type": "string", "examples": list(SITE_KINDS)}),
 ]
 #: Load tools whose output the lab reads, with the options that set their window.
 WINDOW_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -266,6 +286,13 @@ WINDOW_OPTIONS: dict[str, tuple[str, ...]] = {
     "h2load": ("-D", "--duration"), "ab": ("-t",), "oha": ("-z",), "k6": ("-d", "--duration"),
     "vegeta": ("-duration",),
 }  # fmt: skip
+
+
+def has_figures(tool: str | None) -> bool:
+    """Whether the lab or an installed package reads the output of this load tool."""
+    return tool in WINDOW_OPTIONS or tool in extensions.names(extensions.GENERATORS)
+
+
 # They read no fractions of a second; k6 refuses what is shorter than one.
 WHOLE_SECOND_TOOLS = ("wrk", "wrk2", "ab", "k6")
 
@@ -455,7 +482,7 @@ class SlurmSpec(Strict):
 
 
 class Site(Strict):
-    kind: Literal["local", "netns", "ssh", "slurm"] = "local"
+    kind: SiteKind = "local"
     housekeeping: list[int] = []
     server: RoleSite = RoleSite()
     load: RoleSite = RoleSite()
@@ -474,6 +501,8 @@ class Site(Strict):
     def _has_no_ignored_keys(self) -> Site:
         """Keys of another kind of site would be ignored: `host` of a site that is `local`,
         as the kind is when none is said, measured this machine alone."""
+        if self.kind not in SITE_KINDS:  # the package that adds a kind says what it reads
+            return self
         if vain := [key for key, kinds in self._of_kinds() if self.kind not in kinds]:
             kinds = dict(self._of_kinds())[vain[0]]
             wanted = " or ".join(f'"{kind}"' for kind in kinds) or '"netns", of load alone'

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe.compose import compose
-from wirespeed.recipe.model import WINDOW_OPTIONS, ProcessSpec, Recipe, Table
+from wirespeed.recipe.model import WINDOW_OPTIONS, ProcessSpec, Recipe, Table, has_figures
 
 WINDOW_LEAST_S = 0.001  # generators take whole milliseconds
 Model = TypeVar("Model", bound=BaseModel)
@@ -94,23 +94,29 @@ def _explained(
     model: type[BaseModel], problems: list[Any], path: Path, data: dict[str, Any]
 ) -> RecipeError:
     first = problems[0]
-    location = [part for part in first["loc"] if _is_key(part)]
+    location = _keys_of(first, data)
     key = _dotted(_named(location, data))
     if first["type"] == "extra_forbidden":
         return RecipeError(path.name, key, _unknown(model, location))
     if first["type"] == "missing":
         return RecipeError(path.name, key, "required key is missing")
-    same_place = [p for p in problems if [x for x in p["loc"] if _is_key(x)] == location]
+    same_place = [problem for problem in problems if _keys_of(problem, data) == location]
     return RecipeError(path.name, key, _wrong_value(first, same_place))
 
 
-def _is_key(part: Any) -> bool:
-    """Pydantic puts names of union members between the keys; they are not the recipe's."""
-    unions = ("list", "str", "int", "float", "bool", "Ramp", "dict", "function")
-    is_union = isinstance(part, str) and (
-        part in unions or "[" in part or ("-" in part and "(" in part)
-    )
-    return not is_union
+def _keys_of(problem: Any, data: Any) -> list[Any]:
+    """The keys and numbers that lead to the problem. Pydantic puts names of union members between
+    them, which the file does not have."""
+    *parts, last = problem["loc"] or (None,)
+    location: list[Any] = []
+    for part in (*parts, last):
+        is_number = isinstance(data, list) and isinstance(part, int)
+        if is_number or (isinstance(data, dict) and part in data):
+            data = data[part]
+            location.append(part)
+    if problem["type"] == "missing":
+        location.append(last)
+    return location
 
 
 def _named(location: list[Any], data: dict[str, Any]) -> list[Any]:
@@ -309,7 +315,7 @@ class _Checks:
             if metric.from_ not in loads:
                 self._one_of(key, metric.from_, list(loads), "process with role load")
             source = loads[metric.from_]
-            if source.tool not in WINDOW_OPTIONS and not source.figures:
+            if not has_figures(source.tool) and not source.figures:
                 tools = ", ".join(WINDOW_OPTIONS)
                 self._fail(
                     key,

@@ -472,11 +472,11 @@ class Resolver:
     def _asset(self, name: str) -> str:
         if name in MODULES:
             return str(self.place.root / "servers" / name / "target" / f"{name}.jar")
-        beside = self.file.parent / name
-        if beside.exists():
-            return str(beside.resolve())
+        file = self.file.parent / name
+        if file.exists():
+            return str(file.resolve())
         raise ExpressionError(
-            f"unknown asset {name!r} (neither {beside} nor one of {', '.join(MODULES)})"
+            f"unknown asset {name!r} (neither {file} nor one of {', '.join(MODULES)})"
         )
 
     def _hint(self, name: str) -> str:

@@ -12,13 +12,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from wirespeed.analysis.cells import is_time
+from wirespeed.analysis.summary import Cell, Sheet, Summary, load
 from wirespeed.errors import ResultsError
 from wirespeed.report import plot, recipe_copy, wording
 from wirespeed.report.plot import SERIES_MAX, Labels, Point, Series
 from wirespeed.results import store
-from wirespeed.results.cells import is_time
 from wirespeed.results.model import Trial
-from wirespeed.results.summary import Cell, Sheet, Summary, load
 
 RESOURCES = ("server.cpu", "load.cpu", "server.cpu_us_per_request", "context_switches")
 OVER_TIME = (
@@ -232,7 +232,9 @@ def _time_caption(has_crosses: bool, has_canary: bool, cut: float, beyond: int) 
     if has_crosses:
         parts.append("Crosses are invalid trials, which count nowhere.")
     if has_canary:
-        parts.append("Thin line: fixed work beside each trial (canary); up is a slower machine.")
+        parts.append(
+            "Thin line: the calibration loop before and after each trial; up is a slower machine."
+        )
     if beyond:
         trials = wording.count(beyond, "trial")
         parts.append(f"{trials} beyond ±{cut:.0f} %, drawn at the edge.")
@@ -268,7 +270,7 @@ def _canary(summary: Summary, first: float, reach: float) -> Series | None:
     middle = median(ms for _, ms in times)
     step = -(-len(times) // CANARY_POINTS_MAX)
     points = [Point((t - first) / 60, (ms / middle - 1) * 100) for t, ms in times[::step]]
-    return Series("canary", 5, _cut(points, reach), is_marked=False)
+    return Series("calibration loop", 5, _cut(points, reach), is_marked=False)
 
 
 def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
+from wirespeed.analysis.summary import Cell, Gain, Summary
 from wirespeed.errors import StorageError
 from wirespeed.report import story, wording
-from wirespeed.results.summary import Cell, Gain, Summary
 
 ROWS_MAX = 30  # of a comment; a reviewer reads the losses, which come first
 MARKS = {

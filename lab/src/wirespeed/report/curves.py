@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 
+from wirespeed.analysis.summary import Cell, Summary
 from wirespeed.report import plot, wording
 from wirespeed.report.charts import LOG_FROM, Chart, colour, contender_axis
 from wirespeed.report.plot import SERIES_MAX, Labels, Point, Series
-from wirespeed.results.summary import Cell, Summary
 
 CURVES_MAX = 4  # groups of cells that are drawn; the tables have all
 PERCENTILES_MIN = 3  # fewer do not make a curve

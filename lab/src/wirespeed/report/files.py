@@ -7,12 +7,12 @@ import io
 from pathlib import Path
 from typing import Any
 
+from wirespeed.analysis.summary import Cell, Family, Gain, Summary, load
 from wirespeed.errors import COMMAND, StorageError
 from wirespeed.report import story, wording
 from wirespeed.report.tables import OURS, Column, Entry, Grid, grid
 from wirespeed.results import store
 from wirespeed.results.model import Trial
-from wirespeed.results.summary import Cell, Family, Gain, Summary, load
 
 
 def write(run_dir: Path) -> None:

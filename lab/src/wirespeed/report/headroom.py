@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wirespeed.analysis.summary import Cell, Summary, is_ceiling
 from wirespeed.report import wording
-from wirespeed.results.summary import Cell, Summary, is_ceiling
 
 HEADROOM_MIN = 1.3  # below, the rest of the setup takes part in the figure
 

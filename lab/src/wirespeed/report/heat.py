@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wirespeed.analysis.summary import Gain, Sheet, Summary
 from wirespeed.report import wording
 from wirespeed.report.tables import verdict_entry
-from wirespeed.results.summary import Gain, Sheet, Summary
 
 FULL_AT = 0.5  # a gain or loss from here on has the full colour
 SHADE_LEAST, SHADE_MOST = 6, 55  # percent of colour; text stays readable on both

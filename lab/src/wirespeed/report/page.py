@@ -15,6 +15,8 @@ from typing import Any, Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from wirespeed.analysis.summary import Family, Gain, Sheet, Summary, load, scaling
+from wirespeed.analysis.verdict import WORDS
 from wirespeed.report import (
     charts,
     curves,
@@ -32,8 +34,6 @@ from wirespeed.report.cards import Cards
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
 from wirespeed.results.model import Process, Trial
-from wirespeed.results.summary import Family, Gain, Sheet, Summary, load, scaling
-from wirespeed.results.verdict import WORDS
 
 PAGE_BYTES_MAX = 400_000  # opens from a mail, and on a phone
 INVALID_MAX = 60
@@ -131,6 +131,11 @@ def html(summary: Summary) -> str:
 
 
 def _render(summary: Summary, detail: Detail, carried: str) -> str:
+    return rendered("report.html.j2", **_facts(summary, detail, carried))
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page of this package with the style of all of them."""
     environment = Environment(
         loader=PackageLoader("wirespeed.report"),
         autoescape=select_autoescape(default=True),
@@ -140,7 +145,8 @@ def _render(summary: Summary, detail: Detail, carried: str) -> str:
     )
     environment.filters["drawn"] = Markup  # our own SVG, whose texts plot.py has escaped
     environment.filters["number"] = wording.number
-    return environment.get_template("report.html.j2").render(_facts(summary, detail, carried))
+    style = {"style": plot.STYLE, "light": plot.LIGHT, "dark": plot.DARK}
+    return environment.get_template(template).render(**style, **values)
 
 
 def _facts(summary: Summary, detail: Detail, carried: str) -> dict[str, Any]:
@@ -148,9 +154,6 @@ def _facts(summary: Summary, detail: Detail, carried: str) -> dict[str, Any]:
     over_time, which = charts.resources_over_time(summary)
     return {
         "run": run,
-        "style": plot.STYLE,
-        "light": plot.LIGHT,
-        "dark": plot.DARK,
         "headlines": [_sentence(text) for text in story.headlines(summary)],
         "front": [_sentence(text) for text in story.front(summary)],
         "warnings": story.warnings(summary),
@@ -243,8 +246,8 @@ def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
     valid, invalid = len(summary.valid), len(summary.invalid)
     tiles.append((f"{len(summary.measured)} / {len(summary.cells)}", "cells measured", "plain"))
     tiles.append((f"{valid:,}", "valid trial" if valid == 1 else "valid trials", "plain"))
-    if summary.disturbed:
-        tiles.append((f"{len(summary.disturbed):,}", "of them disturbed", "open"))
+    if summary.noisy:
+        tiles.append((f"{len(summary.noisy):,}", "with interference", "open"))
     if invalid:
         word = "invalid trial" if invalid == 1 else "invalid trials"
         tiles.append((f"{invalid:,}", word, "loss"))

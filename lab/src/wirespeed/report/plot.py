@@ -488,10 +488,10 @@ def _captions(labels: Labels) -> str:
     )
 
 
-def _svg(title: str, height: float, body: Sequence[str], is_thin: bool) -> str:
+def _svg(title: str, bottom: float, body: Sequence[str], is_thin: bool) -> str:
     kind = "chart thin" if is_thin else "chart"
     return (
-        f'<svg class="{kind}" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'<svg class="{kind}" viewBox="0 0 {WIDTH} {bottom:.0f}" role="img" '
         f'aria-label="{escape(title)}">{"".join(body)}</svg>'
     )
 

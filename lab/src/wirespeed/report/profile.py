@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from wirespeed.analysis import profiles
+from wirespeed.analysis.cells import Cell
+from wirespeed.analysis.profiles import KINDS, Profile, Stack
+from wirespeed.analysis.summary import Summary
 from wirespeed.report import wording
-from wirespeed.results import profiles
-from wirespeed.results.cells import Cell
-from wirespeed.results.profiles import KINDS, Profile, Stack
-from wirespeed.results.summary import Summary
 
 CPU = "server.cpu_us_per_request"
 FUNCTIONS_MAX = 20

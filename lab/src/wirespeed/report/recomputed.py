@@ -18,7 +18,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from wirespeed.results.comparison import geometric_mean
+from wirespeed.stats.comparison import geometric_mean
 
 WRK_GBPS = 1.048576  # wrk's megabytes (2^20 bytes) times 8 / 1000, in decimal Gb/s
 FRAME_BYTES = 38 + 20 + 20  # Ethernet with preamble, check and gap; IPv4; TCP without options

@@ -16,10 +16,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from wirespeed.analysis.summary import Summary
 from wirespeed.errors import InputError
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, Trial
-from wirespeed.results.summary import Summary
 
 FORMAT = 1
 TEMPLATE_BYTES_MAX = 65_536

@@ -18,9 +18,9 @@ from xlsxwriter.utility import xl_rowcol_to_cell
 from xlsxwriter.workbook import Workbook
 from xlsxwriter.worksheet import Worksheet
 
+from wirespeed.analysis.summary import Cell, Sheet, Summary
 from wirespeed.errors import StorageError
 from wirespeed.report import story, wording
-from wirespeed.results.summary import Cell, Sheet, Summary
 
 REPEATS = "repeats"
 LINE_POINTS, LINE_LETTERS = 15, 110  # of the summary, whose rows no program makes higher itself

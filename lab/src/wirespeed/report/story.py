@@ -9,10 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from wirespeed.report import headroom, recipe_copy, wording
-from wirespeed.results.comparison import CONFIDENCE, PAIRS_MIN, median
-from wirespeed.results.judging import DUET, WORK
-from wirespeed.results.summary import (
+from wirespeed.analysis.comparisons import DUET, WORK
+from wirespeed.analysis.summary import (
     LITTLE_RESIDUAL_MAX,
     SCALING_SUSPECT,
     Family,
@@ -20,7 +18,9 @@ from wirespeed.results.summary import (
     Summary,
     scaling,
 )
-from wirespeed.results.verdict import WORDS
+from wirespeed.analysis.verdict import WORDS
+from wirespeed.report import headroom, recipe_copy, wording
+from wirespeed.stats.comparison import CONFIDENCE, PAIRS_MIN, median
 from wirespeed.units import duration_for_people
 
 NOTES_MAX = 12  # kinds of remarks shown; all are in trials/*/trial.json
@@ -195,8 +195,8 @@ def _where(summary: Summary, gain: Gain, times: bool) -> str:
     """A gain with its verdict, interval and cell."""
     at = varying_place(summary, gain)
     interval = wording.interval(gain.found, times)
-    told = wording.verdict(gain, times) + (f" ({interval})" if interval else "")
-    return f"{told} at {at}" if at else told
+    text = wording.verdict(gain, times) + (f" ({interval})" if interval else "")
+    return f"{text} at {at}" if at else text
 
 
 def varying_place(summary: Summary, gain: Gain) -> str:
@@ -249,14 +249,14 @@ def _conduct(summary: Summary) -> str:
     parts = []
     again = sum(len(trial.discarded) for trial in (*summary.valid, *summary.invalid))
     if again:
-        parts.append(f"{wording.count(again, 'disturbed window')} measured again")
-    if summary.disturbed:
-        most = max(trial.disturbed for trial in summary.disturbed)
-        middle = median([trial.disturbed for trial in summary.disturbed])
+        parts.append(f"{wording.count(again, 'window')} with interference measured again")
+    if summary.noisy:
+        most = max(trial.disturbed for trial in summary.noisy)
+        middle = median([trial.disturbed for trial in summary.noisy])
         parts.append(
-            f"{wording.count(len(summary.disturbed), 'trial')} stayed disturbed and "
-            f"{'counts' if len(summary.disturbed) == 1 else 'count'}, marked "
-            f"{wording.DISTURBED} (others took {middle:.0%} of one typically, {most:.0%} at most)"
+            f"{wording.count(len(summary.noisy), 'trial')} with interference from other "
+            f"processes, CPU steal or a slow host, marked {wording.NOISY} "
+            f"(estimated loss: median {middle:.0%}, max {most:.0%})"
         )
     left = summary.trials_left_out
     if left:
@@ -264,7 +264,7 @@ def _conduct(summary: Summary) -> str:
         kept = f"the budget of {duration_for_people(budget_s)}" if budget_s else "the planned time"
         trials = wording.count(left, "trial")
         parts.append(f"{trials} of the last rounds left out to keep {kept}")
-    return f"Not a calm machine: {'; '.join(parts)}." if parts else ""
+    return f"Noise and time: {'; '.join(parts)}." if parts else ""
 
 
 def warnings(summary: Summary) -> list[str]:
@@ -273,7 +273,9 @@ def warnings(summary: Summary) -> list[str]:
     if run.state != "done":
         found.append(f"This run is not complete: its state is “{run.state}”.")
     if summary.shares_cores:
-        found.append("Instances share cores (fit = share): heights are lower than with own cores.")
+        found.append(
+            "Instances share cores (fit = share): absolute values are lower than with own cores."
+        )
     if run.fit == "pairs":
         found.append("One server and one generator share each core (fit = pairs).")
     if not run.idle_held:
@@ -429,7 +431,7 @@ def _duets(summary: Summary) -> str:
         f" In a duet two fresh servers live next to each other for {_time(times['pair'])} "
         f"and take turns of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round comes "
         f"from their turns: {wording.count(len(found), 'pair')} in all. "
-        "A duet says nothing of latencies."
+        "A duet has no latencies."
     )
 
 
@@ -439,7 +441,8 @@ def _capital(text: str) -> str:
 
 def _priority(summary: Summary) -> str:
     nice = summary.run.nice
-    return f"All measured programs ran before others (nice {nice}). " if nice else ""
+    text = f"All measured programs had a higher priority than other processes (nice {nice}). "
+    return text if nice else ""
 
 
 def _time(seconds: float) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wirespeed.analysis.summary import Cell, Summary
 from wirespeed.report import charts, plot, wording
 from wirespeed.report.charts import Chart
 from wirespeed.report.plot import Labels, Point, StripRow
-from wirespeed.results.summary import Cell, Summary
 
 ROWS_MAX = 40
 TRIALS_MIN = 2  # a single trial has no order
@@ -70,8 +70,9 @@ def _when(point: Point) -> float:
 
 def _caption(metric: str, reach: float, cells: Sequence[Cell], rows: Sequence[StripRow]) -> str:
     parts = [
-        f"One row a cell, with its median at the right; a mark's height is its distance from it, "
-        f"±{reach:.0f} % in {wording.measure(metric).label} at most, farther ones at the edge."
+        "One row per cell, with its median at the right; a mark is above or below the line by its "
+        f"distance from it, ±{reach:.0f} % in {wording.measure(metric).label} at most, farther "
+        "ones at the edge."
     ]
     if any(row.crosses for row in rows):
         parts.append("Crosses are invalid trials.")

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wirespeed.analysis.cells import is_time
+from wirespeed.analysis.comparisons import DUET, TRIALS
+from wirespeed.analysis.summary import Cell, Gain, Sheet, Summary
 from wirespeed.report import published, recipe_copy, wording
 from wirespeed.report.published import HEAD, Document, Figure
-from wirespeed.results.cells import is_time
-from wirespeed.results.comparison import CONFIDENCE, geometric_mean, rank_correlation
-from wirespeed.results.judging import DUET, TRIALS
-from wirespeed.results.summary import Cell, Gain, Sheet, Summary
+from wirespeed.stats.comparison import CONFIDENCE, geometric_mean, rank_correlation
 
 OURS = "this run"
 COUNTED = ("req/s", "conn/s", "1/s", "rps")  # requests per second, for which we have no unit
@@ -72,7 +72,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Printed:
     """The document next to a sheet, and how our cells find their figure in it."""
 
     document: Document
@@ -88,7 +88,7 @@ class Beside:
         return self.document.figure(metric, cell.axes, merged, self.stacks, self.scale)
 
 
-def source(summary: Summary, sheet: Sheet) -> Beside | None:
+def source(summary: Summary, sheet: Sheet) -> Printed | None:
     """The published figures that belong to a sheet."""
     spec = sheet.spec.get("published")
     if not isinstance(spec, dict):
@@ -98,35 +98,35 @@ def source(summary: Summary, sheet: Sheet) -> Beside | None:
         return None
     variables = recipe_copy.axis_variables(summary.run_dir)
     scale = float(spec.get("scale", 1.0))
-    return Beside(document, spec.get("stacks", {}), scale, variables)
+    return Printed(document, spec.get("stacks", {}), scale, variables)
 
 
 def grid(summary: Summary, sheet: Sheet) -> Grid:
     """A sheet as it is printed."""
-    beside = source(summary, sheet)
+    printed = source(summary, sheet)
     wide = len(sheet.columns) * len(sheet.metrics)
-    columns = _columns(sheet, beside)
+    columns = _columns(sheet, printed)
     times = wording.in_times(gain.found.gain for gain in sheet.gains.values() if gain.found)
     rows = []
     for row in sheet.rows:
-        ours = _own_entries(summary, sheet, row, beside)
+        ours = _own_entries(summary, sheet, row, printed)
         gains = _gain_entries(sheet, row, times)
-        theirs = _published_entries(sheet, row, beside) if beside else []
+        theirs = _published_entries(sheet, row, printed) if printed else []
         assert len(ours) == wide
         rows.append((tuple(str(value) for value in row), tuple(ours + gains + theirs)))
     heads = tuple(axis.replace("_", " ") for axis in sheet.row_axes)
-    notes = _notes(summary, sheet, beside)
-    figures = _figures_text(sheet, beside)
+    notes = _notes(summary, sheet, printed)
+    figures = _figures_text(sheet, printed)
     return Grid(
         sheet.title, heads, tuple(columns), tuple(rows), notes, _open(sheet, times), figures
     )
 
 
-def _figures_text(sheet: Sheet, beside: Beside | None) -> str:
+def _figures_text(sheet: Sheet, printed: Printed | None) -> str:
     """The description of the values, where the heads of columns do not give it."""
     if len(sheet.metrics) > 1 or sheet.columns == (None,):
         return ""
-    measure = _measure(sheet, sheet.metrics[0], beside)
+    measure = _measure(sheet, sheet.metrics[0], printed)
     return f"{measure.label}, {measure.unit}" if measure.unit else measure.label
 
 
@@ -156,70 +156,70 @@ def _row_place(sheet: Sheet, row: tuple[Any, ...], column: Any) -> str:
     return ", ".join([*parts, *([str(column)] if column is not None else [])])
 
 
-def _columns(sheet: Sheet, beside: Beside | None) -> list[Column]:
-    unit = _measure(sheet, sheet.metrics[0], beside).unit if len(sheet.metrics) == 1 else ""
+def _columns(sheet: Sheet, printed: Printed | None) -> list[Column]:
+    unit = _measure(sheet, sheet.metrics[0], printed).unit if len(sheet.metrics) == 1 else ""
     ours = f"{OURS}, {unit}" if unit else OURS
-    own = [Column(ours, label) for label in _value_heads(sheet, beside)]
+    own = [Column(ours, label) for label in _value_heads(sheet, printed)]
     gains = [Column(wording.verdict_text(sheet), str(one)) for one in _contenders(sheet)]
     theirs = []
-    if beside:
-        theirs = [Column(HEAD, label) for label in _published_heads(sheet, beside)]
-        theirs += [Column(HEAD, f"{name} gain") for name in _published_contenders(sheet, beside)]
+    if printed:
+        theirs = [Column(HEAD, label) for label in _published_heads(sheet, printed)]
+        theirs += [Column(HEAD, f"{name} gain") for name in _published_contenders(sheet, printed)]
     return own + gains + theirs
 
 
-def _value_heads(sheet: Sheet, beside: Beside | None) -> list[str]:
+def _value_heads(sheet: Sheet, printed: Printed | None) -> list[str]:
     if len(sheet.metrics) == 1:
-        head = _measure(sheet, sheet.metrics[0], beside).label
+        head = _measure(sheet, sheet.metrics[0], printed).label
         return [head if column is None else str(column) for column in sheet.columns]
     return [
         f"{column} {head}" if column is not None else head
         for column in sheet.columns
-        for head in (_measure(sheet, metric, beside).head for metric in sheet.metrics)
+        for head in (_measure(sheet, metric, printed).head for metric in sheet.metrics)
     ]
 
 
-def _published_heads(sheet: Sheet, beside: Beside) -> list[str]:
+def _published_heads(sheet: Sheet, printed: Printed) -> list[str]:
     if len(sheet.metrics) > 1:
         return [
-            f"{_measure(sheet, metric, beside).label}, {unit}".removesuffix(", ")
-            for metric, unit in _published_units(sheet, beside).items()
+            f"{_measure(sheet, metric, printed).label}, {unit}".removesuffix(", ")
+            for metric, unit in _published_units(sheet, printed).items()
         ]
-    end = _other_unit(sheet, beside)
-    return [f"{column}{end}" for column in sheet.columns if _has_figures(sheet, column, beside)]
+    end = _other_unit(sheet, printed)
+    return [f"{column}{end}" for column in sheet.columns if _has_figures(sheet, column, printed)]
 
 
-def _other_unit(sheet: Sheet, beside: Beside) -> str:
+def _other_unit(sheet: Sheet, printed: Printed) -> str:
     """The document's unit, where its figures are neither in ours nor scaled to it."""
-    ours = _measure(sheet, sheet.metrics[0], beside).unit
-    theirs = _published_units(sheet, beside).get(sheet.metrics[0], "").partition(" ")[0]
+    ours = _measure(sheet, sheet.metrics[0], printed).unit
+    theirs = _published_units(sheet, printed).get(sheet.metrics[0], "").partition(" ")[0]
     is_same = theirs in ("", ours, *(COUNTED if not ours else ()))
-    return "" if is_same or beside.scale != 1.0 else f", {theirs}"
+    return "" if is_same or printed.scale != 1.0 else f", {theirs}"
 
 
-def _measure(sheet: Sheet, metric: str, beside: Beside | None) -> wording.Measure:
+def _measure(sheet: Sheet, metric: str, printed: Printed | None) -> wording.Measure:
     """Published latencies are in ms; a table with a column for each metric chooses for each."""
-    if beside and is_time(metric):
+    if printed and is_time(metric):
         return wording.measure(metric, sheet.units.get(metric, ""), is_ms=True)
     medians = [cell.median(metric) or 0.0 for cell in sheet.cells.values()]
     is_ms = len(sheet.metrics) > 1 and wording.is_long(max(medians, default=0.0))
     return wording.measure(metric, sheet.units.get(metric, ""), is_ms=is_ms)
 
 
-def _published_units(sheet: Sheet, beside: Beside) -> dict[str, str]:
+def _published_units(sheet: Sheet, printed: Printed) -> dict[str, str]:
     """The metrics that the document has, with its units."""
     units: dict[str, str] = {}
     for metric in sheet.metrics:
-        figures = (beside.figure(cell, metric) for cell in sheet.cells.values())
+        figures = (printed.figure(cell, metric) for cell in sheet.cells.values())
         found = next((figure for figure in figures if figure), None)
         if found:
             units[metric] = "" if found.unit in ("req/s", "1") else found.unit
     return units
 
 
-def _has_figures(sheet: Sheet, column: Any, beside: Beside) -> bool:
+def _has_figures(sheet: Sheet, column: Any, printed: Printed) -> bool:
     cells = (sheet.cells.get((row, column)) for row in sheet.rows)
-    return any(cell and beside.figure(cell, sheet.metrics[0]) for cell in cells)
+    return any(cell and printed.figure(cell, sheet.metrics[0]) for cell in cells)
 
 
 def _contenders(sheet: Sheet) -> list[Any]:
@@ -228,32 +228,32 @@ def _contenders(sheet: Sheet) -> list[Any]:
     return [column for column in sheet.columns if column in judged]
 
 
-def _published_contenders(sheet: Sheet, beside: Beside) -> list[Any]:
+def _published_contenders(sheet: Sheet, printed: Printed) -> list[Any]:
     if sheet.over is None:
         return []
     others = [column for column in sheet.columns if column != sheet.over]
-    return [name for name in others if _has_figures(sheet, name, beside)]
+    return [name for name in others if _has_figures(sheet, name, printed)]
 
 
 def _own_entries(
-    summary: Summary, sheet: Sheet, row: tuple[Any, ...], beside: Beside | None
+    summary: Summary, sheet: Sheet, row: tuple[Any, ...], printed: Printed | None
 ) -> list[Entry]:
     entries = []
     for column in sheet.columns:
         cell = sheet.cells.get((row, column))
         for metric in sheet.metrics:
-            entries.append(_own_entry(sheet, cell, metric, beside))
+            entries.append(_own_entry(sheet, cell, metric, printed))
     return entries
 
 
-def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Beside | None) -> Entry:
+def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, printed: Printed | None) -> Entry:
     if cell is None or not cell.trials:
         return Entry(wording.state(cell), "state", cell.reason if cell else "")
     value = cell.median(metric)
     if value is None:
         return Entry(wording.NONE, "state", f"the trials hold no figure for {metric}")
-    scaled = value * _measure(sheet, metric, beside).scale
-    style = beside.document.style(metric) if beside else None
+    scaled = value * _measure(sheet, metric, printed).scale
+    style = printed.document.style(metric) if printed else None
     text = style.text(scaled) if style else wording.number(scaled)
     repeats = ", ".join(wording.number(v) for v in cell.values(metric))
     held = wording.BOTTLENECKS[cell.bottleneck]
@@ -262,9 +262,10 @@ def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Beside | No
         note += f"; {cell.failures} trials: {cell.failure}"
     if cell.disturbed > 0:
         count = sum(trial.disturbed > 0 for trial in cell.trials)
+        lost = cell.disturbed
         note += (
-            f"; {count} of {len(cell.trials)} trials were disturbed from outside, "
-            f"{cell.disturbed:.0%} on average"
+            f"; interference in {count} of {len(cell.trials)} trials, estimated loss "
+            f"{lost:.0%} on average"
         )
     return Entry(wording.mark(cell) + text, "figure", note)
 
@@ -296,50 +297,50 @@ def verdict_entry(gain: Gain, times: bool = False) -> Entry:
     return Entry(wording.verdict(gain, times), kind, "; ".join(parts), interval)
 
 
-def _published_entries(sheet: Sheet, row: tuple[Any, ...], beside: Beside) -> list[Entry]:
+def _published_entries(sheet: Sheet, row: tuple[Any, ...], printed: Printed) -> list[Entry]:
     entries = []
     if len(sheet.metrics) > 1:
         cell = sheet.cells.get((row, sheet.columns[0]))
-        for metric in _published_units(sheet, beside):
-            entries.append(_published_entry(cell, metric, beside))
+        for metric in _published_units(sheet, printed):
+            entries.append(_published_entry(cell, metric, printed))
         return entries
     for column in sheet.columns:
-        if _has_figures(sheet, column, beside):
+        if _has_figures(sheet, column, printed):
             cell = sheet.cells.get((row, column))
-            entries.append(_published_entry(cell, sheet.metrics[0], beside))
-    for name in _published_contenders(sheet, beside):
-        entries.append(_published_gain(sheet, row, name, beside))
+            entries.append(_published_entry(cell, sheet.metrics[0], printed))
+    for name in _published_contenders(sheet, printed):
+        entries.append(_published_gain(sheet, row, name, printed))
     return entries
 
 
-def _published_entry(cell: Cell | None, metric: str, beside: Beside) -> Entry:
-    figure = beside.figure(cell, metric) if cell else None
+def _published_entry(cell: Cell | None, metric: str, printed: Printed) -> Entry:
+    figure = printed.figure(cell, metric) if cell else None
     return Entry(figure.text if figure else wording.NONE, "published")
 
 
-def _published_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Beside) -> Entry:
-    printed = _printed_gain(sheet, row, name, beside)
-    text = wording.percent(printed / 100 if printed is not None else None, sheet.gain_decimals)
+def _published_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, printed: Printed) -> Entry:
+    percent = _printed_gain(sheet, row, name, printed)
+    text = wording.percent(percent / 100 if percent is not None else None, sheet.gain_decimals)
     return Entry(text, "published")
 
 
-def _notes(summary: Summary, sheet: Sheet, beside: Beside | None) -> tuple[str, ...]:
+def _notes(summary: Summary, sheet: Sheet, printed: Printed | None) -> tuple[str, ...]:
     notes = list(summary.run.thinned)
     most = max((cell.disturbed for cell in sheet.cells.values()), default=0.0)
     if most > 0:
         notes.append(
-            f"{wording.DISTURBED} disturbed from outside: others may have taken up to {most:.0%} "
-            "of such a figure, and its verdict allows for that."
+            f"{wording.NOISY} measured with interference from other processes, CPU steal or a "
+            f"slow host: such a figure lost an estimated {most:.0%} at most. Verdicts allow for it."
         )
     notes += _method_notes(summary, sheet)
     if sheet.shares_cores:
         notes.append("Instances share cores (fit = share).")
-    if beside and beside.scale != 1.0:
+    if printed and printed.scale != 1.0:
         notes.append(
-            f"Published figures are multiplied by {beside.scale:g}{_why_scaled(beside.scale)}."
+            f"Published figures are multiplied by {printed.scale:g}{_why_scaled(printed.scale)}."
         )
-    if beside:
-        notes += _document_note(_figures(sheet, beside), str(sheet.fixed.get("link", "")))
+    if printed:
+        notes += _document_note(_figures(sheet, printed), str(sheet.fixed.get("link", "")))
     return tuple(notes)
 
 
@@ -379,9 +380,9 @@ def _document_note(figures: Sequence[Figure], link: str) -> list[str]:
     return [f"Published: {wording.listed(names)} of the document."] if names else []
 
 
-def _figures(sheet: Sheet, beside: Beside) -> list[Figure]:
+def _figures(sheet: Sheet, printed: Printed) -> list[Figure]:
     found = (
-        beside.figure(cell, metric) for cell in sheet.cells.values() for metric in sheet.metrics
+        printed.figure(cell, metric) for cell in sheet.cells.values() for metric in sheet.metrics
     )
     return [figure for figure in found if figure]
 
@@ -390,12 +391,12 @@ def shapes(summary: Summary) -> list[str]:
     """Against the documents: the shape of the gains, since absolute values cannot be compared."""
     pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for sheet in summary.sheets:
-        beside = source(summary, sheet)
-        for (row, column), gain in sheet.gains.items() if beside else ():
-            printed = _printed_gain(sheet, row, column, beside) if beside else None
-            if printed is not None and gain.found is not None:
+        printed = source(summary, sheet)
+        for (row, column), gain in sheet.gains.items() if printed else ():
+            percent = _printed_gain(sheet, row, column, printed) if printed else None
+            if percent is not None and gain.found is not None:
                 key = (gain.contender, gain.over, gain.metric)
-                pairs.setdefault(key, []).append((gain.found.gain, printed / 100))
+                pairs.setdefault(key, []).append((gain.found.gain, percent / 100))
     return [_shape(*key, found) for key, found in pairs.items()]
 
 
@@ -412,9 +413,9 @@ def _shape(contender: str, over: str, metric: str, pairs: Sequence[tuple[float, 
     )
 
 
-def _printed_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Beside) -> float | None:
+def _printed_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, printed: Printed) -> float | None:
     cell = sheet.cells.get((row, name))
-    figure = beside.figure(cell, sheet.metrics[0]) if cell else None
+    figure = printed.figure(cell, sheet.metrics[0]) if cell else None
     if figure is None:
         return None
-    return beside.document.gain(figure.table, row[0], beside.stacks.get(str(name), str(name)))
+    return printed.document.gain(figure.table, row[0], printed.stacks.get(str(name), str(name)))

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.report import story, tables, wording
 from wirespeed.report.tables import OURS, Column, Entry, Grid
-from wirespeed.results.summary import Summary, load
 
 STYLES = {
     "gain": "green",

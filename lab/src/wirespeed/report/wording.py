@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from wirespeed.results.cells import is_time
-from wirespeed.results.comparison import Comparison
-from wirespeed.results.judging import DUET
-from wirespeed.results.summary import Cell, Family, Gain, Sheet
+from wirespeed.analysis.cells import is_time
+from wirespeed.analysis.cells import place as axes_in_words
+from wirespeed.analysis.comparisons import DUET
+from wirespeed.analysis.summary import Cell, Family, Gain, Sheet
+from wirespeed.stats.comparison import Comparison
 
 MINUS = "\u2212"
 NONE = "–"
-DISTURBED = "~"  # before a figure whose trials had noise from outside
+NOISY = "~"  # before a figure whose trials had interference
 
 STATES = {
     "not-runnable": "not runnable here",
@@ -204,11 +205,11 @@ def state(cell: Cell | None) -> str:
 def place(cell: Cell, without: Iterable[str] = ()) -> str:
     """A cell in words: `payload 128, connections 100`."""
     leave = set(without)
-    return ", ".join(f"{name} {value}" for name, value in cell.axes.items() if name not in leave)
+    return axes_in_words({name: value for name, value in cell.axes.items() if name not in leave})
 
 
 def mark(cell: Cell) -> str:
-    return DISTURBED if cell.disturbed > 0 else ""
+    return NOISY if cell.disturbed > 0 else ""
 
 
 def verdict_text(sheet: Sheet) -> str:

@@ -1,1 +1,1 @@
-"""The run directory: what it holds, how it is read and written, and the statistics over it."""
+"""The run directory: what it holds, how it is read and written."""

@@ -230,6 +230,6 @@ def find_run(runs: Path, name: str) -> Path:
     if matches:
         raise ResultsError(f"run {name!r}: {len(matches)} runs match (write more of the name)")
     if not list_runs(runs):
-        way = f"there are no runs yet; `{COMMAND} run quickstart` makes one"
+        way = f"none exists yet; `{COMMAND} run quickstart` makes one"
         raise ResultsError(f"run {name!r}: not found in {runs} ({way})")
     raise ResultsError(f"run {name!r}: not found in {runs} (`{COMMAND} runs` lists the runs)")

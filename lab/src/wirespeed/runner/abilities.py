@@ -29,7 +29,7 @@ class Ability:
     state: State
     what: str
     found: str
-    mend: str = ""
+    remedy: str = ""
 
 
 def of_machine(root: Path) -> list[Ability]:
@@ -37,8 +37,8 @@ def of_machine(root: Path) -> list[Ability]:
     return [*_machine(), *_rights(), *_programs(root), *_generators(), *_network()]
 
 
-def _either(is_so: bool, what: str, found: str, mend: str, state: State = "cannot") -> Ability:
-    return Ability("can", what, found) if is_so else Ability(state, what, found, mend)
+def _either(is_so: bool, what: str, found: str, remedy: str, state: State = "cannot") -> Ability:
+    return Ability("can", what, found) if is_so else Ability(state, what, found, remedy)
 
 
 def _machine() -> Iterator[Ability]:

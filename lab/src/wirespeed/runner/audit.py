@@ -91,7 +91,7 @@ def _cpu(facts: dict[str, Any], audit: dict[str, Any]) -> Iterator[Judgement]:
         facts["threads_per_core"] == 1,
         "hyper-threads",
         f"{facts['threads_per_core']} a core",
-        "two processes on one physical core disturb each other; give a site cores of one thread",
+        "two processes on one physical core slow each other down; give a site cores of one thread",
     )
     yield _one(
         facts["numa_nodes"] == 1,
@@ -106,13 +106,13 @@ def _virtual(facts: dict[str, Any], audit: dict[str, Any]) -> Iterator[Judgement
         facts["virtualization"] == "none",
         "virtualisation",
         facts["virtualization"],
-        "the host's other guests are seen only as steal and by the canary",
+        "the host's other guests show only as CPU steal and in the calibration loop",
     )
     yield _one(
         audit["steal_share"] <= STEAL_NOTE,
         "steal since start",
         f"{audit['steal_share']:.1%}",
-        "the hypervisor gave that share of the time to others",
+        "the hypervisor gave that share of the time to other guests",
     )
     quota = audit["cpu_quota"]
     yield _one(

@@ -47,6 +47,6 @@ def missing(root: Path, names: list[str]) -> Missing:
         )
     except (OSError, subprocess.SubprocessError):
         return Missing()  # a plan goes without; the run will say what is wrong
-    told = json.loads(done.stdout)
-    parts = tuple(part["name"] for part in told["parts"] if part["state"] == "missing")
-    return Missing(parts, float(told["seconds"]))
+    listed = json.loads(done.stdout)
+    parts = tuple(part["name"] for part in listed["parts"] if part["state"] == "missing")
+    return Missing(parts, float(listed["seconds"]))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from wirespeed.probe.window import Usage
 from wirespeed.results.model import Canary, Trial
-from wirespeed.runner.pace import Pace
+from wirespeed.runner.time_budget import TimeBudget
 
 STEAL_MAX = 0.01
 FOREIGN_MAX = 0.02
@@ -33,6 +33,7 @@ LASTING_SHARE = 0.5
 WORTH_SHARE = 0.5  # of the usual spread: a loss below it hardly changes a figure's error
 CANARIES_MIN = 5  # before so many of its own a run knows only the machine's best of former runs
 BEST_QUANTILE = 0.1  # not the fastest one: a single canary may be lucky
+CALIBRATION_SLOW = "the calibration loop took"
 QUOTA_WORDS = "the CPU quota of this container or service"
 NAMED_MIN = 0.005  # of a core: smaller users are not named
 
@@ -59,20 +60,20 @@ def of_window(
     words: list[str] = []
     if clock_step_s:  # some load tools time with the clock that was set
         shares.append(1.0)
-        words.append(f"somebody set a clock by {clock_step_s:.3g} s")
+        words.append(f"a clock was set by {clock_step_s:.3g} s")
     if usage is not None:
         steal = usage.values["steal"]
         if steal > STEAL_MAX + usage.foreign_error:
             shares.append(steal)
-            words.append(f"the host took {steal:.1%} of a core away (steal)")
+            words.append(f"CPU steal: {steal:.1%} of a core")
         held_back = min(1.0, usage.values.get("held_back", 0.0))
         if held_back > STEAL_MAX:
             shares.append(held_back)
-            words.append(f"{QUOTA_WORDS} held programs back for {held_back:.1%} of a core")
+            words.append(f"{QUOTA_WORDS} throttled programs for {held_back:.1%} of a core")
         core, share = _others_share(usage, others)
         if share:
             shares.append(share)
-            words.append(f"other programs used {share:.1%} of core {core}{_named(others)}")
+            words.append(f"other processes used {share:.1%} of core {core}{_named(others)}")
     slow = slowness(canary, best_ms)
     slowed = 0.0
     if canary is not None and slow > CANARY_SLOW:
@@ -81,7 +82,7 @@ def of_window(
         slowed = max(0.0, 1 - (best_ms or mean_ms) / mean_ms)
         shares.append(slowed)
         words.append(
-            f"the canary was {slow:.0%} slower than this machine's best: the host was slow"
+            f"{CALIBRATION_SLOW} {slow:.0%} more than this machine's best: a slow host"
         )
     share = 1 - math.prod(1 - min(1.0, share) for share in shares)
     return Disturbance(share, tuple(words), slowed)
@@ -117,7 +118,7 @@ def _named(others: Others) -> str:
 class NoiseMonitor:
     """What a run knows of its disturbances from trial to trial."""
 
-    pace: Pace
+    time_budget: TimeBudget
     accept_noise: bool = False
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
     known_best_ms: float | None = None  # of former runs on this machine
@@ -172,9 +173,9 @@ class NoiseMonitor:
         if share < WORTH_SHARE * self.usual_spread:
             return False
         most = WINDOWS_MAX_LASTING if self.is_lasting else WINDOWS_MAX
-        if self.accept_noise or windows >= most or not self.pace.may_repeat(window_s):
+        if self.accept_noise or windows >= most or not self.time_budget.may_repeat(window_s):
             return False
-        self.pace.repeated(window_s)
+        self.time_budget.repeated(window_s)
         return True
 
     def to_tell(self) -> str:
@@ -183,6 +184,7 @@ class NoiseMonitor:
             return ""
         self.has_told = True
         return (
-            "noisy machine: most windows have interference from outside, so each is repeated only "
-            "once and then counts, marked with ~; a gain must exceed its share"
+            "noisy machine: most windows have interference (other processes, CPU steal, a slow "
+            "host), so each is repeated only once and then counts, marked with ~; a gain must "
+            "exceed the estimated loss"
         )

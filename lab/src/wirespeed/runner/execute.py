@@ -15,6 +15,7 @@ from statistics import stdev
 from typing import IO, Any, TypeVar
 
 from wirespeed.agent import clock
+from wirespeed.analysis.summary import idle_held
 from wirespeed.errors import (
     BusyError,
     LastingError,
@@ -27,9 +28,7 @@ from wirespeed.errors import (
 )
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
-from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
-from wirespeed.results.summary import idle_held
 from wirespeed.runner import headroom, known
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
@@ -37,10 +36,11 @@ from wirespeed.runner.counters import Counting
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.life import Life, StartError
-from wirespeed.runner.pace import Pace, allowed_s
 from wirespeed.runner.plan import Schedule
+from wirespeed.runner.time_budget import TimeBudget, allowed_s
 from wirespeed.runner.trial import Attempt, RunContext
 from wirespeed.runner.watcher import Progress, Watcher
+from wirespeed.stats.comparison import PAIRS_MIN
 from wirespeed.units import duration_for_people
 
 RETRIES_MAX = 2  # of a trial that was too noisy to count
@@ -67,11 +67,13 @@ class Runner:
         self.done = {trial.key for trial in before}
         self.total = sum(line.state == "planned" for line in self.lines)
         left = self.total - len(self.done)
-        self.pace = Pace(schedule.seconds, allowed_s(schedule.seconds, schedule.budget_s), left)
+        self.time_budget = TimeBudget(
+            schedule.seconds, allowed_s(schedule.seconds, schedule.budget_s), left
+        )
         facts = store.read_run(run_dir).facts
         before_this = known.of_machine(facts)
         noise = NoiseMonitor(
-            self.pace, schedule.accept_noise, known_best_ms=before_this.best_ms,
+            self.time_budget, schedule.accept_noise, known_best_ms=before_this.best_ms,
             usual_spread=before_this.spread or 0.0,
         )  # fmt: skip
         noise.remember(before)
@@ -97,7 +99,7 @@ class Runner:
                 self._one_life(list(self.queue))
             else:
                 left_out += len(lines)
-                self.pace.trials -= len(lines)
+                self.time_budget.trials -= len(lines)
         if left_out:
             store.append_event(self.run_dir, "left_out", trials=left_out)
             self.watcher.told(left_out_text(left_out, self.total, self.schedule.budget_s))
@@ -105,7 +107,7 @@ class Runner:
     def _worth_trying(self, lines: list[PlannedTrial]) -> list[PlannedTrial]:
         """Without the cells that have failed the same way each time they were tried."""
         hopeless = [line for line in lines if self.failures.is_hopeless(line.cell)]
-        self.pace.trials -= len(hopeless)
+        self.time_budget.trials -= len(hopeless)
         for line in hopeless:
             if text := self.failures.to_tell(line):
                 self.watcher.told(text)
@@ -116,17 +118,19 @@ class Runner:
         rounds without which no verdict can come while the time is not far over."""
         if any(line.cell not in self.have_figures for line in lives[0]):
             return True
-        if lives[0][0].round <= PAIRS_MIN and self.pace.fits(len(lives[0]), VERDICT_LATE_MAX):
+        if lives[0][0].round <= PAIRS_MIN and self.time_budget.fits(
+            len(lives[0]), VERDICT_LATE_MAX
+        ):
             return True
         if self.schedule.recipe.plan.order == "interleaved":
-            return self.pace.fits(len(lives[0]))
+            return self.time_budget.fits(len(lives[0]))
         # Blocks: what counts is whether every cell can still have this round.
         number = lives[0][0].round
-        return self.pace.fits(sum(len(life) for life in lives if life[0].round <= number))
+        return self.time_budget.fits(sum(len(life) for life in lives if life[0].round <= number))
 
     def progress(self) -> Progress:
         """Time left: learned from this run's own trials once there are some."""
-        return Progress(len(self.done), self.total, self.pace.left_s)
+        return Progress(len(self.done), self.total, self.time_budget.left_s)
 
     def _open_lives(self) -> list[list[PlannedTrial]]:
         lives: dict[int, list[PlannedTrial]] = {}
@@ -191,7 +195,7 @@ class Runner:
                 self.watcher.phase(line, "finding the generator's headroom", self.progress())
                 folder = make_folder(life.folder / "load")
                 self.reached[key] = headroom.reached(life, planned, folder)
-                self.pace.leave_out(time.monotonic() - began)
+                self.time_budget.leave_out(time.monotonic() - began)
             shutil.rmtree(life.folder, ignore_errors=True)
 
     def _begin(self, life: Life, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
@@ -223,12 +227,12 @@ class Runner:
 
     def _may_retry(self, measured: Trial) -> bool:
         """Repeats come out of the run's time, but every cell is owed a figure."""
-        cost_s = self.pace.each_s
+        cost_s = self.time_budget.each_s
         is_owed = measured.cell not in self.have_figures
-        is_first_or_in_time = measured.attempt == 1 or self.pace.until_end_s > 0
-        if not (is_owed and is_first_or_in_time) and not self.pace.may_repeat(cost_s):
+        is_first_or_in_time = measured.attempt == 1 or self.time_budget.until_end_s > 0
+        if not (is_owed and is_first_or_in_time) and not self.time_budget.may_repeat(cost_s):
             return False
-        self.pace.repeated(cost_s)
+        self.time_budget.repeated(cost_s)
         return True
 
     def _attempt(self, life: Life, order: Attempt) -> tuple[Trial, bool]:
@@ -292,7 +296,7 @@ class Runner:
         # The trial's own file is on the disk, and this says no more.
         store.append_event(self.run_dir, "trial", False, key=measured.key, valid=measured.valid)
         self.done.add(measured.key)
-        self.pace.finished()
+        self.time_budget.finished()
         if measured.valid:
             self.have_figures.add(measured.cell)
         else:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from wirespeed.analysis.summary import Summary
 from wirespeed.errors import InputError
 from wirespeed.recipe import read, sweep
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run
-from wirespeed.results.summary import Summary
 from wirespeed.runner import order
 from wirespeed.runner import plan as plans
 from wirespeed.runner.cells import PlannedCell

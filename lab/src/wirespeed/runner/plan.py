@@ -12,12 +12,12 @@ from wirespeed.driver import null
 from wirespeed.recipe import sweep
 from wirespeed.recipe.model import Ramp, Recipe
 from wirespeed.recipe.resolve import Place, Resolver
-from wirespeed.results import rounds
-from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.results.model import PlannedTrial
 from wirespeed.runner import budget, duet, order
 from wirespeed.runner.budget import Times
 from wirespeed.runner.cells import PlannedCell, check_lives, planned_cells
+from wirespeed.stats import rounds
+from wirespeed.stats.comparison import PAIRS_MIN
 
 # What a trial costs besides its own phases, measured on a 2-core guest (docs/method.md).
 START_S = {"jvm": 0.7}
@@ -41,7 +41,7 @@ class PlanOptions:
     seed: int | None = None
     accept_noise: bool = False
     tune: bool = False
-    calm_wait_s: float = 0.0  # so long a run waits for a quiet machine
+    quiet_wait_s: float = 0.0  # so long a run waits for a quiet machine
     labels: tuple[tuple[str, str], ...] = ()
     note: str = ""
     until_decided: bool = False

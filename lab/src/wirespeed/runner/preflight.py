@@ -16,11 +16,11 @@ from typing import Any
 
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.probe.parse import snapshot
-from wirespeed.results import rounds
-from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.runner import known
 from wirespeed.runner.disturbance import CANARY_SLOW, FOREIGN_MAX, STEAL_MAX
 from wirespeed.runner.plan import Schedule
+from wirespeed.stats import rounds
+from wirespeed.stats.comparison import PAIRS_MIN
 from wirespeed.topology import Seat
 from wirespeed.units import duration_for_people
 
@@ -44,7 +44,7 @@ class Preflight:
     trial_spread: float | None  # what trials of former runs on this machine spread by
 
     @property
-    def is_calm(self) -> bool:
+    def is_quiet(self) -> bool:
         return self.steal <= STEAL_MAX and self.others <= FOREIGN_MAX and self.slow <= CANARY_SLOW
 
     @property
@@ -54,27 +54,28 @@ class Preflight:
 
     def text(self, schedule: Schedule) -> str:
         seen = (
-            f"steal {self.steal:.1%}, other programs {self.others:.1%} of a core, fixed work "
-            f"spreads by {self.spread:.1%} and takes {max(0.0, self.slow):.0%} more than at best"
+            f"CPU steal {self.steal:.1%}, other processes {self.others:.1%} of a core, calibration "
+            f"loop spreads by {self.spread:.1%} and takes {max(0.0, self.slow):.0%} more than its "
+            "best"
         )
         seen += f", trials of former runs by {self.trial_spread:.1%}" if self.trial_spread else ""
-        calm = "" if self.is_calm else "; noisy now (--wait-for-calm TIME waits)"
-        return f"preflight: {seen}{calm}{self._reach(schedule)}"
+        noise = "" if self.is_quiet else "; noisy now (--wait-for-quiet TIME waits)"
+        return f"preflight: {seen}{noise}{self._reach(schedule)}"
 
     def _reach(self, schedule: Schedule) -> str:
         compared = schedule.comparisons
         if not compared or schedule.repeat < PAIRS_MIN:
             return ""
         least = rounds.smallest(schedule.repeat, compared, compared, self.expected, 0.8)
-        told = (
+        text = (
             f"; in {schedule.repeat} rounds differences below about {math.expm1(least):.0%} will "
             "not be decided"
         )
         needed = rounds.needed(SMALL, 0.8, compared, compared, self.expected)
         if math.expm1(least) <= SMALL:
-            return told
+            return text
         many = f"more than {rounds.ROUNDS_MAX}" if needed is None else str(needed)
-        return f"{told}, {SMALL:.0%} needs {many} rounds"
+        return f"{text}, {SMALL:.0%} needs {many} rounds"
 
 
 def look(fleet: Fleet, schedule: Schedule, facts: dict[str, Any]) -> Preflight:
@@ -90,15 +91,15 @@ def look(fleet: Fleet, schedule: Schedule, facts: dict[str, Any]) -> Preflight:
     return Preflight(steal, others, slow, spread, machine.spread)
 
 
-def wait_for_calm(
+def wait_for_quiet(
     fleet: Fleet, schedule: Schedule, facts: dict[str, Any], most_s: float, tell: Any
 ) -> Preflight:
     """Looks until the machine is quiet or the time is over."""
     deadline = time.monotonic() + most_s
     seen = look(fleet, schedule, facts)
-    if not seen.is_calm and most_s > 0:
+    if not seen.is_quiet and most_s > 0:
         tell(f"waiting up to {duration_for_people(most_s)} for a quiet machine")
-    while not seen.is_calm and time.monotonic() < deadline:
+    while not seen.is_quiet and time.monotonic() < deadline:
         fleet.poll(min(AGAIN_S, max(0.0, deadline - time.monotonic())))
         seen = look(fleet, schedule, facts)
     return seen

@@ -13,14 +13,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from wirespeed.analysis import profiles
+from wirespeed.analysis.profiles import KERNEL, LIBRARY, Profile
+from wirespeed.analysis.summary import load
 from wirespeed.driver import stack
 from wirespeed.errors import HostError, InputError, LostHostError, ProcessError, StorageError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 from wirespeed.process.start import SEARCH_PATH, Started
-from wirespeed.results import profiles, store
-from wirespeed.results.profiles import KERNEL, LIBRARY, Profile
-from wirespeed.results.summary import load
+from wirespeed.results import store
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.generate import generate

@@ -60,7 +60,7 @@ from wirespeed.site import kinds
 from wirespeed.site.base import Ask, Opened
 from wirespeed.topology import Topology
 
-NOISE_ACCEPTED = "Trials with noise from other programs were kept and noted (--accept-noise)."
+NOISE_ACCEPTED = "Trials with interference were kept and noted (--accept-noise)."
 
 MIXED = "Builds are mixed: the run went on with another one (--force): {}."
 
@@ -199,9 +199,9 @@ def _preflight(
     fleet: Fleet, schedule: Schedule, facts: dict[str, Any], options: PlanOptions, watcher: Watcher
 ) -> str:
     """Seconds before minutes: what this machine can decide now. Short runs go without."""
-    if not options.calm_wait_s and (schedule.seconds < preflight.WORTH_S or schedule.accept_noise):
+    if not options.quiet_wait_s and (schedule.seconds < preflight.WORTH_S or schedule.accept_noise):
         return ""
-    seen = preflight.wait_for_calm(fleet, schedule, facts, options.calm_wait_s, watcher.told)
+    seen = preflight.wait_for_quiet(fleet, schedule, facts, options.quiet_wait_s, watcher.told)
     watcher.told(seen.text(schedule))
     return seen.text(schedule)
 

@@ -18,6 +18,7 @@ from wirespeed.process.start import Started
 from wirespeed.results import store
 from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
 from wirespeed.runner import counters, headroom, metrics, proof, work
+from wirespeed.runner.bottleneck import Evidence
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.counters import Counting
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
@@ -28,9 +29,9 @@ from wirespeed.runner.generate import (
     generate,
     link_share,
 )
-from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
+from wirespeed.runner.validity import judge
 from wirespeed.runner.warm import learn, note_of, step_s, timeout_s, warm
 from wirespeed.runner.warm import window_s as measured_s
 
@@ -110,7 +111,7 @@ def _counted(life: Life, order: Attempt, context: RunContext) -> metrics.Flat:
         context.counting.give_up()
         return {}
     finally:
-        context.noise.pace.leave_out(time.monotonic() - began)
+        context.noise.time_budget.leave_out(time.monotonic() - began)
 
 
 def _window_folder(folder: Path, number: int) -> Path:

@@ -16,7 +16,7 @@ from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.plan import Schedule
 from wirespeed.topology import ROLES, Topology
 
-MOVED = "threads and interrupts of others"
+MOVED = "threads and interrupts of other programs"
 NAMES_SHOWN_MAX = 4
 
 
@@ -157,14 +157,15 @@ def apply(fleet: Fleet, schedule: Schedule) -> list[str]:
         if not machine.far.is_seat:  # its network is not the one that is measured
             here = {name: value for name, value in here.items() if not name.startswith("net.")}
         order = _order(replace(want, sysctl=here), cards(fleet, schedule, hosts))
-        told = machine.ask("tune", **order)
-        found += [where + sentence for sentence in sentences(want, told)]
+        applied = machine.ask("tune", **order)
+        found += [where + sentence for sentence in sentences(want, applied)]
         for host in fleet.seats:
             if host.far.has_own_network and host.name in hosts:
                 own = {name: v for name, v in want.sysctl.items() if name.startswith("net.")}
-                told = host.ask("set_own", sysctl=own, limits=want.limits)
+                applied = host.ask("set_own", sysctl=own, limits=want.limits)
                 found += [
-                    f"{host.name}: {name} was {was}, is {now}" for name, was, now in told["sysctl"]
+                    f"{host.name}: {name} was {was}, is {now}"
+                    for name, was, now in applied["sysctl"]
                 ]
     return found
 
@@ -242,21 +243,22 @@ def end_standing(fleet: Fleet) -> list[str]:
     return found
 
 
-def sentences(want: Wanted, told: dict[str, Any]) -> list[str]:
-    found = [f"{name} was {was}, is {now}" for name, was, now in told["sysctl"] + told["switches"]]
-    moved = f"{told['threads']} threads and {told['irqs']} interrupts of others"
+def sentences(want: Wanted, applied: dict[str, Any]) -> list[str]:
+    changed = applied["sysctl"] + applied["switches"]
+    found = [f"{name} was {was}, is {now}" for name, was, now in changed]
+    moved = f"{applied['threads']} threads and {applied['irqs']} interrupts of other programs"
     if not want.clear:
         found.append(_moving(want))
-    elif told["threads"] or told["irqs"]:
+    elif applied["threads"] or applied["irqs"]:
         found.append(f"{moved} left {_cores(want.clear)} for {_cores(want.to)}")
     else:
-        found.append("nothing of others could be moved; it takes root (CAP_SYS_NICE)")
-    if told["pinned"]:
-        names = list(dict.fromkeys(told["pinned"]))
+        found.append("no other program's threads could be moved; that needs root (CAP_SYS_NICE)")
+    if applied["pinned"]:
+        names = list(dict.fromkeys(applied["pinned"]))
         more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
         shown = ", ".join(names[:NAMES_SHOWN_MAX]) + more
         found.append(f"left where their owners pinned them: {shown}")
-    return found + [f"{name} is not set: {why}" for name, why in told["refused"]]
+    return found + [f"{name} is not set: {why}" for name, why in applied["refused"]]
 
 
 def undo(fleet: Fleet) -> list[str]:

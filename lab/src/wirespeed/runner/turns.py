@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.agent import clock
+from wirespeed.analysis import duet as slices_of
+from wirespeed.analysis.duet import Slice
 from wirespeed.driver import command, stack
 from wirespeed.driver.base import LoadRun
 from wirespeed.errors import HostError, ProcessError
 from wirespeed.process import start, stop
 from wirespeed.process.start import Order, Started, StartFailed
-from wirespeed.results import duet as slices_of
 from wirespeed.results import store
-from wirespeed.results.duet import Slice
 from wirespeed.results.model import Duet
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.life import Life

@@ -1,7 +1,8 @@
-"""The table of kinds: a new kind of site is one line here."""
+"""The table of kinds: a new kind of site is one line here, or an entry point of a package."""
 
 from __future__ import annotations
 
+from wirespeed import extensions
 from wirespeed.site.base import Ask, Kind, Opened
 from wirespeed.site.local import Local
 from wirespeed.site.netns import Netns
@@ -12,14 +13,19 @@ from wirespeed.topology import Topology
 KINDS: dict[str, Kind] = {"local": Local(), "netns": Netns(), "ssh": Ssh(), "slurm": Slurm()}
 
 
+def _kind(name: str) -> Kind:
+    added: Kind = KINDS.get(name) or extensions.load(extensions.SITES, name)
+    return added
+
+
 def open_site(ask: Ask) -> Opened:
     """Starts the site's agents and puts its links up."""
-    return KINDS[ask.site.kind].open(ask)
+    return _kind(ask.site.kind).open(ask)
 
 
 def topology(ask: Ask) -> Topology:
     """The site's topology; its hosts are asked where the site file does not say enough."""
-    kind = KINDS[ask.site.kind]
+    kind = _kind(ask.site.kind)
     found = kind.foreseen(ask)
     if found is not None:
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.site.base import (
     Ask,
@@ -27,7 +27,9 @@ class Local:
 
     def open(self, ask: Ask) -> Opened:
         topology = self.foreseen(ask)
-        return Opened(Fleet([Far(LOCAL, python=sys.executable)], ask.mark, ask.cgroups), topology)
+        return Opened(
+            Fleet([Transport(LOCAL, python=sys.executable)], ask.mark, ask.cgroups), topology
+        )
 
     def foreseen(self, ask: Ask) -> Topology:
         cores = own_cores()

@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 
 from wirespeed.errors import HostError, InputError
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 from wirespeed.site.base import Ask, Opened, links_of, own_cores, own_ids, seats, split
@@ -33,11 +33,13 @@ class Netns:
 
     def open(self, ask: Ask) -> Opened:
         topology = self.foreseen(ask)
-        fars = [Far(MACHINE, python=sys.executable, is_seat=False)]
+        transports = [Transport(MACHINE, python=sys.executable, is_seat=False)]
         for name in topology.cores:
-            fars.append(Far(name, ("unshare", "--net", "--"), sys.executable, has_own_network=True))
+            transports.append(
+                Transport(name, ("unshare", "--net", "--"), sys.executable, has_own_network=True)
+            )
         try:
-            fleet = Fleet(fars, ask.mark, ask.cgroups)
+            fleet = Fleet(transports, ask.mark, ask.cgroups)
         except HostError as error:
             raise HostError(f"the site {ask.name} needs root for its namespaces: {error}") from None
         try:

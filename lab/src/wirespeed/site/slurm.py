@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 
 from wirespeed.errors import HostError, InputError
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.recipe.model import Site
 from wirespeed.site import ssh
@@ -57,12 +57,12 @@ def roles_of(nodes: list[str], has_origin: bool) -> dict[str, list[str]]:
     return {"server": nodes[:1], "load": load, "origin": load[:1] if has_origin else []}
 
 
-def far_of(site: Site, job: int, node: str) -> Far:
+def far_of(site: Site, job: int, node: str) -> Transport:
     prefix = (
         "srun", "--overlap", "--cpu-bind=none", "--mpi=none", "--unbuffered", f"--jobid={job}",
         "-N1", "-n1", "-w", node,
     )  # fmt: skip
-    return Far(node, prefix, site.python, lease_s=site.lease, shares_files=False)
+    return Transport(node, prefix, site.python, lease_s=site.lease, shares_files=False)
 
 
 class Allocation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from wirespeed.errors import InputError
-from wirespeed.fleet.channel import Far
+from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.recipe.model import RoleSite, Site
 from wirespeed.site.base import (
@@ -37,11 +37,11 @@ class Ssh:
 
     def open(self, ask: Ask) -> Opened:
         hosts = hosts_of(ask.site, ask.has_origin)
-        fars = [
+        transports = [
             far_of(ask.site, host)
             for host in dict.fromkeys(host for own in hosts.values() for host in own)
         ]
-        fleet = Fleet(fars, ask.mark, ask.cgroups)
+        fleet = Fleet(transports, ask.mark, ask.cgroups)
         try:
             return Opened(fleet, topology(ask.site, hosts, fleet))
         except BaseException:
@@ -52,8 +52,8 @@ class Ssh:
         return None
 
 
-def far_of(site: Site, host: str) -> Far:
-    return Far(
+def far_of(site: Site, host: str) -> Transport:
+    return Transport(
         host,
         ("ssh", *site.options, *OPTIONS, *alive(site.lease), "--", host),
         site.python,

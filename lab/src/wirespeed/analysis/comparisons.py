@@ -1,0 +1,411 @@
+"""Gains: every comparison of a run once, with its interval and its verdict."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from wirespeed.analysis import duet
+from wirespeed.analysis.cells import SATURATED, Cell
+from wirespeed.analysis.verdict import Terms, Verdict, decide, interval_at
+from wirespeed.results.model import Run
+from wirespeed.stats import comparison
+from wirespeed.stats.comparison import (
+    PAIRS_MIN,
+    Comparison,
+    benjamini_hochberg,
+    log_ratios,
+)
+from wirespeed.stats.spending import Spending
+
+CONNECTIONS_A_CORE_MIN = 8  # below, a free idle state decides the figure
+WORK = "server.work_us_per_request"  # judged in every comparison, whatever its table shows
+INSTRUCTIONS = "server.instructions_per_request"  # judged, too, where the machine counts them
+COSTS = (WORK, "server.cpu_us_per_request", INSTRUCTIONS)  # of a request, whoever was the limit
+
+# Of two figures the better one, for metrics that no recipe declares.
+BETTER_LOWER = (
+    "latency", "cpu_us_per_request", "work_us_per_request", "instructions_per_request",
+    "cycles_per_request", "cache_misses_per_request", "context_switches_per_request", "rss_mib",
+    "memory_mib", "context_switches", "pause_ms", "gc.count", "loadavg", "runqueue", "psi",
+    "errors", "non_2xx", "timeouts", "cpu",
+)  # fmt: skip
+LATENCY_BOUND = "latency-bound"
+DUET, TRIALS = "duet", "separate trials"
+BOTH_SATURATED = (
+    "server and load generator were both saturated, so the interval is wider by up to "
+    f"{1 / SATURATED - 1:.0%}"
+)
+HELD = {
+    "client": "the load generator was the limit, not the server",
+    "link": "the link was the limit, not the server",
+    "both": "server and load generator were both saturated",
+    "concurrency": "there were too few connections to fill the server",
+    "unknown": "what was the limit is not known",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two cells to compare: a contender and its baseline, along an axis."""
+
+    cell: Cell
+    base: Cell
+    axis: str
+    metric: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.cell.key, self.base.key, self.metric)
+
+    def ratios(self) -> dict[int, float]:
+        """The log ratio of each round: of its duet, where there are enough of them."""
+        if self.method == DUET:
+            return self._duets
+        return log_ratios(self.cell.by_round(self.metric), self.base.by_round(self.metric))
+
+    @property
+    def method(self) -> str:
+        """DUET or TRIALS: one comparison is never made of both."""
+        trials = log_ratios(self.cell.by_round(self.metric), self.base.by_round(self.metric))
+        return DUET if len(self._duets) >= min(PAIRS_MIN, max(1, len(trials))) else TRIALS
+
+    @property
+    def _duets(self) -> dict[int, float]:
+        # Also after a trial that other processes spoiled: its duet shares what they took.
+        trials = (*self.cell.trials, *self.cell.invalid)
+        return duet.over(trials, self.base.key, self.cell.stored(self.metric))
+
+    @property
+    def rounds_without_ratio(self) -> int:
+        """Rounds with figures on both sides of which one is 0."""
+        if self.method == DUET:
+            return 0
+        both = self.cell.by_round(self.metric).keys() & self.base.by_round(self.metric).keys()
+        return len(both) - len(self.ratios())
+
+
+@dataclass(frozen=True)
+class Gain:
+    """One cell against its baseline cell, in one metric."""
+
+    cell: Cell
+    base: Cell
+    axis: str
+    metric: str
+    better: str
+    found: Comparison | None
+    q: float
+    verdict: Verdict
+    method: str = ""  # DUET or TRIALS
+
+    @property
+    def duets(self) -> int:
+        """The duets of these two cells, with a figure or without."""
+        trials = (*self.cell.trials, *self.cell.invalid)
+        return sum(one.duet is not None and one.duet.over == self.base.key for one in trials)
+
+    @property
+    def of_medians(self) -> float | None:
+        """The ratio of the two medians, as the documents print gains."""
+        a, b = self.cell.median(self.metric), self.base.median(self.metric)
+        return a / b - 1 if a is not None and b else None
+
+    @property
+    def contender(self) -> str:
+        return str(self.cell.axes[self.axis])
+
+    @property
+    def over(self) -> str:
+        return str(self.base.axes[self.axis])
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it is a figure, or at least a bound."""
+        return self.found is not None and (
+            self.verdict.word != "not comparable" or bool(self.verdict.bound)
+        )
+
+
+@dataclass(frozen=True)
+class Family:
+    """All comparisons of one contender with one baseline in one metric, and their verdict."""
+
+    contender: str
+    over: str
+    metric: str
+    gains: tuple[Gain, ...]
+    pooled: tuple[Gain, ...]  # the gains whose geometric mean is `found`
+    found: Comparison | None
+    verdict: Verdict
+
+    @property
+    def judged(self) -> list[Gain]:
+        """The gains that are figures or bounds."""
+        return [gain for gain in self.gains if gain.is_figure]
+
+    @property
+    def bounded(self) -> int:
+        """Bounds that the pooled figure leaves out."""
+        return len(self.judged) - len(self.pooled)
+
+    @property
+    def mean(self) -> float | None:
+        return self.found.gain if self.found else None
+
+    @property
+    def better(self) -> str:
+        return self.gains[0].better
+
+    def count(self, word: str) -> int:
+        return sum(gain.verdict.word == word for gain in self.gains)
+
+
+def judge(run: Run, pairs: Iterable[Pair]) -> list[Gain]:
+    """The gains of a run; comparisons of one metric are judged together."""
+    groups: dict[str, list[Pair]] = {}
+    for pair in {pair.key: pair for pair in pairs}.values():
+        if pair.cell.trials and pair.base.trials:
+            groups.setdefault(pair.metric, []).append(pair)
+    return [gain for group in groups.values() for gain in _judged(run, group)]
+
+
+def _judged(run: Run, pairs: Sequence[Pair]) -> list[Gain]:
+    found = comparison.compare([list(pair.ratios().values()) for pair in pairs])
+    terms = [_terms(run, pair) for pair in pairs]
+    gains = []
+    for pair, one, term, q in zip(pairs, found, terms, qs(found, terms), strict=True):
+        wide = loosened(one, slack([pair], term))
+        verdict = _with_slack(decide(wide, replace(term, q=q)), [pair], term)
+        shown = at_level(wide, term)
+        names = (pair.axis, pair.metric, term.better)
+        gains.append(Gain(pair.cell, pair.base, *names, shown, q, verdict, pair.method))
+    return gains
+
+
+def qs(found: Sequence[Comparison | None], terms: Sequence[Terms]) -> list[float]:
+    """The q of each comparison, among those about which something may be claimed.
+
+    A comparison that is withheld can be no false positive; counted with the others, its small p
+    would let a true null among them pass.
+    """
+    asked = [
+        one is not None and one.low is not None and term.is_claimable
+        for one, term in zip(found, terms, strict=True)
+    ]
+    ps = [one.p for one, is_asked in zip(found, asked, strict=True) if is_asked and one]
+    each = iter(benjamini_hochberg(ps))
+    return [next(each) if is_asked else 1.0 for is_asked in asked]
+
+
+def slack(pairs: Sequence[Pair], terms: Terms) -> tuple[float, float]:
+    """(share by which the true ratio may be lower, higher) where server and generator were full.
+
+    By the utilisation law a server that is busy for a share U of its time carries at most X / U,
+    so a cell that was saturated at both ends is known to within 1 - SATURATED (Lazowska et al.,
+    Quantitative System Performance, 1984, chapter 3). Over several cells it is their mean.
+    """
+    if terms.better != "higher" or not pairs or not terms.is_claimable:
+        return 0.0, 0.0
+    lost = math.log(SATURATED)
+    lower = fmean(lost if pair.base.bottleneck == "both" else 0.0 for pair in pairs)
+    higher = fmean(lost if pair.cell.bottleneck == "both" else 0.0 for pair in pairs)
+    return -math.expm1(lower), -math.expm1(higher)
+
+
+def loosened(found: Comparison | None, slack: tuple[float, float]) -> Comparison | None:
+    """The same with its interval wider by what saturation at both ends leaves open."""
+    if found is None or found.low is None or found.high is None or slack == (0.0, 0.0):
+        return found
+    lower, higher = slack
+    return replace(
+        found, low=(1 + found.low) * (1 - lower) - 1, high=(1 + found.high) / (1 - higher) - 1
+    )
+
+
+def at_level(found: Comparison | None, terms: Terms) -> Comparison | None:
+    """As it is shown: after interim analyses the interval is wider, so that it holds 95 % of all
+    runs that are analysed as often."""
+    if found is None or found.low is None:
+        return found
+    low, high = interval_at(found, terms.spending.share)
+    return replace(found, low=low, high=high)
+
+
+def _with_slack(verdict: Verdict, pairs: Sequence[Pair], terms: Terms) -> Verdict:
+    if slack(pairs, terms) == (0.0, 0.0) or verdict.word == "not comparable":
+        return verdict
+    reason = f"{verdict.reason}; {BOTH_SATURATED}"
+    return replace(verdict, reason=reason)
+
+
+def families(run: Run, gains: Iterable[Gain]) -> list[Family]:
+    """The pooled verdicts; all of them count together, as each is one more chance to be wrong."""
+    groups: dict[tuple[str, str, str], list[Gain]] = {}
+    for gain in gains:
+        groups.setdefault((gain.contender, gain.over, gain.metric), []).append(gain)
+    pooled = [_pooled(run, tuple(group)) for group in groups.values()]
+    each = qs([one.found for one in pooled], [one.terms for one in pooled])
+    return [_family(names, one, q) for names, one, q in zip(groups, pooled, each, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Pooled:
+    """What is known of a family before its q is."""
+
+    gains: tuple[Gain, ...]
+    chosen: tuple[Gain, ...]
+    found: Comparison | None
+    terms: Terms
+
+
+def _pooled(run: Run, gains: tuple[Gain, ...]) -> _Pooled:
+    """One figure a round, so that cells which err together stay together. Cells that are bounds
+    only are pooled apart: they count where all are bounds, and only of one kind."""
+    figures = [gain for gain in gains if gain.is_figure]
+    chosen = [gain for gain in figures if not gain.verdict.bound] or figures
+    bounds = {gain.verdict.bound for gain in chosen} - {""}
+    if not chosen or len(bounds) > 1:
+        reasons = Counter(gain.verdict.reason for gain in gains)
+        reason = reasons.most_common(1)[0][0] if not chosen else "bounds of both kinds"
+        return _Pooled(gains, (), None, Terms(withheld=reason))
+    pairs = [_pair(gain) for gain in chosen]
+    terms = Terms(
+        better=gains[0].better,
+        withheld="all cells are bounds" if bounds else "",
+        bound=next(iter(bounds), ""),
+        scope=_scope(chosen),
+        spending=_spending(run),
+        interference=_of_trials(pairs, gains[0].better),
+    )
+    found = comparison.over_cells([pair.ratios() for pair in pairs])
+    return _Pooled(gains, tuple(chosen), loosened(found, slack(pairs, terms)), terms)
+
+
+def _family(names: tuple[str, str, str], one: _Pooled, q: float) -> Family:
+    verdict = decide(one.found, replace(one.terms, q=q))
+    if not one.chosen:
+        return Family(*names, one.gains, (), None, verdict)
+    verdict = _with_slack(verdict, [_pair(gain) for gain in one.chosen], one.terms)
+    return Family(*names, one.gains, one.chosen, at_level(one.found, one.terms), verdict)
+
+
+def _pair(gain: Gain) -> Pair:
+    return Pair(gain.cell, gain.base, gain.axis, gain.metric)
+
+
+def _scope(gains: Sequence[Gain]) -> str:
+    """Of a pooled figure: a single gain that holds for few connections only qualifies it."""
+    scopes = {gain.verdict.scope for gain in gains}
+    return LATENCY_BOUND if scopes == {LATENCY_BOUND} else f"partly {LATENCY_BOUND}" * any(scopes)
+
+
+def better(run: Run, metric: str) -> str:
+    """Which of two figures is the better one: the recipe's word, else what the metric is."""
+    for spec in run.metrics:
+        if metric == spec["name"] or metric.startswith(f"{spec['name']}."):
+            if spec.get("better"):
+                return str(spec["better"])
+            return "lower" if spec.get("combine") == "histogram" else "higher"
+    is_lower = any(
+        metric == name or metric.endswith(f".{name}") or metric.startswith(f"{name}.")
+        for name in BETTER_LOWER
+    )
+    return "lower" if is_lower else "higher"
+
+
+def is_ceiling(run: Run, cell: Cell) -> bool:
+    """Whether the cell has no server and shows what generator and origin can do alone."""
+    ceiling = run.plan.ceiling
+    return bool(ceiling) and all(cell.axes.get(axis) == value for axis, value in ceiling.items())
+
+
+def _terms(run: Run, pair: Pair) -> Terms:
+    wanted = better(run, pair.metric)
+    withheld, bound, scope = _withheld(run, pair, wanted)
+    lost = _of_trials([pair], wanted)
+    spending = _spending(run)
+    return Terms(
+        better=wanted, withheld=withheld, bound=bound, scope=scope, interference=lost,
+        spending=spending,
+    )  # fmt: skip
+
+
+def _spending(run: Run) -> Spending:
+    return Spending(run.looks, run.is_sequential, tuple(run.analysed_at), run.rounds_max)
+
+
+def _of_trials(pairs: Sequence[Pair], better: str) -> float:
+    """The interference of separate trials; whatever slows contenders that take turns slows both."""
+    trials = [(pair.cell, pair.base) for pair in pairs if pair.method == TRIALS]
+    return interference(trials, better) * len(trials) / len(pairs) if trials else 0.0
+
+
+def interference(pairs: Sequence[tuple[Cell, Cell]], better: str) -> float:
+    """The share that the contender of these (contender, baseline) lost beyond the baseline.
+
+    Other processes, steal and a slow host hit both sides of interleaved rounds, and what differs
+    from round to round is in the spread of the ratios. Only the difference of what the two sides
+    lost on average biases the gain, and it counts once: a side that lost more shows a rate that is
+    too low, or a time that is too long.
+    """
+    lost = fmean(cell.disturbed - base.disturbed for cell, base in pairs)
+    return lost if better == "higher" else -lost
+
+
+def _withheld(run: Run, pair: Pair, wanted: str) -> tuple[str, str, str]:
+    """(why no plain verdict may be given, on which side the true gain lies, its scope)."""
+    if run.plan.order == "blocked":
+        return "measured in blocks: drift looks like a gain", "", ""
+    if zeros := pair.rounds_without_ratio:
+        return f"{zeros} of its rounds have a figure of 0, which has no ratio", "", ""
+    names = [str(side.axes.get(pair.axis, "a cell")) for side in (pair.cell, pair.base)]
+    return held_back(pair, wanted, run.idle_held, names)
+
+
+def held_back(
+    pair: Pair, wanted: str, is_idle_held: bool, names: Sequence[str]
+) -> tuple[str, str, str]:
+    """The same for two sides that are called `names`, in whichever order they were measured."""
+    cell, base = pair.cell, pair.base
+    for name, side in zip(names, (cell, base), strict=True):
+        if side.failures:
+            return f"{name} {side.failures} trials", "", ""
+    if not is_idle_held and any(_is_idle_prone(side) for side in (cell, base)):
+        return "idle states were not held off and there are few connections a core", "", ""
+    if pair.metric in COSTS:
+        return "", "", ""
+    # Saturated at both ends is known well enough where the metric is a rate: see `slack`.
+    good = ("server", "both") if wanted == "higher" else ("server",)
+    held = [side.bottleneck not in good for side in (cell, base)]
+    if not any(held):
+        return "", "", ""
+    if cell.bottleneck == base.bottleneck == "concurrency":
+        return "", "", LATENCY_BOUND
+    name, side = (names[0], cell) if held[0] else (names[1], base)
+    reason = f"{name}: {HELD.get(side.bottleneck, HELD['unknown'])}"
+    if all(held):
+        return reason, "", ""
+    return reason, "≥" if held[0] == (wanted == "higher") else "≤", ""
+
+
+def _is_idle_prone(cell: Cell) -> bool:
+    connections = cell.axes.get("connections")
+    if isinstance(connections, int | float):
+        return connections < CONNECTIONS_A_CORE_MIN * cell.server_cores()
+    return cell.bottleneck == "concurrency"
+
+
+def floor(run: Run, cells: Iterable[Cell], metric: str) -> float | None:
+    """How far the baseline differs from itself in this run, in this metric."""
+    baseline: Mapping[str, Any] = run.plan.baseline
+    chosen = [
+        cell
+        for cell in cells
+        if all(cell.axes.get(axis) == value for axis, value in baseline.items())
+    ]
+    return comparison.noise_floor([cell.by_round(metric) for cell in chosen])

@@ -1,0 +1,157 @@
+"""One index over all runs: what each run was and found, read once and kept in a SQLite file.
+
+`RUNS/.index.sqlite` has a row for each run with its facts, trials and comparisons as JSON, and with
+a stamp of the run's files and of the code that judges: new and changed runs are read again, and
+all runs after an update. It is a cache: it can be deleted at any time, it is rebuilt where it is
+damaged, and where it cannot be written the runs are read each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import wirespeed
+from wirespeed.analysis.summary import Summary, load
+from wirespeed.errors import ResultsError
+from wirespeed.results import query, store
+
+FILE = ".index.sqlite"
+READ = "SELECT name, stamp, document FROM runs"
+COLUMNS = "name TEXT PRIMARY KEY, stamp TEXT, document TEXT"
+# Not a database, broken pages, or another table of the same name (SQLITE_ERROR: no such column).
+DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
+Document = dict[str, Any]
+
+
+def documents(runs: Path) -> Iterator[tuple[Path, Document]]:
+    """Every run that can be read, oldest first, from the index where it is up to date."""
+    folders = store.list_runs(runs)
+    with contextlib.closing(_opened(runs / FILE if folders else None)) as index:
+        rows = {name: (stamp, text) for name, stamp, text in index.execute(READ)}
+        for folder in folders:
+            stamp = _stamp(folder)
+            document = _kept(rows.get(folder.name), stamp)
+            if document is None:
+                try:
+                    document = _document(load(folder))
+                except ResultsError:
+                    continue  # of another version, or not whole
+                _write(index, "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)",
+                       (folder.name, stamp, json.dumps(document)))  # fmt: skip
+            yield folder, document
+        for name in rows.keys() - {folder.name for folder in folders}:
+            _write(index, "DELETE FROM runs WHERE name = ?", (name,))
+
+
+def _kept(row: tuple[str, str] | None, stamp: str) -> Document | None:
+    """The document of a row that is up to date."""
+    if row is None or row[0] != stamp:
+        return None
+    try:
+        document = json.loads(row[1])
+    except (TypeError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _write(index: sqlite3.Connection, statement: str, values: tuple[str, ...]) -> None:
+    """A change of the cache; without it the run is read again next time."""
+    with contextlib.suppress(sqlite3.Error):
+        index.execute(statement, values)
+        index.commit()
+
+
+def database(runs: Path) -> sqlite3.Connection:
+    """Tables `runs`, `trials` and `comparisons` over all runs, in memory."""
+    tables: dict[str, list[Document]] = {"runs": [], "trials": [], "comparisons": []}
+    for _, document in documents(runs):
+        name = document["run"]["run"]
+        tables["runs"].append(document["run"])
+        for table in ("trials", "comparisons"):
+            tables[table] += [{**row, "run": name} for row in document[table]]
+    made = sqlite3.connect(":memory:")
+    for table, rows in tables.items():
+        query.fill(made, table, rows, first=("run",))
+    made.commit()
+    made.execute("PRAGMA query_only = on")
+    return made
+
+
+def _opened(path: Path | None) -> sqlite3.Connection:
+    """The index's file, rebuilt where it is damaged; one in memory where it cannot be used."""
+    if path:
+        try:
+            return _connected(str(path))
+        except sqlite3.Error as error:
+            is_damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED
+        if is_damaged:
+            with contextlib.suppress(OSError, sqlite3.Error):
+                path.unlink()
+                return _connected(str(path))
+    return _connected(":memory:")
+
+
+def _connected(where: str) -> sqlite3.Connection:
+    """A connection to an index that can be read to its end and written."""
+    index = sqlite3.connect(where, timeout=5)
+    try:
+        index.execute(f"CREATE TABLE IF NOT EXISTS runs ({COLUMNS})")
+        for _ in index.execute(READ):
+            pass
+    except sqlite3.Error:
+        index.close()
+        raise
+    return index
+
+
+def _stamp(folder: Path) -> str:
+    """Changes with each trial that is finished, each change of the run itself, and each build that
+    may judge it in another way."""
+    times = []
+    for name in ("run.json", "trials", "plan.jsonl"):
+        path = folder / name
+        times.append(str(path.stat().st_mtime_ns) if path.exists() else "-")
+    trials = sum(1 for _ in (folder / "trials").glob("*/trial.json"))
+    return "/".join([_build(), *times, str(trials)])
+
+
+@cache
+def _build() -> str:
+    """A digest of the code that judges: this package's sources."""
+    digest = hashlib.blake2b(wirespeed.__version__.encode(), digest_size=8)
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def _document(summary: Summary) -> Document:
+    run = summary.run
+    return {
+        "run": {
+            "run": run.run_id, "recipe": run.recipe, "state": run.state, "started": run.started,
+            "commit": run.commit, "site": run.site, "note": run.note,
+            "labels": json.dumps(run.labels), "cpu_model": run.facts.get("cpu_model"),
+            "kernel": run.facts.get("kernel"), "valid_trials": len(summary.valid),
+            "invalid_trials": len(summary.invalid),
+        },
+        "trials": [query.row_of(trial) for trial in store.read_trials(summary.run_dir)],
+        "comparisons": [
+            {
+                **gain.cell.axes, "cell": gain.cell.key, "contender": gain.contender,
+                "over": gain.over, "metric": gain.metric,
+                "gain": gain.found.gain if gain.found else None,
+                "low": gain.found.low if gain.found else None,
+                "high": gain.found.high if gain.found else None,
+                "q": gain.q, "verdict": gain.verdict.word, "bound": gain.verdict.bound,
+                "reason": gain.verdict.reason,
+            }
+            for gain in summary.gains
+        ],
+    }  # fmt: skip

@@ -1,0 +1,49 @@
+"""`wirespeed doctor RUN`: the suggested remedy helps."""
+
+from dataclasses import replace
+
+import pytest
+from report.make_run import KINDS, make_run
+
+from wirespeed.analysis import diagnosis
+from wirespeed.analysis.summary import load
+from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.results import store
+from wirespeed.stats.comparison import Comparison
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("left out by --only", "a run without --only"),
+        ("left out by the recipe", "plan.skip of the recipe"),
+        ("left out to keep the budget of 2 min", "a longer --budget"),
+    ],
+)
+def test_an_omitted_cell_has_the_remedy_of_its_reason(tmp_path, reason, remedy):
+    """doctor suggested a longer budget for all of them."""
+    run_dir = make_run(KINDS["quickstart"](), tmp_path)
+    lines = store.read_plan(run_dir)
+    gone = lines[0].cell
+    store.write_plan(
+        run_dir,
+        [
+            replace(line, state="thinned", reason=reason) if line.cell == gone else line
+            for line in lines
+        ],
+    )
+    for path in (run_dir / "trials").glob("*/trial.json"):
+        if f'"cell": "{gone}"' in path.read_text():
+            path.unlink()
+    (told,) = (one for one in diagnosis.of_run(load(run_dir)) if one.why == reason)
+    assert remedy in told.remedy and len(told.cells) == 1
+
+
+def test_a_gain_that_interference_leaves_open_needs_a_quiet_machine(tmp_path):
+    """The reason had been reworded, and doctor looked for the former word."""
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    found = Comparison(-0.15, -0.18, -0.12, p=1e-9, rounds=20, error=0.01, df=19)
+    verdict = decide(found, Terms(interference=0.2))
+    assert verdict.word == "not decided" and verdict.more_rounds is None
+    gain = replace(summary.gains[0], verdict=verdict)
+    assert "--wait-for-quiet" in diagnosis._decider(gain, summary)

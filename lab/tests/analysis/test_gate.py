@@ -1,0 +1,164 @@
+"""`--fail-on` and `--require`: when a check fails, and with which exit code."""
+
+from dataclasses import replace
+
+import pytest
+from report.make_run import KINDS, make_run
+from typer.testing import CliRunner
+
+from wirespeed.analysis import gate
+from wirespeed.analysis.cells import full_name
+from wirespeed.analysis.summary import load
+from wirespeed.cli import run as command
+from wirespeed.cli.app import app
+from wirespeed.errors import InputError
+from wirespeed.results import store
+from wirespeed.runner import session
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A run in which the stack `balanced` is made the baseline, so that the kernel loses."""
+    kind = KINDS["quickstart"]()
+    for table in kind.tables:
+        if "gain" in table:
+            table["gain"]["over"] = "balanced"
+    kind.state = lambda axes: ("planned", "")
+    return make_run(kind, tmp_path_factory.mktemp("runs"))
+
+
+def report(run_dir, *words):
+    return CliRunner().invoke(app, ["report", str(run_dir), *words])
+
+
+def test_a_loss_shuts_the_gate_and_is_named(run_dir):
+    summary = load(run_dir)
+    losses = [gain for gain in summary.gains if gain.verdict.word == "loss"]
+    lines = gate.broken(summary, gate.Criteria(("loss",)))
+    assert losses and len(lines) == len(losses)
+    assert "loss against balanced" in lines[0]
+    assert report(run_dir, "--fail-on", "loss").exit_code == 3
+    assert report(run_dir).exit_code == 0
+
+
+def changed(summary, **of_cell):
+    """The summary with its first measured cell changed."""
+    first = summary.measured[0]
+    rest = (cell for cell in summary.cells if cell is not first)
+    return replace(summary, cells=(replace(first, **of_cell), *rest))
+
+
+def failed(trial):
+    metrics = {**trial.metrics, "non_2xx": 812.0, "errors": 0.0}
+    return replace(trial, valid=False, reasons=["812 answers were not 2xx"], metrics=metrics)
+
+
+def test_trials_whose_programs_failed_shut_every_gate(run_dir):
+    """Their results are not part of any median, so no rule and no verdict sees them."""
+    summary = load(run_dir)
+    cell = summary.measured[0]
+    broken = changed(
+        summary, trials=cell.trials[:1], invalid=tuple(failed(t) for t in cell.trials[1:])
+    )
+    where = "failed 4 of 5 trials: 812 answers were not 2xx"
+    for fail_on in ("loss", "undecided"):
+        assert any(where in line for line in gate.broken(broken, gate.Criteria((fail_on,))))
+    (told, limit) = gate.broken(broken, gate.Criteria(rules=(gate.rule("non_2xx <= 0"),)))
+    assert where in told and "the most is 812" in limit
+
+
+def test_a_cell_without_a_valid_trial_keeps_no_rule(run_dir):
+    summary = load(run_dir)
+    refused = tuple(
+        replace(trial, valid=False, disturbed=0.9, reasons=["other programs used 90% of core 0"])
+        for trial in summary.measured[0].trials
+    )
+    first, line = gate.broken(
+        changed(summary, trials=(), invalid=refused), gate.Criteria(rules=(gate.rule("rps > 1"),))
+    )
+    assert "not measured" in first
+    assert line.endswith("rps > 1: no valid trial")
+
+
+def test_incomparable_cells_are_not_decided(run_dir):
+    summary = load(run_dir)
+    verdict = replace(summary.gains[0].verdict, word="not comparable", reason="both were full")
+    gains = (replace(summary.gains[0], verdict=verdict),)
+    (line,) = gate.broken(replace(summary, gains=gains), gate.Criteria(("undecided",)))
+    assert "not comparable against" in line
+    (line,) = gate.broken(replace(summary, gains=()), gate.Criteria(("undecided",)))
+    assert line.startswith("nothing was compared")
+
+
+def test_a_run_that_did_not_end_shuts_the_gate(run_dir):
+    summary = load(run_dir)
+    stopped = replace(summary, run=replace(summary.run, state="interrupted"))
+    assert "the run did not end: interrupted" in gate.broken(stopped, gate.Criteria(("loss",)))
+
+
+def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
+    summary = load(run_dir)
+    family = next(one for one in summary.families if one.verdict.word == "loss")
+    even = tuple(
+        replace(gain, verdict=replace(gain.verdict, word="not decided")) for gain in family.gains
+    )
+    pooled = replace(summary, gains=even, families=(replace(family, gains=even),))
+    (line,) = gate.broken(pooled, gate.Criteria(("loss",)))
+    assert "over all cells" in line
+
+
+def test_limits_are_in_the_units_that_people_write(run_dir):
+    rule = gate.rule("stack=kernel: p99 <= 5ms")
+    assert (rule.metric, rule.limit, rule.where) == ("latency.p99", 5000.0, (("stack", "kernel"),))
+    assert gate.rule("rps > 100k").limit == 100_000
+    assert gate.rule("server.cpu < 0.9").limit == 0.9
+
+
+def test_each_cell_that_breaks_a_rule_is_named(run_dir):
+    summary = load(run_dir)
+    cells = [cell for cell in summary.measured if cell.axes["stack"] == "kernel"]
+    limit = sorted(cell.median("rps") for cell in cells)[2]
+    lines = gate.broken(summary, gate.Criteria(rules=(gate.rule(f"stack=kernel: rps > {limit}"),)))
+    assert len(lines) == 3 and all("stack kernel" in line for line in lines)
+    assert report(run_dir, "--require", "rps > 1").exit_code == 0
+    assert report(run_dir, "--require", "rps > 1G").exit_code == 3
+
+
+def test_a_rule_that_means_nothing_keeps_the_gate_shut(run_dir):
+    summary = load(run_dir)
+    (line,) = gate.broken(summary, gate.Criteria(rules=(gate.rule("stack=nosuch: rps > 1"),)))
+    assert "no measured cell" in line
+    (line,) = gate.broken(summary, gate.Criteria(rules=(gate.rule("rsp > 1"),)))
+    assert "unknown metric 'rsp' (metrics: " in line
+
+
+@pytest.mark.parametrize("text", ["", "p99", "p99 < ", "p99 = 5ms", "p99 < 5 potatoes", "< 5ms"])
+def test_a_rule_that_cannot_be_read_is_refused_before_anything_runs(text):
+    with pytest.raises(InputError):
+        gate.rule(text)
+
+
+def test_an_unknown_kind_of_failure_is_refused(run_dir):
+    done = report(run_dir, "--fail-on", "gain")
+    assert "unknown value 'gain' (loss, undecided)" in str(done.exception)
+
+
+@pytest.mark.parametrize("short", ["p50", "p99_9", "mean", "max"])
+def test_a_rule_knows_the_short_names_of_every_other_command(short):
+    assert gate.rule(f"{short} < 5ms").metric == full_name(short) == f"latency.{short}"
+
+
+def test_a_gate_is_about_the_run_that_was_measured_though_another_is_the_latest(
+    run_dir, tmp_path, monkeypatch
+):
+    """Where jobs share a folder of runs the next one begins while the report is written."""
+    kind = KINDS["quickstart"]()
+    kind.state = lambda axes: ("planned", "")
+    good = make_run(kind, tmp_path)
+    store.point_latest(run_dir)
+    monkeypatch.setattr(session, "source", lambda *_: None)
+    monkeypatch.setattr(session, "start", lambda *_: (good, []))
+    monkeypatch.setattr(command, "_put_back", lambda: None)
+    words = ["run", "quickstart", "--runs", str(run_dir.parent), "--fail-on", "loss"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert report(run_dir, "--fail-on", "loss").exit_code == 3
