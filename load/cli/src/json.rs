@@ -210,6 +210,7 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Totals {
         bytes_out: counts.bytes_out,
         connects: counts.connects,
         tls_resumed: counts.resumed,
+        tls_early: counts.early,
         tolerated: counts.tolerated,
         unstamped: counts.unstamped,
         strays: counts.strays,

@@ -405,6 +405,7 @@ fn tls(typed: &Typed, targets: &[Target]) -> Result<TlsOptions, Refusal> {
         "cert",
         "key",
         "tls-resume",
+        "early-data",
     ];
     if targets.iter().all(|target| target.tls_name.is_none()) {
         if let Some(name) = names.iter().find(|name| typed.has(name)) {
@@ -433,8 +434,28 @@ fn tls(typed: &Typed, targets: &[Target]) -> Result<TlsOptions, Refusal> {
         name: typed.last("sni").map(String::from),
         authorities: typed.last("ca").map(Into::into),
         identity,
-        resumes: typed.has("tls-resume"),
+        resumes: typed.has("tls-resume") || typed.has("early-data"),
+        early_data: early_data(typed, targets)?,
     })
+}
+
+/// Whether first requests are sent with the handshake. HTTP/2 and WebSocket begin with an exchange of
+/// their own.
+fn early_data(typed: &Typed, targets: &[Target]) -> Result<bool, Refusal> {
+    if !typed.has("early-data") {
+        return Ok(false);
+    }
+    if is_http2(typed) {
+        return usage("--early-data: does not work with --http2");
+    }
+    if targets.iter().any(|target| target.upgrade.is_some()) {
+        return usage("--early-data: does not work with wss://");
+    }
+    let versions = typed.last("tls-version");
+    if versions.is_some_and(|versions| !versions.contains("1.3")) {
+        return usage("--early-data: needs TLS 1.3 (--tls-version)");
+    }
+    Ok(true)
 }
 
 /// `--think TIME` or `--think A..B`.

@@ -462,6 +462,15 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Load,
+        "early-data",
+        None,
+        None,
+        "",
+        "send the first request of each connection that resumes a TLS session with the handshake (0-RTT, implies \
+         --tls-resume), where the server lets it",
+    ),
+    option(
+        Load,
         "requests",
         Some('n'),
         Some("N"),

@@ -157,6 +157,8 @@ pub struct TlsOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Connections after the first resume its session where the server lets them.
     pub resumes: bool,
+    /// Connections that resume a session send their first request with the handshake (0-RTT).
+    pub early_data: bool,
 }
 
 /// Messages over TCP or UDP instead of requests of HTTP.

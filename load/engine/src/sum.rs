@@ -127,6 +127,7 @@ impl<'p> Sum<'p> {
         let total = &mut self.outcome.total;
         total.counts.connects += interval.counts.connects;
         total.counts.resumed += interval.counts.resumed;
+        total.counts.early += interval.counts.early;
         total.counts.errors.add(&interval.counts.errors.connects());
         total.times.connect.add(&interval.times.connect);
         total.times.tls.add(&interval.times.tls);

@@ -214,6 +214,8 @@ record! {
         connects: u64,
         /// TLS sessions that were resumed.
         tls_resumed: u64,
+        /// Connections whose first request the server took as early data of TLS (0-RTT).
+        tls_early: u64,
         /// Responses in forms that are tolerated but not correct.
         tolerated: u64,
         /// Responses that the kernel did not stamp although it was asked to.

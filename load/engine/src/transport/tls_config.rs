@@ -46,6 +46,7 @@ pub(super) fn configuration(options: &TlsOptions) -> Result<ClientConfig, String
     } else {
         Resumption::disabled()
     };
+    config.enable_early_data = options.early_data;
     Ok(config)
 }
 
