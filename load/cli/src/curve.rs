@@ -14,11 +14,6 @@ struct Point {
     rps: f64,
 }
 
-/// The name of the file, if the rate is one.
-pub fn file(rate: &str) -> Option<&str> {
-    rate.strip_prefix('@')
-}
-
 /// Reads a curve: between two points the rate changes linearly, two at one moment are a jump.
 pub fn read(path: &str) -> Result<Vec<Stretch>, Refusal> {
     let text = std::fs::read_to_string(path)

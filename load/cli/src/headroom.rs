@@ -82,13 +82,15 @@ mod tests {
     use super::*;
     use crate::result::SCHEMA;
     use crate::setup;
+    use crate::table::Args;
 
     fn plan(line: &str) -> Plan {
         let words: Vec<String> = line.split(' ').map(String::from).collect();
         let typed = crate::options::parse(&words).expect("correct");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
-        setup::plan(&typed, &[url]).expect("correct")
+        let args = Args::read(&typed).expect("correct");
+        setup::plan(&args, &[url]).expect("correct")
     }
 
     fn result(rps: f64, sink: bool) -> String {

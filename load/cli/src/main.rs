@@ -35,6 +35,7 @@ use load_engine::sys::signal;
 use measure::Compat;
 use std::io;
 use std::process::ExitCode;
+use table::Args;
 use values::{usage, Refusal};
 
 /// A measurement failed.
@@ -91,7 +92,10 @@ fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
     }
     let words: Vec<&str> = typed.words.iter().map(String::as_str).collect();
     match words.first().copied() {
-        Some("merge") => merge::merge(&typed.words[1..], typed.last("json")).map(|()| 0),
+        Some("merge") => {
+            let args = Args::read(&typed)?;
+            merge::merge(&typed.words[1..], args.json.as_deref()).map(|()| 0)
+        }
         Some("sink") => sink(&words[1..]).map(|()| 0),
         Some("echo") => echo(&words[1..]).map(|()| 0),
         Some("completion") => completion(&words[1..]).map(|()| 0),
@@ -107,7 +111,7 @@ fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
             print(&help::page());
             Ok(0)
         }
-        _ => measure::measure(&typed, arguments, compat),
+        _ => measure::measure(&Args::read(&typed)?, &typed, arguments, compat),
     }
 }
 

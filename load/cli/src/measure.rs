@@ -6,11 +6,12 @@ use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
 use crate::options::Typed;
-use crate::series::{Live, Series};
+use crate::series::Series;
 use crate::setup;
 use crate::spectrum;
+use crate::table::Args;
 use crate::targets::{Common, NO_URL};
-use crate::values::{choice, usage, Refusal};
+use crate::values::{usage, Refusal};
 use load_engine::outcome::{Outcome, Second};
 use load_engine::plan::Plan;
 use load_engine::run::{run, Observer};
@@ -51,35 +52,35 @@ impl Compat {
 }
 
 /// Measures; the exit code.
-pub fn measure(typed: &Typed, arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
-    if compat == Compat::Wrk2 && !typed.has("rate") {
+pub fn measure(
+    args: &Args,
+    typed: &Typed,
+    arguments: &[String],
+    compat: Compat,
+) -> Result<u8, Refusal> {
+    if compat == Compat::Wrk2 && args.rate.is_none() {
         return usage("Throughput MUST be specified with the --rate or -R option");
     }
-    let live = [
-        ("auto", Live::Auto),
-        ("always", Live::Always),
-        ("never", Live::Never),
-    ];
-    let live = choice(typed, "live", &live)?;
     let mut words = typed.words.clone();
-    let _sink = if typed.has("sink") {
+    let _sink = if args.sink {
         Some(start_sink(&mut words)?)
     } else {
         None
     };
-    find_folders(typed)?;
-    let script_arguments = split_off_arguments(typed, &mut words);
-    let plan = setup::plan(typed, &words)?;
-    let script = script(typed, script_arguments, compat)?;
-    let stop_when = StopWhen::read(typed)?;
-    let headroom = typed
-        .last("headroom")
+    find_folders(args)?;
+    let script_arguments = split_off_arguments(args, &typed.rest, &mut words);
+    let plan = setup::plan(args, &words)?;
+    let script = script(args, script_arguments, compat)?;
+    let stop_when = StopWhen::new(args.stop_when.clone());
+    let headroom = args.headroom.as_deref();
+    let headroom = headroom
         .map(|file| Headroom::read(file, &plan))
         .transpose()?;
     signal::watch();
-    let mut series = Series::new(&plan, live, typed.has("hlog"), typed.last("prometheus"));
+    let prometheus = args.prometheus.as_deref();
+    let mut series = Series::new(&plan, args.live, args.hlog.is_some(), prometheus);
     let run = Run {
-        typed,
+        args,
         arguments,
         plan: &plan,
         script: script.as_ref(),
@@ -123,14 +124,22 @@ pub fn measure(typed: &Typed, arguments: &[String], compat: Compat) -> Result<u8
 }
 
 /// Files whose folder is not there could not be written after the run.
-fn find_folders(typed: &Typed) -> Result<(), Refusal> {
-    for name in ["json", "csv", "hlog", "hgrm", "prometheus"] {
-        if typed.last(name) == Some("-") {
+fn find_folders(args: &Args) -> Result<(), Refusal> {
+    let files = [
+        ("json", &args.json),
+        ("csv", &args.csv),
+        ("hlog", &args.hlog),
+        ("hgrm", &args.hgrm),
+        ("prometheus", &args.prometheus),
+    ];
+    for (name, path) in files {
+        let Some(path) = path else { continue };
+        if path == "-" {
             return usage(format!("--{name}: '-' is not a file (use /dev/stdout)"));
         }
-        let folder = typed.last(name).and_then(|path| Path::new(path).parent());
+        let folder = Path::new(path).parent();
         let absent = folder.filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
-        if let (Some(folder), Some(path)) = (absent, typed.last(name)) {
+        if let Some(folder) = absent {
             let folder = folder.display();
             return usage(format!(
                 "--{name}: cannot write {path}: folder {folder} does not exist"
@@ -141,22 +150,22 @@ fn find_folders(typed: &Typed) -> Result<(), Refusal> {
 }
 
 /// With a script the words after the URL are the script's.
-fn split_off_arguments(typed: &Typed, words: &mut Vec<String>) -> Vec<String> {
-    if !typed.has("script") {
+fn split_off_arguments(args: &Args, rest: &[String], words: &mut Vec<String>) -> Vec<String> {
+    if args.script.is_none() {
         return Vec::new();
     }
     let mut arguments = words.clone();
-    arguments.extend(typed.rest.iter().cloned());
+    arguments.extend(rest.iter().cloned());
     words.truncate(1);
     arguments
 }
 
 fn script(
-    typed: &Typed,
+    args: &Args,
     arguments: Vec<String>,
     compat: Compat,
 ) -> Result<Option<ScriptMain>, Refusal> {
-    let Some(file) = typed.last("script") else {
+    let Some(file) = &args.script else {
         return Ok(None);
     };
     let text = match std::fs::read(file) {
@@ -172,8 +181,8 @@ fn script(
     let Some(url) = url else {
         return usage(format!("{NO_URL}{}", arguments[0]));
     };
-    let common = Common::read(typed, 1)?;
-    let open_loop = typed.has("rate");
+    let common = Common::read(args, 1)?;
+    let open_loop = args.rate.is_some();
     let Common {
         method,
         headers,
@@ -200,7 +209,7 @@ fn script(
 
 /// What a run and its outputs need to know.
 struct Run<'a> {
-    typed: &'a Typed,
+    args: &'a Args,
     arguments: &'a [String],
     plan: &'a Plan,
     script: Option<&'a ScriptMain>,
@@ -233,7 +242,7 @@ impl Run<'_> {
     }
 
     fn finish(&self, outcome: &Outcome, series: &mut Series) -> Result<u8, Refusal> {
-        let (typed, plan) = (self.typed, self.plan);
+        let (args, plan) = (self.args, self.plan);
         series.end();
         flush_output();
         let mut found = warnings::find(plan, outcome);
@@ -242,7 +251,7 @@ impl Run<'_> {
                 .as_ref()
                 .and_then(|headroom| headroom.judge(outcome)),
         );
-        print(&human::report(plan, outcome, parts(typed)));
+        print(&human::report(plan, outcome, parts(args)));
         if let Some(script) = self.script {
             script.done(outcome).map_err(Refusal::Absent)?;
         }
@@ -252,15 +261,15 @@ impl Run<'_> {
         for warning in &found {
             say(&format!("warning: {}", warning.text));
         }
-        write_files(typed, plan, outcome, &found, series, self.arguments)?;
+        write_files(args, plan, outcome, &found, series, self.arguments)?;
         if let (Compat::Own, Some(why)) = (self.compat, unreached(outcome)) {
             return Err(Refusal::Absent(why));
         }
-        if typed.has("strict") && signal::stop_wanted() {
+        if args.strict && signal::stop_wanted() {
             // a check of a part of the run must not pass for one of the whole
             return Ok(INTERRUPTED);
         }
-        Ok(u8::from(typed.has("strict") && !found.is_empty()))
+        Ok(u8::from(args.strict && !found.is_empty()))
     }
 }
 
@@ -332,16 +341,16 @@ fn connections(plan: &Plan) -> String {
     }
 }
 
-fn parts(typed: &Typed) -> Parts {
-    let uncorrected = typed.has("u_latency");
+fn parts(args: &Args) -> Parts {
+    let uncorrected = args.u_latency;
     Parts {
-        latency: typed.has("latency") || uncorrected,
+        latency: args.latency || uncorrected,
         uncorrected,
     }
 }
 
 fn write_files(
-    typed: &Typed,
+    args: &Args,
     plan: &Plan,
     outcome: &Outcome,
     found: &[Warning],
@@ -357,18 +366,22 @@ fn write_files(
     } else {
         &times.service
     };
-    if let Some(path) = typed.last("json") {
+    if let Some(path) = &args.json {
         let result = json::result(plan, outcome, found, arguments);
         let saved = result.save(Path::new(path));
         saved.map_err(|error| unwritten("json", path, error))?;
     }
     let texts = [
-        ("csv", series.csv.clone()),
-        ("hlog", series.hlog_file(outcome.window_start_unix_ns)),
-        ("hgrm", spectrum::table(latency)),
+        ("csv", &args.csv, series.csv.clone()),
+        (
+            "hlog",
+            &args.hlog,
+            series.hlog_file(outcome.window_start_unix_ns),
+        ),
+        ("hgrm", &args.hgrm, spectrum::table(latency)),
     ];
-    for (name, text) in texts {
-        if let Some(path) = typed.last(name) {
+    for (name, path, text) in texts {
+        if let Some(path) = path {
             std::fs::write(path, text).map_err(|error| unwritten(name, path, error))?;
         }
     }

@@ -3,10 +3,10 @@
 use crate::table::{Entry, Group, TABLE};
 
 /// The options and words of a command line.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Typed {
-    /// Options by long name, in order.
-    pub options: Vec<(&'static str, String)>,
+    /// Options with the texts of their values, in order.
+    pub options: Vec<(&'static Entry, String)>,
     /// Other words.
     pub words: Vec<String>,
     /// Words after `--`.
@@ -14,26 +14,9 @@ pub struct Typed {
 }
 
 impl Typed {
-    /// The last value of an option.
-    pub fn last(&self, long: &str) -> Option<&str> {
-        self.options
-            .iter()
-            .rev()
-            .find(|(name, _)| *name == long)
-            .map(|(_, value)| value.as_str())
-    }
-
-    /// All values of an option in order.
-    pub fn all<'a>(&'a self, long: &'a str) -> impl Iterator<Item = &'a str> {
-        self.options
-            .iter()
-            .filter(move |(name, _)| *name == long)
-            .map(|(_, v)| v.as_str())
-    }
-
     /// Whether an option was given.
     pub fn has(&self, long: &str) -> bool {
-        self.last(long).is_some()
+        self.options.iter().any(|(entry, _)| entry.long == long)
     }
 }
 
@@ -54,7 +37,7 @@ pub fn parse(arguments: &[String]) -> Result<Typed, String> {
             };
             let entry = by_long(name)?;
             let value = take_value(entry, given, &mut left)?;
-            typed.options.push((entry.long, value));
+            typed.options.push((entry, value));
         } else if argument.len() > 1 && argument.starts_with('-') {
             parse_short(&argument[1..], &mut left, &mut typed)?;
         } else {
@@ -114,12 +97,12 @@ fn parse_short(
             .find(|entry| entry.short == Some(letter))
             .ok_or_else(|| format!("-{letter}: unknown option (see --help)"))?;
         if entry.value.is_none() {
-            typed.options.push((entry.long, String::new()));
+            typed.options.push((entry, String::new()));
             continue;
         }
         let given = Some(rest.as_str().to_string()).filter(|value| !value.is_empty());
         let value = take_value(entry, given, left)?;
-        typed.options.push((entry.long, value));
+        typed.options.push((entry, value));
         break;
     }
     Ok(())
@@ -137,11 +120,18 @@ mod tests {
     #[test]
     fn reads_options_in_every_form_and_place() {
         let typed = typed("-t4 http://h/ --dur=5s -LH a --conn 7 -- x -y").expect("correct");
-        assert_eq!(typed.last("threads"), Some("4"));
-        assert_eq!(typed.last("duration"), Some("5s"));
-        assert_eq!(typed.last("connections"), Some("7"));
-        assert_eq!(typed.last("header"), Some("a"));
-        assert!(typed.has("latency"));
+        let options = typed.options.iter();
+        let options: Vec<_> = options
+            .map(|(entry, text)| (entry.long, text.as_str()))
+            .collect();
+        let expected = [
+            ("threads", "4"),
+            ("duration", "5s"),
+            ("latency", ""),
+            ("header", "a"),
+            ("connections", "7"),
+        ];
+        assert_eq!(options, expected);
         assert_eq!(typed.words, ["http://h/"]);
         assert_eq!(typed.rest, ["x", "-y"]);
     }
@@ -155,21 +145,7 @@ mod tests {
             ("--latency=1", "--latency: takes no value (remove it)"),
         ];
         for (line, message) in table {
-            assert_eq!(typed(line), Err(message.to_string()));
-        }
-    }
-
-    #[test]
-    fn names_and_letters_are_unique() {
-        for (index, entry) in TABLE.iter().enumerate() {
-            for other in &TABLE[index + 1..] {
-                assert_ne!(entry.long, other.long);
-                assert!(
-                    entry.short.is_none() || entry.short != other.short,
-                    "{}",
-                    other.long
-                );
-            }
+            assert_eq!(typed(line).map(drop), Err(message.to_string()));
         }
     }
 }

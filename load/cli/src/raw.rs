@@ -1,8 +1,8 @@
 //! Messages over TCP and UDP (`tcp://`, `udp://`): their sizes, and what goes with them.
 
-use crate::options::Typed;
+use crate::table::Args;
 use crate::targets::{Common, Protocol};
-use crate::values::{number, usage, Refusal};
+use crate::values::{usage, Number, Refusal, Value};
 use load_engine::plan::{Raw, Rendered};
 use load_engine::random::Random;
 use load_engine::transport::NUMBER_BYTES;
@@ -23,29 +23,29 @@ pub fn is_place(url: &Url) -> bool {
     is_raw && url.port.is_some() && url.path == "/" && url.user.is_none()
 }
 
-fn bytes(typed: &Typed, name: &str) -> Result<Option<usize>, Refusal> {
-    if !typed.has(name) {
-        return Ok(None);
+/// The size of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub usize);
+
+impl Value for Bytes {
+    fn read(name: &str, text: &str) -> Result<Bytes, Refusal> {
+        let figure = Number::read(name, text)?.0;
+        if !(1.0..=SIZE_MAX_BYTES as f64).contains(&figure) || figure.fract() != 0.0 {
+            return usage(format!(
+                "--{name}: out of range (bytes, a whole number from 1 to {SIZE_MAX_BYTES})"
+            ));
+        }
+        Ok(Bytes(figure as usize))
     }
-    let figure = number(typed, name, 0.0)?;
-    if !(1.0..=SIZE_MAX_BYTES as f64).contains(&figure) || figure.fract() != 0.0 {
-        return usage(format!(
-            "--{name}: out of range (bytes, a whole number from 1 to {SIZE_MAX_BYTES})"
-        ));
-    }
-    Ok(Some(figure as usize))
 }
 
 /// The size of messages, if one was typed.
-pub fn size(typed: &Typed) -> Result<Option<usize>, Refusal> {
-    let size = bytes(typed, "size")?;
-    let body = ["body", "body-file"]
-        .into_iter()
-        .find(|name| typed.has(name));
-    if let (Some(_), Some(name)) = (size, body) {
+pub fn size(args: &Args) -> Result<Option<usize>, Refusal> {
+    let body = args.first_of(&["body", "body-file"]);
+    if let (Some(_), Some(name)) = (args.size, body) {
         return usage(format!("--size: does not work with --{name} (remove one)"));
     }
-    Ok(size)
+    Ok(args.size.map(|size| size.0))
 }
 
 /// A message: the body, or bytes in which no part is like another, so that an echo that has lost some
@@ -65,14 +65,12 @@ pub fn message(common: &Common) -> Rendered {
 
 /// What does not go with messages, and what only goes with them.
 pub fn options(
-    typed: &Typed,
+    args: &Args,
     protocol: Protocol,
     message_bytes: usize,
-    window: usize,
 ) -> Result<Option<Raw>, Refusal> {
-    let own = ["size", "reply-size", "window"];
     if matches!(protocol, Protocol::Http | Protocol::WebSocket) {
-        return match own.iter().find(|name| typed.has(name)) {
+        return match args.first_of(&["size", "reply-size", "window"]) {
             Some(name) => usage(format!("--{name}: is for tcp:// and udp://")),
             None => Ok(None),
         };
@@ -86,34 +84,32 @@ pub fn options(
         "bodies",
         "rx-timestamps",
     ];
-    for name in of_http {
-        if typed.has(name) {
-            return usage(format!("--{name}: does not work with tcp:// and udp://"));
-        }
+    if let Some(name) = args.first_of(&of_http) {
+        return usage(format!("--{name}: does not work with tcp:// and udp://"));
     }
-    if typed.has("depth") {
+    if args.has("depth") {
         return usage("--depth: does not work with tcp:// and udp:// (use --window)");
     }
     if message_bytes == 0 {
         return usage("--body: a message of tcp:// and udp:// has at least one byte");
     }
+    let window = args.window.0;
     if message_bytes.saturating_mul(window) > WINDOW_MAX_BYTES {
         return usage(format!(
             "--window: {window} messages of {message_bytes} bytes are more than \
              {WINDOW_MAX_BYTES} bytes on each connection"
         ));
     }
-    let reply_bytes = bytes(typed, "reply-size")?;
     if protocol == Protocol::Udp {
-        check_datagrams(typed, message_bytes)?;
+        check_datagrams(args, message_bytes)?;
     }
     Ok(Some(Raw {
         datagrams: protocol == Protocol::Udp,
-        reply_bytes,
+        reply_bytes: args.reply_size.map(|size| size.0),
     }))
 }
 
-fn check_datagrams(typed: &Typed, message_bytes: usize) -> Result<(), Refusal> {
+fn check_datagrams(args: &Args, message_bytes: usize) -> Result<(), Refusal> {
     let of_tcp = [
         "tcp-congestion",
         "tcp-mss",
@@ -121,15 +117,13 @@ fn check_datagrams(typed: &Typed, message_bytes: usize) -> Result<(), Refusal> {
         "proxy-protocol",
         "abort",
     ];
-    if let Some(name) = of_tcp.iter().find(|name| typed.has(name)) {
+    if let Some(name) = args.first_of(&of_tcp) {
         return usage(format!("--{name}: does not work with udp://"));
     }
-    for name in ["body", "body-file", "reply-size"] {
-        if typed.has(name) {
-            return usage(format!(
-                "--{name}: does not work with udp:// (--size sets the size of the datagrams)"
-            ));
-        }
+    if let Some(name) = args.first_of(&["body", "body-file", "reply-size"]) {
+        return usage(format!(
+            "--{name}: does not work with udp:// (--size sets the size of the datagrams)"
+        ));
     }
     if !(NUMBER_BYTES..=DATAGRAM_MAX_BYTES).contains(&message_bytes) {
         return usage(format!(

@@ -3,8 +3,8 @@
 //! Lines are those of the common or combined log format, as NGINX and Apache write them, or
 //! `SECONDS METHOD PATH`. Bodies are in no log, so that only requests without one can be replayed.
 
-use crate::options::Typed;
-use crate::values::{number, usage, Refusal};
+use crate::table::Args;
+use crate::values::{usage, Refusal};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -41,9 +41,9 @@ struct Line<'a> {
 
 impl Log {
     /// Reads the log of `--replay`, if there is one.
-    pub fn read(typed: &Typed) -> Result<Option<Log>, Refusal> {
-        let Some(path) = typed.last("replay") else {
-            return if typed.has("speed") {
+    pub fn read(args: &Args) -> Result<Option<Log>, Refusal> {
+        let Some(path) = &args.replay else {
+            return if args.speed.is_some() {
                 usage("--speed: needs --replay")
             } else {
                 Ok(None)
@@ -64,10 +64,10 @@ impl Log {
             "requests",
             "grpc",
         ];
-        if let Some(name) = without.iter().find(|name| typed.has(name)) {
+        if let Some(name) = args.first_of(&without) {
             return usage(format!("--{name}: does not work with --replay"));
         }
-        let speed = number(typed, "speed", 1.0)?;
+        let speed = args.speed.map_or(1.0, |speed| speed.0);
         if speed <= 0.0 {
             return usage("--speed: must be greater than 0");
         }

@@ -3,10 +3,10 @@
 use crate::addresses::Book;
 use crate::console::say;
 use crate::data::{percent_encoded, Table};
-use crate::options::Typed;
 use crate::raw;
 use crate::replay::Log;
-use crate::values::{usage, Refusal};
+use crate::table::Args;
+use crate::values::{usage, Refusal, Value};
 use base64::Engine as _;
 use load_engine::plan::{weighted_order, Rendered, Target};
 use load_http1::request::Request;
@@ -69,6 +69,40 @@ impl Protocol {
     }
 }
 
+/// The method of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Method(pub String);
+
+impl Value for Method {
+    fn read(name: &str, text: &str) -> Result<Method, Refusal> {
+        let is_token = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+        if text.is_empty() || !text.bytes().all(is_token) {
+            return usage(format!(
+                "--{name}: invalid method '{text}' (for example GET)"
+            ));
+        }
+        Ok(Method(text.to_string()))
+    }
+}
+
+/// A header field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderField(String, String);
+
+impl Value for HeaderField {
+    fn read(option: &str, text: &str) -> Result<HeaderField, Refusal> {
+        match text.split_once(':') {
+            Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
+                let value = value.trim_start();
+                Ok(HeaderField(name.to_string(), value.to_string()))
+            }
+            _ => usage(format!(
+                "--{option}: invalid field '{text}' (write 'Name: value')"
+            )),
+        }
+    }
+}
+
 /// A URL and how often it is asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
@@ -79,8 +113,8 @@ struct Line {
 
 impl Common {
     /// Reads the options that shape requests.
-    pub fn read(typed: &Typed, depth: usize) -> Result<Common, Refusal> {
-        let body = match (typed.last("body"), typed.last("body-file")) {
+    pub fn read(args: &Args, depth: usize) -> Result<Common, Refusal> {
+        let body = match (&args.body, &args.body_file) {
             (Some(_), Some(_)) => {
                 return usage("--body: does not work with --body-file (remove one)")
             }
@@ -90,29 +124,19 @@ impl Common {
             })?),
             (None, None) => None,
         };
-        if typed.has("grpc") {
-            return grpc(typed, body.unwrap_or_default(), depth);
+        if args.grpc {
+            return grpc(args, body.unwrap_or_default(), depth);
         }
-        let method = typed
-            .last("method")
-            .unwrap_or(if body.is_some() { "POST" } else { "GET" });
-        if method.is_empty()
-            || !method
-                .bytes()
-                .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
-        {
-            return usage(format!(
-                "--method: invalid method '{method}' (for example GET)"
-            ));
-        }
+        let usual = if body.is_some() { "POST" } else { "GET" };
+        let method = args.method.as_ref();
         Ok(Common {
-            method: method.to_string(),
-            headers: headers(typed)?,
+            method: method.map_or(usual, |method| &method.0).to_string(),
+            headers: headers(args),
             body,
-            is_text: !typed.has("body-file"),
+            is_text: args.body_file.is_none(),
             depth,
-            size: raw::size(typed)?,
-            data: typed.last("data").map(Table::read).transpose()?,
+            size: raw::size(args)?,
+            data: args.data.as_deref().map(Table::read).transpose()?,
         })
     }
 
@@ -274,14 +298,14 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 
 /// A unary call: POST, and a body of one message that is not compressed, behind its length
 /// (gRPC over HTTP/2, "Length-Prefixed-Message").
-fn grpc(typed: &Typed, message: Vec<u8>, depth: usize) -> Result<Common, Refusal> {
-    if typed.has("method") {
+fn grpc(args: &Args, message: Vec<u8>, depth: usize) -> Result<Common, Refusal> {
+    if args.method.is_some() {
         return usage("--method: a gRPC call is a POST; leave it out with --grpc");
     }
     let Ok(length) = u32::try_from(message.len()) else {
         return usage("--body-file: a message of gRPC has less than 4 GiB");
     };
-    let mut headers = headers(typed)?;
+    let mut headers = headers(args);
     for (name, value) in [("Content-Type", "application/grpc"), ("TE", "trailers")] {
         if !headers
             .iter()
@@ -304,26 +328,16 @@ fn grpc(typed: &Typed, message: Vec<u8>, depth: usize) -> Result<Common, Refusal
     })
 }
 
-fn headers(typed: &Typed) -> Result<Vec<(String, String)>, Refusal> {
-    let mut fields = Vec::new();
-    for text in typed.all("header") {
-        match text.split_once(':') {
-            Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
-                fields.push((name.to_string(), value.trim_start().to_string()));
-            }
-            _ => {
-                return usage(format!(
-                    "--header: invalid field '{text}' (write 'Name: value')"
-                ))
-            }
-        }
-    }
-    Ok(fields)
+fn headers(args: &Args) -> Vec<(String, String)> {
+    let fields = args.header.iter();
+    fields
+        .map(|HeaderField(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// The targets of a run, one for each server with its requests, and what they speak.
 pub fn targets(
-    typed: &Typed,
+    args: &Args,
     words: &[String],
     common: &Common,
 ) -> Result<(Vec<Target>, Protocol), Refusal> {
@@ -335,7 +349,7 @@ pub fn targets(
             weight: 1,
         });
     }
-    if let Some(path) = typed.last("urls") {
+    if let Some(path) = &args.urls {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Refusal::Usage(format!("--urls: cannot read {path}: {error}")))?;
         let base = lines.first().map(|line| line.url.clone());
@@ -367,20 +381,20 @@ pub fn targets(
         ));
     }
     if let Some(table) = &common.data {
-        check_data(typed, table, common, &lines, protocol)?;
+        check_data(args, table, common, &lines, protocol)?;
     }
-    let targets = group(&lines, common, &Book::read(typed)?)?;
+    let targets = group(&lines, common, &Book::of(args)?)?;
     Ok((targets, protocol))
 }
 
 fn check_data(
-    typed: &Typed,
+    args: &Args,
     table: &Table,
     common: &Common,
     lines: &[Line],
     protocol: Protocol,
 ) -> Result<(), Refusal> {
-    if protocol != Protocol::Http || typed.has("script") {
+    if protocol != Protocol::Http || args.script.is_some() {
         return usage("--data: is for requests of HTTP that no script makes");
     }
     let weights: u64 = lines.iter().map(|line| u64::from(line.weight)).sum();

@@ -72,7 +72,7 @@ fn answer(mut stream: Stream, length: usize, log: &Log) {
     let _ = stream.flush();
 }
 
-/// A server that greets each connection with the next of its configurations, the last again and
+/// A server that takes each connection with the next of its configurations, the last again and
 /// again.
 fn server(configs: Vec<ServerConfig>, length: usize) -> (SocketAddr, Log) {
     let log = Log::default();
