@@ -1,8 +1,9 @@
 //! Where the names of URLs lead: `--connect-to` and `--resolve` first, as curl has them, then the
 //! system.
 
+use crate::refusal::{because, wrong, Failure, Refusal, Wrong};
 use crate::table::Args;
-use crate::values::{usage, Refusal, Value};
+use crate::values::Value;
 use load_engine::sys::socket::Address;
 use load_http1::url::Url;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -47,9 +48,7 @@ impl Book<'_> {
     pub fn of(args: &Args) -> Result<Book<'_>, Refusal> {
         let own = args.first_of(&["resolve", "connect-to"]);
         if let (Some(name), true) = (own, args.script.is_some()) {
-            return usage(format!(
-                "--{name}: is not for scripts; they set wrk.thread.addr"
-            ));
+            return because(name, "is not for scripts; they set wrk.thread.addr");
         }
         Ok(Book {
             resolve: &args.resolve,
@@ -103,9 +102,10 @@ impl Book<'_> {
         }
         let found = (host, port).to_socket_addrs().map_err(|error| {
             let service = service(url);
-            Refusal::Absent(format!(
-                "unable to resolve {host}:{service} {}",
-                plain(&error)
+            Refusal::Absent(Failure::Unresolved(
+                host.to_string(),
+                service.to_string(),
+                plain(&error),
             ))
         })?;
         // the system may name an address twice, for each kind of socket
@@ -124,20 +124,25 @@ fn service(url: &Url) -> &str {
 }
 
 fn refused(url: &Url, why: &str) -> Refusal {
-    Refusal::Absent(format!(
-        "unable to connect to {}:{} {why}",
-        url.host,
-        service(url)
+    Refusal::Absent(Failure::Unreachable(
+        url.host.clone(),
+        service(url).to_string(),
+        why.to_string(),
     ))
 }
 
 /// `HOST:PORT:ADDRESS[,ADDRESS]…`
 impl Value for Resolve {
-    fn read(name: &str, text: &str) -> Result<Resolve, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Resolve, Refusal> {
         let wrong = || {
-            Refusal::Usage(format!(
-                "--{name}: invalid '{text}' (such as example.com:443:127.0.0.1,127.0.0.2)"
-            ))
+            Refusal::option(
+                name,
+                Wrong::Invalid(
+                    "",
+                    text.to_string(),
+                    "such as example.com:443:127.0.0.1,127.0.0.2",
+                ),
+            )
         };
         let (place, addresses) = place(text).ok_or_else(wrong)?;
         let addresses = addresses.ok_or_else(wrong)?.split(',').map(|address| {
@@ -150,13 +155,18 @@ impl Value for Resolve {
 
 /// `HOST:PORT:HOST:PORT`; each of them may be empty.
 impl Value for ConnectTo {
-    fn read(name: &str, text: &str) -> Result<ConnectTo, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<ConnectTo, Refusal> {
         let both = place(text).and_then(|(from, rest)| Some((from, place(rest?)?)));
         match both {
             Some((from, (to, None))) => Ok(ConnectTo(from, to)),
-            _ => usage(format!(
-                "--{name}: invalid '{text}' (such as example.com:443:127.0.0.1:8443)"
-            )),
+            _ => wrong(
+                name,
+                Wrong::Invalid(
+                    "",
+                    text.to_string(),
+                    "such as example.com:443:127.0.0.1:8443",
+                ),
+            ),
         }
     }
 }
@@ -239,9 +249,10 @@ mod tests {
             ("connect-to", "a:1:b:2:c"),
             ("connect-to", "[::1:1:b:2"),
         ] {
-            let Err(Refusal::Usage(text)) = args(&[(name, value)]) else {
+            let Err(Refusal::Usage(mistake)) = args(&[(name, value)]) else {
                 panic!("{value}")
             };
+            let text = mistake.to_string();
             assert!(
                 text.starts_with(&format!("--{name}: invalid '{value}'")),
                 "{text}"

@@ -1,7 +1,8 @@
 //! Properties that responses must have (`--expect`), and conditions that end a run early (`--stop-when`).
 
+use crate::refusal::{wrong, Refusal, Wrong};
 use crate::units::parse_time_ns;
-use crate::values::{usage, Refusal, Setting};
+use crate::values::Setting;
 use load_engine::interval::{Interval, Phase};
 use load_engine::plan::Expect;
 
@@ -32,9 +33,10 @@ impl Setting for Expect {
                 _ => false,
             };
             if !known {
-                return usage(format!(
-                    "--{name}: invalid '{part}' (status=200, length=1024 or body~TEXT)"
-                ));
+                return wrong(
+                    name,
+                    Wrong::Invalid("", part.to_string(), "status=200, length=1024 or body~TEXT"),
+                );
             }
         }
         Ok(())
@@ -61,9 +63,10 @@ impl Setting for Conditions {
             match condition(text) {
                 Some(condition) => self.0.push((text.to_string(), condition)),
                 None => {
-                    return usage(format!(
-                        "--{name}: invalid '{text}' (such as 'errors>100' or 'p99>50ms')"
-                    ))
+                    return wrong(
+                        name,
+                        Wrong::Invalid("", text.to_string(), "such as 'errors>100' or 'p99>50ms'"),
+                    )
                 }
             }
         }

@@ -18,6 +18,7 @@ mod options;
 mod parts;
 mod prometheus;
 mod raw;
+mod refusal;
 mod replay;
 mod result;
 mod series;
@@ -33,10 +34,10 @@ use console::{print, say};
 use load_engine::sink::Sink;
 use load_engine::sys::signal;
 use measure::Compat;
+use refusal::{usage, Failure, Mistake, Refusal, Wrong};
 use std::io;
 use std::process::ExitCode;
 use table::Args;
-use values::{usage, Refusal};
 
 /// A measurement failed.
 const FAILED: u8 = 1;
@@ -56,21 +57,21 @@ fn main() -> ExitCode {
 /// Says why nothing was measured. As wrk the usage goes to standard output and the code is 1.
 fn refuse(refusal: Refusal, compat: Compat) -> u8 {
     match refusal {
-        Refusal::Absent(text) => {
-            let own = compat == Compat::Own;
-            say(&format!(
-                "{}{text}",
-                if own { "wirespeed-load: " } else { "" }
-            ));
+        Refusal::Absent(failure) if compat == Compat::Own => {
+            say(&format!("wirespeed-load: {failure}"));
             FAILED
         }
-        Refusal::Usage(text) if compat == Compat::Own => {
-            say(&format!("wirespeed-load: {text}{}", targets::hint(&text)));
+        Refusal::Absent(failure) => {
+            say(&failure.to_string());
+            FAILED
+        }
+        Refusal::Usage(mistake) if compat == Compat::Own => {
+            say(&format!("wirespeed-load: {}", mistake.with_hint()));
             BAD_USAGE
         }
-        Refusal::Usage(text) => {
-            say(&text);
-            if !text.starts_with(targets::NO_URL) {
+        Refusal::Usage(mistake) => {
+            say(&mistake.to_string());
+            if !matches!(mistake, Mistake::NoUrl(_)) {
                 print(&help::help());
             }
             FAILED
@@ -121,7 +122,10 @@ fn completion(words: &[&str]) -> Result<(), Refusal> {
             print(&text);
             Ok(())
         }
-        None => usage("completion: unknown shell (bash, zsh or fish)"),
+        None => {
+            let why = Wrong::Because("unknown shell (bash, zsh or fish)".into());
+            usage(Mistake::Command("completion", why))
+        }
     }
 }
 
@@ -145,12 +149,12 @@ fn echo(words: &[&str]) -> Result<(), Refusal> {
 }
 
 fn started(
-    name: &str,
+    name: &'static str,
     words: &[&str],
     start: fn(&str) -> io::Result<Sink>,
 ) -> Result<Sink, Refusal> {
     let address = words.first().copied().unwrap_or("127.0.0.1:0");
     signal::watch();
-    let wrong = |error| Refusal::Absent(format!("{name}: cannot listen on {address}: {error}"));
-    start(address).map_err(wrong)
+    let why = |error| format!("cannot listen on {address}: {error}");
+    start(address).map_err(|error| Refusal::Absent(Failure::Command(name, why(error))))
 }

@@ -6,12 +6,12 @@ use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
 use crate::options::Typed;
+use crate::refusal::{because, usage, wrong, Failure, Mistake, Refusal, Wrong};
 use crate::series::Series;
 use crate::setup;
 use crate::spectrum;
 use crate::table::Args;
-use crate::targets::{Common, NO_URL};
-use crate::values::{usage, Refusal};
+use crate::targets::Common;
 use load_engine::outcome::{Outcome, Second};
 use load_engine::plan::Plan;
 use load_engine::run::{run, Observer};
@@ -59,7 +59,7 @@ pub fn measure(
     compat: Compat,
 ) -> Result<u8, Refusal> {
     if compat == Compat::Wrk2 && args.rate.is_none() {
-        return usage("Throughput MUST be specified with the --rate or -R option");
+        return usage(Mistake::RateMissing);
     }
     let mut words = typed.words.clone();
     let _sink = if args.sink {
@@ -108,11 +108,11 @@ pub fn measure(
         };
     }
     if plan.trigger == Trigger::Level {
-        return usage("--epoll: level is not for https");
+        return because("epoll", "level is not for https");
     }
     // tried once here, so that the threads cannot fail
     let make = || Tls::new(&plan.targets, plan.http2, &plan.tls);
-    make().map_err(Refusal::Usage)?;
+    make().map_err(|text| Refusal::Usage(Mistake::Tried(text)))?;
     let tls = || make().expect("it could be made before");
     if plan.http2 {
         run.measure(&|| Http2::new(tls()), &mut series)
@@ -135,15 +135,13 @@ fn find_folders(args: &Args) -> Result<(), Refusal> {
     for (name, path) in files {
         let Some(path) = path else { continue };
         if path == "-" {
-            return usage(format!("--{name}: '-' is not a file (use /dev/stdout)"));
+            return because(name, "'-' is not a file (use /dev/stdout)");
         }
         let folder = Path::new(path).parent();
         let absent = folder.filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
         if let Some(folder) = absent {
-            let folder = folder.display();
-            return usage(format!(
-                "--{name}: cannot write {path}: folder {folder} does not exist"
-            ));
+            let why = format!("folder {} does not exist", folder.display());
+            return wrong(name, Wrong::Unwritable(path.clone(), why));
         }
     }
     Ok(())
@@ -175,11 +173,16 @@ fn script(
             say(&format!("{file}: {error}"));
             Vec::new()
         }
-        Err(error) => return usage(format!("--script: cannot read {file}: {error}")),
+        Err(error) => {
+            return wrong(
+                "script",
+                Wrong::Unreadable(file.to_string(), error.to_string()),
+            )
+        }
     };
     let url = load_http1::url::Url::parse(&arguments[0]);
     let Some(url) = url else {
-        return usage(format!("{NO_URL}{}", arguments[0]));
+        return usage(Mistake::NoUrl(arguments[0].clone()));
     };
     let common = Common::read(args, 1)?;
     let open_loop = args.rate.is_some();
@@ -200,11 +203,16 @@ fn script(
         body,
         open_loop,
     };
-    let main = ScriptMain::open(script).map_err(Refusal::Absent)?;
+    let main = ScriptMain::open(script).map_err(failed)?;
     if let Some(fault) = &main.fault {
         say(fault);
     }
     Ok(Some(main))
+}
+
+/// The engine or a script has failed.
+fn failed(why: String) -> Refusal {
+    Refusal::Absent(Failure::Run(why))
 }
 
 /// What a run and its outputs need to know.
@@ -232,11 +240,9 @@ impl Run<'_> {
             result: Ok(0),
         };
         run(self.plan, self.script, transports, &mut following)
-            .map_err(|error| Refusal::Absent(error.to_string()))?;
+            .map_err(|error| failed(error.to_string()))?;
         match (following.result, following.stopped_by) {
-            (Ok(_), Some(condition)) => Err(Refusal::Absent(format!(
-                "ended early: {condition} (--stop-when)"
-            ))),
+            (Ok(_), Some(condition)) => Err(Refusal::Absent(Failure::Stopped(condition))),
             (result, _) => result,
         }
     }
@@ -253,7 +259,7 @@ impl Run<'_> {
         );
         print(&human::report(plan, outcome, parts(args)));
         if let Some(script) = self.script {
-            script.done(outcome).map_err(Refusal::Absent)?;
+            script.done(outcome).map_err(failed)?;
         }
         if let Some(note) = human::waiting(outcome) {
             say(&note);
@@ -308,24 +314,24 @@ impl Observer for Following<'_, '_> {
 }
 
 /// Why nothing was measured, if no connection could be opened.
-fn unreached(outcome: &Outcome) -> Option<String> {
+fn unreached(outcome: &Outcome) -> Option<Failure> {
     let counts = &outcome.total.counts;
     let tried = counts.errors.connect();
     if tried == 0 || counts.sent > 0 {
         return None;
     }
     let why = warnings::first_connect_note(outcome).unwrap_or("see the warnings");
-    Some(format!(
-        "none of {tried} attempts to connect succeeded: {why}"
-    ))
+    Some(Failure::NothingOpened(tried, why.to_string()))
 }
 
 fn start_sink(words: &mut Vec<String>) -> Result<Sink, Refusal> {
     if !words.is_empty() {
-        return usage("--sink: replaces the URL (remove the URL)");
+        return because("sink", "replaces the URL (remove the URL)");
     }
-    let sink = Sink::start("127.0.0.1:0")
-        .map_err(|error| Refusal::Absent(format!("--sink: cannot listen: {error}")))?;
+    let sink = Sink::start("127.0.0.1:0").map_err(|error| {
+        let why = Wrong::Because(format!("cannot listen: {error}").into());
+        Refusal::Absent(Failure::Option("sink", why))
+    })?;
     words.push(format!("http://{}/", sink.address()));
     Ok(sink)
 }
@@ -357,8 +363,9 @@ fn write_files(
     series: &Series,
     arguments: &[String],
 ) -> Result<(), Refusal> {
-    let unwritten = |name: &str, path: &str, error: std::io::Error| {
-        Refusal::Absent(format!("--{name}: cannot write {path}: {error}"))
+    let unwritten = |name, path: &str, error: std::io::Error| {
+        let wrong = Wrong::Unwritable(path.to_string(), error.to_string());
+        Refusal::Absent(Failure::Option(name, wrong))
     };
     let times = &outcome.total.times;
     let latency = if plan.open.is_some() {

@@ -1,5 +1,6 @@
 //! The command line as getopt_long reads it: what was typed, not yet what it means.
 
+use crate::refusal::{Mistake, Wrong};
 use crate::table::{Entry, Group, TABLE};
 
 /// The options and words of a command line.
@@ -22,7 +23,7 @@ impl Typed {
 
 /// Reads arguments as getopt_long does: options anywhere, short ones together, `--name=value`,
 /// long names cut short as far as they stay unique.
-pub fn parse(arguments: &[String]) -> Result<Typed, String> {
+pub fn parse(arguments: &[String]) -> Result<Typed, Mistake> {
     let mut typed = Typed::default();
     let mut left = arguments.iter();
     while let Some(argument) = left.next() {
@@ -47,7 +48,7 @@ pub fn parse(arguments: &[String]) -> Result<Typed, String> {
     Ok(typed)
 }
 
-fn by_long(name: &str) -> Result<&'static Entry, String> {
+fn by_long(name: &str) -> Result<&'static Entry, Mistake> {
     if let Some(entry) = TABLE.iter().find(|entry| entry.long == name) {
         return Ok(entry);
     }
@@ -61,11 +62,10 @@ fn by_long(name: &str) -> Result<&'static Entry, String> {
     let mut begun = TABLE.iter().filter(is_begun);
     match (begun.next(), begun.next()) {
         (Some(entry), None) => Ok(entry),
-        (Some(one), Some(other)) => Err(format!(
-            "--{name}: ambiguous option (--{} or --{}?)",
-            one.long, other.long
-        )),
-        _ => Err(format!("--{name}: unknown option (see --help)")),
+        (Some(one), Some(other)) => {
+            Err(Mistake::Ambiguous(name.to_string(), [one.long, other.long]))
+        }
+        _ => Err(Mistake::NoSuchOption(format!("--{name}"))),
     }
 }
 
@@ -73,15 +73,15 @@ fn take_value(
     entry: &Entry,
     given: Option<String>,
     left: &mut std::slice::Iter<String>,
-) -> Result<String, String> {
+) -> Result<String, Mistake> {
     match (entry.value, given) {
         (None, None) => Ok(String::new()),
-        (None, Some(_)) => Err(format!("--{}: takes no value (remove it)", entry.long)),
+        (None, Some(_)) => Err(Mistake::Option(entry.long, Wrong::Needless)),
         (Some(_), Some(value)) => Ok(value),
         (Some(name), None) => left
             .next()
             .cloned()
-            .ok_or_else(|| format!("--{}: missing value ({name})", entry.long)),
+            .ok_or(Mistake::Option(entry.long, Wrong::Missing(name))),
     }
 }
 
@@ -89,13 +89,13 @@ fn parse_short(
     letters: &str,
     left: &mut std::slice::Iter<String>,
     typed: &mut Typed,
-) -> Result<(), String> {
+) -> Result<(), Mistake> {
     let mut rest = letters.chars();
     while let Some(letter) = rest.next() {
         let entry = TABLE
             .iter()
             .find(|entry| entry.short == Some(letter))
-            .ok_or_else(|| format!("-{letter}: unknown option (see --help)"))?;
+            .ok_or_else(|| Mistake::NoSuchOption(format!("-{letter}")))?;
         if entry.value.is_none() {
             typed.options.push((entry, String::new()));
             continue;
@@ -112,7 +112,7 @@ fn parse_short(
 mod tests {
     use super::*;
 
-    fn typed(line: &str) -> Result<Typed, String> {
+    fn typed(line: &str) -> Result<Typed, Mistake> {
         let words: Vec<String> = line.split(' ').map(String::from).collect();
         parse(&words)
     }
@@ -145,7 +145,8 @@ mod tests {
             ("--latency=1", "--latency: takes no value (remove it)"),
         ];
         for (line, message) in table {
-            assert_eq!(typed(line).map(drop), Err(message.to_string()));
+            let mistake = typed(line).expect_err(line);
+            assert_eq!(mistake.to_string(), message);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Messages over TCP and UDP (`tcp://`, `udp://`): their sizes, and what goes with them.
 
+use crate::refusal::{because, wrong, Refusal, Wrong};
 use crate::table::Args;
 use crate::targets::{Common, Protocol};
-use crate::values::{usage, Number, Refusal, Value};
+use crate::values::{Number, Value};
 use load_engine::plan::{Raw, Rendered};
 use load_engine::random::Random;
 use load_engine::transport::NUMBER_BYTES;
@@ -28,12 +29,15 @@ pub fn is_place(url: &Url) -> bool {
 pub struct Bytes(pub usize);
 
 impl Value for Bytes {
-    fn read(name: &str, text: &str) -> Result<Bytes, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Bytes, Refusal> {
         let figure = Number::read(name, text)?.0;
         if !(1.0..=SIZE_MAX_BYTES as f64).contains(&figure) || figure.fract() != 0.0 {
-            return usage(format!(
-                "--{name}: out of range (bytes, a whole number from 1 to {SIZE_MAX_BYTES})"
-            ));
+            return wrong(
+                name,
+                Wrong::OutOfRange(
+                    format!("bytes, a whole number from 1 to {SIZE_MAX_BYTES}").into(),
+                ),
+            );
         }
         Ok(Bytes(figure as usize))
     }
@@ -43,7 +47,10 @@ impl Value for Bytes {
 pub fn size(args: &Args) -> Result<Option<usize>, Refusal> {
     let body = args.first_of(&["body", "body-file"]);
     if let (Some(_), Some(name)) = (args.size, body) {
-        return usage(format!("--size: does not work with --{name} (remove one)"));
+        return wrong(
+            "size",
+            Wrong::Clash(format!("--{name} (remove one)").into()),
+        );
     }
     Ok(args.size.map(|size| size.0))
 }
@@ -71,7 +78,7 @@ pub fn options(
 ) -> Result<Option<Raw>, Refusal> {
     if matches!(protocol, Protocol::Http | Protocol::WebSocket) {
         return match args.first_of(&["size", "reply-size", "window"]) {
-            Some(name) => usage(format!("--{name}: is for tcp:// and udp://")),
+            Some(name) => wrong(name, Wrong::OnlyFor("tcp:// and udp://")),
             None => Ok(None),
         };
     }
@@ -85,20 +92,27 @@ pub fn options(
         "rx-timestamps",
     ];
     if let Some(name) = args.first_of(&of_http) {
-        return usage(format!("--{name}: does not work with tcp:// and udp://"));
+        return wrong(name, Wrong::Clash("tcp:// and udp://".into()));
     }
     if args.has("depth") {
-        return usage("--depth: does not work with tcp:// and udp:// (use --window)");
+        return wrong(
+            "depth",
+            Wrong::Clash("tcp:// and udp:// (use --window)".into()),
+        );
     }
     if message_bytes == 0 {
-        return usage("--body: a message of tcp:// and udp:// has at least one byte");
+        return because(
+            "body",
+            "a message of tcp:// and udp:// has at least one byte",
+        );
     }
     let window = args.window.0;
     if message_bytes.saturating_mul(window) > WINDOW_MAX_BYTES {
-        return usage(format!(
-            "--window: {window} messages of {message_bytes} bytes are more than \
-             {WINDOW_MAX_BYTES} bytes on each connection"
-        ));
+        let why = format!(
+            "{window} messages of {message_bytes} bytes are more than {WINDOW_MAX_BYTES} bytes on \
+             each connection"
+        );
+        return because("window", why);
     }
     if protocol == Protocol::Udp {
         check_datagrams(args, message_bytes)?;
@@ -118,17 +132,19 @@ fn check_datagrams(args: &Args, message_bytes: usize) -> Result<(), Refusal> {
         "abort",
     ];
     if let Some(name) = args.first_of(&of_tcp) {
-        return usage(format!("--{name}: does not work with udp://"));
+        return wrong(name, Wrong::Clash("udp://".into()));
     }
     if let Some(name) = args.first_of(&["body", "body-file", "reply-size"]) {
-        return usage(format!(
-            "--{name}: does not work with udp:// (--size sets the size of the datagrams)"
-        ));
+        return wrong(
+            name,
+            Wrong::Clash("udp:// (--size sets the size of the datagrams)".into()),
+        );
     }
     if !(NUMBER_BYTES..=DATAGRAM_MAX_BYTES).contains(&message_bytes) {
-        return usage(format!(
-            "--size: a datagram has {NUMBER_BYTES} to {DATAGRAM_MAX_BYTES} bytes"
-        ));
+        return because(
+            "size",
+            format!("a datagram has {NUMBER_BYTES} to {DATAGRAM_MAX_BYTES} bytes"),
+        );
     }
     Ok(())
 }

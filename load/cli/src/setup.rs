@@ -1,13 +1,12 @@
 //! From what was typed to what it means: a checked [`Plan`].
 
 use crate::raw;
+use crate::refusal::{because, usage, wrong, Mistake, Refusal, Wrong};
 use crate::replay::Log;
 use crate::sockets;
 use crate::table::Args;
 use crate::targets::{targets, Common, Protocol};
-use crate::values::{
-    usage, whole, Addresses, Arrival, Bodies, Coalesce, List, Ramp, Rate, Refusal,
-};
+use crate::values::{whole, Addresses, Arrival, Bodies, Coalesce, List, Ramp, Rate};
 use load_engine::plan::{Open, Plan, Probe, Step, Target, Think, TlsOptions};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
@@ -30,10 +29,13 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     let streams = args.streams.0;
     check_http2(args, depth, streams)?;
     if args.has("dispatch") && !is_open(args) {
-        return usage("--dispatch: is for an open loop; give a rate (-R)");
+        return wrong("dispatch", Wrong::OnlyFor("an open loop; give a rate (-R)"));
     }
     if depth > DEPTH_MAX {
-        return usage(format!("--depth: out of range (at most {DEPTH_MAX})"));
+        return wrong(
+            "depth",
+            Wrong::OutOfRange(format!("at most {DEPTH_MAX}").into()),
+        );
     }
     let log = Log::read(args)?;
     let (steps, stretches) = match &log {
@@ -46,11 +48,17 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     }
     let common = Common::read(args, depth)?;
     if is_http2(args) && common.asks_to_close() {
-        return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
+        return because(
+            "header",
+            "'Connection: close' is of HTTP/1.1; leave it out with --http2",
+        );
     }
     let window = args.window.0;
     if window > STREAMS_MAX {
-        return usage(format!("--window: out of range (at most {STREAMS_MAX})"));
+        return wrong(
+            "window",
+            Wrong::OutOfRange(format!("at most {STREAMS_MAX}").into()),
+        );
     }
     let (mut targets, protocol) = targets(args, words, &common)?;
     if let Some(log) = &log {
@@ -65,11 +73,11 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     let threads = threads(args, &steps, targets.len())?;
     let timeout_ns = args.timeout.0;
     if timeout_ns == 0 {
-        return usage("--timeout: must be greater than 0");
+        return wrong("timeout", Wrong::Zero);
     }
     let connect_timeout_ns = args.connect_timeout.map_or(timeout_ns, |time| time.0);
     if connect_timeout_ns == 0 {
-        return usage("--connect-timeout: must be longer than 0");
+        return because("connect-timeout", "must be longer than 0");
     }
     let tls = tls(args, &targets)?;
     let expect = args.expect.clone();
@@ -77,7 +85,7 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     let proxy_header = sockets::proxy_header(args, &targets)?;
     let requests = requests(args)?;
     if protocol != Protocol::Http && (expect.status.is_some() || expect.body.is_some()) {
-        return usage("--expect: of a message only the length can be expected");
+        return because("expect", "of a message only the length can be expected");
     }
     let mut plan = Plan {
         threads,
@@ -132,13 +140,14 @@ fn control(args: &Args, plan: &Plan) -> Result<Option<Arc<Control>>, Refusal> {
     };
     if plan.open.is_some() || plan.probe.is_some() {
         let name = if plan.open.is_some() { "rate" } else { "probe" };
-        return usage(format!(
-            "--control: only a closed loop can be held back; leave out --{name}"
-        ));
+        return because(
+            "control",
+            format!("only a closed loop can be held back; leave out --{name}"),
+        );
     }
     match Control::create(Path::new(path), plan.threads) {
         Ok(control) => Ok(Some(Arc::new(control))),
-        Err(error) => usage(format!("--control: cannot make {path}: {error}")),
+        Err(error) => because("control", format!("cannot make {path}: {error}")),
     }
 }
 
@@ -151,20 +160,21 @@ fn threads(args: &Args, steps: &[Step], targets: usize) -> Result<usize, Refusal
     let default = (fewest / each.max(1)).clamp(1, 2);
     let threads = args.threads.map_or(default, |threads| threads.0);
     if fewest < threads {
-        return usage("number of connections must be >= threads");
+        return usage(Mistake::TooFewConnections);
     }
     if fewest < targets {
-        return usage(format!(
-            "--connections: {fewest} for {targets} servers would leave some without any; give at \
-             least one for each"
-        ));
+        let why = format!(
+            "{fewest} for {targets} servers would leave some without any; give at least one for each"
+        );
+        return because("connections", why);
     }
     if fewest / threads < each {
-        return usage(format!(
-            "--connections: {fewest} on {threads} threads leave a thread with fewer than the \
-             {targets} servers that it sends to; give at least {}, or fewer threads (-t)",
+        let why = format!(
+            "{fewest} on {threads} threads leave a thread with fewer than the {targets} servers \
+             that it sends to; give at least {}, or fewer threads (-t)",
             targets * threads
-        ));
+        );
+        return because("connections", why);
     }
     Ok(threads)
 }
@@ -180,22 +190,29 @@ fn is_http2(args: &Args) -> bool {
 /// What HTTP/2 does otherwise, or cannot do here.
 fn check_http2(args: &Args, depth: usize, streams: usize) -> Result<(), Refusal> {
     if args.grpc && args.script.is_some() {
-        return usage(
-            "--grpc: does not work with --script (set the message with --body or --body-file)",
+        return wrong(
+            "grpc",
+            Wrong::Clash("--script (set the message with --body or --body-file)".into()),
         );
     }
     if !is_http2(args) {
         return if args.has("streams") {
-            usage("--streams: needs --http2 (for HTTP/1.1 use --depth)")
+            wrong(
+                "streams",
+                Wrong::Needs("--http2 (for HTTP/1.1 use --depth)"),
+            )
         } else {
             Ok(())
         };
     }
     if streams > STREAMS_MAX {
-        return usage(format!("--streams: out of range (at most {STREAMS_MAX})"));
+        return wrong(
+            "streams",
+            Wrong::OutOfRange(format!("at most {STREAMS_MAX}").into()),
+        );
     }
     if depth != 1 {
-        return usage("--depth: does not work with --http2 (use --streams)");
+        return wrong("depth", Wrong::Clash("--http2 (use --streams)".into()));
     }
     let without = [
         (
@@ -205,7 +222,7 @@ fn check_http2(args: &Args, depth: usize, streams: usize) -> Result<(), Refusal>
         ("rx-timestamps", "does not work with --http2"),
     ];
     match without.iter().find(|(name, _)| args.has(name)) {
-        Some((name, why)) => usage(format!("--{name}: {why}")),
+        Some((name, why)) => because(name, *why),
         None => Ok(()),
     }
 }
@@ -223,10 +240,13 @@ fn check_websocket(args: &Args, common: &Common) -> Result<(), Refusal> {
         ("rx-timestamps", "does not work with ws://"),
     ];
     if let Some((name, why)) = without.iter().find(|(name, _)| args.has(name)) {
-        return usage(format!("--{name}: {why}"));
+        return because(name, *why);
     }
     if common.asks_to_close() {
-        return usage("--header: 'Connection: close' does not work with ws:// (remove it)");
+        return because(
+            "header",
+            "'Connection: close' does not work with ws:// (remove it)",
+        );
     }
     Ok(())
 }
@@ -240,16 +260,20 @@ fn steps(args: &Args) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
     };
     let connections = args.connections;
     if connections.by.is_none() && connections.from != connections.to {
-        return usage("--connections: a ramp needs steps (for example 700..2000:100)");
+        return because(
+            "connections",
+            "a ramp needs steps (for example 700..2000:100)",
+        );
     }
     let counts = connections.steps();
     let rates = rate.map_or(Vec::new(), |rate| rate.steps());
     let n = counts.len().max(rates.len());
     if counts.len() > 1 && rates.len() > 1 && counts.len() != rates.len() {
         let (a, b) = (counts.len(), rates.len());
-        return usage(format!(
-            "--connections: {a} steps, but --rate has {b} (make them equal)"
-        ));
+        return because(
+            "connections",
+            format!("{a} steps, but --rate has {b} (make them equal)"),
+        );
     }
     let length_ns = step_length(args, n)?;
     let counts: Result<Vec<Step>, Refusal> = (0..n)
@@ -276,7 +300,10 @@ fn is_open(args: &Args) -> bool {
 fn same_connections(args: &Args) -> Result<usize, Refusal> {
     let ramp = args.connections;
     if ramp.by.is_some() || ramp.from != ramp.to {
-        return usage("--connections: cannot be a ramp where the load is from a file");
+        return because(
+            "connections",
+            "cannot be a ramp where the load is from a file",
+        );
     }
     whole("connections", ramp.from)
 }
@@ -303,9 +330,10 @@ fn steps_of_curve(
     stretches: Vec<Stretch>,
 ) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
     if let Some(name) = args.first_of(&["duration", "step"]) {
-        return usage(format!(
-            "--{name}: does not work with a rate from a file, whose last point is the end"
-        ));
+        return wrong(
+            name,
+            Wrong::Clash("a rate from a file, whose last point is the end".into()),
+        );
     }
     let step = Step {
         connections: same_connections(args)?,
@@ -324,20 +352,23 @@ fn step_length(args: &Args, steps: usize) -> Result<u64, Refusal> {
     let duration_ns = args.duration.map_or(default_ns, |time| time.0);
     let length_ns = args.step.map_or(duration_ns / steps as u64, |time| time.0);
     if duration_ns == 0 || (steps == 1 && length_ns == 0) {
-        return usage("--duration: must be greater than 0");
+        return wrong("duration", Wrong::Zero);
     }
     if steps > 1 && length_ns < STEP_MIN_NS {
-        return usage(format!(
-            "--duration: leaves {:.1} ms for each of {steps} steps (at least 10 ms)",
-            length_ns as f64 / 1e6
-        ));
+        return because(
+            "duration",
+            format!(
+                "leaves {:.1} ms for each of {steps} steps (at least 10 ms)",
+                length_ns as f64 / 1e6
+            ),
+        );
     }
     Ok(length_ns)
 }
 
 fn stretches(rate: Ramp, steps: usize, length_ns: u64) -> Result<Vec<Stretch>, Refusal> {
     if rate.from <= 0.0 && rate.to <= 0.0 {
-        return usage("--rate: must be greater than 0");
+        return wrong("rate", Wrong::Zero);
     }
     if rate.by.is_none() && rate.from != rate.to {
         let length_ns = length_ns * steps as u64;
@@ -385,7 +416,7 @@ fn tls(args: &Args, targets: &[Target]) -> Result<TlsOptions, Refusal> {
     ];
     if targets.iter().all(|target| target.tls_name.is_none()) {
         if let Some(name) = args.first_of(&names) {
-            return usage(format!("--{name}: is for https:// and wss://"));
+            return wrong(name, Wrong::OnlyFor("https:// and wss://"));
         }
     }
     let list = |list: &Option<List>| list.clone().map_or(Vec::new(), |list| list.0);
@@ -395,7 +426,10 @@ fn tls(args: &Args, targets: &[Target]) -> Result<TlsOptions, Refusal> {
             key.as_ref().unwrap_or(certificate).into(),
         )),
         (None, Some(_)) => {
-            return usage("--key: needs the certificate that it belongs to (--cert)")
+            return wrong(
+                "key",
+                Wrong::Needs("the certificate that it belongs to (--cert)"),
+            )
         }
         (None, None) => None,
     };
@@ -418,14 +452,14 @@ fn early_data(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
         return Ok(false);
     }
     if is_http2(args) {
-        return usage("--early-data: does not work with --http2");
+        return wrong("early-data", Wrong::Clash("--http2".into()));
     }
     if targets.iter().any(|target| target.upgrade.is_some()) {
-        return usage("--early-data: does not work with wss://");
+        return wrong("early-data", Wrong::Clash("wss://".into()));
     }
     let versions = args.tls_version.as_ref();
     if versions.is_some_and(|list| !list.0.iter().any(|version| version == "1.3")) {
-        return usage("--early-data: needs TLS 1.3 (--tls-version)");
+        return wrong("early-data", Wrong::Needs("TLS 1.3 (--tls-version)"));
     }
     Ok(true)
 }
@@ -433,7 +467,10 @@ fn early_data(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
 /// Users think in a closed loop only.
 fn think(args: &Args) -> Result<Option<Think>, Refusal> {
     if args.think.is_some() && is_open(args) {
-        return usage("--think: is for a closed loop; with a rate the schedule decides");
+        return wrong(
+            "think",
+            Wrong::OnlyFor("a closed loop; with a rate the schedule decides"),
+        );
     }
     Ok(args.think)
 }
@@ -447,8 +484,9 @@ fn drop_bodies(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
     };
     let is_other = is_http2(args) || args.rx_timestamps;
     if is_wanted && (is_other || !targets.iter().all(is_plain)) {
-        return usage(
-            "--bodies: drop is for HTTP/1.1 by http:// over TCP, without --rx-timestamps",
+        return because(
+            "bodies",
+            "drop is for HTTP/1.1 by http:// over TCP, without --rx-timestamps",
         );
     }
     Ok(is_wanted)
@@ -457,7 +495,10 @@ fn drop_bodies(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
 /// Requests of the whole run.
 fn requests(args: &Args) -> Result<Option<u64>, Refusal> {
     if args.requests.is_some() && args.warmup.is_some() {
-        return usage("--requests: is not for --warmup, whose requests would be among them");
+        return because(
+            "requests",
+            "is not for --warmup, whose requests would be among them",
+        );
     }
     Ok(args.requests.map(|requests| requests.0))
 }
@@ -465,12 +506,12 @@ fn requests(args: &Args) -> Result<Option<u64>, Refusal> {
 fn per_connection(args: &Args) -> Result<Option<u16>, Refusal> {
     let figure = args.requests_per_connection;
     let figure = figure.map(|count| u16::try_from(count.0)).transpose();
-    figure.or_else(|_| usage("--requests-per-connection: must be at most 65535"))
+    figure.or_else(|_| because("requests-per-connection", "must be at most 65535"))
 }
 
 fn deadline(args: &Args) -> Result<Option<u64>, Refusal> {
     if args.deadline.is_some() && !is_open(args) {
-        return usage("--deadline: is for an open loop; give a rate (-R)");
+        return wrong("deadline", Wrong::OnlyFor("an open loop; give a rate (-R)"));
     }
     Ok(args.deadline.map(|time| time.0))
 }
@@ -480,7 +521,7 @@ fn probe(args: &Args) -> Result<Option<Probe>, Refusal> {
         return Ok(None);
     };
     if rate_rps <= 0.0 {
-        return usage("--probe: must be greater than 0");
+        return wrong("probe", Wrong::Zero);
     }
     Ok(Some(Probe {
         rate_rps,
@@ -501,22 +542,27 @@ fn refused_realtime(plan: &Plan) -> Option<std::io::Error> {
 /// Addresses from which no target could be reached.
 fn check_sources(plan: &Plan) -> Result<(), Refusal> {
     if plan.all_addresses && !plan.sources.is_empty() {
-        return usage("--addresses: all is not for --source, whose addresses have one family");
+        return because(
+            "addresses",
+            "all is not for --source, whose addresses have one family",
+        );
     }
     for source in &plan.sources {
         if let Err(error) = UdpSocket::bind((*source, 0)) {
-            return usage(format!(
-                "--source: {source}: {error} (is it an address of this machine?)"
-            ));
+            return because(
+                "source",
+                format!("{source}: {error} (is it an address of this machine?)"),
+            );
         }
         for target in &plan.targets {
             let Address::Inet(address) = target.address else {
                 continue;
             };
             if address.is_ipv4() != source.is_ipv4() {
-                return usage(format!(
-                    "--source: {source} cannot reach {address}: one is IPv4, the other IPv6"
-                ));
+                return because(
+                    "source",
+                    format!("{source} cannot reach {address}: one is IPv4, the other IPv6"),
+                );
             }
         }
     }
@@ -528,27 +574,30 @@ fn check_limits(args: &Args, plan: &Plan) -> Result<(), Refusal> {
     let tcp =
         |target: &Target| target.tls_name.is_none() && matches!(target.address, Address::Inet(_));
     if args.rx_timestamps && !plan.targets.iter().all(tcp) {
-        return usage("--rx-timestamps: needs http:// over TCP");
+        return wrong("rx-timestamps", Wrong::Needs("http:// over TCP"));
     }
     if let Some(error) = refused_realtime(plan) {
-        return usage(format!(
-            "--realtime: {error} (run as root, with CAP_SYS_NICE, or raise ulimit -r)"
-        ));
+        return because(
+            "realtime",
+            format!("{error} (run as root, with CAP_SYS_NICE, or raise ulimit -r)"),
+        );
     }
     if !plan.pins.is_empty() && plan.pins.len() < plan.threads {
         let (cores, threads) = (plan.pins.len(), plan.threads);
-        return usage(format!(
-            "--pin: {cores} cores for {threads} threads (one per thread is needed)"
-        ));
+        return because(
+            "pin",
+            format!("{cores} cores for {threads} threads (one per thread is needed)"),
+        );
     }
     // the null server inside this program has the other end of each
     let ends = if plan.sink { 2 } else { 1 };
     let wanted = ends * plan.connections_max() as u64 + OTHER_FILES;
     let allowed = affinity::allow_files(wanted);
     if allowed < wanted {
-        return usage(format!(
-            "--connections: needs {wanted} open files, but {allowed} are allowed (raise ulimit -n)"
-        ));
+        return because(
+            "connections",
+            format!("needs {wanted} open files, but {allowed} are allowed (raise ulimit -n)"),
+        );
     }
     Ok(())
 }

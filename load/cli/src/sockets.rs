@@ -1,7 +1,7 @@
 //! Options of sockets, and the header that proxies send first.
 
+use crate::refusal::{because, Failure, Mistake, Refusal};
 use crate::table::Args;
-use crate::values::{usage, Refusal};
 use load_engine::plan::Target;
 use load_engine::sys::options::SocketOptions;
 use load_engine::sys::socket::{self, Address, Kind};
@@ -27,10 +27,10 @@ pub fn options(args: &Args) -> Result<SocketOptions, Refusal> {
 fn try_out(options: &SocketOptions) -> Result<(), Refusal> {
     let address = Address::Inet(([127, 0, 0, 1], 9).into()).raw();
     let fd = address.and_then(|address| socket::open(&address, Kind::Stream));
-    let fd = fd.map_err(|error| Refusal::Absent(format!("cannot open a socket: {error}")))?;
+    let fd = fd.map_err(|error| Refusal::Absent(Failure::NoSocket(error.to_string())))?;
     let tried = options.set(fd, false);
     socket::close(fd);
-    tried.map_err(|error| Refusal::Usage(error.to_string()))
+    tried.map_err(|error| Refusal::Usage(Mistake::Tried(error.to_string())))
 }
 
 /// The version of the PROXY header.
@@ -40,7 +40,10 @@ pub fn proxy_header(args: &Args, targets: &[Target]) -> Result<Option<u8>, Refus
     };
     let is_unix = |target: &Target| matches!(target.address, Address::Unix(_));
     if targets.iter().any(is_unix) {
-        return usage("--proxy-protocol: is not for unix sockets, which have no IP addresses");
+        return because(
+            "proxy-protocol",
+            "is not for unix sockets, which have no IP addresses",
+        );
     }
     Ok(Some(version as u8))
 }

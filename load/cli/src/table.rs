@@ -5,11 +5,12 @@ use crate::addresses::{ConnectTo, Resolve};
 use crate::conditions::Conditions;
 use crate::options::Typed;
 use crate::raw::Bytes;
+use crate::refusal::Refusal;
 use crate::series::Live;
 use crate::targets::{HeaderField, Method};
 use crate::values::{
     Addresses, Arrival, Bodies, Coalesce, Cores, Count, List, Number, ProxyVersion, Ramp, Rate,
-    Refusal, Requests, Setting, Sources, Time, UnixTime, UpTo, Value,
+    Requests, Setting, Sources, Time, UnixTime, UpTo, Value,
 };
 use load_engine::plan::{Dispatch, Expect, Late, Think, Wait};
 use load_engine::sys::epoll::Trigger;

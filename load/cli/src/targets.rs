@@ -4,9 +4,10 @@ use crate::addresses::Book;
 use crate::console::say;
 use crate::data::{percent_encoded, Table};
 use crate::raw;
+use crate::refusal::{because, usage, wrong, Mistake, Refusal, Wrong};
 use crate::replay::Log;
 use crate::table::Args;
-use crate::values::{usage, Refusal, Value};
+use crate::values::Value;
 use base64::Engine as _;
 use load_engine::plan::{weighted_order, Rendered, Target};
 use load_http1::request::Request;
@@ -74,12 +75,13 @@ impl Protocol {
 pub struct Method(pub String);
 
 impl Value for Method {
-    fn read(name: &str, text: &str) -> Result<Method, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Method, Refusal> {
         let is_token = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
         if text.is_empty() || !text.bytes().all(is_token) {
-            return usage(format!(
-                "--{name}: invalid method '{text}' (for example GET)"
-            ));
+            return wrong(
+                name,
+                Wrong::Invalid("method", text.to_string(), "for example GET"),
+            );
         }
         Ok(Method(text.to_string()))
     }
@@ -90,15 +92,16 @@ impl Value for Method {
 pub struct HeaderField(String, String);
 
 impl Value for HeaderField {
-    fn read(option: &str, text: &str) -> Result<HeaderField, Refusal> {
+    fn read(option: &'static str, text: &str) -> Result<HeaderField, Refusal> {
         match text.split_once(':') {
             Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
                 let value = value.trim_start();
                 Ok(HeaderField(name.to_string(), value.to_string()))
             }
-            _ => usage(format!(
-                "--{option}: invalid field '{text}' (write 'Name: value')"
-            )),
+            _ => wrong(
+                option,
+                Wrong::Invalid("field", text.to_string(), "write 'Name: value'"),
+            ),
         }
     }
 }
@@ -116,11 +119,14 @@ impl Common {
     pub fn read(args: &Args, depth: usize) -> Result<Common, Refusal> {
         let body = match (&args.body, &args.body_file) {
             (Some(_), Some(_)) => {
-                return usage("--body: does not work with --body-file (remove one)")
+                return wrong("body", Wrong::Clash("--body-file (remove one)".into()))
             }
             (Some(text), None) => Some(text.as_bytes().to_vec()),
             (None, Some(path)) => Some(std::fs::read(path).map_err(|error| {
-                Refusal::Usage(format!("--body-file: cannot read {path}: {error}"))
+                Refusal::option(
+                    "body-file",
+                    Wrong::Unreadable(path.to_string(), error.to_string()),
+                )
             })?),
             (None, None) => None,
         };
@@ -235,7 +241,10 @@ impl Common {
         log: &Log,
     ) -> Result<(), Refusal> {
         let (Protocol::Http, [target], [word]) = (protocol, targets, words) else {
-            return usage("--replay: needs one http:// or https:// URL, whose server is asked");
+            return wrong(
+                "replay",
+                Wrong::Needs("one http:// or https:// URL, whose server is asked"),
+            );
         };
         let url = parse_url(word)?;
         let headers = self.headers_for(&url);
@@ -300,10 +309,10 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 /// (gRPC over HTTP/2, "Length-Prefixed-Message").
 fn grpc(args: &Args, message: Vec<u8>, depth: usize) -> Result<Common, Refusal> {
     if args.method.is_some() {
-        return usage("--method: a gRPC call is a POST; leave it out with --grpc");
+        return because("method", "a gRPC call is a POST; leave it out with --grpc");
     }
     let Ok(length) = u32::try_from(message.len()) else {
-        return usage("--body-file: a message of gRPC has less than 4 GiB");
+        return because("body-file", "a message of gRPC has less than 4 GiB");
     };
     let mut headers = headers(args);
     for (name, value) in [("Content-Type", "application/grpc"), ("TE", "trailers")] {
@@ -350,11 +359,19 @@ pub fn targets(
         });
     }
     if let Some(path) = &args.urls {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Refusal::Usage(format!("--urls: cannot read {path}: {error}")))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Refusal::option(
+                "urls",
+                Wrong::Unreadable(path.to_string(), error.to_string()),
+            )
+        })?;
         let base = lines.first().map(|line| line.url.clone());
-        let listed = read_lines(&text, base.as_ref())
-            .map_err(|fault| Refusal::Usage(format!("--urls: {path}, {fault}")))?;
+        let listed = read_lines(&text, base.as_ref()).map_err(|fault| {
+            Refusal::option(
+                "urls",
+                Wrong::Content(path.to_string(), format!(", {fault}")),
+            )
+        })?;
         if base.is_some() {
             // a URL next to the list only says which server the paths belong to
             lines.clear();
@@ -362,12 +379,13 @@ pub fn targets(
         lines.extend(listed);
     }
     if lines.is_empty() {
-        return usage("a URL is missing, such as http://127.0.0.1:8080/");
+        return usage(Mistake::UrlMissing);
     }
     if lines.iter().map(|line| u64::from(line.weight)).sum::<u64>() > WEIGHTS_MAX {
-        return usage(format!(
-            "--urls: the weights add up to more than {WEIGHTS_MAX}"
-        ));
+        return because(
+            "urls",
+            format!("the weights add up to more than {WEIGHTS_MAX}"),
+        );
     }
     let protocol = Protocol::of(&lines[0].url);
     let other = lines
@@ -375,9 +393,9 @@ pub fn targets(
         .find(|line| Protocol::of(&line.url) != protocol);
     if let Some(other) = other {
         let (first, second) = (protocol.scheme(), Protocol::of(&other.url).scheme());
-        return usage(format!(
-            "{}: {second} and {first} do not go together; make two runs",
-            other.text
+        return usage(Mistake::Url(
+            other.text.clone(),
+            format!("{second} and {first} do not go together; make two runs").into(),
         ));
     }
     if let Some(table) = &common.data {
@@ -395,20 +413,29 @@ fn check_data(
     protocol: Protocol,
 ) -> Result<(), Refusal> {
     if protocol != Protocol::Http || args.script.is_some() {
-        return usage("--data: is for requests of HTTP that no script makes");
+        return wrong(
+            "data",
+            Wrong::OnlyFor("requests of HTTP that no script makes"),
+        );
     }
     let weights: u64 = lines.iter().map(|line| u64::from(line.weight)).sum();
     if weights.saturating_mul(table.len() as u64) > WEIGHTS_MAX {
-        return usage(format!(
-            "--data: {} rows for each URL are more than {WEIGHTS_MAX} requests",
-            table.len()
-        ));
+        return because(
+            "data",
+            format!(
+                "{} rows for each URL are more than {WEIGHTS_MAX} requests",
+                table.len()
+            ),
+        );
     }
     match lines.iter().find(|line| !common.uses(table, &line.url)) {
-        Some(line) if lines.iter().all(|line| !common.uses(table, &line.url)) => usage(format!(
-            "--data: {} has no place for a column, such as /users/{{id}}",
-            line.text
-        )),
+        Some(line) if lines.iter().all(|line| !common.uses(table, &line.url)) => because(
+            "data",
+            format!(
+                "{} has no place for a column, such as /users/{{id}}",
+                line.text
+            ),
+        ),
         _ => Ok(()),
     }
 }
@@ -418,28 +445,7 @@ fn parse_url(text: &str) -> Result<Url, Refusal> {
         Some(url) if matches!(url.scheme.as_str(), "http" | "https" | "unix") => Ok(url),
         Some(url) if url.is_websocket() => Ok(url),
         Some(url) if raw::is_place(&url) => Ok(url),
-        _ => usage(format!("{NO_URL}{text}")),
-    }
-}
-
-/// wrk's message about an invalid URL.
-pub const NO_URL: &str = "invalid URL: ";
-
-/// What to do about a refusal that has wrk's words, which give no advice.
-pub fn hint(refusal: &str) -> String {
-    let Some(text) = refusal.strip_prefix(NO_URL) else {
-        return String::new();
-    };
-    match text.split_once("://") {
-        None => format!(" (did you mean http://{text}?)"),
-        Some(("http" | "https" | "ws" | "wss", _)) => {
-            " (for example http://127.0.0.1:8080/path)".into()
-        }
-        Some(("unix", _)) => " (for example unix:///run/app.sock:/path)".into(),
-        Some((scheme @ ("tcp" | "udp"), _)) => {
-            format!(" (a host and a port: {scheme}://127.0.0.1:7)")
-        }
-        Some(_) => " (known schemes: http, https, ws, wss, unix, tcp, udp)".into(),
+        _ => usage(Mistake::NoUrl(text.to_string())),
     }
 }
 
@@ -491,7 +497,7 @@ fn group(lines: &[Line], common: &Common, book: &Book) -> Result<Vec<Target>, Re
         }
     }
     if groups.len() > usize::from(u16::MAX) {
-        return usage("there are more than 65535 targets");
+        return usage(Mistake::TooManyTargets);
     }
     groups
         .into_iter()
@@ -528,16 +534,16 @@ fn target(lines: &[&Line], common: &Common, book: &Book) -> Result<Target, Refus
             _ => "its messages are alike",
         };
         let scheme = protocol.scheme();
-        return usage(format!(
-            "{}: a server of {scheme} is given once; {what}",
-            second.text
+        return usage(Mistake::Url(
+            second.text.clone(),
+            format!("a server of {scheme} is given once; {what}").into(),
         ));
     }
     let upgrade = || upgrade::head(&url.path, &url.host_header(), &common.headers_for(url));
     let weights: Vec<u32> = lines.iter().map(|line| line.weight).collect();
     let mut addresses = book.addresses(url)?.into_iter();
     let Some(address) = addresses.next() else {
-        return usage(format!("{}: no address", lines[0].text));
+        return usage(Mistake::Url(lines[0].text.clone(), "no address".into()));
     };
     let (requests, order) = requests(lines, common);
     Ok(Target {

@@ -1,6 +1,7 @@
 //! The values of options: numbers, times, ramps, lists; each refusal names option and value.
 
 use crate::curve;
+use crate::refusal::{because, wrong, Refusal, Wrong};
 use crate::units::{parse_metric, parse_time_ns};
 use load_engine::plan::{Dispatch, Late, Think, Wait};
 use load_engine::schedule::Stretch;
@@ -13,24 +14,10 @@ const COUNT_MAX: f64 = 1_000_000.0;
 /// Most steps of a ramp.
 const STEPS_MAX: f64 = 1_000.0;
 
-/// Why a run cannot be made.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Something typed is wrong.
-    Usage(String),
-    /// The input is valid, but a file or a server is missing.
-    Absent(String),
-}
-
-/// Shorthand for a refusal.
-pub fn usage<T>(text: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::Usage(text.into()))
-}
-
 /// The value of an option.
 pub trait Value: Sized {
     /// Reads the text of option `name`.
-    fn read(name: &str, text: &str) -> Result<Self, Refusal>;
+    fn read(name: &'static str, text: &str) -> Result<Self, Refusal>;
 }
 
 /// What an option does to its field.
@@ -72,7 +59,7 @@ impl<T: Value> Setting for T {
 }
 
 impl Value for String {
-    fn read(_name: &str, text: &str) -> Result<String, Refusal> {
+    fn read(_name: &'static str, text: &str) -> Result<String, Refusal> {
         Ok(text.to_string())
     }
 }
@@ -82,12 +69,13 @@ impl Value for String {
 pub struct Number(pub f64);
 
 impl Value for Number {
-    fn read(name: &str, text: &str) -> Result<Number, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Number, Refusal> {
         match parse_metric(text) {
             Some(number) => Ok(Number(number)),
-            None => usage(format!(
-                "--{name}: invalid number '{text}' (for example 100 or 1.5k)"
-            )),
+            None => wrong(
+                name,
+                Wrong::Invalid("number", text.to_string(), "for example 100 or 1.5k"),
+            ),
         }
     }
 }
@@ -97,17 +85,18 @@ impl Value for Number {
 pub struct Count(pub usize);
 
 impl Value for Count {
-    fn read(name: &str, text: &str) -> Result<Count, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Count, Refusal> {
         whole(name, Number::read(name, text)?.0).map(Count)
     }
 }
 
 /// Checks that a figure is a whole number of at least 1.
-pub fn whole(name: &str, figure: f64) -> Result<usize, Refusal> {
+pub fn whole(name: &'static str, figure: f64) -> Result<usize, Refusal> {
     if !(1.0..=COUNT_MAX).contains(&figure) || figure.fract() != 0.0 {
-        return usage(format!(
-            "--{name}: out of range (a whole number from 1 to 1000000)"
-        ));
+        return wrong(
+            name,
+            Wrong::OutOfRange("a whole number from 1 to 1000000".into()),
+        );
     }
     Ok(figure as usize)
 }
@@ -117,10 +106,10 @@ pub fn whole(name: &str, figure: f64) -> Result<usize, Refusal> {
 pub struct UpTo<const MOST: u32>(pub u32);
 
 impl<const MOST: u32> Value for UpTo<MOST> {
-    fn read(name: &str, text: &str) -> Result<UpTo<MOST>, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<UpTo<MOST>, Refusal> {
         let figure = Number::read(name, text)?.0;
         if figure.fract() != 0.0 || figure > f64::from(MOST) {
-            return usage(format!("--{name}: must be a whole number from 0 to {MOST}"));
+            return because(name, format!("must be a whole number from 0 to {MOST}"));
         }
         Ok(UpTo(figure as u32))
     }
@@ -131,10 +120,10 @@ impl<const MOST: u32> Value for UpTo<MOST> {
 pub struct Requests(pub u64);
 
 impl Value for Requests {
-    fn read(name: &str, text: &str) -> Result<Requests, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Requests, Refusal> {
         let figure = Number::read(name, text)?.0;
         if figure < 1.0 || figure.fract() != 0.0 {
-            return usage(format!("--{name}: must be a whole number of at least 1"));
+            return because(name, "must be a whole number of at least 1");
         }
         Ok(Requests(figure as u64))
     }
@@ -145,27 +134,29 @@ impl Value for Requests {
 pub struct Time(pub u64);
 
 impl Value for Time {
-    fn read(name: &str, text: &str) -> Result<Time, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Time, Refusal> {
         match parse_time_ns(text) {
             Some(ns) => Ok(Time(ns)),
-            None => usage(format!(
-                "--{name}: invalid time '{text}' (for example 30s, 500ms or 2m)"
-            )),
+            None => wrong(
+                name,
+                Wrong::Invalid("time", text.to_string(), "for example 30s, 500ms or 2m"),
+            ),
         }
     }
 }
 
 /// `TIME` or `A..B`.
 impl Value for Think {
-    fn read(name: &str, text: &str) -> Result<Think, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Think, Refusal> {
         let (least, most) = text.split_once("..").unwrap_or((text, text));
         match (parse_time_ns(least), parse_time_ns(most)) {
             (Some(least_ns), Some(most_ns)) if least_ns <= most_ns => {
                 Ok(Think { least_ns, most_ns })
             }
-            _ => usage(format!(
-                "--{name}: invalid time '{text}' (for example 100ms or 50ms..2s)"
-            )),
+            _ => wrong(
+                name,
+                Wrong::Invalid("time", text.to_string(), "for example 100ms or 50ms..2s"),
+            ),
         }
     }
 }
@@ -175,12 +166,13 @@ impl Value for Think {
 pub struct UnixTime(pub u64);
 
 impl Value for UnixTime {
-    fn read(name: &str, text: &str) -> Result<UnixTime, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<UnixTime, Refusal> {
         match text.parse::<f64>() {
             Ok(seconds) if seconds > 0.0 && seconds < 1e10 => Ok(UnixTime((seconds * 1e9) as u64)),
-            _ => usage(format!(
-                "--{name}: invalid time '{text}' (seconds since 1970)"
-            )),
+            _ => wrong(
+                name,
+                Wrong::Invalid("time", text.to_string(), "seconds since 1970"),
+            ),
         }
     }
 }
@@ -219,13 +211,14 @@ impl Ramp {
 
 /// `N`, `A..B` or `A..B:S`.
 impl Value for Ramp {
-    fn read(name: &str, text: &str) -> Result<Ramp, Refusal> {
-        let wrong = || {
-            Refusal::Usage(format!(
-                "--{name}: invalid number '{text}' (N, A..B or A..B:STEP)"
-            ))
+    fn read(name: &'static str, text: &str) -> Result<Ramp, Refusal> {
+        let refused = || {
+            Refusal::option(
+                name,
+                Wrong::Invalid("number", text.to_string(), "N, A..B or A..B:STEP"),
+            )
         };
-        let number = |text: &str| parse_metric(text).ok_or_else(wrong);
+        let number = |text: &str| parse_metric(text).ok_or_else(refused);
         let Some((from, rest)) = text.split_once("..") else {
             let figure = number(text)?;
             return Ok(Ramp {
@@ -244,12 +237,13 @@ impl Value for Ramp {
             by,
         };
         if by.is_some_and(|by| by <= 0.0) {
-            return Err(wrong());
+            return Err(refused());
         }
         if by.is_some_and(|by| (ramp.to - ramp.from).abs() / by > STEPS_MAX) {
-            return usage(format!(
-                "--{name}: '{text}' has more than {STEPS_MAX} steps (use a larger STEP)"
-            ));
+            return because(
+                name,
+                format!("'{text}' has more than {STEPS_MAX} steps (use a larger STEP)"),
+            );
         }
         Ok(ramp)
     }
@@ -265,7 +259,7 @@ pub enum Rate {
 }
 
 impl Value for Rate {
-    fn read(name: &str, text: &str) -> Result<Rate, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Rate, Refusal> {
         match text.strip_prefix('@') {
             Some(path) => curve::read(path).map(Rate::Curve),
             None => Ramp::read(name, text).map(Rate::Ramp),
@@ -278,7 +272,7 @@ impl Value for Rate {
 pub struct List(pub Vec<String>);
 
 impl Value for List {
-    fn read(_name: &str, text: &str) -> Result<List, Refusal> {
+    fn read(_name: &'static str, text: &str) -> Result<List, Refusal> {
         let words = text.split(',').map(str::trim);
         let words = words.filter(|word| !word.is_empty());
         Ok(List(words.map(String::from).collect()))
@@ -290,10 +284,11 @@ impl Value for List {
 pub struct Sources(pub Vec<IpAddr>);
 
 impl Value for Sources {
-    fn read(name: &str, text: &str) -> Result<Sources, Refusal> {
+    fn read(name: &'static str, text: &str) -> Result<Sources, Refusal> {
         let each = text.split(',').map(|part| {
             let address = part.trim().parse();
-            address.map_err(|_| Refusal::Usage(format!("--{name}: invalid address '{part}'")))
+            address
+                .map_err(|_| Refusal::option(name, Wrong::Invalid("address", part.to_string(), "")))
         });
         each.collect::<Result<_, _>>().map(Sources)
     }
@@ -304,42 +299,45 @@ impl Value for Sources {
 pub struct Cores(pub Vec<usize>);
 
 impl Value for Cores {
-    fn read(name: &str, text: &str) -> Result<Cores, Refusal> {
-        let wrong = || {
-            Refusal::Usage(format!(
-                "--{name}: invalid list of cores '{text}' (for example 2-5,8)"
-            ))
+    fn read(name: &'static str, text: &str) -> Result<Cores, Refusal> {
+        let refused = || {
+            Refusal::option(
+                name,
+                Wrong::Invalid("list of cores", text.to_string(), "for example 2-5,8"),
+            )
         };
         let allowed = affinity::allowed();
         let mut cores = Vec::new();
         for part in text.split(',') {
             let (from, to) = part.split_once('-').unwrap_or((part, part));
-            let from: usize = from.trim().parse().map_err(|_| wrong())?;
-            let to: usize = to.trim().parse().map_err(|_| wrong())?;
+            let from: usize = from.trim().parse().map_err(|_| refused())?;
+            let to: usize = to.trim().parse().map_err(|_| refused())?;
             if from > to || to - from > 4096 {
-                return Err(wrong());
+                return Err(refused());
             }
             cores.extend(from..=to);
         }
         if let Some(core) = cores.iter().find(|core| !allowed.contains(core)) {
-            return usage(format!(
-                "--{name}: core {core} is not available to this process {allowed:?}"
-            ));
+            return because(
+                name,
+                format!("core {core} is not available to this process {allowed:?}"),
+            );
         }
         Ok(Cores(cores))
     }
 }
 
 /// One of a few words.
-pub fn word<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
+pub fn word<T: Copy>(
+    name: &'static str,
+    text: &str,
+    words: &[(&'static str, T)],
+) -> Result<T, Refusal> {
     match words.iter().find(|(word, _)| *word == text) {
         Some((_, value)) => Ok(*value),
         None => {
-            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            usage(format!(
-                "--{name}: unknown value '{text}' ({})",
-                known.join(", ")
-            ))
+            let known = words.iter().map(|(word, _)| *word).collect();
+            wrong(name, Wrong::Unknown(text.to_string(), known))
         }
     }
 }
@@ -348,7 +346,7 @@ pub fn word<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, R
 macro_rules! words {
     ($($type:ident { $($word:literal => $value:ident),* })*) => {$(
         impl $crate::values::Value for $type {
-            fn read(name: &str, text: &str) -> Result<$type, $crate::values::Refusal> {
+            fn read(name: &'static str, text: &str) -> Result<$type, $crate::refusal::Refusal> {
                 $crate::values::word(name, text, &[$(($word, $type::$value)),*])
             }
         }
@@ -440,7 +438,7 @@ mod tests {
 
     #[test]
     fn every_mistake_names_option_and_value() {
-        fn read<T: Value>(name: &str, text: &str) -> (String, String, Result<(), Refusal>) {
+        fn read<T: Value>(name: &'static str, text: &str) -> (String, String, Result<(), Refusal>) {
             (name.into(), text.into(), T::read(name, text).map(drop))
         }
         let table = [
@@ -453,9 +451,10 @@ mod tests {
             read::<Think>("think", "2s..1s"),
         ];
         for (name, value, result) in table {
-            let Err(Refusal::Usage(text)) = result else {
+            let Err(Refusal::Usage(mistake)) = result else {
                 panic!("--{name} {value} was taken")
             };
+            let text = mistake.to_string();
             assert!(
                 text.starts_with(&format!("--{name}: ")) && text.contains(&value),
                 "{text}"
