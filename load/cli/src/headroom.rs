@@ -50,7 +50,11 @@ impl Headroom {
                 known.plan.threads.write(),
                 Value::from(plan.threads),
             ),
-            ("depth", known.plan.depth.write(), Value::from(plan.depth)),
+            (
+                "depth",
+                known.plan.depth.write(),
+                Value::from(plan.protocol.depth()),
+            ),
             ("close", known.plan.close.write(), Value::from(plan.close)),
         ];
         for (key, then, this) in own {

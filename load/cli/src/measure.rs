@@ -13,14 +13,14 @@ use crate::spectrum;
 use crate::table::Args;
 use crate::targets::Common;
 use load_engine::outcome::{Outcome, Second};
-use load_engine::plan::Plan;
+use load_engine::plan::{Plan, Protocol};
 use load_engine::run::{run, Observer};
 use load_engine::script::{Script, ScriptMain};
 use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
-use load_engine::transport::{EchoDatagrams, EchoStream};
+use load_engine::transport::{EchoDatagrams, EchoStream, TlsFault};
 use load_engine::transport::{Http2, Plain, Timestamped, Tls, Transport, WebSocket};
 use load_engine::warnings::{self, Warning};
 use std::cell::Cell;
@@ -88,39 +88,33 @@ pub fn measure(
         compat,
         stop_when: Cell::new(stop_when),
     };
-    if plan.timestamps {
-        return run.measure(&|| Timestamped::default(), &mut series);
+    let (targets, series) = (&plan.targets, &mut series);
+    match plan.protocol {
+        Protocol::Tcp { reply_bytes, .. } => {
+            return run.measure(&|| EchoStream::new(reply_bytes, targets), series)
+        }
+        Protocol::Udp { .. } => return run.measure(&|| EchoDatagrams::new(targets), series),
+        Protocol::Http1 {
+            timestamps: true, ..
+        } => return run.measure(&|| Timestamped::default(), series),
+        _ => {}
     }
-    if let Some(raw) = plan.raw {
-        return if raw.datagrams {
-            run.measure(&|| EchoDatagrams::new(&plan.targets), &mut series)
-        } else {
-            run.measure(&|| EchoStream::new(raw, &plan.targets), &mut series)
-        };
-    }
-    if plan.targets.iter().all(|target| target.tls_name.is_none()) {
-        return if plan.http2 {
-            run.measure(&|| Http2::new(Plain), &mut series)
-        } else if plan.websocket {
-            run.measure(&|| WebSocket::new(Plain, &plan.targets), &mut series)
-        } else {
-            run.measure(&|| Plain, &mut series)
-        };
+    if targets.iter().all(|target| target.tls_name.is_none()) {
+        return run.measure_http(&|| Plain, series);
     }
     if plan.trigger == Trigger::Level {
         return because("epoll", "level is not for https");
     }
     // tried once here, so that the threads cannot fail
-    let make = || Tls::new(&plan.targets, plan.http2, &plan.tls);
-    make().map_err(|text| Refusal::Usage(Mistake::Tried(text)))?;
-    let tls = || make().expect("it could be made before");
-    if plan.http2 {
-        run.measure(&|| Http2::new(tls()), &mut series)
-    } else if plan.websocket {
-        run.measure(&|| WebSocket::new(tls(), &plan.targets), &mut series)
-    } else {
-        run.measure(&tls, &mut series)
-    }
+    let is_http2 = matches!(plan.protocol, Protocol::Http2 { .. });
+    let make = || Tls::new(targets, is_http2, &plan.tls);
+    make().map_err(|fault| {
+        Refusal::Usage(match fault {
+            TlsFault::Option { option, why } => Mistake::Option(option, Wrong::Because(why.into())),
+            TlsFault::Name { url } => Mistake::Url(url, "no name for a TLS handshake".into()),
+        })
+    })?;
+    run.measure_http(&|| make().expect("it could be made before"), series)
 }
 
 /// Files whose folder is not there could not be written after the run.
@@ -227,6 +221,22 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Measures what speaks HTTP or begins with it, over bytes as they are or encrypted ones.
+    fn measure_http<T: Transport>(
+        &self,
+        bytes: &(dyn Fn() -> T + Sync),
+        series: &mut Series,
+    ) -> Result<u8, Refusal> {
+        match self.plan.protocol {
+            Protocol::Http2 { .. } => self.measure(&|| Http2::new(bytes()), series),
+            Protocol::WebSocket { .. } => {
+                let targets = &self.plan.targets;
+                self.measure(&|| WebSocket::new(bytes(), targets), series)
+            }
+            _ => self.measure(bytes, series),
+        }
+    }
+
     fn measure<T: Transport>(
         &self,
         transports: &(dyn Fn() -> T + Sync),
@@ -368,7 +378,7 @@ fn write_files(
         Refusal::Absent(Failure::Option(name, wrong))
     };
     let times = &outcome.total.times;
-    let latency = if plan.open.is_some() {
+    let latency = if plan.open().is_some() {
         &times.response
     } else {
         &times.service

@@ -2,9 +2,9 @@
 
 use crate::refusal::{because, wrong, Refusal, Wrong};
 use crate::table::Args;
-use crate::targets::{Common, Protocol};
+use crate::targets::{Common, Scheme};
 use crate::values::{Number, Value};
-use load_engine::plan::{Raw, Rendered};
+use load_engine::plan::Rendered;
 use load_engine::random::Random;
 use load_engine::transport::NUMBER_BYTES;
 use load_http1::url::Url;
@@ -71,15 +71,11 @@ pub fn message(common: &Common) -> Rendered {
 }
 
 /// What does not go with messages, and what only goes with them.
-pub fn options(
-    args: &Args,
-    protocol: Protocol,
-    message_bytes: usize,
-) -> Result<Option<Raw>, Refusal> {
-    if matches!(protocol, Protocol::Http | Protocol::WebSocket) {
+pub fn check(args: &Args, scheme: Scheme, message_bytes: usize) -> Result<(), Refusal> {
+    if matches!(scheme, Scheme::Http | Scheme::WebSocket) {
         return match args.first_of(&["size", "reply-size", "window"]) {
             Some(name) => wrong(name, Wrong::OnlyFor("tcp:// and udp://")),
-            None => Ok(None),
+            None => Ok(()),
         };
     }
     let of_http = [
@@ -114,13 +110,10 @@ pub fn options(
         );
         return because("window", why);
     }
-    if protocol == Protocol::Udp {
-        check_datagrams(args, message_bytes)?;
+    match scheme {
+        Scheme::Udp => check_datagrams(args, message_bytes),
+        _ => Ok(()),
     }
-    Ok(Some(Raw {
-        datagrams: protocol == Protocol::Udp,
-        reply_bytes: args.reply_size.map(|size| size.0),
-    }))
 }
 
 fn check_datagrams(args: &Args, message_bytes: usize) -> Result<(), Refusal> {

@@ -23,11 +23,11 @@ pub enum Mistake {
     NoSuchOption(String),
     /// The beginning of two options.
     Ambiguous(String, [&'static str; 2]),
-    /// A word that is no URL.
+    /// An invalid URL.
     NoUrl(String),
-    /// A URL, and why this run cannot have it.
+    /// A valid URL, and why this run cannot have it.
     Url(String, Cow<'static, str>),
-    /// There is no URL at all.
+    /// The command line has no URL.
     UrlMissing,
     /// Fewer connections than threads, in the words of wrk.
     TooFewConnections,
@@ -35,7 +35,7 @@ pub enum Mistake {
     RateMissing,
     /// More servers than a run can have.
     TooManyTargets,
-    /// What the engine says of an option that it has tried.
+    /// An option that the kernel refused for a socket, as the engine says it.
     Tried(String),
 }
 

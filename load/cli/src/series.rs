@@ -46,7 +46,7 @@ impl Series {
         let wanted = live == Live::Always || (live == Live::Auto && terminal && is_long);
         Series {
             view: wanted.then(|| View::new(plan)),
-            open: plan.open.is_some(),
+            open: plan.open().is_some(),
             csv: String::from(
                 "t_s,length_s,phase,step,completed,rps,p50_us,p99_us,max_us,errors\n",
             ),

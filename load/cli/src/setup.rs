@@ -5,9 +5,9 @@ use crate::refusal::{because, usage, wrong, Mistake, Refusal, Wrong};
 use crate::replay::Log;
 use crate::sockets;
 use crate::table::Args;
-use crate::targets::{targets, Common, Protocol};
+use crate::targets::{targets, Common, Scheme};
 use crate::values::{whole, Addresses, Arrival, Bodies, Coalesce, List, Ramp, Rate};
-use load_engine::plan::{Open, Plan, Probe, Step, Target, Think, TlsOptions};
+use load_engine::plan::{Closed, Open, Pace, Plan, Probe, Protocol, Step, Target, TlsOptions};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::control::Control;
@@ -60,14 +60,12 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
             Wrong::OutOfRange(format!("at most {STREAMS_MAX}").into()),
         );
     }
-    let (mut targets, protocol) = targets(args, words, &common)?;
+    let (mut targets, scheme) = targets(args, words, &common)?;
     if let Some(log) = &log {
-        common.replay(&mut targets, protocol, words, log)?;
+        common.replay(&mut targets, scheme, words, log)?;
     }
-    let websocket = protocol == Protocol::WebSocket;
-    let message_bytes = targets[0].requests[0].bytes.len();
-    let raw = raw::options(args, protocol, message_bytes)?;
-    if websocket {
+    raw::check(args, scheme, targets[0].requests[0].bytes.len())?;
+    if scheme == Scheme::WebSocket {
         check_websocket(args, &common)?;
     }
     let threads = threads(args, &steps, targets.len())?;
@@ -84,9 +82,17 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     let socket = sockets::options(args)?;
     let proxy_header = sockets::proxy_header(args, &targets)?;
     let requests = requests(args)?;
-    if protocol != Protocol::Http && (expect.status.is_some() || expect.body.is_some()) {
+    if scheme != Scheme::Http && (expect.status.is_some() || expect.body.is_some()) {
         return because("expect", "of a message only the length can be expected");
     }
+    let pace = match stretches {
+        Some(stretches) => Pace::Open(open_loop(args, stretches, log.as_ref())),
+        None => Pace::Closed(Closed {
+            think: args.think,
+            control: None,
+        }),
+    };
+    check_pace(args)?;
     let mut plan = Plan {
         threads,
         steps,
@@ -94,21 +100,15 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
         drain_ns: args.drain.map_or(timeout_ns, |time| time.0),
         timeout_ns,
         connect_timeout_ns,
-        depth,
-        http2: is_http2(args),
-        websocket,
-        grpc: args.grpc,
-        raw,
-        streams: if raw.is_some() { window } else { streams },
+        protocol: protocol(args, scheme, &targets)?,
         // as wrk and wrk2: with a rate each answer is recorded, without one each batch
         batch_latency: args.batch_latency || !is_open(args),
-        open: stretches.map(|stretches| open_loop(args, stretches, log.as_ref())),
+        pace,
         socket,
         proxy_header,
         requests,
         per_connection: per_connection(args)?,
         expect,
-        deadline_ns: deadline(args)?,
         all_addresses: args.addresses == Addresses::All,
         tls,
         sources: args.source.clone().map_or(Vec::new(), |list| list.0),
@@ -117,35 +117,26 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
         trigger: args.epoll,
         wait: args.wait,
         coalesce: args.coalesce == Coalesce::Auto,
-        think: think(args)?,
-        drop_bodies: drop_bodies(args, &targets)?,
         pins: args.pin.clone().map_or(Vec::new(), |cores| cores.0),
         realtime: args.realtime,
         start_at_unix_ns: args.start_at.map(|time| time.0),
         probe: probe(args)?,
-        timestamps: args.rx_timestamps,
         sink: args.sink,
-        control: None,
         targets,
     };
     check_limits(args, &plan)?;
-    plan.control = control(args, &plan)?;
+    if let Pace::Closed(closed) = &mut plan.pace {
+        closed.control = control(args, plan.threads)?;
+    }
     Ok(plan)
 }
 
 /// The file of `--control`, put in place.
-fn control(args: &Args, plan: &Plan) -> Result<Option<Arc<Control>>, Refusal> {
+fn control(args: &Args, threads: usize) -> Result<Option<Arc<Control>>, Refusal> {
     let Some(path) = &args.control else {
         return Ok(None);
     };
-    if plan.open.is_some() || plan.probe.is_some() {
-        let name = if plan.open.is_some() { "rate" } else { "probe" };
-        return because(
-            "control",
-            format!("only a closed loop can be held back; leave out --{name}"),
-        );
-    }
-    match Control::create(Path::new(path), plan.threads) {
+    match Control::create(Path::new(path), threads) {
         Ok(control) => Ok(Some(Arc::new(control))),
         Err(error) => because("control", format!("cannot make {path}: {error}")),
     }
@@ -398,6 +389,7 @@ fn open_loop(args: &Args, stretches: Vec<Stretch>, log: Option<&Log>) -> Open {
         seed: args.seed.0 as u64,
         dispatch: args.dispatch,
         late: args.late,
+        deadline_ns: args.deadline.map(|time| time.0),
     }
 }
 
@@ -464,15 +456,49 @@ fn early_data(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
     Ok(true)
 }
 
-/// Users think in a closed loop only.
-fn think(args: &Args) -> Result<Option<Think>, Refusal> {
-    if args.think.is_some() && is_open(args) {
+/// Refuses options of the other loop.
+fn check_pace(args: &Args) -> Result<(), Refusal> {
+    let is_open = is_open(args);
+    if args.think.is_some() && is_open {
         return wrong(
             "think",
             Wrong::OnlyFor("a closed loop; with a rate the schedule decides"),
         );
     }
-    Ok(args.think)
+    if args.deadline.is_some() && !is_open {
+        return wrong("deadline", Wrong::OnlyFor("an open loop; give a rate (-R)"));
+    }
+    if args.control.is_some() && (is_open || args.probe.is_some()) {
+        let name = if is_open { "rate" } else { "probe" };
+        return because(
+            "control",
+            format!("only a closed loop can be held back; leave out --{name}"),
+        );
+    }
+    Ok(())
+}
+
+/// The protocol of all connections.
+fn protocol(args: &Args, scheme: Scheme, targets: &[Target]) -> Result<Protocol, Refusal> {
+    let (depth, window) = (args.depth.0, args.window.0);
+    let drop_bodies = drop_bodies(args, targets)?;
+    Ok(match scheme {
+        Scheme::Http if is_http2(args) => Protocol::Http2 {
+            streams: args.streams.0,
+            grpc: args.grpc,
+        },
+        Scheme::Http => Protocol::Http1 {
+            depth,
+            timestamps: args.rx_timestamps,
+            drop_bodies,
+        },
+        Scheme::WebSocket => Protocol::WebSocket { depth },
+        Scheme::Tcp => Protocol::Tcp {
+            window,
+            reply_bytes: args.reply_size.map(|size| size.0),
+        },
+        Scheme::Udp => Protocol::Udp { window },
+    })
 }
 
 /// Whether bodies are dropped in the kernel, which only a plain TCP socket can do.
@@ -507,13 +533,6 @@ fn per_connection(args: &Args) -> Result<Option<u16>, Refusal> {
     let figure = args.requests_per_connection;
     let figure = figure.map(|count| u16::try_from(count.0)).transpose();
     figure.or_else(|_| because("requests-per-connection", "must be at most 65535"))
-}
-
-fn deadline(args: &Args) -> Result<Option<u64>, Refusal> {
-    if args.deadline.is_some() && !is_open(args) {
-        return wrong("deadline", Wrong::OnlyFor("an open loop; give a rate (-R)"));
-    }
-    Ok(args.deadline.map(|time| time.0))
 }
 
 fn probe(args: &Args) -> Result<Option<Probe>, Refusal> {

@@ -115,7 +115,7 @@ macro_rules! options {
 }
 
 impl Args {
-    /// What was typed, as values.
+    /// The values of a command line that was read.
     pub fn read(typed: &Typed) -> Result<Args, Refusal> {
         let mut args = Args::default();
         for (entry, text) in &typed.options {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_their_types_and_defaults_are_those_that_are_shown() {
+    fn values_have_their_types_and_the_defaults_of_the_table() {
         let words = [
             "-c",
             "7",

@@ -37,12 +37,12 @@ pub struct Common {
     pub data: Option<Table>,
 }
 
-/// The protocol of all servers of a run.
+/// The kind of URL of all servers of a run, encrypted or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP, encrypted or not.
+pub enum Scheme {
+    /// HTTP.
     Http,
-    /// WebSocket, encrypted or not.
+    /// WebSocket.
     WebSocket,
     /// Messages over TCP.
     Tcp,
@@ -50,22 +50,22 @@ pub enum Protocol {
     Udp,
 }
 
-impl Protocol {
-    fn of(url: &Url) -> Protocol {
+impl Scheme {
+    fn of(url: &Url) -> Scheme {
         match url.scheme.as_str() {
-            "tcp" => Protocol::Tcp,
-            "udp" => Protocol::Udp,
-            _ if url.is_websocket() => Protocol::WebSocket,
-            _ => Protocol::Http,
+            "tcp" => Scheme::Tcp,
+            "udp" => Scheme::Udp,
+            _ if url.is_websocket() => Scheme::WebSocket,
+            _ => Scheme::Http,
         }
     }
 
-    fn scheme(self) -> &'static str {
+    fn prefix(self) -> &'static str {
         match self {
-            Protocol::Http => "http://",
-            Protocol::WebSocket => "ws://",
-            Protocol::Tcp => "tcp://",
-            Protocol::Udp => "udp://",
+            Scheme::Http => "http://",
+            Scheme::WebSocket => "ws://",
+            Scheme::Tcp => "tcp://",
+            Scheme::Udp => "udp://",
         }
     }
 }
@@ -182,10 +182,10 @@ impl Common {
     }
 
     fn render(&self, url: &Url) -> Rendered {
-        match Protocol::of(url) {
-            Protocol::Http => {}
-            Protocol::WebSocket => return self.message(),
-            Protocol::Tcp | Protocol::Udp => return raw::message(self),
+        match Scheme::of(url) {
+            Scheme::Http => {}
+            Scheme::WebSocket => return self.message(),
+            Scheme::Tcp | Scheme::Udp => return raw::message(self),
         }
         self.render_http(url, &url.path, &self.headers_for(url), self.body.as_deref())
     }
@@ -236,11 +236,11 @@ impl Common {
     pub fn replay(
         &self,
         targets: &mut [Target],
-        protocol: Protocol,
+        scheme: Scheme,
         words: &[String],
         log: &Log,
     ) -> Result<(), Refusal> {
-        let (Protocol::Http, [target], [word]) = (protocol, targets, words) else {
+        let (Scheme::Http, [target], [word]) = (scheme, targets, words) else {
             return wrong(
                 "replay",
                 Wrong::Needs("one http:// or https:// URL, whose server is asked"),
@@ -349,7 +349,7 @@ pub fn targets(
     args: &Args,
     words: &[String],
     common: &Common,
-) -> Result<(Vec<Target>, Protocol), Refusal> {
+) -> Result<(Vec<Target>, Scheme), Refusal> {
     let mut lines: Vec<Line> = Vec::new();
     for word in words {
         lines.push(Line {
@@ -387,22 +387,20 @@ pub fn targets(
             format!("the weights add up to more than {WEIGHTS_MAX}"),
         );
     }
-    let protocol = Protocol::of(&lines[0].url);
-    let other = lines
-        .iter()
-        .find(|line| Protocol::of(&line.url) != protocol);
+    let scheme = Scheme::of(&lines[0].url);
+    let other = lines.iter().find(|line| Scheme::of(&line.url) != scheme);
     if let Some(other) = other {
-        let (first, second) = (protocol.scheme(), Protocol::of(&other.url).scheme());
+        let (first, second) = (scheme.prefix(), Scheme::of(&other.url).prefix());
         return usage(Mistake::Url(
             other.text.clone(),
             format!("{second} and {first} do not go together; make two runs").into(),
         ));
     }
     if let Some(table) = &common.data {
-        check_data(args, table, common, &lines, protocol)?;
+        check_data(args, table, common, &lines, scheme)?;
     }
     let targets = group(&lines, common, &Book::of(args)?)?;
-    Ok((targets, protocol))
+    Ok((targets, scheme))
 }
 
 fn check_data(
@@ -410,9 +408,9 @@ fn check_data(
     table: &Table,
     common: &Common,
     lines: &[Line],
-    protocol: Protocol,
+    scheme: Scheme,
 ) -> Result<(), Refusal> {
-    if protocol != Protocol::Http || args.script.is_some() {
+    if scheme != Scheme::Http || args.script.is_some() {
         return wrong(
             "data",
             Wrong::OnlyFor("requests of HTTP that no script makes"),
@@ -527,13 +525,13 @@ fn requests(lines: &[&Line], common: &Common) -> (Vec<Rendered>, Vec<u32>) {
 
 fn target(lines: &[&Line], common: &Common, book: &Book) -> Result<Target, Refusal> {
     let url = &lines[0].url;
-    let protocol = Protocol::of(url);
-    if let (true, Some(second)) = (protocol != Protocol::Http, lines.get(1)) {
-        let what = match protocol {
-            Protocol::WebSocket => "its connections have one path",
+    let scheme = Scheme::of(url);
+    if let (true, Some(second)) = (scheme != Scheme::Http, lines.get(1)) {
+        let what = match scheme {
+            Scheme::WebSocket => "its connections have one path",
             _ => "its messages are alike",
         };
-        let scheme = protocol.scheme();
+        let scheme = scheme.prefix();
         return usage(Mistake::Url(
             second.text.clone(),
             format!("a server of {scheme} is given once; {what}").into(),

@@ -20,7 +20,7 @@ pub trait Value: Sized {
     fn read(name: &'static str, text: &str) -> Result<Self, Refusal>;
 }
 
-/// What an option does to its field.
+/// The effect of an option on its field.
 pub trait Setting {
     /// The option `name` was given, with this text.
     fn set(&mut self, name: &'static str, text: &str) -> Result<(), Refusal>;
@@ -389,7 +389,7 @@ pub enum Coalesce {
     Never,
 }
 
-/// What becomes of bodies that nothing looks at.
+/// Treatment of bodies that nothing looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bodies {
     /// They are read.

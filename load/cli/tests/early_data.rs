@@ -112,7 +112,7 @@ fn first_requests_of_resumed_sessions_are_early_data() {
     assert_eq!(
         (count(&late, "/totals/tls_early"), early(&log)),
         (0, 0),
-        "nobody asked for it"
+        "not wanted"
     );
     let result = measured(&line("--early-data"));
     assert_eq!(

@@ -191,7 +191,7 @@ fn a_pipeline_mixes_all_forms_of_answers() {
 }
 
 #[test]
-fn a_unix_socket_is_asked_by_the_clock_and_one_request_a_connection() {
+fn a_unix_socket_takes_a_fixed_rate_and_one_request_per_connection() {
     let path = temporary("sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     std::thread::spawn(move || {

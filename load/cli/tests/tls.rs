@@ -69,7 +69,7 @@ fn a_load_that_begins_before_all_are_connected_is_warned_of() {
 }
 
 #[test]
-fn https_by_the_clock_and_with_a_large_body() {
+fn https_at_a_fixed_rate_and_with_a_body() {
     let file = support::temporary("body");
     std::fs::write(&file, vec![b'x'; 3000]).expect("a file");
     let url = format!("https://{}/", https());
@@ -228,7 +228,7 @@ fn a_plain_server_behind_https_is_a_connect_error() {
 }
 
 #[test]
-fn a_server_that_does_not_choose_http2_is_told_as_one() {
+fn a_server_that_does_not_choose_http2_is_reported() {
     let result = unreached(&format!("--http2 -t1 -c1 -d300ms https://{}/", https()));
     assert!(count(&result, "/errors/connect/other") > 0);
     let notes = result["notes"].to_string();

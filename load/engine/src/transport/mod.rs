@@ -17,6 +17,7 @@ pub use http2::{Http2, RequestMeta};
 pub use in_flight::{Expired, Fault, InFlight, OneByOne};
 pub use stamped::Timestamped;
 pub use tls::Tls;
+pub use tls_config::TlsFault;
 pub use websocket::WebSocket;
 
 use crate::sys::socket::{self, Fd};
@@ -25,9 +26,9 @@ use std::io;
 /// Handshakes that went on behind the first request of their connection and are over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyEnds {
-    /// Those that resumed a session.
+    /// How many resumed a session.
     pub resumed: u64,
-    /// Those in which the server took the request as early data.
+    /// In how many the server took the request as early data.
     pub accepted: u64,
 }
 

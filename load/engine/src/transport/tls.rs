@@ -4,7 +4,7 @@
 //! handshake: both go out together (RFC 8446, 2.3), and the handshake goes on while the response is
 //! awaited.
 
-use super::tls_config::configuration;
+use super::tls_config::{configuration, TlsFault};
 use super::{EarlyEnds, OneByOne, Transport};
 use crate::plan::{Target, TlsOptions};
 use crate::sys::socket::{self, Fd};
@@ -89,7 +89,7 @@ impl Session {
 
 impl Tls {
     /// For these targets, with HTTP/2 as the only protocol or without a choice.
-    pub fn new(targets: &[Target], http2: bool, options: &TlsOptions) -> Result<Tls, String> {
+    pub fn new(targets: &[Target], http2: bool, options: &TlsOptions) -> Result<Tls, TlsFault> {
         let mut config = configuration(options)?;
         if http2 {
             config.alpn_protocols = vec![HTTP2.to_vec()];
@@ -166,15 +166,15 @@ impl Tls {
 fn server_name(
     target: &Target,
     options: &TlsOptions,
-) -> Result<Option<ServerName<'static>>, String> {
+) -> Result<Option<ServerName<'static>>, TlsFault> {
     let Some(name) = &target.tls_name else {
         return Ok(None);
     };
     let name = options.name.as_ref().unwrap_or(name);
     let parsed = ServerName::try_from(name.clone());
-    parsed
-        .map(Some)
-        .map_err(|_| format!("{}: no name for a TLS handshake", target.url))
+    parsed.map(Some).map_err(|_| TlsFault::Name {
+        url: target.url.clone(),
+    })
 }
 
 impl Transport for Tls {

@@ -470,7 +470,11 @@ impl<T: Transport> Worker<'_, T> {
     /// each request a push.)
     pub(super) fn scan_timeouts(&mut self, now: u64) -> u64 {
         let first = self.next_scanned;
-        let slots = if T::STREAMS { self.plan.streams } else { 1 };
+        let slots = if T::STREAMS {
+            self.plan.protocol.streams()
+        } else {
+            1
+        };
         let last = self
             .connections
             .len()
