@@ -179,7 +179,8 @@ TOOLS = {
         "wirespeed-load", lambda job: ["--coalesce", "never", *_ours(job)],
         _WRK_REQUESTS, _WRK_ELAPSED),
     "wirespeed-load --bodies drop": Tool(
-        "wirespeed-load", lambda job: None if job.cell.kind == "tls" else ["--bodies", "drop", *_ours(job)],
+        "wirespeed-load",
+        lambda job: None if job.cell.kind == "tls" or job.cell.streams else ["--bodies", "drop", *_ours(job)],
         _WRK_REQUESTS, _WRK_ELAPSED),
     "wirespeed-load -s": Tool("wirespeed-load", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
     "wrk": Tool(

@@ -1,8 +1,9 @@
 //! Where the names of URLs lead: `--connect-to` and `--resolve` first, as curl has them, then the
 //! system.
 
-use crate::options::Typed;
-use crate::values::{usage, Refusal};
+use crate::refusal::{because, wrong, Failure, Refusal, Wrong};
+use crate::table::Args;
+use crate::values::Value;
 use load_engine::sys::socket::Address;
 use load_http1::url::Url;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -14,7 +15,7 @@ use std::time::Duration;
 const TEST_CONNECT: Duration = Duration::from_secs(5);
 
 /// A host and a port as typed; an empty one stands for any.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     host: String,
     port: String,
@@ -27,30 +28,31 @@ impl Place {
     }
 }
 
+/// A place, and the addresses that stand for its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolve(Place, Vec<IpAddr>);
+
+/// A place, and the one that stands for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectTo(Place, Place);
+
 /// Addresses that were typed.
-#[derive(Debug, Default)]
-pub struct Book {
-    /// Places, and the addresses that stand for their host.
-    resolve: Vec<(Place, Vec<IpAddr>)>,
-    /// Places, and the places that stand for them.
-    connect_to: Vec<(Place, Place)>,
+#[derive(Debug)]
+pub struct Book<'a> {
+    resolve: &'a [Resolve],
+    connect_to: &'a [ConnectTo],
 }
 
-impl Book {
-    /// Reads the options.
-    pub fn read(typed: &Typed) -> Result<Book, Refusal> {
-        for name in ["resolve", "connect-to"] {
-            if typed.has(name) && typed.has("script") {
-                return usage(format!(
-                    "--{name}: is not for scripts; they set wrk.thread.addr"
-                ));
-            }
+impl Book<'_> {
+    /// Those of a command line.
+    pub fn of(args: &Args) -> Result<Book<'_>, Refusal> {
+        let own = args.first_of(&["resolve", "connect-to"]);
+        if let (Some(name), true) = (own, args.script.is_some()) {
+            return because(name, "is not for scripts; they set wrk.thread.addr");
         }
-        let resolve = typed.all("resolve").map(resolve_entry);
-        let connect_to = typed.all("connect-to").map(connect_to_entry);
         Ok(Book {
-            resolve: resolve.collect::<Result<_, _>>()?,
-            connect_to: connect_to.collect::<Result<_, _>>()?,
+            resolve: &args.resolve,
+            connect_to: &args.connect_to,
         })
     }
 
@@ -86,23 +88,24 @@ impl Book {
         let other = self
             .connect_to
             .iter()
-            .find(|(from, _)| from.is_of(host, port));
-        if let Some((_, to)) = other {
+            .find(|ConnectTo(from, _)| from.is_of(host, port));
+        if let Some(ConnectTo(_, to)) = other {
             host = if to.host.is_empty() { host } else { &to.host };
             port = to.port.parse().unwrap_or(port);
         }
-        if let Some((_, known)) = self
+        if let Some(Resolve(_, known)) = self
             .resolve
             .iter()
-            .find(|(place, _)| place.is_of(host, port))
+            .find(|Resolve(place, _)| place.is_of(host, port))
         {
             return Ok(known.iter().map(|ip| SocketAddr::new(*ip, port)).collect());
         }
         let found = (host, port).to_socket_addrs().map_err(|error| {
             let service = service(url);
-            Refusal::Absent(format!(
-                "unable to resolve {host}:{service} {}",
-                plain(&error)
+            Refusal::Absent(Failure::Unresolved(
+                host.to_string(),
+                service.to_string(),
+                plain(&error),
             ))
         })?;
         // the system may name an address twice, for each kind of socket
@@ -121,36 +124,50 @@ fn service(url: &Url) -> &str {
 }
 
 fn refused(url: &Url, why: &str) -> Refusal {
-    Refusal::Absent(format!(
-        "unable to connect to {}:{} {why}",
-        url.host,
-        service(url)
+    Refusal::Absent(Failure::Unreachable(
+        url.host.clone(),
+        service(url).to_string(),
+        why.to_string(),
     ))
 }
 
 /// `HOST:PORT:ADDRESS[,ADDRESS]…`
-fn resolve_entry(text: &str) -> Result<(Place, Vec<IpAddr>), Refusal> {
-    let wrong = || {
-        Refusal::Usage(format!(
-            "--resolve: invalid '{text}' (such as example.com:443:127.0.0.1,127.0.0.2)"
-        ))
-    };
-    let (place, addresses) = place(text).ok_or_else(wrong)?;
-    let addresses = addresses.ok_or_else(wrong)?.split(',').map(|address| {
-        let bare = address.trim_start_matches('[').trim_end_matches(']');
-        bare.parse().map_err(|_| wrong())
-    });
-    Ok((place, addresses.collect::<Result<_, _>>()?))
+impl Value for Resolve {
+    fn read(name: &'static str, text: &str) -> Result<Resolve, Refusal> {
+        let wrong = || {
+            Refusal::option(
+                name,
+                Wrong::Invalid(
+                    "",
+                    text.to_string(),
+                    "such as example.com:443:127.0.0.1,127.0.0.2",
+                ),
+            )
+        };
+        let (place, addresses) = place(text).ok_or_else(wrong)?;
+        let addresses = addresses.ok_or_else(wrong)?.split(',').map(|address| {
+            let bare = address.trim_start_matches('[').trim_end_matches(']');
+            bare.parse().map_err(|_| wrong())
+        });
+        Ok(Resolve(place, addresses.collect::<Result<_, _>>()?))
+    }
 }
 
 /// `HOST:PORT:HOST:PORT`; each of them may be empty.
-fn connect_to_entry(text: &str) -> Result<(Place, Place), Refusal> {
-    let both = place(text).and_then(|(from, rest)| Some((from, place(rest?)?)));
-    match both {
-        Some((from, (to, None))) => Ok((from, to)),
-        _ => usage(format!(
-            "--connect-to: invalid '{text}' (such as example.com:443:127.0.0.1:8443)"
-        )),
+impl Value for ConnectTo {
+    fn read(name: &'static str, text: &str) -> Result<ConnectTo, Refusal> {
+        let both = place(text).and_then(|(from, rest)| Some((from, place(rest?)?)));
+        match both {
+            Some((from, (to, None))) => Ok(ConnectTo(from, to)),
+            _ => wrong(
+                name,
+                Wrong::Invalid(
+                    "",
+                    text.to_string(),
+                    "such as example.com:443:127.0.0.1:8443",
+                ),
+            ),
+        }
     }
 }
 
@@ -190,14 +207,12 @@ fn plain(error: &std::io::Error) -> String {
 mod tests {
     use super::*;
 
-    fn book(options: &[(&'static str, &str)]) -> Result<Book, Refusal> {
-        let options = options
+    fn args(options: &[(&'static str, &str)]) -> Result<Args, Refusal> {
+        let words = options
             .iter()
-            .map(|(name, value)| (*name, value.to_string()));
-        Book::read(&Typed {
-            options: options.collect(),
-            ..Typed::default()
-        })
+            .map(|(name, value)| format!("--{name}={value}"));
+        let words: Vec<String> = words.collect();
+        Args::read(&crate::options::parse(&words).expect("options"))
     }
 
     fn lookup(book: &Book, url: &str) -> Vec<String> {
@@ -208,12 +223,13 @@ mod tests {
 
     #[test]
     fn names_lead_where_it_was_typed() {
-        let book = book(&[
+        let args = args(&[
             ("resolve", "a.test:80:10.0.0.1,[::1]"),
             ("connect-to", "b.test::a.test:80"),
             ("connect-to", ":81:127.0.0.1:9"),
         ])
         .expect("correct");
+        let book = Book::of(&args).expect("no script");
         assert_eq!(lookup(&book, "http://a.test/"), ["10.0.0.1:80", "[::1]:80"]);
         assert_eq!(
             lookup(&book, "http://b.test:7/"),
@@ -233,9 +249,10 @@ mod tests {
             ("connect-to", "a:1:b:2:c"),
             ("connect-to", "[::1:1:b:2"),
         ] {
-            let Err(Refusal::Usage(text)) = book(&[(name, value)]) else {
+            let Err(Refusal::Usage(mistake)) = args(&[(name, value)]) else {
                 panic!("{value}")
             };
+            let text = mistake.to_string();
             assert!(
                 text.starts_with(&format!("--{name}: invalid '{value}'")),
                 "{text}"

@@ -1,7 +1,7 @@
 //! `-R @FILE`: a rate that changes over the run, from a file of points.
 
+use crate::refusal::{wrong, Refusal, Wrong};
 use crate::units::{parse_metric, parse_time_ns};
-use crate::values::{usage, Refusal};
 use load_engine::schedule::Stretch;
 
 /// Most points of a curve.
@@ -14,16 +14,15 @@ struct Point {
     rps: f64,
 }
 
-/// The name of the file, if the rate is one.
-pub fn file(rate: &str) -> Option<&str> {
-    rate.strip_prefix('@')
-}
-
 /// Reads a curve: between two points the rate changes linearly, two at one moment are a jump.
 pub fn read(path: &str) -> Result<Vec<Stretch>, Refusal> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Refusal::Usage(format!("--rate: cannot read {path}: {error}")))?;
-    parse(&text).or_else(|why| usage(format!("--rate: {path}, {why}")))
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Refusal::option(
+            "rate",
+            Wrong::Unreadable(path.to_string(), error.to_string()),
+        )
+    })?;
+    parse(&text).or_else(|why| wrong("rate", Wrong::Content(path.to_string(), format!(", {why}"))))
 }
 
 fn parse(text: &str) -> Result<Vec<Stretch>, String> {

@@ -1,6 +1,6 @@
 //! `--data FILE`: a table (CSV, RFC 4180) whose rows fill `{column}` in path, header fields and body.
 
-use crate::values::{usage, Refusal};
+use crate::refusal::{wrong, Refusal, Wrong};
 
 /// The rows of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -12,9 +12,14 @@ pub struct Table {
 impl Table {
     /// Reads the file.
     pub fn read(path: &str) -> Result<Table, Refusal> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Refusal::Usage(format!("--data: cannot read {path}: {error}")))?;
-        Table::parse(&text).or_else(|why| usage(format!("--data: {path}, {why}")))
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Refusal::option(
+                "data",
+                Wrong::Unreadable(path.to_string(), error.to_string()),
+            )
+        })?;
+        Table::parse(&text)
+            .or_else(|why| wrong("data", Wrong::Content(path.to_string(), format!(", {why}"))))
     }
 
     fn parse(text: &str) -> Result<Table, String> {

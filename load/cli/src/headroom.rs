@@ -1,9 +1,9 @@
 //! `--headroom`: whether a measured server came too near to what the path itself can do, as
 //! measured by a run with `--sink`.
 
+use crate::refusal::{because, Refusal, Wrong};
 use crate::result::record::Field as _;
 use crate::result::Measured;
-use crate::values::{usage, Refusal};
 use load_engine::outcome::Outcome;
 use load_engine::plan::Plan;
 use load_engine::warnings::Warning;
@@ -22,21 +22,27 @@ pub struct Headroom {
 impl Headroom {
     /// Reads the result file of a `--sink` run that was made as `plan` will be.
     pub fn read(file: &str, plan: &Plan) -> Result<Headroom, Refusal> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Refusal::Usage(format!("--headroom: cannot read {file}: {error}")))?;
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            Refusal::option(
+                "headroom",
+                Wrong::Unreadable(file.to_string(), error.to_string()),
+            )
+        })?;
         Headroom::parse(file, &text, plan)
     }
 
     fn parse(file: &str, text: &str, plan: &Plan) -> Result<Headroom, Refusal> {
         let Ok(known) = Measured::parse(text) else {
-            return usage(format!(
-                "--headroom: {file}: not a result file (write one with --json)"
-            ));
+            return because(
+                "headroom",
+                format!("{file}: not a result file (write one with --json)"),
+            );
         };
         if !known.plan.sink || known.plan.mode != "closed" {
-            return usage(format!(
-                "--headroom: {file} is not from a run with --sink and without -R"
-            ));
+            return because(
+                "headroom",
+                format!("{file} is not from a run with --sink and without -R"),
+            );
         }
         let own = [
             (
@@ -44,15 +50,20 @@ impl Headroom {
                 known.plan.threads.write(),
                 Value::from(plan.threads),
             ),
-            ("depth", known.plan.depth.write(), Value::from(plan.depth)),
+            (
+                "depth",
+                known.plan.depth.write(),
+                Value::from(plan.protocol.depth()),
+            ),
             ("close", known.plan.close.write(), Value::from(plan.close)),
         ];
         for (key, then, this) in own {
             if then != this {
-                return usage(format!(
-                    "--headroom: {file} was measured with {key} {then}, this run has {this}; measure \
-                     --sink with the same options",
-                ));
+                let why = format!(
+                    "{file} was measured with {key} {then}, this run has {this}; measure --sink \
+                     with the same options"
+                );
+                return because("headroom", why);
             }
         }
         Ok(Headroom {
@@ -82,13 +93,15 @@ mod tests {
     use super::*;
     use crate::result::SCHEMA;
     use crate::setup;
+    use crate::table::Args;
 
     fn plan(line: &str) -> Plan {
         let words: Vec<String> = line.split(' ').map(String::from).collect();
         let typed = crate::options::parse(&words).expect("correct");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
-        setup::plan(&typed, &[url]).expect("correct")
+        let args = Args::read(&typed).expect("correct");
+        setup::plan(&args, &[url]).expect("correct")
     }
 
     fn result(rps: f64, sink: bool) -> String {
@@ -114,7 +127,7 @@ mod tests {
     #[test]
     fn a_measure_of_another_path_is_refused() {
         let refused = |text: &str, line: &str| match Headroom::parse("f", text, &plan(line)) {
-            Err(Refusal::Usage(text)) => text,
+            Err(Refusal::Usage(mistake)) => mistake.to_string(),
             other => panic!("{other:?}"),
         };
         assert!(refused("{", "-t1").contains("not a result file"));

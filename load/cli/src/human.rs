@@ -39,7 +39,7 @@ pub fn banner(plan: &Plan, url: &str, connections: &str) -> String {
 pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
     let mut text = String::new();
     let times = &outcome.total.times;
-    let open = plan.open.is_some();
+    let open = plan.open().is_some();
     let latency = if open {
         &times.response
     } else {
@@ -95,7 +95,7 @@ fn steps(text: &mut String, plan: &Plan, outcome: &Outcome) {
     );
     for (number, (step, interval)) in plan.steps.iter().zip(&outcome.steps).enumerate() {
         let times = &interval.times;
-        let latency = if plan.open.is_some() {
+        let latency = if plan.open().is_some() {
             &times.response
         } else {
             &times.service
@@ -185,7 +185,7 @@ fn distribution(text: &mut String, latency: &Latency) {
 fn without_answer(text: &mut String, plan: &Plan, outcome: &Outcome) {
     let lost = outcome.total.counts.lost;
     // in closed loop those in flight at the end are in no figure
-    let unfinished = plan.open.as_ref().map_or(0, |_| outcome.unfinished());
+    let unfinished = plan.open().map_or(0, |_| outcome.unfinished());
     let dropped = outcome.total.counts.dropped;
     if lost + unfinished + dropped > 0 {
         let never_sent = if dropped > 0 {

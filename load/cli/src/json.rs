@@ -9,7 +9,7 @@ use crate::result::{
 };
 use load_engine::interval::{Counts, Errors, Interval, Phase};
 use load_engine::outcome::{Outcome, SecondSummary, ThreadOutcome};
-use load_engine::plan::{Late, Open, Plan};
+use load_engine::plan::{Late, Open, Plan, Protocol, TlsOptions};
 use load_engine::schedule::Stretch;
 use load_engine::warnings::{self, Warning};
 use load_http1::Malformed;
@@ -70,7 +70,7 @@ fn warning(warning: &Warning) -> WarningFacts {
 }
 
 fn plan_facts(plan: &Plan) -> PlanFacts {
-    let open = plan.open.as_ref();
+    let open = plan.open();
     let mode = if open.is_some() { "open" } else { "closed" };
     let late = |late| if late == Late::Drop { "drop" } else { "queue" };
     let rates = open.map(|open| open.stretches.iter().map(|stretch| stretch.to_rps));
@@ -84,12 +84,12 @@ fn plan_facts(plan: &Plan) -> PlanFacts {
         seed: open.map(|open| open.seed),
         dispatch: open.map(|open| open.dispatch.name().to_string()),
         connections: plan.connections_max() as u64,
-        depth: plan.depth as u64,
-        http2: plan.http2,
-        websocket: plan.websocket,
-        grpc: plan.grpc,
+        depth: plan.protocol.depth() as u64,
+        http2: matches!(plan.protocol, Protocol::Http2 { .. }),
+        websocket: matches!(plan.protocol, Protocol::WebSocket { .. }),
+        grpc: plan.protocol.is_grpc(),
         raw: raw(plan),
-        streams: plan.streams as u64,
+        streams: plan.protocol.streams() as u64,
         threads: plan.threads as u64,
         late: open.map(|open| late(open.late).to_string()),
         requests: requests(plan),
@@ -98,15 +98,22 @@ fn plan_facts(plan: &Plan) -> PlanFacts {
         warmup_s: plan.warmup_ns as f64 / 1e9,
         close: plan.close,
         abort: plan.abort,
-        rx_timestamps: plan.timestamps,
+        rx_timestamps: plan.protocol.has_timestamps(),
         sink: plan.sink,
         realtime: plan.realtime,
         coalesce: plan.coalesce,
-        think_s: plan.think.map(|think| {
+        think_s: plan.think().map(|think| {
             let range = [think.least_ns, think.most_ns];
             range.map(|ns| ns as f64 / 1e9).to_vec()
         }),
-        drop_bodies: plan.drop_bodies,
+        drop_bodies: plan.protocol.drops_bodies(),
+        requests_per_connection: plan.per_connection.map(u64::from),
+        deadline_s: open
+            .and_then(|open| open.deadline_ns)
+            .map(|ns| ns as f64 / 1e9),
+        tls_resume: plan.tls.resumes,
+        early_data: plan.tls.early_data,
+        settings: settings(plan),
         targets: plan
             .targets
             .iter()
@@ -138,15 +145,19 @@ fn rate(stretch: &Stretch) -> RateFacts {
 }
 
 fn raw(plan: &Plan) -> Option<RawFacts> {
-    let raw = plan.raw?;
+    let (protocol, reply_bytes) = match plan.protocol {
+        Protocol::Tcp { reply_bytes, .. } => ("tcp", reply_bytes),
+        Protocol::Udp { .. } => ("udp", None),
+        _ => return None,
+    };
     let message = plan
         .targets
         .first()
         .and_then(|target| target.requests.first());
     Some(RawFacts {
-        protocol: if raw.datagrams { "udp" } else { "tcp" }.to_string(),
+        protocol: protocol.to_string(),
         message_bytes: message.map_or(0, |message| message.bytes.len() as u64),
-        reply_bytes: raw.reply_bytes.map(|bytes| bytes as u64),
+        reply_bytes: reply_bytes.map(|bytes| bytes as u64),
     })
 }
 
@@ -162,6 +173,21 @@ fn requests(plan: &Plan) -> String {
             .iter()
             .for_each(|place| hash.add(&place.to_be_bytes()));
     }
+    hash.text()
+}
+
+/// What is expected of responses and how connections are set up, in short. Files may have other names on
+/// another host.
+fn settings(plan: &Plan) -> String {
+    let tls = TlsOptions {
+        authorities: None,
+        identity: None,
+        ..plan.tls.clone()
+    };
+    let files = (plan.tls.authorities.is_some(), plan.tls.identity.is_some());
+    let sockets = (&plan.socket, plan.proxy_header, plan.all_addresses);
+    let mut hash = Fingerprint::default();
+    hash.add(format!("{:?} {tls:?} {files:?} {sockets:?}", plan.expect).as_bytes());
     hash.text()
 }
 
@@ -194,7 +220,7 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Totals {
     let threads = outcome.threads.iter();
     let unsent: u64 = threads.map(|thread| thread.ending.unsent).sum();
     Totals {
-        due: plan.open.as_ref().map(|_| counts.due + unsent),
+        due: plan.open().map(|_| counts.due + unsent),
         sent: counts.sent,
         completed: counts.completed - counts.earlier,
         completed_in_window: outcome.completed_in_window,
@@ -210,6 +236,7 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Totals {
         bytes_out: counts.bytes_out,
         connects: counts.connects,
         tls_resumed: counts.resumed,
+        tls_early: counts.early,
         tolerated: counts.tolerated,
         unstamped: counts.unstamped,
         strays: counts.strays,
@@ -262,8 +289,8 @@ fn errors(errors: &Errors) -> ErrorCounts {
 
 fn latencies(plan: &Plan, total: &Interval, probe: Option<&Interval>) -> Latencies {
     let times = &total.times;
-    let is_split = !plan.http2 && !plan.websocket && plan.raw.is_none();
-    let counting = if plan.open.is_some() {
+    let is_split = matches!(plan.protocol, Protocol::Http1 { .. });
+    let counting = if plan.open().is_some() {
         &times.response
     } else {
         &times.service

@@ -35,7 +35,7 @@ impl View {
     /// The view of a run.
     pub fn new(plan: &Plan) -> View {
         View {
-            open: plan.open.is_some(),
+            open: plan.open().is_some(),
             total_ns: plan.duration_ns(),
             phase: Phase::Setup,
             elapsed_ns: 0,

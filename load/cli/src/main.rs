@@ -18,6 +18,7 @@ mod options;
 mod parts;
 mod prometheus;
 mod raw;
+mod refusal;
 mod replay;
 mod result;
 mod series;
@@ -33,9 +34,10 @@ use console::{print, say};
 use load_engine::sink::Sink;
 use load_engine::sys::signal;
 use measure::Compat;
+use refusal::{usage, Failure, Mistake, Refusal, Wrong};
 use std::io;
 use std::process::ExitCode;
-use values::{usage, Refusal};
+use table::Args;
 
 /// A measurement failed.
 const FAILED: u8 = 1;
@@ -55,21 +57,21 @@ fn main() -> ExitCode {
 /// Says why nothing was measured. As wrk the usage goes to standard output and the code is 1.
 fn refuse(refusal: Refusal, compat: Compat) -> u8 {
     match refusal {
-        Refusal::Absent(text) => {
-            let own = compat == Compat::Own;
-            say(&format!(
-                "{}{text}",
-                if own { "wirespeed-load: " } else { "" }
-            ));
+        Refusal::Absent(failure) if compat == Compat::Own => {
+            say(&format!("wirespeed-load: {failure}"));
             FAILED
         }
-        Refusal::Usage(text) if compat == Compat::Own => {
-            say(&format!("wirespeed-load: {text}{}", targets::hint(&text)));
+        Refusal::Absent(failure) => {
+            say(&failure.to_string());
+            FAILED
+        }
+        Refusal::Usage(mistake) if compat == Compat::Own => {
+            say(&format!("wirespeed-load: {}", mistake.with_hint()));
             BAD_USAGE
         }
-        Refusal::Usage(text) => {
-            say(&text);
-            if !text.starts_with(targets::NO_URL) {
+        Refusal::Usage(mistake) => {
+            say(&mistake.to_string());
+            if !matches!(mistake, Mistake::NoUrl(_)) {
                 print(&help::help());
             }
             FAILED
@@ -91,7 +93,10 @@ fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
     }
     let words: Vec<&str> = typed.words.iter().map(String::as_str).collect();
     match words.first().copied() {
-        Some("merge") => merge::merge(&typed.words[1..], typed.last("json")).map(|()| 0),
+        Some("merge") => {
+            let args = Args::read(&typed)?;
+            merge::merge(&typed.words[1..], args.json.as_deref()).map(|()| 0)
+        }
         Some("sink") => sink(&words[1..]).map(|()| 0),
         Some("echo") => echo(&words[1..]).map(|()| 0),
         Some("completion") => completion(&words[1..]).map(|()| 0),
@@ -107,7 +112,7 @@ fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
             print(&help::page());
             Ok(0)
         }
-        _ => measure::measure(&typed, arguments, compat),
+        _ => measure::measure(&Args::read(&typed)?, &typed, arguments, compat),
     }
 }
 
@@ -117,7 +122,10 @@ fn completion(words: &[&str]) -> Result<(), Refusal> {
             print(&text);
             Ok(())
         }
-        None => usage("completion: unknown shell (bash, zsh or fish)"),
+        None => {
+            let why = Wrong::Because("unknown shell (bash, zsh or fish)".into());
+            usage(Mistake::Command("completion", why))
+        }
     }
 }
 
@@ -141,12 +149,12 @@ fn echo(words: &[&str]) -> Result<(), Refusal> {
 }
 
 fn started(
-    name: &str,
+    name: &'static str,
     words: &[&str],
     start: fn(&str) -> io::Result<Sink>,
 ) -> Result<Sink, Refusal> {
     let address = words.first().copied().unwrap_or("127.0.0.1:0");
     signal::watch();
-    let wrong = |error| Refusal::Absent(format!("{name}: cannot listen on {address}: {error}"));
-    start(address).map_err(wrong)
+    let why = |error| format!("cannot listen on {address}: {error}");
+    start(address).map_err(|error| Refusal::Absent(Failure::Command(name, why(error))))
 }

@@ -6,20 +6,21 @@ use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
 use crate::options::Typed;
-use crate::series::{Live, Series};
+use crate::refusal::{because, usage, wrong, Failure, Mistake, Refusal, Wrong};
+use crate::series::Series;
 use crate::setup;
 use crate::spectrum;
-use crate::targets::{Common, NO_URL};
-use crate::values::{choice, usage, Refusal};
+use crate::table::Args;
+use crate::targets::Common;
 use load_engine::outcome::{Outcome, Second};
-use load_engine::plan::Plan;
+use load_engine::plan::{Plan, Protocol};
 use load_engine::run::{run, Observer};
 use load_engine::script::{Script, ScriptMain};
 use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
-use load_engine::transport::{EchoDatagrams, EchoStream};
+use load_engine::transport::{EchoDatagrams, EchoStream, TlsFault};
 use load_engine::transport::{Http2, Plain, Timestamped, Tls, Transport, WebSocket};
 use load_engine::warnings::{self, Warning};
 use std::cell::Cell;
@@ -51,35 +52,35 @@ impl Compat {
 }
 
 /// Measures; the exit code.
-pub fn measure(typed: &Typed, arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
-    if compat == Compat::Wrk2 && !typed.has("rate") {
-        return usage("Throughput MUST be specified with the --rate or -R option");
+pub fn measure(
+    args: &Args,
+    typed: &Typed,
+    arguments: &[String],
+    compat: Compat,
+) -> Result<u8, Refusal> {
+    if compat == Compat::Wrk2 && args.rate.is_none() {
+        return usage(Mistake::RateMissing);
     }
-    let live = [
-        ("auto", Live::Auto),
-        ("always", Live::Always),
-        ("never", Live::Never),
-    ];
-    let live = choice(typed, "live", &live)?;
     let mut words = typed.words.clone();
-    let _sink = if typed.has("sink") {
+    let _sink = if args.sink {
         Some(start_sink(&mut words)?)
     } else {
         None
     };
-    find_folders(typed)?;
-    let script_arguments = split_off_arguments(typed, &mut words);
-    let plan = setup::plan(typed, &words)?;
-    let script = script(typed, script_arguments, compat)?;
-    let stop_when = StopWhen::read(typed)?;
-    let headroom = typed
-        .last("headroom")
+    find_folders(args)?;
+    let script_arguments = split_off_arguments(args, &typed.rest, &mut words);
+    let plan = setup::plan(args, &words)?;
+    let script = script(args, script_arguments, compat)?;
+    let stop_when = StopWhen::new(args.stop_when.clone());
+    let headroom = args.headroom.as_deref();
+    let headroom = headroom
         .map(|file| Headroom::read(file, &plan))
         .transpose()?;
     signal::watch();
-    let mut series = Series::new(&plan, live, typed.has("hlog"), typed.last("prometheus"));
+    let prometheus = args.prometheus.as_deref();
+    let mut series = Series::new(&plan, args.live, args.hlog.is_some(), prometheus);
     let run = Run {
-        typed,
+        args,
         arguments,
         plan: &plan,
         script: script.as_ref(),
@@ -87,76 +88,76 @@ pub fn measure(typed: &Typed, arguments: &[String], compat: Compat) -> Result<u8
         compat,
         stop_when: Cell::new(stop_when),
     };
-    if plan.timestamps {
-        return run.measure(&|| Timestamped::default(), &mut series);
+    let (targets, series) = (&plan.targets, &mut series);
+    match plan.protocol {
+        Protocol::Tcp { reply_bytes, .. } => {
+            return run.measure(&|| EchoStream::new(reply_bytes, targets), series)
+        }
+        Protocol::Udp { .. } => return run.measure(&|| EchoDatagrams::new(targets), series),
+        Protocol::Http1 {
+            timestamps: true, ..
+        } => return run.measure(&|| Timestamped::default(), series),
+        _ => {}
     }
-    if let Some(raw) = plan.raw {
-        return if raw.datagrams {
-            run.measure(&|| EchoDatagrams::new(&plan.targets), &mut series)
-        } else {
-            run.measure(&|| EchoStream::new(raw, &plan.targets), &mut series)
-        };
-    }
-    if plan.targets.iter().all(|target| target.tls_name.is_none()) {
-        return if plan.http2 {
-            run.measure(&|| Http2::new(Plain), &mut series)
-        } else if plan.websocket {
-            run.measure(&|| WebSocket::new(Plain, &plan.targets), &mut series)
-        } else {
-            run.measure(&|| Plain, &mut series)
-        };
+    if targets.iter().all(|target| target.tls_name.is_none()) {
+        return run.measure_http(&|| Plain, series);
     }
     if plan.trigger == Trigger::Level {
-        return usage("--epoll: level is not for https");
+        return because("epoll", "level is not for https");
     }
     // tried once here, so that the threads cannot fail
-    let make = || Tls::new(&plan.targets, plan.http2, &plan.tls);
-    make().map_err(Refusal::Usage)?;
-    let tls = || make().expect("it could be made before");
-    if plan.http2 {
-        run.measure(&|| Http2::new(tls()), &mut series)
-    } else if plan.websocket {
-        run.measure(&|| WebSocket::new(tls(), &plan.targets), &mut series)
-    } else {
-        run.measure(&tls, &mut series)
-    }
+    let is_http2 = matches!(plan.protocol, Protocol::Http2 { .. });
+    let make = || Tls::new(targets, is_http2, &plan.tls);
+    make().map_err(|fault| {
+        Refusal::Usage(match fault {
+            TlsFault::Option { option, why } => Mistake::Option(option, Wrong::Because(why.into())),
+            TlsFault::Name { url } => Mistake::Url(url, "no name for a TLS handshake".into()),
+        })
+    })?;
+    run.measure_http(&|| make().expect("it could be made before"), series)
 }
 
 /// Files whose folder is not there could not be written after the run.
-fn find_folders(typed: &Typed) -> Result<(), Refusal> {
-    for name in ["json", "csv", "hlog", "hgrm", "prometheus"] {
-        if typed.last(name) == Some("-") {
-            return usage(format!("--{name}: '-' is not a file (use /dev/stdout)"));
+fn find_folders(args: &Args) -> Result<(), Refusal> {
+    let files = [
+        ("json", &args.json),
+        ("csv", &args.csv),
+        ("hlog", &args.hlog),
+        ("hgrm", &args.hgrm),
+        ("prometheus", &args.prometheus),
+    ];
+    for (name, path) in files {
+        let Some(path) = path else { continue };
+        if path == "-" {
+            return because(name, "'-' is not a file (use /dev/stdout)");
         }
-        let folder = typed.last(name).and_then(|path| Path::new(path).parent());
+        let folder = Path::new(path).parent();
         let absent = folder.filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
-        if let (Some(folder), Some(path)) = (absent, typed.last(name)) {
-            let folder = folder.display();
-            return usage(format!(
-                "--{name}: cannot write {path}: folder {folder} does not exist"
-            ));
+        if let Some(folder) = absent {
+            let why = format!("folder {} does not exist", folder.display());
+            return wrong(name, Wrong::Unwritable(path.clone(), why));
         }
     }
     Ok(())
 }
 
 /// With a script the words after the URL are the script's.
-fn split_off_arguments(typed: &Typed, words: &mut Vec<String>) -> Vec<String> {
-    if !typed.has("script") {
+fn split_off_arguments(args: &Args, rest: &[String], words: &mut Vec<String>) -> Vec<String> {
+    if args.script.is_none() {
         return Vec::new();
     }
     let mut arguments = words.clone();
-    arguments.extend(typed.rest.iter().cloned());
+    arguments.extend(rest.iter().cloned());
     words.truncate(1);
     arguments
 }
 
 fn script(
-    typed: &Typed,
+    args: &Args,
     arguments: Vec<String>,
     compat: Compat,
 ) -> Result<Option<ScriptMain>, Refusal> {
-    let Some(file) = typed.last("script") else {
+    let Some(file) = &args.script else {
         return Ok(None);
     };
     let text = match std::fs::read(file) {
@@ -166,14 +167,19 @@ fn script(
             say(&format!("{file}: {error}"));
             Vec::new()
         }
-        Err(error) => return usage(format!("--script: cannot read {file}: {error}")),
+        Err(error) => {
+            return wrong(
+                "script",
+                Wrong::Unreadable(file.to_string(), error.to_string()),
+            )
+        }
     };
     let url = load_http1::url::Url::parse(&arguments[0]);
     let Some(url) = url else {
-        return usage(format!("{NO_URL}{}", arguments[0]));
+        return usage(Mistake::NoUrl(arguments[0].clone()));
     };
-    let common = Common::read(typed, 1)?;
-    let open_loop = typed.has("rate");
+    let common = Common::read(args, 1)?;
+    let open_loop = args.rate.is_some();
     let Common {
         method,
         headers,
@@ -191,16 +197,21 @@ fn script(
         body,
         open_loop,
     };
-    let main = ScriptMain::open(script).map_err(Refusal::Absent)?;
+    let main = ScriptMain::open(script).map_err(failed)?;
     if let Some(fault) = &main.fault {
         say(fault);
     }
     Ok(Some(main))
 }
 
+/// The engine or a script has failed.
+fn failed(why: String) -> Refusal {
+    Refusal::Absent(Failure::Run(why))
+}
+
 /// What a run and its outputs need to know.
 struct Run<'a> {
-    typed: &'a Typed,
+    args: &'a Args,
     arguments: &'a [String],
     plan: &'a Plan,
     script: Option<&'a ScriptMain>,
@@ -210,6 +221,22 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Measures what speaks HTTP or begins with it, over bytes as they are or encrypted ones.
+    fn measure_http<T: Transport>(
+        &self,
+        bytes: &(dyn Fn() -> T + Sync),
+        series: &mut Series,
+    ) -> Result<u8, Refusal> {
+        match self.plan.protocol {
+            Protocol::Http2 { .. } => self.measure(&|| Http2::new(bytes()), series),
+            Protocol::WebSocket { .. } => {
+                let targets = &self.plan.targets;
+                self.measure(&|| WebSocket::new(bytes(), targets), series)
+            }
+            _ => self.measure(bytes, series),
+        }
+    }
+
     fn measure<T: Transport>(
         &self,
         transports: &(dyn Fn() -> T + Sync),
@@ -223,17 +250,15 @@ impl Run<'_> {
             result: Ok(0),
         };
         run(self.plan, self.script, transports, &mut following)
-            .map_err(|error| Refusal::Absent(error.to_string()))?;
+            .map_err(|error| failed(error.to_string()))?;
         match (following.result, following.stopped_by) {
-            (Ok(_), Some(condition)) => Err(Refusal::Absent(format!(
-                "ended early: {condition} (--stop-when)"
-            ))),
+            (Ok(_), Some(condition)) => Err(Refusal::Absent(Failure::Stopped(condition))),
             (result, _) => result,
         }
     }
 
     fn finish(&self, outcome: &Outcome, series: &mut Series) -> Result<u8, Refusal> {
-        let (typed, plan) = (self.typed, self.plan);
+        let (args, plan) = (self.args, self.plan);
         series.end();
         flush_output();
         let mut found = warnings::find(plan, outcome);
@@ -242,9 +267,9 @@ impl Run<'_> {
                 .as_ref()
                 .and_then(|headroom| headroom.judge(outcome)),
         );
-        print(&human::report(plan, outcome, parts(typed)));
+        print(&human::report(plan, outcome, parts(args)));
         if let Some(script) = self.script {
-            script.done(outcome).map_err(Refusal::Absent)?;
+            script.done(outcome).map_err(failed)?;
         }
         if let Some(note) = human::waiting(outcome) {
             say(&note);
@@ -252,15 +277,15 @@ impl Run<'_> {
         for warning in &found {
             say(&format!("warning: {}", warning.text));
         }
-        write_files(typed, plan, outcome, &found, series, self.arguments)?;
+        write_files(args, plan, outcome, &found, series, self.arguments)?;
         if let (Compat::Own, Some(why)) = (self.compat, unreached(outcome)) {
             return Err(Refusal::Absent(why));
         }
-        if typed.has("strict") && signal::stop_wanted() {
+        if args.strict && signal::stop_wanted() {
             // a check of a part of the run must not pass for one of the whole
             return Ok(INTERRUPTED);
         }
-        Ok(u8::from(typed.has("strict") && !found.is_empty()))
+        Ok(u8::from(args.strict && !found.is_empty()))
     }
 }
 
@@ -299,24 +324,24 @@ impl Observer for Following<'_, '_> {
 }
 
 /// Why nothing was measured, if no connection could be opened.
-fn unreached(outcome: &Outcome) -> Option<String> {
+fn unreached(outcome: &Outcome) -> Option<Failure> {
     let counts = &outcome.total.counts;
     let tried = counts.errors.connect();
     if tried == 0 || counts.sent > 0 {
         return None;
     }
     let why = warnings::first_connect_note(outcome).unwrap_or("see the warnings");
-    Some(format!(
-        "none of {tried} attempts to connect succeeded: {why}"
-    ))
+    Some(Failure::NothingOpened(tried, why.to_string()))
 }
 
 fn start_sink(words: &mut Vec<String>) -> Result<Sink, Refusal> {
     if !words.is_empty() {
-        return usage("--sink: replaces the URL (remove the URL)");
+        return because("sink", "replaces the URL (remove the URL)");
     }
-    let sink = Sink::start("127.0.0.1:0")
-        .map_err(|error| Refusal::Absent(format!("--sink: cannot listen: {error}")))?;
+    let sink = Sink::start("127.0.0.1:0").map_err(|error| {
+        let why = Wrong::Because(format!("cannot listen: {error}").into());
+        Refusal::Absent(Failure::Option("sink", why))
+    })?;
     words.push(format!("http://{}/", sink.address()));
     Ok(sink)
 }
@@ -332,43 +357,48 @@ fn connections(plan: &Plan) -> String {
     }
 }
 
-fn parts(typed: &Typed) -> Parts {
-    let uncorrected = typed.has("u_latency");
+fn parts(args: &Args) -> Parts {
+    let uncorrected = args.u_latency;
     Parts {
-        latency: typed.has("latency") || uncorrected,
+        latency: args.latency || uncorrected,
         uncorrected,
     }
 }
 
 fn write_files(
-    typed: &Typed,
+    args: &Args,
     plan: &Plan,
     outcome: &Outcome,
     found: &[Warning],
     series: &Series,
     arguments: &[String],
 ) -> Result<(), Refusal> {
-    let unwritten = |name: &str, path: &str, error: std::io::Error| {
-        Refusal::Absent(format!("--{name}: cannot write {path}: {error}"))
+    let unwritten = |name, path: &str, error: std::io::Error| {
+        let wrong = Wrong::Unwritable(path.to_string(), error.to_string());
+        Refusal::Absent(Failure::Option(name, wrong))
     };
     let times = &outcome.total.times;
-    let latency = if plan.open.is_some() {
+    let latency = if plan.open().is_some() {
         &times.response
     } else {
         &times.service
     };
-    if let Some(path) = typed.last("json") {
+    if let Some(path) = &args.json {
         let result = json::result(plan, outcome, found, arguments);
         let saved = result.save(Path::new(path));
         saved.map_err(|error| unwritten("json", path, error))?;
     }
     let texts = [
-        ("csv", series.csv.clone()),
-        ("hlog", series.hlog_file(outcome.window_start_unix_ns)),
-        ("hgrm", spectrum::table(latency)),
+        ("csv", &args.csv, series.csv.clone()),
+        (
+            "hlog",
+            &args.hlog,
+            series.hlog_file(outcome.window_start_unix_ns),
+        ),
+        ("hgrm", &args.hgrm, spectrum::table(latency)),
     ];
-    for (name, text) in texts {
-        if let Some(path) = typed.last(name) {
+    for (name, path, text) in texts {
+        if let Some(path) = path {
             std::fs::write(path, text).map_err(|error| unwritten(name, path, error))?;
         }
     }

@@ -4,10 +4,10 @@
 use crate::console::{print, say};
 use crate::figures::time;
 use crate::json::Fingerprint;
+use crate::refusal::{usage, Failure, Mistake, Refusal, Wrong};
 use crate::result::record::Field as _;
 use crate::result::{Distribution, Measured, Part, SecondFacts, WarningFacts, Window};
 use crate::units::metric;
-use crate::values::Refusal;
 use serde_json::Map;
 use std::path::Path;
 
@@ -18,29 +18,34 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Reads, adds, prints, and writes if a file is named.
 pub fn merge(files: &[String], json: Option<&str>) -> Result<(), Refusal> {
     if files.len() < 2 {
-        return Err(Refusal::Usage(
-            "merge: needs at least two result files".to_string(),
+        return usage(Mistake::Command(
+            "merge",
+            Wrong::Needs("at least two result files"),
         ));
     }
     let results: Result<Vec<Measured>, Refusal> = files.iter().map(|file| read(file)).collect();
     let results = results?;
-    let merged = add(&results, files).map_err(|why| Refusal::Absent(format!("merge: {why}")))?;
+    let merged =
+        add(&results, files).map_err(|why| Refusal::Absent(Failure::Command("merge", why)))?;
     print(&summary(&merged));
     if let Some(warning) = same_seed(&results) {
         say(&format!("warning: {}", warning.text));
     }
     if let Some(path) = json {
-        merged
-            .save(Path::new(path))
-            .map_err(|error| Refusal::Absent(format!("--json: cannot write {path}: {error}")))?;
+        merged.save(Path::new(path)).map_err(|error| {
+            let wrong = Wrong::Unwritable(path.to_string(), error.to_string());
+            Refusal::Absent(Failure::Option("json", wrong))
+        })?;
     }
     Ok(())
 }
 
 fn read(file: &str) -> Result<Measured, Refusal> {
+    let refused = |wrong| Refusal::Usage(Mistake::Command("merge", wrong));
     let text = std::fs::read_to_string(file)
-        .map_err(|error| Refusal::Usage(format!("merge: cannot read {file}: {error}")))?;
-    Measured::parse(&text).map_err(|why| Refusal::Usage(format!("merge: {file}: {why}")))
+        .map_err(|error| refused(Wrong::Unreadable(file.to_string(), error.to_string())))?;
+    Measured::parse(&text)
+        .map_err(|why| refused(Wrong::Content(file.to_string(), format!(": {why}"))))
 }
 
 /// The sum of `results`, or why they do not belong together.

@@ -1,12 +1,13 @@
 //! The command line as getopt_long reads it: what was typed, not yet what it means.
 
+use crate::refusal::{Mistake, Wrong};
 use crate::table::{Entry, Group, TABLE};
 
 /// The options and words of a command line.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Typed {
-    /// Options by long name, in order.
-    pub options: Vec<(&'static str, String)>,
+    /// Options with the texts of their values, in order.
+    pub options: Vec<(&'static Entry, String)>,
     /// Other words.
     pub words: Vec<String>,
     /// Words after `--`.
@@ -14,32 +15,15 @@ pub struct Typed {
 }
 
 impl Typed {
-    /// The last value of an option.
-    pub fn last(&self, long: &str) -> Option<&str> {
-        self.options
-            .iter()
-            .rev()
-            .find(|(name, _)| *name == long)
-            .map(|(_, value)| value.as_str())
-    }
-
-    /// All values of an option in order.
-    pub fn all<'a>(&'a self, long: &'a str) -> impl Iterator<Item = &'a str> {
-        self.options
-            .iter()
-            .filter(move |(name, _)| *name == long)
-            .map(|(_, v)| v.as_str())
-    }
-
     /// Whether an option was given.
     pub fn has(&self, long: &str) -> bool {
-        self.last(long).is_some()
+        self.options.iter().any(|(entry, _)| entry.long == long)
     }
 }
 
 /// Reads arguments as getopt_long does: options anywhere, short ones together, `--name=value`,
 /// long names cut short as far as they stay unique.
-pub fn parse(arguments: &[String]) -> Result<Typed, String> {
+pub fn parse(arguments: &[String]) -> Result<Typed, Mistake> {
     let mut typed = Typed::default();
     let mut left = arguments.iter();
     while let Some(argument) = left.next() {
@@ -54,7 +38,7 @@ pub fn parse(arguments: &[String]) -> Result<Typed, String> {
             };
             let entry = by_long(name)?;
             let value = take_value(entry, given, &mut left)?;
-            typed.options.push((entry.long, value));
+            typed.options.push((entry, value));
         } else if argument.len() > 1 && argument.starts_with('-') {
             parse_short(&argument[1..], &mut left, &mut typed)?;
         } else {
@@ -64,7 +48,7 @@ pub fn parse(arguments: &[String]) -> Result<Typed, String> {
     Ok(typed)
 }
 
-fn by_long(name: &str) -> Result<&'static Entry, String> {
+fn by_long(name: &str) -> Result<&'static Entry, Mistake> {
     if let Some(entry) = TABLE.iter().find(|entry| entry.long == name) {
         return Ok(entry);
     }
@@ -78,11 +62,10 @@ fn by_long(name: &str) -> Result<&'static Entry, String> {
     let mut begun = TABLE.iter().filter(is_begun);
     match (begun.next(), begun.next()) {
         (Some(entry), None) => Ok(entry),
-        (Some(one), Some(other)) => Err(format!(
-            "--{name}: ambiguous option (--{} or --{}?)",
-            one.long, other.long
-        )),
-        _ => Err(format!("--{name}: unknown option (see --help)")),
+        (Some(one), Some(other)) => {
+            Err(Mistake::Ambiguous(name.to_string(), [one.long, other.long]))
+        }
+        _ => Err(Mistake::NoSuchOption(format!("--{name}"))),
     }
 }
 
@@ -90,15 +73,15 @@ fn take_value(
     entry: &Entry,
     given: Option<String>,
     left: &mut std::slice::Iter<String>,
-) -> Result<String, String> {
+) -> Result<String, Mistake> {
     match (entry.value, given) {
         (None, None) => Ok(String::new()),
-        (None, Some(_)) => Err(format!("--{}: takes no value (remove it)", entry.long)),
+        (None, Some(_)) => Err(Mistake::Option(entry.long, Wrong::Needless)),
         (Some(_), Some(value)) => Ok(value),
         (Some(name), None) => left
             .next()
             .cloned()
-            .ok_or_else(|| format!("--{}: missing value ({name})", entry.long)),
+            .ok_or(Mistake::Option(entry.long, Wrong::Missing(name))),
     }
 }
 
@@ -106,20 +89,20 @@ fn parse_short(
     letters: &str,
     left: &mut std::slice::Iter<String>,
     typed: &mut Typed,
-) -> Result<(), String> {
+) -> Result<(), Mistake> {
     let mut rest = letters.chars();
     while let Some(letter) = rest.next() {
         let entry = TABLE
             .iter()
             .find(|entry| entry.short == Some(letter))
-            .ok_or_else(|| format!("-{letter}: unknown option (see --help)"))?;
+            .ok_or_else(|| Mistake::NoSuchOption(format!("-{letter}")))?;
         if entry.value.is_none() {
-            typed.options.push((entry.long, String::new()));
+            typed.options.push((entry, String::new()));
             continue;
         }
         let given = Some(rest.as_str().to_string()).filter(|value| !value.is_empty());
         let value = take_value(entry, given, left)?;
-        typed.options.push((entry.long, value));
+        typed.options.push((entry, value));
         break;
     }
     Ok(())
@@ -129,7 +112,7 @@ fn parse_short(
 mod tests {
     use super::*;
 
-    fn typed(line: &str) -> Result<Typed, String> {
+    fn typed(line: &str) -> Result<Typed, Mistake> {
         let words: Vec<String> = line.split(' ').map(String::from).collect();
         parse(&words)
     }
@@ -137,11 +120,18 @@ mod tests {
     #[test]
     fn reads_options_in_every_form_and_place() {
         let typed = typed("-t4 http://h/ --dur=5s -LH a --conn 7 -- x -y").expect("correct");
-        assert_eq!(typed.last("threads"), Some("4"));
-        assert_eq!(typed.last("duration"), Some("5s"));
-        assert_eq!(typed.last("connections"), Some("7"));
-        assert_eq!(typed.last("header"), Some("a"));
-        assert!(typed.has("latency"));
+        let options = typed.options.iter();
+        let options: Vec<_> = options
+            .map(|(entry, text)| (entry.long, text.as_str()))
+            .collect();
+        let expected = [
+            ("threads", "4"),
+            ("duration", "5s"),
+            ("latency", ""),
+            ("header", "a"),
+            ("connections", "7"),
+        ];
+        assert_eq!(options, expected);
         assert_eq!(typed.words, ["http://h/"]);
         assert_eq!(typed.rest, ["x", "-y"]);
     }
@@ -155,21 +145,8 @@ mod tests {
             ("--latency=1", "--latency: takes no value (remove it)"),
         ];
         for (line, message) in table {
-            assert_eq!(typed(line), Err(message.to_string()));
-        }
-    }
-
-    #[test]
-    fn names_and_letters_are_unique() {
-        for (index, entry) in TABLE.iter().enumerate() {
-            for other in &TABLE[index + 1..] {
-                assert_ne!(entry.long, other.long);
-                assert!(
-                    entry.short.is_none() || entry.short != other.short,
-                    "{}",
-                    other.long
-                );
-            }
+            let mistake = typed(line).expect_err(line);
+            assert_eq!(mistake.to_string(), message);
         }
     }
 }

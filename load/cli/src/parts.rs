@@ -73,7 +73,7 @@ fn targets(plan: &Plan, outcome: &Outcome) -> Vec<TargetPart> {
 /// that were unfinished at the end.
 fn statuses(plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Distribution> {
     let times = &outcome.total.times;
-    let all = if plan.open.is_some() {
+    let all = if plan.open().is_some() {
         &times.response
     } else {
         &times.service
@@ -93,7 +93,7 @@ fn statuses(plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Distribution> {
             others.add(latency);
         }
     }
-    if !plan.websocket && plan.raw.is_none() {
+    if plan.protocol.is_http() {
         enter("2xx".to_string(), &all.without(&others));
     }
     found

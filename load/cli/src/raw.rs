@@ -1,9 +1,10 @@
 //! Messages over TCP and UDP (`tcp://`, `udp://`): their sizes, and what goes with them.
 
-use crate::options::Typed;
-use crate::targets::{Common, Protocol};
-use crate::values::{number, usage, Refusal};
-use load_engine::plan::{Raw, Rendered};
+use crate::refusal::{because, wrong, Refusal, Wrong};
+use crate::table::Args;
+use crate::targets::{Common, Scheme};
+use crate::values::{Number, Value};
+use load_engine::plan::Rendered;
 use load_engine::random::Random;
 use load_engine::transport::NUMBER_BYTES;
 use load_http1::url::Url;
@@ -23,29 +24,35 @@ pub fn is_place(url: &Url) -> bool {
     is_raw && url.port.is_some() && url.path == "/" && url.user.is_none()
 }
 
-fn bytes(typed: &Typed, name: &str) -> Result<Option<usize>, Refusal> {
-    if !typed.has(name) {
-        return Ok(None);
+/// The size of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub usize);
+
+impl Value for Bytes {
+    fn read(name: &'static str, text: &str) -> Result<Bytes, Refusal> {
+        let figure = Number::read(name, text)?.0;
+        if !(1.0..=SIZE_MAX_BYTES as f64).contains(&figure) || figure.fract() != 0.0 {
+            return wrong(
+                name,
+                Wrong::OutOfRange(
+                    format!("bytes, a whole number from 1 to {SIZE_MAX_BYTES}").into(),
+                ),
+            );
+        }
+        Ok(Bytes(figure as usize))
     }
-    let figure = number(typed, name, 0.0)?;
-    if !(1.0..=SIZE_MAX_BYTES as f64).contains(&figure) || figure.fract() != 0.0 {
-        return usage(format!(
-            "--{name}: out of range (bytes, a whole number from 1 to {SIZE_MAX_BYTES})"
-        ));
-    }
-    Ok(Some(figure as usize))
 }
 
 /// The size of messages, if one was typed.
-pub fn size(typed: &Typed) -> Result<Option<usize>, Refusal> {
-    let size = bytes(typed, "size")?;
-    let body = ["body", "body-file"]
-        .into_iter()
-        .find(|name| typed.has(name));
-    if let (Some(_), Some(name)) = (size, body) {
-        return usage(format!("--size: does not work with --{name} (remove one)"));
+pub fn size(args: &Args) -> Result<Option<usize>, Refusal> {
+    let body = args.first_of(&["body", "body-file"]);
+    if let (Some(_), Some(name)) = (args.size, body) {
+        return wrong(
+            "size",
+            Wrong::Clash(format!("--{name} (remove one)").into()),
+        );
     }
-    Ok(size)
+    Ok(args.size.map(|size| size.0))
 }
 
 /// A message: the body, or bytes in which no part is like another, so that an echo that has lost some
@@ -64,17 +71,11 @@ pub fn message(common: &Common) -> Rendered {
 }
 
 /// What does not go with messages, and what only goes with them.
-pub fn options(
-    typed: &Typed,
-    protocol: Protocol,
-    message_bytes: usize,
-    window: usize,
-) -> Result<Option<Raw>, Refusal> {
-    let own = ["size", "reply-size", "window"];
-    if matches!(protocol, Protocol::Http | Protocol::WebSocket) {
-        return match own.iter().find(|name| typed.has(name)) {
-            Some(name) => usage(format!("--{name}: is for tcp:// and udp://")),
-            None => Ok(None),
+pub fn check(args: &Args, scheme: Scheme, message_bytes: usize) -> Result<(), Refusal> {
+    if matches!(scheme, Scheme::Http | Scheme::WebSocket) {
+        return match args.first_of(&["size", "reply-size", "window"]) {
+            Some(name) => wrong(name, Wrong::OnlyFor("tcp:// and udp://")),
+            None => Ok(()),
         };
     }
     let of_http = [
@@ -86,34 +87,36 @@ pub fn options(
         "bodies",
         "rx-timestamps",
     ];
-    for name in of_http {
-        if typed.has(name) {
-            return usage(format!("--{name}: does not work with tcp:// and udp://"));
-        }
+    if let Some(name) = args.first_of(&of_http) {
+        return wrong(name, Wrong::Clash("tcp:// and udp://".into()));
     }
-    if typed.has("depth") {
-        return usage("--depth: does not work with tcp:// and udp:// (use --window)");
+    if args.has("depth") {
+        return wrong(
+            "depth",
+            Wrong::Clash("tcp:// and udp:// (use --window)".into()),
+        );
     }
     if message_bytes == 0 {
-        return usage("--body: a message of tcp:// and udp:// has at least one byte");
+        return because(
+            "body",
+            "a message of tcp:// and udp:// has at least one byte",
+        );
     }
+    let window = args.window.0;
     if message_bytes.saturating_mul(window) > WINDOW_MAX_BYTES {
-        return usage(format!(
-            "--window: {window} messages of {message_bytes} bytes are more than \
-             {WINDOW_MAX_BYTES} bytes on each connection"
-        ));
+        let why = format!(
+            "{window} messages of {message_bytes} bytes are more than {WINDOW_MAX_BYTES} bytes on \
+             each connection"
+        );
+        return because("window", why);
     }
-    let reply_bytes = bytes(typed, "reply-size")?;
-    if protocol == Protocol::Udp {
-        check_datagrams(typed, message_bytes)?;
+    match scheme {
+        Scheme::Udp => check_datagrams(args, message_bytes),
+        _ => Ok(()),
     }
-    Ok(Some(Raw {
-        datagrams: protocol == Protocol::Udp,
-        reply_bytes,
-    }))
 }
 
-fn check_datagrams(typed: &Typed, message_bytes: usize) -> Result<(), Refusal> {
+fn check_datagrams(args: &Args, message_bytes: usize) -> Result<(), Refusal> {
     let of_tcp = [
         "tcp-congestion",
         "tcp-mss",
@@ -121,20 +124,20 @@ fn check_datagrams(typed: &Typed, message_bytes: usize) -> Result<(), Refusal> {
         "proxy-protocol",
         "abort",
     ];
-    if let Some(name) = of_tcp.iter().find(|name| typed.has(name)) {
-        return usage(format!("--{name}: does not work with udp://"));
+    if let Some(name) = args.first_of(&of_tcp) {
+        return wrong(name, Wrong::Clash("udp://".into()));
     }
-    for name in ["body", "body-file", "reply-size"] {
-        if typed.has(name) {
-            return usage(format!(
-                "--{name}: does not work with udp:// (--size sets the size of the datagrams)"
-            ));
-        }
+    if let Some(name) = args.first_of(&["body", "body-file", "reply-size"]) {
+        return wrong(
+            name,
+            Wrong::Clash("udp:// (--size sets the size of the datagrams)".into()),
+        );
     }
     if !(NUMBER_BYTES..=DATAGRAM_MAX_BYTES).contains(&message_bytes) {
-        return usage(format!(
-            "--size: a datagram has {NUMBER_BYTES} to {DATAGRAM_MAX_BYTES} bytes"
-        ));
+        return because(
+            "size",
+            format!("a datagram has {NUMBER_BYTES} to {DATAGRAM_MAX_BYTES} bytes"),
+        );
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 //! Lines are those of the common or combined log format, as NGINX and Apache write them, or
 //! `SECONDS METHOD PATH`. Bodies are in no log, so that only requests without one can be replayed.
 
-use crate::options::Typed;
-use crate::values::{number, usage, Refusal};
+use crate::refusal::{wrong, Refusal, Wrong};
+use crate::table::Args;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -41,10 +41,10 @@ struct Line<'a> {
 
 impl Log {
     /// Reads the log of `--replay`, if there is one.
-    pub fn read(typed: &Typed) -> Result<Option<Log>, Refusal> {
-        let Some(path) = typed.last("replay") else {
-            return if typed.has("speed") {
-                usage("--speed: needs --replay")
+    pub fn read(args: &Args) -> Result<Option<Log>, Refusal> {
+        let Some(path) = &args.replay else {
+            return if args.speed.is_some() {
+                wrong("speed", Wrong::Needs("--replay"))
             } else {
                 Ok(None)
             };
@@ -64,25 +64,37 @@ impl Log {
             "requests",
             "grpc",
         ];
-        if let Some(name) = without.iter().find(|name| typed.has(name)) {
-            return usage(format!("--{name}: does not work with --replay"));
+        if let Some(name) = args.first_of(&without) {
+            return wrong(name, Wrong::Clash("--replay".into()));
         }
-        let speed = number(typed, "speed", 1.0)?;
+        let speed = args.speed.map_or(1.0, |speed| speed.0);
         if speed <= 0.0 {
-            return usage("--speed: must be greater than 0");
+            return wrong("speed", Wrong::Zero);
         }
-        let text = std::fs::read(path)
-            .map_err(|error| Refusal::Usage(format!("--replay: cannot read {path}: {error}")))?;
+        let text = std::fs::read(path).map_err(|error| {
+            Refusal::option(
+                "replay",
+                Wrong::Unreadable(path.to_string(), error.to_string()),
+            )
+        })?;
         let log = Log::parse(&String::from_utf8_lossy(&text), speed);
         if log.order.is_empty() {
-            return usage(format!(
-                "--replay: {path} has no line with a time and a GET, HEAD or OPTIONS request"
-            ));
+            return wrong(
+                "replay",
+                Wrong::Content(
+                    path.to_string(),
+                    " has no line with a time and a GET, HEAD or OPTIONS request".to_string(),
+                ),
+            );
         }
         if log.order.len() > LINES_MAX {
-            return usage(format!(
-                "--replay: {path} has more than {LINES_MAX} requests"
-            ));
+            return wrong(
+                "replay",
+                Wrong::Content(
+                    path.to_string(),
+                    format!(" has more than {LINES_MAX} requests"),
+                ),
+            );
         }
         Ok(Some(log))
     }

@@ -3,6 +3,7 @@
 use crate::live::View;
 use crate::prometheus::Page;
 use crate::result::encoded;
+use crate::values::words;
 use load_engine::interval::Phase;
 use load_engine::outcome::Second;
 use load_engine::plan::Plan;
@@ -22,6 +23,8 @@ pub enum Live {
     /// No.
     Never,
 }
+
+words! { Live { "auto" => Auto, "always" => Always, "never" => Never } }
 
 /// Collects what the files shall hold while the run goes on.
 pub struct Series {
@@ -43,7 +46,7 @@ impl Series {
         let wanted = live == Live::Always || (live == Live::Auto && terminal && is_long);
         Series {
             view: wanted.then(|| View::new(plan)),
-            open: plan.open.is_some(),
+            open: plan.open().is_some(),
             csv: String::from(
                 "t_s,length_s,phase,step,completed,rps,p50_us,p99_us,max_us,errors\n",
             ),

@@ -1,20 +1,16 @@
 //! From what was typed to what it means: a checked [`Plan`].
 
-use crate::conditions::expect;
-use crate::curve;
-use crate::options::Typed;
 use crate::raw;
+use crate::refusal::{because, usage, wrong, Mistake, Refusal, Wrong};
 use crate::replay::Log;
 use crate::sockets;
-use crate::targets::{targets, Common, Protocol};
-use crate::units::parse_time_ns;
-use crate::values::{choice, count, number, pins, ramp, sources, start_at, time, usage, whole};
-use crate::values::{Ramp, Refusal};
-use load_engine::plan::{Dispatch, Late, Open, Plan, Probe, Step, Target, Think, TlsOptions, Wait};
+use crate::table::Args;
+use crate::targets::{targets, Common, Scheme};
+use crate::values::{whole, Addresses, Arrival, Bodies, Coalesce, List, Ramp, Rate};
+use load_engine::plan::{Closed, Open, Pace, Plan, Probe, Protocol, Step, Target, TlsOptions};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::control::Control;
-use load_engine::sys::epoll::Trigger;
 use load_engine::sys::socket::Address;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -28,160 +24,148 @@ const STEP_MIN_NS: u64 = 10_000_000;
 const DEPTH_MAX: usize = 10_000;
 
 /// Makes the plan for the URLs in `words`.
-pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
-    let depth = count(typed, "depth", 1.0)?;
-    let streams = count(typed, "streams", 1.0)?;
-    check_http2(typed, depth, streams)?;
-    if typed.has("dispatch") && !is_open(typed) {
-        return usage("--dispatch: is for an open loop; give a rate (-R)");
+pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
+    let depth = args.depth.0;
+    let streams = args.streams.0;
+    check_http2(args, depth, streams)?;
+    if args.has("dispatch") && !is_open(args) {
+        return wrong("dispatch", Wrong::OnlyFor("an open loop; give a rate (-R)"));
     }
     if depth > DEPTH_MAX {
-        return usage(format!("--depth: out of range (at most {DEPTH_MAX})"));
+        return wrong(
+            "depth",
+            Wrong::OutOfRange(format!("at most {DEPTH_MAX}").into()),
+        );
     }
-    let log = Log::read(typed)?;
+    let log = Log::read(args)?;
     let (steps, stretches) = match &log {
-        Some(log) => steps_of_log(typed, log)?,
-        None => steps(typed)?,
+        Some(log) => steps_of_log(args, log)?,
+        None => steps(args)?,
     };
-    if typed.has("threads") {
+    if args.threads.is_some() {
         // known without the targets, whose names may take a while to resolve
-        threads(typed, &steps, 0)?;
+        threads(args, &steps, 0)?;
     }
-    let common = Common::read(typed, depth)?;
-    if is_http2(typed) && common.asks_to_close() {
-        return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
+    let common = Common::read(args, depth)?;
+    if is_http2(args) && common.asks_to_close() {
+        return because(
+            "header",
+            "'Connection: close' is of HTTP/1.1; leave it out with --http2",
+        );
     }
-    let window = count(typed, "window", 1.0)?;
+    let window = args.window.0;
     if window > STREAMS_MAX {
-        return usage(format!("--window: out of range (at most {STREAMS_MAX})"));
+        return wrong(
+            "window",
+            Wrong::OutOfRange(format!("at most {STREAMS_MAX}").into()),
+        );
     }
-    let (mut targets, protocol) = targets(typed, words, &common)?;
+    let (mut targets, scheme) = targets(args, words, &common)?;
     if let Some(log) = &log {
-        common.replay(&mut targets, protocol, words, log)?;
+        common.replay(&mut targets, scheme, words, log)?;
     }
-    let websocket = protocol == Protocol::WebSocket;
-    let message_bytes = targets[0].requests[0].bytes.len();
-    let raw = raw::options(typed, protocol, message_bytes, window)?;
-    if websocket {
-        check_websocket(typed, &common)?;
+    raw::check(args, scheme, targets[0].requests[0].bytes.len())?;
+    if scheme == Scheme::WebSocket {
+        check_websocket(args, &common)?;
     }
-    let threads = threads(typed, &steps, targets.len())?;
-    let timeout_ns = time(typed, "timeout", 2_000_000_000)?;
+    let threads = threads(args, &steps, targets.len())?;
+    let timeout_ns = args.timeout.0;
     if timeout_ns == 0 {
-        return usage("--timeout: must be greater than 0");
+        return wrong("timeout", Wrong::Zero);
     }
-    let connect_timeout_ns = time(typed, "connect-timeout", timeout_ns)?;
+    let connect_timeout_ns = args.connect_timeout.map_or(timeout_ns, |time| time.0);
     if connect_timeout_ns == 0 {
-        return usage("--connect-timeout: must be longer than 0");
+        return because("connect-timeout", "must be longer than 0");
     }
-    let tls = tls(typed, &targets)?;
-    let expect = expect(typed)?;
-    let socket = sockets::options(typed)?;
-    let proxy_header = sockets::proxy_header(typed, &targets)?;
-    let requests = requests(typed)?;
-    if protocol != Protocol::Http && (expect.status.is_some() || expect.body.is_some()) {
-        return usage("--expect: of a message only the length can be expected");
+    let tls = tls(args, &targets)?;
+    let expect = args.expect.clone();
+    let socket = sockets::options(args)?;
+    let proxy_header = sockets::proxy_header(args, &targets)?;
+    let requests = requests(args)?;
+    if scheme != Scheme::Http && (expect.status.is_some() || expect.body.is_some()) {
+        return because("expect", "of a message only the length can be expected");
     }
+    let pace = match stretches {
+        Some(stretches) => Pace::Open(open_loop(args, stretches, log.as_ref())),
+        None => Pace::Closed(Closed {
+            think: args.think,
+            control: None,
+        }),
+    };
+    check_pace(args)?;
     let mut plan = Plan {
         threads,
         steps,
-        warmup_ns: time(typed, "warmup", 0)?,
-        drain_ns: time(typed, "drain", timeout_ns)?,
+        warmup_ns: args.warmup.map_or(0, |time| time.0),
+        drain_ns: args.drain.map_or(timeout_ns, |time| time.0),
         timeout_ns,
         connect_timeout_ns,
-        depth,
-        http2: is_http2(typed),
-        websocket,
-        grpc: typed.has("grpc"),
-        raw,
-        streams: if raw.is_some() { window } else { streams },
+        protocol: protocol(args, scheme, &targets)?,
         // as wrk and wrk2: with a rate each answer is recorded, without one each batch
-        batch_latency: typed.has("batch_latency") || !is_open(typed),
-        open: stretches
-            .map(|stretches| open_loop(typed, stretches, log.as_ref()))
-            .transpose()?,
+        batch_latency: args.batch_latency || !is_open(args),
+        pace,
         socket,
         proxy_header,
         requests,
-        per_connection: per_connection(typed)?,
+        per_connection: per_connection(args)?,
         expect,
-        deadline_ns: deadline(typed)?,
-        all_addresses: choice(typed, "addresses", &[("first", false), ("all", true)])?,
+        all_addresses: args.addresses == Addresses::All,
         tls,
-        sources: sources(typed)?,
-        abort: typed.has("abort"),
+        sources: args.source.clone().map_or(Vec::new(), |list| list.0),
+        abort: args.abort,
         close: common.asks_to_close(),
-        trigger: choice(
-            typed,
-            "epoll",
-            &[("edge", Trigger::Edge), ("level", Trigger::Level)],
-        )?,
-        wait: choice(
-            typed,
-            "wait",
-            &[
-                ("hybrid", Wait::Hybrid),
-                ("sleep", Wait::Sleep),
-                ("spin", Wait::Spin),
-            ],
-        )?,
-        coalesce: choice(typed, "coalesce", &[("auto", true), ("never", false)])?,
-        think: think(typed)?,
-        drop_bodies: drop_bodies(typed, &targets)?,
-        pins: pins(typed)?,
-        realtime: typed.has("realtime"),
-        start_at_unix_ns: start_at(typed)?,
-        probe: probe(typed)?,
-        timestamps: typed.has("rx-timestamps"),
-        sink: typed.has("sink"),
-        control: None,
+        trigger: args.epoll,
+        wait: args.wait,
+        coalesce: args.coalesce == Coalesce::Auto,
+        pins: args.pin.clone().map_or(Vec::new(), |cores| cores.0),
+        realtime: args.realtime,
+        start_at_unix_ns: args.start_at.map(|time| time.0),
+        probe: probe(args)?,
+        sink: args.sink,
         targets,
     };
-    check_limits(typed, &plan)?;
-    plan.control = control(typed, &plan)?;
+    check_limits(args, &plan)?;
+    if let Pace::Closed(closed) = &mut plan.pace {
+        closed.control = control(args, plan.threads)?;
+    }
     Ok(plan)
 }
 
 /// The file of `--control`, put in place.
-fn control(typed: &Typed, plan: &Plan) -> Result<Option<Arc<Control>>, Refusal> {
-    let Some(path) = typed.last("control") else {
+fn control(args: &Args, threads: usize) -> Result<Option<Arc<Control>>, Refusal> {
+    let Some(path) = &args.control else {
         return Ok(None);
     };
-    if plan.open.is_some() || plan.probe.is_some() {
-        let name = if plan.open.is_some() { "rate" } else { "probe" };
-        return usage(format!(
-            "--control: only a closed loop can be held back; leave out --{name}"
-        ));
-    }
-    match Control::create(Path::new(path), plan.threads) {
+    match Control::create(Path::new(path), threads) {
         Ok(control) => Ok(Some(Arc::new(control))),
-        Err(error) => usage(format!("--control: cannot make {path}: {error}")),
+        Err(error) => because("control", format!("cannot make {path}: {error}")),
     }
 }
 
 /// Threads that send: as typed; without it two, or one where the connections are too few for that.
-fn threads(typed: &Typed, steps: &[Step], targets: usize) -> Result<usize, Refusal> {
+fn threads(args: &Args, steps: &[Step], targets: usize) -> Result<usize, Refusal> {
     let fewest = steps.iter().map(|step| step.connections).min().unwrap_or(1);
     // a script has one target; in an open loop each thread sends to all of them
-    let targets = if typed.has("script") { 1 } else { targets };
-    let each = if is_open(typed) { targets } else { 1 };
+    let targets = if args.script.is_some() { 1 } else { targets };
+    let each = if is_open(args) { targets } else { 1 };
     let default = (fewest / each.max(1)).clamp(1, 2);
-    let threads = count(typed, "threads", default as f64)?;
+    let threads = args.threads.map_or(default, |threads| threads.0);
     if fewest < threads {
-        return usage("number of connections must be >= threads");
+        return usage(Mistake::TooFewConnections);
     }
     if fewest < targets {
-        return usage(format!(
-            "--connections: {fewest} for {targets} servers would leave some without any; give at \
-             least one for each"
-        ));
+        let why = format!(
+            "{fewest} for {targets} servers would leave some without any; give at least one for each"
+        );
+        return because("connections", why);
     }
     if fewest / threads < each {
-        return usage(format!(
-            "--connections: {fewest} on {threads} threads leave a thread with fewer than the \
-             {targets} servers that it sends to; give at least {}, or fewer threads (-t)",
+        let why = format!(
+            "{fewest} on {threads} threads leave a thread with fewer than the {targets} servers \
+             that it sends to; give at least {}, or fewer threads (-t)",
             targets * threads
-        ));
+        );
+        return because("connections", why);
     }
     Ok(threads)
 }
@@ -190,29 +174,36 @@ fn threads(typed: &Typed, steps: &[Step], targets: usize) -> Result<usize, Refus
 const STREAMS_MAX: usize = 10_000;
 
 /// Calls of gRPC go over HTTP/2 only.
-fn is_http2(typed: &Typed) -> bool {
-    typed.has("http2") || typed.has("grpc")
+fn is_http2(args: &Args) -> bool {
+    args.http2 || args.grpc
 }
 
 /// What HTTP/2 does otherwise, or cannot do here.
-fn check_http2(typed: &Typed, depth: usize, streams: usize) -> Result<(), Refusal> {
-    if typed.has("grpc") && typed.has("script") {
-        return usage(
-            "--grpc: does not work with --script (set the message with --body or --body-file)",
+fn check_http2(args: &Args, depth: usize, streams: usize) -> Result<(), Refusal> {
+    if args.grpc && args.script.is_some() {
+        return wrong(
+            "grpc",
+            Wrong::Clash("--script (set the message with --body or --body-file)".into()),
         );
     }
-    if !is_http2(typed) {
-        return if typed.has("streams") {
-            usage("--streams: needs --http2 (for HTTP/1.1 use --depth)")
+    if !is_http2(args) {
+        return if args.has("streams") {
+            wrong(
+                "streams",
+                Wrong::Needs("--http2 (for HTTP/1.1 use --depth)"),
+            )
         } else {
             Ok(())
         };
     }
     if streams > STREAMS_MAX {
-        return usage(format!("--streams: out of range (at most {STREAMS_MAX})"));
+        return wrong(
+            "streams",
+            Wrong::OutOfRange(format!("at most {STREAMS_MAX}").into()),
+        );
     }
     if depth != 1 {
-        return usage("--depth: does not work with --http2 (use --streams)");
+        return wrong("depth", Wrong::Clash("--http2 (use --streams)".into()));
     }
     let without = [
         (
@@ -221,14 +212,14 @@ fn check_http2(typed: &Typed, depth: usize, streams: usize) -> Result<(), Refusa
         ),
         ("rx-timestamps", "does not work with --http2"),
     ];
-    match without.iter().find(|(name, _)| typed.has(name)) {
-        Some((name, why)) => usage(format!("--{name}: {why}")),
+    match without.iter().find(|(name, _)| args.has(name)) {
+        Some((name, why)) => because(name, *why),
         None => Ok(()),
     }
 }
 
 /// What does not go with messages of WebSocket.
-fn check_websocket(typed: &Typed, common: &Common) -> Result<(), Refusal> {
+fn check_websocket(args: &Args, common: &Common) -> Result<(), Refusal> {
     let without = [
         ("http2", "does not work with ws:// (an upgrade of HTTP/1.1)"),
         ("grpc", "does not work with ws://"),
@@ -239,39 +230,43 @@ fn check_websocket(typed: &Typed, common: &Common) -> Result<(), Refusal> {
         ("method", "does not work with ws:// (the upgrade is a GET)"),
         ("rx-timestamps", "does not work with ws://"),
     ];
-    if let Some((name, why)) = without.iter().find(|(name, _)| typed.has(name)) {
-        return usage(format!("--{name}: {why}"));
+    if let Some((name, why)) = without.iter().find(|(name, _)| args.has(name)) {
+        return because(name, *why);
     }
     if common.asks_to_close() {
-        return usage("--header: 'Connection: close' does not work with ws:// (remove it)");
+        return because(
+            "header",
+            "'Connection: close' does not work with ws:// (remove it)",
+        );
     }
     Ok(())
 }
 
 /// Connections and rates over the window. Where both go in steps, they go together.
-fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
-    if let Some(path) = typed.last("rate").and_then(curve::file) {
-        return steps_of_curve(typed, curve::read(path)?);
-    }
-    let connections = ramp(typed, "connections", 10.0)?;
-    if connections.by.is_none() && connections.from != connections.to {
-        return usage("--connections: a ramp needs steps (for example 700..2000:100)");
-    }
-    let rate = if typed.has("rate") {
-        Some(ramp(typed, "rate", 0.0)?)
-    } else {
-        None
+fn steps(args: &Args) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
+    let rate = match &args.rate {
+        Some(Rate::Curve(stretches)) => return steps_of_curve(args, stretches.clone()),
+        Some(Rate::Ramp(ramp)) => Some(*ramp),
+        None => None,
     };
+    let connections = args.connections;
+    if connections.by.is_none() && connections.from != connections.to {
+        return because(
+            "connections",
+            "a ramp needs steps (for example 700..2000:100)",
+        );
+    }
     let counts = connections.steps();
     let rates = rate.map_or(Vec::new(), |rate| rate.steps());
     let n = counts.len().max(rates.len());
     if counts.len() > 1 && rates.len() > 1 && counts.len() != rates.len() {
         let (a, b) = (counts.len(), rates.len());
-        return usage(format!(
-            "--connections: {a} steps, but --rate has {b} (make them equal)"
-        ));
+        return because(
+            "connections",
+            format!("{a} steps, but --rate has {b} (make them equal)"),
+        );
     }
-    let length_ns = step_length(typed, n)?;
+    let length_ns = step_length(args, n)?;
     let counts: Result<Vec<Step>, Refusal> = (0..n)
         .map(|step| {
             let figure = counts[step.min(counts.len() - 1)];
@@ -288,16 +283,28 @@ fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
 }
 
 /// An open loop: requests are due at a rate, or as they came before.
-fn is_open(typed: &Typed) -> bool {
-    typed.has("rate") || typed.has("replay")
+fn is_open(args: &Args) -> bool {
+    args.rate.is_some() || args.replay.is_some()
+}
+
+/// Connections of a run whose load a file has.
+fn same_connections(args: &Args) -> Result<usize, Refusal> {
+    let ramp = args.connections;
+    if ramp.by.is_some() || ramp.from != ramp.to {
+        return because(
+            "connections",
+            "cannot be a ramp where the load is from a file",
+        );
+    }
+    whole("connections", ramp.from)
 }
 
 /// The window of a log, with its mean rate.
-fn steps_of_log(typed: &Typed, log: &Log) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
+fn steps_of_log(args: &Args, log: &Log) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
     let length_ns = log.length_ns();
     let mean_rps = log.order.len() as f64 * 1e9 / length_ns as f64;
     let step = Step {
-        connections: count(typed, "connections", 10.0)?,
+        connections: same_connections(args)?,
         length_ns,
     };
     let stretch = Stretch {
@@ -310,47 +317,49 @@ fn steps_of_log(typed: &Typed, log: &Log) -> Result<(Vec<Step>, Option<Vec<Stret
 
 /// A curve from a file has the length of the window in it.
 fn steps_of_curve(
-    typed: &Typed,
+    args: &Args,
     stretches: Vec<Stretch>,
 ) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
-    for name in ["duration", "step"] {
-        if typed.has(name) {
-            return usage(format!(
-                "--{name}: does not work with a rate from a file, whose last point is the end"
-            ));
-        }
+    if let Some(name) = args.first_of(&["duration", "step"]) {
+        return wrong(
+            name,
+            Wrong::Clash("a rate from a file, whose last point is the end".into()),
+        );
     }
     let step = Step {
-        connections: count(typed, "connections", 10.0)?,
+        connections: same_connections(args)?,
         length_ns: stretches.iter().map(|stretch| stretch.length_ns).sum(),
     };
     Ok((vec![step], Some(stretches)))
 }
 
-fn step_length(typed: &Typed, steps: usize) -> Result<u64, Refusal> {
+fn step_length(args: &Args, steps: usize) -> Result<u64, Refusal> {
     // with a number of requests the time is only a bound
-    let default_ns = if typed.has("requests") {
+    let default_ns = if args.requests.is_some() {
         24 * 3600 * 1_000_000_000
     } else {
         10_000_000_000
     };
-    let duration_ns = time(typed, "duration", default_ns)?;
-    let length_ns = time(typed, "step", duration_ns / steps as u64)?;
+    let duration_ns = args.duration.map_or(default_ns, |time| time.0);
+    let length_ns = args.step.map_or(duration_ns / steps as u64, |time| time.0);
     if duration_ns == 0 || (steps == 1 && length_ns == 0) {
-        return usage("--duration: must be greater than 0");
+        return wrong("duration", Wrong::Zero);
     }
     if steps > 1 && length_ns < STEP_MIN_NS {
-        return usage(format!(
-            "--duration: leaves {:.1} ms for each of {steps} steps (at least 10 ms)",
-            length_ns as f64 / 1e6
-        ));
+        return because(
+            "duration",
+            format!(
+                "leaves {:.1} ms for each of {steps} steps (at least 10 ms)",
+                length_ns as f64 / 1e6
+            ),
+        );
     }
     Ok(length_ns)
 }
 
 fn stretches(rate: Ramp, steps: usize, length_ns: u64) -> Result<Vec<Stretch>, Refusal> {
     if rate.from <= 0.0 && rate.to <= 0.0 {
-        return usage("--rate: must be greater than 0");
+        return wrong("rate", Wrong::Zero);
     }
     if rate.by.is_none() && rate.from != rate.to {
         let length_ns = length_ns * steps as u64;
@@ -372,30 +381,20 @@ fn stretches(rate: Ramp, steps: usize, length_ns: u64) -> Result<Vec<Stretch>, R
     Ok(each.collect())
 }
 
-/// wrk2's way first: a rate there belongs to connections.
-const DISPATCH: [(&str, Dispatch); 3] = [
-    ("pinned", Dispatch::Pinned),
-    ("any", Dispatch::Any),
-    ("random", Dispatch::Random),
-];
-
-fn open_loop(typed: &Typed, stretches: Vec<Stretch>, log: Option<&Log>) -> Result<Open, Refusal> {
-    Ok(Open {
+fn open_loop(args: &Args, stretches: Vec<Stretch>, log: Option<&Log>) -> Open {
+    Open {
         stretches,
         recorded: log.map(|log| Arc::clone(&log.times_ns)),
-        poisson: choice(typed, "arrival", &[("even", false), ("poisson", true)])?,
-        seed: number(typed, "seed", 1.0)? as u64,
-        dispatch: choice(typed, "dispatch", &DISPATCH)?,
-        late: choice(
-            typed,
-            "late",
-            &[("queue", Late::Queue), ("drop", Late::Drop)],
-        )?,
-    })
+        poisson: args.arrival == Arrival::Poisson,
+        seed: args.seed.0 as u64,
+        dispatch: args.dispatch,
+        late: args.late,
+        deadline_ns: args.deadline.map(|time| time.0),
+    }
 }
 
 /// The options of TLS, which need an https or wss URL.
-fn tls(typed: &Typed, targets: &[Target]) -> Result<TlsOptions, Refusal> {
+fn tls(args: &Args, targets: &[Target]) -> Result<TlsOptions, Refusal> {
     let names = [
         "tls-version",
         "tls-groups",
@@ -405,120 +404,147 @@ fn tls(typed: &Typed, targets: &[Target]) -> Result<TlsOptions, Refusal> {
         "cert",
         "key",
         "tls-resume",
+        "early-data",
     ];
     if targets.iter().all(|target| target.tls_name.is_none()) {
-        if let Some(name) = names.iter().find(|name| typed.has(name)) {
-            return usage(format!("--{name}: is for https:// and wss://"));
+        if let Some(name) = args.first_of(&names) {
+            return wrong(name, Wrong::OnlyFor("https:// and wss://"));
         }
     }
-    let list = |name: &str| -> Vec<String> {
-        let text = typed.last(name).unwrap_or_default();
-        let words = text
-            .split(',')
-            .map(str::trim)
-            .filter(|word| !word.is_empty());
-        words.map(String::from).collect()
-    };
-    let identity = match (typed.last("cert"), typed.last("key")) {
-        (Some(certificate), key) => Some((certificate.into(), key.unwrap_or(certificate).into())),
+    let list = |list: &Option<List>| list.clone().map_or(Vec::new(), |list| list.0);
+    let identity = match (&args.cert, &args.key) {
+        (Some(certificate), key) => Some((
+            certificate.into(),
+            key.as_ref().unwrap_or(certificate).into(),
+        )),
         (None, Some(_)) => {
-            return usage("--key: needs the certificate that it belongs to (--cert)")
+            return wrong(
+                "key",
+                Wrong::Needs("the certificate that it belongs to (--cert)"),
+            )
         }
         (None, None) => None,
     };
     Ok(TlsOptions {
-        versions: list("tls-version"),
-        groups: list("tls-groups"),
-        ciphers: list("tls-ciphers"),
-        name: typed.last("sni").map(String::from),
-        authorities: typed.last("ca").map(Into::into),
+        versions: list(&args.tls_version),
+        groups: list(&args.tls_groups),
+        ciphers: list(&args.tls_ciphers),
+        name: args.sni.clone(),
+        authorities: args.ca.as_ref().map(Into::into),
         identity,
-        resumes: typed.has("tls-resume"),
+        resumes: args.tls_resume || args.early_data,
+        early_data: early_data(args, targets)?,
     })
 }
 
-/// `--think TIME` or `--think A..B`.
-fn think(typed: &Typed) -> Result<Option<Think>, Refusal> {
-    let Some(text) = typed.last("think") else {
-        return Ok(None);
-    };
-    if is_open(typed) {
-        return usage("--think: is for a closed loop; with a rate the schedule decides");
+/// Whether first requests are sent with the handshake. HTTP/2 and WebSocket begin with an exchange of
+/// their own.
+fn early_data(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
+    if !args.early_data {
+        return Ok(false);
     }
-    let (least, most) = text.split_once("..").unwrap_or((text, text));
-    match (parse_time_ns(least), parse_time_ns(most)) {
-        (Some(least_ns), Some(most_ns)) if least_ns <= most_ns => {
-            Ok(Some(Think { least_ns, most_ns }))
-        }
-        _ => usage(format!(
-            "--think: invalid time '{text}' (for example 100ms or 50ms..2s)"
-        )),
+    if is_http2(args) {
+        return wrong("early-data", Wrong::Clash("--http2".into()));
     }
+    if targets.iter().any(|target| target.upgrade.is_some()) {
+        return wrong("early-data", Wrong::Clash("wss://".into()));
+    }
+    let versions = args.tls_version.as_ref();
+    if versions.is_some_and(|list| !list.0.iter().any(|version| version == "1.3")) {
+        return wrong("early-data", Wrong::Needs("TLS 1.3 (--tls-version)"));
+    }
+    Ok(true)
+}
+
+/// Refuses options of the other loop.
+fn check_pace(args: &Args) -> Result<(), Refusal> {
+    let is_open = is_open(args);
+    if args.think.is_some() && is_open {
+        return wrong(
+            "think",
+            Wrong::OnlyFor("a closed loop; with a rate the schedule decides"),
+        );
+    }
+    if args.deadline.is_some() && !is_open {
+        return wrong("deadline", Wrong::OnlyFor("an open loop; give a rate (-R)"));
+    }
+    if args.control.is_some() && (is_open || args.probe.is_some()) {
+        let name = if is_open { "rate" } else { "probe" };
+        return because(
+            "control",
+            format!("only a closed loop can be held back; leave out --{name}"),
+        );
+    }
+    Ok(())
+}
+
+/// The protocol of all connections.
+fn protocol(args: &Args, scheme: Scheme, targets: &[Target]) -> Result<Protocol, Refusal> {
+    let (depth, window) = (args.depth.0, args.window.0);
+    let drop_bodies = drop_bodies(args, targets)?;
+    Ok(match scheme {
+        Scheme::Http if is_http2(args) => Protocol::Http2 {
+            streams: args.streams.0,
+            grpc: args.grpc,
+        },
+        Scheme::Http => Protocol::Http1 {
+            depth,
+            timestamps: args.rx_timestamps,
+            drop_bodies,
+        },
+        Scheme::WebSocket => Protocol::WebSocket { depth },
+        Scheme::Tcp => Protocol::Tcp {
+            window,
+            reply_bytes: args.reply_size.map(|size| size.0),
+        },
+        Scheme::Udp => Protocol::Udp { window },
+    })
 }
 
 /// Whether bodies are dropped in the kernel, which only a plain TCP socket can do.
-fn drop_bodies(typed: &Typed, targets: &[Target]) -> Result<bool, Refusal> {
-    let is_wanted = choice(typed, "bodies", &[("read", false), ("drop", true)])?;
+fn drop_bodies(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
+    let is_wanted = args.bodies == Bodies::Drop;
     let is_plain = |target: &Target| {
         let is_tcp = matches!(target.address, Address::Inet(_));
         is_tcp && target.tls_name.is_none() && target.upgrade.is_none()
     };
-    let is_other = is_http2(typed) || typed.has("rx-timestamps");
+    let is_other = is_http2(args) || args.rx_timestamps;
     if is_wanted && (is_other || !targets.iter().all(is_plain)) {
-        return usage(
-            "--bodies: drop is for HTTP/1.1 by http:// over TCP, without --rx-timestamps",
+        return because(
+            "bodies",
+            "drop is for HTTP/1.1 by http:// over TCP, without --rx-timestamps",
         );
     }
     Ok(is_wanted)
 }
 
 /// Requests of the whole run.
-fn requests(typed: &Typed) -> Result<Option<u64>, Refusal> {
-    if !typed.has("requests") {
-        return Ok(None);
+fn requests(args: &Args) -> Result<Option<u64>, Refusal> {
+    if args.requests.is_some() && args.warmup.is_some() {
+        return because(
+            "requests",
+            "is not for --warmup, whose requests would be among them",
+        );
     }
-    let figure = number(typed, "requests", 1.0)?;
-    if figure < 1.0 || figure.fract() != 0.0 {
-        return usage("--requests: must be a whole number of at least 1");
-    }
-    if typed.has("warmup") {
-        return usage("--requests: is not for --warmup, whose requests would be among them");
-    }
-    Ok(Some(figure as u64))
+    Ok(args.requests.map(|requests| requests.0))
 }
 
-fn per_connection(typed: &Typed) -> Result<Option<u16>, Refusal> {
-    if !typed.has("requests-per-connection") {
-        return Ok(None);
-    }
-    let figure = count(typed, "requests-per-connection", 1.0)?;
-    match u16::try_from(figure) {
-        Ok(figure) => Ok(Some(figure)),
-        Err(_) => usage("--requests-per-connection: must be at most 65535"),
-    }
+fn per_connection(args: &Args) -> Result<Option<u16>, Refusal> {
+    let figure = args.requests_per_connection;
+    let figure = figure.map(|count| u16::try_from(count.0)).transpose();
+    figure.or_else(|_| because("requests-per-connection", "must be at most 65535"))
 }
 
-fn deadline(typed: &Typed) -> Result<Option<u64>, Refusal> {
-    if !typed.has("deadline") {
+fn probe(args: &Args) -> Result<Option<Probe>, Refusal> {
+    let Some(rate_rps) = args.probe.map(|rate| rate.0) else {
         return Ok(None);
-    }
-    if !is_open(typed) {
-        return usage("--deadline: is for an open loop; give a rate (-R)");
-    }
-    time(typed, "deadline", 0).map(Some)
-}
-
-fn probe(typed: &Typed) -> Result<Option<Probe>, Refusal> {
-    if !typed.has("probe") {
-        return Ok(None);
-    }
-    let rate_rps = number(typed, "probe", 10.0)?;
+    };
     if rate_rps <= 0.0 {
-        return usage("--probe: must be greater than 0");
+        return wrong("probe", Wrong::Zero);
     }
     Ok(Some(Probe {
         rate_rps,
-        connections: count(typed, "probe-connections", 2.0)?,
+        connections: args.probe_connections.0,
     }))
 }
 
@@ -535,54 +561,62 @@ fn refused_realtime(plan: &Plan) -> Option<std::io::Error> {
 /// Addresses from which no target could be reached.
 fn check_sources(plan: &Plan) -> Result<(), Refusal> {
     if plan.all_addresses && !plan.sources.is_empty() {
-        return usage("--addresses: all is not for --source, whose addresses have one family");
+        return because(
+            "addresses",
+            "all is not for --source, whose addresses have one family",
+        );
     }
     for source in &plan.sources {
         if let Err(error) = UdpSocket::bind((*source, 0)) {
-            return usage(format!(
-                "--source: {source}: {error} (is it an address of this machine?)"
-            ));
+            return because(
+                "source",
+                format!("{source}: {error} (is it an address of this machine?)"),
+            );
         }
         for target in &plan.targets {
             let Address::Inet(address) = target.address else {
                 continue;
             };
             if address.is_ipv4() != source.is_ipv4() {
-                return usage(format!(
-                    "--source: {source} cannot reach {address}: one is IPv4, the other IPv6"
-                ));
+                return because(
+                    "source",
+                    format!("{source} cannot reach {address}: one is IPv4, the other IPv6"),
+                );
             }
         }
     }
     Ok(())
 }
 
-fn check_limits(typed: &Typed, plan: &Plan) -> Result<(), Refusal> {
+fn check_limits(args: &Args, plan: &Plan) -> Result<(), Refusal> {
     check_sources(plan)?;
     let tcp =
         |target: &Target| target.tls_name.is_none() && matches!(target.address, Address::Inet(_));
-    if typed.has("rx-timestamps") && !plan.targets.iter().all(tcp) {
-        return usage("--rx-timestamps: needs http:// over TCP");
+    if args.rx_timestamps && !plan.targets.iter().all(tcp) {
+        return wrong("rx-timestamps", Wrong::Needs("http:// over TCP"));
     }
     if let Some(error) = refused_realtime(plan) {
-        return usage(format!(
-            "--realtime: {error} (run as root, with CAP_SYS_NICE, or raise ulimit -r)"
-        ));
+        return because(
+            "realtime",
+            format!("{error} (run as root, with CAP_SYS_NICE, or raise ulimit -r)"),
+        );
     }
     if !plan.pins.is_empty() && plan.pins.len() < plan.threads {
         let (cores, threads) = (plan.pins.len(), plan.threads);
-        return usage(format!(
-            "--pin: {cores} cores for {threads} threads (one per thread is needed)"
-        ));
+        return because(
+            "pin",
+            format!("{cores} cores for {threads} threads (one per thread is needed)"),
+        );
     }
     // the null server inside this program has the other end of each
     let ends = if plan.sink { 2 } else { 1 };
     let wanted = ends * plan.connections_max() as u64 + OTHER_FILES;
     let allowed = affinity::allow_files(wanted);
     if allowed < wanted {
-        return usage(format!(
-            "--connections: needs {wanted} open files, but {allowed} are allowed (raise ulimit -n)"
-        ));
+        return because(
+            "connections",
+            format!("needs {wanted} open files, but {allowed} are allowed (raise ulimit -n)"),
+        );
     }
     Ok(())
 }

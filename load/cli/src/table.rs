@@ -1,5 +1,19 @@
-//! Every option once. The parser, `--help`, the shell completions and docs/load-options.md are all
-//! made from this table.
+//! Every option once, with the type of its value. The parser, [`Args`], `--help`, the shell completions
+//! and docs/load-options.md are all made from this table.
+
+use crate::addresses::{ConnectTo, Resolve};
+use crate::conditions::Conditions;
+use crate::options::Typed;
+use crate::raw::Bytes;
+use crate::refusal::Refusal;
+use crate::series::Live;
+use crate::targets::{HeaderField, Method};
+use crate::values::{
+    Addresses, Arrival, Bodies, Coalesce, Cores, Count, List, Number, ProxyVersion, Ramp, Rate,
+    Requests, Setting, Sources, Time, UnixTime, UpTo, Value,
+};
+use load_engine::plan::{Dispatch, Expect, Late, Think, Wait};
+use load_engine::sys::epoll::Trigger;
 
 /// Where an option comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,673 +67,305 @@ pub struct Entry {
     pub group: Group,
     /// One line.
     pub text: &'static str,
+    /// Reads the text of its value into its field.
+    set: fn(&mut Args, &'static str, &str) -> Result<(), Refusal>,
 }
 
-const fn option(
-    group: Group,
-    long: &'static str,
-    short: Option<char>,
-    value: Option<&'static str>,
-    default: &'static str,
-    text: &'static str,
-) -> Entry {
-    Entry {
-        long,
-        short,
-        value,
-        default,
-        group,
-        text,
+/// Makes the table, and the type that holds the values of a command line. Each option is
+/// `GROUP "long" / 'short' = "VALUE" => field: Type = "default", "text";`. A default behind `|` is only
+/// shown: it depends on other options.
+macro_rules! options {
+    ($(
+        $group:ident $long:literal $(/ $short:literal)? $(= $value:literal)?
+        => $field:ident : $type:ty $(= $default:literal)? $(| $shown:literal)?, $text:literal;
+    )*) => {
+        /// All options.
+        pub const TABLE: &[Entry] = &[$(Entry {
+            long: $long,
+            short: options!(@some $($short)?),
+            value: options!(@some $($value)?),
+            default: concat!($($default)? $($shown)?),
+            group: Group::$group,
+            text: $text,
+            set: |args, name, text| args.$field.set(name, text),
+        },)*];
+
+        /// The values of a command line.
+        #[derive(Clone, Debug)]
+        pub struct Args {
+            given: Vec<&'static str>,
+            $(#[doc = $text] pub $field: $type,)*
+        }
+
+        impl Default for Args {
+            fn default() -> Args {
+                Args {
+                    given: Vec::new(),
+                    $($field: options!(@default $type $(, $default)?),)*
+                }
+            }
+        }
+    };
+    (@some) => { None };
+    (@some $some:literal) => { Some($some) };
+    (@default $type:ty) => { <$type>::default() };
+    (@default $type:ty, $default:literal) => {
+        <$type>::read("default", $default).expect("a default is a value")
+    };
+}
+
+impl Args {
+    /// The values of a command line that was read.
+    pub fn read(typed: &Typed) -> Result<Args, Refusal> {
+        let mut args = Args::default();
+        for (entry, text) in &typed.options {
+            (entry.set)(&mut args, entry.long, text)?;
+            args.given.push(entry.long);
+        }
+        Ok(args)
+    }
+
+    /// Whether an option was given.
+    pub fn has(&self, long: &str) -> bool {
+        debug_assert!(TABLE.iter().any(|entry| entry.long == long), "{long}");
+        self.given.contains(&long)
+    }
+
+    /// The first of some options that was given.
+    pub fn first_of(&self, longs: &[&'static str]) -> Option<&'static str> {
+        longs.iter().copied().find(|long| self.has(long))
     }
 }
 
-use Group::{Engine, Load, Output, Wrk, Wrk2};
+options! {
+    Wrk "connections" / 'c' = "N" => connections: Ramp = "10",
+        "connections over all threads; A..B:S goes from A to B in steps of S (see --step)";
+    Wrk "duration" / 'd' = "TIME" => duration: Option<Time> | "10s",
+        "length of the measured window";
+    Wrk "threads" / 't' = "N" => threads: Option<Count> | "2",
+        "threads that send; one where there is a single connection";
+    Wrk "script" / 's' = "FILE" => script: Option<String>,
+        "Lua script as for wrk (setup, init, delay, request, response, done)";
+    Wrk "header" / 'H' = "FIELD" => header: Vec<HeaderField>,
+        "header field for every request, such as 'Accept: text/plain'; may be repeated";
+    Wrk "latency" / 'L' => latency: bool,
+        "print the distribution of latencies";
+    Wrk "timeout" / 'T' = "TIME" => timeout: Time = "2s",
+        "longest wait for a response; then it counts as timed out and the connection is \
+         reopened";
+    Wrk "version" / 'v' => version: bool,
+        "print the version";
+    Wrk "help" / 'h' => help: bool,
+        "print this help";
+    Wrk2 "rate" / 'R' = "N" => rate: Option<Rate>,
+        "open loop: requests per second over all threads, at a fixed rate; A..B ramps from A \
+         to B over the window, A..B:S goes in steps of S; @FILE has points such as '10s 5k'";
+    Wrk2 "u_latency" / 'U' => u_latency: bool,
+        "print the spectrum of service times too (implies --latency)";
+    Wrk2 "batch_latency" / 'B' => batch_latency: bool,
+        "with pipelining record only the last response of a batch";
+    Load "method" / 'X' = "NAME" => method: Option<Method> | "GET",
+        "method of the requests";
+    Load "body" = "TEXT" => body: Option<String>,
+        "body of the requests; implies POST unless --method is given; with ws:// the text \
+         message that is sent";
+    Load "body-file" = "FILE" => body_file: Option<String>,
+        "body of the requests from a file; with ws:// the binary message that is sent";
+    Load "urls" = "FILE" => urls: Option<String>,
+        "URLs or paths, one per line, each after an optional weight; # begins a comment";
+    Load "data" = "FILE" => data: Option<String>,
+        "CSV file whose rows fill {column} in path, header fields and body, one row after the \
+         other";
+    Load "replay" = "FILE" => replay: Option<String>,
+        "open loop: the GET, HEAD and OPTIONS requests of an access log (common or combined \
+         format, or lines 'SECONDS METHOD PATH') at the times at which they came";
+    Load "speed" = "N" => speed: Option<Number> | "1",
+        "how many times as fast as it was a log is replayed";
+    Load "depth" = "N" => depth: Count = "1",
+        "requests that are sent together on a connection (pipelining)";
+    Load "http2" => http2: bool,
+        "HTTP/2: by prior knowledge with http://, chosen by ALPN with https://";
+    Load "streams" = "N" => streams: Count = "1",
+        "requests in flight on each HTTP/2 connection";
+    Load "grpc" => grpc: bool,
+        "unary gRPC calls over HTTP/2: --body or --body-file is the serialized message of \
+         each";
+    Load "size" = "BYTES" => size: Option<Bytes> | "64",
+        "size of the messages of tcp:// and udp:// URLs";
+    Load "reply-size" = "BYTES" => reply_size: Option<Bytes> | "that of the message",
+        "size of each answer of a tcp:// server that is not an echo server";
+    Load "window" = "N" => window: Count = "1",
+        "messages in flight on each connection of tcp:// and udp:// URLs";
+    Load "arrival" = "even|poisson" => arrival: Arrival = "even",
+        "how the requests of an open loop are spread over time";
+    Load "think" = "TIME" => think: Option<Think>,
+        "closed loop: each user waits so long before each request; A..B draws the time from a \
+         range";
+    Load "seed" = "N" => seed: Number = "1",
+        "seed of the Poisson arrivals";
+    Load "dispatch" = "pinned|any|random" => dispatch: Dispatch = "pinned",
+        "connection of a due request: pinned: the next in turn, busy or not, as under wrk2; \
+         any: the one that has been free for longest; random: one drawn by lot, busy or not";
+    Load "late" = "queue|drop" => late: Late = "queue",
+        "whether a due request waits (queue) or is dropped (drop) when its connection is not \
+         free";
+    Load "step" = "TIME" => step: Option<Time>,
+        "length of each step of a ramp; without it the duration is divided among them";
+    Load "probe" = "RATE" => probe: Option<Number>,
+        "in addition to the load, RATE requests per second on connections of their own, \
+         reported separately";
+    Load "probe-connections" = "N" => probe_connections: Count = "2",
+        "connections of the probe";
+    Load "sink" => sink: bool,
+        "send to a null server inside this program instead of a URL: the headroom of the path";
+    Engine "warmup" = "TIME" => warmup: Option<Time> | "0s",
+        "load before the window, not measured; in an open loop overdue requests of the \
+         warm-up are sent first";
+    Engine "connect-timeout" = "TIME" => connect_timeout: Option<Time> | "the timeout",
+        "longest wait for a connection with its handshakes; the load begins when all are \
+         open, or when for so long none has been opened";
+    Engine "drain" = "TIME" => drain: Option<Time> | "the timeout",
+        "longest wait for responses after the window of an open loop";
+    Engine "pin" = "CORES" => pin: Option<Cores>,
+        "bind threads to cores, one each, such as 2-5,8; one more core is for the probe";
+    Engine "realtime" => realtime: bool,
+        "real-time priority for the threads that send, so that other programs cannot delay \
+         them; at a fixed rate they yield 60 us of each ms, before the kernel makes them \
+         yield 50 ms";
+    Engine "start-at" = "UNIX_SECONDS" => start_at: Option<UnixTime>,
+        "connect now, send from this moment on, so that several hosts start together";
+    Load "tls-version" = "LIST" => tls_version: Option<List> | "1.2,1.3",
+        "versions of TLS that are offered";
+    Load "tls-groups" = "LIST" => tls_groups: Option<List>,
+        "key exchange groups that are offered, in order, such as x25519,secp256r1";
+    Load "tls-ciphers" = "LIST" => tls_ciphers: Option<List>,
+        "cipher suites that are offered, in order, such as TLS13_AES_128_GCM_SHA256";
+    Load "sni" = "NAME" => sni: Option<String> | "the host",
+        "server name of the handshake, and of the certificate with --ca";
+    Load "ca" = "FILE" => ca: Option<String>,
+        "verify servers' certificates against these authorities (PEM); without it nothing is \
+         verified";
+    Load "cert" = "FILE" => cert: Option<String>,
+        "certificate chain (PEM) that is shown to servers that ask for one";
+    Load "key" = "FILE" => key: Option<String>,
+        "its private key (PEM), if it is not in the same file";
+    Load "tls-resume" => tls_resume: bool,
+        "resume TLS sessions on later connections, where the server lets them";
+    Load "early-data" => early_data: bool,
+        "send the first request of each connection that resumes a TLS session with the \
+         handshake (0-RTT, implies --tls-resume), where the server lets it";
+    Load "requests" / 'n' = "N" => requests: Option<Requests>,
+        "end after so many requests; the duration is then no more than a bound";
+    Load "requests-per-connection" = "N" => requests_per_connection: Option<Count>,
+        "close a connection after so many responses, and open it again";
+    Load "expect" = "LIST" => expect: Expect,
+        "count responses as errors that differ: status=200,length=1024,body~TEXT; may be \
+         repeated";
+    Load "deadline" = "TIME" => deadline: Option<Time>,
+        "open loop: do not send a request that is so late; it counts as lost after its wait";
+    Load "stop-when" = "LIST" => stop_when: Conditions,
+        "end early, with exit code 1, after a second that meets one of these: \
+         errors>100,p99>50ms";
+    Load "resolve" = "HOST:PORT:ADDRESSES" => resolve: Vec<Resolve>,
+        "addresses of a host, separated by commas, in place of the system resolver; may be \
+         repeated";
+    Load "connect-to" = "HOST:PORT:HOST:PORT" => connect_to: Vec<ConnectTo>,
+        "connect to the second host and port for requests to the first; an empty one is any, \
+         or the same; may be repeated";
+    Load "addresses" = "first|all" => addresses: Addresses = "first",
+        "addresses of a name that connections go to: first: the first that takes them, and \
+         the next one when it fails; all: dealt to all of them";
+    Engine "source" = "ADDRESSES" => source: Option<Sources>,
+        "source addresses, separated by commas; each has its own 28 thousand ports";
+    Engine "proxy-protocol" = "v1|v2" => proxy_protocol: Option<ProxyVersion>,
+        "begin each connection with a PROXY header that has its own addresses";
+    Engine "tcp-congestion" = "NAME" => tcp_congestion: Option<String>,
+        "congestion control of the sockets, such as cubic or bbr";
+    Engine "tcp-mss" = "BYTES" => tcp_mss: Option<UpTo<65_535>>,
+        "largest segment";
+    Engine "send-buffer" = "BYTES" => send_buffer: Option<UpTo<{ i32::MAX as u32 }>>,
+        "send buffer of each socket; the kernel doubles it";
+    Engine "receive-buffer" = "BYTES" => receive_buffer: Option<UpTo<{ i32::MAX as u32 }>>,
+        "receive buffer of each socket; the kernel doubles it";
+    Engine "tcp-fast-open" => tcp_fast_open: bool,
+        "send the first request with the SYN, where kernel and server allow it";
+    Engine "dscp" = "N" => dscp: Option<UpTo<63>>,
+        "class of traffic of the packets, 0 to 63";
+    Engine "device" = "NAME" => device: Option<String>,
+        "interface that packets leave by (root or CAP_NET_RAW)";
+    Engine "abort" => abort: bool,
+        "close connections with RST: leaves nothing in TIME_WAIT, but is another load";
+    Engine "wait" = "sleep|hybrid|spin" => wait: Wait = "hybrid",
+        "how a thread waits for the time of the next request";
+    Engine "coalesce" = "auto|never" => coalesce: Coalesce = "auto",
+        "closed loop: pause up to 20 us before waiting while many requests are in flight, so \
+         that the server need not wake this program for each response";
+    Engine "bodies" = "read|drop" => bodies: Bodies = "read",
+        "drop: bodies of http:// responses that nothing looks at are dropped in the kernel, \
+         which saves the copy that other clients make";
+    Engine "rx-timestamps" => rx_timestamps: bool,
+        "end latencies when the kernel received the response, not when it was read (audit; \
+         TCP only)";
+    Engine "epoll" = "edge|level" => epoll: Trigger = "edge",
+        "how readiness is reported; level for stacks that know only that";
+    Engine "control" = "FILE" => control: Option<String>,
+        "closed loop: make FILE, through which another program holds the load back and reads \
+         its counters (docs/load.md, Holding the load back)";
+    Output "json" = "FILE" => json: Option<String>,
+        "write all results as JSON";
+    Output "csv" = "FILE" => csv: Option<String>,
+        "write one line per second: rate, latencies, errors";
+    Output "hlog" = "FILE" => hlog: Option<String>,
+        "write an HdrHistogram log, one histogram per second";
+    Output "prometheus" = "FILE" => prometheus: Option<String>,
+        "write counts and latencies in Prometheus' text format, updated each second";
+    Output "hgrm" = "FILE" => hgrm: Option<String>,
+        "write the percentile spectrum for the HdrHistogram plotter";
+    Output "live" = "auto|always|never" => live: Live = "auto",
+        "show rate, percentiles, errors and time left while a run of more than 2 s goes on; \
+         auto: if standard error is a terminal";
+    Output "headroom" = "FILE" => headroom: Option<String>,
+        "result file of a --sink run: warn if the server comes within 1.3 x of it";
+    Output "strict" => strict: bool,
+        "exit with status 1 if there are warnings, and with 3 if a signal ended the run early";
+}
 
-/// All options.
-pub const TABLE: &[Entry] = &[
-    option(
-        Wrk,
-        "connections",
-        Some('c'),
-        Some("N"),
-        "10",
-        "connections over all threads; A..B:S goes from A to B in steps of S (see --step)",
-    ),
-    option(
-        Wrk,
-        "duration",
-        Some('d'),
-        Some("TIME"),
-        "10s",
-        "length of the measured window",
-    ),
-    option(
-        Wrk,
-        "threads",
-        Some('t'),
-        Some("N"),
-        "2",
-        "threads that send; one where there is a single connection",
-    ),
-    option(
-        Wrk,
-        "script",
-        Some('s'),
-        Some("FILE"),
-        "",
-        "Lua script as for wrk (setup, init, delay, request, response, done)",
-    ),
-    option(
-        Wrk,
-        "header",
-        Some('H'),
-        Some("FIELD"),
-        "",
-        "header field for every request, such as 'Accept: text/plain'; may be repeated",
-    ),
-    option(
-        Wrk,
-        "latency",
-        Some('L'),
-        None,
-        "",
-        "print the distribution of latencies",
-    ),
-    option(
-        Wrk,
-        "timeout",
-        Some('T'),
-        Some("TIME"),
-        "2s",
-        "longest wait for a response; then it counts as timed out and the connection is reopened",
-    ),
-    option(Wrk, "version", Some('v'), None, "", "print the version"),
-    option(Wrk, "help", Some('h'), None, "", "print this help"),
-    option(
-        Wrk2,
-        "rate",
-        Some('R'),
-        Some("N"),
-        "",
-        "open loop: requests per second over all threads, at a fixed rate; A..B ramps from A to \
-         B over the window, A..B:S goes in steps of S; @FILE has points such as '10s 5k'",
-    ),
-    option(
-        Wrk2,
-        "u_latency",
-        Some('U'),
-        None,
-        "",
-        "print the spectrum of service times too (implies --latency)",
-    ),
-    option(
-        Wrk2,
-        "batch_latency",
-        Some('B'),
-        None,
-        "",
-        "with pipelining record only the last response of a batch",
-    ),
-    option(
-        Load,
-        "method",
-        Some('X'),
-        Some("NAME"),
-        "GET",
-        "method of the requests",
-    ),
-    option(
-        Load,
-        "body",
-        None,
-        Some("TEXT"),
-        "",
-        "body of the requests; implies POST unless --method is given; with ws:// the text message that is sent",
-    ),
-    option(
-        Load,
-        "body-file",
-        None,
-        Some("FILE"),
-        "",
-        "body of the requests from a file; with ws:// the binary message that is sent",
-    ),
-    option(
-        Load,
-        "urls",
-        None,
-        Some("FILE"),
-        "",
-        "URLs or paths, one per line, each after an optional weight; # begins a comment",
-    ),
-    option(
-        Load,
-        "data",
-        None,
-        Some("FILE"),
-        "",
-        "CSV file whose rows fill {column} in path, header fields and body, one row after the other",
-    ),
-    option(
-        Load,
-        "replay",
-        None,
-        Some("FILE"),
-        "",
-        "open loop: the GET, HEAD and OPTIONS requests of an access log (common or combined format, or lines \
-         'SECONDS METHOD PATH') at the times at which they came",
-    ),
-    option(
-        Load,
-        "speed",
-        None,
-        Some("N"),
-        "1",
-        "how many times as fast as it was a log is replayed",
-    ),
-    option(
-        Load,
-        "depth",
-        None,
-        Some("N"),
-        "1",
-        "requests that are sent together on a connection (pipelining)",
-    ),
-    option(
-        Load,
-        "http2",
-        None,
-        None,
-        "",
-        "HTTP/2: by prior knowledge with http://, chosen by ALPN with https://",
-    ),
-    option(
-        Load,
-        "streams",
-        None,
-        Some("N"),
-        "1",
-        "requests in flight on each HTTP/2 connection",
-    ),
-    option(
-        Load,
-        "grpc",
-        None,
-        None,
-        "",
-        "unary gRPC calls over HTTP/2: --body or --body-file is the serialized message of each",
-    ),
-    option(
-        Load,
-        "size",
-        None,
-        Some("BYTES"),
-        "64",
-        "size of the messages of tcp:// and udp:// URLs",
-    ),
-    option(
-        Load,
-        "reply-size",
-        None,
-        Some("BYTES"),
-        "that of the message",
-        "size of each answer of a tcp:// server that is not an echo server",
-    ),
-    option(
-        Load,
-        "window",
-        None,
-        Some("N"),
-        "1",
-        "messages in flight on each connection of tcp:// and udp:// URLs",
-    ),
-    option(
-        Load,
-        "arrival",
-        None,
-        Some("even|poisson"),
-        "even",
-        "how the requests of an open loop are spread over time",
-    ),
-    option(
-        Load,
-        "think",
-        None,
-        Some("TIME"),
-        "",
-        "closed loop: each user waits so long before each request; A..B draws the time from a range",
-    ),
-    option(
-        Load,
-        "seed",
-        None,
-        Some("N"),
-        "1",
-        "seed of the Poisson arrivals",
-    ),
-    option(
-        Load,
-        "dispatch",
-        None,
-        Some("pinned|any|random"),
-        "pinned",
-        "connection of a due request: pinned: the next in turn, busy or not, as under wrk2; any: the \
-         one that has been free for longest; random: one drawn by lot, busy or not",
-    ),
-    option(
-        Load,
-        "late",
-        None,
-        Some("queue|drop"),
-        "queue",
-        "whether a due request waits (queue) or is dropped (drop) when its connection is not free",
-    ),
-    option(
-        Load,
-        "step",
-        None,
-        Some("TIME"),
-        "",
-        "length of each step of a ramp; without it the duration is divided among them",
-    ),
-    option(
-        Load,
-        "probe",
-        None,
-        Some("RATE"),
-        "",
-        "in addition to the load, RATE requests per second on connections of their own, reported separately",
-    ),
-    option(
-        Load,
-        "probe-connections",
-        None,
-        Some("N"),
-        "2",
-        "connections of the probe",
-    ),
-    option(
-        Load,
-        "sink",
-        None,
-        None,
-        "",
-        "send to a null server inside this program instead of a URL: the headroom of the path",
-    ),
-    option(
-        Engine,
-        "warmup",
-        None,
-        Some("TIME"),
-        "0s",
-        "load before the window, not measured; in an open loop overdue requests of the warm-up are sent first",
-    ),
-    option(
-        Engine,
-        "connect-timeout",
-        None,
-        Some("TIME"),
-        "the timeout",
-        "longest wait for a connection with its handshakes; the load begins when all are open, or when \
-         for so long none has been opened",
-    ),
-    option(
-        Engine,
-        "drain",
-        None,
-        Some("TIME"),
-        "the timeout",
-        "longest wait for responses after the window of an open loop",
-    ),
-    option(
-        Engine,
-        "pin",
-        None,
-        Some("CORES"),
-        "",
-        "bind threads to cores, one each, such as 2-5,8; one more core is for the probe",
-    ),
-    option(
-        Engine,
-        "realtime",
-        None,
-        None,
-        "",
-        "real-time priority for the threads that send, so that other programs cannot delay them; \
-         at a fixed rate they yield 60 us of each ms, before the kernel makes them yield 50 ms",
-    ),
-    option(
-        Engine,
-        "start-at",
-        None,
-        Some("UNIX_SECONDS"),
-        "",
-        "connect now, send from this moment on, so that several hosts start together",
-    ),
-    option(
-        Load,
-        "tls-version",
-        None,
-        Some("LIST"),
-        "1.2,1.3",
-        "versions of TLS that are offered",
-    ),
-    option(
-        Load,
-        "tls-groups",
-        None,
-        Some("LIST"),
-        "",
-        "key exchange groups that are offered, in order, such as x25519,secp256r1",
-    ),
-    option(
-        Load,
-        "tls-ciphers",
-        None,
-        Some("LIST"),
-        "",
-        "cipher suites that are offered, in order, such as TLS13_AES_128_GCM_SHA256",
-    ),
-    option(
-        Load,
-        "sni",
-        None,
-        Some("NAME"),
-        "the host",
-        "server name of the handshake, and of the certificate with --ca",
-    ),
-    option(
-        Load,
-        "ca",
-        None,
-        Some("FILE"),
-        "",
-        "verify servers' certificates against these authorities (PEM); without it nothing is verified",
-    ),
-    option(
-        Load,
-        "cert",
-        None,
-        Some("FILE"),
-        "",
-        "certificate chain (PEM) that is shown to servers that ask for one",
-    ),
-    option(
-        Load,
-        "key",
-        None,
-        Some("FILE"),
-        "",
-        "its private key (PEM), if it is not in the same file",
-    ),
-    option(
-        Load,
-        "tls-resume",
-        None,
-        None,
-        "",
-        "resume TLS sessions on later connections, where the server lets them",
-    ),
-    option(
-        Load,
-        "requests",
-        Some('n'),
-        Some("N"),
-        "",
-        "end after so many requests; the duration is then no more than a bound",
-    ),
-    option(
-        Load,
-        "requests-per-connection",
-        None,
-        Some("N"),
-        "",
-        "close a connection after so many responses, and open it again",
-    ),
-    option(
-        Load,
-        "expect",
-        None,
-        Some("LIST"),
-        "",
-        "count responses as errors that differ: status=200,length=1024,body~TEXT; may be repeated",
-    ),
-    option(
-        Load,
-        "deadline",
-        None,
-        Some("TIME"),
-        "",
-        "open loop: do not send a request that is so late; it counts as lost after its wait",
-    ),
-    option(
-        Load,
-        "stop-when",
-        None,
-        Some("LIST"),
-        "",
-        "end early, with exit code 1, after a second that meets one of these: errors>100,p99>50ms",
-    ),
-    option(
-        Load,
-        "resolve",
-        None,
-        Some("HOST:PORT:ADDRESSES"),
-        "",
-        "addresses of a host, separated by commas, in place of the system resolver; may be repeated",
-    ),
-    option(
-        Load,
-        "connect-to",
-        None,
-        Some("HOST:PORT:HOST:PORT"),
-        "",
-        "connect to the second host and port for requests to the first; an empty one is any, or the same; \
-         may be repeated",
-    ),
-    option(
-        Load,
-        "addresses",
-        None,
-        Some("first|all"),
-        "first",
-        "addresses of a name that connections go to: first: the first that takes them, and the next one \
-         when it fails; all: dealt to all of them",
-    ),
-    option(
-        Engine,
-        "source",
-        None,
-        Some("ADDRESSES"),
-        "",
-        "source addresses, separated by commas; each has its own 28 thousand ports",
-    ),
-    option(
-        Engine,
-        "proxy-protocol",
-        None,
-        Some("v1|v2"),
-        "",
-        "begin each connection with a PROXY header that has its own addresses",
-    ),
-    option(
-        Engine,
-        "tcp-congestion",
-        None,
-        Some("NAME"),
-        "",
-        "congestion control of the sockets, such as cubic or bbr",
-    ),
-    option(
-        Engine,
-        "tcp-mss",
-        None,
-        Some("BYTES"),
-        "",
-        "largest segment",
-    ),
-    option(
-        Engine,
-        "send-buffer",
-        None,
-        Some("BYTES"),
-        "",
-        "send buffer of each socket; the kernel doubles it",
-    ),
-    option(
-        Engine,
-        "receive-buffer",
-        None,
-        Some("BYTES"),
-        "",
-        "receive buffer of each socket; the kernel doubles it",
-    ),
-    option(
-        Engine,
-        "tcp-fast-open",
-        None,
-        None,
-        "",
-        "send the first request with the SYN, where kernel and server allow it",
-    ),
-    option(
-        Engine,
-        "dscp",
-        None,
-        Some("N"),
-        "",
-        "class of traffic of the packets, 0 to 63",
-    ),
-    option(
-        Engine,
-        "device",
-        None,
-        Some("NAME"),
-        "",
-        "interface that packets leave by (root or CAP_NET_RAW)",
-    ),
-    option(
-        Engine,
-        "abort",
-        None,
-        None,
-        "",
-        "close connections with RST: leaves nothing in TIME_WAIT, but is another load",
-    ),
-    option(
-        Engine,
-        "wait",
-        None,
-        Some("sleep|hybrid|spin"),
-        "hybrid",
-        "how a thread waits for the time of the next request",
-    ),
-    option(
-        Engine,
-        "coalesce",
-        None,
-        Some("auto|never"),
-        "auto",
-        "closed loop: pause up to 20 us before waiting while many requests are in flight, so that the \
-         server need not wake this program for each response",
-    ),
-    option(
-        Engine,
-        "bodies",
-        None,
-        Some("read|drop"),
-        "read",
-        "drop: bodies of http:// responses that nothing looks at are dropped in the kernel, which saves the \
-         copy that other clients make",
-    ),
-    option(
-        Engine,
-        "rx-timestamps",
-        None,
-        None,
-        "",
-        "end latencies when the kernel received the response, not when it was read (audit; TCP only)",
-    ),
-    option(
-        Engine,
-        "epoll",
-        None,
-        Some("edge|level"),
-        "edge",
-        "how readiness is reported; level for stacks that know only that",
-    ),
-    option(
-        Engine,
-        "control",
-        None,
-        Some("FILE"),
-        "",
-        "closed loop: make FILE, through which another program holds the load back and reads its \
-         counters (docs/load.md, Holding the load back)",
-    ),
-    option(
-        Output,
-        "json",
-        None,
-        Some("FILE"),
-        "",
-        "write all results as JSON",
-    ),
-    option(
-        Output,
-        "csv",
-        None,
-        Some("FILE"),
-        "",
-        "write one line per second: rate, latencies, errors",
-    ),
-    option(
-        Output,
-        "hlog",
-        None,
-        Some("FILE"),
-        "",
-        "write an HdrHistogram log, one histogram per second",
-    ),
-    option(
-        Output,
-        "prometheus",
-        None,
-        Some("FILE"),
-        "",
-        "write counts and latencies in Prometheus' text format, updated each second",
-    ),
-    option(
-        Output,
-        "hgrm",
-        None,
-        Some("FILE"),
-        "",
-        "write the percentile spectrum for the HdrHistogram plotter",
-    ),
-    option(
-        Output,
-        "live",
-        None,
-        Some("auto|always|never"),
-        "auto",
-        "show rate, percentiles, errors and time left while a run of more than 2 s goes on; auto: if \
-         standard error is a terminal",
-    ),
-    option(
-        Output,
-        "headroom",
-        None,
-        Some("FILE"),
-        "",
-        "result file of a --sink run: warn if the server comes within 1.3 x of it",
-    ),
-    option(
-        Output,
-        "strict",
-        None,
-        None,
-        "",
-        "exit with status 1 if there are warnings, and with 3 if a signal ended the run early",
-    ),
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_letters_are_unique() {
+        for (index, entry) in TABLE.iter().enumerate() {
+            for other in &TABLE[index + 1..] {
+                assert_ne!(entry.long, other.long);
+                let is_same = entry.short.is_some() && entry.short == other.short;
+                assert!(!is_same, "{}", other.long);
+            }
+        }
+    }
+
+    #[test]
+    fn values_have_their_types_and_the_defaults_of_the_table() {
+        let words = [
+            "-c",
+            "7",
+            "-T500ms",
+            "-Hx: y",
+            "--wait=spin",
+            "--dscp",
+            "46",
+        ];
+        let words: Vec<String> = words.map(String::from).to_vec();
+        let typed = crate::options::parse(&words).expect("correct");
+        let args = Args::read(&typed).expect("correct");
+        assert_eq!((args.connections.from, args.timeout.0), (7.0, 500_000_000));
+        assert_eq!((args.wait, args.dscp), (Wait::Spin, Some(UpTo(46))));
+        assert!(args.has("header") && args.rate.is_none() && !args.latency);
+        assert_eq!(args.first_of(&["rate", "wait", "dscp"]), Some("wait"));
+        assert_eq!(
+            (args.late, Args::default().timeout.0),
+            (Late::Queue, 2_000_000_000)
+        );
+    }
+}

@@ -3,10 +3,11 @@
 use crate::addresses::Book;
 use crate::console::say;
 use crate::data::{percent_encoded, Table};
-use crate::options::Typed;
 use crate::raw;
+use crate::refusal::{because, usage, wrong, Mistake, Refusal, Wrong};
 use crate::replay::Log;
-use crate::values::{usage, Refusal};
+use crate::table::Args;
+use crate::values::Value;
 use base64::Engine as _;
 use load_engine::plan::{weighted_order, Rendered, Target};
 use load_http1::request::Request;
@@ -36,12 +37,12 @@ pub struct Common {
     pub data: Option<Table>,
 }
 
-/// The protocol of all servers of a run.
+/// The kind of URL of all servers of a run, encrypted or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP, encrypted or not.
+pub enum Scheme {
+    /// HTTP.
     Http,
-    /// WebSocket, encrypted or not.
+    /// WebSocket.
     WebSocket,
     /// Messages over TCP.
     Tcp,
@@ -49,22 +50,58 @@ pub enum Protocol {
     Udp,
 }
 
-impl Protocol {
-    fn of(url: &Url) -> Protocol {
+impl Scheme {
+    fn of(url: &Url) -> Scheme {
         match url.scheme.as_str() {
-            "tcp" => Protocol::Tcp,
-            "udp" => Protocol::Udp,
-            _ if url.is_websocket() => Protocol::WebSocket,
-            _ => Protocol::Http,
+            "tcp" => Scheme::Tcp,
+            "udp" => Scheme::Udp,
+            _ if url.is_websocket() => Scheme::WebSocket,
+            _ => Scheme::Http,
         }
     }
 
-    fn scheme(self) -> &'static str {
+    fn prefix(self) -> &'static str {
         match self {
-            Protocol::Http => "http://",
-            Protocol::WebSocket => "ws://",
-            Protocol::Tcp => "tcp://",
-            Protocol::Udp => "udp://",
+            Scheme::Http => "http://",
+            Scheme::WebSocket => "ws://",
+            Scheme::Tcp => "tcp://",
+            Scheme::Udp => "udp://",
+        }
+    }
+}
+
+/// The method of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Method(pub String);
+
+impl Value for Method {
+    fn read(name: &'static str, text: &str) -> Result<Method, Refusal> {
+        let is_token = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+        if text.is_empty() || !text.bytes().all(is_token) {
+            return wrong(
+                name,
+                Wrong::Invalid("method", text.to_string(), "for example GET"),
+            );
+        }
+        Ok(Method(text.to_string()))
+    }
+}
+
+/// A header field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderField(String, String);
+
+impl Value for HeaderField {
+    fn read(option: &'static str, text: &str) -> Result<HeaderField, Refusal> {
+        match text.split_once(':') {
+            Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
+                let value = value.trim_start();
+                Ok(HeaderField(name.to_string(), value.to_string()))
+            }
+            _ => wrong(
+                option,
+                Wrong::Invalid("field", text.to_string(), "write 'Name: value'"),
+            ),
         }
     }
 }
@@ -79,40 +116,33 @@ struct Line {
 
 impl Common {
     /// Reads the options that shape requests.
-    pub fn read(typed: &Typed, depth: usize) -> Result<Common, Refusal> {
-        let body = match (typed.last("body"), typed.last("body-file")) {
+    pub fn read(args: &Args, depth: usize) -> Result<Common, Refusal> {
+        let body = match (&args.body, &args.body_file) {
             (Some(_), Some(_)) => {
-                return usage("--body: does not work with --body-file (remove one)")
+                return wrong("body", Wrong::Clash("--body-file (remove one)".into()))
             }
             (Some(text), None) => Some(text.as_bytes().to_vec()),
             (None, Some(path)) => Some(std::fs::read(path).map_err(|error| {
-                Refusal::Usage(format!("--body-file: cannot read {path}: {error}"))
+                Refusal::option(
+                    "body-file",
+                    Wrong::Unreadable(path.to_string(), error.to_string()),
+                )
             })?),
             (None, None) => None,
         };
-        if typed.has("grpc") {
-            return grpc(typed, body.unwrap_or_default(), depth);
+        if args.grpc {
+            return grpc(args, body.unwrap_or_default(), depth);
         }
-        let method = typed
-            .last("method")
-            .unwrap_or(if body.is_some() { "POST" } else { "GET" });
-        if method.is_empty()
-            || !method
-                .bytes()
-                .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
-        {
-            return usage(format!(
-                "--method: invalid method '{method}' (for example GET)"
-            ));
-        }
+        let usual = if body.is_some() { "POST" } else { "GET" };
+        let method = args.method.as_ref();
         Ok(Common {
-            method: method.to_string(),
-            headers: headers(typed)?,
+            method: method.map_or(usual, |method| &method.0).to_string(),
+            headers: headers(args),
             body,
-            is_text: !typed.has("body-file"),
+            is_text: args.body_file.is_none(),
             depth,
-            size: raw::size(typed)?,
-            data: typed.last("data").map(Table::read).transpose()?,
+            size: raw::size(args)?,
+            data: args.data.as_deref().map(Table::read).transpose()?,
         })
     }
 
@@ -152,10 +182,10 @@ impl Common {
     }
 
     fn render(&self, url: &Url) -> Rendered {
-        match Protocol::of(url) {
-            Protocol::Http => {}
-            Protocol::WebSocket => return self.message(),
-            Protocol::Tcp | Protocol::Udp => return raw::message(self),
+        match Scheme::of(url) {
+            Scheme::Http => {}
+            Scheme::WebSocket => return self.message(),
+            Scheme::Tcp | Scheme::Udp => return raw::message(self),
         }
         self.render_http(url, &url.path, &self.headers_for(url), self.body.as_deref())
     }
@@ -206,12 +236,15 @@ impl Common {
     pub fn replay(
         &self,
         targets: &mut [Target],
-        protocol: Protocol,
+        scheme: Scheme,
         words: &[String],
         log: &Log,
     ) -> Result<(), Refusal> {
-        let (Protocol::Http, [target], [word]) = (protocol, targets, words) else {
-            return usage("--replay: needs one http:// or https:// URL, whose server is asked");
+        let (Scheme::Http, [target], [word]) = (scheme, targets, words) else {
+            return wrong(
+                "replay",
+                Wrong::Needs("one http:// or https:// URL, whose server is asked"),
+            );
         };
         let url = parse_url(word)?;
         let headers = self.headers_for(&url);
@@ -274,14 +307,14 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 
 /// A unary call: POST, and a body of one message that is not compressed, behind its length
 /// (gRPC over HTTP/2, "Length-Prefixed-Message").
-fn grpc(typed: &Typed, message: Vec<u8>, depth: usize) -> Result<Common, Refusal> {
-    if typed.has("method") {
-        return usage("--method: a gRPC call is a POST; leave it out with --grpc");
+fn grpc(args: &Args, message: Vec<u8>, depth: usize) -> Result<Common, Refusal> {
+    if args.method.is_some() {
+        return because("method", "a gRPC call is a POST; leave it out with --grpc");
     }
     let Ok(length) = u32::try_from(message.len()) else {
-        return usage("--body-file: a message of gRPC has less than 4 GiB");
+        return because("body-file", "a message of gRPC has less than 4 GiB");
     };
-    let mut headers = headers(typed)?;
+    let mut headers = headers(args);
     for (name, value) in [("Content-Type", "application/grpc"), ("TE", "trailers")] {
         if !headers
             .iter()
@@ -304,29 +337,19 @@ fn grpc(typed: &Typed, message: Vec<u8>, depth: usize) -> Result<Common, Refusal
     })
 }
 
-fn headers(typed: &Typed) -> Result<Vec<(String, String)>, Refusal> {
-    let mut fields = Vec::new();
-    for text in typed.all("header") {
-        match text.split_once(':') {
-            Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
-                fields.push((name.to_string(), value.trim_start().to_string()));
-            }
-            _ => {
-                return usage(format!(
-                    "--header: invalid field '{text}' (write 'Name: value')"
-                ))
-            }
-        }
-    }
-    Ok(fields)
+fn headers(args: &Args) -> Vec<(String, String)> {
+    let fields = args.header.iter();
+    fields
+        .map(|HeaderField(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// The targets of a run, one for each server with its requests, and what they speak.
 pub fn targets(
-    typed: &Typed,
+    args: &Args,
     words: &[String],
     common: &Common,
-) -> Result<(Vec<Target>, Protocol), Refusal> {
+) -> Result<(Vec<Target>, Scheme), Refusal> {
     let mut lines: Vec<Line> = Vec::new();
     for word in words {
         lines.push(Line {
@@ -335,12 +358,20 @@ pub fn targets(
             weight: 1,
         });
     }
-    if let Some(path) = typed.last("urls") {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Refusal::Usage(format!("--urls: cannot read {path}: {error}")))?;
+    if let Some(path) = &args.urls {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Refusal::option(
+                "urls",
+                Wrong::Unreadable(path.to_string(), error.to_string()),
+            )
+        })?;
         let base = lines.first().map(|line| line.url.clone());
-        let listed = read_lines(&text, base.as_ref())
-            .map_err(|fault| Refusal::Usage(format!("--urls: {path}, {fault}")))?;
+        let listed = read_lines(&text, base.as_ref()).map_err(|fault| {
+            Refusal::option(
+                "urls",
+                Wrong::Content(path.to_string(), format!(", {fault}")),
+            )
+        })?;
         if base.is_some() {
             // a URL next to the list only says which server the paths belong to
             lines.clear();
@@ -348,53 +379,61 @@ pub fn targets(
         lines.extend(listed);
     }
     if lines.is_empty() {
-        return usage("a URL is missing, such as http://127.0.0.1:8080/");
+        return usage(Mistake::UrlMissing);
     }
     if lines.iter().map(|line| u64::from(line.weight)).sum::<u64>() > WEIGHTS_MAX {
-        return usage(format!(
-            "--urls: the weights add up to more than {WEIGHTS_MAX}"
-        ));
+        return because(
+            "urls",
+            format!("the weights add up to more than {WEIGHTS_MAX}"),
+        );
     }
-    let protocol = Protocol::of(&lines[0].url);
-    let other = lines
-        .iter()
-        .find(|line| Protocol::of(&line.url) != protocol);
+    let scheme = Scheme::of(&lines[0].url);
+    let other = lines.iter().find(|line| Scheme::of(&line.url) != scheme);
     if let Some(other) = other {
-        let (first, second) = (protocol.scheme(), Protocol::of(&other.url).scheme());
-        return usage(format!(
-            "{}: {second} and {first} do not go together; make two runs",
-            other.text
+        let (first, second) = (scheme.prefix(), Scheme::of(&other.url).prefix());
+        return usage(Mistake::Url(
+            other.text.clone(),
+            format!("{second} and {first} do not go together; make two runs").into(),
         ));
     }
     if let Some(table) = &common.data {
-        check_data(typed, table, common, &lines, protocol)?;
+        check_data(args, table, common, &lines, scheme)?;
     }
-    let targets = group(&lines, common, &Book::read(typed)?)?;
-    Ok((targets, protocol))
+    let targets = group(&lines, common, &Book::of(args)?)?;
+    Ok((targets, scheme))
 }
 
 fn check_data(
-    typed: &Typed,
+    args: &Args,
     table: &Table,
     common: &Common,
     lines: &[Line],
-    protocol: Protocol,
+    scheme: Scheme,
 ) -> Result<(), Refusal> {
-    if protocol != Protocol::Http || typed.has("script") {
-        return usage("--data: is for requests of HTTP that no script makes");
+    if scheme != Scheme::Http || args.script.is_some() {
+        return wrong(
+            "data",
+            Wrong::OnlyFor("requests of HTTP that no script makes"),
+        );
     }
     let weights: u64 = lines.iter().map(|line| u64::from(line.weight)).sum();
     if weights.saturating_mul(table.len() as u64) > WEIGHTS_MAX {
-        return usage(format!(
-            "--data: {} rows for each URL are more than {WEIGHTS_MAX} requests",
-            table.len()
-        ));
+        return because(
+            "data",
+            format!(
+                "{} rows for each URL are more than {WEIGHTS_MAX} requests",
+                table.len()
+            ),
+        );
     }
     match lines.iter().find(|line| !common.uses(table, &line.url)) {
-        Some(line) if lines.iter().all(|line| !common.uses(table, &line.url)) => usage(format!(
-            "--data: {} has no place for a column, such as /users/{{id}}",
-            line.text
-        )),
+        Some(line) if lines.iter().all(|line| !common.uses(table, &line.url)) => because(
+            "data",
+            format!(
+                "{} has no place for a column, such as /users/{{id}}",
+                line.text
+            ),
+        ),
         _ => Ok(()),
     }
 }
@@ -404,28 +443,7 @@ fn parse_url(text: &str) -> Result<Url, Refusal> {
         Some(url) if matches!(url.scheme.as_str(), "http" | "https" | "unix") => Ok(url),
         Some(url) if url.is_websocket() => Ok(url),
         Some(url) if raw::is_place(&url) => Ok(url),
-        _ => usage(format!("{NO_URL}{text}")),
-    }
-}
-
-/// wrk's message about an invalid URL.
-pub const NO_URL: &str = "invalid URL: ";
-
-/// What to do about a refusal that has wrk's words, which give no advice.
-pub fn hint(refusal: &str) -> String {
-    let Some(text) = refusal.strip_prefix(NO_URL) else {
-        return String::new();
-    };
-    match text.split_once("://") {
-        None => format!(" (did you mean http://{text}?)"),
-        Some(("http" | "https" | "ws" | "wss", _)) => {
-            " (for example http://127.0.0.1:8080/path)".into()
-        }
-        Some(("unix", _)) => " (for example unix:///run/app.sock:/path)".into(),
-        Some((scheme @ ("tcp" | "udp"), _)) => {
-            format!(" (a host and a port: {scheme}://127.0.0.1:7)")
-        }
-        Some(_) => " (known schemes: http, https, ws, wss, unix, tcp, udp)".into(),
+        _ => usage(Mistake::NoUrl(text.to_string())),
     }
 }
 
@@ -477,7 +495,7 @@ fn group(lines: &[Line], common: &Common, book: &Book) -> Result<Vec<Target>, Re
         }
     }
     if groups.len() > usize::from(u16::MAX) {
-        return usage("there are more than 65535 targets");
+        return usage(Mistake::TooManyTargets);
     }
     groups
         .into_iter()
@@ -507,23 +525,23 @@ fn requests(lines: &[&Line], common: &Common) -> (Vec<Rendered>, Vec<u32>) {
 
 fn target(lines: &[&Line], common: &Common, book: &Book) -> Result<Target, Refusal> {
     let url = &lines[0].url;
-    let protocol = Protocol::of(url);
-    if let (true, Some(second)) = (protocol != Protocol::Http, lines.get(1)) {
-        let what = match protocol {
-            Protocol::WebSocket => "its connections have one path",
+    let scheme = Scheme::of(url);
+    if let (true, Some(second)) = (scheme != Scheme::Http, lines.get(1)) {
+        let what = match scheme {
+            Scheme::WebSocket => "its connections have one path",
             _ => "its messages are alike",
         };
-        let scheme = protocol.scheme();
-        return usage(format!(
-            "{}: a server of {scheme} is given once; {what}",
-            second.text
+        let scheme = scheme.prefix();
+        return usage(Mistake::Url(
+            second.text.clone(),
+            format!("a server of {scheme} is given once; {what}").into(),
         ));
     }
     let upgrade = || upgrade::head(&url.path, &url.host_header(), &common.headers_for(url));
     let weights: Vec<u32> = lines.iter().map(|line| line.weight).collect();
     let mut addresses = book.addresses(url)?.into_iter();
     let Some(address) = addresses.next() else {
-        return usage(format!("{}: no address", lines[0].text));
+        return usage(Mistake::Url(lines[0].text.clone(), "no address".into()));
     };
     let (requests, order) = requests(lines, common);
     Ok(Target {

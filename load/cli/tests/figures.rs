@@ -118,6 +118,11 @@ fn results_of_other_requests_are_not_merged() {
         (of("-X HEAD", server.url()), "requests"),
         (of("--body x", server.url()), "requests"),
         (of("-T29s", server.url()), "timeout_s"),
+        (
+            of("--requests-per-connection 9", server.url()),
+            "requests_per_connection",
+        ),
+        (of("--expect length=5", server.url()), "settings"),
     ];
     for (other, key) in others {
         let files = [temporary("json"), temporary("json")];

@@ -206,10 +206,19 @@ fn mistakes_are_one_line_and_exit_code_2() {
         ("nonsense", "invalid URL: nonsense"),
         ("ftp://h/", "invalid URL: ftp://h/"),
         (
-            "--late x -R 1 http://127.0.0.1:1/",
+            "-R 1 http://127.0.0.1:1/",
             "unable to connect to 127.0.0.1:1 Connection refused",
         ),
-        ("--pin x http://h/", "unable to resolve"),
+        ("http://no-such-host.invalid/", "unable to resolve"),
+        // values are read before names are resolved
+        (
+            "--late x -R 1 http://127.0.0.1:1/",
+            "--late: unknown value 'x' (queue, drop)",
+        ),
+        (
+            "--pin x http://h/",
+            "--pin: invalid list of cores 'x' (for example 2-5,8)",
+        ),
         (
             "-X get http://h/",
             "--method: invalid method 'get' (for example GET)",

@@ -86,6 +86,69 @@ fn https_at_a_fixed_rate_and_with_a_body() {
     );
 }
 
+/// Reads nothing until the client has filled all buffers on the way, then a request with its body,
+/// and answers it.
+fn read_late(mut stream: Stream, length: usize) {
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        while stream.conn.is_handshaking() {
+            if stream.conn.complete_io(&mut stream.sock).is_err() {
+                return;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let mut seen = Vec::new();
+        let end = loop {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => return,
+                Ok(n) => seen.extend_from_slice(&buffer[..n]),
+            }
+            let head = seen.windows(4).position(|four| four == b"\r\n\r\n");
+            if let Some(end) = head {
+                break end + 4;
+            }
+        };
+        let mut left = (end + length).saturating_sub(seen.len());
+        while left > 0 {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => return,
+                Ok(n) => left = left.saturating_sub(n),
+            }
+        }
+        if stream
+            .write_all(HELLO)
+            .and_then(|()| stream.flush())
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+#[test]
+fn uploads_to_a_slow_reader_are_sent_to_their_end() {
+    // less than a session takes at once, and much more
+    for length in [250_000, 3_000_000] {
+        let address = serving(move |stream| read_late(stream, length));
+        let file = support::temporary("body");
+        std::fs::write(&file, vec![b'x'; length]).expect("a file");
+        let result = measured(&format!(
+            "-t1 -c2 -n 6 -d 60s -T 20s --send-buffer 4096 --body-file {} https://{address}/",
+            file.display()
+        ));
+        std::fs::remove_file(&file).expect("ours");
+        assert_eq!(
+            (
+                count(&result, "/totals/completed"),
+                count(&result, "/errors/total")
+            ),
+            (6, 0),
+            "{length}: {}",
+            result["errors"]
+        );
+    }
+}
+
 #[test]
 fn wss_is_websocket_behind_a_handshake() {
     let address = serving(|stream| {

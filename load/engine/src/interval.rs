@@ -49,6 +49,8 @@ pub struct Counts {
     pub connects: u64,
     /// TLS sessions that were resumed.
     pub resumed: u64,
+    /// Connections whose first request the server took as early data of TLS.
+    pub early: u64,
     /// Answers by status code.
     pub status: Box<[u64; 1000]>,
     /// Errors by cause.
@@ -75,6 +77,7 @@ impl Default for Counts {
             bytes_out: 0,
             connects: 0,
             resumed: 0,
+            early: 0,
             status: Box::new([0; 1000]),
             errors: Errors::default(),
             tolerated: 0,
@@ -191,6 +194,7 @@ impl Counts {
         self.bytes_out += other.bytes_out;
         self.connects += other.connects;
         self.resumed += other.resumed;
+        self.early += other.early;
         self.tolerated += other.tolerated;
         self.unstamped += other.unstamped;
         self.strays += other.strays;

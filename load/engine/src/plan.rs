@@ -85,6 +85,26 @@ pub struct Open {
     pub dispatch: Dispatch,
     /// Whether a due request whose connection is busy waits or is dropped.
     pub late: Late,
+    /// A request that could not be sent so long after it was due is shed.
+    pub deadline_ns: Option<u64>,
+}
+
+/// The closed loop: each user sends when the answer to the last request is there.
+#[derive(Clone, Debug, Default)]
+pub struct Closed {
+    /// Users think before each request.
+    pub think: Option<Think>,
+    /// The file through which another program holds the load back.
+    pub control: Option<Arc<Control>>,
+}
+
+/// When requests are sent.
+#[derive(Clone, Debug)]
+pub enum Pace {
+    /// When answers come.
+    Closed(Closed),
+    /// When they are due.
+    Open(Open),
 }
 
 /// Which connection of its target a due request goes to.
@@ -157,15 +177,110 @@ pub struct TlsOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Connections after the first resume its session where the server lets them.
     pub resumes: bool,
+    /// Connections that resume a session send their first request with the handshake (0-RTT).
+    pub early_data: bool,
 }
 
-/// Messages over TCP or UDP instead of requests of HTTP.
+/// The protocol of all connections, and how many requests each carries at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Raw {
-    /// UDP, not TCP.
-    pub datagrams: bool,
-    /// Size of an answer where it is not the echo of the message (TCP).
-    pub reply_bytes: Option<usize>,
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1 {
+        /// Requests sent together on a connection.
+        depth: usize,
+        /// Latencies end when the kernel received the answer, not when it was read.
+        timestamps: bool,
+        /// Bodies that neither a script nor an expectation needs are dropped in the kernel instead of
+        /// being read (http:// over TCP).
+        drop_bodies: bool,
+    },
+    /// HTTP/2.
+    Http2 {
+        /// Streams at once on a connection, each the place of one user.
+        streams: usize,
+        /// Each request is a gRPC call, and its answer says how it went.
+        grpc: bool,
+    },
+    /// Each request is a message of WebSocket, and so is its answer.
+    WebSocket {
+        /// Messages sent together on a connection.
+        depth: usize,
+    },
+    /// Each request is a message over TCP.
+    Tcp {
+        /// Messages in flight on a connection, each the place of one user.
+        window: usize,
+        /// Size of an answer where it is not the echo of the message.
+        reply_bytes: Option<usize>,
+    },
+    /// Each request is a datagram, and its answer the echo.
+    Udp {
+        /// Datagrams in flight on a connection, each the place of one user.
+        window: usize,
+    },
+}
+
+impl Protocol {
+    /// Requests sent together on a connection.
+    pub fn depth(self) -> usize {
+        match self {
+            Protocol::Http1 { depth, .. } | Protocol::WebSocket { depth } => depth,
+            Protocol::Http2 { .. } | Protocol::Tcp { .. } | Protocol::Udp { .. } => 1,
+        }
+    }
+
+    /// Requests at once on a connection, each of a user of its own.
+    pub fn streams(self) -> usize {
+        match self {
+            Protocol::Http1 { .. } | Protocol::WebSocket { .. } => 1,
+            Protocol::Http2 { streams, .. } => streams,
+            Protocol::Tcp { window, .. } | Protocol::Udp { window } => window,
+        }
+    }
+
+    /// Whether answers have a status.
+    pub fn is_http(self) -> bool {
+        matches!(self, Protocol::Http1 { .. } | Protocol::Http2 { .. })
+    }
+
+    /// Whether requests are gRPC calls.
+    pub fn is_grpc(self) -> bool {
+        matches!(self, Protocol::Http2 { grpc: true, .. })
+    }
+
+    /// Whether latencies end at the kernel's timestamps.
+    pub fn has_timestamps(self) -> bool {
+        matches!(
+            self,
+            Protocol::Http1 {
+                timestamps: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether bodies are dropped in the kernel.
+    pub fn drops_bodies(self) -> bool {
+        matches!(
+            self,
+            Protocol::Http1 {
+                drop_bodies: true,
+                ..
+            }
+        )
+    }
+
+    /// The same with one request at a time.
+    fn single(mut self) -> Protocol {
+        match &mut self {
+            Protocol::Http1 { depth: many, .. }
+            | Protocol::WebSocket { depth: many }
+            | Protocol::Http2 { streams: many, .. }
+            | Protocol::Tcp { window: many, .. }
+            | Protocol::Udp { window: many } => *many = 1,
+        }
+        self
+    }
 }
 
 /// A stretch of the run with the same number of connections.
@@ -197,9 +312,8 @@ impl Probe {
                 connections: self.connections.max(load.targets.len()),
                 length_ns,
             }],
-            depth: 1,
-            streams: 1,
-            open: Some(Open {
+            protocol: load.protocol.single(),
+            pace: Pace::Open(Open {
                 stretches: vec![Stretch {
                     length_ns,
                     from_rps,
@@ -207,21 +321,20 @@ impl Probe {
                 }],
                 recorded: None,
                 poisson: true,
-                seed: load.open.as_ref().map_or(0, |open| open.seed) ^ 0x70_72_6f_62_65,
+                seed: load.open().map_or(0, |open| open.seed) ^ 0x70_72_6f_62_65,
                 dispatch: Dispatch::Pinned,
                 late: Late::Queue,
+                deadline_ns: load.open().and_then(|open| open.deadline_ns),
             }),
             wait: Wait::Sleep,
             pins: load.pins.get(load.threads).copied().into_iter().collect(),
             targets: load
                 .targets
                 .iter()
-                .map(|target| target.single(load.depth))
+                .map(|target| target.single(load.protocol.depth()))
                 .collect(),
             requests: None,
-            think: None,
             probe: None,
-            control: None,
             ..load.clone()
         }
     }
@@ -257,23 +370,12 @@ pub struct Plan {
     pub timeout_ns: u64,
     /// Longest wait for a connection with its handshakes.
     pub connect_timeout_ns: u64,
-    /// Requests sent together on a connection.
-    pub depth: usize,
-    /// HTTP/2 instead of HTTP/1.1.
-    pub http2: bool,
-    /// Each request is a message of WebSocket, and so is its answer.
-    pub websocket: bool,
-    /// Each request is a gRPC call, and its answer says how it went.
-    pub grpc: bool,
-    /// Each request is a message over TCP or UDP, and its answer the echo.
-    pub raw: Option<Raw>,
-    /// Requests at once on a connection (streams of HTTP/2, the window of messages), each the place of
-    /// one user.
-    pub streams: usize,
+    /// The protocol of all connections.
+    pub protocol: Protocol,
     /// Record only the last answer of a pipelined batch.
     pub batch_latency: bool,
-    /// Open loop, if a rate is given.
-    pub open: Option<Open>,
+    /// When requests are sent.
+    pub pace: Pace,
     /// Servers; connections are dealt to them in turn.
     pub targets: Vec<Target>,
     /// Requests of the whole run, after which it ends.
@@ -282,8 +384,6 @@ pub struct Plan {
     pub per_connection: Option<u16>,
     /// Properties that responses must have.
     pub expect: Expect,
-    /// A request that could not be sent so long after it was due is shed (open loop).
-    pub deadline_ns: Option<u64>,
     /// Connections are dealt to all addresses of a name, not made to the first that takes them.
     pub all_addresses: bool,
     /// How https and wss are spoken.
@@ -302,12 +402,8 @@ pub struct Plan {
     pub trigger: Trigger,
     /// How a thread waits for a due time.
     pub wait: Wait,
-    /// Closed loop: users think before each request.
-    pub think: Option<Think>,
     /// Closed loop: short pauses before waits that would find little.
     pub coalesce: bool,
-    /// Bodies that neither a script nor an expectation needs are dropped in the kernel instead of being read (http:// over TCP).
-    pub drop_bodies: bool,
     /// Cores, one a thread; empty: wherever the kernel likes.
     pub pins: Vec<usize>,
     /// Threads that send come before all that have no real-time priority.
@@ -316,12 +412,8 @@ pub struct Plan {
     pub start_at_unix_ns: Option<u64>,
     /// The probe that runs in parallel with the load.
     pub probe: Option<Probe>,
-    /// Latencies end when the kernel received the answer, not when it was read.
-    pub timestamps: bool,
     /// The target is the null server inside this program.
     pub sink: bool,
-    /// The file through which another program holds the load back.
-    pub control: Option<Arc<Control>>,
 }
 
 /// A stretch of the run on the clock of the run (0 = the load starts).
@@ -340,6 +432,36 @@ pub struct Stage {
 }
 
 impl Plan {
+    /// The open loop, if it is one.
+    #[inline]
+    pub fn open(&self) -> Option<&Open> {
+        match &self.pace {
+            Pace::Open(open) => Some(open),
+            Pace::Closed(_) => None,
+        }
+    }
+
+    /// The closed loop, if it is one.
+    #[inline]
+    pub fn closed(&self) -> Option<&Closed> {
+        match &self.pace {
+            Pace::Closed(closed) => Some(closed),
+            Pace::Open(_) => None,
+        }
+    }
+
+    /// How long users think, if they do.
+    #[inline]
+    pub fn think(&self) -> Option<Think> {
+        self.closed().and_then(|closed| closed.think)
+    }
+
+    /// The file of a controller, if there is one.
+    #[inline]
+    pub fn control(&self) -> Option<&Control> {
+        self.closed().and_then(|closed| closed.control.as_deref())
+    }
+
     /// Most connections at any time.
     pub fn connections_max(&self) -> usize {
         self.steps
@@ -392,7 +514,7 @@ impl Plan {
 
     /// The curve of batches of `depth` requests over warm-up and window; `None` in closed loop.
     pub fn curve(&self, depth: usize) -> Option<Curve> {
-        let open = self.open.as_ref()?;
+        let open = self.open()?;
         let depth = depth as f64;
         let first_rps = open
             .stretches

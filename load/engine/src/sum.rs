@@ -86,7 +86,7 @@ impl<'p> Sum<'p> {
                 add(&mut self.outcome.total, interval);
                 // in an open loop, what is answered now was due in the last step or is a straggler
                 let last = self.outcome.steps.get_mut(interval.step);
-                if let Some(step) = last.filter(|_| self.plan.open.is_some()) {
+                if let Some(step) = last.filter(|_| self.plan.open().is_some()) {
                     step.times.add(&interval.times);
                     step.counts.errors.add(&interval.counts.errors);
                 }
@@ -127,6 +127,7 @@ impl<'p> Sum<'p> {
         let total = &mut self.outcome.total;
         total.counts.connects += interval.counts.connects;
         total.counts.resumed += interval.counts.resumed;
+        total.counts.early += interval.counts.early;
         total.counts.errors.add(&interval.counts.errors.connects());
         total.times.connect.add(&interval.times.connect);
         total.times.tls.add(&interval.times.tls);
@@ -149,7 +150,7 @@ impl<'p> Sum<'p> {
     }
 
     fn tell(&mut self, start_ns: u64, interval: Interval, observe: &mut dyn FnMut(&Second)) {
-        let open = self.plan.open.is_some();
+        let open = self.plan.open().is_some();
         let times = if open {
             &interval.times.response
         } else {

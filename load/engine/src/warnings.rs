@@ -39,8 +39,8 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
         .is_some_and(|shape| shape.delays || shape.depth != 1);
     let threads = &outcome.threads;
     let was_stopped = threads.iter().any(|thread| thread.ending.was_stopped);
-    let is_paused = scripted || was_stopped || plan.think.is_some();
-    let has_one_each = plan.open.is_none() && plan.depth == 1 && !is_paused;
+    let is_paused = scripted || was_stopped || plan.think().is_some();
+    let has_one_each = plan.open().is_none() && plan.protocol.depth() == 1 && !is_paused;
     if !has_one_each || outcome.completed_in_window == 0 {
         return None;
     }
@@ -50,10 +50,10 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
         .iter()
         .map(|step| step.connections as f64 * step.length_ns as f64)
         .sum();
-    let n = weighted / duration_ns * plan.streams as f64;
+    let n = weighted / duration_ns * plan.protocol.streams() as f64;
     let times = &outcome.total.times;
     // with the kernel's stamps the answer's wait for us is not in the service time
-    let waited_ns = if plan.timestamps {
+    let waited_ns = if plan.protocol.has_timestamps() {
         times.client_delay.mean_ns()
     } else {
         0.0
@@ -83,7 +83,7 @@ pub fn find(plan: &Plan, outcome: &Outcome) -> Vec<Warning> {
     };
     generator(plan, outcome, &mut add);
     machine(outcome, &mut add);
-    if plan.open.is_some() {
+    if plan.open().is_some() {
         schedule(plan, outcome, &mut add);
     }
     laws(plan, outcome, &mut add);
@@ -131,7 +131,7 @@ fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
     if let (Some(p99), Some(p50)) = (delay.known_at_ns(0.99), service.known_at_ns(0.5)) {
         let share = p99 as f64 / p50.max(1) as f64;
         // in closed loop on a busy core queueing in the generator is part of the picture
-        if share > DELAY_SHARE_MAX && plan.open.is_some() {
+        if share > DELAY_SHARE_MAX && plan.open().is_some() {
             let text = format!(
                 "answers waited in the generator: p99 {} against a median service time of {}; \
                  use more threads",
@@ -416,7 +416,7 @@ fn errors(outcome: &Outcome, add: Add) {
 
 fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
     let times = &outcome.total.times;
-    let latency = if plan.open.is_some() {
+    let latency = if plan.open().is_some() {
         &times.response
     } else {
         &times.service
@@ -436,7 +436,7 @@ fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
         .max()
         .unwrap_or(0) as f64;
     let usual_ns = latency.max_ns() as f64;
-    if plan.open.is_none() && oldest_ns > usual_ns && oldest_ns > 100e6 {
+    if plan.open().is_none() && oldest_ns > usual_ns && oldest_ns > 100e6 {
         let text = format!(
             "a request in flight at the end was {:.1} s old, longer than any that was answered; \
              it is in no figure",
@@ -461,7 +461,7 @@ fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
 /// Separate events that the latencies above a quantile belong to; nothing where too few are known.
 pub fn episodes(plan: &Plan, outcome: &Outcome, quantile: f64) -> Option<usize> {
     let times = &outcome.total.times;
-    let latency = if plan.open.is_some() {
+    let latency = if plan.open().is_some() {
         &times.response
     } else {
         &times.service

@@ -2,7 +2,7 @@
 
 use load_engine::latency::Latency;
 use load_engine::outcome::{Outcome, ThreadOutcome};
-use load_engine::plan::{Late, Open, Plan, Step, Wait};
+use load_engine::plan::{Closed, Late, Open, Pace, Plan, Protocol, Step, Wait};
 use load_engine::schedule::Stretch;
 use load_engine::script::Shape;
 use load_engine::sys::epoll::Trigger;
@@ -24,41 +24,35 @@ fn closed() -> Plan {
         requests: None,
         per_connection: None,
         expect: load_engine::plan::Expect::default(),
-        deadline_ns: None,
         socket: load_engine::sys::options::SocketOptions::default(),
         proxy_header: None,
         all_addresses: false,
         tls: load_engine::plan::TlsOptions::default(),
-        depth: 1,
-        http2: false,
-        websocket: false,
-        grpc: false,
-        raw: None,
-        streams: 1,
+        protocol: Protocol::Http1 {
+            depth: 1,
+            timestamps: false,
+            drop_bodies: false,
+        },
         batch_latency: false,
-        open: None,
+        pace: Pace::Closed(Closed::default()),
         targets: Vec::new(),
         sources: Vec::new(),
         abort: false,
         close: false,
         trigger: Trigger::Edge,
         wait: Wait::Hybrid,
-        think: None,
         coalesce: true,
-        drop_bodies: false,
         pins: Vec::new(),
         realtime: false,
         start_at_unix_ns: None,
         probe: None,
-        timestamps: false,
         sink: false,
-        control: None,
     }
 }
 
 fn open() -> Plan {
     Plan {
-        open: Some(Open {
+        pace: Pace::Open(Open {
             dispatch: load_engine::plan::Dispatch::Pinned,
             stretches: vec![Stretch {
                 length_ns: SECOND_NS,
@@ -69,6 +63,7 @@ fn open() -> Plan {
             poisson: false,
             seed: 1,
             late: Late::Queue,
+            deadline_ns: None,
         }),
         ..closed()
     }
@@ -151,7 +146,11 @@ fn stolen_time_and_slow_clocks_are_said() {
 #[test]
 fn answers_without_a_stamp_are_counted() {
     let stamped = Plan {
-        timestamps: true,
+        protocol: Protocol::Http1 {
+            depth: 1,
+            timestamps: true,
+            drop_bodies: false,
+        },
         ..closed()
     };
     expect(&stamped, "unstamped", "1.0 %", |o| {

@@ -40,7 +40,6 @@ pub struct Recognised {
 
 /// Checks all bytes without an early exit, so that the compiler can compare many at once: a date
 /// has 29 bytes and no line end.
-/// has 29 of them and no line end.
 #[inline]
 fn has_line_end(bytes: &[u8]) -> bool {
     bytes

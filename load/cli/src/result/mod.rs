@@ -138,6 +138,17 @@ record! {
         think_s: Option<Vec<f64>>,
         /// Bodies were dropped in the kernel.
         drop_bodies: bool,
+        /// Responses after which a connection was closed.
+        requests_per_connection: Option<u64>,
+        /// Lateness from which on a due request was not sent, seconds.
+        deadline_s: Option<f64>,
+        /// Connections resumed TLS sessions.
+        tls_resume: bool,
+        /// They sent their first request with the handshake.
+        early_data: bool,
+        /// A fingerprint, equal for the same expectations of responses and the same options of TLS and of
+        /// sockets.
+        settings: String,
         /// Where each server was found.
         addresses: Vec<String>,
         /// How many runs a sum is of.
@@ -214,6 +225,8 @@ record! {
         connects: u64,
         /// TLS sessions that were resumed.
         tls_resumed: u64,
+        /// Connections whose first request the server took as early data of TLS (0-RTT).
+        tls_early: u64,
         /// Responses in forms that are tolerated but not correct.
         tolerated: u64,
         /// Responses that the kernel did not stamp although it was asked to.

@@ -60,12 +60,33 @@ pub fn listening(
     config: ServerConfig,
     serve: impl Fn(Stream) + Send + Sync + 'static,
 ) -> SocketAddr {
-    let (config, serve) = (Arc::new(config), Arc::new(serve));
+    listening_in_turn(vec![config], serve)
+}
+
+/// A server that meets each connection with the next of its configurations, and all further ones with
+/// the last. A connection that ends without a byte, as a test of whether the server is there, counts
+/// as none.
+pub fn listening_in_turn(
+    configs: Vec<ServerConfig>,
+    serve: impl Fn(Stream) + Send + Sync + 'static,
+) -> SocketAddr {
+    let mut configs: Vec<_> = configs.into_iter().rev().map(Arc::new).collect();
+    let serve = Arc::new(serve);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+            let is_test = configs.len() > 1 && stream.peek(&mut [0]).is_ok_and(|n| n == 0);
+            if is_test {
+                continue;
+            }
+            let config = if configs.len() > 1 {
+                configs.pop()
+            } else {
+                configs.first().cloned()
+            };
+            let config = config.expect("at least one");
+            let session = ServerConnection::new(config).expect("a session");
             let serve = Arc::clone(&serve);
             std::thread::spawn(move || serve(StreamOwned::new(session, stream)));
         }

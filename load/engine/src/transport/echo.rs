@@ -3,7 +3,7 @@
 
 use super::in_flight::{Expired, Fault, InFlight};
 use super::{RequestMeta, Transport};
-use crate::plan::{Raw, Target};
+use crate::plan::Target;
 use crate::sys::socket::{self, Fd};
 use load_http2::{Event, Sink};
 use std::collections::VecDeque;
@@ -23,10 +23,10 @@ pub struct EchoStream {
 
 impl EchoStream {
     /// To these targets.
-    pub fn new(raw: Raw, targets: &[Target]) -> EchoStream {
+    pub fn new(reply_bytes: Option<usize>, targets: &[Target]) -> EchoStream {
         EchoStream {
             messages: messages(targets),
-            reply_bytes: raw.reply_bytes,
+            reply_bytes,
             window: 1,
         }
     }

@@ -17,10 +17,20 @@ pub use http2::{Http2, RequestMeta};
 pub use in_flight::{Expired, Fault, InFlight, OneByOne};
 pub use stamped::Timestamped;
 pub use tls::Tls;
+pub use tls_config::TlsFault;
 pub use websocket::WebSocket;
 
 use crate::sys::socket::{self, Fd};
 use std::io;
+
+/// Handshakes that went on behind the first request of their connection and are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EarlyEnds {
+    /// How many resumed a session.
+    pub resumed: u64,
+    /// In how many the server took the request as early data.
+    pub accepted: u64,
+}
 
 /// How bytes get from requests to sockets and back.
 pub trait Transport {
@@ -103,6 +113,17 @@ pub trait Transport {
     /// Whether a handshake that is over has resumed an earlier session.
     fn was_resumed(&self, _session: &Self::Session) -> bool {
         false
+    }
+
+    /// Whether the handshake goes on behind the first request.
+    fn is_early(&self, _session: &Self::Session) -> bool {
+        false
+    }
+
+    /// Such handshakes that have ended since this was last asked.
+    #[inline]
+    fn take_early_ends(&self) -> EarlyEnds {
+        EarlyEnds::default()
     }
 
     /// Reads bytes of answers; 0 at the end of the stream.

@@ -1,7 +1,11 @@
 //! TLS over the same sockets.
+//!
+//! With early data a connection that has a session to resume takes its first request before the
+//! handshake: both go out together (RFC 8446, 2.3), and the handshake goes on while the response is
+//! awaited.
 
-use super::tls_config::configuration;
-use super::{OneByOne, Transport};
+use super::tls_config::{configuration, TlsFault};
+use super::{EarlyEnds, OneByOne, Transport};
 use crate::plan::{Target, TlsOptions};
 use crate::sys::socket::{self, Fd};
 use rustls::pki_types::ServerName;
@@ -28,11 +32,64 @@ pub struct Tls {
     received: RefCell<Vec<u8>>,
     /// Whether the last read has emptied its socket.
     emptied: Cell<bool>,
+    /// Handshakes that ended behind their first request since they were asked for.
+    early_ends: Cell<EarlyEnds>,
+}
+
+/// The TLS of a connection.
+pub struct Session {
+    tls: ClientConnection,
+    /// Requests that were written before the handshake was over.
+    early: Option<Early>,
+}
+
+/// Bytes that the server may have to be sent again: it decides in the handshake whether it takes
+/// them.
+#[derive(Default)]
+struct Early {
+    bytes: Vec<u8>,
+    /// So many of them are encrypted.
+    sent: usize,
+    /// The handshake has ended, and the server's decision is known.
+    is_decided: bool,
+}
+
+impl Session {
+    /// Encrypts what was written early and is not sent yet; true once that is all of it.
+    fn push_early(&mut self) -> io::Result<bool> {
+        let Some(early) = &mut self.early else {
+            return Ok(true);
+        };
+        let rest = &early.bytes[early.sent..];
+        if !self.tls.is_handshaking() {
+            early.sent += self.tls.writer().write(rest)?;
+        } else if let Some(mut writer) = self.tls.early_data() {
+            early.sent += writer.write(rest)?;
+        }
+        Ok(early.sent == early.bytes.len())
+    }
+
+    /// Writes what the session holds; false if the socket has no room for all of it, or if the
+    /// handshake must end first.
+    fn write_out(&mut self, fd: Fd) -> io::Result<bool> {
+        loop {
+            let is_pushed = self.push_early()?;
+            if !write_out(&mut self.tls, fd)? {
+                return Ok(false);
+            }
+            if is_pushed {
+                return Ok(true);
+            }
+            if self.tls.is_handshaking() {
+                return Ok(false);
+            }
+        }
+    }
 }
 
 impl Tls {
     /// For these targets, with HTTP/2 as the only protocol or without a choice.
-    pub fn new(targets: &[Target], http2: bool, options: &TlsOptions) -> Result<Tls, String> {
+    pub fn new(targets: &[Target], http2: bool, options: &TlsOptions) -> Result<Tls, TlsFault> {
         let mut config = configuration(options)?;
         if http2 {
             config.alpn_protocols = vec![HTTP2.to_vec()];
@@ -43,7 +100,35 @@ impl Tls {
             names: names.collect::<Result<_, _>>()?,
             received: RefCell::new(vec![0; RECEIVED_BYTES]),
             emptied: Cell::new(false),
+            early_ends: Cell::default(),
         })
+    }
+
+    /// Goes on with a connection that took its first request before the handshake, after something
+    /// was read.
+    #[cold]
+    fn go_on_early(&self, session: &mut Session, fd: Fd) -> io::Result<()> {
+        if session.tls.is_handshaking() {
+            return session.write_out(fd).map(drop);
+        }
+        if let Some(early) = session.early.as_mut().filter(|early| !early.is_decided) {
+            let mut ends = self.early_ends.get();
+            let is_resumed = session.tls.handshake_kind() == Some(HandshakeKind::Resumed);
+            ends.resumed += u64::from(is_resumed);
+            if session.tls.is_early_data_accepted() {
+                ends.accepted += u64::from(early.sent > 0);
+            } else {
+                // the server has dropped it
+                early.sent = 0;
+            }
+            early.is_decided = true;
+            self.early_ends.set(ends);
+        }
+        // what finds no room is held by the session, unless it is more than that
+        if session.push_early()? {
+            session.early = None;
+        }
+        session.write_out(fd).map(drop)
     }
 
     /// Decrypts bytes that came from the socket: how many of the buffer are filled then, and whether
@@ -81,19 +166,19 @@ impl Tls {
 fn server_name(
     target: &Target,
     options: &TlsOptions,
-) -> Result<Option<ServerName<'static>>, String> {
+) -> Result<Option<ServerName<'static>>, TlsFault> {
     let Some(name) = &target.tls_name else {
         return Ok(None);
     };
     let name = options.name.as_ref().unwrap_or(name);
     let parsed = ServerName::try_from(name.clone());
-    parsed
-        .map(Some)
-        .map_err(|_| format!("{}: no name for a TLS handshake", target.url))
+    parsed.map(Some).map_err(|_| TlsFault::Name {
+        url: target.url.clone(),
+    })
 }
 
 impl Transport for Tls {
-    type Session = Option<Box<ClientConnection>>;
+    type Session = Option<Box<Session>>;
     type Client = OneByOne;
     const HANDSHAKES: bool = true;
 
@@ -101,15 +186,18 @@ impl Transport for Tls {
         let Some(name) = &self.names[target] else {
             return Ok(None);
         };
-        let session = ClientConnection::new(Arc::clone(&self.config), name.clone());
-        let mut session = session.map_err(io::Error::other)?;
+        let tls = ClientConnection::new(Arc::clone(&self.config), name.clone());
+        let mut tls = tls.map_err(io::Error::other)?;
         // of a large body a part at a time is encrypted; the rest waits unencrypted, once for all
-        session.set_buffer_limit(Some(UNSENT_BYTES));
-        Ok(Some(Box::new(session)))
+        tls.set_buffer_limit(Some(UNSENT_BYTES));
+        let early = tls.early_data().map(|_| Early::default());
+        Ok(Some(Box::new(Session { tls, early })))
     }
 
     fn handshake(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool> {
-        let Some(tls) = session else { return Ok(true) };
+        let Some(Session { tls, early: None }) = session.as_deref_mut() else {
+            return Ok(true);
+        };
         loop {
             if !write_out(tls, fd)? {
                 return Ok(false);
@@ -130,13 +218,25 @@ impl Transport for Tls {
     }
 
     fn chose_http2(&self, session: &Self::Session) -> bool {
-        let protocol = session.as_ref().map(|tls| tls.alpn_protocol());
+        let protocol = session.as_ref().map(|session| session.tls.alpn_protocol());
         protocol.is_none_or(|chosen| chosen == Some(HTTP2))
     }
 
     fn was_resumed(&self, session: &Self::Session) -> bool {
-        let kind = session.as_ref().and_then(|tls| tls.handshake_kind());
+        let kind = session
+            .as_ref()
+            .and_then(|session| session.tls.handshake_kind());
         kind == Some(HandshakeKind::Resumed)
+    }
+
+    fn is_early(&self, session: &Self::Session) -> bool {
+        let session = session.as_ref();
+        session.is_some_and(|session| session.early.is_some())
+    }
+
+    #[inline]
+    fn take_early_ends(&self) -> EarlyEnds {
+        self.early_ends.take()
     }
 
     fn emptied(&self, _length: usize, _room: usize) -> bool {
@@ -144,14 +244,14 @@ impl Transport for Tls {
     }
 
     fn read(&self, session: &mut Self::Session, fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
-        let Some(tls) = session else {
+        let Some(session) = session else {
             let length = socket::read(fd, buffer)?;
             self.emptied.set(length < buffer.len());
             return Ok(length);
         };
         self.emptied.set(false);
         // what a handshake or an earlier read has left
-        match tls.reader().read(buffer) {
+        match session.tls.reader().read(buffer) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             result => return result,
         }
@@ -165,22 +265,40 @@ impl Transport for Tls {
             let room = received.len().min(spare);
             let length = socket::read(fd, &mut received[..room])?;
             let is_empty = length < room;
-            match self.decrypt(tls, &received[..length], buffer) {
+            let decrypted = self.decrypt(&mut session.tls, &received[..length], buffer);
+            let written = if session.early.is_some() {
+                self.go_on_early(session, fd)
+            } else {
+                Ok(())
+            };
+            match decrypted {
+                // a server that has answered may be gone: what it said comes first
                 Ok((filled, is_over)) => {
                     self.emptied
                         .set(is_empty && !is_over && filled < buffer.len());
                     return Ok(filled);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock && !is_empty => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    written?;
+                    if is_empty {
+                        return Err(error);
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
     }
 
     fn write(&self, session: &mut Self::Session, fd: Fd, bytes: &[u8]) -> io::Result<usize> {
-        let Some(tls) = session else {
+        let Some(session) = session else {
             return socket::write(fd, bytes);
         };
+        if let Some(early) = &mut session.early {
+            early.bytes.extend_from_slice(bytes);
+            session.write_out(fd)?;
+            return Ok(bytes.len());
+        }
+        let tls = &mut session.tls;
         let mut taken = 0;
         loop {
             taken += tls.writer().write(&bytes[taken..])?;
@@ -191,7 +309,9 @@ impl Transport for Tls {
     }
 
     fn flush(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool> {
-        session.as_mut().map_or(Ok(true), |tls| write_out(tls, fd))
+        session
+            .as_mut()
+            .map_or(Ok(true), |session| session.write_out(fd))
     }
 }
 

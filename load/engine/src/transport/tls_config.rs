@@ -19,12 +19,33 @@ use std::sync::Arc;
 /// Sessions that are kept for resumption: one for each target suffices.
 const SESSIONS: usize = 1024;
 
+/// Why TLS cannot be spoken as the options say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsFault {
+    /// An option that cannot be met.
+    Option {
+        /// Its name.
+        option: &'static str,
+        /// The reason.
+        why: String,
+    },
+    /// A server whose name no handshake can have.
+    Name {
+        /// Its URL.
+        url: String,
+    },
+}
+
+fn fault(option: &'static str, why: String) -> TlsFault {
+    TlsFault::Option { option, why }
+}
+
 /// The configuration that the options ask for, or the option that cannot be met.
-pub(super) fn configuration(options: &TlsOptions) -> Result<ClientConfig, String> {
+pub(super) fn configuration(options: &TlsOptions) -> Result<ClientConfig, TlsFault> {
     let provider = Arc::new(provider(options)?);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(options)?)
-        .map_err(|error| format!("--tls-version: {error}; do the cipher suites fit?"))?;
+        .map_err(|error| fault("tls-version", format!("{error}; do the cipher suites fit?")))?;
     let builder = match &options.authorities {
         Some(file) => builder
             .dangerous()
@@ -37,7 +58,7 @@ pub(super) fn configuration(options: &TlsOptions) -> Result<ClientConfig, String
         Some((certificates, key)) => {
             let (chain, key) = (chain(certificates, "cert")?, private_key(key)?);
             let with = builder.with_client_auth_cert(chain, key);
-            with.map_err(|error| format!("--cert: {}: {error}", certificates.display()))?
+            with.map_err(|error| fault("cert", format!("{}: {error}", certificates.display())))?
         }
         None => builder.with_no_client_auth(),
     };
@@ -46,10 +67,11 @@ pub(super) fn configuration(options: &TlsOptions) -> Result<ClientConfig, String
     } else {
         Resumption::disabled()
     };
+    config.enable_early_data = options.early_data;
     Ok(config)
 }
 
-fn provider(options: &TlsOptions) -> Result<CryptoProvider, String> {
+fn provider(options: &TlsOptions) -> Result<CryptoProvider, TlsFault> {
     let mut provider = ring::default_provider();
     provider.cipher_suites = chosen(
         "tls-ciphers",
@@ -65,11 +87,11 @@ fn provider(options: &TlsOptions) -> Result<CryptoProvider, String> {
 
 /// The known ones that were named, in their order; all if none was.
 fn chosen<T: Copy>(
-    option: &str,
+    option: &'static str,
     names: &[String],
     known: Vec<T>,
     name_of: impl Fn(T) -> String,
-) -> Result<Vec<T>, String> {
+) -> Result<Vec<T>, TlsFault> {
     if names.is_empty() {
         return Ok(known);
     }
@@ -77,13 +99,16 @@ fn chosen<T: Copy>(
         let same = |one: &&T| name_of(**one).eq_ignore_ascii_case(name);
         known.iter().find(same).copied().ok_or_else(|| {
             let all: Vec<String> = known.iter().map(|one| name_of(*one)).collect();
-            format!("--{option}: unknown '{name}'; there are {}", all.join(", "))
+            fault(
+                option,
+                format!("unknown '{name}'; there are {}", all.join(", ")),
+            )
         })
     });
     each.collect()
 }
 
-fn versions(options: &TlsOptions) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
+fn versions(options: &TlsOptions) -> Result<Vec<&'static SupportedProtocolVersion>, TlsFault> {
     if options.versions.is_empty() {
         return Ok(vec![&TLS12, &TLS13]);
     }
@@ -93,8 +118,9 @@ fn versions(options: &TlsOptions) -> Result<Vec<&'static SupportedProtocolVersio
         .map(|version| match version.as_str() {
             "1.2" => Ok(&TLS12),
             "1.3" => Ok(&TLS13),
-            other => Err(format!(
-                "--tls-version: unknown '{other}'; there are 1.2, 1.3"
+            other => Err(fault(
+                "tls-version",
+                format!("unknown '{other}'; there are 1.2, 1.3"),
             )),
         });
     each.collect()
@@ -103,17 +129,17 @@ fn versions(options: &TlsOptions) -> Result<Vec<&'static SupportedProtocolVersio
 fn verifier(
     file: &Path,
     provider: Arc<CryptoProvider>,
-) -> Result<Arc<WebPkiServerVerifier>, String> {
+) -> Result<Arc<WebPkiServerVerifier>, TlsFault> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(chain(file, "ca")?);
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
-        .map_err(|error| format!("--ca: {}: {error}", file.display()))
+        .map_err(|error| fault("ca", format!("{}: {error}", file.display())))
 }
 
 /// The certificates of a PEM file.
-fn chain(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let fault = |why: String| format!("--{option}: cannot read {}: {why}", file.display());
+fn chain(file: &Path, option: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
+    let fault = |why: String| fault(option, format!("cannot read {}: {why}", file.display()));
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let read: Vec<_> = read.map_err(|error| fault(error.to_string()))?;
     if read.is_empty() {
@@ -122,9 +148,9 @@ fn chain(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, Stri
     Ok(read)
 }
 
-fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFault> {
     PrivateKeyDer::from_pem_file(file)
-        .map_err(|error| format!("--key: cannot read {}: {error}", file.display()))
+        .map_err(|error| fault("key", format!("cannot read {}: {error}", file.display())))
 }
 
 /// Takes every certificate; signatures are still checked, so that their cost is real, unless the

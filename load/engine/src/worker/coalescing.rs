@@ -1,7 +1,8 @@
 //! Coalesced waiting: a short pause before a wait that would find little.
 //!
 //! Where the server is the limit, a closed loop sleeps for each few answers, and the server pays for
-//! each wake-up. A pause lets more answers gather, and the generator is awake when they come. It is short compared with the time that answers take: at most a tenth of it.
+//! each wake-up. A pause lets more answers gather, and the generator is awake when they come. It is
+//! short compared with the time that answers take: at most a tenth of it.
 
 use crate::sys::clock::monotonic_ns;
 use std::time::Duration;
@@ -14,6 +15,8 @@ const PAUSE_MIN_NS: u64 = 5_000;
 const ANSWER_PAUSES: u64 = 10;
 /// So many requests must be outstanding for each event that the last wait has found.
 const OUTSTANDING_PER_EVENT: usize = 4;
+/// A wait that finds so many costs each of them too little to save anything by a pause.
+const FOUND_ENOUGH: usize = 32;
 /// With fewer connections a pause is most of what an answer takes.
 const OUTSTANDING_MIN: usize = 16;
 /// A rate is taken over at least so long a time.
@@ -81,7 +84,7 @@ impl Coalescing {
     /// Pauses if it pays; when it began to, if it did.
     #[inline]
     pub fn pause(&mut self, outstanding: usize) -> Option<u64> {
-        let few = self.found * OUTSTANDING_PER_EVENT <= outstanding;
+        let few = self.found < FOUND_ENOUGH && self.found * OUTSTANDING_PER_EVENT <= outstanding;
         if self.pause_ns == 0 || !few || outstanding < OUTSTANDING_MIN {
             return None;
         }
@@ -145,12 +148,14 @@ mod tests {
         coalescing.adapt(SECOND_NS / 10, 20_000, 50);
         coalescing.note_found(13);
         assert_eq!(coalescing.pause(50), None, "a quarter of all at once");
+        coalescing.note_found(40);
+        assert_eq!(coalescing.pause(1000), None, "enough for one wait");
         coalescing.note_found(2);
         let began_ns = coalescing.pause(50).expect("a pause");
         assert!(monotonic_ns() - began_ns >= 20_000);
         assert_eq!(coalescing.pause(15), None, "too few outstanding");
         let pauses = coalescing.pauses;
-        assert_eq!((pauses.waits, pauses.paused), (2, 1));
+        assert_eq!((pauses.waits, pauses.paused), (3, 1));
         assert!(pauses.paused_ns >= 20_000);
     }
 

@@ -296,7 +296,8 @@ impl<T: Transport> Worker<'_, T> {
             Ok(false) => {}
             Ok(true) => {
                 let target = usize::from(connection.target);
-                if self.targets[target].tls_name.is_some() {
+                let is_early = self.transport.is_early(session);
+                if self.targets[target].tls_name.is_some() && !is_early {
                     let took_ns = now - connection.sent_ns;
                     self.recorder.now.times.tls.record(took_ns);
                     let resumed = self.transport.was_resumed(session);
@@ -469,7 +470,11 @@ impl<T: Transport> Worker<'_, T> {
     /// each request a push.)
     pub(super) fn scan_timeouts(&mut self, now: u64) -> u64 {
         let first = self.next_scanned;
-        let slots = if T::STREAMS { self.plan.streams } else { 1 };
+        let slots = if T::STREAMS {
+            self.plan.protocol.streams()
+        } else {
+            1
+        };
         let last = self
             .connections
             .len()

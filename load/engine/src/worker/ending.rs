@@ -63,7 +63,7 @@ impl<T: Transport> Worker<'_, T> {
             .coalescing
             .as_ref()
             .map_or(Pauses::default(), |own| own.pauses);
-        let spun_ns = if self.plan.streams > 1 {
+        let spun_ns = if self.plan.protocol.streams() > 1 {
             0
         } else {
             pauses.paused_ns

@@ -17,7 +17,7 @@ impl<T: Transport> Worker<'_, T> {
     /// Between two turns: shows what was counted, and does what the controller wants.
     #[inline]
     pub(super) fn mind_gate(&mut self) {
-        if self.plan.control.is_some() {
+        if self.plan.control().is_some() {
             self.obey();
         }
     }
@@ -26,7 +26,7 @@ impl<T: Transport> Worker<'_, T> {
     #[inline(never)]
     fn obey(&mut self) {
         let plan = self.plan;
-        let Some(control) = &plan.control else {
+        let Some(control) = plan.control() else {
             return;
         };
         let now = monotonic_ns();
@@ -83,7 +83,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Publishes the counters of this thread.
     pub(super) fn show_counters(&self, state: State) {
-        if let Some(control) = &self.plan.control {
+        if let Some(control) = self.plan.control() {
             let tally = self.recorder.tally(state != State::Sending);
             control.publish(self.number, &tally, self.busy as u64, state);
         }

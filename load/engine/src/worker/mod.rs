@@ -191,7 +191,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         script: Option<ThreadScript>,
     ) -> io::Result<Worker<'p, T>> {
         let mut transport = transport;
-        transport.set_streams(plan.streams);
+        transport.set_streams(plan.protocol.streams());
         let mut targets = plan.targets.clone();
         let mut script = script;
         if let Some(script) = &mut script {
@@ -199,7 +199,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         deal_recorded(plan, number, &mut targets);
         let shape = script.as_ref().map(|script| script.shape);
-        let depth = shape.map_or(plan.depth, |shape| shape.depth);
+        let depth = shape.map_or(plan.protocol.depth(), |shape| shape.depth);
         let streams = if T::STREAMS {
             Streams::new(&targets, depth)?
         } else {
@@ -241,7 +241,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             sees_answers,
             compares: plan.expect.body.is_none() && plan.expect.is_any(),
             random: Random::new(number as u64),
-            drops_bodies: plan.drop_bodies && !sees_answers && !is_preloaded(),
+            drops_bodies: plan.protocol.drops_bodies() && !sees_answers && !is_preloaded(),
             left: own_requests(plan, number, depth),
             scheduled: 0,
             depth,
@@ -255,11 +255,11 @@ impl<'p, T: Transport> Worker<'p, T> {
             cursors,
             ready: Vec::with_capacity(BURST_MAX),
             // what is due in an open loop does not wait for others
-            burst: if plan.open.is_some() { 1 } else { BURST_MAX },
+            burst: if plan.open().is_some() { 1 } else { BURST_MAX },
             unread: Vec::new(),
             streams,
             sends_first: plan.proxy_header.is_none()
-                && plan.think.is_none()
+                && plan.think().is_none()
                 && !shape.is_some_and(|shape| shape.dynamic || shape.delays),
             needs_no_delay,
             renewals: if connecting::may_renew(plan) {
@@ -290,9 +290,9 @@ impl<'p, T: Transport> Worker<'p, T> {
             answers_until_audit: 0,
             reads: 0,
             polling_ns: 0,
-            coalescing: (plan.coalesce && plan.open.is_none())
-                .then(|| Coalescing::new(plan.streams)),
-            resting: (plan.realtime && plan.open.is_some()).then(Resting::default),
+            coalescing: (plan.coalesce && plan.open().is_none())
+                .then(|| Coalescing::new(plan.protocol.streams())),
+            resting: (plan.realtime && plan.open().is_some()).then(Resting::default),
         })
     }
 

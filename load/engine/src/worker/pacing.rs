@@ -95,7 +95,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     fn drops_late(&self) -> bool {
-        let open = self.plan.open.as_ref();
+        let open = self.plan.open();
         open.is_some_and(|open| open.late == Late::Drop)
     }
 
@@ -164,7 +164,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Whether a request is too late to be sent.
     fn is_stale_at(&self, due_ns: u64, now: u64) -> bool {
-        let deadline_ns = self.plan.deadline_ns;
+        let deadline_ns = self.plan.open().and_then(|open| open.deadline_ns);
         deadline_ns.is_some_and(|deadline_ns| now.saturating_sub(due_ns) > deadline_ns)
     }
 

@@ -40,7 +40,7 @@ pub(super) fn are_short(targets: &[Target]) -> bool {
 pub(super) fn target_of_connections(plan: &Plan, number: usize, targets: &[Target]) -> Vec<usize> {
     let weights: Vec<u32> = targets.iter().map(|target| target.weight).collect();
     let own = plan.share(plan.connections_max(), number);
-    if plan.open.is_some() {
+    if plan.open().is_some() {
         return plan::dealt(&weights, own);
     }
     let all = plan::dealt(&weights, plan.connections_max());
@@ -54,7 +54,7 @@ pub(super) fn dispatch(
     targets: &[Target],
     target_of: &[usize],
 ) -> Dispatch {
-    let Some(open) = &plan.open else {
+    let Some(open) = plan.open() else {
         return Dispatch::new(plan::Dispatch::Any, &[], &[], 0);
     };
     let seed = open.seed ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -73,7 +73,7 @@ pub(super) fn own_requests(plan: &Plan, number: usize, depth: usize) -> u64 {
 
 /// Whether each request has a due time of its own.
 pub(super) fn is_recorded(plan: &Plan) -> bool {
-    let open = plan.open.as_ref();
+    let open = plan.open();
     open.is_some_and(|open| open.recorded.is_some())
 }
 
@@ -97,7 +97,7 @@ pub(super) fn first_request(plan: &Plan, number: usize, target: &Target) -> u32 
 }
 
 pub(super) fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Schedule> {
-    let (curve, open) = (plan.curve(depth)?, plan.open.as_ref()?);
+    let (curve, open) = (plan.curve(depth)?, plan.open()?);
     if let Some(times_ns) = &open.recorded {
         return Some(Schedule::recorded(
             Arc::clone(times_ns),
@@ -114,7 +114,7 @@ pub(super) fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Sched
 
 /// A closed loop waits for answers; only a schedule needs exact ends of its waits.
 pub(super) fn open_epoll(plan: &Plan) -> io::Result<Epoll> {
-    if plan.open.is_some() {
+    if plan.open().is_some() {
         return Epoll::open(plan.trigger, Waits::for_due_times());
     }
     let mut epoll = Epoll::open(plan.trigger, Waits::Late)?;

@@ -130,6 +130,11 @@ impl<T: Transport> Worker<'_, T> {
             }
         }
         self.buffer = buffer;
+        if T::HANDSHAKES {
+            let ends = self.transport.take_early_ends();
+            self.recorder.now.counts.resumed += ends.resumed;
+            self.recorder.now.counts.early += ends.accepted;
+        }
         now
     }
 

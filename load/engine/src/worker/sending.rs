@@ -122,7 +122,7 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     fn delays(&self) -> bool {
         let script = self.script.as_ref();
-        self.plan.think.is_some() || script.is_some_and(|script| script.shape.delays)
+        self.plan.think().is_some() || script.is_some_and(|script| script.shape.delays)
     }
 
     /// How long the next request waits: as the script says, and for the user to think.
@@ -133,7 +133,7 @@ impl<T: Transport> Worker<'_, T> {
             self.stopped |= script.stopped();
             delay_ns = asked?;
         }
-        let drawn_ns = self.plan.think.map_or(0, |think| {
+        let drawn_ns = self.plan.think().map_or(0, |think| {
             let range = think.most_ns - think.least_ns + 1;
             think.least_ns + self.random.bits() % range
         });

@@ -261,7 +261,7 @@ impl<T: Transport> Worker<'_, T> {
     /// The server allows so many more streams than before.
     fn offer_more(&mut self, index: usize, more: u32, now: u64) {
         // a server that takes back and allows again for ever must not fill the list
-        let places = self.wanted * self.plan.streams;
+        let places = self.wanted * self.plan.protocol.streams();
         for _ in 0..more {
             if index < self.wanted && self.ready.len() < places {
                 self.offer_one(index, now);
@@ -313,7 +313,7 @@ impl<T: Transport> Worker<'_, T> {
                     self.compare(status, body_bytes, None);
                 }
                 self.record_times(target, user, status, now);
-                if self.plan.grpc && call != Some(0) {
+                if self.plan.protocol.is_grpc() && call != Some(0) {
                     self.note_failed_call(call);
                 } else {
                     self.compare_length(target, user.request, body_bytes, status);
