@@ -159,10 +159,10 @@ def waited(due, stalls):
 
 def cell(response, name, truth):
     """A percentile with the truth."""
-    told = response["quantiles"][name] / 1e9
+    reported = response["quantiles"][name] / 1e9
     mark = "≥" if name in response["at_least"] else ""
-    error = f" ({(told / truth - 1) * 100:+.1f} %)" if truth > 1e-3 else ""
-    return f"{mark}{told * 1e3:.1f} ms of {truth * 1e3:.1f}{error}"
+    error = f" ({(reported / truth - 1) * 100:+.1f} %)" if truth > 1e-3 else ""
+    return f"{mark}{reported * 1e3:.1f} ms of {truth * 1e3:.1f}{error}"
 
 
 def main():

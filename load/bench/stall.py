@@ -66,9 +66,9 @@ def ours(arguments, url):
     found = result["latency"]["response"]
     names = {str(p): f"{p / 100:g}" for p in PERCENTILES}
     known = {p: found["quantiles"][name] for p, name in names.items()}
-    told = [f"{warning['id']} {warning['value']:.3g}" for warning in result["warnings"]]
-    if told:
-        print(f"<!-- wirespeed-load warned: {', '.join(told)} -->")
+    warnings = [f"{warning['id']} {warning['value']:.3g}" for warning in result["warnings"]]
+    if warnings:
+        print(f"<!-- wirespeed-load warned: {', '.join(warnings)} -->")
     return {**{p: value and value / 1e9 for p, value in known.items()}, "max": found["max"] / 1e9}
 
 

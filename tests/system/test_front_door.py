@@ -149,9 +149,9 @@ def test_missing_parts_are_built_in_parallel_each_with_its_time(capsys):
              door.Part("three", "3", 40, product=gone, command=["mvn"]),
              door.Part("sh", "a shell", 500, package="dash")]
     door.list_parts(parts, as_json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert told["seconds"] == 90
-    assert [part["state"] for part in told["parts"]] == ["missing"] * 3 + ["ready"]
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["seconds"] == 90
+    assert [part["state"] for part in reported["parts"]] == ["missing"] * 3 + ["ready"]
 
 
 def test_sources_that_are_as_they_were_need_no_build_whatever_their_times(tmp_path):

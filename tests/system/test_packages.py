@@ -78,9 +78,9 @@ def test_packages_are_named_before_they_are_installed(door, tmp_path, capsys):
     (call,) = calls(tmp_path)
     assert call.startswith("install --no-install-recommends -y one two ")
     assert "DPkg::Lock::Timeout=300" in call
-    told = capsys.readouterr().err
-    assert "installing two programs (Debian packages one, two) …" in told
-    assert "waiting" not in told and not (tmp_path / "policy-rc.d").exists()
+    reported = capsys.readouterr().err
+    assert "installing two programs (Debian packages one, two) …" in reported
+    assert "waiting" not in reported and not (tmp_path / "policy-rc.d").exists()
 
 
 def test_a_held_lock_is_waited_for(door, tmp_path, capsys, monkeypatch):

@@ -66,9 +66,9 @@ def test_a_machine_without_counters_is_said_once(checkout):
     """Here, or on a machine that has them: the fact says which."""
     code, _, err = checkout.call("run", checkout.recipe(connections=[1]))
     assert code == 0, err
-    told = checkout.run_json()["facts"]["counters"]
+    facts = checkout.run_json()["facts"]["counters"]
     (trial,) = checkout.trials()
-    assert ("server.instructions_per_request" in trial["metrics"]) == (not told.startswith("none"))
+    assert ("server.instructions_per_request" in trial["metrics"]) == (not facts.startswith("none"))
     # Both come from the threads as they are at the window's edges, where the agent was in time.
     by_thread = {"server.context_switches_per_request", "server.fullest_thread"}
     assert by_thread <= set(trial["metrics"]) or by_thread.isdisjoint(trial["metrics"])

@@ -386,7 +386,7 @@ mod tests {
             one.plan.seed = Some(seed);
             one
         };
-        let told = |arrival, second| {
+        let warned = |arrival, second| {
             let results = [
                 drawn(10_000_000_000, arrival, 1),
                 drawn(10_000_000_001, arrival, second),
@@ -394,8 +394,8 @@ mod tests {
             let merged = add(&results, &names()).expect("they overlap");
             merged.warnings.iter().any(|one| one.id == "same-seed")
         };
-        assert!(told("poisson", 1));
-        assert!(!told("poisson", 2) && !told("even", 1));
+        assert!(warned("poisson", 1));
+        assert!(!warned("poisson", 2) && !warned("even", 1));
     }
 
     #[test]

@@ -119,10 +119,10 @@ fn agrees(result: &Value, log: &Log) {
     for name in ["0.5", "0.75", "0.9"] {
         let quantile: f64 = name.parse().expect("a number");
         let rank = (quantile * all.len() as f64).ceil() as usize - 1;
-        let told = response["quantiles"][name].as_f64().expect("known");
+        let found = response["quantiles"][name].as_f64().expect("known");
         let truth = all[rank] as f64;
-        let is_near = !is_shorter(told, truth) && !is_longer(result, told, truth);
-        assert!(is_near, "p{name}: reported {told}, true {truth}");
+        let is_near = !is_shorter(found, truth) && !is_longer(result, found, truth);
+        assert!(is_near, "p{name}: reported {found}, true {truth}");
         // with the lost ones behind all others this rank would not be an answer's
         if rank >= answered.len() {
             assert!(marked.contains(&Value::from(name)), "p{name}: {marked:?}");
@@ -215,11 +215,11 @@ fn requests_due_while_every_connection_is_dead_count_from_then_on() {
     let rank = 4 * RATE as usize * 9 / 10;
     let least = all[rank - cut_off] as f64;
     let most = all.get(rank).map_or(f64::INFINITY, |age| *age as f64);
-    let told = result["latency"]["response"]["quantiles"]["0.9"].as_f64();
-    let told = told.expect("known");
-    assert!(told > 100e6, "{told}");
-    assert!(!is_shorter(told, least), "{told} {least}");
-    assert!(!is_longer(&result, told, most), "{told} {most}");
+    let found = result["latency"]["response"]["quantiles"]["0.9"].as_f64();
+    let found = found.expect("known");
+    assert!(found > 100e6, "{found}");
+    assert!(!is_shorter(found, least), "{found} {least}");
+    assert!(!is_longer(&result, found, most), "{found} {most}");
 }
 
 #[test]

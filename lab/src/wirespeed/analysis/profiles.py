@@ -81,8 +81,8 @@ def write(run_dir: Path, profile: Profile) -> None:
         folder.mkdir(exist_ok=True)
     lines = [f"{';'.join(frames)} {count}\n" for frames, count in profile.stacks]
     store.write_text(folder / f"{profile.cell}.folded", "".join(lines), is_durable=False)
-    told = {"cell": profile.cell, "samples": profile.samples, "problem": profile.problem}
-    store.write_json(folder / f"{profile.cell}.json", told, is_durable=False)
+    facts = {"cell": profile.cell, "samples": profile.samples, "problem": profile.problem}
+    store.write_json(folder / f"{profile.cell}.json", facts, is_durable=False)
 
 
 def read(run_dir: Path) -> list[Profile]:
@@ -91,10 +91,10 @@ def read(run_dir: Path) -> list[Profile]:
 
 
 def _read(path: Path) -> Profile:
-    told = store.read_json(path)
+    facts = store.read_json(path)
     folded = path.with_suffix(".folded")
     text = folded.read_text(encoding="utf-8") if folded.is_file() else ""
-    return Profile(str(told["cell"]), _stacks(text.splitlines()), str(told["problem"]))
+    return Profile(str(facts["cell"]), _stacks(text.splitlines()), str(facts["problem"]))
 
 
 def _stacks(lines: Iterable[str]) -> tuple[tuple[Stack, int], ...]:
