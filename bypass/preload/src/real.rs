@@ -135,7 +135,6 @@ real! {
     setresuid = c"setresuid": fn(libc::uid_t, libc::uid_t, libc::uid_t) -> c_int;
     setns = c"setns": fn(c_int, c_int) -> c_int;
     prctl = c"prctl": fn(c_int, usize, usize, usize, usize) -> c_int;
-    mlockall = c"mlockall": fn(c_int) -> c_int;
     setrlimit = c"setrlimit": fn(c_int, *const libc::rlimit) -> c_int;
     prlimit = c"prlimit": fn(pid_t, c_int, *const libc::rlimit, *mut libc::rlimit) -> c_int;
     fork = c"fork": fn() -> pid_t;

@@ -10,7 +10,7 @@ mod words;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bypass_shm::layout::{sharers_at, Header, Sharers, READY_LISTS_AT, SLOTS_AT};
+use bypass_shm::layout::{Header, QUEUED, READY_LISTS_AT, SLOTS_AT};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_stack::operations::{descriptors, shutdown};
@@ -174,15 +174,15 @@ fn scribble(peer: &Mapping, segment: &Segment, index: usize, is_over: &AtomicBoo
     let mut dice = Dice(77);
     while !is_over.load(Ordering::Relaxed) {
         let slot = dice.next() as usize % 64;
-        segment.holders(slot, 0).start(index);
-        segment.holders(slot, 1).queue();
+        let meta = &segment.slot(slot).meta;
+        meta.holders[0].store(1 << index, Ordering::SeqCst);
+        meta.holders[1].store(QUEUED, Ordering::SeqCst);
         let _ = segment.queue().push(slot);
         for _ in 0..50 {
-            let (start, length) = match dice.next() % 11 {
+            let (start, length) = match dice.next() % 10 {
                 // Not the queue: its end would be the end of the test.
                 0 => (READY_LISTS_AT, 512),
                 1 => (0, size_of::<Header>()),
-                2 => (sharers_at(64, 4096), 64 * size_of::<Sharers>()),
                 _ => (SLOTS_AT, 64 * 1280),
             };
             let at = (start + dice.next() as usize % length) & !7;

@@ -165,10 +165,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "killed_peer",
         "the peer of a killed process is not notified",
     ),
-    (
-        "held_by_hundreds",
-        "the peer of a process that was killed receives no end",
-    ),
     ("prefork_many", "listens at the loopback alone"),
     (
         "exec_without_proc",

@@ -1,12 +1,12 @@
 //! Connections on their way from `connect` to `accept`, without the kernel and without a lock.
 //!
 //! The client writes slot numbers; any holder of the listener takes them. The slot decides, not
-//! the queue: a holder owns the connection when it has replaced the server end's QUEUED
-//! by its own index. The queue's head is then moved by whoever gets there first, so a holder may
+//! the queue: a holder owns the connection when it has turned the server end's QUEUED
+//! into its own bit. The queue's head is then moved by whoever gets there first, so a holder may
 //! die at any point without leaving a connection in between.
 
 use crate::atomic::Ordering;
-use crate::layout::{ConnectQueue, SLOTS_MAX};
+use crate::layout::{ConnectQueue, QUEUED, SLOTS_MAX};
 use crate::segment::Segment;
 
 impl ConnectQueue {
@@ -55,13 +55,15 @@ pub fn take(segment: &Segment, process: usize) -> Result<Option<usize>, Forged> 
         }
         let slot = queue.entries[head as usize % SLOTS_MAX].load(Ordering::Relaxed) as usize;
         let slot = segment.clamp(slot);
-        let has_won = segment.holders(slot, 1).accept(process);
+        let holders = &segment.slot(slot).meta.holders[1];
+        let mine = 1u32 << process;
+        let won = holders.compare_exchange(QUEUED, mine, Ordering::SeqCst, Ordering::Relaxed);
         let next = head.wrapping_add(1);
         let _ = queue
             .head
             .0
             .compare_exchange(head, next, Ordering::SeqCst, Ordering::Relaxed);
-        if has_won {
+        if won.is_ok() {
             return Ok(Some(slot));
         }
     }
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     fn queued(segment: &Segment, slot: usize) {
-        segment.holders(slot, 1).queue();
+        segment.slot(slot).meta.holders[1].store(QUEUED, Ordering::SeqCst);
         assert!(segment.queue().push(slot));
     }
 
@@ -85,7 +87,7 @@ mod tests {
         }
         let taken: Vec<_> = std::iter::from_fn(|| take(&segment, 0).expect("honest")).collect();
         assert_eq!(taken, [5, 3, 60]);
-        assert!(segment.holders(3, 1).has_only(0));
+        assert_eq!(segment.slot(3).meta.holders[1].load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //! a heavy one ([`bypass_sys::barrier`]), so at least one of them sees the other.
 
 use crate::atomic::{fence, fetch_for_writing, light, ringing, AtomicU32, AtomicU64, Ordering};
-use crate::layout::{ReadyList, DIRECT_GROUPS, FLAG_GROUP, HOLDERS_BACK, SLOTS_MAX};
+use crate::layout::{ReadyList, DIRECT_GROUPS, FLAG_GROUP, PROCESSES, SLOTS_MAX};
 
 impl ReadyList {
     /// Takes a free ready list for process `owner`.
@@ -95,7 +95,7 @@ impl ReadyList {
     /// only one thread that does so; true when the owner sleeps, and must be notified at once.
     #[inline]
     pub fn hold_back(&self, slot: usize, process: usize, fenced: bool) -> bool {
-        let process = process % HOLDERS_BACK;
+        let process = process % PROCESSES;
         let bit = 1 << process;
         if self.holders_back.load(Ordering::Relaxed) & bit == 0 {
             self.holders_back.fetch_or(bit, Ordering::SeqCst);
@@ -111,7 +111,7 @@ impl ReadyList {
     #[inline]
     pub fn hold_no_more(&self, process: usize) {
         // Plain: only this process names slots here. A reader that takes the old one makes a spurious check.
-        let word = &self.held_back[process % HOLDERS_BACK].0;
+        let word = &self.held_back[process % PROCESSES].0;
         word.store(0, Ordering::Relaxed);
     }
 
@@ -120,7 +120,7 @@ impl ReadyList {
     pub fn drain_held_back(&self, mut visit: impl FnMut(usize)) {
         let mut left = self.holders_back.load(Ordering::Relaxed);
         while left != 0 {
-            let process = left.trailing_zeros() as usize % HOLDERS_BACK;
+            let process = left.trailing_zeros() as usize % PROCESSES;
             left &= left - 1;
             let word = &self.held_back[process].0;
             if word.load(Ordering::Relaxed) != 0 {
@@ -137,7 +137,7 @@ impl ReadyList {
     pub fn is_held_back(&self) -> bool {
         let mut left = self.holders_back.load(Ordering::Relaxed);
         while left != 0 {
-            let word = &self.held_back[left.trailing_zeros() as usize % HOLDERS_BACK].0;
+            let word = &self.held_back[left.trailing_zeros() as usize % PROCESSES].0;
             if word.load(Ordering::Relaxed) != 0 {
                 return true;
             }
@@ -400,7 +400,7 @@ mod tests {
     fn a_held_back_announcement_is_seen_once_and_reports_a_sleeper() {
         let ready_list = ready_list();
         assert!(
-            !ready_list.hold_back(7, 0, false) && !ready_list.hold_back(9, HOLDERS_BACK - 1, false)
+            !ready_list.hold_back(7, 0, false) && !ready_list.hold_back(9, PROCESSES - 1, false)
         );
         assert!(ready_list.is_held_back());
         let mut slots = Vec::new();

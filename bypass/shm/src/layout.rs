@@ -3,15 +3,14 @@
 //!
 //! ```text
 //! 0        Header          who, how many slots, how large the rings are
-//! 12288    ConnectQueue    client ──slot numbers──► whoever holds the listener
-//!          ReadyList       512 for each side: ready flags of one waiting place (an epoll set)
+//! 4096     ConnectQueue    client ──slot numbers──► whoever holds the listener
+//!          ReadyList       64 for each side: ready flags of one waiting place (an epoll set)
 //!          Contents        of each side: which processes have mapped the contents shared without copying
 //!          Owners          which direction has which extent
 //!          Slots           1280 bytes each: cursors, ends, names, records of one connection
 //!          rings           two of `ring_bytes` for each slot, client→server first
 //!          extents         larger rings, for directions that hold more than their first one
 //!          Transports      of each slot: options and facts of a TCP engine, over packets only
-//!          Sharers         of each slot: the processes that share an end, used only where several do
 //! ```
 //!
 //! Rules. Offsets only, no pointers. Every word may be changed by the other side at any moment:
@@ -24,17 +23,15 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x0a\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x09\0");
 /// Slots of a segment: bounded by the two levels of a ready list.
 pub const SLOTS_MAX: usize = 16_384;
 /// Ready flags under one byte of the summary: a cache line of them.
 pub const FLAG_GROUP: usize = 64;
 /// Groups that are looked at without a summary: ringing there is one store, not two.
 pub const DIRECT_GROUPS: usize = 16;
-/// In `listening`: a thread waits in accept. Of hundreds a few are woken, of which most live and are not stopped.
-pub const IN_ACCEPT: u32 = 3;
-/// Waiting places of one side of a segment: one for each process, if each waits in one.
-pub const READY_LISTS: usize = PROCESSES;
+/// Waiting places of one side of a segment.
+pub const READY_LISTS: usize = 64;
 /// Records under way in one direction of a connection, see [`Record`].
 pub const RECORDS: usize = 8;
 /// A content is shared without copying only while fewer records are in flight: the rest are for larger rings, of
@@ -42,20 +39,12 @@ pub const RECORDS: usize = 8;
 pub const LOANS: usize = 4;
 /// Contents that one side of a segment may share without copying.
 pub const CONTENTS: usize = 512;
-/// Processes of one side that may hold ends of a segment.
-pub const PROCESSES: usize = 512;
-/// Words of a [`ProcessSet`].
-pub const SET_WORDS: usize = PROCESSES / 64;
-/// Processes of one side that may map contents shared without copying: the first ones, a bit for each.
-pub const BORROWERS: usize = 32;
-/// Processes of one side that may hold announcements back: likewise.
-pub const HOLDERS_BACK: usize = 32;
+/// Processes of one side that may hold ends of a segment; the mask's two top bits are these:
+pub const PROCESSES: usize = 30;
 /// In `holders`: the connection waits to be accepted.
 pub const QUEUED: u32 = 1 << 31;
 /// In `holders`: the last holder is writing the end.
 pub const CLOSING: u32 = 1 << 30;
-/// In `holders`: the processes of the end's [`Sharers`] hold it, too.
-pub const SHARED: u32 = 1 << 29;
 /// In `credits`: any process of the listener could be the one that accepts, and this one has no room.
 pub const NO_ROOM: u32 = u32::MAX;
 /// Smallest and largest first ring.
@@ -149,6 +138,10 @@ pub struct Header {
     pub extents_used: [AtomicU32; CLASSES.len()],
     /// 1 when the last holder has closed the listener: connections offered from then on are never accepted.
     pub closed: AtomicU32,
+    /// Processes of each side.
+    pub processes: [[AtomicU64; PROCESSES]; 2],
+    /// Those of them that cannot wake others (a bit each): who waits on the other side must look.
+    pub silent: [AtomicU32; 2],
     /// Not 0 when the connections lead to other hosts, over packets: a relay is at their other end. 2 when waiting
     /// connections are reserved for the relay's own process and for processes without an engine.
     pub over_packets: AtomicU32,
@@ -158,14 +151,6 @@ pub struct Header {
     /// 1 when the listener's processes serve connections without a child for each, by all that is known; 2 when one
     /// waits in an epoll set, so that it will soon have shown the one thing or the other.
     pub proven: AtomicU32,
-    /// By side: not 0 when an end was ever shared by several processes.
-    pub has_shared: [AtomicU32; 2],
-    /// By side: places for processes that were ever taken, the others need no look.
-    pub processes_used: [AtomicU32; 2],
-    /// By side: the processes that cannot wake others: a process that waits on the other side must look.
-    pub silent: [ProcessSet; 2],
-    /// Processes of each side.
-    pub processes: [[AtomicU64; PROCESSES]; 2],
     /// By process of the listener's side: how many connections may wait here for it to accept them. 0 until it has
     /// accepted or waited for one, and whenever it does not accept from segments: a client then uses the kernel.
     /// [`NO_ROOM`] while it has none for more connections.
@@ -196,7 +181,7 @@ pub struct ReadyList {
     pub waker: AtomicU32,
     /// 1 while the owner sleeps.
     pub sleeping: AtomicU32,
-    /// Whether new connections are to wake it: 0 no, 1 yes, 2 as one of several, [`IN_ACCEPT`] as one of a few.
+    /// Whether new connections are to wake it: 0 no, 1 yes, 2 as one of several.
     pub listening: AtomicU32,
     /// Bit of every process of the other side that has ever held an announcement back here.
     pub holders_back: AtomicU32,
@@ -208,7 +193,7 @@ pub struct ReadyList {
     /// what it has seen and stores nothing here: the lines travel one way only.
     pub news: [AtomicU8; SLOTS_MAX],
     /// By process of the other side.
-    pub held_back: [HeldBack; HOLDERS_BACK],
+    pub held_back: [HeldBack; PROCESSES],
 }
 
 /// The slot, plus one, whose bytes its writer has published and will announce with more that is to
@@ -279,7 +264,7 @@ pub struct Owners(pub [AtomicU32; EXTENTS]);
 pub struct Contents {
     /// Numbers given away.
     pub used: AtomicU32,
-    /// By number: bit of every process of the other side, of the first [`BORROWERS`], that has mapped it.
+    /// By number: bit of every process of the other side that has mapped it.
     pub mapped_by: [AtomicU32; CONTENTS],
 }
 
@@ -325,7 +310,7 @@ pub struct Locks {
 /// Holders of the two ends, and where they wait.
 #[repr(C, align(128))]
 pub struct Meta {
-    /// The process that holds the side's end, and whether others do, see [`crate::holders`].
+    /// Bit of every process that holds the side's end.
     pub holders: [AtomicU32; 2],
     /// Ready list of the side's waiting place plus one, 0 for none.
     pub ready_list: [AtomicU32; 2],
@@ -386,16 +371,8 @@ pub struct Transport {
     pub lingering: AtomicU32,
 }
 
-/// A set of processes of one side, by index.
-#[repr(C, align(64))]
-pub struct ProcessSet(pub [AtomicU64; SET_WORDS]);
-
-/// By side: the processes that share an end, besides the one that `holders` names.
-#[repr(C, align(128))]
-pub struct Sharers(pub [ProcessSet; 2]);
-
 /// Offset of the connect queue.
-pub const QUEUE_AT: usize = 12_288;
+pub const QUEUE_AT: usize = 4096;
 /// Offset of the ready lists, client's first.
 pub const READY_LISTS_AT: usize = QUEUE_AT + size_of::<ConnectQueue>();
 /// Offset of the contents shared without copying, the client's first.
@@ -430,15 +407,9 @@ pub fn transports_at(slots: usize, ring_bytes: usize) -> usize {
     }
 }
 
-/// Offset of the sharers.
-pub fn sharers_at(slots: usize, ring_bytes: usize) -> usize {
-    let end = transports_at(slots, ring_bytes) + slots * size_of::<Transport>();
-    end.next_multiple_of(4096)
-}
-
 /// Bytes of a segment.
 pub fn segment_bytes(slots: usize, ring_bytes: usize) -> usize {
-    let end = sharers_at(slots, ring_bytes) + slots * size_of::<Sharers>();
+    let end = transports_at(slots, ring_bytes) + slots * size_of::<Transport>();
     end.next_multiple_of(4096)
 }
 

@@ -1,8 +1,8 @@
 //! Same-host byte streams over shared memory: segments, rings, rendezvous.
 //!
 //! Start with [`layout`], which draws the segment, then [`ring`] (bytes), [`doorbell`] (who must
-//! look where, and who sleeps), [`accept_queue`] (connections without the kernel), [`holders`]
-//! (who has an end) and [`link`] (how two processes meet).
+//! look where, and who sleeps), [`accept_queue`] (connections without the kernel) and [`link`]
+//! (how two processes meet).
 
 #![cfg_attr(
     not(test),
@@ -13,7 +13,6 @@ pub mod accept_queue;
 mod atomic;
 pub mod doorbell;
 pub mod extents;
-pub mod holders;
 pub mod layout;
 pub mod link;
 mod record;

@@ -9,7 +9,7 @@ use bypass_sys::numbers;
 use bypass_sys::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
-pub const VERSION: u64 = 11;
+pub const VERSION: u64 = 10;
 /// Descriptors in one message.
 pub const FDS_MAX: usize = 64;
 const WORDS: usize = 6;

@@ -5,11 +5,10 @@ use std::sync::OnceLock;
 
 use crate::atomic::fetch;
 use crate::extents::Place;
-use crate::holders::Holders;
 use crate::layout::{
-    extents_at, rings_at, segment_bytes, sharers_at, transports_at, ConnectQueue, Contents, Header,
-    Owners, ReadyList, Sharers, Slot, Transport, BORROWERS, CONTENTS, CONTENTS_AT, MAGIC, NO_ROOM,
-    OWNERS_AT, PROCESSES, QUEUE_AT, READY_LISTS, READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN,
+    extents_at, rings_at, segment_bytes, transports_at, ConnectQueue, Contents, Header, Owners,
+    ReadyList, Slot, Transport, CLOSING, CONTENTS, CONTENTS_AT, MAGIC, NO_ROOM, OWNERS_AT,
+    PROCESSES, QUEUED, QUEUE_AT, READY_LISTS, READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN,
     SLOTS_AT, SLOTS_MAX,
 };
 use crate::ring::{Ring, Surroundings};
@@ -219,30 +218,6 @@ impl Segment {
         unsafe { &*self.memory.address(at).cast() }
     }
 
-    /// The processes that hold `side`'s end of connection `index`.
-    #[inline]
-    pub fn holders(&self, index: usize, side: usize) -> Holders<'_> {
-        let first = sharers_at(self.slots, self.ring_bytes);
-        let at = first + self.clamp(index) * size_of::<Sharers>();
-        // SAFETY: sharers are atomics only; the memory holds those of each slot, from an aligned place on.
-        let sharers: &Sharers = unsafe { &*self.memory.address(at).cast() };
-        Holders {
-            word: &self.slot(index).meta.holders[side & 1],
-            sharers: &sharers.0[side & 1],
-        }
-    }
-
-    /// Process `process` of `side` shares the end of connection `index` from now on, as [`Holders::share`] says.
-    pub fn share(&self, index: usize, side: usize, by: Option<usize>, process: usize) -> bool {
-        self.header().has_shared[side & 1].store(1, Ordering::SeqCst);
-        self.holders(index, side).share(by, process)
-    }
-
-    /// Whether an end of `side` was ever shared: its sets of processes are in use.
-    pub fn has_shared(&self, side: usize) -> bool {
-        self.header().has_shared[side & 1].load(Ordering::SeqCst) != 0
-    }
-
     /// Additional state of connection `index` if it leads to another host.
     pub fn transport(&self, index: usize) -> &Transport {
         let first = transports_at(self.slots, self.ring_bytes);
@@ -375,11 +350,9 @@ impl Segment {
         if self.borrowed.bytes() + memory.len() > BORROWED_BYTES_MAX || place.set(memory).is_err() {
             return Err(libc::ENOMEM);
         }
-        // After the mapping: a lender that sees the bit may rely on it. To further processes bytes are copied.
-        if index < BORROWERS {
-            let mapped_by = &self.contents(1 - (side & 1)).mapped_by[number as usize];
-            mapped_by.fetch_or(1 << index, Ordering::SeqCst);
-        }
+        // After the mapping: a lender that sees the bit may rely on it.
+        let mapped_by = &self.contents(1 - (side & 1)).mapped_by[number as usize];
+        mapped_by.fetch_or(1 << (index % PROCESSES), Ordering::SeqCst);
         Ok(())
     }
 
@@ -400,9 +373,9 @@ impl Segment {
         // first and a new process clears its bits first, so neither can be taken for one that has
         // mapped the content.
         let before = mapped_by.load(Ordering::SeqCst);
-        let holders = self.holders(index, 1 - (side & 1)).mask();
+        let holders = self.slot(index).meta.holders[1 - (side & 1)].load(Ordering::SeqCst);
         let mapped = before & mapped_by.load(Ordering::SeqCst);
-        holders.is_some_and(|holders| holders & !mapped == 0)
+        holders != 0 && holders & (QUEUED | CLOSING) == 0 && holders & !mapped == 0
     }
 
     /// Prepares a free slot for a new connection.
@@ -422,9 +395,6 @@ impl Segment {
             locks.owner.store(0, Ordering::Relaxed);
             locks.shut.store(0, Ordering::Relaxed);
             meta.holders[side].store(0, Ordering::Relaxed);
-            if self.has_shared(side) {
-                self.holders(index, side).forget_sharers();
-            }
             meta.ready_list[side].store(0, Ordering::Relaxed);
             meta.sleeper_read[side].store(0, Ordering::Relaxed);
             meta.sleeper_write[side].store(0, Ordering::Relaxed);
@@ -443,27 +413,17 @@ impl Segment {
             // Before any ready list or sleeper of ours: who sees those sees this.
             self.header().fenced[side & 1].store(1, Ordering::SeqCst);
         }
-        let mut places = self.header().processes[side & 1].iter();
-        let index = places.position(|place| {
-            place.load(Ordering::SeqCst) == 0
-                && place
-                    .compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst)
-                    .is_ok()
+        let places = &self.header().processes[side & 1];
+        let index = places.iter().position(|place| {
+            place
+                .compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
         })?;
-        self.header().processes_used[side & 1].fetch_max(index as u32 + 1, Ordering::SeqCst);
         // What a former holder of the place has mapped, this process has not.
-        if index < BORROWERS {
-            for mapped_by in &self.contents(1 - (side & 1)).mapped_by {
-                mapped_by.fetch_and(!(1 << index), Ordering::SeqCst);
-            }
+        for mapped_by in &self.contents(1 - (side & 1)).mapped_by {
+            mapped_by.fetch_and(!(1 << index), Ordering::SeqCst);
         }
         Some(index)
-    }
-
-    /// Places of `side` that processes may have.
-    pub fn processes_used(&self, side: usize) -> usize {
-        let used = self.header().processes_used[side & 1].load(Ordering::SeqCst) as usize;
-        used.min(PROCESSES)
     }
 
     /// The number of process `index` of `side`, 0 when there is none.
@@ -495,14 +455,13 @@ impl Segment {
     /// Removes a process of `side` that is gone: its place and its ready lists.
     pub fn leave(&self, side: usize, index: usize) {
         let number = self.process(side, index);
-        let used = self.header().ready_lists_used[side & 1].load(Ordering::SeqCst) as usize;
-        for ready_list in 0..used.min(READY_LISTS) {
-            let ready_list = self.ready_list(side, ready_list);
+        for ready_list in (0..READY_LISTS).map(|ready_list| self.ready_list(side, ready_list)) {
             if number != 0 && ready_list.owner.load(Ordering::SeqCst) == number {
                 ready_list.free();
             }
         }
-        self.header().silent[side & 1].remove(index % PROCESSES);
+        let silent = &self.header().silent[side & 1];
+        silent.fetch_and(!(1 << (index % PROCESSES)), Ordering::SeqCst);
         if side == 1 {
             self.set_credits(index, 0);
         }
@@ -514,7 +473,7 @@ impl Segment {
     pub fn set_silent(&self, side: usize, index: usize) {
         let header = self.header();
         header.fenced[side & 1].store(1, Ordering::SeqCst);
-        header.silent[side & 1].add(index % PROCESSES);
+        header.silent[side & 1].fetch_or(1 << (index % PROCESSES), Ordering::SeqCst);
     }
 
     /// Process `index` of the listener's side lets `credits` connections wait here; 0: it accepts none from here, [`NO_ROOM`]:
@@ -526,7 +485,7 @@ impl Segment {
     /// How many connections may wait here, by what the processes of the listener's side have published; None while one of
     /// them has no room.
     pub fn credits(&self) -> Option<u32> {
-        let published = self.header().credits.iter().take(self.processes_used(1));
+        let published = self.header().credits.iter();
         let mut published = published.map(|credits| credits.load(Ordering::SeqCst));
         published.try_fold(0, |most, credits| {
             (credits != NO_ROOM).then_some(credits.max(most))
@@ -568,22 +527,15 @@ impl Segment {
 
     /// How many more processes of `side` can take part.
     pub fn places_left(&self, side: usize) -> usize {
-        let used = self.header().processes[side & 1].iter();
-        let used = used.take(self.processes_used(side));
-        let is_taken = |place: &&AtomicU64| place.load(Ordering::Relaxed) != 0;
-        PROCESSES - used.filter(is_taken).count()
-    }
-
-    /// Whether another process of `side` can take part.
-    #[inline]
-    pub fn has_place_left(&self, side: usize) -> bool {
-        self.processes_used(side) < PROCESSES || self.places_left(side) > 0
+        let is_free = |place: &&AtomicU64| place.load(Ordering::Relaxed) == 0;
+        let places = &self.header().processes[side & 1];
+        places.iter().filter(is_free).count()
     }
 
     /// Whether a process of `side` cannot wake who waits for it.
     #[inline]
     pub fn has_silent(&self, side: usize) -> bool {
-        !self.header().silent[side & 1].is_empty()
+        self.header().silent[side & 1].load(Ordering::SeqCst) != 0
     }
 }
 

@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 
 use bypass_shm::accept_queue;
 use bypass_shm::doorbell::{ring_ready_list, Seen, Sleeper};
-use bypass_shm::layout::FIN;
+use bypass_shm::layout::{FIN, QUEUED};
 use bypass_shm::ring::Ring;
 use bypass_shm::segment::Segment;
 use bypass_sys::iovec::Pieces;
@@ -73,12 +73,12 @@ fn sleep_unless(segment: &Segment, slot: usize, is_ready: impl Fn() -> bool) {
 fn request(segment: &Segment, connection: usize, server: &Thread) {
     let slot = connection % SLOTS;
     let place = segment.slot(slot);
-    while !segment.holders(slot, 1).is_over() {
+    while place.meta.holders[1].load(Ordering::SeqCst) != 0 {
         thread::yield_now();
     }
     segment.reset(slot);
-    segment.holders(slot, 0).start(0);
-    segment.holders(slot, 1).queue();
+    place.meta.holders[0].store(1, Ordering::SeqCst);
+    place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
     assert!(segment.queue().push(slot));
     core::sync::atomic::fence(Ordering::SeqCst);
     let ready_list = segment.ready_list(1, 0);
@@ -114,8 +114,8 @@ fn read_answer(segment: &Segment, connection: usize) {
     }
     assert_eq!(&received[..4], b"head");
     assert!(received[4..].iter().all(|byte| *byte == 5), "{connection}");
-    segment.holders(slot, 0).clear();
-    segment.holders(slot, 1).clear();
+    segment.slot(slot).meta.holders[0].store(0, Ordering::SeqCst);
+    segment.slot(slot).meta.holders[1].store(0, Ordering::SeqCst);
 }
 
 /// The server's state of the connection in a slot.

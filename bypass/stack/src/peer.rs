@@ -55,8 +55,8 @@ pub struct Peer {
     /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
     pub is_relay: bool,
     slots: Mutex<Slots>,
-    /// Listener's side, by place: the number of the child for which this process has taken it.
-    children: Box<[AtomicU64]>,
+    /// By place on our side: the number of the child for which this process has taken it.
+    children: [AtomicU64; PROCESSES],
     /// Since when connections wait for the end of one of them, 0 when none does.
     delayed_ns: AtomicU64,
     /// Clients: how long they have waited for the listener to show whether it makes children.
@@ -121,10 +121,7 @@ impl Peer {
     fn new(segment: Segment, side: usize, inode: u64, index: usize, is_relay: bool) -> Arc<Self> {
         table::hide(segment.fd());
         let sockets = (0..segment.slots()).map(|_| AtomicU32::new(0)).collect();
-        let (with_ports, places) = match side {
-            0 => (segment.slots(), 0),
-            _ => (0, PROCESSES),
-        };
+        let with_ports = if side == 0 { segment.slots() } else { 0 };
         let ports = (0..with_ports).map(|_| AtomicU16::new(0)).collect();
         Arc::new(Self {
             segment,
@@ -140,7 +137,7 @@ impl Peer {
             has_awaited_ms: AtomicU64::new(0),
             is_relay,
             slots: Mutex::default(),
-            children: (0..places).map(|_| AtomicU64::new(0)).collect(),
+            children: [const { AtomicU64::new(0) }; PROCESSES],
             delayed_ns: AtomicU64::new(0),
             has_waited_ms: AtomicU64::new(0),
             lent: Lent::new(),
@@ -151,7 +148,7 @@ impl Peer {
     /// meanwhile ends with it.
     pub fn take_back(&self, index: usize) {
         for slot in 0..self.segment.slots_used() {
-            self.let_go_as(slot, index, FIN);
+            self.let_go_as(slot, 1 << index, FIN);
         }
         self.segment.leave(self.side, index);
     }
@@ -206,13 +203,19 @@ impl Peer {
         self.process.store(NO_PLACE, Ordering::Relaxed);
     }
 
+    /// Our bit among the holders.
+    #[inline]
+    pub fn bit(&self) -> u32 {
+        1 << self.process_index()
+    }
+
     /// In a forked child: ends that no socket of it means, because a thread of the parent was closing
     /// or making them.
     pub fn let_go_unknown(&self) {
         let used = self.segment.slots_used();
         for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
-            let holders = self.segment.holders(slot, self.side);
-            if holders.has(self.process_index()) {
+            let holders = &self.segment.slot(slot).meta.holders[self.side];
+            if holders.load(Ordering::SeqCst) & self.bit() != 0 {
                 self.let_go(slot, FIN);
             }
         }
@@ -239,9 +242,7 @@ impl Peer {
 
     /// A place was taken for a child of this process.
     pub fn note_child(&self, index: usize, number: u64) {
-        if let Some(child) = self.children.get(index) {
-            child.store(number, Ordering::Relaxed);
-        }
+        self.children[index % PROCESSES].store(number, Ordering::Relaxed);
     }
 
     /// Slots where sockets of ours live.
@@ -318,7 +319,10 @@ impl Peer {
     }
 
     fn is_over(&self, slot: usize) -> bool {
-        (0..2).all(|side| self.segment.holders(slot, side).is_over())
+        let meta = &self.segment.slot(slot).meta;
+        meta.holders
+            .iter()
+            .all(|holders| holders.load(Ordering::SeqCst) == 0)
     }
 }
 

@@ -238,11 +238,6 @@ pub fn file_size_limit() -> usize {
     soft_limit(libc::RLIMIT_FSIZE as usize).unwrap_or(usize::MAX)
 }
 
-/// How many bytes this process may lock in memory.
-pub fn locked_memory_limit() -> usize {
-    soft_limit(libc::RLIMIT_MEMLOCK as usize).unwrap_or(usize::MAX)
-}
-
 fn soft_limit(of: usize) -> Result<usize> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -24,7 +24,6 @@ pub mod network;
 pub mod numbers;
 pub mod process;
 pub mod region;
-pub mod resident;
 pub mod sandbox;
 pub mod signals;
 pub mod tasks;

@@ -10,7 +10,7 @@ use crate::numbers;
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// A larger mapping is never locked in memory: it has far more pages than are in use.
-pub(crate) const POPULATED_MAX: usize = 16 << 20;
+const POPULATED_MAX: usize = 16 << 20;
 
 /// A mapping that is undone when dropped; the descriptor stays open with it.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ pub mod data;
 mod datagrams;
 pub mod descriptors;
 pub mod exec;
-mod memory;
 pub mod process;
 mod rights;
 pub mod sockets;

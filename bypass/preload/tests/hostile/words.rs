@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
+use bypass_shm::layout::QUEUED;
 use bypass_shm::link;
 use bypass_shm::segment::Segment;
 use bypass_stack::lifecycle::fork;
@@ -41,8 +42,9 @@ impl Client {
 
     /// Connects; the server's end.
     fn connect(&self, listening: &Listening, slot: usize) -> i32 {
-        self.segment.holders(slot, 0).start(self.index);
-        self.segment.holders(slot, 1).queue();
+        let meta = &self.segment.slot(slot).meta;
+        meta.holders[0].store(1 << self.index, Ordering::SeqCst);
+        meta.holders[1].store(QUEUED, Ordering::SeqCst);
         assert!(self.segment.queue().push(slot));
         accept_within(listening.fd, PATIENCE).expect("a connection")
     }

@@ -1,5 +1,4 @@
-/* pair: a server that locks its memory, that to come included, as databases do: what it gets for a client is small, and so
- * is what it has when it locks its memory again. */
+/* pair: a server that locks its memory, that to come included, as databases do: what it gets for a client is small. */
 #include "contract.h"
 #include <sys/mman.h>
 
@@ -21,10 +20,7 @@ static void serve(int listening) {
     need(fd >= 0, "accept");
     need(read(fd, &letter, 1) == 1, "read");
     write_all(fd, &letter, 1);
-    say("more than 64 MiB are resident: %d", kilobytes("VmRSS:") > 64 << 10);
-    /* Refused where it has not the right. */
-    mlockall(MCL_CURRENT | MCL_FUTURE);
-    say("more than 64 MiB after it was locked: %d", kilobytes("VmRSS:") > 64 << 10);
+    say("more than 300 MB are resident: %d", kilobytes("VmRSS:") > 300 << 10);
     say("the end %zd", read(fd, &letter, 1));
     close(fd);
 }

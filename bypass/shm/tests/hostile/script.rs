@@ -4,8 +4,7 @@
 use bypass_shm::accept_queue;
 use bypass_shm::doorbell::{ring_ready_list, Seen, Sleeper};
 use bypass_shm::layout::{
-    rings_at, sharers_at, Header, ReadyList, Sharers, OWNERS_AT, PROCESSES, QUEUE_AT,
-    READY_LISTS_AT, SLOTS_AT, UNREAD_MAX,
+    rings_at, ReadyList, OWNERS_AT, QUEUE_AT, READY_LISTS_AT, SLOTS_AT, UNREAD_MAX,
 };
 use bypass_shm::link;
 use bypass_shm::ring::Ring;
@@ -41,13 +40,12 @@ impl Shared {
 
     /// The peer writes a word anywhere in the memory, most often where the cursors are.
     pub fn scribble(&self, region: u8, place: u32, value: u64) {
-        let (start, length) = match region % 9 {
-            0 => (0, size_of::<Header>()),
+        let (start, length) = match region % 8 {
+            0 => (0, 4096),
             1 => (QUEUE_AT, 512),
             2 => (READY_LISTS_AT, 512),
             3 => (0, rings_at(SLOTS)),
             5 => (OWNERS_AT, 512),
-            8 => (sharers_at(SLOTS, RING_BYTES), SLOTS * size_of::<Sharers>()),
             4 => (
                 READY_LISTS_AT + core::mem::offset_of!(ReadyList, held_back),
                 512,
@@ -77,7 +75,7 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
     // SAFETY: the buffer is readable and writable.
     let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
     let ring: Ring = segment.ring(slot, 1);
-    match what % 15 {
+    match what % 14 {
         0 => check(segment.ring(slot, 0).push(&mut pieces), most),
         1 => check(ring.pop(&mut pieces), most),
         2 => check(ring.peek(&mut pieces, size % 5000), most),
@@ -94,7 +92,7 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
         }
         7 => act_on_ready_lists(segment, slot),
         8 => {
-            if let Ok(Some(taken)) = accept_queue::take(segment, size % PROCESSES) {
+            if let Ok(Some(taken)) = accept_queue::take(segment, size % 30) {
                 assert!(taken < SLOTS);
             }
         }
@@ -109,7 +107,6 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
             own.want_space();
             let _ = (own.is_roomy(), own.unread(), own.make_room(size * 500));
         }
-        14 => act_on_holders(segment, slot, size % PROCESSES),
         _ => {
             let _ = segment
                 .ring(slot, 0)
@@ -158,19 +155,6 @@ fn act_on_extents(segment: &Segment, slot: usize) {
     segment.clean_extents();
     let _ = segment.give_back_extents(slot);
     segment.set_buffers(slot, 0, slot as u32, slot as u32);
-}
-
-/// As processes share an end, leave it and die.
-fn act_on_holders(segment: &Segment, slot: usize, process: usize) {
-    let holders = segment.holders(slot, 1);
-    assert!(holders.each().all(|holder| holder < PROCESSES));
-    let _ = (holders.has(process), holders.has_only(process));
-    if !segment.share(slot, 1, Some(process), process / 2) && holders.retract(process / 2) {
-        holders.end(process / 2);
-    }
-    if holders.leave(process) {
-        holders.end(process);
-    }
 }
 
 fn act_on_places(segment: &Segment, size: usize) {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use loom::thread;
 
 use crate::accept_queue;
+use crate::atomic::Ordering;
+use crate::layout::QUEUED;
 use crate::segment::Segment;
 use crate::Model;
 
@@ -15,7 +17,7 @@ pub const MODELS: &[Model] = &[
 ];
 
 fn offer(segment: &Segment, slot: usize) {
-    segment.holders(slot, 1).queue();
+    segment.slot(slot).meta.holders[1].store(QUEUED, Ordering::SeqCst);
     assert!(segment.queue().push(slot));
 }
 
@@ -44,7 +46,12 @@ fn holder_dies() {
     offer(&segment, 2);
     offer(&segment, 1);
     let other = segment.clone();
-    let thread = thread::spawn(move || other.holders(2, 1).accept(3));
+    let thread = thread::spawn(move || {
+        let holders = &other.slot(2).meta.holders[1];
+        holders
+            .compare_exchange(QUEUED, 1 << 5, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok()
+    });
     let first = take(&segment, 0);
     let is_dead_owner = thread.join().expect("no panic");
     let second = take(&segment, 0);

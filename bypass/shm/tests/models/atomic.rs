@@ -84,11 +84,6 @@ macro_rules! atomic {
                 self.0.fetch_or(value, order)
             }
 
-            pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                before(order);
-                self.0.fetch_and(value, order)
-            }
-
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                 before(order);
                 self.0.fetch_max(value, order)

@@ -10,16 +10,8 @@ pub const FLAG_GROUP: usize = 2;
 pub const DIRECT_GROUPS: usize = 1;
 /// As in the real one.
 pub const QUEUED: u32 = 1 << 31;
-/// As in the real one.
-pub const CLOSING: u32 = 1 << 30;
-/// As in the real one.
-pub const SHARED: u32 = 1 << 29;
 /// Processes of a side.
-pub const PROCESSES: usize = 4;
-/// As few as cannot be looked at in one step.
-pub const SET_WORDS: usize = 2;
-/// Fewer than in the real one.
-pub const HOLDERS_BACK: usize = 2;
+pub const PROCESSES: usize = 2;
 
 pub struct ReadyList {
     pub owner: AtomicU64,
@@ -30,7 +22,7 @@ pub struct ReadyList {
     pub summary: Summary,
     pub flags: [AtomicU8; SLOTS_MAX],
     pub news: [AtomicU8; SLOTS_MAX],
-    pub held_back: [HeldBack; HOLDERS_BACK],
+    pub held_back: [HeldBack; PROCESSES],
 }
 
 pub struct HeldBack(pub AtomicU32);
@@ -176,8 +168,6 @@ impl ConsumerLine {
 }
 
 pub struct Line(pub AtomicU64);
-
-pub struct ProcessSet(pub [AtomicU64; SET_WORDS]);
 
 /// Fewer entries than `SLOTS_MAX`: no model queues more.
 pub struct ConnectQueue {

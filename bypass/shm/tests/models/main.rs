@@ -1,4 +1,4 @@
-//! Models: the code of rings, doorbells, holders and the accept queue under every order of memory
+//! Models: the code of rings, doorbells and the accept queue under every order of memory
 //! operations that the language allows, by loom.
 //!
 //! The sources are compiled once more into this program, with loom's atomics (`atomic`) and a
@@ -20,9 +20,6 @@ mod doorbell;
 #[path = "../../src/extents.rs"]
 #[allow(dead_code, unused_imports)]
 mod extents;
-#[path = "../../src/holders.rs"]
-#[allow(dead_code, unused_imports)]
-mod holders;
 mod layout;
 #[path = "../../src/record.rs"]
 #[allow(dead_code, unused_imports)]
@@ -33,7 +30,6 @@ mod ring;
 mod segment;
 
 mod accepting;
-mod holding;
 mod ringing;
 mod streaming;
 
@@ -44,20 +40,15 @@ static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-    let models: Vec<Model> = [
-        streaming::MODELS,
-        ringing::MODELS,
-        accepting::MODELS,
-        holding::MODELS,
-    ]
-    .concat()
-    .into_iter()
-    .filter(|(name, _)| {
-        wanted
-            .as_ref()
-            .is_none_or(|word| name.contains(word.as_str()))
-    })
-    .collect();
+    let models: Vec<Model> = [streaming::MODELS, ringing::MODELS, accepting::MODELS]
+        .concat()
+        .into_iter()
+        .filter(|(name, _)| {
+            wanted
+                .as_ref()
+                .is_none_or(|word| name.contains(word.as_str()))
+        })
+        .collect();
     let mut failed = 0;
     for (name, model) in &models {
         let started = Instant::now();

@@ -1,27 +1,28 @@
-//! A segment of three slots, with what `accept_queue.rs` and `holders.rs` ask of one.
+//! A segment of three slots, with what `accept_queue.rs` asks of one.
 
 use crate::atomic::{AtomicU32, AtomicU64};
-use crate::holders::Holders;
-use crate::layout::{ConnectQueue, Line, ProcessSet, SET_WORDS};
+use crate::layout::{ConnectQueue, Line};
 
 pub struct Segment {
     queue: ConnectQueue,
     slots: [Slot; 3],
 }
 
-struct Slot {
-    word: AtomicU32,
-    sharers: ProcessSet,
+pub struct Slot {
+    pub meta: Meta,
+}
+
+pub struct Meta {
+    pub holders: [AtomicU32; 2],
 }
 
 impl Segment {
     pub fn new() -> Self {
         let line = || Line(AtomicU64::new(0));
         let slot = || Slot {
-            word: AtomicU32::new(0),
-            sharers: ProcessSet(core::array::from_fn::<_, SET_WORDS, _>(|_| {
-                AtomicU64::new(0)
-            })),
+            meta: Meta {
+                holders: [AtomicU32::new(0), AtomicU32::new(0)],
+            },
         };
         let entries = || AtomicU32::new(0);
         Self {
@@ -42,11 +43,7 @@ impl Segment {
         slot % self.slots.len()
     }
 
-    /// The server's.
-    pub fn holders(&self, slot: usize, _side: usize) -> Holders<'_> {
-        Holders {
-            word: &self.slots[slot].word,
-            sharers: &self.slots[slot].sharers,
-        }
+    pub fn slot(&self, slot: usize) -> &Slot {
+        &self.slots[slot]
     }
 }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bypass_shm::layout::FIN;
+use bypass_shm::layout::{CLOSING, FIN, QUEUED};
 use bypass_shm::link;
 use bypass_shm::segment::Segment;
 use bypass_sys::descriptor::Owned;
@@ -222,7 +222,12 @@ fn pack(
             continue;
         };
         let slot = socket.slot.load(Ordering::Relaxed) as usize;
-        if !peer.share(slot, None, index) {
+        let holders = &peer.segment.slot(slot).meta.holders[peer.side];
+        let add = |now: u32| (now & (QUEUED | CLOSING) == 0).then_some(now | 1 << index);
+        if holders
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
+            .is_err()
+        {
             continue;
         }
         sharing::share_flags(*fd);

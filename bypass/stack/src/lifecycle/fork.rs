@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
+use bypass_shm::layout::{CLOSING, QUEUED};
 use bypass_shm::link;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
@@ -136,7 +137,11 @@ fn enter(peer: &Arc<Peer>, number: u64) -> Option<usize> {
     let index = peer.segment.enter(peer.side, number)?;
     peer.note_child(index, number);
     for slot in slots {
-        peer.share(slot, Some(peer.process_index()), index);
+        let holders = &peer.segment.slot(slot).meta.holders[peer.side];
+        let add = |now: u32| {
+            (now & (QUEUED | CLOSING) == 0 && now & peer.bit() != 0).then_some(now | 1 << index)
+        };
+        let _ = holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
     }
     Some(index)
 }

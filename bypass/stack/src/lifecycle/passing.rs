@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use bypass_shm::layout::{CLOSING, QUEUED};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_sys::descriptor::Owned;
@@ -101,9 +102,11 @@ fn hold(fd: i32, given: Message, memory: Owned) -> Option<()> {
     let _making = peer::making();
     let peer = enter(Segment::adopt(memory.into_raw()).ok()?, side as usize & 1)?;
     let slot = peer.segment.clamp(slot as usize);
-    if !peer.share(slot, None, peer.process_index()) {
-        return None;
-    }
+    let holders = &peer.segment.slot(slot).meta.holders[peer.side];
+    let add = |now: u32| (now & (QUEUED | CLOSING) == 0 && now != 0).then_some(now | peer.bit());
+    holders
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
+        .ok()?;
     if peer.socket(slot).is_some() {
         // It has come back to a process that holds it still: another descriptor of the same.
         return share(fd, &peer, slot);

@@ -3,7 +3,6 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use bypass_shm::layout::PROCESSES;
 use bypass_shm::link;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
@@ -16,8 +15,8 @@ use super::Listener;
 use crate::peer::Peer;
 use crate::process;
 
-/// Processes that hold one listener: as many as share a segment.
-const HOLDERS_MAX: usize = PROCESSES;
+/// Processes that hold one listener.
+const HOLDERS_MAX: usize = 256;
 
 #[repr(C)]
 struct HolderTable {

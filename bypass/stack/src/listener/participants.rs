@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use bypass_shm::layout::PROCESSES;
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
@@ -92,7 +93,7 @@ pub fn watch(peer: &Arc<Peer>, links: Vec<Told>) {
 /// Links to all processes of the other side, which are informed of our process at place `index`.
 pub fn connect_participants(peer: &Peer, index: usize) -> Vec<Told> {
     let mut links = Vec::new();
-    for other in 0..peer.segment.processes_used(1 - peer.side) {
+    for other in 0..PROCESSES {
         let number = peer.segment.process(1 - peer.side, other);
         if number == 0 {
             continue;
@@ -187,7 +188,7 @@ pub fn abandoned(peer: &Arc<Peer>) {
 /// A process of the other side has ended that we know by a link of ours.
 pub fn other_side_ended(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
-    for index in 0..peer.segment.processes_used(1 - peer.side) {
+    for index in 0..PROCESSES {
         let number = peer.segment.process(1 - peer.side, index);
         // An existing link will already show its end: another link for each death would add up.
         if number == 0 || service::has_told(peer, index, number) {
@@ -260,8 +261,7 @@ fn process_ended(peer: &Arc<Peer>) {
 }
 
 fn is_alone(peer: &Peer) -> bool {
-    let others = peer.segment.processes_used(1 - peer.side);
-    (0..others).all(|index| peer.segment.process(1 - peer.side, index) == 0)
+    (0..PROCESSES).all(|index| peer.segment.process(1 - peer.side, index) == 0)
 }
 
 /// No process of the client's side is left.

@@ -16,16 +16,16 @@ impl ReadyLists {
         Self(Vec::new())
     }
 
-    /// Takes a ready list in each segment, which are rung as `listening` says ([`bypass_shm::layout::ReadyList`]); with it
-    /// false when one had none left, or a connection waits for what no process reports.
-    pub fn take(listener: &Listener, waker: u32, listening: u32) -> (Self, bool) {
+    /// Takes a ready list in each segment; with it false when one had none left, or a connection waits for
+    /// what no process reports.
+    pub fn take(listener: &Listener, waker: u32) -> (Self, bool) {
         let mut ready_lists = Vec::new();
         let mut is_complete = !listener.has_delayed();
         for peer in listener.peers() {
             match peer.segment.claim_ready_list(1, process::number(), waker) {
                 Some(index) => {
                     let ready_list = peer.segment.ready_list(1, index);
-                    ready_list.listening.store(listening, Ordering::SeqCst);
+                    ready_list.listening.store(1, Ordering::SeqCst);
                     ready_list.sleep();
                     ready_lists.push((peer, index));
                 }

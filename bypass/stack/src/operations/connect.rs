@@ -507,7 +507,8 @@ fn admit(peer: &Peer, patience_ms: u64) -> Result<Admission, Reason> {
 
 /// Gives back a slot that was not offered, or whose offer was taken back.
 fn withdraw(peer: &Arc<Peer>, slot: usize) {
-    peer.segment.holders(slot, 0).clear();
+    let holders = &peer.segment.slot(slot).meta.holders[0];
+    holders.store(0, Ordering::SeqCst);
     peer.return_slot(slot);
 }
 

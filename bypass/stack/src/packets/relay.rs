@@ -442,8 +442,7 @@ impl Relay {
         let place = &mut self.places[at];
         let peer = &place.peer;
         let meta = &peer.segment.slot(slot).meta;
-        let holders = peer.segment.holders(slot, peer.side);
-        holders.start(peer.process_index());
+        meta.holders[peer.side].store(peer.bit(), Ordering::SeqCst);
         meta.ready_list[peer.side].store(place.ready_list as u32 + 1, Ordering::SeqCst);
         peer.set_socket(slot, Some(0));
         place.conns[slot] = Some(Conn {

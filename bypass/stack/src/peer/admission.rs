@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use bypass_shm::layout::QUEUED;
 use bypass_stats::Reason;
 use bypass_sys::kernel;
 
@@ -63,8 +64,7 @@ impl Peer {
         let place = self.segment.slot(slot);
         place.names.of[0].store(local);
         place.names.of[1].store(target);
-        let holders = self.segment.holders(slot, 0);
-        holders.start(self.process_index());
+        place.meta.holders[0].store(self.bit(), Ordering::SeqCst);
     }
 
     /// Offers a prepared slot to the listener's processes. A process that stops accepting publishes that before its last look
@@ -78,7 +78,7 @@ impl Peer {
                 return Err(Reason::BacklogFull);
             }
             // From here on it can be accepted.
-            self.segment.holders(slot, 1).queue();
+            self.segment.slot(slot).meta.holders[1].store(QUEUED, Ordering::SeqCst);
             if !queue.push(slot) && self.take_offer_back(slot) {
                 return Err(Reason::BacklogFull);
             }
@@ -96,7 +96,9 @@ impl Peer {
 
     /// False when a process has accepted it.
     fn take_offer_back(&self, slot: usize) -> bool {
-        self.segment.holders(slot, 1).withdraw()
+        let holders = &self.segment.slot(slot).meta.holders[1];
+        let taken = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
+        taken.is_ok()
     }
 }
 
@@ -127,10 +129,9 @@ mod tests {
         client.prepare(slot, any, any);
         assert_eq!(accept_queue::take(&server, 0), Ok(None));
 
-        let index = server.enter(1, 7).expect("a place");
-        server.set_credits(index, 4);
+        server.set_credits(0, 4);
         assert_eq!(client.offer_within(slot, &published), Ok(()));
-        assert_eq!(accept_queue::take(&server, index), Ok(Some(slot)));
+        assert_eq!(accept_queue::take(&server, 0), Ok(Some(slot)));
         assert_eq!(accept_queue::take(&server, 0), Ok(None));
     }
 }

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use bypass_shm::layout::PROCESSES;
+use bypass_shm::layout::{CLOSING, PROCESSES, QUEUED};
 use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
@@ -92,7 +92,7 @@ impl Peer {
 
     fn is_our_own_listener(&self) -> bool {
         let own = process::number();
-        (0..self.segment.processes_used(1)).any(|index| self.segment.process(1, index) == own)
+        (0..PROCESSES).any(|index| self.segment.process(1, index) == own)
     }
 
     /// Whether there may soon be no place for the children that a process of the listener's side makes.
@@ -146,20 +146,19 @@ impl Peer {
     /// Whether a new connection could wait for ever: all who can accept it are busy with one each, and
     /// idle processes of the listener have no place here.
     fn may_starve(&self) -> bool {
-        if self.segment.has_place_left(1) {
+        if self.segment.places_left(1) > 0 {
             return false;
         }
-        let (mut busy, mut accepted) = ([false; PROCESSES], 0);
+        let (mut busy, mut accepted) = (0, 0);
         for slot in self.occupied() {
-            let mut is_serving = false;
-            for process in self.segment.holders(slot, 1).each() {
-                is_serving = true;
-                if std::mem::replace(&mut busy[process], true) {
-                    // It serves several at once, and so takes more.
-                    return false;
-                }
+            let holders = self.segment.slot(slot).meta.holders[1].load(Ordering::Relaxed);
+            let serving = holders & !(QUEUED | CLOSING);
+            if serving & busy != 0 {
+                // It serves several at once, and so takes more.
+                return false;
             }
-            accepted += usize::from(is_serving);
+            busy |= serving;
+            accepted += usize::from(serving != 0);
         }
         accepted + self.segment.queue().waiting() >= PROCESSES - PLACES_KEPT
     }

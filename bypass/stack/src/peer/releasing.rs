@@ -2,68 +2,43 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::{CLOSED, FIN, PROCESSES, RST};
+use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, PROCESSES, QUEUED, RST};
 use bypass_stats::Counter;
 
-use super::{due, ring_listeners, Notice, Peer, NO_PLACE};
+use super::{due, Notice, Peer};
 use crate::process;
 
 impl Peer {
     /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
     pub fn let_go(&self, slot: usize, ends: u32) {
-        self.let_go_as(slot, self.process_index(), ends);
+        self.let_go_as(slot, self.bit(), ends);
         if self.side == 0 {
             self.return_slot(slot);
         }
     }
 
-    /// The same for process `index` of our side.
-    pub(super) fn let_go_as(&self, slot: usize, index: usize, ends: u32) {
-        if let Some(before) = self.leave(slot, self.side, index, ends) {
-            self.end(slot, index, (before, ends));
+    /// The same for the holder with bit `bit`.
+    pub(super) fn let_go_as(&self, slot: usize, bit: u32, ends: u32) {
+        let place = self.segment.slot(slot);
+        if let Some(before) = drop_holder(place, self.side, bit, ends) {
+            // The close of an end that was shut before sends nothing in TCP, unless it resets the connection.
+            let is_news = before & FIN == 0 || ends & RST != 0;
+            if is_news || self.segment.is_over_packets() {
+                self.ring(slot, Notice::Bytes);
+                self.ring(slot, Notice::Room);
+            }
+            self.give_memory_back(slot);
+            forget_holder(place, self.side, bit);
         }
-    }
-
-    /// The end of `slot` that process `index` of our side has written, where there was `before`.
-    fn end(&self, slot: usize, index: usize, (before, ends): (u32, u32)) {
-        // The close of an end that was shut before sends nothing in TCP, unless it resets the connection.
-        let is_news = before & FIN == 0 || ends & RST != 0;
-        if is_news || self.segment.is_over_packets() {
-            self.ring(slot, Notice::Bytes);
-            self.ring(slot, Notice::Room);
-        }
-        self.give_memory_back(slot);
-        self.segment.holders(slot, self.side).end(index);
-    }
-
-    /// Process `index` shares our end of `slot` from now on, on behalf of holder `by`, or of any; false if that does not
-    /// hold it any more.
-    pub fn share(&self, slot: usize, by: Option<usize>, index: usize) -> bool {
-        let is_shared = self.segment.share(slot, self.side, by, index);
-        if !is_shared && self.segment.holders(slot, self.side).retract(index) {
-            let before = self.write_end(slot, self.side, FIN);
-            self.end(slot, index, (before, FIN));
-        }
-        is_shared
-    }
-
-    /// Takes process `index` of `side` away from an end. If it was the last, which has then written `ends` and must call
-    /// [`Holders::end`](bypass_shm::holders::Holders::end): the ends as they were.
-    fn leave(&self, slot: usize, side: usize, index: usize, ends: u32) -> Option<u32> {
-        let is_last = self.segment.holders(slot, side).leave(index);
-        is_last.then(|| self.write_end(slot, side, ends))
-    }
-
-    fn write_end(&self, slot: usize, side: usize, ends: u32) -> u32 {
-        let written = &self.segment.slot(slot).producer[side].ends;
-        written.fetch_or(ends | CLOSED, Ordering::SeqCst)
     }
 
     /// Called before the last holder of an end goes: if the other end is closed too, no process reads the
     /// connection's memory any more, and its slot is not yet used for another connection.
     fn give_memory_back(&self, slot: usize) {
-        let other = self.segment.holders(slot, 1 - self.side);
-        if (other.is_over() || other.is_closing()) && self.segment.give_back_extents(slot) {
+        let other = &self.segment.slot(slot).meta.holders[1 - self.side];
+        let holders = other.load(Ordering::SeqCst);
+        let is_over = holders == 0 || holders & CLOSING != 0;
+        if is_over && self.segment.give_back_extents(slot) {
             due::begin();
         }
     }
@@ -77,63 +52,57 @@ impl Peer {
         }
         process::count(Counter::PeerDeaths, 1);
         let used = self.segment.slots_used();
-        let mut waiting = Vec::new();
+        let (bit, mut waiting) = (1 << index, Vec::new());
         for slot in 0..used {
-            if self.is_waiting(slot, index) {
+            if self.is_waiting(slot, bit) {
                 waiting.push(slot);
             } else {
-                self.reap_slot(slot, index);
+                self.reap_slot(slot, bit);
             }
         }
         self.segment.leave(other, index);
-        if self.side == 0 && self.segment.queue().waiting() > 0 {
-            // It may have been one of the few that were woken for a connection.
-            ring_listeners(&self.segment);
-        }
         // One that was accepted meanwhile, by who still found the process there.
         for slot in waiting {
-            if self.segment.process(other, index) == 0 && !self.is_waiting(slot, index) {
-                self.reap_slot(slot, index);
+            if self.segment.process(other, index) == 0 && !self.is_waiting(slot, bit) {
+                self.reap_slot(slot, bit);
             }
         }
     }
 
-    /// Whether a connection that process `index` of the other side holds is yet to be accepted: whoever accepts it
-    /// looks too.
-    fn is_waiting(&self, slot: usize, index: usize) -> bool {
-        self.segment.holders(slot, 1 - self.side).has(index)
-            && self.segment.holders(slot, self.side).is_queued()
+    /// Whether a connection that the holder with bit `bit` of the other side has is yet to be accepted: whoever
+    /// accepts it looks too.
+    fn is_waiting(&self, slot: usize, bit: u32) -> bool {
+        let holders = &self.segment.slot(slot).meta.holders;
+        holders[1 - self.side].load(Ordering::SeqCst) & bit != 0
+            && holders[self.side].load(Ordering::SeqCst) & QUEUED != 0
     }
 
-    /// Process `index` of the other side has ended. Connections of other processes of our side
-    /// are updated, too: its place is free at once, and later processes cannot find out whose the index was.
-    fn reap_slot(&self, slot: usize, index: usize) {
+    /// The holder with bit `bit` of the other side has ended. Connections of other processes of our side
+    /// are updated, too: its place is free at once, and later processes cannot find out whose the bit was.
+    fn reap_slot(&self, slot: usize, bit: u32) {
         let (ours, other) = (self.side, 1 - self.side);
-        let (holders, dead) = (
-            self.segment.holders(slot, ours),
-            self.segment.holders(slot, other),
-        );
-        if holders.is_queued() {
+        let place = self.segment.slot(slot);
+        let holders = place.meta.holders[ours].load(Ordering::SeqCst);
+        if holders & QUEUED != 0 {
             return;
         }
-        let is_closed = holders.is_over();
         let unread = self.segment.ring(slot, ours).available(usize::MAX);
-        let ends = if is_closed || unread == Ok(0) {
+        let ends = if holders == 0 || unread == Ok(0) {
             FIN
         } else {
             RST
         };
         // One that had closed has announced all that it did.
-        let has_held = dead.has(index);
-        let is_over = self.leave(slot, other, index, ends).is_some();
+        let has_held = place.meta.holders[other].load(Ordering::SeqCst) & bit != 0;
+        let is_over = drop_holder(place, other, bit, ends).is_some();
         if is_over {
             // We have closed and the dead process had not: no other process gives back what it held.
-            if is_closed && self.segment.give_back_extents(slot) {
+            if holders == 0 && self.segment.give_back_extents(slot) {
                 due::begin();
             }
-            dead.end(index);
+            forget_holder(place, other, bit);
         }
-        if has_held && (self.socket(slot).is_some() || is_over && !is_closed) {
+        if has_held && (self.socket(slot).is_some() || is_over && holders != 0) {
             self.ring_ourselves(slot);
         }
     }
@@ -143,10 +112,8 @@ impl Peer {
         let other = 1 - self.side;
         for slot in self.occupied() {
             let place = self.segment.slot(slot);
-            let holders = self.segment.holders(slot, other);
-            let is_left = !holders.is_over() && !holders.is_queued();
-            holders.clear();
-            if is_left {
+            let left = place.meta.holders[other].swap(0, Ordering::SeqCst);
+            if left & !QUEUED != 0 {
                 place.producer[other]
                     .ends
                     .fetch_or(RST | CLOSED, Ordering::SeqCst);
@@ -158,17 +125,17 @@ impl Peer {
     /// A connection is accepted: what processes of its client that have ended meanwhile alone held is over.
     pub fn reap_in(&self, slot: usize) {
         let other = 1 - self.side;
+        let place = self.segment.slot(slot);
         let is_gone = |index: usize| self.segment.process(other, index) == 0;
-        let holders = self.segment.holders(slot, other);
-        // Last for a process that has taken itself away, and was killed before it could end the connection.
-        let gone = holders.each().filter(|index| is_gone(*index));
-        for index in gone.chain([NO_PLACE]) {
-            if self.leave(slot, other, index, FIN).is_some() {
-                holders.end(index);
+        let mut left = place.meta.holders[other].load(Ordering::SeqCst) & !(QUEUED | CLOSING);
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if is_gone(index) && drop_holder(place, other, 1 << index, FIN).is_some() {
+                forget_holder(place, other, 1 << index);
             }
         }
-        let mut others = 0..self.segment.processes_used(other);
-        if self.is_stale.load(Ordering::SeqCst) && others.all(is_gone) {
+        if self.is_stale.load(Ordering::SeqCst) && (0..PROCESSES).all(is_gone) {
             self.reap_rest();
         }
     }
@@ -177,7 +144,9 @@ impl Peer {
     pub fn reset_unaccepted(&self) {
         for slot in self.occupied() {
             let place = self.segment.slot(slot);
-            if self.segment.holders(slot, 1).withdraw() {
+            let holders = &place.meta.holders[1];
+            let took = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
+            if took.is_ok() {
                 place.producer[1]
                     .ends
                     .fetch_or(RST | CLOSED, Ordering::SeqCst);
@@ -185,4 +154,31 @@ impl Peer {
             }
         }
     }
+}
+
+/// Takes `bit` away. When it was the last, which has then written `ends` and must be forgotten: the ends as they were.
+/// The last bit stays with [`CLOSING`] until then: a process that is killed in between is found by it.
+fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> Option<u32> {
+    let holders = &place.meta.holders[side];
+    let mut now = holders.load(Ordering::SeqCst);
+    loop {
+        if now & bit == 0 || now & QUEUED != 0 {
+            return None;
+        }
+        let is_last = now & !CLOSING == bit;
+        let next = if is_last { bit | CLOSING } else { now & !bit };
+        match holders.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) if is_last => break,
+            Ok(_) => return None,
+            Err(other) => now = other,
+        }
+    }
+    let written = &place.producer[side].ends;
+    Some(written.fetch_or(ends | CLOSED, Ordering::SeqCst))
+}
+
+/// The second half: from now on the slot may be used again, so it may be another connection's by now.
+fn forget_holder(place: &Slot, side: usize, bit: u32) {
+    let holders = &place.meta.holders[side];
+    let _ = holders.compare_exchange(bit | CLOSING, 0, Ordering::SeqCst, Ordering::SeqCst);
 }

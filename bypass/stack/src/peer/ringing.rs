@@ -3,14 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use bypass_shm::doorbell::{ring_ready_list, Sleeper};
-use bypass_shm::layout::IN_ACCEPT;
 use bypass_shm::segment::Segment;
 
 use super::Peer;
 use crate::process;
-
-/// Threads that wait in accept and are woken for one connection.
-const WOKEN_IN_ACCEPT: usize = 32;
 
 /// A notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,21 +61,17 @@ pub fn ring_some(segment: &Segment, which: impl Fn(u64) -> bool) {
     let used = used.min(bypass_shm::layout::READY_LISTS);
     // Another one first each time: where only one is woken, all get their turn.
     let first = segment.queue().tail.0.load(Ordering::SeqCst) as usize;
-    let mut left_in_accept = WOKEN_IN_ACCEPT;
     for step in 0..used {
         let ready_list = segment.ready_list(1, first.wrapping_add(step) % used);
         let listening = ready_list.listening.load(Ordering::SeqCst);
         // The queue's tail was stored just before: both are sequentially consistent.
         core::sync::atomic::fence(Ordering::SeqCst);
         let owner = ready_list.owner.load(Ordering::SeqCst);
-        let is_wanted = listening != 0 && (listening != IN_ACCEPT || left_in_accept > 0);
-        if is_wanted && which(owner) && ready_list.take_sleeper() {
+        if listening != 0 && which(owner) && ready_list.take_sleeper() {
             let waker = ready_list.waker.load(Ordering::SeqCst);
             process::wake(owner, waker);
-            match listening {
-                2 => return,
-                IN_ACCEPT => left_in_accept -= 1,
-                _ => {}
+            if listening == 2 {
+                return;
             }
         }
     }

@@ -79,8 +79,8 @@ impl Stream {
             return None;
         }
         let peer = self.socket.share_peer()?;
-        let holders = peer.segment.holders(self.slot, peer.side);
-        if !holders.has_only(peer.process_index()) {
+        let holders = &peer.segment.slot(self.slot).meta.holders[peer.side];
+        if holders.load(Ordering::SeqCst) != peer.bit() {
             return None;
         }
         let slot = self.slot;

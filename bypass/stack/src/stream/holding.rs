@@ -8,8 +8,6 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::HOLDERS_BACK;
-
 use super::{of_socket, For, Right, Stream};
 use crate::sockets;
 use bypass_sys::thread::thread;
@@ -83,9 +81,6 @@ impl Stream {
             return false;
         };
         let process = self.peer.process_index();
-        if process >= HOLDERS_BACK {
-            return false;
-        }
         let fenced = segment.is_fenced(other);
         let is_asleep = segment
             .ready_list(other, index)

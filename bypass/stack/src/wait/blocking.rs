@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-use bypass_shm::layout::IN_ACCEPT;
-
 use super::poll::KernelLook;
 use super::{sleep_on, spin};
 use crate::datagrams::Socket;
@@ -74,7 +72,7 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
     let (_ready_lists, is_complete) = if waker.is_none() {
         (ReadyLists::none(), false)
     } else {
-        ReadyLists::take(listener, waker.number(), IN_ACCEPT)
+        ReadyLists::take(listener, waker.number())
     };
     if listener.has_acceptable() {
         return Ok(());

@@ -320,7 +320,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         .map(|one| Blocked::register(one, waker.number()))
         .collect();
     for listener in listeners.iter().filter(|_| !waker.is_none()) {
-        let (ready_lists, is_complete) = ReadyLists::take(listener, waker.number(), 1);
+        let (ready_lists, is_complete) = ReadyLists::take(listener, waker.number());
         registered.ready_lists.push(ready_lists);
         registered.look_again((!is_complete).then_some(Polling::Listener));
     }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::{CLOSED, FIN, RST};
+use bypass_shm::layout::{CLOSED, FIN, PROCESSES, QUEUED, RST};
 
 use super::{Left, Relay};
 use crate::peer::Notice;
@@ -16,7 +16,7 @@ impl Relay {
             let peer = self.places[at].peer.clone();
             let other = 1 - peer.side;
             let is_own = |index: &usize| peer.segment.process(other, *index) == process::number();
-            let own = (0..peer.segment.processes_used(other)).find(is_own);
+            let own = (0..PROCESSES).find(is_own).map_or(0, |index| 1u32 << index);
             for slot in 0..peer.segment.slots_used().min(peer.segment.slots()) {
                 if self.places[at].conns[slot].is_none() {
                     continue;
@@ -26,13 +26,13 @@ impl Relay {
                     continue;
                 }
                 let place = peer.segment.slot(slot);
-                let holders = peer.segment.holders(slot, other);
-                if !holders.is_queued() && holders.each().all(|holder| Some(holder) == own) {
+                let holders = place.meta.holders[other].load(Ordering::SeqCst);
+                if holders & !own == 0 {
                     let ends = &place.producer[other].ends;
                     ends.fetch_or(FIN | CLOSED, Ordering::SeqCst);
                     self.bring_out(at, slot);
                     left.has_unsent |= self.places[at].conns[slot].is_some();
-                } else if holders.is_queued() && !self.is_accepted_elsewhere(at) {
+                } else if holders & QUEUED != 0 && !self.is_accepted_elsewhere(at) {
                     self.reset(at, slot);
                 } else {
                     left.has_others = true;

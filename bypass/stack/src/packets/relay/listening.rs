@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bypass_shard::tcp::Handle;
+use bypass_shm::layout::QUEUED;
 use bypass_stats::{Counter, Reason};
 use bypass_sys::kernel;
 
@@ -182,11 +183,11 @@ impl Relay {
         let place = peer.segment.slot(slot);
         place.names.of[0].store(remote);
         place.names.of[1].store(local);
-        peer.segment.holders(slot, 1).queue();
+        place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
         self.enter(at, slot, handle, None);
         self.bring_in(at, slot);
         if !peer.offer(slot) {
-            peer.segment.holders(slot, 1).clear();
+            place.meta.holders[1].store(0, Ordering::SeqCst);
             self.leave(at, slot);
             return None;
         }
