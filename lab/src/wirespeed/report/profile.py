@@ -27,7 +27,7 @@ KIND_HEADS = {"kernel": "kernel", "library": "the stack's library", "program": "
 
 
 @dataclass(frozen=True)
-class Side:
+class ProfiledContender:
     """One contender with its samples."""
 
     name: str
@@ -40,7 +40,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Part:
+class ProfileSection:
     """The section of the page."""
 
     place: str
@@ -52,7 +52,7 @@ class Part:
     problems: list[str]
 
 
-def of(summary: Summary, has_flames: bool = True) -> Part | None:
+def of(summary: Summary, has_flames: bool = True) -> ProfileSection | None:
     """None for a run without --profile."""
     found = {one.cell: one for one in profiles.read(summary.run_dir)}
     axis, over = next(iter(summary.run.plan.baseline.items()), ("", None))
@@ -67,11 +67,11 @@ def of(summary: Summary, has_flames: bool = True) -> Part | None:
         if found[cell.key].problem or not cell.median(CPU)
     ]
     sides = [
-        Side(names[cell.key], cell, found[cell.key], cell.median(CPU) or 0.0)
+        ProfiledContender(names[cell.key], cell, found[cell.key], cell.median(CPU) or 0.0)
         for cell in cells
         if found[cell.key].samples and cell.median(CPU)
     ]
-    return Part(
+    return ProfileSection(
         place=wording.place(cells[0], [axis]),
         heads=["samples", "CPU per request, µs", *(f"{KIND_HEADS[kind]}, µs" for kind in KINDS)],
         rows=[(side.name, _row(side)) for side in sides],
@@ -83,12 +83,12 @@ def of(summary: Summary, has_flames: bool = True) -> Part | None:
     )
 
 
-def _row(side: Side) -> list[str]:
+def _row(side: ProfiledContender) -> list[str]:
     parts = [wording.number(side.us * side.profile.by_kind[kind]) for kind in KINDS]
     return [f"{side.profile.samples:,}", wording.number(side.us), *parts]
 
 
-def _functions(sides: Sequence[Side]) -> list[tuple[str, str, list[str]]]:
+def _functions(sides: Sequence[ProfiledContender]) -> list[tuple[str, str, list[str]]]:
     """(name, kind, µs of each side and their difference): where the sides differ most; of a single
     one, or of several, the largest."""
     spent = {
@@ -112,7 +112,7 @@ def _functions(sides: Sequence[Side]) -> list[tuple[str, str, list[str]]]:
     return rows
 
 
-def _flames(sides: Sequence[Side]) -> list[tuple[str, str]]:
+def _flames(sides: Sequence[ProfiledContender]) -> list[tuple[str, str]]:
     if not sides:
         return []
     base, most = sides[0], max(side.us for side in sides)
@@ -126,7 +126,7 @@ def _flames(sides: Sequence[Side]) -> list[tuple[str, str]]:
     return drawn
 
 
-def flame(side: Side, base: Side | None, most_us: float) -> str:
+def flame(side: ProfiledContender, base: ProfiledContender | None, most_us: float) -> str:
     """A flame graph: a box is a function with all that it calls, as wide as its CPU time; the
     callers are below. With a baseline the colour is the difference."""
     scale = WIDTH / most_us if most_us else 0.0
@@ -141,7 +141,7 @@ def flame(side: Side, base: Side | None, most_us: float) -> str:
     )
 
 
-def _boxes(side: Side, most_us: float) -> list[tuple[Stack, float]]:
+def _boxes(side: ProfiledContender, most_us: float) -> list[tuple[Stack, float]]:
     """(path, µs to the left of it), for the paths that are wide enough."""
     children: dict[Stack, list[Stack]] = {}
     for path in side.profile.whole:
@@ -161,7 +161,14 @@ def _boxes(side: Side, most_us: float) -> list[tuple[Stack, float]]:
     return [one for one in found if one[0] in kept]
 
 
-def _box(side: Side, base: Side | None, path: Stack, left: float, height: int, scale: float) -> str:
+def _box(
+    side: ProfiledContender,
+    base: ProfiledContender | None,
+    path: Stack,
+    left: float,
+    height: int,
+    scale: float,
+) -> str:
     us = side.spent(path)
     width = us * scale
     name = profiles.plain(path[-1])
@@ -182,7 +189,7 @@ def _box(side: Side, base: Side | None, path: Stack, left: float, height: int, s
     )
 
 
-def _change(side: Side, base: Side | None, path: Stack) -> str:
+def _change(side: ProfiledContender, base: ProfiledContender | None, path: Stack) -> str:
     """A class for the difference: ` more3` is much more than the baseline, ` less1` a bit less."""
     if base is None:
         return ""

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 import wirespeed.gateway.core.Filter;
 
 class FilterReleaseTest {
-    private static final int ROUNDS = 20;
+    private static final int ROUNDS = 30;
     private static final String SOURCE = """
             import wirespeed.gateway.core.*;
             public class Jay implements Filter {
@@ -49,8 +49,8 @@ class FilterReleaseTest {
     @Test
     void class_loaders_are_released() throws Exception {
         List<WeakReference<ClassLoader>> loaders = new ArrayList<>();
-        // The compilers themselves load classes at first.
-        for (int round = 0; round < 10; round++) {
+        // The compilers themselves load classes at first, and reflection after 15 calls.
+        for (int round = 0; round < 20; round++) {
             swap(round, loaders);
         }
         awaitRelease(loaders);
@@ -61,7 +61,7 @@ class FilterReleaseTest {
         awaitRelease(loaders);
         int grown = ManagementFactory.getClassLoadingMXBean().getLoadedClassCount() - before;
         // Those of one language alone would be two a round; compilers and reflection still add a few dozen.
-        assertTrue(grown < ROUNDS, grown + " classes more after " + 2 * ROUNDS
+        assertTrue(grown < 3 * ROUNDS / 2, grown + " classes more after " + 2 * ROUNDS
                 + " compilations");
     }
 
