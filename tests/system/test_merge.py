@@ -11,6 +11,7 @@ from test_measure import finished_trials, only_run, runs_here
 
 LOAD = ROOT / "target" / "release" / "wirespeed-load"
 HOSTS = 4
+RESOLUTION_NS = 64  # of the generator's histograms
 SITE = f"""
 [site.four]
 kind = "netns"
@@ -63,7 +64,7 @@ def merge(*files, expect=0):
 
 def truth(results):
     """All samples in one histogram, added by another reader of the format."""
-    together = HdrHistogram(1, 24 * 3600 * 10**9, 3)
+    together = HdrHistogram(RESOLUTION_NS, 24 * 3600 * 10**9, 3)
     for result in results:
         together.decode_and_add(result["latency"]["response"]["hdr_v2"])
     return together
