@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 
 use bypass_stats::{Counter, Reason};
+use bypass_sys::kernel;
 
 use crate::operations::shutdown::unconnect;
 use crate::operations::transport;
@@ -15,6 +16,9 @@ use crate::sockets::{self, Socket};
 use crate::stream::{self, attach, For};
 use crate::wait::blocking::block;
 use crate::wait::epoll;
+
+/// Turns that a thread in the middle of a shutdown gets to end it.
+const TRIES_MAX: u32 = 10_000;
 
 /// The result of a connect over packets.
 pub enum Connected {
@@ -52,12 +56,17 @@ fn wait_for(fd: i32, now: Entry, socket: &Socket) -> Connected {
     }
     let timeout_ns = socket.send_timeout_ns.load(Ordering::Relaxed);
     let deadline: Deadline = timeout(timeout_ns);
+    let mut tries = 0;
     while socket.is_opening() {
-        let Ok(stream) = stream::find(fd) else {
-            return Connected::Failed(libc::EBADF);
-        };
-        match block(&stream, For::Room, deadline) {
+        let found = stream::find(fd).map_err(|_| libc::EBADF);
+        match found.and_then(|stream| block(&stream, For::Room, deadline)) {
             Ok(()) => {}
+            // Another thread is shutting it down: its stream ends before it is unconnected again.
+            Err(libc::EBADF) if tries < TRIES_MAX => {
+                tries += 1;
+                let _ = kernel::sched_yield();
+            }
+            Err(libc::EBADF) => return Connected::Failed(libc::EBADF),
             Err(error) => {
                 // It goes on without the call.
                 socket.set(sockets::CONNECTING, true);
