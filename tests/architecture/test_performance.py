@@ -37,7 +37,7 @@ def test_each_row_of_the_overview_names_command_machine_date_and_commit():
 
 
 def test_a_current_row_of_the_overview_has_the_figures_of_the_page_that_it_links():
-    """The overview had 1.22 × wrk for a week in which the page had 1.11, and left out a loss."""
+    """The overview had 1.22 × wrk where the page had 1.11, and left out a loss against HAProxy."""
     current, _, older = (ROOT / "docs" / "performance.md").read_text().partition("\n## Older results")
     rows = [row for row in current.splitlines() if row.startswith("| [")]
     assert len(rows) > 10 and older
