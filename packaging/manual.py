@@ -108,7 +108,7 @@ def _from_parser(name, command):
         if parameter.param_type_name == "argument":
             usage.append(parameter.metavar or parameter.name.upper())
             continue
-        form = ", ".join(sorted(parameter.opts, key=len))
+        form = ", ".join([*sorted(parameter.opts, key=len), *parameter.secondary_opts])
         if not parameter.is_flag and parameter.metavar:
             form += f" {parameter.metavar}"
         options.append((form, parameter.help or ""))

@@ -155,6 +155,13 @@ def test_the_page_of_commands_is_that_of_their_parser():
     assert (ROOT / "docs" / "commands.md").read_text() == page, remedy
 
 
+def test_each_option_of_the_lab_has_a_meaning_and_what_is_on_can_be_switched_off():
+    """Four options had none, and the page showed --bypass, which changes nothing, without --no-bypass."""
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert not re.findall(r"^\| `.+` \| *\|$", page, re.M)
+    assert "`--bypass, --no-bypass`" in page and "`--try, --no-try`" in page
+
+
 def test_the_readme_shows_both_commands():
     text = (ROOT / "README.md").read_text()
     assert "$ ./wirespeed run quickstart\n" in text

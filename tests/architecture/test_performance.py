@@ -34,3 +34,26 @@ def test_each_row_of_the_overview_names_command_machine_date_and_commit():
             assert (ROOT / command.removeprefix("python3 ").split()[0]).exists(), command
         source = r"(Xeon|EPYC|2-core guest), \d{4}-\d\d-\d\d, `[0-9a-f]{7,}`"
         assert re.search(r"`\S+", row[2]) and re.search(source, row[3]), row
+
+
+def test_a_current_row_of_the_overview_has_the_figures_of_the_page_that_it_links():
+    """The overview had 1.22 × wrk where the page had 1.11, and left out a loss against HAProxy."""
+    current, _, older = (ROOT / "docs" / "performance.md").read_text().partition("\n## Older results")
+    rows = [row for row in current.splitlines() if row.startswith("| [")]
+    assert len(rows) > 10 and older
+    assert all(row in rows for row in current.splitlines() if re.match(r"\| (?!what )", row)), "a row without a link"
+    for row in rows:
+        what, result, command, source = row.strip("|").split(" | ")
+        section = section_of(*re.search(r"\]\(([\w/-]+\.md)#([\w-]+)\)", what).groups())
+        figures = re.findall(r"\d+\.\d\d", result)
+        assert figures and all(re.search(rf"(?<![\d.]){figure}(?!\d)", section) for figure in figures), row
+        date, commit = re.search(r"(\d{4}-\d\d-\d\d), `(\w+)`", source).groups()
+        assert f"`{command.strip(' `')}`" in section and f"{date}, commit `{commit}`" in section, row
+
+
+def section_of(page, anchor):
+    """The part of a page of docs/performance below the heading that a link names."""
+    parts = re.split(r"^## (.+)$", (ROOT / "docs" / page).read_text(), flags=re.M)
+    named = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-"): text
+             for head, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return named[anchor]

@@ -310,7 +310,7 @@ options! {
         "how readiness is reported; level for stacks that know only that";
     Engine "control" = "FILE" => control: Option<String>,
         "closed loop: make FILE, through which another program holds the load back and reads \
-         its counters (docs/load.md, Holding the load back)";
+         its counters (docs/internals/load.md, Holding the load back)";
     Output "json" = "FILE" => json: Option<String>,
         "write all results as JSON";
     Output "csv" = "FILE" => csv: Option<String>,

@@ -1,9 +1,9 @@
 """Part of the agent: two contenders take turns while the other rests, held at its gate and frozen.
 
-Each contender is a side: its servers and its generators, whose control files (docs/load.md,
-"Holding the load back") have the gate and the counters. A slice: go and thaw, wait, hold, wait
-until nothing is in flight, freeze, read. Nothing moves in a frozen side, so counters and CPU time
-are read at rest and belong together. Standard library of Python 3.6 only: see main.py.
+Each contender is a side: its servers and its generators, whose control files have the gate and
+the counters (docs/internals/load.md, "Holding the load back"). A slice: go and thaw, wait, hold,
+wait until nothing is in flight, freeze, read. Nothing moves in a frozen side, so counters and CPU
+time are read at rest and belong together. Standard library of Python 3.6 only: see main.py.
 """
 
 import ctypes

@@ -148,7 +148,9 @@ def trend(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[RUN …]", help="Else all of one recipe.")
     ] = None,
-    metric: Annotated[str, typer.Option("--metric", metavar="NAME")] = "",
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="NAME", help="Instead of the first one.")
+    ] = "",
     recipe: Annotated[
         str, typer.Option("--recipe", metavar="NAME", help="Else that of the latest run.")
     ] = "",
@@ -195,13 +197,19 @@ def knee(
     only: OnlyOption = "",
     set_: SetOption = None,
     repeat: Annotated[
-        int, typer.Option("--repeat", parser=whole_number("--repeat", 1, 100), metavar="N")
+        int,
+        typer.Option(
+            "--repeat",
+            parser=whole_number("--repeat", 1, 100),
+            metavar="N",
+            help="Trials per rate (3); their median counts.",
+        ),
     ] = 3,
     accept_noise: NoiseOption = False,
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Find the highest rate at which each cell of a recipe still keeps a limit."""
+    """Find, for each cell of a recipe, the highest rate that still meets your latency limit."""
     from wirespeed.cli import knee as command
     from wirespeed.runner import session
 

@@ -143,7 +143,9 @@ def run(
             "--wait-for-quiet", metavar="TIME", help="Wait at most TIME for a quiet machine first."
         ),
     ] = "",
-    wait_for_calm: Annotated[str, typer.Option(hidden=True)] = "",  # its name in version 0.1.0
+    wait_for_calm: Annotated[  # its name in version 0.1.0
+        str, typer.Option(hidden=True, metavar="TIME", help="Old name of --wait-for-quiet.")
+    ] = "",
     fail_on: FailOnOption = "",
     require: RequireOption = None,
     allow_missing: AllowMissingOption = False,
@@ -355,7 +357,10 @@ def init(
         str,
         typer.Option("--command", metavar="TEXT", help="Starts the server; {port} is its port."),
     ] = "",
-    port: Annotated[int, typer.Option("--port", parser=PORT, metavar="N")] = 8000,
+    port: Annotated[
+        int,
+        typer.Option("--port", parser=PORT, metavar="N", help="Where the server listens (8000)."),
+    ] = 8000,
     path: Annotated[
         str, typer.Option("--path", metavar="PATH", help="Path of the requests.")
     ] = "/",
@@ -363,10 +368,16 @@ def init(
         str, typer.Option("--connections", metavar="N,…", help="Rows of the table.")
     ] = "1,50",
     bypass: Annotated[
-        bool, typer.Option("--bypass/--no-bypass", help="Measure on user-level sockets too.")
+        bool,
+        typer.Option(
+            "--bypass/--no-bypass", help="Measure on user-level sockets too (default), or not."
+        ),
     ] = True,
     tried: Annotated[
-        bool, typer.Option("--try/--no-try", help="Start the server once and send it a request.")
+        bool,
+        typer.Option(
+            "--try/--no-try", help="Start the server once and send it a request (default), or not."
+        ),
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     server_cores: ServerCoresOption = None,
