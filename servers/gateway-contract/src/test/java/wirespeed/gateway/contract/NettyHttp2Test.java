@@ -547,6 +547,52 @@ class NettyHttp2Test {
         assertEquals(8 * PIECE.length, client.read(1).body().length());
     }
 
+    /** Answers without end, as far as windows allow; one of this length on the last stream. */
+    private static void answerAll(RawHttp2Origin.Connection connection, int last, int length)
+            throws Exception {
+        connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+        Map<Integer, Long> windows = new java.util.TreeMap<>(Map.of(0, 65_535L));
+        int sent = 0;
+        while (true) {
+            RawHttp2Origin.Frame frame = connection.read();
+            if (frame.type() == RawHttp2Origin.HEADERS) {
+                windows.put(frame.stream(), 65_536L);
+                connection.frame(RawHttp2Origin.HEADERS, RawHttp2Origin.END_HEADERS, frame.stream(),
+                        (byte) 0x88);
+            } else if (frame.type() == 8) {
+                windows.merge(frame.stream(), (long) ByteBuffer.wrap(frame.payload()).getInt(),
+                        Long::sum);
+            }
+            for (Map.Entry<Integer, Long> one : windows.entrySet()) {
+                int stream = one.getKey();
+                while (stream > 0 && Math.min(one.getValue(), windows.get(0)) >= PIECE.length
+                        && sent < length) {
+                    sent += stream == last ? PIECE.length : 0;
+                    connection.frame(RawHttp2Origin.DATA,
+                            sent >= length ? RawHttp2Origin.END_STREAM : 0, stream, PIECE);
+                    one.setValue(one.getValue() - PIECE.length);
+                    windows.merge(0, (long) -PIECE.length, Long::sum);
+                }
+            }
+        }
+    }
+
+    @Test
+    void an_answer_goes_on_while_most_others_of_its_origin_wait_for_their_clients() throws Exception {
+        int waiting = 70;
+        int last = 2 * waiting + 1;
+        int length = 256 * PIECE.length;
+        RawHttp2 client = between(new RawHttp2Origin(connection -> answerAll(connection, last, length)));
+        client.streamWindow(0);
+        for (int stream = 1; stream < last; stream += 2) {
+            client.headers(stream, true, clear("GET"));
+            client.awaitHead(stream);
+        }
+        client.headers(last, true, clear("GET"));
+        client.frame(8, 0, last, ByteBuffer.allocate(4).putInt(length).array());
+        assertEquals(length, client.read(last).body().length());
+    }
+
     @Test
     void a_whole_answer_before_the_end_of_its_request_survives_the_reset_behind_it() throws Exception {
         CountDownLatch isTaken = new CountDownLatch(1);

@@ -230,10 +230,13 @@ abstract class Http2Frames {
             while (isReading && !waiting.isEmpty()) {
                 taken(waiting.poll());
             }
-        } finally {
             isDraining = false;
+            readComplete();
+        } catch (RuntimeException | Error fault) {
+            // The caller may be the exchange's other side.
+            isDraining = false;
+            faulted(fault);
         }
-        readComplete();
     }
 
     private void taken(Piece piece) {
