@@ -547,16 +547,18 @@ class NettyHttp2Test {
         assertEquals(8 * PIECE.length, client.read(1).body().length());
     }
 
-    /** Answers without end, as far as windows allow; one of this length on the last stream. */
-    private static void answerAll(RawHttp2Origin.Connection connection, int last, int length)
+    /** Answers without end, as far as windows allow, to so many; one of this length to the next. */
+    private static void answerAll(RawHttp2Origin.Connection connection, int many, int length)
             throws Exception {
         connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
         Map<Integer, Long> windows = new java.util.TreeMap<>(Map.of(0, 65_535L));
+        int last = 0;
         int sent = 0;
         while (true) {
             RawHttp2Origin.Frame frame = connection.read();
             if (frame.type() == RawHttp2Origin.HEADERS) {
                 windows.put(frame.stream(), 65_536L);
+                last = windows.size() == many + 2 ? frame.stream() : 0;
                 connection.frame(RawHttp2Origin.HEADERS, RawHttp2Origin.END_HEADERS, frame.stream(),
                         (byte) 0x88);
             } else if (frame.type() == 8) {
@@ -582,7 +584,7 @@ class NettyHttp2Test {
         int waiting = 70;
         int last = 2 * waiting + 1;
         int length = 256 * PIECE.length;
-        RawHttp2 client = between(new RawHttp2Origin(connection -> answerAll(connection, last, length)));
+        RawHttp2 client = between(new RawHttp2Origin(connection -> answerAll(connection, waiting, length)));
         client.streamWindow(0);
         for (int stream = 1; stream < last; stream += 2) {
             client.headers(stream, true, clear("GET"));
