@@ -13,6 +13,7 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.Timeout;
+import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.netty.Main;
 import wirespeed.gateway.runtime.Launcher;
 
@@ -240,6 +241,31 @@ class NettyHostileOriginTest extends CarrierContract {
             lost += client.read().status() == 200 ? 0 : 1;
         }
         assertEquals(5, lost, "five in a row eject an address");
+    }
+
+    @Test
+    @Timeout(240)
+    void a_request_learns_at_once_that_its_origin_was_cut_for_a_flood() throws Exception {
+        RawHttp2Origin hostile = closedLater(new RawHttp2Origin(c -> {
+            c.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            c.await(RawHttp2Origin.HEADERS);
+            flood(c, 99, 0, new byte[50]);
+        }));
+        // Nobody waits for an answer of ten minutes here.
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + hostile.port()
+                + "\"]\nhttp2 = \"prior-knowledge\"\nresponse = \"10m\"\n[timeouts]\nexchange = \"10m\"\n");
+        RawClient client = client(gateway);
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        assertEquals(502, client.read().status());
+        awaitNone(gateway, Meters.Count.ORIGIN_CONNECTIONS_OPEN);
+    }
+
+    private static void awaitNone(Carrier gateway, Meters.Count count) throws Exception {
+        long end = System.nanoTime() + 60_000_000_000L;
+        while (gateway.runtime.gateway().meters().stream().mapToLong(one -> one.get(count)).sum() > 0) {
+            assertTrue(System.nanoTime() < end, count + " never fell to none");
+            Thread.sleep(5);
+        }
     }
 
     private static void ask(RawClient client, String body) {

@@ -337,11 +337,7 @@ class NettyHttp2Test {
         opened.add(busy);
         CountDownLatch mayAnswer = new CountDownLatch(1);
         busy.handler = (seen, out, socket) -> {
-            try {
-                mayAnswer.await(60, TimeUnit.SECONDS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
+            awaitQuietly(mayAnswer);
             RecordingOrigin.respond(out, 200, "", String.valueOf(seen.body().length()));
             return true;
         };
@@ -363,9 +359,16 @@ class NettyHttp2Test {
         }
         client.headers(31, false, post("/goes-on"));
         awaitInFlight(2 + waiting);
-        client.data(31, false, "g".repeat(15_000));
-        client.data(31, true, "g".repeat(15_000));
-        assertEquals("POST /goes-on HTTP/1.1|" + "g".repeat(30_000), client.read(31).body());
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", String.valueOf(seen.body().length()));
+            return true;
+        };
+        int healthy = 20 * 15_000;
+        for (int sent = 15_000; sent <= healthy; sent += 15_000) {
+            client.awaitWindow(31, 15_000);
+            client.data(31, sent == healthy, "g".repeat(15_000));
+        }
+        assertEquals(String.valueOf(healthy), client.read(31).body());
         mayAnswer.countDown();
         for (int i = 0; i < waiting; i++) {
             client.data(3 + 2 * i, true, "");
@@ -382,15 +385,53 @@ class NettyHttp2Test {
     }
 
     @Test
+    void an_upload_that_begins_behind_one_that_waits_is_not_held_up_by_it() throws Exception {
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        RecordingOrigin busy = new RecordingOrigin();
+        opened.add(busy);
+        busy.handler = (seen, out, socket) -> {
+            awaitQuietly(mayAnswer);
+            RecordingOrigin.respond(out, 200, "", "late");
+            return true;
+        };
+        start("", "[origins.busy]\naddresses = [\"127.0.0.1:" + busy.port()
+                + "\"]\nconnections = 1\n[[route]]\nprefix = \"/busy\"\norigins = [\"busy\"]\n"
+                + "[[route]]\norigins = [\"o\"]\n[timeouts]\npool-wait = \"2m\"\n");
+        RawHttp2 first = client();
+        first.headers(1, true, with(":path", "/busy/first"));
+        awaitInFlight(1);
+        RawHttp2 client = client();
+        // A connection that is open already: the upload below waits for nothing.
+        client.headers(1, true, GET);
+        assertEquals(200, client.read(1).status());
+        client.headers(3, false, post("/busy/waits"));
+        awaitInFlight(2);
+        for (int piece = 0; piece < 4; piece++) {
+            client.data(3, false, "w".repeat(piece < 3 ? 16_384 : 16_383));
+        }
+        client.headers(5, false, post("/goes-on"));
+        client.awaitWindow(5, 15_000);
+        client.data(5, true, "g".repeat(15_000));
+        assertEquals(200, client.read(5).status());
+        mayAnswer.countDown();
+        client.data(3, true, "");
+        assertEquals("late", client.read(3).body());
+    }
+
+    private static void awaitQuietly(CountDownLatch latch) {
+        try {
+            latch.await(60, TimeUnit.SECONDS);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    @Test
     void an_upload_that_waits_for_its_origin_arrives_whole_and_in_order() throws Exception {
         CountDownLatch mayAnswer = new CountDownLatch(1);
         start("connections = 1\nrequest-trailers = true", "[timeouts]\npool-wait = \"2m\"\n");
         origin.handler = (seen, out, socket) -> {
-            try {
-                mayAnswer.await(60, TimeUnit.SECONDS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
+            awaitQuietly(mayAnswer);
             RecordingOrigin.respond(out, 200, "", seen.body());
             return true;
         };
@@ -458,40 +499,225 @@ class NettyHttp2Test {
         assertEquals(text, client.read(1).body());
     }
 
-    @Test
-    void an_answer_that_its_origin_has_ended_waits_for_a_slow_client() throws Exception {
-        CountDownLatch isTaken = new CountDownLatch(1);
-        byte[] piece = "p".repeat(16_384).getBytes();
-        RawHttp2Origin other = new RawHttp2Origin(connection -> {
-            connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
-            int stream = connection.await(RawHttp2Origin.HEADERS).stream();
-            connection.frame(RawHttp2Origin.HEADERS, RawHttp2Origin.END_HEADERS, stream, (byte) 0x88);
-            connection.frames(4, RawHttp2Origin.DATA, 0, stream, piece);
-            for (int credit = 0; credit < 4 * piece.length;) {
-                RawHttp2Origin.Frame update = connection.await(8);
-                credit += update.stream() == 0 ? 0 : ByteBuffer.wrap(update.payload()).getInt();
-            }
-            connection.frames(3, RawHttp2Origin.DATA, 0, stream, piece);
-            connection.frame(RawHttp2Origin.DATA, RawHttp2Origin.END_STREAM, stream, piece);
-            connection.frame(RawHttp2Origin.PING, 0, 0, new byte[8]);
-            connection.await(RawHttp2Origin.PING);
-            isTaken.countDown();
-        });
+    /** Eight pieces, of which a client that takes none leaves the last ones waiting in the gateway. */
+    private static final byte[] PIECE = "p".repeat(16_384).getBytes();
+
+    private static void answerLong(RawHttp2Origin.Connection connection, int stream) throws Exception {
+        connection.frame(RawHttp2Origin.HEADERS, RawHttp2Origin.END_HEADERS, stream, (byte) 0x88);
+        connection.frames(4, RawHttp2Origin.DATA, 0, stream, PIECE);
+        for (int credit = 0; credit < 4 * PIECE.length;) {
+            RawHttp2Origin.Frame update = connection.await(8);
+            credit += update.stream() == 0 ? 0 : ByteBuffer.wrap(update.payload()).getInt();
+        }
+        connection.frames(3, RawHttp2Origin.DATA, 0, stream, PIECE);
+        connection.frame(RawHttp2Origin.DATA, RawHttp2Origin.END_STREAM, stream, PIECE);
+    }
+
+    /** A client and an origin that both speak HTTP/2 without TLS. */
+    private RawHttp2 between(RawHttp2Origin other) throws Exception {
         opened.add(other);
-        start("", "");
-        gateway.close();
         gateway = new Carrier(Main::carrier, Map.of("server.threads", "1", "server.h2c", "true"),
                 "[origins.o]\nhttp2 = \"prior-knowledge\"\naddresses = [\"127.0.0.1:" + other.port() + "\"]\n");
         opened.add(gateway);
         RawHttp2 client = new RawHttp2(new java.net.Socket(gateway.address.getAddress(),
                 gateway.address.getPort()));
         opened.add(client);
+        return client;
+    }
+
+    private static String[] clear(String method) {
+        return new String[] {":method", method, ":scheme", "http", ":authority", "a", ":path", "/"};
+    }
+
+    @Test
+    void an_answer_that_its_origin_has_ended_waits_for_a_slow_client() throws Exception {
+        CountDownLatch isTaken = new CountDownLatch(1);
+        RawHttp2 client = between(new RawHttp2Origin(connection -> {
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            answerLong(connection, connection.await(RawHttp2Origin.HEADERS).stream());
+            connection.frame(RawHttp2Origin.PING, 0, 0, new byte[8]);
+            connection.await(RawHttp2Origin.PING);
+            isTaken.countDown();
+        }));
         client.streamWindow(0);
-        client.headers(1, true, ":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/");
+        client.headers(1, true, clear("GET"));
         client.awaitHead(1);
         assertTrue(isTaken.await(60, TimeUnit.SECONDS));
         client.streamWindow(200_000);
-        assertEquals(8 * piece.length, client.read(1).body().length());
+        assertEquals(8 * PIECE.length, client.read(1).body().length());
+    }
+
+    /** Answers without end, as far as windows allow, to so many; one of this length to the next. */
+    private static void answerAll(RawHttp2Origin.Connection connection, int many, int length)
+            throws Exception {
+        connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+        Map<Integer, Long> windows = new java.util.TreeMap<>(Map.of(0, 65_535L));
+        int last = 0;
+        int sent = 0;
+        while (true) {
+            RawHttp2Origin.Frame frame = connection.read();
+            if (frame.type() == RawHttp2Origin.HEADERS) {
+                windows.put(frame.stream(), 65_536L);
+                last = windows.size() == many + 2 ? frame.stream() : 0;
+                connection.frame(RawHttp2Origin.HEADERS, RawHttp2Origin.END_HEADERS, frame.stream(),
+                        (byte) 0x88);
+            } else if (frame.type() == 8) {
+                windows.merge(frame.stream(), (long) ByteBuffer.wrap(frame.payload()).getInt(),
+                        Long::sum);
+            }
+            for (Map.Entry<Integer, Long> one : windows.entrySet()) {
+                int stream = one.getKey();
+                while (stream > 0 && Math.min(one.getValue(), windows.get(0)) >= PIECE.length
+                        && sent < length) {
+                    sent += stream == last ? PIECE.length : 0;
+                    connection.frame(RawHttp2Origin.DATA,
+                            sent >= length ? RawHttp2Origin.END_STREAM : 0, stream, PIECE);
+                    one.setValue(one.getValue() - PIECE.length);
+                    windows.merge(0, (long) -PIECE.length, Long::sum);
+                }
+            }
+        }
+    }
+
+    @Test
+    void an_answer_goes_on_while_most_others_of_its_origin_wait_for_their_clients() throws Exception {
+        int waiting = 70;
+        int last = 2 * waiting + 1;
+        int length = 256 * PIECE.length;
+        RawHttp2 client = between(new RawHttp2Origin(connection -> answerAll(connection, waiting, length)));
+        client.streamWindow(0);
+        for (int stream = 1; stream < last; stream += 2) {
+            client.headers(stream, true, clear("GET"));
+            client.awaitHead(stream);
+        }
+        client.headers(last, true, clear("GET"));
+        client.frame(8, 0, last, ByteBuffer.allocate(4).putInt(length).array());
+        assertEquals(length, client.read(last).body().length());
+        // A gateway that stops at once releases nothing of what waits.
+        for (int stream = 1; stream < last; stream += 2) {
+            client.reset(stream);
+        }
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (gateway.runtime.gateway().inFlight().get() > 0) {
+            assertTrue(System.nanoTime() < end, "exchanges of streams that were reset go on");
+            Thread.sleep(5);
+        }
+    }
+
+    @Test
+    void a_whole_answer_before_the_end_of_its_request_survives_the_reset_behind_it() throws Exception {
+        CountDownLatch isTaken = new CountDownLatch(1);
+        RawHttp2 client = between(new RawHttp2Origin(connection -> {
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            int stream = connection.await(RawHttp2Origin.HEADERS).stream();
+            answerLong(connection, stream);
+            // NO_ERROR: the rest of the request is not needed.
+            connection.frame(RawHttp2Origin.RST_STREAM, 0, stream, new byte[4]);
+            connection.frame(RawHttp2Origin.PING, 0, 0, new byte[8]);
+            connection.await(RawHttp2Origin.PING);
+            isTaken.countDown();
+        }));
+        client.streamWindow(0);
+        client.headers(1, false, clear("POST"));
+        client.data(1, false, "begun");
+        client.awaitHead(1);
+        assertTrue(isTaken.await(60, TimeUnit.SECONDS));
+        client.streamWindow(200_000);
+        assertEquals(8 * PIECE.length, client.read(1).body().length());
+    }
+
+    @Test
+    void a_request_that_waits_for_a_window_is_reset_when_its_answer_is_complete() throws Exception {
+        CountDownLatch isReset = new CountDownLatch(1);
+        RawHttp2 client = between(new RawHttp2Origin(connection -> {
+            // SETTINGS_INITIAL_WINDOW_SIZE = 0.
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0, (byte) 0, (byte) 4, (byte) 0, (byte) 0,
+                    (byte) 0, (byte) 0);
+            connection.answer(connection.await(RawHttp2Origin.HEADERS).stream(), "first");
+            // By now the gateway knows the window.
+            int stream = connection.await(RawHttp2Origin.HEADERS).stream();
+            connection.answer(stream, "second");
+            while (connection.await(RawHttp2Origin.RST_STREAM).stream() != stream) {
+                // Of the first stream, if its window came in time.
+            }
+            isReset.countDown();
+        }));
+        for (int stream = 1; stream <= 3; stream += 2) {
+            client.headers(stream, false, clear("POST"));
+            client.data(stream, true, "waits");
+            assertEquals(200, client.read(stream).status());
+        }
+        assertTrue(isReset.await(60, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void nothing_of_a_stream_follows_its_reset() throws Exception {
+        CountDownLatch isBegun = new CountDownLatch(1);
+        List<Integer> behind = new java.util.concurrent.CopyOnWriteArrayList<>();
+        RawHttp2 client = between(new RawHttp2Origin(connection -> {
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            connection.await(RawHttp2Origin.HEADERS);
+            isBegun.countDown();
+            connection.await(RawHttp2Origin.RST_STREAM);
+            RawHttp2Origin.Frame next = connection.read();
+            while (next.type() != RawHttp2Origin.HEADERS) {
+                behind.add(next.type());
+                next = connection.read();
+            }
+            connection.answer(next.stream(), "next");
+        }));
+        client.headers(1, false, clear("POST"));
+        client.data(1, false, "first");
+        assertTrue(isBegun.await(60, TimeUnit.SECONDS));
+        client.dataAndReset(1, "last");
+        client.headers(3, true, clear("GET"));
+        assertEquals("next", client.read(3).body());
+        assertTrue(!behind.contains(RawHttp2Origin.DATA), "frames " + behind);
+    }
+
+    @Test
+    void uploads_that_are_answered_early_do_not_end_their_connection() throws Exception {
+        start("", "[[filter]]\ntype = \"static-response\"\nstatus = 403\nbody = \"not here\"\n");
+        RawHttp2 client = client();
+        int streams = 60;
+        for (int i = 0; i < streams; i++) {
+            int stream = 1 + 2 * i;
+            client.headers(stream, false, post("/"));
+            assertEquals("not here", client.read(stream).body());
+            assertEquals(0, client.read(stream).reset());
+            for (int piece = 0; piece < 5; piece++) {
+                // Was on its way when the gateway reset the stream.
+                client.data(stream, false, "on its way");
+            }
+        }
+        client.headers(999, true, GET);
+        assertEquals(403, client.read(999).status());
+        assertEquals(streams, client.resets.size());
+    }
+
+    @Test
+    void fields_that_an_origin_does_not_take_are_refused_and_not_its_failure() throws Exception {
+        RawHttp2 client = between(new RawHttp2Origin(connection -> {
+            // SETTINGS_MAX_HEADER_LIST_SIZE = 1024.
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0, (byte) 0, (byte) 6, (byte) 0, (byte) 0,
+                    (byte) 4, (byte) 0);
+            while (true) {
+                connection.answer(connection.await(RawHttp2Origin.HEADERS).stream(), "small");
+            }
+        }));
+        client.headers(1, true, clear("GET"));
+        assertEquals("small", client.read(1).body());
+        String[] large = clear("GET");
+        for (int i = 0; i < 10; i++) {
+            large = Stream.concat(Stream.of(large), Stream.of("x-" + i, "v".repeat(100)))
+                    .toArray(String[]::new);
+        }
+        for (int stream = 3; stream < 23; stream += 2) {
+            client.headers(stream, true, large);
+            assertEquals(431, client.read(stream).status());
+        }
+        client.headers(23, true, clear("GET"));
+        assertEquals("small", client.read(23).body());
     }
 
     private long held() {

@@ -13,7 +13,9 @@ import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
@@ -53,6 +55,8 @@ final class RawHttp2 implements AutoCloseable {
     final List<Integer> resets = new ArrayList<>();
     /** How much may be sent over all streams; known when the frames until now were read. */
     long window = 65_535;
+    /** The same of each stream on which data was sent. */
+    private final Map<Integer, Long> windows = new HashMap<>();
 
     RawHttp2(SSLContext context, InetSocketAddress address) throws IOException {
         this(encrypted(context, address));
@@ -107,6 +111,14 @@ final class RawHttp2 implements AutoCloseable {
         socket.getOutputStream().write(both.toByteArray());
     }
 
+    /** A piece of a body and the reset of its stream, in one piece. */
+    void dataAndReset(int stream, String body) throws IOException {
+        ByteArrayOutputStream both = new ByteArrayOutputStream();
+        both.write(bytes(DATA, 0, stream, body.getBytes(StandardCharsets.ISO_8859_1)));
+        both.write(bytes(RST_STREAM, 0, stream, CANCEL));
+        socket.getOutputStream().write(both.toByteArray());
+    }
+
     void reset(int stream) throws IOException {
         frame(RST_STREAM, 0, stream, CANCEL);
     }
@@ -137,6 +149,7 @@ final class RawHttp2 implements AutoCloseable {
 
     void data(int stream, boolean isEnd, String body) throws IOException {
         window -= body.length();
+        windows.merge(stream, 65_535L - body.length(), (known, all) -> known - body.length());
         frame(DATA, isEnd ? END_STREAM : 0, stream, body.getBytes(StandardCharsets.ISO_8859_1));
     }
 
@@ -171,8 +184,13 @@ final class RawHttp2 implements AutoCloseable {
             resets.add(frame.stream());
         } else if (frame.is(GOAWAY)) {
             lastStream = frame.payload[3] & 0xff | (frame.payload[2] & 0xff) << 8;
-        } else if (frame.is(WINDOW_UPDATE) && frame.stream() == 0) {
-            window += ByteBuffer.wrap(frame.payload).getInt();
+        } else if (frame.is(WINDOW_UPDATE)) {
+            long more = ByteBuffer.wrap(frame.payload).getInt();
+            if (frame.stream() == 0) {
+                window += more;
+            } else {
+                windows.merge(frame.stream(), 65_535 + more, (known, all) -> known + more);
+            }
         } else if (frame.is(SETTINGS) && head[4] == 0) {
             frame(SETTINGS, 1, 0, new byte[0]);
         } else if (frame.is(PING) && head[4] == 0) {
@@ -184,6 +202,15 @@ final class RawHttp2 implements AutoCloseable {
     /** How much of each answer the gateway may send from now on without an update. */
     void streamWindow(int bytes) throws IOException {
         frame(SETTINGS, 0, 0, ByteBuffer.allocate(6).putShort((short) 4).putInt(bytes).array());
+    }
+
+    /** Reads until this much may be sent on the stream. */
+    void awaitWindow(int stream, int bytes) throws IOException {
+        while (window < bytes || windows.getOrDefault(stream, 65_535L) < bytes) {
+            if (next() == null) {
+                throw new IOException("the gateway has closed");
+            }
+        }
     }
 
     /** Reads until the head of this stream's answer has come. */

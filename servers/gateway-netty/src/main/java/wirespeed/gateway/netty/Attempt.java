@@ -76,6 +76,14 @@ final class Attempt {
         }
     }
 
+    /** The origin says that it takes no head of this size. */
+    void tooLarge() {
+        end();
+        if (!isAbandoned) {
+            exchange.tooLarge(this);
+        }
+    }
+
     /** An interim response came. */
     void interim(Response response) {
         exchange.interim(this, response);

@@ -409,6 +409,16 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         client.flush();
     }
 
+    /** The origin takes no head of this size, which no other address would change. */
+    void tooLarge(Attempt lost) {
+        if (isReplaced(lost)) {
+            return;
+        }
+        asksNobody();
+        refuse(new Refusal(431, "the origin takes no head of this size"));
+        client.flush();
+    }
+
     private void refuse(Refusal refusal) {
         mustClose = true;
         fail(refusal.status(), Category.CLIENT_BAD, refusal);

@@ -24,6 +24,8 @@ import java.util.ArrayDeque;
  * than all else about a small request. {@link Http2Frames} does what a stream channel would do.
  */
 abstract class Http2Codec extends Http2ConnectionHandler {
+    private static final int RESETS_REMEMBERED = 128;
+
     private final Loop loop;
     private final PropertyKey ours;
     /** Streams that had frames in the present read. */
@@ -38,6 +40,9 @@ abstract class Http2Codec extends Http2ConnectionHandler {
     private final Runnable flush = this::flushNow;
     private boolean isFlushDue;
     private ChannelHandlerContext context;
+    /** The last streams that were reset here: frames of them may still be on their way. */
+    private int[] resets;
+    private int resetCount;
 
     Http2Codec(Http2ConnectionDecoder decoder, Http2ConnectionEncoder encoder, Http2Settings settings,
             Loop loop) {
@@ -102,7 +107,7 @@ abstract class Http2Codec extends Http2ConnectionHandler {
         public void onRstStreamRead(ChannelHandlerContext same, int stream, long error) {
             Http2Frames own = own(stream);
             if (own != null) {
-                own.reset(error);
+                own.resetBy(error);
             }
         }
 
@@ -161,7 +166,14 @@ abstract class Http2Codec extends Http2ConnectionHandler {
                 // Data that waited for a window goes with its stream, which needs no reset.
                 return;
             }
-            own.broken(cause);
+            own.brokenBy(cause);
+            if (own.isClosed()) {
+                // It has written a reset of its own.
+                return;
+            }
+        } else if (error.error() == Http2Error.STREAM_CLOSED && wasReset(error.streamId())) {
+            // RFC 9113 §5.1: the peer may have sent it before it knew.
+            return;
         }
         super.onStreamError(same, isOutbound, cause, error);
     }
@@ -183,8 +195,23 @@ abstract class Http2Codec extends Http2ConnectionHandler {
         return encoder().writeData(context, stream, data, 0, isEnd, context.newPromise());
     }
 
-    final void writeReset(int stream, Http2Error error) {
-        encoder().writeRstStream(context, stream, error.code(), context.newPromise());
+    /** Closes the stream at once: what it has queued must not follow its reset. */
+    final void writeReset(Http2Stream stream, Http2Error error) {
+        encoder().writeRstStream(context, stream.id(), error.code(), context.newPromise());
+        if (resets == null) {
+            resets = new int[RESETS_REMEMBERED];
+        }
+        resets[resetCount++ % RESETS_REMEMBERED] = stream.id();
+        stream.close();
+    }
+
+    private boolean wasReset(int stream) {
+        for (int i = Math.min(resetCount, RESETS_REMEMBERED) - 1; i >= 0; i--) {
+            if (resets[i] == stream) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** The peer may send as much again on this stream. */

@@ -18,7 +18,6 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     /** What a client may send on a stream before it is read; the default of HTTP/2. */
     private static final int WINDOW_BYTES = 65_535;
     private static final int WINDOWS_MAX = 32;
-    private static final float AT_ONCE = 0.99f;
 
     private final Loop loop;
     private final Http2Codec codec;
@@ -49,6 +48,11 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
         certificate = new PeerCertificate(loop.tls);
     }
 
+    /** It has flooded: what it has asked for is not begun. */
+    boolean isRefused() {
+        return isRefused;
+    }
+
     /** A stream of this connection sent data. */
     void sent(int bytes) {
         watch.sent(bytes);
@@ -62,8 +66,7 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
         waiting++;
         if (codec.connection().numActiveStreams() > 1) {
             while (granted < Math.min(waiting, WINDOWS_MAX) && isReserved()) {
-                granted++;
-                resize(WINDOW_BYTES);
+                grant(1);
             }
         }
     }
@@ -83,14 +86,16 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
         return (DefaultHttp2LocalFlowController) codec.connection().local().flowController();
     }
 
-    private void resize(int bytes) {
-        DefaultHttp2LocalFlowController flow = flow();
+    /**
+     * The client learns of more when this part of its window was read. Bodies that wait may fill all but
+     * one window of a stream: half of that one must do for the others, as it does for a single stream.
+     */
+    private void grant(int windows) {
+        granted += windows;
         io.netty.handler.codec.http2.Http2Stream whole = codec.connection().connectionStream();
         try {
-            // Otherwise the client would learn of it when half of the window was read, which may be never.
-            flow.windowUpdateRatio(whole, AT_ONCE);
-            flow.incrementWindowSize(whole, bytes);
-            flow.windowUpdateRatio(whole, DefaultHttp2LocalFlowController.DEFAULT_WINDOW_UPDATE_RATIO);
+            flow().incrementWindowSize(whole, windows * WINDOW_BYTES);
+            flow().windowUpdateRatio(whole, 1 - 0.5f / (granted + 1));
             codec.flushSoon();
         } catch (Http2Exception impossible) {
             throw new IllegalStateException(impossible);
@@ -101,8 +106,7 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     void bodyGoesOn() {
         waiting--;
         if (waiting == 0 && granted > 0) {
-            resize(-granted * WINDOW_BYTES);
-            granted = 0;
+            grant(-granted);
         }
     }
 
@@ -254,7 +258,8 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
         if (channel.channel().isWritable() || fullMillis > sinceMillis) {
             return false;
         }
-        channel.channel().unsafe().closeForcibly();
+        // Without the codec, which would wait for the streams.
+        channel.channel().unsafe().close(channel.voidPromise());
         return true;
     }
 

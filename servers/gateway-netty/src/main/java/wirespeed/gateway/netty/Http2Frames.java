@@ -17,6 +17,10 @@ abstract class Http2Frames {
     private static final int FULL_BYTES = 64 * 1024;
     /** Below this there is room again. */
     private static final int ROOM_BYTES = 32 * 1024;
+    /** Pieces from here on wait as slices of what was read. */
+    private static final int COPIED_BYTES_MAX = OutBuffer.BYTES / 2;
+    /** Room for a piece that waits, and for those behind it. */
+    private static final int PIECE_BYTES = 256;
 
     /**
      * Received and not read yet.
@@ -66,6 +70,9 @@ abstract class Http2Frames {
     /** A frame was malformed, or came too late. */
     abstract void broken(Throwable cause);
 
+    /** An exception of our own; ends this stream and no other. */
+    abstract void faulted(Throwable fault);
+
     /** It is over on both sides, or with its connection. */
     abstract void closed();
 
@@ -77,12 +84,22 @@ abstract class Http2Frames {
         return stream == null || stream.state() == State.CLOSED;
     }
 
+    /** Whether its end was written, and does not wait for the peer's window. */
+    boolean isSent() {
+        return isClosed() || stream.state() == State.HALF_CLOSED_LOCAL;
+    }
+
     boolean isReading() {
         return isReading;
     }
 
     boolean hasWaiting() {
         return waiting != null && !waiting.isEmpty();
+    }
+
+    /** Whether all has come, though not all was taken. */
+    boolean isEndWaiting() {
+        return hasWaiting() && waiting.peekLast().isEnd();
     }
 
     boolean isRoom() {
@@ -99,7 +116,29 @@ abstract class Http2Frames {
     /** The loop has read all that it found. */
     void loopHasRead() {
         isInRead = false;
-        readComplete();
+        try {
+            readComplete();
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
+        }
+    }
+
+    /** The peer has reset it. */
+    void resetBy(long error) {
+        try {
+            reset(error);
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
+        }
+    }
+
+    /** The codec refuses a frame of it, or one for it. */
+    void brokenBy(Throwable cause) {
+        try {
+            broken(cause);
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
+        }
     }
 
     /**
@@ -109,21 +148,29 @@ abstract class Http2Frames {
      */
     int data(ByteBuf data, int padding, boolean isEnd) {
         int bytes = data.readableBytes() + padding;
-        if (isReading || isDeaf()) {
-            takeIfHeard(data, null, isEnd);
-            credit += bytes;
-        } else {
-            hold(new Piece(keep(data), bytes, null, isEnd));
+        try {
+            if (isReading || isDeaf()) {
+                takeIfHeard(data, null, isEnd);
+                credit += bytes;
+            } else {
+                hold(data, bytes, isEnd);
+            }
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
         }
         return isReading ? takeCredit() : 0;
     }
 
     /** A head or trailers. */
     void head(Http2Headers head, boolean isEnd) {
-        if (isReading || isDeaf()) {
-            takeIfHeard(null, head, isEnd);
-        } else {
-            hold(new Piece(null, 0, head, isEnd));
+        try {
+            if (isReading || isDeaf()) {
+                takeIfHeard(null, head, isEnd);
+            } else {
+                hold(new Piece(null, 0, head, isEnd));
+            }
+        } catch (RuntimeException | Error fault) {
+            faulted(fault);
         }
     }
 
@@ -133,11 +180,23 @@ abstract class Http2Frames {
         }
     }
 
-    /** Waiting data takes the memory that it needs and not all that was read with it. */
-    private ByteBuf keep(ByteBuf data) {
+    /** Waiting data takes the memory that it needs: not all that was read with it, nor a buffer a byte. */
+    private void hold(ByteBuf data, int bytes, boolean isEnd) {
         int count = data.readableBytes();
-        return count >= OutBuffer.BYTES / 2 ? data.retainedSlice()
-                : codec.alloc().directBuffer(count).writeBytes(data, data.readerIndex(), count);
+        if (count >= COPIED_BYTES_MAX) {
+            hold(new Piece(data.retainedSlice(), bytes, null, isEnd));
+            return;
+        }
+        Piece last = hasWaiting() ? waiting.peekLast() : null;
+        if (last != null && last.data() != null && last.data().maxWritableBytes() >= count) {
+            last.data().writeBytes(data, data.readerIndex(), count);
+            waiting.pollLast();
+            waiting.add(new Piece(last.data(), last.credit() + bytes, null, isEnd));
+            return;
+        }
+        int room = Math.max(count, PIECE_BYTES);
+        hold(new Piece(codec.alloc().directBuffer(room, room)
+                .writeBytes(data, data.readerIndex(), count), bytes, null, isEnd));
     }
 
     private void hold(Piece piece) {
@@ -167,14 +226,26 @@ abstract class Http2Frames {
             return;
         }
         isDraining = true;
-        while (isReading && !waiting.isEmpty()) {
-            Piece piece = waiting.poll();
+        try {
+            while (isReading && !waiting.isEmpty()) {
+                taken(waiting.poll());
+            }
+            isDraining = false;
+            readComplete();
+        } catch (RuntimeException | Error fault) {
+            // The caller may be the exchange's other side.
+            isDraining = false;
+            faulted(fault);
+        }
+    }
+
+    private void taken(Piece piece) {
+        credit += piece.credit();
+        try {
             takeIfHeard(piece.data(), piece.head(), piece.isEnd());
-            credit += piece.credit();
+        } finally {
             release(piece);
         }
-        isDraining = false;
-        readComplete();
     }
 
     private void giveCredit() {
@@ -214,7 +285,7 @@ abstract class Http2Frames {
         isDirty = true;
         int count = data.readableBytes();
         ChannelFuture written = codec.writeData(stream.id(),
-                writtenBytes > ROOM_BYTES ? compact(data, count) : data, isEnd);
+                writtenBytes > 0 ? compact(data, count) : data, isEnd);
         if (!isEnd) {
             writtenBytes += count;
             isFull |= writtenBytes > FULL_BYTES;
@@ -225,7 +296,7 @@ abstract class Http2Frames {
 
     /** Data that waits for a window takes the memory that it needs, not all that came with it. */
     private ByteBuf compact(ByteBuf slice, int count) {
-        if (count >= OutBuffer.BYTES / 2) {
+        if (count >= COPIED_BYTES_MAX) {
             return slice;
         }
         try {
@@ -247,7 +318,11 @@ abstract class Http2Frames {
         if (isFull && writtenBytes < ROOM_BYTES) {
             isFull = false;
             if (!isDeaf() && !isClosed()) {
-                roomAgain();
+                try {
+                    roomAgain();
+                } catch (RuntimeException | Error fault) {
+                    faulted(fault);
+                }
             }
         }
     }
@@ -262,7 +337,7 @@ abstract class Http2Frames {
 
     void writeReset(Http2Error error) {
         if (!isClosed()) {
-            codec.writeReset(stream.id(), error);
+            codec.writeReset(stream, error);
             codec.flushSoon();
         }
     }

@@ -5,7 +5,9 @@ import io.netty.buffer.ByteBuf;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.handler.codec.http2.DefaultHttp2LocalFlowController;
 import io.netty.handler.codec.http2.Http2Exception;
+import io.netty.handler.codec.http2.Http2Stream;
 import io.netty.util.ReferenceCountUtil;
 import java.util.concurrent.ThreadLocalRandom;
 
@@ -50,7 +52,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
                 ReferenceCountUtil.release(bytes);
                 isRetired = true;
                 // Without a GOAWAY, which would wait for streams that the origin keeps open.
-                context.channel().unsafe().closeForcibly();
+                context.channel().unsafe().close(context.voidPromise());
                 return;
             }
             context.fireChannelRead(bytes);
@@ -81,8 +83,12 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
     /** A client that does not read its stream must not hold up those of the others. */
     private void widen() {
         try {
-            codec.connection().local().flowController().incrementWindowSize(
-                    codec.connection().connectionStream(), STREAMS_MAX * Http2Origins.STREAM_WINDOW_BYTES);
+            DefaultHttp2LocalFlowController flow =
+                    (DefaultHttp2LocalFlowController) codec.connection().local().flowController();
+            Http2Stream whole = codec.connection().connectionStream();
+            flow.incrementWindowSize(whole, STREAMS_MAX * Http2Origins.STREAM_WINDOW_BYTES);
+            // The origin learns of more while all streams but one hold what they may.
+            flow.windowUpdateRatio(whole, 1 - 0.5f / STREAMS_MAX);
         } catch (Http2Exception impossible) {
             throw new IllegalStateException(impossible);
         }

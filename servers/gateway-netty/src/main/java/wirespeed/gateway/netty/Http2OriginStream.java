@@ -6,6 +6,7 @@ import io.netty.buffer.Unpooled;
 import io.netty.handler.codec.http2.DefaultHttp2Headers;
 import io.netty.handler.codec.http2.Http2Error;
 import io.netty.handler.codec.http2.Http2Exception;
+import io.netty.handler.codec.http2.Http2Exception.HeaderListSizeException;
 import io.netty.handler.codec.http2.Http2Headers;
 import io.netty.util.concurrent.Future;
 import java.util.Map;
@@ -104,7 +105,9 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
 
     /** The codec refuses what the origin's limits or its GOAWAY forbid; nothing was sent then. */
     private void headWritten(Future<? super Void> written) {
-        if (!written.isSuccess()) {
+        if (written.cause() instanceof HeaderListSizeException) {
+            loop.executor.execute(this::headTooLarge);
+        } else if (!written.isSuccess()) {
             isRefused |= written.cause() instanceof Http2Exception refused
                     && refused.error() == Http2Error.REFUSED_STREAM;
             loop.executor.execute(this::cut);
@@ -199,7 +202,7 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
         if (isOver) {
             return;
         }
-        if (isEnded && isRequestSent) {
+        if (isEnded && isRequestSent && isSent()) {
             over();
         } else {
             reset();
@@ -237,10 +240,13 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
             }
         } catch (Refusal | IllegalArgumentException malformed) {
             fail(Category.ORIGIN_MALFORMED, malformed);
-        } catch (RuntimeException | Error fault) {
-            ThrottledLog.fault("an HTTP/2 stream to an origin", fault);
-            fail(Category.ORIGIN_MALFORMED, fault);
         }
+    }
+
+    @Override
+    void faulted(Throwable fault) {
+        ThrottledLog.fault("an HTTP/2 stream to an origin", fault);
+        fail(Category.ORIGIN_MALFORMED, fault);
     }
 
     private void headers(Http2Headers head, boolean isEnd) {
@@ -363,6 +369,10 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
 
     @Override
     void reset(long error) {
+        if (isEndWaiting()) {
+            // RFC 9113 §8.1: the answer is complete, the rest of the request is not needed.
+            return;
+        }
         isRefused |= error == Http2Error.REFUSED_STREAM.code();
         // On a connection that lives a reset is the origin's own doing, and not staleness.
         lost(isRefused ? Loss.UNPROCESSED : Loss.BEFORE_ANSWER);
@@ -383,8 +393,23 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
                 : Attempts.withoutAnswer(wasUsed, loop.nowNanos() - begunNanos));
     }
 
+    /** The origin's SETTINGS_MAX_HEADER_LIST_SIZE forbids the fields of this request. */
+    private void headTooLarge() {
+        loop.readClock();
+        Attempt user = attempt;
+        attempt = null;
+        reset();
+        if (user != null) {
+            user.tooLarge();
+        }
+    }
+
     @Override
     void broken(Throwable cause) {
+        if (cause instanceof HeaderListSizeException size && !size.duringDecode()) {
+            headTooLarge();
+            return;
+        }
         fail(Category.ORIGIN_MALFORMED, cause);
     }
 

@@ -82,7 +82,8 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
     }
 
     /** An exception on one stream does not end the connection with all others. */
-    private void faulted(Throwable fault) {
+    @Override
+    void faulted(Throwable fault) {
         ThrottledLog.fault("an HTTP/2 stream", fault);
         end(Http2Error.INTERNAL_ERROR);
     }
@@ -139,14 +140,13 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
 
     @Override
     void readComplete() {
-        try {
-            begin();
-            flush();
-            if (exchange != null) {
-                exchange.flushOrigin();
-            }
-        } catch (RuntimeException | Error fault) {
-            faulted(fault);
+        if (isClosed() || connection.isRefused()) {
+            awaitsRead = null;
+        }
+        begin();
+        flush();
+        if (exchange != null) {
+            exchange.flushOrigin();
         }
     }
 
@@ -166,8 +166,6 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
             }
         } catch (Refusal refusal) {
             refused(refusal);
-        } catch (RuntimeException | Error fault) {
-            faulted(fault);
         }
     }
 
