@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
@@ -65,41 +65,37 @@ def of_window(
     return replace(usage, values=values, fullest_thread=fullest, switches=switches)
 
 
-def _edges(shots: Sequence[Snapshot], length_ns: int) -> tuple[Snapshot, Snapshot] | None:
-    """The first and the last sample with readings of threads, where they span the window."""
+def _growth(
+    shots: Sequence[Snapshot],
+    length_ns: int,
+    counter: Callable[[Snapshot], Mapping[str, Mapping[str, float]]],
+) -> dict[str, list[float]]:
+    """Of each process how fast a counter of its threads grew, per second.
+
+    From the first to the last sample with readings of threads, where they span the window; of
+    threads that live at the end.
+    """
     edges = [shot for shot in shots if shot.thread_cpu_s]
     if len(edges) < 2 or edges[-1].t_ns - edges[0].t_ns < EDGES_APART_MIN * length_ns:
-        return None
-    return edges[0], edges[-1]
+        return {}
+    seconds = (edges[-1].t_ns - edges[0].t_ns) / 1e9
+    before = counter(edges[0])
+    return {
+        name: [(n - before.get(name, {}).get(tid, 0.0)) / seconds for tid, n in threads.items()]
+        for name, threads in counter(edges[-1]).items()
+    }
 
 
 def _fullest_threads(shots: Sequence[Snapshot], length_ns: int) -> dict[str, float]:
-    """Of each process the share of a core that its busiest thread used between the edges."""
-    edges = _edges(shots, length_ns)
-    if edges is None:
-        return {}
-    first, last = edges
-    seconds = (last.t_ns - first.t_ns) / 1e9
-    return {
-        name: max((s - first.thread_cpu_s.get(name, {}).get(tid, 0.0)) / seconds
-                  for tid, s in used.items())
-        for name, used in last.thread_cpu_s.items()
-        if used
-    }  # fmt: skip
+    """Of each process the share of a core that its busiest thread used."""
+    used = _growth(shots, length_ns, lambda shot: shot.thread_cpu_s)
+    return {name: max(shares) for name, shares in used.items() if shares}
 
 
 def _switches(shots: Sequence[Snapshot], length_ns: int) -> dict[str, float]:
-    """Of each process how often a second a thread got a core, of threads that live at the end."""
-    edges = _edges(shots, length_ns)
-    if edges is None:
-        return {}
-    first, last = edges
-    seconds = (last.t_ns - first.t_ns) / 1e9
-    return {
-        name: sum(n - first.thread_switches.get(name, {}).get(tid, 0.0) for tid, n in own.items())
-        / seconds
-        for name, own in last.thread_switches.items()
-    }
+    """Of each process how often a second a thread got a core."""
+    counts = _growth(shots, length_ns, lambda shot: shot.thread_switches)
+    return {name: sum(rates) for name, rates in counts.items()}
 
 
 def counts(
