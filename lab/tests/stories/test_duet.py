@@ -160,21 +160,40 @@ def test_servers_that_refuse_to_freeze_are_measured_in_separate_trials(checkout,
     assert checkout.nothing_left(process.pid)
 
 
-def test_a_killed_agent_leaves_nothing_frozen_or_alive(checkout, made):
-    process = checkout.start("run", made(pair="60s"))
-    wait_for_turns(checkout, process)
+def kill_agents(checkout, process):
+    """Returns once the lab has noticed."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for child in children:
         os.kill(int(child), signal.SIGKILL)
-    lost = '"event": "agent_lost"'
     deadline = time.monotonic() + PATIENCE_S
-    while lost not in (checkout.latest / "journal.jsonl").read_text():
+    while '"event": "agent_lost"' not in (checkout.latest / "journal.jsonl").read_text():
         assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.01)
+        time.sleep(0.001)
+
+
+def test_a_killed_agent_leaves_nothing_frozen_or_alive(checkout, made):
+    process = checkout.start("run", made(pair="60s"))
+    wait_for_turns(checkout, process)
+    kill_agents(checkout, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert checkout.nothing_left(process.pid)
+    assert not checkout.left_behind(process.pid)
+
+
+@pytest.mark.parametrize("agents", ["alive", "killed"])
+def test_interrupts_that_come_again_and_again_leave_nothing(checkout, made, agents):
+    process = checkout.start("run", made(pair="60s"))
+    wait_for_turns(checkout, process)
+    if agents == "killed":
+        kill_agents(checkout, process)
+    deadline = time.monotonic() + PATIENCE_S
+    while process.poll() is None:
+        assert time.monotonic() < deadline
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.003)
+    process.communicate(timeout=PATIENCE_S)
+    assert not checkout.left_behind(process.pid)
 
 
 @pytest.mark.parametrize(

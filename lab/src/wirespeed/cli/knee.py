@@ -30,6 +30,7 @@ from wirespeed.recipe import rates
 from wirespeed.recipe.model import Recipe
 from wirespeed.report import wording
 from wirespeed.runner import metrics, session
+from wirespeed.runner.interrupts import signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 
 SHARES = (0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)  # of what the closed loop carried
@@ -121,7 +122,7 @@ def _options(search: Search, only: str) -> PlanOptions:
 def _measured(origin: session.Source, options: PlanOptions, runs: Path) -> Summary:
     """One run without its report: the live display, and what it found."""
     display = Display(Console(stderr=True))
-    with runs_of.signals_as_interrupts(), display:
+    with signals_as_interrupts(), display:
         run_dir, _ = session.start(origin, options, runs, display)
     return load(run_dir)
 

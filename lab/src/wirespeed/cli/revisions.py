@@ -18,6 +18,7 @@ from wirespeed.cli import run as runs_of
 from wirespeed.cli.compare import CompareOptions, Variant
 from wirespeed.cli.init import argv_of
 from wirespeed.errors import InputError, RunError
+from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 
 BUILD_S = 3600.0
@@ -42,11 +43,11 @@ def measure(
     The work trees go away at the end, also after SIGTERM; the user's own tree is not touched.
     """
     try:
-        with runs_of.signals_as_interrupts():
+        with signals_as_interrupts():
             return _measured(wanted, given, runs, options, fail_on, as_json)
     except KeyboardInterrupt as stop:  # outside of the run, which reports its own end
         print("wirespeed: stopped", file=sys.stderr)
-        if isinstance(stop, runs_of.Terminated):
+        if isinstance(stop, Terminated):
             return runs_of.EXIT_SIGNAL + stop.number
         return runs_of.EXIT_INTERRUPTED
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
@@ -24,6 +21,7 @@ from wirespeed.errors import COMMAND, InputError, RunError, StorageError
 from wirespeed.results import store
 from wirespeed.results.model import Trial
 from wirespeed.runner import extend, recover, session, tune
+from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 from wirespeed.runner.session import More
 
@@ -230,31 +228,6 @@ def has_failed(run_dir: Path) -> bool:
     valid = {trial.cell for trial in trials if trial.valid}
     invalid = [trial for trial in trials if not trial.valid]
     return any(not trial.metrics or trial.cell not in valid for trial in invalid)
-
-
-class Terminated(KeyboardInterrupt):
-    """TERM, and a terminal that closes, end a run like Ctrl-C, with an exit code of their own."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
-@contextmanager
-def signals_as_interrupts() -> Iterator[None]:
-    """TERM and HUP raise; HUP stays ignored under nohup."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise Terminated(number)
-
-    heeded = [number for number in (signal.SIGTERM, signal.SIGHUP)
-              if signal.getsignal(number) != signal.SIG_IGN]  # fmt: skip
-    before = {number: signal.signal(number, stop) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _how_to_go_on(display: Display, can_resume: bool) -> str:

@@ -35,6 +35,7 @@ from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.counters import Counting
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.files import scratch_folder
+from wirespeed.runner.interrupts import held_back
 from wirespeed.runner.life import Life, StartError
 from wirespeed.runner.plan import Schedule
 from wirespeed.runner.time_budget import TimeBudget, allowed_s
@@ -464,10 +465,11 @@ def execute(
             runner.agent_lost(str(error))
         raise
     finally:
-        if state == "done" and not schedule.accept_noise:
-            known.learn(run.facts, runner.context.noise.own_best_ms, typical_spread(run_dir))
-        _finish(run_dir, run, state)
-        holder.close()
+        with held_back():
+            if state == "done" and not schedule.accept_noise:
+                known.learn(run.facts, runner.context.noise.own_best_ms, typical_spread(run_dir))
+            _finish(run_dir, run, state)
+            holder.close()
     return runner.invalid
 
 

@@ -54,6 +54,7 @@ from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.duets import DuetRunner
+from wirespeed.runner.interrupts import held_back
 from wirespeed.runner.plan import PlanOptions, Schedule
 from wirespeed.runner.watcher import Watcher
 from wirespeed.site import kinds
@@ -384,8 +385,9 @@ def _tuned(
     try:
         yield
     finally:
-        undone = tune.undo(fleet)
-        execute.tell(run_dir, "restored", "; ".join(undone))
+        with held_back():
+            undone = tune.undo(fleet)
+            execute.tell(run_dir, "restored", "; ".join(undone))
 
 
 @contextmanager
@@ -396,8 +398,9 @@ def opened(origin: Source) -> Iterator[Opened]:
     try:
         yield site
     finally:
-        if site.fleet.close() and origin.site.kind in ("local", "netns"):
-            leftovers.tidy()  # type: ignore[no-untyped-call]
+        with held_back():
+            if site.fleet.close() and origin.site.kind in ("local", "netns"):
+                leftovers.tidy()  # type: ignore[no-untyped-call]
 
 
 def audited(fleet: Fleet) -> list[tuple[str, dict[str, Any]]]:
@@ -413,7 +416,8 @@ def visited(site_name: str) -> Iterator[Opened]:
     try:
         yield opened
     finally:
-        opened.fleet.close()
+        with held_back():
+            opened.fleet.close()
 
 
 def prefer(fleet: Fleet, site: Site) -> int:

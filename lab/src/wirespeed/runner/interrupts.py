@@ -1,0 +1,58 @@
+"""Ctrl-C and the signals that end a run: the first is raised, none stops the tidying up."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], None]
+
+
+class Terminated(KeyboardInterrupt):
+    """TERM, and a terminal that closes, end a run like Ctrl-C, with an exit code of their own."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    """The first INT, TERM or HUP raises; those after it are ignored, since the run is ending and
+    would leave what it has not removed yet. HUP stays ignored under nohup."""
+    came: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) == 1:
+            raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+
+    with _handled_by(stop):
+        yield
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """A signal that comes during this block counts after it. For blocks that tidy up after another
+    failure, and that end in time."""
+    came: list[int] = []
+    try:
+        with _handled_by(lambda number, _: came.append(number)):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextmanager
+def _handled_by(handler: Handler) -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
