@@ -21,7 +21,7 @@ COMMANDS_LEAST = 30  # a change of habit in the documents must not empty this te
 
 
 def blocks_of_commands(text):
-    """The fenced blocks of a page that are no file: of other languages, even the closing fence was taken for an
+    """The fenced blocks with commands. The closing fence of a block in another language was taken for an
     opening one, and the commands below it were not looked at."""
     fenced = re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.M | re.S)
     return [block for language, block in fenced if language in ("", "console", "sh")]
