@@ -388,7 +388,6 @@ fn results_that_cannot_be_written_are_said() {
         assert_eq!(output.status.code(), Some(2));
         assert!(server.seen().is_empty(), "said before the run");
     }
-    // a folder itself shows only when it is written to
     let folder = std::env::temp_dir().join(format!("load-folder-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a new name");
     for option in ["--json", "--csv"] {
@@ -400,10 +399,39 @@ fn results_that_cannot_be_written_are_said() {
             text.contains(&format!("{option}: cannot write {place}")),
             "{text}"
         );
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(server.seen().is_empty(), "said before the run");
     }
-    assert!(!folder.with_extension("part").exists());
     std::fs::remove_dir(&folder).expect("ours");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_costs_no_other() {
+    let server = Server::start(always(HELLO));
+    let (script, hlog) = (temporary("lua"), temporary("hlog"));
+    std::fs::write(&script, "function done() error('broken') end").expect("a file");
+    // no program may make files there, and only trying shows it
+    let line = format!(
+        "-t1 -c1 -d100ms -s {} --json /proc/none --csv /proc/none --hlog {} {}",
+        script.display(),
+        hlog.display(),
+        server.url()
+    );
+    let output = run(&line);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    for message in [
+        ":1: broken",
+        "--json: cannot write /proc/none",
+        "--csv: cannot write /proc/none",
+    ] {
+        assert!(text.contains(message), "{message}: {text}");
+    }
+    assert_eq!(output.status.code(), Some(1));
+    let log = std::fs::read_to_string(&hlog).expect("written all the same");
+    assert!(log.contains("Tag=service"), "{log}");
+    [script, hlog]
+        .iter()
+        .for_each(|file| std::fs::remove_file(file).expect("ours"));
 }
 
 #[test]
