@@ -186,13 +186,14 @@ fn without_answer(text: &mut String, plan: &Plan, outcome: &Outcome) {
     let lost = outcome.total.counts.lost;
     // in closed loop those in flight at the end are in no figure
     let unfinished = plan.open().map_or(0, |_| outcome.unfinished());
-    let dropped = outcome.total.counts.dropped;
-    if lost + unfinished + dropped > 0 {
-        let never_sent = if dropped > 0 {
-            format!(", {dropped} dropped")
-        } else {
-            String::new()
-        };
+    let (dropped, shed) = (outcome.total.counts.dropped, outcome.total.counts.shed);
+    if lost + unfinished + dropped + shed > 0 {
+        let mut never_sent = String::new();
+        for (count, what) in [(dropped, "dropped"), (shed, "too late to be sent")] {
+            if count > 0 {
+                let _ = write!(never_sent, ", {count} {what}");
+            }
+        }
         let _ = writeln!(
             text,
             "  Without an answer: {lost} lost, {unfinished} unfinished{never_sent}; ≥ marks what they may raise"
