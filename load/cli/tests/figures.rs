@@ -4,8 +4,10 @@
 mod support;
 
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::HashSet;
-use support::{always, count, measured, program, run, temporary, Server, HELLO};
+use std::process::Stdio;
+use support::{always, count, measured, program, run, temporary, wait_until, Server, HELLO};
 
 const CHUNKED: &[u8] =
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
@@ -121,6 +123,25 @@ fn requests_that_were_too_late_to_be_sent_are_told() {
     let (shed, rest) = rest.split_once(' ').expect("a number");
     assert!(shed.parse::<u64>().expect("a number") > 50, "{text}");
     assert!(rest.starts_with("too late to be sent; ≥ marks"), "{text}");
+}
+
+#[test]
+fn a_rate_that_is_dropped_all_but_whole_ends_in_time() {
+    let server = Server::start(always(HELLO));
+    let child = program()
+        .args(["-t1", "-c1", "-d200ms", "-R1T", "--late", "drop"])
+        .args(["--drain", "100ms", "-T30s", &server.url()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let child = RefCell::new(child);
+    let status = || child.borrow_mut().try_wait().expect("a child");
+    wait_until(|| status().is_some());
+    let status = status();
+    // it has not ended if this has an effect
+    let _ = child.borrow_mut().kill();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::transport::Transport;
 
 /// Hybrid waiting polls for so long before a due time; a wake-up takes less.
 const POLL_BEFORE_DUE_NS: u64 = 60_000;
-/// So many requests that fell due together get a place in a queue before events are looked at again.
+/// So many requests that fell due together are dropped or get a place in a queue before events are
+/// looked at again.
 const QUEUED_AT_ONCE: usize = 1024;
 
 impl<T: Transport> Worker<'_, T> {
@@ -63,6 +64,7 @@ impl<T: Transport> Worker<'_, T> {
                 self.send_due(index, due_ns, gap_ns, now);
                 now = monotonic_ns();
             } else if self.drops_late() {
+                queued += 1;
                 self.scheduled = self.scheduled.saturating_sub(self.depth as u64);
                 self.left = self.left.saturating_sub(self.depth as u64);
                 if self.is_counted(due_ns) {
