@@ -263,7 +263,7 @@ impl Run<'_> {
 
     fn finish(&self, outcome: &Outcome, series: &mut Series) -> Result<u8, Refusal> {
         let (args, plan) = (self.args, self.plan);
-        series.end();
+        series.end(&outcome.total);
         flush_output();
         let mut found = warnings::find(plan, outcome);
         found.extend(

@@ -145,6 +145,30 @@ fn a_rate_that_is_dropped_all_but_whole_ends_in_time() {
 }
 
 #[test]
+fn the_page_for_prometheus_ends_with_the_counts_of_the_run() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(400));
+            conversation.send(HELLO);
+        }
+    });
+    let page = temporary("prom");
+    let place = page.display();
+    let line = format!(
+        "-t1 -c4 -R10 -d400ms -T30s --prometheus {place} {}",
+        server.url()
+    );
+    assert_eq!(count(&measured(&line), "/totals/completed"), 4);
+    let text = std::fs::read_to_string(&page).expect("written");
+    std::fs::remove_file(&page).expect("ours");
+    // most of them came behind the last second of the window
+    for name in ["requests_total", "connects_total", "latency_seconds_count"] {
+        let row = format!("wirespeed_load_{name} 4");
+        assert!(text.lines().any(|line| line == row), "{row} in\n{text}");
+    }
+}
+
+#[test]
 fn results_of_other_requests_are_not_merged() {
     let (server, other) = (Server::start(always(HELLO)), Server::start(always(HELLO)));
     let of = |options: &str, url: String| -> Value {
