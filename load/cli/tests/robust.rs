@@ -296,6 +296,14 @@ fn mistakes_in_odd_places_are_one_line_too() {
             "-c1..500:1 -t1 -d1s --sink",
             "--duration: leaves 2.0 ms for each of 500 steps",
         ),
+        (
+            "-R100 -d2s --step 1s --sink",
+            "--step: needs a ramp in steps, such as -R 1k..10k:1k",
+        ),
+        (
+            "-R100..200:50 -d2s --step 1s --sink",
+            "--step: its 3 steps do not make the --duration (leave one of them out)",
+        ),
         ("-R 1e3 --sink", "--rate: invalid number '1e3'"),
         ("-R -5 --sink", "--rate: invalid number '-5'"),
         ("--probe 0 --sink", "--probe: must be greater than 0"),
