@@ -4,6 +4,7 @@ use crate::interval::Phase;
 use crate::latency::Latency;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
+use load_http1::Malformed;
 
 /// A finding.
 #[derive(Clone, Debug)]
@@ -31,26 +32,21 @@ pub struct Little {
     pub residual: f64,
 }
 
-/// The law's figures; nothing for open loops, pipelines, think times, scripted delays and threads that a script
-/// stopped, where it does not apply.
+/// The law's figures; nothing for open loops, pipelines, think times, scripted delays, threads that a
+/// script stopped and a number of requests, whose last ones leave users with nothing to do, where it
+/// does not apply.
 pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
     let scripted = outcome
         .shape
         .is_some_and(|shape| shape.delays || shape.depth != 1);
     let threads = &outcome.threads;
     let was_stopped = threads.iter().any(|thread| thread.ending.was_stopped);
-    let is_paused = scripted || was_stopped || plan.think().is_some();
+    let is_paused = scripted || was_stopped || plan.think().is_some() || plan.requests.is_some();
     let has_one_each = plan.open().is_none() && plan.protocol.depth() == 1 && !is_paused;
     if !has_one_each || outcome.completed_in_window == 0 {
         return None;
     }
-    let duration_ns = plan.duration_ns().max(1) as f64;
-    let weighted: f64 = plan
-        .steps
-        .iter()
-        .map(|step| step.connections as f64 * step.length_ns as f64)
-        .sum();
-    let n = weighted / duration_ns * plan.protocol.streams() as f64;
+    let n = users(plan, outcome.window_length_ns);
     let times = &outcome.total.times;
     // with the kernel's stamps the answer's wait for us is not in the service time
     let waited_ns = if plan.protocol.has_timestamps() {
@@ -68,6 +64,18 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
         mean_ns,
         residual: mean_ns * x_rps / 1e9 / n - 1.0,
     })
+}
+
+/// Mean number of users of a window, which may have ended before its last step.
+fn users(plan: &Plan, length_ns: u64) -> f64 {
+    let mut left_ns = length_ns;
+    let mut weighted = 0.0;
+    for step in &plan.steps {
+        let step_ns = step.length_ns.min(left_ns);
+        left_ns -= step_ns;
+        weighted += step.connections as f64 * step_ns as f64;
+    }
+    weighted / (length_ns - left_ns).max(1) as f64 * plan.protocol.streams() as f64
 }
 
 /// All findings of a run.
@@ -370,34 +378,34 @@ fn errors(outcome: &Outcome, add: Add) {
     let counts = &outcome.total.counts;
     let errors = &counts.errors;
     let malformed = errors.malformed.iter().sum::<u64>();
-    let cause = || {
-        outcome
-            .total
-            .notes
-            .first()
-            .map_or(String::new(), |note| format!(" ({note})"))
+    let classes = Malformed::ALL.map(Malformed::name);
+    // the notes are of all errors: each warning tells the first of its own
+    let cause = |beginnings: &[&str]| {
+        let mut notes = outcome.total.notes.iter();
+        let own = notes.find(|note| beginnings.iter().any(|text| note.starts_with(text)));
+        own.map_or(String::new(), |note| format!(" ({note})"))
     };
-    let table = [
-        ("read-errors", errors.read, "answers were cut off; the server closes connections or fails"),
-        ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?"),
-        ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json"),
-        ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json"),
-        ("websocket-errors", errors.websocket, "connections were ended because the server broke the rules of WebSocket or spoke unasked; which is among the notes of --json"),
-        ("echo-errors", errors.echo, "connections were ended because something else came than the echo of the message; does the server answer with another size (--reply-size)?"),
-        ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json"),
-        ("unexpected", errors.unexpected, "responses were not as --expect has it; which is among the notes of --json"),
-        ("write-errors", errors.write, "requests could not be written; the server closes connections"),
-        ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds"),
-        ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json"),
-        ("short-bodies", errors.short_body, "answers were shorter than the first one to the same request; does the page vary, or does the server cut it?"),
+    let table: [(_, _, _, &[&str]); 12] = [
+        ("read-errors", errors.read, "answers were cut off; the server closes connections or fails", &["read: "]),
+        ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?", &["a connection in use was closed", "the server went away"]),
+        ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json", &["stream reset: "]),
+        ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json", &["HTTP/2: "]),
+        ("websocket-errors", errors.websocket, "connections were ended because the server broke the rules of WebSocket or spoke unasked; which is among the notes of --json", &["WebSocket: "]),
+        ("echo-errors", errors.echo, "connections were ended because something else came than the echo of the message; does the server answer with another size (--reply-size)?", &["the answer is not the echo"]),
+        ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json", &["grpc-status: ", "an answer without grpc-status"]),
+        ("unexpected", errors.unexpected, "responses were not as --expect has it; which is among the notes of --json", &["unexpected: "]),
+        ("write-errors", errors.write, "requests could not be written; the server closes connections", &["write: "]),
+        ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds", &["no answer in time"]),
+        ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json", &classes),
+        ("short-bodies", errors.short_body, "answers were shorter than the first one to the same request; does the page vary, or does the server cut it?", &[]),
     ];
-    for (id, count, advice) in table {
+    for (id, count, advice, beginnings) in table {
         if count > 0 {
             add(
                 id,
                 count as f64,
                 0.0,
-                format!("{count} {advice}{}", cause()),
+                format!("{count} {advice}{}", cause(beginnings)),
             );
         }
     }
