@@ -191,6 +191,17 @@ impl<T: Transport> Worker<'_, T> {
         interval.peaks.note(now, waited_ns);
     }
 
+    /// Whether all of a number of requests have fallen due, and what is left of them has waited for a
+    /// connection for as long as responses are waited for: the window is no bound on that.
+    pub(super) fn waits_in_vain(&self, now: u64) -> bool {
+        let all_due = self.plan.requests.is_some() && self.running && self.due_ns == u64::MAX;
+        if !all_due || self.busy > 0 || self.open_connections() > 0 {
+            return false;
+        }
+        let last = self.dispatch.due_times().max();
+        last.is_some_and(|due_ns| now.saturating_sub(due_ns) >= self.plan.drain_ns)
+    }
+
     /// Whose fault it is that a request is not sent when it is due.
     #[inline]
     fn record_delay(&mut self, idle_ns: u64, due_ns: u64, away_ns: u64, now: u64) {
