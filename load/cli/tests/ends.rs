@@ -62,6 +62,10 @@ fn requests_that_no_connection_takes_end_the_run_too() {
         assert_eq!(count(&result, path), 20, "{options}");
         assert!(count(&result, "/window/length_ns") < 50_000_000_000);
     }
+    let output = run(&format!("-n 20 -d60s -t2 -c4 -T500ms {url}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = "Without an answer: 0 lost, 0 unfinished, 20 without a connection; ≥ marks";
+    assert!(text.contains(told), "{text}");
 }
 
 #[test]
