@@ -272,23 +272,16 @@ impl Run<'_> {
                 .and_then(|headroom| headroom.judge(outcome)),
         );
         print(&human::report(plan, outcome, parts(args)));
-        // what fails from here on costs none of the files
+        // before a script's `done`, which may end the program
+        let mut failures = write_files(args, plan, outcome, &found, series, self.arguments);
         let done = self.script.map_or(Ok(()), |script| script.done(outcome));
-        let mut failures: Vec<Failure> = done.err().map(Failure::Run).into_iter().collect();
+        failures.extend(done.err().map(Failure::Run));
         if let Some(note) = human::waiting(outcome) {
             say(&note);
         }
         for warning in &found {
             say(&format!("warning: {}", warning.text));
         }
-        failures.extend(write_files(
-            args,
-            plan,
-            outcome,
-            &found,
-            series,
-            self.arguments,
-        ));
         let is_own = self.compat == Compat::Own;
         failures.extend(unreached(outcome).filter(|_| is_own));
         if let Some(last) = failures.pop() {

@@ -381,6 +381,26 @@ fn mistakes_in_odd_places_are_one_line_too() {
 }
 
 #[test]
+fn a_script_that_ends_the_program_in_done_costs_no_file() {
+    let server = Server::start(always(HELLO));
+    let (script, json) = (temporary("lua"), temporary("json"));
+    std::fs::write(&script, "function done() os.exit(7) end").expect("a file");
+    let line = format!(
+        "-t1 -c1 -d100ms -s {} --json {} {}",
+        script.display(),
+        json.display(),
+        server.url()
+    );
+    assert_eq!(run(&line).status.code(), Some(7));
+    let text = std::fs::read_to_string(&json).expect("written before");
+    let result: Value = serde_json::from_str(&text).expect("JSON");
+    assert!(count(&result, "/totals/completed") > 0);
+    [script, json]
+        .iter()
+        .for_each(|file| std::fs::remove_file(file).expect("ours"));
+}
+
+#[test]
 fn results_that_cannot_be_written_are_said() {
     let server = Server::start(always(HELLO));
     for option in ["--json", "--csv", "--hlog", "--hgrm", "--prometheus"] {
