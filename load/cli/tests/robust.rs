@@ -3,8 +3,10 @@
 mod support;
 
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -398,6 +400,18 @@ fn a_script_that_ends_the_program_in_done_costs_no_file() {
     [script, json]
         .iter()
         .for_each(|file| std::fs::remove_file(file).expect("ours"));
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_one_line_too() {
+    let latin = OsStr::from_bytes(b"X: \xe4");
+    let output = program().arg("-H").arg(latin).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(
+        text,
+        "wirespeed-load: X: \u{fffd}: not UTF-8 (other bytes can be sent with --body-file)\n"
+    );
 }
 
 #[test]
