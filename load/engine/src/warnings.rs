@@ -78,6 +78,11 @@ fn users(plan: &Plan, length_ns: u64) -> f64 {
     weighted / (length_ns - left_ns).max(1) as f64 * plan.protocol.streams() as f64
 }
 
+/// Whether connections are closed and opened again by plan: users wait elsewhere meanwhile.
+fn renews(plan: &Plan) -> bool {
+    plan.close || plan.per_connection.is_some()
+}
+
 /// All findings of a run.
 pub fn find(plan: &Plan, outcome: &Outcome) -> Vec<Warning> {
     let mut found = Vec::new();
@@ -263,8 +268,7 @@ fn schedule(plan: &Plan, outcome: &Outcome, add: Add) {
 fn laws(plan: &Plan, outcome: &Outcome, add: Add) {
     const RESIDUAL_MAX: f64 = 0.05;
     if let Some(little) = little(plan, outcome) {
-        // connections that are being opened are users who wait elsewhere
-        if little.residual.abs() > RESIDUAL_MAX && !plan.close {
+        if little.residual.abs() > RESIDUAL_MAX && !renews(plan) {
             let text = format!(
                 "Little's law is off by {}: {} connections, but rate x mean time = {:.1}; \
                  connections were missing or answers waited in the generator",
@@ -459,7 +463,7 @@ fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
         .sum();
     const MISSING_MAX: f64 = 0.01;
     let share = missing as f64 / plan.connections_max().max(1) as f64;
-    if share > MISSING_MAX && !plan.close {
+    if share > MISSING_MAX && !renews(plan) {
         let text = format!("{missing} connections were not open at the end");
         add("connections", share, MISSING_MAX, text);
     }

@@ -237,6 +237,27 @@ fn users_without_a_request_left_break_no_law() {
 }
 
 #[test]
+fn connections_that_are_renewed_by_plan_draw_no_alarm() {
+    let mut outcome = calm();
+    outcome.total.times.service = many(500_000, 10_000);
+    (
+        outcome.threads[0].ending.open,
+        outcome.threads[0].ending.wanted,
+    ) = (8, 10);
+    assert_eq!(ids(&closed(), &outcome), ["little", "connections"]);
+    let renewing = Plan {
+        per_connection: Some(1),
+        ..closed()
+    };
+    assert_eq!(ids(&renewing, &outcome), [""; 0]);
+    let closing = Plan {
+        close: true,
+        ..closed()
+    };
+    assert_eq!(ids(&closing, &outcome), [""; 0]);
+}
+
+#[test]
 fn each_warning_tells_the_first_cause_of_its_own_error() {
     let mut outcome = calm();
     outcome.total.notes = [
