@@ -285,6 +285,21 @@ fn values_go_to_threads_and_come_back() {
 }
 
 #[test]
+fn scripts_that_print_whatever_they_get_may_look_into_it() {
+    let text = "
+        local function kind(value)
+            local meta = getmetatable(value)
+            return meta ~= nil and tostring(meta._NAME) or 'bare'
+        end
+        function setup(thread) print('kinds', kind(thread), kind(thread.addr), kind({})) end
+        function done(summary, latency) print('figures', kind(latency), kind('text')) end
+    ";
+    let (_, text) = played(text, "100ms");
+    assert!(text.contains("kinds\tnil\tnil\tbare"), "{text}");
+    assert!(text.contains("figures\tnil\tnil"), "{text}");
+}
+
+#[test]
 fn a_thread_stops_when_its_script_says_so() {
     let (seen, text) = ours("stop");
     assert!(seen.len() <= 24, "{}", seen.len());
