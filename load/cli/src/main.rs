@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line, and what is wrong with it if it is no text.
+/// The command line, and what is wrong with it if it is not UTF-8.
 fn arguments() -> (Vec<String>, Option<Mistake>) {
     let mut wrong = None;
     let each = std::env::args_os().map(|argument| {

@@ -255,7 +255,7 @@ impl Latency {
         (squares.sum::<f64>() / self.count().max(1) as f64 + 0.0).sqrt()
     }
 
-    /// What stands for the durations of a bucket: its middle, unless none of them can be there.
+    /// The duration that a bucket counts as: its middle, unless none can be there.
     fn middle_ns(&self, bucket: usize) -> f64 {
         let (first, last) = span_ns(bucket);
         let middle = (first + last) as f64 / 2.0;

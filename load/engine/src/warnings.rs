@@ -383,7 +383,7 @@ fn errors(outcome: &Outcome, add: Add) {
     let errors = &counts.errors;
     let malformed = errors.malformed.iter().sum::<u64>();
     let classes = Malformed::ALL.map(Malformed::name);
-    // the notes are of all errors: each warning tells the first of its own
+    // the notes are of all errors: each warning names the first of its own
     let cause = |beginnings: &[&str]| {
         let mut notes = outcome.total.notes.iter();
         let own = notes.find(|note| beginnings.iter().any(|text| note.starts_with(text)));

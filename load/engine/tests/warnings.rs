@@ -258,7 +258,7 @@ fn connections_that_are_renewed_by_plan_draw_no_alarm() {
 }
 
 #[test]
-fn each_warning_tells_the_first_cause_of_its_own_error() {
+fn each_warning_names_the_first_cause_of_its_own_error() {
     let mut outcome = calm();
     outcome.total.notes = [
         "connect: refused",

@@ -192,7 +192,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Whether all of a number of requests have fallen due, and what is left of them has waited for a
-    /// connection for as long as responses are waited for: the window is no bound on that.
+    /// connection for as long as responses are waited for. The window may last for much longer.
     pub(super) fn waits_in_vain(&self, now: u64) -> bool {
         let all_due = self.plan.requests.is_some() && self.running && self.due_ns == u64::MAX;
         if !all_due || self.busy > 0 || self.open_connections() > 0 {

@@ -194,7 +194,7 @@ impl Recorder {
         let _ = self.finished.send((self.source, finished));
     }
 
-    /// Notes answers per second since the last sample. What comes after the window is in no rate.
+    /// Notes answers per second since the last sample. Answers of the drain are in no rate.
     pub fn sample_rate(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.rate_start_ns);
         if elapsed_ns < RATE_STRETCH_NS || self.draining() {
