@@ -13,7 +13,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const LINES_MAX: usize = 50_000_000;
 /// Methods whose requests have no body.
 const METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
-/// Later times than this are none of a log in seconds: they may be milliseconds.
+/// A log in seconds has no later times than this: they may be milliseconds.
 const SECONDS_MAX: u64 = 10_000_000_000;
 /// Longest window: a hundred years.
 const LENGTH_MAX_NS: u64 = 100 * 365 * 86_400 * SECOND_NS;
@@ -190,7 +190,7 @@ fn log_time_s(text: &str) -> Option<u64> {
     let name = next().filter(|name| name.len() == 3)?;
     let place = MONTHS.find(name).filter(|place| place % 3 == 0)?;
     let month = place as i64 / 3 + 1;
-    // four digits at most: a year of more is none of a log, and no sum of seconds
+    // a year has four digits at most, so that the sum in seconds does not overflow
     let mut figure = || {
         next()?
             .parse::<i64>()
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_no_seconds_of_a_log_are_left_out() {
+    fn times_too_large_for_a_log_are_left_out() {
         let log = Log::parse(
             concat!(
                 "7 GET /a\n1700000000000 GET /b\ninf GET /c\nnan GET /d\n-1 GET /e\n8 GET /f\n",

@@ -64,8 +64,8 @@ fn requests_that_no_connection_takes_end_the_run_too() {
     }
     let output = run(&format!("-n 20 -d60s -t2 -c4 -T500ms {url}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = "Without an answer: 0 lost, 0 unfinished, 20 without a connection; ≥ marks";
-    assert!(text.contains(told), "{text}");
+    let expected = "Without an answer: 0 lost, 0 unfinished, 20 without a connection; ≥ marks";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

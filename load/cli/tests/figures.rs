@@ -109,7 +109,7 @@ fn percentiles_that_dropped_requests_may_raise_are_bounds() {
 }
 
 #[test]
-fn requests_that_were_too_late_to_be_sent_are_told() {
+fn requests_that_were_too_late_to_be_sent_are_counted() {
     let server = Server::start(|mut conversation| {
         while conversation.request().is_some() {
             std::thread::sleep(std::time::Duration::from_millis(100));
@@ -118,8 +118,8 @@ fn requests_that_were_too_late_to_be_sent_are_told() {
     });
     let line = format!("-t1 -c1 -d1s -R100 --deadline 50ms -T30s {}", server.url());
     let text = String::from_utf8_lossy(&run(&line).stdout).into_owned();
-    let told = "  Without an answer: 0 lost, 0 unfinished, ";
-    let rest = text.split_once(told).expect("a line about them").1;
+    let before = "  Without an answer: 0 lost, 0 unfinished, ";
+    let rest = text.split_once(before).expect("a line about them").1;
     let (shed, rest) = rest.split_once(' ').expect("a number");
     assert!(shed.parse::<u64>().expect("a number") > 50, "{text}");
     assert!(rest.starts_with("too late to be sent; ≥ marks"), "{text}");

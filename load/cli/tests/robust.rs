@@ -403,7 +403,7 @@ fn a_script_that_ends_the_program_in_done_costs_no_file() {
 }
 
 #[test]
-fn an_argument_that_is_no_text_is_one_line_too() {
+fn an_argument_that_is_not_utf8_is_one_line_too() {
     let latin = OsStr::from_bytes(b"X: \xe4");
     let output = program().arg("-H").arg(latin).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

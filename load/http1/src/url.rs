@@ -124,7 +124,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<String>)> {
         }
     };
     let port = port.filter(|text| !text.is_empty());
-    // a sign is none of a port, but it is of a number
+    // numbers may have a sign, ports may not
     let is_port = |text: &str| !text.starts_with('+') && text.parse::<u16>().is_ok();
     if port.is_some_and(|text| !is_port(text)) {
         return None;

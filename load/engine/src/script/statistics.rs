@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_none_is_its_own_name() {
+    fn an_unknown_figure_is_its_own_name() {
         let text: String = lua()
             .load("return 'requests: ' .. latency.total")
             .eval()

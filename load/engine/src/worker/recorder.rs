@@ -256,7 +256,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn the_rate_of_slow_answers_does_not_begin_anew_with_each_second() {
+    fn a_sample_of_the_rate_goes_on_over_the_end_of_a_second() {
         const TENTH_NS: u64 = SECOND_NS / 10;
         let ((finished, intervals), (_spare, spares)) = (channel(), channel());
         let mut recorder = Recorder::new(0, finished, spares);
