@@ -388,7 +388,7 @@ fn a_script_that_ends_the_program_in_done_costs_no_file() {
     let (script, json) = (temporary("lua"), temporary("json"));
     std::fs::write(&script, "function done() os.exit(7) end").expect("a file");
     let line = format!(
-        "-t1 -c1 -d100ms -s {} --json {} {}",
+        "-t1 -c1 -n 20 -s {} --json {} {}",
         script.display(),
         json.display(),
         server.url()
@@ -396,7 +396,7 @@ fn a_script_that_ends_the_program_in_done_costs_no_file() {
     assert_eq!(run(&line).status.code(), Some(7));
     let text = std::fs::read_to_string(&json).expect("written before");
     let result: Value = serde_json::from_str(&text).expect("JSON");
-    assert!(count(&result, "/totals/completed") > 0);
+    assert_eq!(count(&result, "/totals/completed"), 20);
     [script, json]
         .iter()
         .for_each(|file| std::fs::remove_file(file).expect("ours"));
@@ -454,7 +454,7 @@ fn a_file_that_cannot_be_written_costs_no_other() {
     std::fs::write(&script, "function done() error('broken') end").expect("a file");
     // no program may make files there, and only trying shows it
     let line = format!(
-        "-t1 -c1 -d100ms -s {} --json /proc/none --csv /proc/none --hlog {} {}",
+        "-t1 -c1 -n 20 -s {} --json /proc/none --csv /proc/none --hlog {} {}",
         script.display(),
         hlog.display(),
         server.url()
