@@ -111,6 +111,10 @@ pub fn find(plan: &Plan, outcome: &Outcome) -> Vec<Warning> {
     found
 }
 
+/// A shorter window has no share of a core worth a warning: a run that a signal ended before it began
+/// has one of microseconds, all of them at work.
+const WINDOW_MIN_NS: u64 = 1_000_000;
+
 type Add<'a> = &'a mut dyn FnMut(&'static str, f64, f64, String);
 
 fn percent(share: f64) -> String {
@@ -128,7 +132,7 @@ fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
         .iter()
         .map(|thread| thread.busy)
         .fold(0.0, f64::max);
-    if busiest > BUSY_MAX {
+    if busiest > BUSY_MAX && outcome.window_length_ns >= WINDOW_MIN_NS {
         let text = format!(
             "a thread of the generator used {} of a core: the figures may be the generator's, \
              not the server's; use more threads (-t) on more cores",
@@ -171,7 +175,7 @@ fn machine(outcome: &Outcome, add: Add) {
                 }
             },
         );
-    if waited > WAITED_MAX {
+    if waited > WAITED_MAX && outcome.window_length_ns >= WINDOW_MIN_NS {
         let text = format!(
             "other programs ran on the generator's core: thread {number} waited {} of the time for \
              it; keep server and others off it (--pin here, taskset there), or go before them \

@@ -134,6 +134,17 @@ fn a_busy_generator_and_a_shared_core_have_warnings_of_their_own() {
 }
 
 #[test]
+fn a_run_that_was_interrupted_before_it_began_does_not_blame_its_core() {
+    let mut outcome = Outcome {
+        window_length_ns: 5_000,
+        threads: vec![ThreadOutcome::default()],
+        ..Outcome::default()
+    };
+    (outcome.threads[0].busy, outcome.threads[0].waited) = (1.0, 1.0);
+    assert_eq!(ids(&closed(), &outcome), ["few-samples"]);
+}
+
+#[test]
 fn stolen_time_and_slow_clocks_are_said() {
     expect(&closed(), "steal", "2.0 %", |o| o.stolen = Some(0.02));
     expect(&closed(), "clock-source", "hpet", |o| {
