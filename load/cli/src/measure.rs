@@ -184,12 +184,8 @@ fn script(
     };
     let common = Common::read(args, 1)?;
     let open_loop = args.rate.is_some();
-    let Common {
-        method,
-        headers,
-        body,
-        ..
-    } = common;
+    let headers = common.headers_for(&url);
+    let Common { method, body, .. } = common;
     let file = file.to_string();
     let script = Script {
         file,

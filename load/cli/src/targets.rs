@@ -171,7 +171,7 @@ impl Common {
     }
 
     /// The fields, with the user and password of a URL that has them (RFC 7617).
-    fn headers_for(&self, url: &Url) -> Vec<(String, String)> {
+    pub fn headers_for(&self, url: &Url) -> Vec<(String, String)> {
         let mut headers = self.headers.clone();
         let is_given = |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
         let user = url.user.as_ref().filter(|user| !user.is_empty());
