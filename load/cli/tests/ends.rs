@@ -6,7 +6,7 @@ mod support;
 
 use http2::Http2Server;
 use std::time::{Duration, Instant};
-use support::{always, count, measured, program, run, unreached, Server, HELLO};
+use support::{always, count, measured, measured_or_not, program, run, unreached, Server, HELLO};
 
 #[test]
 fn as_many_requests_as_asked_for_are_sent() {
@@ -66,6 +66,15 @@ fn requests_that_no_connection_takes_end_the_run_too() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let expected = "Without an answer: 0 lost, 0 unfinished, 20 without a connection; ≥ marks";
     assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn connections_that_the_server_ends_while_users_think_end_the_run_too() {
+    let server = Server::start(|_| {});
+    let line = format!("-n 10 -d60s -t1 -c2 --think 300ms {}", server.url());
+    let (result, _) = measured_or_not(&line);
+    assert_eq!(count(&result, "/latency/service/lost"), 10);
+    assert!(count(&result, "/window/length_ns") < 50_000_000_000);
 }
 
 #[test]
