@@ -186,13 +186,22 @@ fn without_answer(text: &mut String, plan: &Plan, outcome: &Outcome) {
     let lost = outcome.total.counts.lost;
     // in closed loop those in flight at the end are in no figure
     let unfinished = plan.open().map_or(0, |_| outcome.unfinished());
-    let dropped = outcome.total.counts.dropped;
-    if lost + unfinished + dropped > 0 {
-        let never_sent = if dropped > 0 {
-            format!(", {dropped} dropped")
-        } else {
-            String::new()
-        };
+    // a user of a closed loop without a connection counts as a failed request
+    let failed = outcome.total.times.service.lost();
+    let failed = failed.filter(|_| plan.open().is_none());
+    let unconnected = failed.map_or(0, Latency::count).saturating_sub(lost);
+    let kinds = [
+        (outcome.total.counts.dropped, "dropped"),
+        (outcome.total.counts.shed, "too late to be sent"),
+        (unconnected, "without a connection"),
+    ];
+    if lost + unfinished > 0 || kinds.iter().any(|(count, _)| *count > 0) {
+        let mut never_sent = String::new();
+        for (count, what) in kinds {
+            if count > 0 {
+                let _ = write!(never_sent, ", {count} {what}");
+            }
+        }
         let _ = writeln!(
             text,
             "  Without an answer: {lost} lost, {unfinished} unfinished{never_sent}; ≥ marks what they may raise"

@@ -19,6 +19,8 @@ const UNWRAPPED: (&str, &str) = ("\x1b[?7l", "\x1b[?7h");
 pub struct View {
     open: bool,
     total_ns: u64,
+    /// After so many the run ends.
+    requests: Option<u64>,
     phase: Phase,
     elapsed_ns: u64,
     completed: u64,
@@ -37,6 +39,7 @@ impl View {
         View {
             open: plan.open().is_some(),
             total_ns: plan.duration_ns(),
+            requests: plan.requests,
             phase: Phase::Setup,
             elapsed_ns: 0,
             completed: 0,
@@ -99,11 +102,19 @@ impl View {
         if self.phase == Phase::Warmup {
             return "  warming up".to_string();
         }
-        let share = self.elapsed_ns as f64 / self.total_ns.max(1) as f64;
+        let (past, total) = match self.requests {
+            Some(requests) => (self.completed + self.lost, requests),
+            None => (self.elapsed_ns, self.total_ns),
+        };
+        let share = past as f64 / total.max(1) as f64;
         let done = ((share * WIDTH as f64) as usize).min(WIDTH);
-        let left_s = self.total_ns.saturating_sub(self.elapsed_ns) as f64 / 1e9;
         let (full, empty) = ("█".repeat(done), "░".repeat(WIDTH - done));
-        format!("  {full}{empty}  {left_s:.0} s left")
+        let left = total.saturating_sub(past);
+        let left = match self.requests {
+            Some(_) => format!("{left} requests"),
+            None => format!("{:.0} s", left as f64 / 1e9),
+        };
+        format!("  {full}{empty}  {left} left")
     }
 
     /// The rate of the last seconds, as a sparkline.
@@ -191,6 +202,7 @@ mod tests {
         View {
             open: false,
             total_ns,
+            requests: None,
             phase: Phase::Setup,
             elapsed_ns: 0,
             completed: 0,
@@ -244,5 +256,12 @@ mod tests {
             lines[3]
         );
         assert_eq!(lines[4], "  errors      2 (timeout 2)   requests lost 2");
+        // the time is only a bound of a number of requests
+        view.requests = Some(8_004);
+        let first = &view.lines()[0];
+        assert!(
+            first.contains("████████████████████░") && first.ends_with("4002 requests left"),
+            "{first}"
+        );
     }
 }

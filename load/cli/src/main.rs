@@ -45,13 +45,27 @@ const FAILED: u8 = 1;
 const BAD_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().collect();
+    let (arguments, wrong) = arguments();
     let compat = Compat::of(arguments.first().map_or("", String::as_str));
-    match start(&arguments, compat) {
+    let done = wrong.map_or_else(|| start(&arguments, compat), usage);
+    match done {
         Ok(0) if console::lost() => ExitCode::from(FAILED),
         Ok(code) => ExitCode::from(code),
         Err(refusal) => ExitCode::from(refuse(refusal, compat)),
     }
+}
+
+/// The command line, and what is wrong with it if it is not UTF-8.
+fn arguments() -> (Vec<String>, Option<Mistake>) {
+    let mut wrong = None;
+    let each = std::env::args_os().map(|argument| {
+        argument.into_string().unwrap_or_else(|bytes| {
+            let shown = bytes.to_string_lossy().into_owned();
+            wrong = Some(Mistake::NotUtf8(shown.clone()));
+            shown
+        })
+    });
+    (each.collect(), wrong)
 }
 
 /// Says why nothing was measured. As wrk the usage goes to standard output and the code is 1.

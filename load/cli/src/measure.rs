@@ -117,7 +117,7 @@ pub fn measure(
     run.measure_http(&|| make().expect("it could be made before"), series)
 }
 
-/// Files whose folder is not there could not be written after the run.
+/// Files whose folder is not there, and folders, could not be written after the run.
 fn find_folders(args: &Args) -> Result<(), Refusal> {
     let files = [
         ("json", &args.json),
@@ -130,6 +130,10 @@ fn find_folders(args: &Args) -> Result<(), Refusal> {
         let Some(path) = path else { continue };
         if path == "-" {
             return because(name, "'-' is not a file (use /dev/stdout)");
+        }
+        if Path::new(path).is_dir() {
+            let why = "it is a folder".to_string();
+            return wrong(name, Wrong::Unwritable(path.clone(), why));
         }
         let folder = Path::new(path).parent();
         let absent = folder.filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
@@ -180,12 +184,8 @@ fn script(
     };
     let common = Common::read(args, 1)?;
     let open_loop = args.rate.is_some();
-    let Common {
-        method,
-        headers,
-        body,
-        ..
-    } = common;
+    let headers = common.headers_for(&url);
+    let Common { method, body, .. } = common;
     let file = file.to_string();
     let script = Script {
         file,
@@ -259,7 +259,7 @@ impl Run<'_> {
 
     fn finish(&self, outcome: &Outcome, series: &mut Series) -> Result<u8, Refusal> {
         let (args, plan) = (self.args, self.plan);
-        series.end();
+        series.end(&outcome.total);
         flush_output();
         let mut found = warnings::find(plan, outcome);
         found.extend(
@@ -268,18 +268,24 @@ impl Run<'_> {
                 .and_then(|headroom| headroom.judge(outcome)),
         );
         print(&human::report(plan, outcome, parts(args)));
-        if let Some(script) = self.script {
-            script.done(outcome).map_err(failed)?;
-        }
+        // before a script's `done`, which may end the program
+        let mut failures = write_files(args, plan, outcome, &found, series, self.arguments);
+        let done = self.script.map_or(Ok(()), |script| script.done(outcome));
+        failures.extend(done.err().map(Failure::Run));
         if let Some(note) = human::waiting(outcome) {
             say(&note);
         }
         for warning in &found {
             say(&format!("warning: {}", warning.text));
         }
-        write_files(args, plan, outcome, &found, series, self.arguments)?;
-        if let (Compat::Own, Some(why)) = (self.compat, unreached(outcome)) {
-            return Err(Refusal::Absent(why));
+        let is_own = self.compat == Compat::Own;
+        failures.extend(unreached(outcome).filter(|_| is_own));
+        if let Some(last) = failures.pop() {
+            let prefix = if is_own { "wirespeed-load: " } else { "" };
+            for failure in failures {
+                say(&format!("{prefix}{failure}"));
+            }
+            return Err(Refusal::Absent(last));
         }
         if args.strict && signal::stop_wanted() {
             // a check of a part of the run must not pass for one of the whole
@@ -365,6 +371,7 @@ fn parts(args: &Args) -> Parts {
     }
 }
 
+/// Writes the files that are wanted; why some of them could not be written.
 fn write_files(
     args: &Args,
     plan: &Plan,
@@ -372,10 +379,13 @@ fn write_files(
     found: &[Warning],
     series: &Series,
     arguments: &[String],
-) -> Result<(), Refusal> {
-    let unwritten = |name, path: &str, error: std::io::Error| {
-        let wrong = Wrong::Unwritable(path.to_string(), error.to_string());
-        Refusal::Absent(Failure::Option(name, wrong))
+) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let mut note = |name, path: &str, written: std::io::Result<()>| {
+        failures.extend(written.err().map(|error| {
+            let wrong = Wrong::Unwritable(path.to_string(), error.to_string());
+            Failure::Option(name, wrong)
+        }));
     };
     let times = &outcome.total.times;
     let latency = if plan.open().is_some() {
@@ -385,8 +395,7 @@ fn write_files(
     };
     if let Some(path) = &args.json {
         let result = json::result(plan, outcome, found, arguments);
-        let saved = result.save(Path::new(path));
-        saved.map_err(|error| unwritten("json", path, error))?;
+        note("json", path, result.save(Path::new(path)));
     }
     let texts = [
         ("csv", &args.csv, series.csv.clone()),
@@ -399,8 +408,8 @@ fn write_files(
     ];
     for (name, path, text) in texts {
         if let Some(path) = path {
-            std::fs::write(path, text).map_err(|error| unwritten(name, path, error))?;
+            note(name, path, std::fs::write(path, text));
         }
     }
-    Ok(())
+    failures
 }

@@ -146,7 +146,8 @@ fn same_seed(results: &[Measured]) -> Option<WarningFacts> {
 }
 
 fn end_ns(result: &Measured) -> u64 {
-    result.window.start_unix_ns + result.window.length_ns
+    let window = &result.window;
+    window.start_unix_ns.saturating_add(window.length_ns)
 }
 
 fn common_window(results: &[Measured]) -> Option<Window> {
@@ -349,6 +350,19 @@ mod tests {
         let spelt = ["rack1/sum".to_string(), "./a".to_string()];
         let text = add(&[sum(100, 300), one(100)], &spelt).expect_err("a twice");
         assert!(text.starts_with("./a is in ./a and in another"), "{text}");
+    }
+
+    #[test]
+    fn the_end_of_a_damaged_result_does_not_overflow() {
+        let results = [
+            result(10_000_000_000, 100, 1_000_000),
+            result(u64::MAX, 100, 1_000_000),
+        ];
+        let text = add(&results, &names()).expect_err("far apart");
+        assert!(
+            text.starts_with("the runs have no time in common"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -34,13 +34,24 @@ impl Page {
         }
     }
 
-    /// Takes one second; the warm-up is not the window's. A write that fails is reported once.
+    /// Takes one second; the warm-up is not the window's.
     pub fn take(&mut self, second: &Second, times: &Latency) {
         if second.interval.phase != Phase::Measured {
             return;
         }
         self.counts.add(&second.interval.counts);
         self.latency.add(times);
+        self.write();
+    }
+
+    /// The run is over: what came before and after its seconds is counted too.
+    pub fn end(&mut self, counts: &Counts, times: &Latency) {
+        (self.counts, self.latency) = (counts.clone(), times.clone());
+        self.write();
+    }
+
+    /// Puts the page in place. A write that fails is reported once.
+    fn write(&mut self) {
         let written = crate::file::replace(&self.path, &self.text());
         if let (Err(error), false) = (written, self.told) {
             self.told = true;

@@ -21,6 +21,8 @@ pub enum Mistake {
     Command(&'static str, Wrong),
     /// An option that does not exist, as typed.
     NoSuchOption(String),
+    /// An argument that is not UTF-8, as far as it can be shown.
+    NotUtf8(String),
     /// The beginning of two options.
     Ambiguous(String, [&'static str; 2]),
     /// An invalid URL.
@@ -144,6 +146,12 @@ impl Display for Mistake {
             Mistake::Option(name, wrong) => write!(to, "--{name}: {wrong}"),
             Mistake::Command(name, wrong) => write!(to, "{name}: {wrong}"),
             Mistake::NoSuchOption(typed) => write!(to, "{typed}: unknown option (see --help)"),
+            Mistake::NotUtf8(shown) => {
+                write!(
+                    to,
+                    "{shown}: not UTF-8 (other bytes can be sent with --body-file)"
+                )
+            }
             Mistake::Ambiguous(typed, [one, other]) => {
                 write!(to, "--{typed}: ambiguous option (--{one} or --{other}?)")
             }

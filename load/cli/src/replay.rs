@@ -3,7 +3,7 @@
 //! Lines are those of the common or combined log format, as NGINX and Apache write them, or
 //! `SECONDS METHOD PATH`. Bodies are in no log, so that only requests without one can be replayed.
 
-use crate::refusal::{wrong, Refusal, Wrong};
+use crate::refusal::{because, wrong, Refusal, Wrong};
 use crate::table::Args;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +13,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 const LINES_MAX: usize = 50_000_000;
 /// Methods whose requests have no body.
 const METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
+/// A log in seconds has no later times than this: they may be milliseconds.
+const SECONDS_MAX: u64 = 10_000_000_000;
+/// Longest window: a hundred years.
+const LENGTH_MAX_NS: u64 = 100 * 365 * 86_400 * SECOND_NS;
 /// The window ends so long after the last request is due.
 const END_NS: u64 = 1_000_000;
 
@@ -96,6 +100,13 @@ impl Log {
                 ),
             );
         }
+        if log
+            .times_ns
+            .last()
+            .is_some_and(|&last| last > LENGTH_MAX_NS)
+        {
+            return because("speed", format!("makes {path} last longer than 100 years"));
+        }
         Ok(Some(log))
     }
 
@@ -148,11 +159,13 @@ fn read_line(line: &str) -> Option<Line<'_>> {
         Some((_, rest)) => {
             let (time, rest) = rest.split_once(']')?;
             let request = rest.split('"').nth(1)?;
-            (SECOND_NS * log_time_s(time)?, true, request)
+            let seconds = log_time_s(time).filter(|seconds| *seconds < SECONDS_MAX)?;
+            (SECOND_NS * seconds, true, request)
         }
         None => {
             let (time, request) = line.trim().split_once(char::is_whitespace)?;
-            let seconds: f64 = time.parse().ok().filter(|seconds| *seconds >= 0.0)?;
+            let is_time = |seconds: &f64| (0.0..SECONDS_MAX as f64).contains(seconds);
+            let seconds: f64 = time.parse().ok().filter(is_time)?;
             ((seconds * 1e9) as u64, false, request)
         }
     };
@@ -173,11 +186,17 @@ fn log_time_s(text: &str) -> Option<u64> {
     let (clock, zone) = text.split_once(' ').unwrap_or((text, "+0000"));
     let mut parts = clock.split(['/', ':']);
     let mut next = || parts.next();
-    let day: i64 = next()?.parse().ok()?;
+    let day: i64 = next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
     let name = next().filter(|name| name.len() == 3)?;
     let place = MONTHS.find(name).filter(|place| place % 3 == 0)?;
     let month = place as i64 / 3 + 1;
-    let mut figure = || next()?.parse::<i64>().ok();
+    // a year has four digits at most, so that the sum in seconds does not overflow
+    let mut figure = || {
+        next()?
+            .parse::<i64>()
+            .ok()
+            .filter(|figure| (0..=9999).contains(figure))
+    };
     let (year, hour, minute, second) = (figure()?, figure()?, figure()?, figure()?);
     let (hours, minutes) = (zone.get(1..3)?, zone.get(3..5)?);
     let offset_s = hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60;
@@ -240,6 +259,20 @@ mod tests {
         let ms = |time: u64| time * 1_000_000;
         assert_eq!(log.times_ns[..], [0, 250, 500, 1000].map(ms));
         assert_eq!((log.left_out, log.length_ns()), (2, ms(1001)));
+    }
+
+    #[test]
+    fn times_too_large_for_a_log_are_left_out() {
+        let log = Log::parse(
+            concat!(
+                "7 GET /a\n1700000000000 GET /b\ninf GET /c\nnan GET /d\n-1 GET /e\n8 GET /f\n",
+                "h - - [10/Oct/99999999999999999:13:55:36 -0700] \"GET /g HTTP/1.0\" 200 23\n",
+                "h - - [10/Oct/9999:13:55:36 -0700] \"GET /h HTTP/1.0\" 200 23\n",
+            ),
+            1.0,
+        );
+        assert_eq!(log.times_ns[..], [0, SECOND_NS]);
+        assert_eq!(log.left_out, 6);
     }
 
     #[test]

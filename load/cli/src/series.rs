@@ -4,7 +4,7 @@ use crate::live::View;
 use crate::prometheus::Page;
 use crate::result::encoded;
 use crate::values::words;
-use load_engine::interval::Phase;
+use load_engine::interval::{Interval, Phase};
 use load_engine::outcome::Second;
 use load_engine::plan::Plan;
 use std::fmt::Write as _;
@@ -108,8 +108,17 @@ impl Series {
         }
     }
 
-    /// Takes the live view away.
-    pub fn end(&mut self) {
+    /// Takes the live view away, and the whole run into the page that shows the counts so far.
+    pub fn end(&mut self, total: &Interval) {
+        if let Some(page) = &mut self.prometheus {
+            let times = &total.times;
+            let latency = if self.open {
+                &times.response
+            } else {
+                &times.service
+            };
+            page.end(&total.counts, latency);
+        }
         if let Some(view) = &mut self.view {
             view.end();
         }

@@ -256,6 +256,13 @@ fn steps(args: &Args) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
             "a ramp needs steps (for example 700..2000:100)",
         );
     }
+    let is_stepped = connections.by.is_some() || rate.is_some_and(|rate| rate.by.is_some());
+    if args.step.is_some() && !is_stepped {
+        return wrong(
+            "step",
+            Wrong::Needs("a ramp in steps, such as -R 1k..10k:1k"),
+        );
+    }
     let counts = connections.steps();
     let rates = rate.map_or(Vec::new(), |rate| rate.steps());
     let n = counts.len().max(rates.len());
@@ -342,6 +349,14 @@ fn step_length(args: &Args, steps: usize) -> Result<u64, Refusal> {
     };
     let duration_ns = args.duration.map_or(default_ns, |time| time.0);
     let length_ns = args.step.map_or(duration_ns / steps as u64, |time| time.0);
+    if args.duration.is_some()
+        && args
+            .step
+            .is_some_and(|step| step.0.checked_mul(steps as u64) != Some(duration_ns))
+    {
+        let why = format!("its {steps} steps do not make the --duration (leave one of them out)");
+        return because("step", why);
+    }
     if duration_ns == 0 || (steps == 1 && length_ns == 0) {
         return wrong("duration", Wrong::Zero);
     }

@@ -171,11 +171,17 @@ impl Common {
     }
 
     /// The fields, with the user and password of a URL that has them (RFC 7617).
-    fn headers_for(&self, url: &Url) -> Vec<(String, String)> {
+    pub fn headers_for(&self, url: &Url) -> Vec<(String, String)> {
         let mut headers = self.headers.clone();
         let is_given = |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
-        if let (Some(user), false) = (&url.user, headers.iter().any(is_given)) {
-            let pair = base64::engine::general_purpose::STANDARD.encode(percent_decoded(user));
+        let user = url.user.as_ref().filter(|user| !user.is_empty());
+        if let (Some(user), false) = (user, headers.iter().any(is_given)) {
+            let mut pair = percent_decoded(user);
+            if !user.contains(':') {
+                // a password that is not there is empty (RFC 7617, 2)
+                pair.push(b':');
+            }
+            let pair = base64::engine::general_purpose::STANDARD.encode(pair);
             headers.push(("Authorization".to_string(), format!("Basic {pair}")));
         }
         headers
@@ -592,6 +598,12 @@ mod tests {
         let text =
             |common: &Common| String::from_utf8_lossy(&common.render(&url).bytes).into_owned();
         assert!(text(&common).contains("\r\nAuthorization: Basic bWVAaGVyZTphOmI=\r\n"));
+        let of = |url: &str| {
+            let rendered = common.render(&Url::parse(url).expect("a URL"));
+            String::from_utf8_lossy(&rendered.bytes).into_owned()
+        };
+        assert!(of("http://me@h/").contains("\r\nAuthorization: Basic bWU6\r\n"));
+        assert!(!of("http://@h/").contains("Authorization"));
         common.headers.push(("authorization".into(), "own".into()));
         assert!(!text(&common).contains("Basic"));
     }

@@ -6,7 +6,7 @@ mod support;
 
 use http2::Http2Server;
 use std::time::{Duration, Instant};
-use support::{always, count, measured, program, run, Server, HELLO};
+use support::{always, count, measured, measured_or_not, program, run, unreached, Server, HELLO};
 
 #[test]
 fn as_many_requests_as_asked_for_are_sent() {
@@ -45,6 +45,36 @@ fn nothing_falls_due_after_the_last_request() {
     assert_eq!(count(&result, "/totals/due"), 20);
     assert_eq!(count(&result, "/totals/unfinished"), 0);
     assert_eq!(count(&result, "/latency/response/count"), 20);
+}
+
+#[test]
+fn requests_that_no_connection_takes_end_the_run_too() {
+    // no handshake succeeds
+    let server = Server::start(|_| {});
+    let url = format!("https://{}/", server.address);
+    for (options, path) in [
+        ("", "/latency/service/lost"),
+        ("-R1000", "/latency/response/lost"),
+        ("-R1000 --dispatch any", "/latency/response/lost"),
+    ] {
+        let line = format!("-n 20 -d60s -t2 -c4 -T500ms {options} {url}");
+        let result = unreached(&line);
+        assert_eq!(count(&result, path), 20, "{options}");
+        assert!(count(&result, "/window/length_ns") < 50_000_000_000);
+    }
+    let output = run(&format!("-n 20 -d60s -t2 -c4 -T500ms {url}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = "Without an answer: 0 lost, 0 unfinished, 20 without a connection; ≥ marks";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn connections_that_the_server_ends_while_users_think_end_the_run_too() {
+    let server = Server::start(|_| {});
+    let line = format!("-n 10 -d60s -t1 -c2 --think 300ms {}", server.url());
+    let (result, _) = measured_or_not(&line);
+    assert_eq!(count(&result, "/latency/service/lost"), 10);
+    assert!(count(&result, "/window/length_ns") < 50_000_000_000);
 }
 
 #[test]

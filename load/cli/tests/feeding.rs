@@ -154,6 +154,7 @@ fn a_log_is_replayed_in_its_order_at_its_times() {
 fn mistakes_are_named_before_anything_is_sent() {
     let server = Server::start(always(HELLO));
     let (rows, curve) = (file("id\n1\n"), file("0s 5\n"));
+    let log = file("0 GET /\n9 GET /\n");
     let table = [
         ("--data ROWS URL", "--data: http://"),
         ("--data /none URL{id}", "--data: cannot read /none"),
@@ -174,6 +175,10 @@ fn mistakes_are_named_before_anything_is_sent() {
             "--replay ROWS -R5 URL",
             "--rate: does not work with --replay",
         ),
+        (
+            "--replay LOG --speed 0.000000001 URL",
+            "--speed: makes LOG last longer than 100 years",
+        ),
         ("--speed 2 URL", "--speed: needs --replay"),
         ("-R @/none URL", "--rate: cannot read /none"),
         ("-R @CURVE URL", "no stretch of time with a rate above 0"),
@@ -183,6 +188,8 @@ fn mistakes_are_named_before_anything_is_sent() {
         ),
     ];
     for (line, message) in table {
+        let log = log.display().to_string();
+        let (line, message) = (line.replace("LOG", &log), message.replace("LOG", &log));
         let line = line
             .replace("ROWS", &rows.display().to_string())
             .replace("CURVE", &curve.display().to_string())
@@ -191,9 +198,9 @@ fn mistakes_are_named_before_anything_is_sent() {
         let output = run(&line);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}: {errors}");
-        assert!(errors.contains(message), "{line}: {errors}");
+        assert!(errors.contains(&message), "{line}: {errors}");
     }
-    [rows, curve]
+    [rows, curve, log]
         .iter()
         .for_each(|file| std::fs::remove_file(file).expect("ours"));
     assert_eq!(server.asked(), 0);

@@ -4,8 +4,10 @@
 mod support;
 
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::HashSet;
-use support::{always, count, measured, program, run, temporary, Server, HELLO};
+use std::process::Stdio;
+use support::{always, count, measured, program, run, temporary, wait_until, Server, HELLO};
 
 const CHUNKED: &[u8] =
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
@@ -104,6 +106,66 @@ fn percentiles_that_dropped_requests_may_raise_are_bounds() {
     );
     let text = String::from_utf8_lossy(&run(&line).stdout).into_owned();
     assert!(text.contains(" dropped; ≥ marks"), "{text}");
+}
+
+#[test]
+fn requests_that_were_too_late_to_be_sent_are_counted() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            conversation.send(HELLO);
+        }
+    });
+    let line = format!("-t1 -c1 -d1s -R100 --deadline 50ms -T30s {}", server.url());
+    let text = String::from_utf8_lossy(&run(&line).stdout).into_owned();
+    let before = "  Without an answer: 0 lost, 0 unfinished, ";
+    let rest = text.split_once(before).expect("a line about them").1;
+    let (shed, rest) = rest.split_once(' ').expect("a number");
+    assert!(shed.parse::<u64>().expect("a number") > 50, "{text}");
+    assert!(rest.starts_with("too late to be sent; ≥ marks"), "{text}");
+}
+
+#[test]
+fn a_rate_that_is_dropped_all_but_whole_ends_in_time() {
+    let server = Server::start(always(HELLO));
+    let child = program()
+        .args(["-t1", "-c1", "-d200ms", "-R1T", "--late", "drop"])
+        .args(["--drain", "100ms", "-T30s", &server.url()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let child = RefCell::new(child);
+    let status = || child.borrow_mut().try_wait().expect("a child");
+    wait_until(|| status().is_some());
+    let status = status();
+    // it has not ended if this has an effect
+    let _ = child.borrow_mut().kill();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}
+
+#[test]
+fn the_page_for_prometheus_ends_with_the_counts_of_the_run() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(400));
+            conversation.send(HELLO);
+        }
+    });
+    let page = temporary("prom");
+    let place = page.display();
+    let line = format!(
+        "-t1 -c4 -R10 -d400ms -T30s --prometheus {place} {}",
+        server.url()
+    );
+    assert_eq!(count(&measured(&line), "/totals/completed"), 4);
+    let text = std::fs::read_to_string(&page).expect("written");
+    std::fs::remove_file(&page).expect("ours");
+    // most of them came behind the last second of the window
+    for name in ["requests_total", "connects_total", "latency_seconds_count"] {
+        let row = format!("wirespeed_load_{name} 4");
+        assert!(text.lines().any(|line| line == row), "{row} in\n{text}");
+    }
 }
 
 #[test]

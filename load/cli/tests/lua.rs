@@ -285,6 +285,21 @@ fn values_go_to_threads_and_come_back() {
 }
 
 #[test]
+fn scripts_that_print_whatever_they_get_may_look_into_it() {
+    let text = "
+        local function kind(value)
+            local meta = getmetatable(value)
+            return meta ~= nil and tostring(meta._NAME) or 'bare'
+        end
+        function setup(thread) print('kinds', kind(thread), kind(thread.addr), kind({})) end
+        function done(summary, latency) print('figures', kind(latency), kind('text')) end
+    ";
+    let (_, text) = played(text, "100ms");
+    assert!(text.contains("kinds\tnil\tnil\tbare"), "{text}");
+    assert!(text.contains("figures\tnil\tnil"), "{text}");
+}
+
+#[test]
 fn a_thread_stops_when_its_script_says_so() {
     let (seen, text) = ours("stop");
     assert!(seen.len() <= 24, "{}", seen.len());
@@ -338,8 +353,12 @@ fn a_script_may_stop_its_thread_anywhere_and_the_window_lasts_on() {
 
 #[test]
 fn a_delay_may_be_nothing_or_longer_than_the_run() {
-    let asked = |text| played(text, "200ms").0.len();
+    let asked = |text: &str| played(text, "200ms").0.len();
     assert!(asked("function delay() end\n") > 1);
+    for nothing in ["true", "{}", "'soon'", "0/0", "-1"] {
+        // the run does not fail
+        asked(&format!("function delay() return {nothing} end\n"));
+    }
     assert_eq!(asked("function delay() return math.huge end\n"), 0);
 }
 

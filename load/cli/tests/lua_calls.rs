@@ -61,6 +61,17 @@ fn a_delay_that_a_script_replaces_is_the_next_one() {
 }
 
 #[test]
+fn a_script_sends_the_user_of_its_url() {
+    let server = Server::start(always(HELLO));
+    let url = format!("http://me:pw@{}/", server.address);
+    let script = r#"request = function() return wrk.format("GET", "/own") end"#;
+    let (_, errors, is_done) = play(script, "-t1 -c1 -n 1 -T30s", &url);
+    assert!(is_done, "{errors}");
+    let sent = "Authorization: Basic bWU6cHc=".to_string();
+    assert!(server.seen()[0].headers.contains(&sent));
+}
+
+#[test]
 fn a_thread_sends_where_its_script_says() {
     let (one, other) = (Server::start(always(HELLO)), Server::start(always(HELLO)));
     let script = format!(

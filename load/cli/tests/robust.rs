@@ -3,8 +3,10 @@
 mod support;
 
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -296,6 +298,14 @@ fn mistakes_in_odd_places_are_one_line_too() {
             "-c1..500:1 -t1 -d1s --sink",
             "--duration: leaves 2.0 ms for each of 500 steps",
         ),
+        (
+            "-R100 -d2s --step 1s --sink",
+            "--step: needs a ramp in steps, such as -R 1k..10k:1k",
+        ),
+        (
+            "-R100..200:50 -d2s --step 1s --sink",
+            "--step: its 3 steps do not make the --duration (leave one of them out)",
+        ),
         ("-R 1e3 --sink", "--rate: invalid number '1e3'"),
         ("-R -5 --sink", "--rate: invalid number '-5'"),
         ("--probe 0 --sink", "--probe: must be greater than 0"),
@@ -373,6 +383,38 @@ fn mistakes_in_odd_places_are_one_line_too() {
 }
 
 #[test]
+fn a_script_that_ends_the_program_in_done_costs_no_file() {
+    let server = Server::start(always(HELLO));
+    let (script, json) = (temporary("lua"), temporary("json"));
+    std::fs::write(&script, "function done() os.exit(7) end").expect("a file");
+    let line = format!(
+        "-t1 -c1 -n 20 -s {} --json {} {}",
+        script.display(),
+        json.display(),
+        server.url()
+    );
+    assert_eq!(run(&line).status.code(), Some(7));
+    let text = std::fs::read_to_string(&json).expect("written before");
+    let result: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(count(&result, "/totals/completed"), 20);
+    [script, json]
+        .iter()
+        .for_each(|file| std::fs::remove_file(file).expect("ours"));
+}
+
+#[test]
+fn an_argument_that_is_not_utf8_is_one_line_too() {
+    let latin = OsStr::from_bytes(b"X: \xe4");
+    let output = program().arg("-H").arg(latin).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(
+        text,
+        "wirespeed-load: X: \u{fffd}: not UTF-8 (other bytes can be sent with --body-file)\n"
+    );
+}
+
+#[test]
 fn results_that_cannot_be_written_are_said() {
     let server = Server::start(always(HELLO));
     for option in ["--json", "--csv", "--hlog", "--hgrm", "--prometheus"] {
@@ -388,7 +430,6 @@ fn results_that_cannot_be_written_are_said() {
         assert_eq!(output.status.code(), Some(2));
         assert!(server.seen().is_empty(), "said before the run");
     }
-    // a folder itself shows only when it is written to
     let folder = std::env::temp_dir().join(format!("load-folder-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a new name");
     for option in ["--json", "--csv"] {
@@ -400,10 +441,39 @@ fn results_that_cannot_be_written_are_said() {
             text.contains(&format!("{option}: cannot write {place}")),
             "{text}"
         );
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(server.seen().is_empty(), "said before the run");
     }
-    assert!(!folder.with_extension("part").exists());
     std::fs::remove_dir(&folder).expect("ours");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_costs_no_other() {
+    let server = Server::start(always(HELLO));
+    let (script, hlog) = (temporary("lua"), temporary("hlog"));
+    std::fs::write(&script, "function done() error('broken') end").expect("a file");
+    // no program may make files there, and only trying shows it
+    let line = format!(
+        "-t1 -c1 -n 20 -s {} --json /proc/none --csv /proc/none --hlog {} {}",
+        script.display(),
+        hlog.display(),
+        server.url()
+    );
+    let output = run(&line);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    for message in [
+        ":1: broken",
+        "--json: cannot write /proc/none",
+        "--csv: cannot write /proc/none",
+    ] {
+        assert!(text.contains(message), "{message}: {text}");
+    }
+    assert_eq!(output.status.code(), Some(1));
+    let log = std::fs::read_to_string(&hlog).expect("written all the same");
+    assert!(log.contains("Tag=service"), "{log}");
+    [script, hlog]
+        .iter()
+        .for_each(|file| std::fs::remove_file(file).expect("ours"));
 }
 
 #[test]

@@ -176,7 +176,8 @@ impl Latency {
         }
     }
 
-    /// The distribution without a part of it. Its ends and mean are known to the width of a bucket.
+    /// The distribution without a part of it. Its ends are known to the width of a bucket, and exactly
+    /// where the part does not lie at them.
     pub fn without(&self, part: &Latency) -> Latency {
         let mut left = Latency::default();
         let mut taken = part.filled().peekable();
@@ -184,8 +185,14 @@ impl Latency {
             let gone = taken.next_if(|(other, _)| *other == bucket);
             let count = count.saturating_sub(gone.map_or(0, |(_, gone)| gone));
             if count > 0 {
-                left.record_many(span_ns(bucket).1.min(self.max_ns), count);
+                let (first, last) = span_ns(bucket);
+                left.record_many(last, count);
+                left.min_ns = left.min_ns.min(first.max(self.min_ns));
+                left.max_ns = last.min(self.max_ns);
             }
+        }
+        if left.count + part.count == self.count {
+            left.sum_ns = self.sum_ns.saturating_sub(part.sum_ns);
         }
         if let Some(lost) = self.lost() {
             let gone = part.lost().cloned().unwrap_or_default();
@@ -241,11 +248,18 @@ impl Latency {
     pub fn stdev_ns(&self) -> f64 {
         let mean = self.mean_ns();
         let squares = self.filled().map(|(bucket, count)| {
-            let (first, last) = span_ns(bucket);
-            let off = (first + last) as f64 / 2.0 - mean;
+            let off = self.middle_ns(bucket) - mean;
             off * off * count as f64
         });
-        (squares.sum::<f64>() / self.count().max(1) as f64).sqrt()
+        // an empty sum is -0, which plus 0 is 0
+        (squares.sum::<f64>() / self.count().max(1) as f64 + 0.0).sqrt()
+    }
+
+    /// The duration that a bucket counts as: its middle, unless none can be there.
+    fn middle_ns(&self, bucket: usize) -> f64 {
+        let (first, last) = span_ns(bucket);
+        let middle = (first + last) as f64 / 2.0;
+        middle.clamp(self.min_ns as f64, self.max_ns as f64)
     }
 
     /// The value that a share `quantile` (0 to 1) does not exceed, to the width of a bucket.
@@ -307,8 +321,8 @@ impl Latency {
     pub fn share_within(&self, deviations: f64) -> f64 {
         let (mean, reach) = (self.mean_ns(), self.stdev_ns() * deviations);
         let near = self
-            .recorded()
-            .filter(|(value_ns, _)| (*value_ns as f64 - mean).abs() <= reach);
+            .filled()
+            .filter(|(bucket, _)| (self.middle_ns(*bucket) - mean).abs() <= reach);
         let within: u64 = near.map(|(_, count)| count).sum();
         within as f64 / self.count().max(1) as f64
     }
@@ -336,6 +350,31 @@ mod tests {
         assert_eq!(latency.mean_ns(), 500.5 * 1_001.0);
         let p90 = latency.at_ns(0.9) as f64;
         assert!((p90 / 900_900.0 - 1.0).abs() < 0.001, "{p90}");
+    }
+
+    #[test]
+    fn equal_durations_and_none_deviate_by_nothing() {
+        let mut latency = Latency::default();
+        assert_eq!(format!("{:.2}", latency.stdev_ns()), "0.00");
+        latency.record_many(123_456_789, 3);
+        assert_eq!((latency.stdev_ns(), latency.share_within(1.0)), (0.0, 1.0));
+    }
+
+    #[test]
+    fn what_is_left_without_a_part_has_the_mean_that_it_has() {
+        let (mut all, mut part) = (Latency::default(), Latency::default());
+        (1..=9u64).for_each(|n| all.record(n * 1_000_001));
+        assert_eq!(
+            (all.without(&part).mean_ns(), all.without(&part).min_ns()),
+            (5_000_005.0, 1_000_001)
+        );
+        part.record(9_000_009);
+        let left = all.without(&part);
+        assert_eq!((left.count(), left.mean_ns()), (8, 4_500_004.5));
+        let off = left.max_ns().abs_diff(8_000_008);
+        assert!(off < 8_000, "{off}");
+        part.add(&left);
+        assert!(all.without(&part).is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::interval::Phase;
 use crate::latency::Latency;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
+use load_http1::Malformed;
 
 /// A finding.
 #[derive(Clone, Debug)]
@@ -31,26 +32,21 @@ pub struct Little {
     pub residual: f64,
 }
 
-/// The law's figures; nothing for open loops, pipelines, think times, scripted delays and threads that a script
-/// stopped, where it does not apply.
+/// The law's figures; nothing for open loops, pipelines, think times, scripted delays, threads that a
+/// script stopped and a number of requests, whose last ones leave users with nothing to do, where it
+/// does not apply.
 pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
     let scripted = outcome
         .shape
         .is_some_and(|shape| shape.delays || shape.depth != 1);
     let threads = &outcome.threads;
     let was_stopped = threads.iter().any(|thread| thread.ending.was_stopped);
-    let is_paused = scripted || was_stopped || plan.think().is_some();
+    let is_paused = scripted || was_stopped || plan.think().is_some() || plan.requests.is_some();
     let has_one_each = plan.open().is_none() && plan.protocol.depth() == 1 && !is_paused;
     if !has_one_each || outcome.completed_in_window == 0 {
         return None;
     }
-    let duration_ns = plan.duration_ns().max(1) as f64;
-    let weighted: f64 = plan
-        .steps
-        .iter()
-        .map(|step| step.connections as f64 * step.length_ns as f64)
-        .sum();
-    let n = weighted / duration_ns * plan.protocol.streams() as f64;
+    let n = users(plan, outcome.window_length_ns);
     let times = &outcome.total.times;
     // with the kernel's stamps the answer's wait for us is not in the service time
     let waited_ns = if plan.protocol.has_timestamps() {
@@ -68,6 +64,23 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
         mean_ns,
         residual: mean_ns * x_rps / 1e9 / n - 1.0,
     })
+}
+
+/// Mean number of users of a window, which may have ended before its last step.
+fn users(plan: &Plan, length_ns: u64) -> f64 {
+    let mut left_ns = length_ns;
+    let mut weighted = 0.0;
+    for step in &plan.steps {
+        let step_ns = step.length_ns.min(left_ns);
+        left_ns -= step_ns;
+        weighted += step.connections as f64 * step_ns as f64;
+    }
+    weighted / (length_ns - left_ns).max(1) as f64 * plan.protocol.streams() as f64
+}
+
+/// Whether connections are closed and opened again by plan: users wait elsewhere meanwhile.
+fn renews(plan: &Plan) -> bool {
+    plan.close || plan.per_connection.is_some()
 }
 
 /// All findings of a run.
@@ -98,6 +111,10 @@ pub fn find(plan: &Plan, outcome: &Outcome) -> Vec<Warning> {
     found
 }
 
+/// A shorter window has no share of a core worth a warning: a run that a signal ended before it began
+/// has one of microseconds, all of them at work.
+const WINDOW_MIN_NS: u64 = 1_000_000;
+
 type Add<'a> = &'a mut dyn FnMut(&'static str, f64, f64, String);
 
 fn percent(share: f64) -> String {
@@ -115,7 +132,7 @@ fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
         .iter()
         .map(|thread| thread.busy)
         .fold(0.0, f64::max);
-    if busiest > BUSY_MAX {
+    if busiest > BUSY_MAX && outcome.window_length_ns >= WINDOW_MIN_NS {
         let text = format!(
             "a thread of the generator used {} of a core: the figures may be the generator's, \
              not the server's; use more threads (-t) on more cores",
@@ -158,7 +175,7 @@ fn machine(outcome: &Outcome, add: Add) {
                 }
             },
         );
-    if waited > WAITED_MAX {
+    if waited > WAITED_MAX && outcome.window_length_ns >= WINDOW_MIN_NS {
         let text = format!(
             "other programs ran on the generator's core: thread {number} waited {} of the time for \
              it; keep server and others off it (--pin here, taskset there), or go before them \
@@ -255,8 +272,7 @@ fn schedule(plan: &Plan, outcome: &Outcome, add: Add) {
 fn laws(plan: &Plan, outcome: &Outcome, add: Add) {
     const RESIDUAL_MAX: f64 = 0.05;
     if let Some(little) = little(plan, outcome) {
-        // connections that are being opened are users who wait elsewhere
-        if little.residual.abs() > RESIDUAL_MAX && !plan.close {
+        if little.residual.abs() > RESIDUAL_MAX && !renews(plan) {
             let text = format!(
                 "Little's law is off by {}: {} connections, but rate x mean time = {:.1}; \
                  connections were missing or answers waited in the generator",
@@ -370,34 +386,34 @@ fn errors(outcome: &Outcome, add: Add) {
     let counts = &outcome.total.counts;
     let errors = &counts.errors;
     let malformed = errors.malformed.iter().sum::<u64>();
-    let cause = || {
-        outcome
-            .total
-            .notes
-            .first()
-            .map_or(String::new(), |note| format!(" ({note})"))
+    let classes = Malformed::ALL.map(Malformed::name);
+    // the notes are of all errors: each warning names the first of its own
+    let cause = |beginnings: &[&str]| {
+        let mut notes = outcome.total.notes.iter();
+        let own = notes.find(|note| beginnings.iter().any(|text| note.starts_with(text)));
+        own.map_or(String::new(), |note| format!(" ({note})"))
     };
-    let table = [
-        ("read-errors", errors.read, "answers were cut off; the server closes connections or fails"),
-        ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?"),
-        ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json"),
-        ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json"),
-        ("websocket-errors", errors.websocket, "connections were ended because the server broke the rules of WebSocket or spoke unasked; which is among the notes of --json"),
-        ("echo-errors", errors.echo, "connections were ended because something else came than the echo of the message; does the server answer with another size (--reply-size)?"),
-        ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json"),
-        ("unexpected", errors.unexpected, "responses were not as --expect has it; which is among the notes of --json"),
-        ("write-errors", errors.write, "requests could not be written; the server closes connections"),
-        ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds"),
-        ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json"),
-        ("short-bodies", errors.short_body, "answers were shorter than the first one to the same request; does the page vary, or does the server cut it?"),
+    let table: [(_, _, _, &[&str]); 12] = [
+        ("read-errors", errors.read, "answers were cut off; the server closes connections or fails", &["read: "]),
+        ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?", &["a connection in use was closed", "the server went away"]),
+        ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json", &["stream reset: "]),
+        ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json", &["HTTP/2: "]),
+        ("websocket-errors", errors.websocket, "connections were ended because the server broke the rules of WebSocket or spoke unasked; which is among the notes of --json", &["WebSocket: "]),
+        ("echo-errors", errors.echo, "connections were ended because something else came than the echo of the message; does the server answer with another size (--reply-size)?", &["the answer is not the echo"]),
+        ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json", &["grpc-status: ", "an answer without grpc-status"]),
+        ("unexpected", errors.unexpected, "responses were not as --expect has it; which is among the notes of --json", &["unexpected: "]),
+        ("write-errors", errors.write, "requests could not be written; the server closes connections", &["write: "]),
+        ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds", &["no answer in time"]),
+        ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json", &classes),
+        ("short-bodies", errors.short_body, "answers were shorter than the first one to the same request; does the page vary, or does the server cut it?", &[]),
     ];
-    for (id, count, advice) in table {
+    for (id, count, advice, beginnings) in table {
         if count > 0 {
             add(
                 id,
                 count as f64,
                 0.0,
-                format!("{count} {advice}{}", cause()),
+                format!("{count} {advice}{}", cause(beginnings)),
             );
         }
     }
@@ -451,7 +467,7 @@ fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
         .sum();
     const MISSING_MAX: f64 = 0.01;
     let share = missing as f64 / plan.connections_max().max(1) as f64;
-    if share > MISSING_MAX && !plan.close {
+    if share > MISSING_MAX && !renews(plan) {
         let text = format!("{missing} connections were not open at the end");
         add("connections", share, MISSING_MAX, text);
     }

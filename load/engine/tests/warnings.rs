@@ -6,7 +6,8 @@ use load_engine::plan::{Closed, Late, Open, Pace, Plan, Protocol, Step, Wait};
 use load_engine::schedule::Stretch;
 use load_engine::script::Shape;
 use load_engine::sys::epoll::Trigger;
-use load_engine::warnings::find;
+use load_engine::warnings::{find, Warning};
+use load_http1::Malformed;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -133,6 +134,17 @@ fn a_busy_generator_and_a_shared_core_have_warnings_of_their_own() {
 }
 
 #[test]
+fn a_run_that_was_interrupted_before_it_began_does_not_blame_its_core() {
+    let mut outcome = Outcome {
+        window_length_ns: 5_000,
+        threads: vec![ThreadOutcome::default()],
+        ..Outcome::default()
+    };
+    (outcome.threads[0].busy, outcome.threads[0].waited) = (1.0, 1.0);
+    assert_eq!(ids(&closed(), &outcome), ["few-samples"]);
+}
+
+#[test]
 fn stolen_time_and_slow_clocks_are_said() {
     expect(&closed(), "steal", "2.0 %", |o| o.stolen = Some(0.02));
     expect(&closed(), "clock-source", "hpet", |o| {
@@ -204,6 +216,85 @@ fn littles_law_and_missing_connections_are_checked() {
     expect(&closed(), "in-flight", "2.0 s old", |o| {
         o.threads[0].ending.oldest_ns = 2 * SECOND_NS
     });
+}
+
+#[test]
+fn a_ramp_that_ended_early_has_the_users_of_its_steps_so_far() {
+    let step = |connections, length_ns| Step {
+        connections,
+        length_ns,
+    };
+    let plan = Plan {
+        steps: vec![step(10, SECOND_NS), step(30, SECOND_NS)],
+        ..closed()
+    };
+    assert_eq!(ids(&plan, &calm()), [""; 0], "the first step alone");
+    let mut outcome = calm();
+    outcome.window_length_ns = 2 * SECOND_NS;
+    outcome.completed_in_window = 40_000;
+    assert_eq!(ids(&plan, &outcome), [""; 0], "both, twenty on average");
+}
+
+#[test]
+fn users_without_a_request_left_break_no_law() {
+    let mut outcome = calm();
+    outcome.total.times.service = many(500_000, 10_000);
+    assert_eq!(ids(&closed(), &outcome), ["little"]);
+    let counted = Plan {
+        requests: Some(10_000),
+        ..closed()
+    };
+    assert_eq!(ids(&counted, &outcome), [""; 0]);
+}
+
+#[test]
+fn connections_that_are_renewed_by_plan_draw_no_alarm() {
+    let mut outcome = calm();
+    outcome.total.times.service = many(500_000, 10_000);
+    (
+        outcome.threads[0].ending.open,
+        outcome.threads[0].ending.wanted,
+    ) = (8, 10);
+    assert_eq!(ids(&closed(), &outcome), ["little", "connections"]);
+    let renewing = Plan {
+        per_connection: Some(1),
+        ..closed()
+    };
+    assert_eq!(ids(&renewing, &outcome), [""; 0]);
+    let closing = Plan {
+        close: true,
+        ..closed()
+    };
+    assert_eq!(ids(&closing, &outcome), [""; 0]);
+}
+
+#[test]
+fn each_warning_names_the_first_cause_of_its_own_error() {
+    let mut outcome = calm();
+    outcome.total.notes = [
+        "connect: refused",
+        "no answer in time",
+        "unasked: \"x\"",
+        "read: reset",
+        "read: closed",
+    ]
+    .map(String::from)
+    .to_vec();
+    let errors = &mut outcome.total.counts.errors;
+    (errors.read, errors.timeout, errors.write) = (1, 1, 1);
+    errors.malformed[Malformed::Unasked as usize] = 1;
+    let found = find(&closed(), &outcome);
+    let told = |id: &str| {
+        let of_id = |warning: &&Warning| warning.id == id;
+        let text = &found.iter().find(of_id).expect("a warning").text;
+        text.rsplit_once(" (")
+            .map_or("", |(_, cause)| cause)
+            .to_string()
+    };
+    assert_eq!(told("read-errors"), "read: reset)");
+    assert_eq!(told("timeouts"), "no answer in time)");
+    assert_eq!(told("malformed"), "unasked: \"x\")");
+    assert_eq!(told("write-errors"), "", "none is known");
 }
 
 #[test]

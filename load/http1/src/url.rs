@@ -53,9 +53,9 @@ impl Url {
         })
     }
 
-    /// `unix:///run/app.sock:/path`: the request path follows the last `:/`.
+    /// `unix:///run/app.sock:/path`: the request path follows the first `:/`, as it may hold a URL.
     fn parse_unix(rest: &str) -> Option<Url> {
-        let (socket, path) = match rest.rfind(":/") {
+        let (socket, path) = match rest.find(":/") {
             Some(at) => (&rest[..at], &rest[at + 1..]),
             None => (rest, "/"),
         };
@@ -112,7 +112,11 @@ impl Url {
 fn split_port(authority: &str) -> Option<(&str, Option<String>)> {
     let (host, port) = if let Some(inner) = authority.strip_prefix('[') {
         let (host, after) = inner.split_once(']')?;
-        (host, after.strip_prefix(':'))
+        let port = after.strip_prefix(':');
+        if port.is_none() && !after.is_empty() {
+            return None;
+        }
+        (host, port)
     } else {
         match authority.split_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -120,7 +124,9 @@ fn split_port(authority: &str) -> Option<(&str, Option<String>)> {
         }
     };
     let port = port.filter(|text| !text.is_empty());
-    if port.is_some_and(|text| text.parse::<u16>().is_err()) {
+    // numbers may have a sign, ports may not
+    let is_port = |text: &str| !text.starts_with('+') && text.parse::<u16>().is_ok();
+    if port.is_some_and(|text| !is_port(text)) {
         return None;
     }
     Some((host, port.map(ToString::to_string)))
@@ -153,10 +159,12 @@ mod tests {
         );
         assert_eq!(parts("wss://h/x"), own("h", 443, "/x", "h"));
         assert_eq!(parts("http://h?q"), own("h", 80, "/?q", "h"));
-        assert_eq!(
-            parts("unix:///run/a.sock:/p"),
-            own("/run/a.sock", 80, "/p", "localhost")
-        );
+        for path in ["/p", "/p?to=http://h/"] {
+            assert_eq!(
+                parts(&format!("unix:///run/a.sock:{path}")),
+                own("/run/a.sock", 80, path, "localhost")
+            );
+        }
     }
 
     #[test]
@@ -168,6 +176,9 @@ mod tests {
             "http:///x",
             "://h",
             "http://h:x/",
+            "http://h:+80/",
+            "http://[::1]8080/",
+            "http://[::1]x/",
             "http://a b/",
         ] {
             assert_eq!(Url::parse(text), None, "{text:?}");

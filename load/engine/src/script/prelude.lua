@@ -50,6 +50,15 @@ function wrk.format(method, path, headers, body)
   return text .. "\r\n" .. (body or "")
 end
 
+-- Threads, addresses and figures hide their metatables behind `false`; under wrk they have tables there,
+-- and scripts that print whatever they get look into them.
+local metatable_of = getmetatable
+function getmetatable(value)
+  local found = metatable_of(value)
+  if found == false then return {} end
+  return found
+end
+
 -- Looked up at each call: a script may replace its functions while the run goes on.
 local calls = {}
 

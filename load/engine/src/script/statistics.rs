@@ -117,7 +117,8 @@ impl UserData for Statistics {
             let index = match key {
                 Value::Integer(index) => index as f64,
                 Value::Number(index) => index,
-                _ => return Ok(Value::Nil),
+                // as under wrk, where scripts have learnt to print `requests.total`
+                other => return Ok(other),
             };
             Ok(Value::Number(
                 this.percentile(100.0 * index / this.total.max(1) as f64) as f64,
@@ -150,6 +151,15 @@ mod tests {
             .eval()
             .expect("runs");
         assert_eq!((p50, p99, n, value, count), (10.0, 30.0, 3.0, 20.0, 3.0));
+    }
+
+    #[test]
+    fn an_unknown_figure_is_its_own_name() {
+        let text: String = lua()
+            .load("return 'requests: ' .. latency.total")
+            .eval()
+            .expect("runs");
+        assert_eq!(text, "requests: total");
     }
 
     #[test]

@@ -244,9 +244,10 @@ impl ThreadScript {
 
     /// How long the next request shall wait.
     pub fn delay_ns(&mut self) -> Result<u64, String> {
-        let ms = self.delay.call::<Option<f64>>(());
-        let ms = ms.map_err(|error| message(&error))?;
+        let value = self.delay.call::<mlua::Value>(());
+        let value = value.map_err(|error| message(&error))?;
         // as under wrk, anything but a number means 0
+        let ms = self.lua.coerce_number(value).ok().flatten();
         Ok((ms.unwrap_or(0.0).max(0.0) * 1e6) as u64)
     }
 

@@ -396,7 +396,9 @@ impl<T: Transport> Worker<'_, T> {
             self.recorder.now.counts.errors.connect_other += 1;
             self.recorder
                 .note(|| "connect: closed by the server before the first request".into());
+            self.lose_connect(index, now);
         }
+        let connection = &mut self.connections[index];
         connection.failures = connection.failures.saturating_add(1);
         self.close(index);
         self.reopen_later(index, now);

@@ -423,7 +423,7 @@ impl<'p, T: Transport> Worker<'p, T> {
                         + self.plan.warmup_ns
                         + self.plan.duration_ns()
                         + self.plan.drain_ns);
-        if drain_over || (self.running && stop_wanted()) {
+        if drain_over || self.waits_in_vain(now) || (self.running && stop_wanted()) {
             self.stopped = true;
         }
         // what came free just now shall not wait for the next event

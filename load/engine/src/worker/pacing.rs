@@ -12,7 +12,8 @@ use crate::transport::Transport;
 
 /// Hybrid waiting polls for so long before a due time; a wake-up takes less.
 const POLL_BEFORE_DUE_NS: u64 = 60_000;
-/// So many requests that fell due together get a place in a queue before events are looked at again.
+/// So many requests that fell due together are dropped or get a place in a queue before events are
+/// looked at again.
 const QUEUED_AT_ONCE: usize = 1024;
 
 impl<T: Transport> Worker<'_, T> {
@@ -63,6 +64,7 @@ impl<T: Transport> Worker<'_, T> {
                 self.send_due(index, due_ns, gap_ns, now);
                 now = monotonic_ns();
             } else if self.drops_late() {
+                queued += 1;
                 self.scheduled = self.scheduled.saturating_sub(self.depth as u64);
                 self.left = self.left.saturating_sub(self.depth as u64);
                 if self.is_counted(due_ns) {
@@ -187,6 +189,17 @@ impl<T: Transport> Worker<'_, T> {
             .breakdown
             .record(Ended { row, status: 0 }, waited_ns, times);
         interval.peaks.note(now, waited_ns);
+    }
+
+    /// Whether all of a number of requests have fallen due, and what is left of them has waited for a
+    /// connection for as long as responses are waited for. The window may last for much longer.
+    pub(super) fn waits_in_vain(&self, now: u64) -> bool {
+        let all_due = self.plan.requests.is_some() && self.running && self.due_ns == u64::MAX;
+        if !all_due || self.busy > 0 || self.open_connections() > 0 {
+            return false;
+        }
+        let last = self.dispatch.due_times().max();
+        last.is_some_and(|due_ns| now.saturating_sub(due_ns) >= self.plan.drain_ns)
     }
 
     /// Whose fault it is that a request is not sent when it is due.

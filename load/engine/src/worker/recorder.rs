@@ -45,8 +45,12 @@ pub struct Recorder {
     pub step_start_ns: u64,
     /// CPU time when the measured window began and ended.
     pub window_cpu: [CpuMark; 2],
+    /// Start of the stretch over which answers per second are sampled next.
     rate_start_ns: u64,
+    /// Answers of this interval that lie before it.
     rate_completed: u64,
+    /// Answers of earlier intervals that lie in it.
+    rate_carried: u64,
     /// Of the intervals that were handed over.
     before: Tally,
     source: usize,
@@ -77,6 +81,7 @@ impl Recorder {
             window_cpu: [CpuMark::default(); 2],
             rate_start_ns: u64::MAX,
             rate_completed: 0,
+            rate_carried: 0,
             before: Tally::default(),
             source,
             finished,
@@ -159,9 +164,15 @@ impl Recorder {
         finished.end_ns = start_ns;
         self.before = added(self.before, &finished, true);
         // the receiver only goes away when the process ends
+        let unsampled = finished.counts.completed - self.rate_completed;
         let _ = self.finished.send((self.source, finished));
         self.rate_completed = 0;
-        self.rate_start_ns = start_ns;
+        if self.now.phase == phase_before {
+            // like wrk: a stretch does not end with the second
+            self.rate_carried += unsampled;
+        } else {
+            (self.rate_carried, self.rate_start_ns) = (0, start_ns);
+        }
     }
 
     fn mark_cpu(&mut self, phase: Phase) {
@@ -183,17 +194,13 @@ impl Recorder {
         let _ = self.finished.send((self.source, finished));
     }
 
-    /// Notes answers per second since the last sample.
+    /// Notes answers per second since the last sample. Answers of the drain are in no rate.
     pub fn sample_rate(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.rate_start_ns);
-        if elapsed_ns < RATE_STRETCH_NS {
+        if elapsed_ns < RATE_STRETCH_NS || self.draining() {
             return;
         }
-        let completed = self
-            .now
-            .counts
-            .completed
-            .saturating_sub(self.rate_completed);
+        let completed = self.rate_carried + self.now.counts.completed - self.rate_completed;
         // like wrk: a stretch without answers is merged into the next one
         if completed > 0 {
             self.now
@@ -201,6 +208,7 @@ impl Recorder {
                 .push(completed as f64 * SECOND_NS as f64 / elapsed_ns as f64);
             self.rate_start_ns = now_ns;
             self.rate_completed = self.now.counts.completed;
+            self.rate_carried = 0;
         }
     }
 
@@ -240,4 +248,38 @@ fn added(mut tally: Tally, interval: &Interval, with_status: bool) -> Tally {
         }
     }
     tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_sample_of_the_rate_goes_on_over_the_end_of_a_second() {
+        const TENTH_NS: u64 = SECOND_NS / 10;
+        let ((finished, intervals), (_spare, spares)) = (channel(), channel());
+        let mut recorder = Recorder::new(0, finished, spares);
+        let window = Stage {
+            phase: Phase::Measured,
+            step: 0,
+            connections: 1,
+            start_ns: 0,
+            end_ns: 4 * SECOND_NS,
+        };
+        recorder.begin(0, vec![window]);
+        for tenth in 1..=50 {
+            recorder.rotate(tenth * TENTH_NS);
+            // the first and the last answer of a second are next to its ends; some come in the drain
+            let has_answer = tenth % 5 == 0;
+            recorder.now.counts.completed += u64::from(has_answer);
+            recorder.sample_rate(tenth * TENTH_NS);
+        }
+        recorder.finish(5 * SECOND_NS);
+        let rates: Vec<f64> = intervals
+            .try_iter()
+            .flat_map(|(_, interval)| interval.rates)
+            .collect();
+        assert_eq!(rates, [2.0; 7]);
+    }
 }

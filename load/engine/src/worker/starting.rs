@@ -42,7 +42,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Connections that can carry a request.
-    fn open_connections(&self) -> usize {
+    pub(super) fn open_connections(&self) -> usize {
         let wanted = &self.connections[..self.wanted];
         let is_open = |c: &&Connection<T::Session>| {
             matches!(c.state, ConnectionState::Idle | ConnectionState::Busy)

@@ -113,11 +113,13 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// Enters what a user of a closed loop waited for a connection that was not to be had.
+    /// Enters what a user of a closed loop waited for a connection that was not to be had: a failed
+    /// request, and one of those after which the run ends.
     pub(super) fn lose_connect(&mut self, index: usize, now: u64) {
-        if self.running && self.schedule.is_none() {
+        if self.running && self.schedule.is_none() && self.left > 0 {
             let waited_ns = now.saturating_sub(self.connections[index].sent_ns);
             self.recorder.now.times.service.record_lost(waited_ns, 1);
+            self.left = self.left.saturating_sub(1);
         }
     }
 
