@@ -64,6 +64,7 @@ public final class OptionTable {
     private static Map<String, Option> declare() {
         Declaration d = new Declaration();
         server(d);
+        listeners(d);
         limits(d);
         timeouts(d);
         tls(d);
@@ -89,8 +90,8 @@ public final class OptionTable {
         d.bool("defer-accept", false, "Accept a connection when its first byte has arrived.");
         d.bool("h2c", false, "Take HTTP/2 without TLS from clients that begin with it (prior"
                 + " knowledge); gateway-netty only.");
-        d.texts("proxy-protocol", "", "Networks whose connections begin with a PROXY header (v1 or"
-                + " v2), which names the client; gateway-netty only.");
+        d.texts("proxy-protocol", "", "Networks whose connections to server.listen begin with a"
+                + " PROXY header (v1 or v2), which names the client; gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "Size of a read; while a socket has more,"
                 + " 64KiB at a time.");
         d.texts("dns", "", "DNS servers for resolving origins (ADDRESS:PORT); empty = system"
@@ -109,6 +110,14 @@ public final class OptionTable {
         d.duration("drain", "30s", 0, HOUR, "Grace period for requests in flight after SIGTERM.");
         d.duration("drain-delay", "0ms", 0, HOUR,
                 "Delay between /ready responding 503 and closing the listener.");
+    }
+
+    private static void listeners(Declaration d) {
+        d.in("listener", false);
+        d.text("listen", "", "A further address for clients, besides server.listen.");
+        d.bool("tls", true, "Encrypt where tls.certificate is set; false for a plain listener beside"
+                + " an encrypted one.");
+        d.texts("proxy-protocol", "", "As server.proxy-protocol, for this listener; gateway-netty only.");
     }
 
     private static void limits(Declaration d) {

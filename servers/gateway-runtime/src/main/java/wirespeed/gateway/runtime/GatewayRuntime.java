@@ -4,8 +4,10 @@ package wirespeed.gateway.runtime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.stream.Collectors;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.OptionTable;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Snapshot;
@@ -52,7 +54,7 @@ public final class GatewayRuntime implements AutoCloseable {
         LogFolder.check(config);
         shipped = ShippedFilters.of(config.filters());
         Snapshot first = builder.build(config, filters(shipped));
-        gateway = new Gateway(config.single(), first);
+        gateway = new Gateway(config.single(), Listening.of(config), first);
         if (cache != null) {
             gateway.gauges().put("cache.collecting.bytes", cache::collectingBytes);
         }
@@ -216,16 +218,26 @@ public final class GatewayRuntime implements AutoCloseable {
     /** Options that hold a socket or a thread need a restart. */
     private void notReloadable(Config next) {
         List<String> mistakes = new ArrayList<>();
-        for (wirespeed.gateway.core.Option option : wirespeed.gateway.core.OptionTable.all()) {
+        for (wirespeed.gateway.core.Option option : OptionTable.all()) {
             if (!option.reloadable() && next.single().containsKey(option.section())
                     && !String.valueOf(value(config, option)).equals(
                             String.valueOf(value(next, option)))) {
                 mistakes.add(option.key() + " cannot change without a restart");
             }
         }
+        if (!listeners(config).equals(listeners(next))) {
+            mistakes.add("[[listener]] cannot change without a restart");
+        }
         if (!mistakes.isEmpty()) {
             throw new NotReloadable(mistakes);
         }
+    }
+
+    /** What was written about them, to be compared. */
+    private static List<String> listeners(Config config) {
+        return config.listeners().stream().map(values -> OptionTable.section("listener").stream()
+                .map(option -> String.valueOf(values.raw(option.name())))
+                .collect(Collectors.joining("\n"))).toList();
     }
 
     private static Object value(Config config, wirespeed.gateway.core.Option option) {

@@ -31,7 +31,7 @@ class LauncherTest {
         Launcher.run("test", new String[] {"--config", config.toString(), "--admin",
             "127.0.0.1:0"}, Map.of(), gateway -> new Launcher.Carrier() {
                 @Override
-                public InetSocketAddress start() {
+                public List<InetSocketAddress> start() {
                     gateway.snapshot().origins().get("o").addresses()
                             .forEach(address -> seen.add(address.administration()));
                     throw new IllegalStateException("seen enough");
