@@ -2,7 +2,7 @@
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -52,7 +52,7 @@ abstract class ListenerContract extends CarrierContract {
     }
 
     @Test
-    void a_plain_listener_stands_beside_encrypted_ones() throws Exception {
+    void a_plain_listener_works_next_to_encrypted_ones() throws Exception {
         Certificate certificate = new Certificate(folder);
         Carrier gateway = start(toOrigin() + "[tls]\ncertificate = \"" + certificate.certificate
                 + "\"\nkey = \"" + certificate.key + "\"\n" + PLAIN
@@ -69,9 +69,28 @@ abstract class ListenerContract extends CarrierContract {
             assertEquals(i < 2 ? "https" : "http", origin.seen.get(i).header("X-Forwarded-Proto"));
         }
         // Neither speaks what the other does.
-        assertNull(client(gateway, 0).get("/").header("Server"));
+        assertNotEquals(200, client(gateway, 0).get("/").status());
         assertThrows(IOException.class, () -> encrypted(certificate, gateway.addresses.get(1)));
         assertEquals(4, origin.seen.size());
+    }
+
+    @Test
+    void a_plain_listener_sends_clients_to_the_encrypted_one() throws Exception {
+        Certificate certificate = new Certificate(folder);
+        Carrier gateway = start(toOrigin() + "[tls]\ncertificate = \"" + certificate.certificate
+                + "\"\nkey = \"" + certificate.key + "\"\n" + PLAIN
+                + "[[filter]]\ntype = \"redirect\"\nscheme = \"http\"\nstatus = 308\n"
+                + "pattern = \"^/.*\"\nreplacement = \"https://shop.example$0\"\n"
+                + "[server]\ntrusted-proxies = [\"127.0.0.1\"]\n");
+        RawClient plain = client(gateway, 1);
+        RawClient.Answer moved = plain.get("/cart?a=1");
+        assertEquals(308, moved.status());
+        assertEquals("https://shop.example/cart?a=1", moved.header("Location"));
+        assertTrue(encrypted(certificate, gateway.address).endsWith("GET /tls HTTP/1.1|"));
+        // A proxy in front took TLS off.
+        plain.send("GET /behind HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n");
+        assertEquals("GET /behind HTTP/1.1|", plain.read().body());
+        assertEquals(2, origin.seen.size());
     }
 
     @Test

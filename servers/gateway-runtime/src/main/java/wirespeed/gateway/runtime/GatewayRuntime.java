@@ -51,7 +51,7 @@ public final class GatewayRuntime implements AutoCloseable {
         tracing = Tracing.of(config.table("tracing"));
         folder = new FilterFolder(config.table("filters"), this::foldersFilters);
         folder.loadNow();
-        LogFolder.check(config);
+        FileFolders.check(config);
         shipped = ShippedFilters.of(config.filters());
         Snapshot first = builder.build(config, filters(shipped));
         gateway = new Gateway(config.single(), Listening.of(config), first);
@@ -75,7 +75,7 @@ public final class GatewayRuntime implements AutoCloseable {
     static void check(Config config) {
         List<String> mistakes = new ArrayList<>();
         List<Filter> filters = new ArrayList<>();
-        collect(mistakes, () -> LogFolder.check(config));
+        collect(mistakes, () -> FileFolders.check(config));
         collect(mistakes, () -> filters.addAll(ShippedFilters.of(config.filters(), true)));
         collect(mistakes, () -> {
             FilterFolder folder = new FilterFolder(config.table("filters"), none -> { });
@@ -141,13 +141,22 @@ public final class GatewayRuntime implements AutoCloseable {
         return !admin.text("listen").isEmpty() || !admin.text("socket").isEmpty();
     }
 
-    /** Opens the admin port and its socket, if they are configured. */
-    public void startAdmin(ConfigStore store) {
+    /** Takes the admin port and its socket, if they are configured; nothing is answered yet. */
+    public void openAdmin(ConfigStore store) {
         if (states == null) {
             restore(store);
         }
         if (hasAdmin(config)) {
             admin = new AdminServer(this, store, states, config.table("admin"));
+        }
+    }
+
+    /** Answers at the admin port and its socket, if they are configured. */
+    public void startAdmin(ConfigStore store) {
+        if (admin == null) {
+            openAdmin(store);
+        }
+        if (admin != null) {
             admin.start();
         }
     }
@@ -194,7 +203,7 @@ public final class GatewayRuntime implements AutoCloseable {
     }
 
     private void replace(Config next) {
-        LogFolder.check(next);
+        FileFolders.check(next);
         List<Filter> fresh = ShippedFilters.of(next.filters());
         Snapshot snapshot;
         try {
@@ -233,7 +242,7 @@ public final class GatewayRuntime implements AutoCloseable {
         }
     }
 
-    /** What was written about them, to be compared. */
+    /** Their options as text, to be compared. */
     private static List<String> listeners(Config config) {
         return config.listeners().stream().map(values -> OptionTable.section("listener").stream()
                 .map(option -> String.valueOf(values.raw(option.name())))

@@ -190,6 +190,8 @@ public final class Launcher {
             Carrier carrier = factory.make(runtime.gateway());
             runtime.restore(store);
             runtime.start();
+            // One that is taken must not end a process that serves already.
+            runtime.openAdmin(store);
             String addresses = carrier.start().stream()
                     .map(one -> one.getHostString() + ":" + one.getPort())
                     .collect(Collectors.joining(" and "));

@@ -41,6 +41,11 @@ final class Listening {
             int before = mistakes.size();
             String place = values.place() + name + ": ";
             Networks own = balancers(mistakes, place + "proxy-protocol: ", values);
+            if (values.text("listen").isEmpty()) {
+                mistakes.add(place + "listen is missing (write for example listen ="
+                        + " \"0.0.0.0:8080\")");
+                continue;
+            }
             Address address = address(mistakes, place + "listen: ", values.text("listen"));
             if (values.isGiven("tls") && values.isTrue("tls") && !hasCertificate) {
                 mistakes.add(place + "tls = true needs tls.certificate");
