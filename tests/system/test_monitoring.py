@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import urllib.request
 
@@ -44,23 +43,30 @@ def test_panels_do_not_overlap_and_are_named_once():
     assert len(ids) == len(set(ids))
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def ports_of(process):
+    """The ports that a server prints at its start, behind what `./wirespeed` may say about a build."""
+    for line in process.stdout:
+        found = re.findall(r"127\.0\.0\.1:(\d+)", line)
+        if found:
+            return found
+    raise AssertionError(f"ended with {process.wait()} before it listened")
 
 
 def test_the_three_programs_print_every_metric_of_the_dashboard(wirespeed, tmp_path):
-    listen, admin = free_port(), free_port()
-    # Both ends of the second hop are accelerated, so that bypass has sockets to report.
-    origin = wirespeed.start("bypass", "run", "-p", "latency", "--", str(ROOT / "wirespeed"), *SERVER)
-    port = re.search(r":(\d+)", origin.stdout.readline())[1]
-    gateway = wirespeed.start("gateway", "--listen", f"127.0.0.1:{listen}",
-                              "--origin", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}")
     page = tmp_path / "load.prom"
     load = ["load", "-t1", "-c2", "-d2s", "--prometheus", str(page)]
     collected = tmp_path / "bypass.prom"
+    started = []
+
+    def start(*words):
+        started.append(wirespeed.start(*words))
+        return ports_of(started[-1])
+
     try:
+        # Both ends of the second hop are accelerated, so that bypass has sockets to report.
+        (port,) = start("bypass", "run", "-p", "latency", "--", str(ROOT / "wirespeed"), *SERVER)
+        origin = f"127.0.0.1:{port}"
+        listen, admin = start("gateway", "--listen", "127.0.0.1:0", "--origin", origin, "--admin", "127.0.0.1:0")
         wait_until(lambda: answers(f"http://127.0.0.1:{listen}/"), "the gateway")
         wirespeed(*load, f"http://127.0.0.1:{listen}/")
         with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics") as answer:
@@ -69,7 +75,7 @@ def test_the_three_programs_print_every_metric_of_the_dashboard(wirespeed, tmp_p
         environment = {**os.environ, "WIRESPEED": str(ROOT / "wirespeed")}
         subprocess.run(collector, env=environment, check=True)
     finally:
-        for process in (gateway, origin):
+        for process in started:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(30)
     of_bypass = collected.read_text()

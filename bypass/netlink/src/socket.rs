@@ -14,11 +14,17 @@ const DUMPS_MAX: usize = 8;
 const NEWS_BYTES: i32 = 1 << 20;
 
 /// A netlink socket.
-#[derive(Debug)]
 pub struct Socket {
     fd: Owned,
     sequence: u32,
     datagram: Vec<u8>,
+}
+
+impl std::fmt::Debug for Socket {
+    /// Without the buffer, whose 64 KiB say nothing.
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Socket").finish_non_exhaustive()
+    }
 }
 
 impl Socket {

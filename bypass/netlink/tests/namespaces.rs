@@ -245,16 +245,24 @@ fn changes() {
         .all(|one| one.ip != ip("10.9.0.1")));
 }
 
+/// The tables once IPv6 works on the link, which the kernel notices up to two seconds after it is up:
+/// until then it drops solicitations of the peer, and of three none may be left.
+fn ready(name: &str) -> Tables {
+    let mut tables = Tables::new().expect("tables");
+    until(&mut tables, "a link-local address", |t| {
+        t.addresses().iter().any(|one| {
+            let is_local = matches!(one.ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+            is_local && !one.is_tentative && t.link(name).is_some_and(|link| link.index == one.link)
+        })
+    });
+    tables
+}
+
 fn neighbours() {
     let (a, b) = pair();
-    let peer = b.run(|| {
-        Tables::new()
-            .expect("tables")
-            .link("vb")
-            .and_then(|link| link.mac)
-    });
+    let peer = b.run(|| ready("vb").link("vb").and_then(|link| link.mac));
     a.enter();
-    let mut tables = Tables::new().expect("tables");
+    let mut tables = ready("va");
     let link = tables.link("va").expect("the link").index;
     for host in ["10.9.0.2", "fd09::2"] {
         assert_eq!(tables.mac(link, ip(host)), None);

@@ -19,6 +19,7 @@ parser.add_argument("--only", default="", help="answer 404 to every other path")
 parser.add_argument("--ignore-term", action="store_true")
 parser.add_argument("--daemon", action="store_true", help="go on in a child, and end")
 parser.add_argument("--fork", action="store_true", help="leave a child in a session of its own")
+parser.add_argument("--busy", action="store_true", help="compute and call the kernel at all times")
 parser.add_argument("--starts", default="", help="a file that gets a byte for each start")
 parser.add_argument("--fail-at", default="", help="numbers of starts that fail: 3,4")
 options = parser.parse_args()
@@ -28,6 +29,18 @@ if options.starts:
     if str(os.path.getsize(options.starts)) in options.fail_at.split(","):
         print("this start fails as requested", file=sys.stderr)
         sys.exit(1)
+
+
+def be_busy():
+    """Something to sample, however seldom a request gets through on a loaded machine."""
+    with open("/dev/zero", "rb", buffering=0) as zeros:
+        while True:
+            sum(zeros.read(1 << 18)[:10_000])
+            time.sleep(0.001)  # lets go of the interpreter, so that requests are answered
+
+
+if options.busy:
+    threading.Thread(target=be_busy, daemon=True).start()
 served = 0
 lock = threading.Lock()
 

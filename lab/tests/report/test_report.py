@@ -137,6 +137,7 @@ def test_a_chart_of_its_own_is_an_image_with_colours_for_light_and_dark(run, tmp
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "prefers-color-scheme:dark" in drawing
     assert "href" not in drawing
+    assert root.find("{*}desc").text == f"run {run.name}"
 
 
 def test_a_table_that_is_not_there_cannot_be_drawn(run, tmp_path):

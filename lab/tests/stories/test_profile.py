@@ -27,6 +27,13 @@ public class Small {
             try (var body = exchange.getResponseBody()) { body.write(new byte[16]); }
         });
         server.start();
+        var busy = new Thread(() -> {
+            for (var numbers = new java.util.Random(1); ; ) {
+                java.util.Arrays.sort(numbers.ints(10_000).toArray());
+            }
+        });
+        busy.setDaemon(true);
+        busy.start();
     }
 }
 """
@@ -45,7 +52,8 @@ def run(checkout, program="perf", recipe=None):
 
 
 def test_a_run_with_a_profile_shows_functions_and_leaves_nothing_behind(checkout):
-    process, _, err = run(checkout)
+    recipe = checkout.recipe(connections=[1, 2], server_options=["--busy"])
+    process, _, err = run(checkout, recipe=recipe)
     assert process.returncode == 0, err
     (found,) = [json.loads(path.read_text()) for path in checkout.latest.glob("profiles/*.json")]
     assert found["samples"] > 0, found["problem"]

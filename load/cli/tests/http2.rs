@@ -142,7 +142,7 @@ fn a_stream_that_hangs_delays_no_other_request() {
         }
     });
     let line = format!(
-        "--http2 --streams 8 -t1 -c1 -d1s -R100 --drain 200ms -T30s {}",
+        "--http2 --streams 8 -t1 -c1 -d1s -R100 --drain 2s -T30s {}",
         server.url()
     );
     let result = measured(&line);
@@ -227,7 +227,7 @@ fn a_server_that_is_slow_but_there_keeps_its_connection() {
             own.store(side.pings, Ordering::SeqCst);
         }
     });
-    let result = measured(&format!("--http2 -t1 -c1 -d1s -T100ms {}", server.url()));
+    let result = measured(&format!("--http2 -t1 -c1 -d3s -T400ms {}", server.url()));
     assert_eq!(count(&result, "/totals/connects"), 1, "{}", result["notes"]);
     assert!(
         count(&result, "/errors/timeout") >= 4,

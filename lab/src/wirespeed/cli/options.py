@@ -69,7 +69,7 @@ ServerCoresOption = Annotated[
         "--server-cores",
         parser=whole_number("--server-cores", 1),
         metavar="N",
-        help="Else all that servers get here.",
+        help="Cores of each server; by default half of the machine.",
     ),
 ]
 PORT = whole_number("--port", 1, 65535)

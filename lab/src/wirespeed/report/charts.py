@@ -368,7 +368,8 @@ def write_chart(run_dir: Path, out: Path, table: int | None = None) -> Path:
     labels = Labels(sheet.title, x_label, shown.head, captions)
     bare = [_without_strip(_scaled(line, shown.scale)) for line in lines]
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(plot.standalone(plot.line_chart(bare, labels)), encoding="utf-8")
+    drawing = plot.standalone(plot.line_chart(bare, labels), f"run {summary.run.run_id}")
+    out.write_text(drawing, encoding="utf-8")
     return out
 
 

@@ -496,11 +496,11 @@ def _svg(title: str, bottom: float, body: Sequence[str], is_thin: bool) -> str:
     )
 
 
-def standalone(svg: str) -> str:
-    """The same drawing as a file of its own, with its colours inside."""
+def standalone(svg: str, source: str) -> str:
+    """The same drawing as a file of its own, with its colours inside and the run it is of."""
     style = (
         f"<style>svg{{{LIGHT};background:var(--paper)}}"
         f"@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}{STYLE}</style>"
     )
     head, rest = svg.split(">", 1)
-    return f'{head} xmlns="http://www.w3.org/2000/svg">{style}{rest}\n'
+    return f'{head} xmlns="http://www.w3.org/2000/svg"><desc>{escape(source)}</desc>{style}{rest}\n'

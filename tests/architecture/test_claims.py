@@ -1,0 +1,85 @@
+"""Claims of README, changelog and pages that were false or stale once agree with what they speak of."""
+
+import re
+
+from components import ROOT
+
+LEAST_WORDS_OF_GUIDES = 8_000
+#: Pages of use and internals; what is generated, measured, run by a test as data, or a record is not counted.
+MOST_WORDS_BY_HAND = 45_000
+GENERATED = ("published.md", "programs.md", "performance.md", "options.md", "load-options.md", "load-results.md",
+             "gateway-options.md", "commands.md")
+RECORDS = ("history", "decisions", "mistakes", "performance")
+GUIDES = ("is-nginx-faster-with-bypass", "which-is-faster", "your-server", "make-it-faster", "ci", "two-hosts",
+          "from-wrk2", "bypass-in-production", "containers", "gateway-production", "gateway-filters",
+          "troubleshooting", "after-a-run", "honest-latency")
+
+
+def read(page):
+    return (ROOT / page).read_text()
+
+
+def words_of(pages):
+    return sum(len(re.findall(r"\S*\w\S*", page.read_text())) for page in pages)
+
+
+def test_pages_written_by_hand_stay_short():
+    """Of 112,000 words below docs/ a reader found no way to a first result."""
+    docs = ROOT / "docs"
+    pages = [page for page in docs.rglob("*.md") if page.relative_to(docs).parts[0] not in (*RECORDS, *GENERATED)]
+    assert words_of(pages) <= MOST_WORDS_BY_HAND
+    guides = [*(docs / "guides").glob("*.md"), *(docs / f"{name}.md" for name in GUIDES)]
+    assert words_of(guides) >= LEAST_WORDS_OF_GUIDES
+
+
+def test_the_changelog_has_dated_releases_of_user_visible_changes():
+    """The first one had 351 bullets, 271 of them Fixed, for a release that did not exist yet."""
+    heads = re.findall(r"^## (.+)$", read("CHANGELOG.md"), re.M)
+    assert heads and all(re.fullmatch(r"Unreleased|\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", head) for head in heads)
+    first = read("CHANGELOG.md").partition("## 0.1.0 ")[2]
+    assert "### Fixed" not in first and len(re.findall(r"^- ", first, re.M)) <= 40
+    unreleased = read("CHANGELOG.md").partition("## 0.1.0 ")[0]
+    assert set(re.findall(r"^### (.+)$", unreleased, re.M)) <= {"Added", "Changed", "Fixed", "Security"}
+
+
+def test_the_number_of_programs_is_that_of_their_table():
+    table = read("docs/programs.md").partition("| program | version |")[2].partition("\n\n")[0]
+    count = len([row for row in table.splitlines()[2:] if row.startswith("| ")])
+    assert f"{count} set-ups of real programs tried" in read("README.md")
+    assert any(row.startswith("| memcached ") for row in table.splitlines())
+
+
+def test_the_counts_of_packetdrill_add_up():
+    """The page had 82 scripts where the benchmark ran 80."""
+    page = read("docs/internals/limits/bypass-tcp.md")
+    rows = re.findall(r"^\| .+ \| \d+ \| (\d+) \| (\d+) \| (\d+) \|$", page, re.M)
+    assert len(rows) == 3
+    assert all(int(run) == int(passed) + int(failed) for run, passed, failed in rows)
+
+
+def test_the_readme_names_each_protocol_of_the_generator():
+    """It left out WebSocket and gRPC."""
+    assert all(name in read("README.md") for name in ("HTTP/1.1", "HTTP/2", "gRPC", "WebSocket", "TCP and UDP echo"))
+
+
+def test_requirements_are_those_of_the_build():
+    """No page said which Rust, C library, processor or Python is needed."""
+    page = read("docs/install.md")
+    rust = re.search(r'^rust-version = "([\d.]+)"', read("Cargo.toml"), re.M)[1]
+    python = re.search(r'^requires-python = ">=([\d.]+)"', read("lab/pyproject.toml"), re.M)[1]
+    java = re.search(r"<maven.compiler.release>(\d+)<", read("servers/pom.xml"))[1]
+    assert f"Rust {rust} or newer" in page and f"Python {python} or newer" in page and f"JDK {java} or newer" in page
+    assert all(word in page for word in ("x86-64", "glibc", "Debian 12"))
+
+
+def test_the_readme_says_that_root_installs_packages_and_how_to_forbid_it():
+    text = read("README.md")
+    assert re.search(r"As root, .+ install", text) and "WIRESPEED_NO_INSTALL=1" in text
+    assert 'environ.get("WIRESPEED_NO_INSTALL")' in read("wirespeed")
+
+
+def test_the_gateway_has_the_two_carriers_that_the_readme_names():
+    """A page spoke of three."""
+    modules = {path.name for path in (ROOT / "servers").glob("gateway-*") if (path / "pom.xml").exists()}
+    assert {"gateway-netty", "gateway-tomcat"} <= modules
+    assert "on Netty or Tomcat" in read("README.md")
