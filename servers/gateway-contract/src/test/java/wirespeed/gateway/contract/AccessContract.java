@@ -257,6 +257,65 @@ abstract class AccessContract extends CarrierContract {
         assertEquals(2, origin.seen.size());
     }
 
+    private static String from(String client, String more) {
+        return "X-Forwarded-For: " + client + "\r\n" + more;
+    }
+
+    @Test
+    void a_rate_is_limited_for_each_combination_of_a_key() throws Exception {
+        RawClient client = client(gateway("[server]\ntrusted-proxies = [\"127.0.0.1\"]\n[[filter]]\n"
+                + "type = \"rate-limit\"\nrate = 1\nburst = 1\nkey = [\"client\", \"route\","
+                + " \"header:X-Plan\"]\nipv4-prefix = 24\nipv6-prefix = 48\n[[route]]\n"
+                + "prefix = \"/a\"\norigins = [\"o\"]\n[[route]]\norigins = [\"o\"]\n"));
+        int[] turn = {0};
+        inTime(1000, () -> {
+            String plan = "X-Plan: " + turn[0]++ + "\r\n";
+            assertEquals(200, ask(client, from("10.1.2.3", plan)).status());
+            assertEquals(429, ask(client, from("10.1.2.99", plan)).status());
+        });
+        inTime(1000, () -> {
+            String plan = "X-Plan: " + turn[0]++ + "\r\n";
+            assertEquals(200, ask(client, from("2001:db8:7:1::1", plan)).status());
+            assertEquals(429, ask(client, from("2001:db8:7:2::1", plan)).status());
+        });
+        for (String other : new String[] {from("10.1.3.3", "X-Plan: a\r\n"),
+            from("10.1.2.3", "X-Plan: b\r\n"), from("10.1.2.3", ""), from("2001:db8:8::1", "X-Plan: a\r\n"),
+            from("10.1.2.3", "X-Plan: a\r\nX-Plan: b\r\n")}) {
+            assertEquals(200, ask(client, other).status(), other);
+        }
+        // The same client with the same plan, on another route.
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n" + from("10.1.3.3", "X-Plan: a\r\n") + "\r\n");
+        assertEquals(200, client.read().status());
+    }
+
+    @Test
+    void a_rate_is_limited_by_what_a_token_says() throws Exception {
+        KeyPair pair = pair();
+        Path keys = Files.writeString(folder.resolve("keys.json"), set("1", pair));
+        String limit = "[[filter]]\ntype = \"rate-limit\"\nname = \"a\"\norder = -5\nrate = 1\n"
+                + "burst = 1\nkey = \"claim:tenant\"\n";
+        RawClient client = client(gateway(limit + "[[filter]]\ntype = \"jwt\"\njwks = \"" + keys
+                + "\"\nissuer = \"*\"\naudience = \"*\"\n"));
+        long end = System.currentTimeMillis() / 1000 + 600;
+        int[] turn = {0};
+        inTime(1000, () -> {
+            String tenant = ",\"tenant\":\"" + turn[0]++;
+            String first = token("1", pair, end, tenant + "\"");
+            String second = token("1", pair, end + 1, tenant + "\"");
+            String other = token("1", pair, end, tenant + "x\"");
+            assertEquals(200, ask(client, first).status());
+            assertEquals(429, ask(client, second).status());
+            assertEquals(200, ask(client, other).status());
+        });
+        // Who is refused by the token takes nothing from the bucket of its tenant.
+        for (int i = 0; i < 3; i++) {
+            assertEquals(401, ask(client, token("1", pair(), end, ",\"tenant\":\"last\"")).status());
+        }
+        assertEquals(200, ask(client, token("1", pair, end, ",\"tenant\":\"last\"")).status());
+        ConfigError refused = assertThrows(ConfigError.class, () -> gateway(limit));
+        assertTrue(refused.getMessage().contains("needs a filter of type jwt"), refused.getMessage());
+    }
+
     @Test
     void pages_of_named_origins_may_read() throws Exception {
         origin.handler = (seen, out, socket) -> {

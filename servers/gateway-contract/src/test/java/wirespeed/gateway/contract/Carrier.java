@@ -3,6 +3,7 @@ package wirespeed.gateway.contract;
 
 import java.net.InetSocketAddress;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import wirespeed.gateway.runtime.Config;
 import wirespeed.gateway.runtime.ConfigReader;
@@ -14,6 +15,8 @@ import wirespeed.gateway.runtime.Launcher;
 final class Carrier implements AutoCloseable {
     final GatewayRuntime runtime;
     final InetSocketAddress address;
+    /** Of all listeners, the one above first. */
+    final List<InetSocketAddress> addresses;
     final Launcher.Carrier carrier;
 
     Carrier(Launcher.Factory factory, Map<String, Object> own, String toml) {
@@ -27,7 +30,8 @@ final class Carrier implements AutoCloseable {
         runtime = new GatewayRuntime(config);
         carrier = factory.make(runtime.gateway());
         runtime.start();
-        address = carrier.start();
+        addresses = carrier.start();
+        address = addresses.get(0);
         runtime.startAdmin(new ConfigStore(null, toml, Map.of(), flags));
     }
 

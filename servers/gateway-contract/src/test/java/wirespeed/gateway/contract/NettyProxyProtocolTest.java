@@ -65,6 +65,22 @@ class NettyProxyProtocolTest extends CarrierContract {
     }
 
     @Test
+    void each_listener_has_its_own_balancers() throws IOException {
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
+                + "[timeouts]\nhead = \"1m\"\n[[listener]]\nlisten = \"127.0.0.1:0\"\n"
+                + "proxy-protocol = [\"127.0.0.0/8\"]\n");
+        String header = "PROXY TCP4 192.0.2.7 198.51.100.1 4711 80\r\n";
+        RawClient direct = client(gateway);
+        direct.send(header + GET);
+        assertEquals(400, direct.read().status());
+        assertEquals("127.0.0.1", clientOf(gateway, ""));
+        RawClient behind = closedLater(new RawClient(gateway.addresses.get(1)));
+        behind.send(header + GET);
+        assertEquals(200, behind.read().status());
+        assertEquals("192.0.2.7", origin.seen.get(2).header("X-Forwarded-For"));
+    }
+
+    @Test
     void unknown_peers_cannot_name_a_client() throws IOException {
         Carrier gateway = from("\"192.0.2.0/24\"", "1m");
         RawClient client = client(gateway);

@@ -160,6 +160,11 @@ class ProcessTest {
             List<RawClient> idle = new ArrayList<>();
             try (RawClient client = new RawClient(address)) {
                 assertEquals(200, client.get("/before").status());
+                // From folders, where tests have them, classes cannot be loaded without a descriptor.
+                try (RawClient refused = new RawClient(address)) {
+                    refused.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: host\r\n\r\n");
+                    assertEquals(400, refused.read().status());
+                }
                 for (int i = 0; i < descriptorsMax; i++) {
                     idle.add(new RawClient(address));
                 }

@@ -18,6 +18,7 @@ public final class Gateway {
     }
 
     private volatile Map<String, OptionValues> options;
+    private final List<Listener> listeners;
     private final List<Meters> meters = new CopyOnWriteArrayList<>();
     private final List<LoopWatch> watches = new CopyOnWriteArrayList<>();
     private final List<Pools> pools = new CopyOnWriteArrayList<>();
@@ -33,9 +34,12 @@ public final class Gateway {
      * A gateway that begins with this snapshot.
      *
      * @param options the tables that occur once, by section
+     * @param listeners where clients connect, as long as the process lives
      */
-    public Gateway(Map<String, OptionValues> options, Snapshot snapshot) {
+    public Gateway(Map<String, OptionValues> options, List<Listener> listeners,
+            Snapshot snapshot) {
         this.options = Map.copyOf(options);
+        this.listeners = List.copyOf(listeners);
         this.snapshot = snapshot;
     }
 
@@ -43,6 +47,11 @@ public final class Gateway {
     public OptionValues options(String section) {
         OptionValues values = options.get(section);
         return values == null ? new OptionValues(section) : values;
+    }
+
+    /** Where clients connect; the one of {@code server.listen} first. */
+    public List<Listener> listeners() {
+        return listeners;
     }
 
     /** The snapshot that new exchanges use. */

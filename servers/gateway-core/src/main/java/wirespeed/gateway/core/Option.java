@@ -7,7 +7,8 @@ import java.util.Locale;
 /**
  * Parser, environment, help, documentation and error messages all read this record.
  *
- * @param section table of the configuration file; "origin", "route" and "filter" occur repeatedly
+ * @param section table of the configuration file; "listener", "origin", "route" and
+ *        "filter" occur repeatedly
  * @param name key within the table
  * @param type what a value must be
  * @param defaultText the default as it would be written; empty for none

@@ -10,6 +10,7 @@ public final class OptionPage {
 
     static {
         SECTIONS.put("server", "[server]");
+        SECTIONS.put("listener", "[[listener]]");
         SECTIONS.put("limits", "[limits]");
         SECTIONS.put("timeouts", "[timeouts]");
         SECTIONS.put("tls", "[tls]");

@@ -64,6 +64,7 @@ public final class OptionTable {
     private static Map<String, Option> declare() {
         Declaration d = new Declaration();
         server(d);
+        listeners(d);
         limits(d);
         timeouts(d);
         tls(d);
@@ -89,8 +90,8 @@ public final class OptionTable {
         d.bool("defer-accept", false, "Accept a connection when its first byte has arrived.");
         d.bool("h2c", false, "Take HTTP/2 without TLS from clients that begin with it (prior"
                 + " knowledge); gateway-netty only.");
-        d.texts("proxy-protocol", "", "Networks whose connections begin with a PROXY header (v1 or"
-                + " v2), which names the client; gateway-netty only.");
+        d.texts("proxy-protocol", "", "Networks whose connections to server.listen begin with a"
+                + " PROXY header (v1 or v2), which names the client; gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "Size of a read; while a socket has more,"
                 + " 64KiB at a time.");
         d.texts("dns", "", "DNS servers for resolving origins (ADDRESS:PORT); empty = system"
@@ -100,6 +101,8 @@ public final class OptionTable {
         d.text("consul-token", "", "Its X-Consul-Token.");
         d.text("log-folder", "", "Below it all files of access logs must lie, whatever is"
                 + " written to the admin port; empty for any place.");
+        d.text("page-folder", "", "Below it all files of error pages must lie, as those of logs"
+                + " below log-folder.");
         d.reloadable = true;
         d.text("via-name", "", "Name of the gateway in Via; empty = random.");
         d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
@@ -109,6 +112,14 @@ public final class OptionTable {
         d.duration("drain", "30s", 0, HOUR, "Grace period for requests in flight after SIGTERM.");
         d.duration("drain-delay", "0ms", 0, HOUR,
                 "Delay between /ready responding 503 and closing the listener.");
+    }
+
+    private static void listeners(Declaration d) {
+        d.in("listener", false);
+        d.text("listen", "", "A further address for clients, besides server.listen.");
+        d.bool("tls", true, "Encrypt where tls.certificate is set; false for a plain listener next to"
+                + " an encrypted one.");
+        d.texts("proxy-protocol", "", "As server.proxy-protocol, for this listener; gateway-netty only.");
     }
 
     private static void limits(Declaration d) {
@@ -285,12 +296,13 @@ public final class OptionTable {
         d.in("filter", true);
         d.choice("type", "", List.of("headers", "redirect", "rewrite", "rate-limit", "access-log",
                 "debug", "static-response", "request-id", "compress", "jwt", "api-key", "basic",
-                "external-auth", "ip", "cors"),
+                "external-auth", "ip", "cors", "error-page"),
                 "Which of the shipped filters.");
         d.text("name", "", "Unique name; the default is its type and number.");
         d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier.");
         d.text("prefix", "/", "Only below this path.");
         d.text("host", "", "Only for this host.");
+        d.choice("scheme", "any", List.of("any", "http", "https"), "Only for requests that came by it.");
         d.table("request-set", "headers: set in requests.");
         d.texts("request-remove", "", "headers: removed from requests.");
         d.table("response-set", "headers: set in responses.");
@@ -299,11 +311,14 @@ public final class OptionTable {
         d.text("replacement", "", "rewrite, redirect: new path or location, with or without a"
                 + " query; $1 is a group.");
         d.count("status", 0, 0, 599, "redirect, static-response: the status.");
-        d.text("body", "", "static-response: the body.");
-        d.text("content-type", "text/plain; charset=utf-8", "static-response: its type.");
-        d.text("key", "client", "rate-limit: client, route or header:NAME.");
+        d.text("body", "", "static-response, error-page: the body.");
+        d.text("content-type", "text/plain; charset=utf-8", "static-response, error-page: its"
+                + " type; that of an error-page whose file ends with .html or .json is known without.");
+        d.texts("key", "client", "rate-limit: what has a bucket of its own: client, route, header:NAME,"
+                + " claim:NAME of a token that a jwt filter took, or each combination of several.");
         d.count("rate", 100, 1, 10_000_000, "rate-limit: requests per second.");
         d.count("burst", 100, 1, 10_000_000, "rate-limit: burst size.");
+        d.count("ipv4-prefix", 32, 1, 32, "rate-limit: as ipv6-prefix, for IPv4.");
         d.count("ipv6-prefix", 64, 1, 128, "rate-limit: clients whose IPv6 addresses share this many"
                 + " first bits are one.");
         d.texts("encodings", "br, gzip", "compress: offered encodings, preferred first.");
@@ -311,7 +326,10 @@ public final class OptionTable {
                 + " application/xml, application/*+json, application/*+xml, image/svg+xml",
                 "compress: content types to compress; * is a wildcard.");
         d.bytes("min", "1KiB", 0, 1 << 30, "compress: minimum size.");
-        d.text("file", "", "access-log: file; empty for standard output.");
+        d.text("file", "", "access-log, error-page: the file; without one a log goes to standard output.");
+        d.texts("statuses", "", "error-page: for which, such as 404 or 5xx; one status comes before its"
+                + " class.");
+        d.bool("from-origins", false, "error-page: whether answers of origins are replaced, too.");
         d.text("format", "", "access-log: json, or a template with names in braces.");
         d.text("jwks", "", "jwt: key set of the issuer, a file or an http address; fetched again when"
                 + " it is old or lacks a key.");

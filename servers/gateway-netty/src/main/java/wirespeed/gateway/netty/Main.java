@@ -2,6 +2,7 @@
 package wirespeed.gateway.netty;
 
 import java.net.InetSocketAddress;
+import java.util.List;
 import java.util.Map;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.runtime.Launcher;
@@ -20,7 +21,7 @@ public final class Main {
         Server server = new Server(gateway);
         return new Launcher.Carrier() {
             @Override
-            public InetSocketAddress start() {
+            public List<InetSocketAddress> start() {
                 return server.start();
             }
 

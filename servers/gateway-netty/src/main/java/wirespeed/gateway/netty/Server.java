@@ -3,6 +3,7 @@ package wirespeed.gateway.netty;
 
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
@@ -27,10 +28,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
-import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.BodyBudget;
 import wirespeed.gateway.core.Gateway;
-import wirespeed.gateway.core.Networks;
+import wirespeed.gateway.core.Listener;
 import wirespeed.gateway.core.OptionValues;
 
 /**
@@ -51,8 +51,6 @@ public final class Server implements AutoCloseable {
     private final OptionValues options;
     private final Transport transport;
     private final TlsContexts tls;
-    /** Whose connections begin with a PROXY header. */
-    private final Networks balancers;
     private final MultiThreadIoEventLoopGroup acceptors;
     private final MultiThreadIoEventLoopGroup workers;
     private final Map<EventLoop, Loop> loops = new IdentityHashMap<>();
@@ -63,7 +61,6 @@ public final class Server implements AutoCloseable {
     public Server(Gateway gateway) {
         this.gateway = gateway;
         options = gateway.options("server");
-        balancers = balancers(options.texts("proxy-protocol"));
         transport = Transport.of(options.text("transport"));
         tls = new TlsContexts(gateway.options("tls"),
                 gateway.options("timeouts").millis("head"));
@@ -88,35 +85,43 @@ public final class Server implements AutoCloseable {
         }
     }
 
-    private static Networks balancers(List<String> texts) {
+    /** Listens everywhere, or nowhere; the answer has the ports that were taken. */
+    public List<InetSocketAddress> start() {
+        List<InetSocketAddress> bound = new ArrayList<>();
         try {
-            return Networks.parse(texts);
-        } catch (IllegalArgumentException bad) {
-            throw new IllegalArgumentException("server.proxy-protocol: " + bad.getMessage(), bad);
+            gateway.listeners().forEach(wanted -> bound.add(bind(wanted)));
+        } catch (RuntimeException refused) {
+            listeners.forEach(listener -> listener.close().awaitUninterruptibly());
+            listeners.clear();
+            throw refused;
         }
+        listeners.forEach(listener -> listener.config().setAutoRead(true));
+        return bound;
     }
 
-    /** Listens; the answer is the address, with the port that was taken. */
-    public InetSocketAddress start() {
-        Address wanted = Address.parse(options.text("listen"));
+    /** Takes the address, and accepts nothing yet. */
+    private InetSocketAddress bind(Listener wanted) {
+        InetSocketAddress address = wanted.toBind();
         int sockets = options.isTrue("reuse-port") ? loops.size() : 1;
-        int port = wanted.port();
         for (int i = 0; i < sockets; i++) {
-            Channel listener = bootstrap(sockets > 1)
-                    .bind(new InetSocketAddress(wanted.host(), port)).syncUninterruptibly()
-                    .channel();
-            listeners.add(listener);
-            port = ((InetSocketAddress) listener.localAddress()).getPort();
+            ChannelFuture bound = bootstrap(wanted, sockets > 1).bind(address)
+                    .awaitUninterruptibly();
+            if (!bound.isSuccess()) {
+                throw wanted.refused(bound.cause());
+            }
+            listeners.add(bound.channel());
+            address = (InetSocketAddress) bound.channel().localAddress();
         }
-        return (InetSocketAddress) listeners.get(0).localAddress();
+        return address;
     }
 
-    private ServerBootstrap bootstrap(boolean isShared) {
+    private ServerBootstrap bootstrap(Listener listener, boolean isShared) {
         ServerBootstrap bootstrap = new ServerBootstrap().group(acceptors, workers)
                 .channel(transport.server())
                 .handler(new Arrivals())
                 .option(ChannelOption.SO_BACKLOG, options.count("backlog"))
                 .option(ChannelOption.SO_REUSEADDR, true)
+                .option(ChannelOption.AUTO_READ, false)
                 .childOption(ChannelOption.TCP_NODELAY, true)
                 .childOption(ChannelOption.ALLOW_HALF_CLOSURE, true)
                 .childOption(ChannelOption.WRITE_BUFFER_WATER_MARK,
@@ -126,7 +131,7 @@ public final class Server implements AutoCloseable {
                 .childHandler(new ChannelInitializer<>() {
                     @Override
                     protected void initChannel(Channel channel) {
-                        accept(channel);
+                        accept(channel, listener);
                     }
                 });
         if (isShared) {
@@ -138,13 +143,13 @@ public final class Server implements AutoCloseable {
         return bootstrap;
     }
 
-    private void accept(Channel channel) {
+    private void accept(Channel channel, Listener listener) {
         Loop loop = loops.get(channel.eventLoop());
-        if (!balancers.isEmpty() && balancers.contains(((InetSocketAddress)
+        if (!listener.balancers().isEmpty() && listener.balancers().contains(((InetSocketAddress)
                 channel.remoteAddress()).getAddress().getHostAddress())) {
             ProxyHeader.install(channel, loop);
         }
-        if (tls.isOn()) {
+        if (listener.isTls()) {
             channel.pipeline().addLast(new Beginning(loop)).addLast(tls.fromClient())
                     .addLast(new ProtocolChoice(loop));
         } else if (options.isTrue("h2c")) {

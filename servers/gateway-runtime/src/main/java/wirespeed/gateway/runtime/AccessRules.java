@@ -82,8 +82,7 @@ final class AccessRules {
 
         static List<Filter> of(ShippedFilters.Scope scope, OptionValues values) {
             Cors cors = new Cors(values);
-            return List.of(cors.new Preflight(scope), cors.new Answers(new ShippedFilters.Scope(
-                    scope.name() + ".response", scope.order(), scope.prefix(), scope.host())));
+            return List.of(cors.new Preflight(scope), cors.new Answers(scope.named("response")));
         }
 
         private boolean isAllowed(String origin) {

@@ -12,12 +12,13 @@ import wirespeed.gateway.core.OptionValues;
  * The configuration as written, typed; {@link SnapshotBuilder} decides what it means.
  *
  * @param single tables that occur once, by section
+ * @param listeners besides the one of [server]
  * @param origins by name
  * @param routes in order
  * @param filters in order
  */
-public record Config(Map<String, OptionValues> single, Map<String, OptionValues> origins,
-        List<OptionValues> routes, List<OptionValues> filters) {
+public record Config(Map<String, OptionValues> single, List<OptionValues> listeners,
+        Map<String, OptionValues> origins, List<OptionValues> routes, List<OptionValues> filters) {
 
     private static final Pattern OPTION = Pattern.compile("([a-z]+)\\.([a-z0-9-]+)\\b.*", Pattern.DOTALL);
 

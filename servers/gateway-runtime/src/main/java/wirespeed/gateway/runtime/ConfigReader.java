@@ -22,6 +22,7 @@ public final class ConfigReader {
     private final String file;
     private final List<String> mistakes = new ArrayList<>();
     private final Map<String, OptionValues> single = new LinkedHashMap<>();
+    private final List<OptionValues> listeners = new ArrayList<>();
     private final Map<String, OptionValues> origins = new LinkedHashMap<>();
     private final List<OptionValues> routes = new ArrayList<>();
     private final List<OptionValues> filters = new ArrayList<>();
@@ -49,7 +50,8 @@ public final class ConfigReader {
         if (!reader.mistakes.isEmpty()) {
             throw new ConfigError(reader.mistakes);
         }
-        return new Config(reader.single, reader.origins, reader.routes, reader.filters);
+        return new Config(reader.single, reader.listeners, reader.origins, reader.routes,
+                reader.filters);
     }
 
     private void text(String text) {
@@ -72,13 +74,15 @@ public final class ConfigReader {
                 table(table, single.get(key), key);
             } else if (key.equals("origins") && value instanceof TomlTable table) {
                 origins(table);
+            } else if (key.equals("listener") && value instanceof TomlArray array) {
+                tables(array, "listener", listeners, at);
             } else if (key.equals("route") && value instanceof TomlArray array) {
                 tables(array, "route", routes, at);
             } else if (key.equals("filter") && value instanceof TomlArray array) {
                 tables(array, "filter", filters, at);
             } else {
                 mistake(at, "unknown table \"" + key + "\" (" + String.join(", ", SINGLE)
-                        + ", origins, [[route]], [[filter]])");
+                        + ", origins, [[listener]], [[route]], [[filter]])");
             }
         }
     }

@@ -4,8 +4,10 @@ package wirespeed.gateway.runtime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.stream.Collectors;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.OptionTable;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Snapshot;
@@ -49,10 +51,10 @@ public final class GatewayRuntime implements AutoCloseable {
         tracing = Tracing.of(config.table("tracing"));
         folder = new FilterFolder(config.table("filters"), this::foldersFilters);
         folder.loadNow();
-        LogFolder.check(config);
+        FileFolders.check(config);
         shipped = ShippedFilters.of(config.filters());
         Snapshot first = builder.build(config, filters(shipped));
-        gateway = new Gateway(config.single(), first);
+        gateway = new Gateway(config.single(), Listening.of(config), first);
         if (cache != null) {
             gateway.gauges().put("cache.collecting.bytes", cache::collectingBytes);
         }
@@ -73,7 +75,7 @@ public final class GatewayRuntime implements AutoCloseable {
     static void check(Config config) {
         List<String> mistakes = new ArrayList<>();
         List<Filter> filters = new ArrayList<>();
-        collect(mistakes, () -> LogFolder.check(config));
+        collect(mistakes, () -> FileFolders.check(config));
         collect(mistakes, () -> filters.addAll(ShippedFilters.of(config.filters(), true)));
         collect(mistakes, () -> {
             FilterFolder folder = new FilterFolder(config.table("filters"), none -> { });
@@ -139,13 +141,22 @@ public final class GatewayRuntime implements AutoCloseable {
         return !admin.text("listen").isEmpty() || !admin.text("socket").isEmpty();
     }
 
-    /** Opens the admin port and its socket, if they are configured. */
-    public void startAdmin(ConfigStore store) {
+    /** Takes the admin port and its socket, if they are configured; nothing is answered yet. */
+    public void openAdmin(ConfigStore store) {
         if (states == null) {
             restore(store);
         }
         if (hasAdmin(config)) {
             admin = new AdminServer(this, store, states, config.table("admin"));
+        }
+    }
+
+    /** Answers at the admin port and its socket, if they are configured. */
+    public void startAdmin(ConfigStore store) {
+        if (admin == null) {
+            openAdmin(store);
+        }
+        if (admin != null) {
             admin.start();
         }
     }
@@ -192,7 +203,7 @@ public final class GatewayRuntime implements AutoCloseable {
     }
 
     private void replace(Config next) {
-        LogFolder.check(next);
+        FileFolders.check(next);
         List<Filter> fresh = ShippedFilters.of(next.filters());
         Snapshot snapshot;
         try {
@@ -216,16 +227,26 @@ public final class GatewayRuntime implements AutoCloseable {
     /** Options that hold a socket or a thread need a restart. */
     private void notReloadable(Config next) {
         List<String> mistakes = new ArrayList<>();
-        for (wirespeed.gateway.core.Option option : wirespeed.gateway.core.OptionTable.all()) {
+        for (wirespeed.gateway.core.Option option : OptionTable.all()) {
             if (!option.reloadable() && next.single().containsKey(option.section())
                     && !String.valueOf(value(config, option)).equals(
                             String.valueOf(value(next, option)))) {
                 mistakes.add(option.key() + " cannot change without a restart");
             }
         }
+        if (!listeners(config).equals(listeners(next))) {
+            mistakes.add("[[listener]] cannot change without a restart");
+        }
         if (!mistakes.isEmpty()) {
             throw new NotReloadable(mistakes);
         }
+    }
+
+    /** Their options as text, to be compared. */
+    private static List<String> listeners(Config config) {
+        return config.listeners().stream().map(values -> OptionTable.section("listener").stream()
+                .map(option -> String.valueOf(values.raw(option.name())))
+                .collect(Collectors.joining("\n"))).toList();
     }
 
     private static Object value(Config config, wirespeed.gateway.core.Option option) {

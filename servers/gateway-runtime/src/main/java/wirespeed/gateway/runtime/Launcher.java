@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.stream.Collectors;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.OptionPage;
 import wirespeed.gateway.core.OptionValues;
@@ -18,8 +19,11 @@ import wirespeed.gateway.core.OptionValues;
 public final class Launcher {
     /** What a carrier offers. */
     public interface Carrier {
-        /** Listens; the answer is the address with the port that was taken. */
-        InetSocketAddress start();
+        /**
+         * Listens at all addresses of the gateway or, when it may not at one of them, at none; the
+         * answer has the ports that were taken.
+         */
+        List<InetSocketAddress> start();
 
         /** Stops; the answer is how many exchanges were cut. */
         int stop(long drainMillis);
@@ -186,14 +190,17 @@ public final class Launcher {
             Carrier carrier = factory.make(runtime.gateway());
             runtime.restore(store);
             runtime.start();
-            InetSocketAddress address = carrier.start();
+            // One that is taken must not end a process that serves already.
+            runtime.openAdmin(store);
+            String addresses = carrier.start().stream()
+                    .map(one -> one.getHostString() + ":" + one.getPort())
+                    .collect(Collectors.joining(" and "));
             runtime.startAdmin(store);
             runtime.follow(store);
             // Its default would end the process; log rotation and reloads send it.
             sun.misc.Signal.handle(new sun.misc.Signal("HUP"), signal -> runtime.hangUp());
             endAtSignal(runtime, carrier);
-            System.out.println(name + " listens on " + address.getHostString() + ":"
-                    + address.getPort() + " (" + carrier.describe() + ")"
+            System.out.println(name + " listens on " + addresses + " (" + carrier.describe() + ")"
                     + (runtime.adminAddress() == null ? "" : ", admin on "
                     + runtime.adminAddress().getHostString() + ":"
                     + runtime.adminAddress().getPort())

@@ -1,26 +1,77 @@
-// Addresses in the configuration that a start would refuse, found without opening a socket.
+// The addresses of a configuration: where clients connect, and what else a start would refuse.
 package wirespeed.gateway.runtime;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Listener;
 import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.OptionValues;
 
-/** Listeners, DNS servers and the networks of balancers. */
+/** Listeners, the admin port and DNS servers; no socket is opened. */
 final class Listening {
     private Listening() {
     }
 
+    /** Where clients connect: {@code server.listen}, then each {@code [[listener]]}. */
+    static List<Listener> of(Config config) {
+        List<String> mistakes = new ArrayList<>();
+        List<Listener> all = listeners(config, mistakes);
+        if (!mistakes.isEmpty()) {
+            throw new ConfigError(mistakes);
+        }
+        return all;
+    }
+
+    private static List<Listener> listeners(Config config, List<String> mistakes) {
+        boolean hasCertificate = !config.table("tls").text("certificate").isEmpty();
+        List<Listener> all = new ArrayList<>();
+        OptionValues server = config.table("server");
+        Networks balancers = balancers(mistakes, "server.proxy-protocol: ", server);
+        Address first = address(mistakes, "server.listen: ", server.text("listen"));
+        if (first != null && balancers != null) {
+            all.add(new Listener("server.listen", first, hasCertificate, balancers));
+        }
+        for (int i = 0; i < config.listeners().size(); i++) {
+            OptionValues values = config.listeners().get(i);
+            String name = "listener " + (i + 1);
+            int before = mistakes.size();
+            String place = values.place() + name + ": ";
+            Networks own = balancers(mistakes, place + "proxy-protocol: ", values);
+            if (values.text("listen").isEmpty()) {
+                mistakes.add(place + "listen is missing (write for example listen ="
+                        + " \"0.0.0.0:8080\")");
+                continue;
+            }
+            Address address = address(mistakes, place + "listen: ", values.text("listen"));
+            if (values.isGiven("tls") && values.isTrue("tls") && !hasCertificate) {
+                mistakes.add(place + "tls = true needs tls.certificate");
+            }
+            if (mistakes.size() == before) {
+                Listener listener = new Listener(name, address, hasCertificate && values.isTrue("tls"), own);
+                taken(all, listener).ifPresent(other -> mistakes.add(place + address.id()
+                        + " is the address of " + other.option() + ", too"));
+                all.add(listener);
+            }
+        }
+        return all;
+    }
+
+    private static Optional<Listener> taken(List<Listener> all, Listener next) {
+        return all.stream().filter(one -> next.address().port() != 0
+                && one.address().id().equals(next.address().id())).findFirst();
+    }
+
     static void check(Config config) {
         List<String> mistakes = new ArrayList<>();
+        listeners(config, mistakes);
         OptionValues server = config.table("server");
-        listen(mistakes, "server.listen", server.text("listen"));
         OptionValues admin = config.table("admin");
         if (!admin.text("listen").isEmpty()) {
-            listen(mistakes, "admin.listen", admin.text("listen"));
+            address(mistakes, "admin.listen: ", admin.text("listen"));
         }
         String socket = admin.text("socket");
         if (!socket.isEmpty() && !Files.isWritable(Path.of(socket).toAbsolutePath().getParent())) {
@@ -35,21 +86,32 @@ final class Listening {
         } catch (IllegalArgumentException bad) {
             mistakes.add(bad.getMessage());
         }
-        try {
-            Networks.parse(server.texts("proxy-protocol"));
-        } catch (IllegalArgumentException bad) {
-            mistakes.add("server.proxy-protocol: " + bad.getMessage());
-        }
         if (!mistakes.isEmpty()) {
             throw new ConfigError(mistakes);
         }
     }
 
-    private static void listen(List<String> mistakes, String option, String text) {
+    /** Null for a mistake. */
+    private static Address address(List<String> mistakes, String where, String text) {
         try {
-            Address.parse(text);
+            Address parsed = Address.parse(text);
+            if (!parsed.isService()) {
+                return parsed;
+            }
+            mistakes.add(where + "\"" + text + "\" is not host:port");
         } catch (IllegalArgumentException bad) {
-            mistakes.add(option + ": " + bad.getMessage());
+            mistakes.add(where + bad.getMessage());
+        }
+        return null;
+    }
+
+    /** Null for a mistake. */
+    private static Networks balancers(List<String> mistakes, String where, OptionValues values) {
+        try {
+            return Networks.parse(values.texts("proxy-protocol"));
+        } catch (IllegalArgumentException bad) {
+            mistakes.add(where + bad.getMessage());
+            return null;
         }
     }
 }

@@ -1,13 +1,16 @@
-// Token buckets by client, route or header.
+// Token buckets by client, route, header or claim, or by several of them together.
 package wirespeed.gateway.runtime;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.IpAddress;
+import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Step;
@@ -18,6 +21,8 @@ import wirespeed.gateway.core.Step;
  * bounded in keys and in their length; while it is full, new keys share 4,096 buckets.
  */
 final class RateLimit extends ShippedFilters.Scoped {
+    private static final String HEADER = "header:";
+    private static final String CLAIM = "claim:";
     private static final int KEYS_MAX = 100_000;
     private static final int SHARED_BITS = 12;
     /** Secret, so that clients cannot choose keys that share a bucket with another client's. */
@@ -27,8 +32,13 @@ final class RateLimit extends ShippedFilters.Scoped {
     private static final long FORGOTTEN_NANOS_MIN = TimeUnit.SECONDS.toNanos(1);
     private static final long SWEEP_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
+    /** One of the things that a bucket is kept for. */
+    private interface Part {
+        String of(Context context);
+    }
+
     private final Cache<Object, AtomicLong> buckets;
-    private final String key;
+    private final List<Part> key;
     private final long intervalNanos;
     private final long burstNanos;
     private final LongSupplier clock;
@@ -36,18 +46,20 @@ final class RateLimit extends ShippedFilters.Scoped {
     /** How often the whole table was looked through. */
     final AtomicLong sweeps = new AtomicLong();
 
-    /** As {@code limits} for clients, whose IPv6 addresses count by this many first bits. */
-    private final int ipv6Bits;
-
-    RateLimit(ShippedFilters.Scope scope, String key, int rate, int burst, int ipv6Bits,
-            LongSupplier clock) {
-        super(scope, key.equals("route") ? Phase.ROUTE : Phase.PRE);
-        if (!key.equals("client") && !key.equals("route") && !key.startsWith("header:")) {
-            throw new IllegalArgumentException("unknown key \"" + key
-                    + "\" (client, route or header:NAME)");
+    /**
+     * A limit.
+     *
+     * @param key what has a bucket of its own: each combination of these
+     * @param ipv4Bits clients whose addresses share this many first bits are one
+     * @param ipv6Bits the same for IPv6
+     */
+    RateLimit(ShippedFilters.Scope scope, List<String> key, int rate, int burst, int ipv4Bits,
+            int ipv6Bits, LongSupplier clock) {
+        super(scope, phase(key));
+        if (key.isEmpty()) {
+            throw new IllegalArgumentException("key is empty");
         }
-        this.key = key;
-        this.ipv6Bits = ipv6Bits;
+        this.key = key.stream().map(part -> part(part, ipv4Bits, ipv6Bits)).toList();
         this.intervalNanos = 1_000_000_000L / rate;
         this.burstNanos = intervalNanos * burst;
         this.clock = clock;
@@ -70,25 +82,73 @@ final class RateLimit extends ShippedFilters.Scoped {
         return Step.respond(response);
     }
 
-    private String keyOf(Context context) {
-        if (key.startsWith("header:")) {
-            // All lines: otherwise a client would choose a bucket by what it puts first.
-            return String.join(",", context.request().headers().all(key.substring(7)));
+    /** Before the route is chosen, unless the key needs it, or the work of other filters. */
+    private static Phase phase(List<String> key) {
+        return key.contains("route") || hasClaim(key) ? Phase.ROUTE : Phase.PRE;
+    }
+
+    private static boolean hasClaim(List<String> key) {
+        return key.stream().anyMatch(part -> part.startsWith(CLAIM));
+    }
+
+    /** Whether a table asks for a limit by what a token says. */
+    static boolean needsTokens(OptionValues values) {
+        return values.text("type").equals("rate-limit") && hasClaim(values.texts("key"));
+    }
+
+    private static Part part(String text, int ipv4Bits, int ipv6Bits) {
+        if (text.equals("client")) {
+            return context -> client(context.request().clientAddress(), ipv4Bits, ipv6Bits);
         }
-        return key.equals("route") ? context.route().name()
-                : client(context.request().clientAddress(), ipv6Bits);
+        if (text.equals("route")) {
+            return context -> context.route().name();
+        }
+        if (text.startsWith(HEADER)) {
+            String name = text.substring(HEADER.length());
+            // All lines: otherwise a client would choose a bucket by what it puts first.
+            return context -> String.join(",", context.request().headers().all(name));
+        }
+        if (text.startsWith(CLAIM)) {
+            String name = text.substring(CLAIM.length());
+            return context -> claim(context, name);
+        }
+        throw new IllegalArgumentException("unknown key \"" + text
+                + "\" (client, route, header:NAME or claim:NAME)");
+    }
+
+    /** Empty for a token without it: such clients have one bucket. */
+    private static String claim(Context context, String name) {
+        Object value = context.attribute(Authentication.Jwt.CLAIMS) instanceof Map<?, ?> claims
+                ? claims.get(name) : null;
+        return value == null ? "" : value.toString();
+    }
+
+    private String keyOf(Context context) {
+        if (key.size() == 1) {
+            return key.get(0).of(context);
+        }
+        StringBuilder all = new StringBuilder();
+        for (Part part : key) {
+            String text = part.of(context);
+            // With its length before it no client can write what looks like two parts.
+            all.append(text.length()).append(':').append(text);
+        }
+        return all.toString();
     }
 
     /** One client has a whole network of IPv6 addresses, mostly a /64. */
-    static String client(String address, int ipv6Bits) {
-        byte[] bytes = address.indexOf(':') < 0 || ipv6Bits == 128 ? null : IpAddress.parse(address);
-        if (bytes == null || bytes.length != 16) {
+    static String client(String address, int ipv4Bits, int ipv6Bits) {
+        boolean isIpv6 = address.indexOf(':') >= 0;
+        int bits = isIpv6 ? ipv6Bits : ipv4Bits;
+        int length = isIpv6 ? 16 : 4;
+        byte[] bytes = bits == length * 8 ? null : IpAddress.parse(address);
+        if (bytes == null || bytes.length != length) {
             return address;
         }
-        for (int bit = ipv6Bits; bit < 128; bit++) {
+        for (int bit = bits; bit < length * 8; bit++) {
             bytes[bit / 8] &= (byte) ~(0x80 >> bit % 8);
         }
-        return IpAddress.text(bytes) + "/" + ipv6Bits;
+        return IpAddress.text(bytes) + "/" + bits;
     }
 
     /** Takes a token; a positive answer is how long until there is one. */

@@ -25,9 +25,7 @@ final class RequestId extends ShippedFilters.Scoped {
     }
 
     static List<Filter> of(ShippedFilters.Scope scope) {
-        ShippedFilters.Scope answer = new ShippedFilters.Scope(scope.name() + ".response",
-                scope.order(), scope.prefix(), scope.host());
-        return List.of(new RequestId(scope), new Answer(answer));
+        return List.of(new RequestId(scope), new Answer(scope.named("response")));
     }
 
     @Override

@@ -3,6 +3,7 @@ package wirespeed.gateway.runtime;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.regex.PatternSyntaxException;
 import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.Context;
@@ -31,10 +32,14 @@ final class ShippedFilters {
     static List<Filter> of(List<OptionValues> tables, boolean isCheck) {
         List<Filter> filters = new ArrayList<>();
         List<String> mistakes = new ArrayList<>();
+        boolean hasTokens = tables.stream().anyMatch(values -> values.text("type").equals("jwt"));
         int number = 0;
         for (OptionValues values : tables) {
             number++;
             try {
+                if (!hasTokens && RateLimit.needsTokens(values)) {
+                    throw new IllegalArgumentException("key claim:NAME needs a filter of type jwt");
+                }
                 boolean isLog = isCheck && values.text("type").equals("access-log");
                 filters.addAll(isLog ? AccessLog.checked(values) : make(values, number));
             } catch (PatternSyntaxException bad) {
@@ -56,15 +61,16 @@ final class ShippedFilters {
         String name = values.text("name").isEmpty() ? type + "-" + number : values.text("name");
         checkOptions(values, type);
         Scope scope = new Scope(name, values.count("order"), values.text("prefix"),
-                values.text("host"));
+                values.text("host"), values.text("scheme"));
         return switch (type) {
             case "headers" -> List.of(new RequestHeaders(scope, values),
                     new ResponseHeaders(scope, values));
             case "redirect" -> List.of(new Redirect(scope, values));
             case "rewrite" -> List.of(new Rewrite(scope, values));
-            case "rate-limit" -> List.of(new RateLimit(scope, values.text("key"),
-                    values.count("rate"), values.count("burst"), values.count("ipv6-prefix"),
-                    System::nanoTime));
+            case "rate-limit" -> List.of(new RateLimit(scope, values.texts("key"),
+                    values.count("rate"), values.count("burst"), values.count("ipv4-prefix"),
+                    values.count("ipv6-prefix"), System::nanoTime));
+            case "error-page" -> ErrorPage.of(scope, values);
             case "access-log" -> List.of(new AccessLog(scope, values.text("file"),
                     values.text("format")));
             case "request-id" -> RequestId.of(scope);
@@ -83,9 +89,14 @@ final class ShippedFilters {
     }
 
     /** For which requests a filter is. */
-    record Scope(String name, int order, String prefix, String host) {
+    record Scope(String name, int order, String prefix, String host, String scheme) {
         Scope {
             host = Authority.canonical(host);
+        }
+
+        /** The same requests, for the filter of another phase. */
+        Scope named(String phase) {
+            return new Scope(name + "." + phase, order, prefix, host, scheme);
         }
 
         boolean covers(Context context) {
@@ -94,9 +105,18 @@ final class ShippedFilters {
                     || !host.equals(Authority.name(request.host())))) {
                 return false;
             }
+            if (!scheme.equals("any") && !scheme.equals(scheme(request))) {
+                return false;
+            }
             return prefix.equals("/") || request.path().startsWith(prefix)
                     && (request.path().length() == prefix.length() || prefix.endsWith("/")
                     || request.path().charAt(prefix.length()) == '/');
+        }
+
+        /** The client's, as a trusted proxy in front says; what others say has been removed. */
+        private static String scheme(Request request) {
+            String said = request.headers().get("X-Forwarded-Proto");
+            return said == null ? request.scheme() : said.toLowerCase(Locale.ROOT);
         }
     }
 
@@ -135,8 +155,7 @@ final class ShippedFilters {
         private final OptionValues values;
 
         RequestHeaders(Scope scope, OptionValues values) {
-            super(new Scope(scope.name() + ".request", scope.order(), scope.prefix(),
-                    scope.host()), Phase.PRE);
+            super(scope.named("request"), Phase.PRE);
             this.values = values;
             checkNames(values, "request-set");
         }
@@ -153,8 +172,7 @@ final class ShippedFilters {
         private final OptionValues values;
 
         ResponseHeaders(Scope scope, OptionValues values) {
-            super(new Scope(scope.name() + ".response", scope.order(), scope.prefix(),
-                    scope.host()), Phase.POST);
+            super(scope.named("response"), Phase.POST);
             this.values = values;
             checkNames(values, "response-set");
         }

@@ -53,7 +53,7 @@ class AccessLogTest {
         assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
         int all = 200_000;
         try (RandomAccessFile reader = new RandomAccessFile(pipe.toFile(), "rw")) {
-            AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", ""),
+            AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", "", "any"),
                     pipe.toString(), "{status}");
             Context context = context();
             // Nobody reads: the pipe takes 64 KiB, and the queue 65,536 lines.
@@ -72,7 +72,7 @@ class AccessLogTest {
     @Test
     void a_full_disk_costs_lines_and_not_the_log() throws Exception {
         Path file = Files.createSymbolicLink(folder.resolve("access.log"), Path.of("/dev/full"));
-        AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", ""),
+        AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", "", "any"),
                 file.toString(), "{status}");
         Context context = context();
         try {
@@ -93,7 +93,7 @@ class AccessLogTest {
     @Test
     void a_log_that_cannot_be_opened_again_goes_on_where_it_was() throws Exception {
         Path home = Files.createDirectory(folder.resolve("logs"));
-        AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", ""),
+        AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", "", "any"),
                 home.resolve("access.log").toString(), "{status}");
         Context context = context();
         try {

@@ -4,6 +4,7 @@ package wirespeed.gateway.runtime;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
@@ -96,8 +97,8 @@ class CacheRulesTest {
     }
 
     private static RateLimit limit(int burst, long[] now) {
-        return new RateLimit(new ShippedFilters.Scope("r", 0, "/", ""), "client", 10, burst, 64,
-                () -> now[0]);
+        return new RateLimit(new ShippedFilters.Scope("r", 0, "/", "", "any"), List.of("client"),
+                10, burst, 32, 64, () -> now[0]);
     }
 
     @Test

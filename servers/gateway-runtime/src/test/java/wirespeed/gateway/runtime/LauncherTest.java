@@ -7,7 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -31,7 +33,7 @@ class LauncherTest {
         Launcher.run("test", new String[] {"--config", config.toString(), "--admin",
             "127.0.0.1:0"}, Map.of(), gateway -> new Launcher.Carrier() {
                 @Override
-                public InetSocketAddress start() {
+                public List<InetSocketAddress> start() {
                     gateway.snapshot().origins().get("o").addresses()
                             .forEach(address -> seen.add(address.administration()));
                     throw new IllegalStateException("seen enough");
@@ -48,6 +50,32 @@ class LauncherTest {
                 }
             });
         assertEquals(List.of(Administration.DRAIN, Administration.UP), seen);
+    }
+
+    @Test
+    void an_admin_port_in_use_ends_the_process_before_it_listens() throws Exception {
+        try (ServerSocket taken = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            List<String> started = new ArrayList<>();
+            int code = Launcher.run("test", new String[] {"--origin", "127.0.0.1:1", "--admin",
+                "127.0.0.1:" + taken.getLocalPort()}, Map.of(), gateway -> new Launcher.Carrier() {
+                    @Override
+                    public List<InetSocketAddress> start() {
+                        started.add("listens");
+                        throw new IllegalStateException("too far");
+                    }
+
+                    @Override
+                    public int stop(long drainMillis) {
+                        return 0;
+                    }
+
+                    @Override
+                    public String describe() {
+                        return "";
+                    }
+                });
+            assertEquals("2 []", code + " " + started);
+        }
     }
 
     /** Exit code and what was printed, of a run that starts nothing. */

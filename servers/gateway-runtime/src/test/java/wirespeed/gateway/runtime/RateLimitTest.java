@@ -2,17 +2,28 @@
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Snapshot;
+import wirespeed.gateway.core.Step;
 
 class RateLimitTest {
     private static final int BURST = 2;
+    private static final Snapshot SNAPSHOT = new SnapshotBuilder().build(ConfigReader.read(
+            "[origins.o]\naddresses = [\"h:1\"]\n", "x.toml", Map.of(), Map.of()), List.of());
     private long now;
 
     private RateLimit limit() {
-        return new RateLimit(new ShippedFilters.Scope("r", 0, "/", ""), "client", 1, BURST, 64,
-                () -> now);
+        return new RateLimit(new ShippedFilters.Scope("r", 0, "/", "", "any"), List.of("client"), 1,
+                BURST, 32, 64, () -> now);
     }
 
     @Test
@@ -21,18 +32,39 @@ class RateLimitTest {
         int passed = 0;
         for (int i = 0; i < 1000; i++) {
             String address = "2001:db8:0:7:" + Integer.toHexString(i) + "::1";
-            passed += limit.take(RateLimit.client(address, 64)) <= 0 ? 1 : 0;
+            passed += limit.take(RateLimit.client(address, 32, 64)) <= 0 ? 1 : 0;
         }
         assertEquals(BURST, passed);
-        assertTrue(limit.take(RateLimit.client("2001:db8:0:8::1", 64)) <= 0);
+        assertTrue(limit.take(RateLimit.client("2001:db8:0:8::1", 32, 64)) <= 0);
     }
 
     @Test
     void ipv4_addresses_and_whole_ipv6_ones_have_buckets_of_their_own() {
-        assertEquals("10.0.0.1", RateLimit.client("10.0.0.1", 64));
-        assertEquals("unknown", RateLimit.client("unknown", 64));
-        assertEquals("2001:db8:0:0:0:0:0:1", RateLimit.client("2001:db8:0:0:0:0:0:1", 128));
-        assertEquals("2001:db8:0:0:0:0:0:0/33", RateLimit.client("2001:db8::1", 33));
+        assertEquals("10.0.0.1", RateLimit.client("10.0.0.1", 32, 64));
+        assertEquals("10.0.0.0/12", RateLimit.client("10.15.255.1", 12, 64));
+        assertEquals("unknown", RateLimit.client("unknown", 24, 64));
+        assertEquals("2001:db8:0:0:0:0:0:1", RateLimit.client("2001:db8:0:0:0:0:0:1", 32, 128));
+        assertEquals("2001:db8:0:0:0:0:0:0/33", RateLimit.client("2001:db8::1", 32, 33));
+    }
+
+    private static Step ask(RateLimit limit, String... fields) {
+        Headers headers = new Headers();
+        for (int i = 0; i < fields.length; i += 2) {
+            headers.add(fields[i], fields[i + 1]);
+        }
+        return limit.apply(new Context(SNAPSHOT, new Request("GET", "/", 1, headers), 0));
+    }
+
+    @Test
+    void values_that_look_like_two_parts_share_no_bucket() {
+        RateLimit limit = new RateLimit(new ShippedFilters.Scope("r", 0, "/", "", "any"),
+                List.of("header:A", "header:B"), 1, 1, 32, 64, () -> now);
+        assertNull(ask(limit, "A", "1", "B", "").response());
+        assertNotNull(ask(limit, "A", "1").response());
+        assertNull(ask(limit, "B", "1").response());
+        assertNull(ask(limit, "A", "x1:y", "B", "").response());
+        assertNull(ask(limit, "A", "x", "B", "y0:").response());
+        assertNotNull(ask(limit, "A", "x", "B", "y0:").response());
     }
 
     @Test

@@ -18,7 +18,7 @@ class ScopeTest {
     private static boolean covers(String configured, String host) {
         Request request = new Request("GET", "/", 1, new Headers());
         request.host(host);
-        return new ShippedFilters.Scope("deny", 0, "/", configured)
+        return new ShippedFilters.Scope("deny", 0, "/", configured, "any")
                 .covers(new Context(SNAPSHOT, request, 0));
     }
 

@@ -4,6 +4,7 @@ package wirespeed.gateway.tomcat;
 import java.io.IOException;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
+import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.coyote.Processor;
 import org.apache.coyote.UpgradeToken;
@@ -31,6 +32,27 @@ final class Http11 extends Http11NioProtocol {
     private Http11(Endpoint endpoint) {
         super(endpoint);
         this.endpoint = endpoint;
+    }
+
+    /** Opens the socket, with which its start has nothing to do any more. */
+    void bind() throws Exception {
+        endpoint.open();
+    }
+
+    /** Gives the socket back; for one whose process does not start. */
+    void unbind() {
+        try {
+            endpoint.unbind();
+        } catch (Exception ended) {
+            throw new IllegalStateException(ended);
+        }
+    }
+
+    /** The threads of this connector serve the others, too: their number is one for all. */
+    void shareThreads(List<Http11> others) {
+        endpoint.setName("http-nio");
+        endpoint.createExecutor();
+        others.forEach(other -> other.setExecutor(endpoint.getExecutor()));
     }
 
     /** Closes the listener once the connections that wait in its queue are accepted. */
@@ -101,6 +123,16 @@ final class Http11 extends Http11NioProtocol {
         Endpoint(Meters meters, StrictChannel.Factory channels) {
             this.meters = meters;
             this.channels = channels;
+        }
+
+        /** Before Tomcat starts anything: all listeners can be opened, or none is. */
+        void open() throws Exception {
+            super.bind();
+        }
+
+        @Override
+        public void bind() {
+            // It is open.
         }
 
         @Override

@@ -4,6 +4,7 @@ package wirespeed.gateway.tomcat;
 import java.util.ArrayList;
 import java.util.List;
 import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.Listener;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Origin;
 
@@ -12,6 +13,8 @@ final class NotApplied {
     private record Reason(String section, String option, String text) {
     }
 
+    private static final String NO_PROXY = "PROXY headers are not read, and refused as malformed"
+            + " requests";
     private static final String NO_LOOPS = "there are no event loops; see tomcat.threads";
     private static final List<Reason> REASONS = List.of(
             new Reason("tomcat", "acceptor-thread-count", "Tomcat has one acceptor since version 9"),
@@ -24,8 +27,7 @@ final class NotApplied {
             new Reason("server", "receive-buffer", "Tomcat reads 8 KiB at a time"),
             new Reason("server", "backlog", "tomcat.accept-count is used"),
             new Reason("server", "h2c", "HTTP/2 is not spoken"),
-            new Reason("server", "proxy-protocol", "PROXY headers are not read, and refused as"
-                    + " malformed requests"),
+            new Reason("server", "proxy-protocol", NO_PROXY),
             new Reason("limits", "loop-lag", NO_LOOPS),
             new Reason("limits", "direct-memory-percent", "bodies are not in direct memory"));
 
@@ -40,6 +42,11 @@ final class NotApplied {
             if (values.isGiven(reason.option()) && !isDefault(values, reason)) {
                 lines.add(reason.section() + "." + reason.option() + " is not applied: "
                         + reason.text());
+            }
+        }
+        for (Listener listener : gateway.listeners().subList(1, gateway.listeners().size())) {
+            if (!listener.balancers().isEmpty()) {
+                lines.add(listener.option() + ": proxy-protocol is not applied: " + NO_PROXY);
             }
         }
         gateway.snapshot().origins().values().forEach(origin -> report(origin, lines));

@@ -1,9 +1,8 @@
 // Configures Tomcat, listens, and stops in order.
 package wirespeed.gateway.tomcat;
 
-import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.net.UnknownHostException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -15,14 +14,13 @@ import org.apache.catalina.connector.Connector;
 import org.apache.catalina.core.StandardContext;
 import org.apache.catalina.core.StandardHost;
 import org.apache.catalina.startup.Tomcat;
-import org.apache.tomcat.util.net.SSLHostConfig;
 import wirespeed.gateway.core.ChunkFrames;
-import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.Listener;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.runtime.Launcher;
 
-/** One connector, one host, one context, one servlet. */
+/** A connector for each listener, one host, one context, one servlet. */
 public final class Server implements Launcher.Carrier {
     /** The first Java with virtual threads. */
     private static final int VIRTUAL_SINCE = 21;
@@ -36,7 +34,8 @@ public final class Server implements Launcher.Carrier {
     private final OptionValues options;
     private final boolean isVirtual;
     private final Plant plant;
-    private final Http11 http;
+    /** One for each listener of the gateway, in its order. */
+    private final List<Http11> protocols = new ArrayList<>();
     private final Lingering lingering = new Lingering();
     private final Tomcat tomcat = new Tomcat();
     private final AtomicBoolean isStopped = new AtomicBoolean();
@@ -52,28 +51,46 @@ public final class Server implements Launcher.Carrier {
                     + VIRTUAL_SINCE + " or newer; this is Java " + version);
         }
         plant = Plant.of(gateway);
-        http = new Http11(plant.meters(), new StrictChannel.Factory(
+        StrictChannel.Factory channels = new StrictChannel.Factory(
                 () -> gateway.snapshot().limits(), gateway.options("timeouts").millis("head"),
-                gateway.options("timeouts").millis("send"), lingering));
+                gateway.options("timeouts").millis("send"), lingering);
+        gateway.listeners().forEach(one -> protocols.add(new Http11(plant.meters(), channels)));
     }
 
     @Override
-    public InetSocketAddress start() {
+    public List<InetSocketAddress> start() {
         TOMCAT.setLevel(Level.WARNING);
+        // It has to be there, and nothing is written into it.
+        tomcat.setBaseDir(System.getProperty("java.io.tmpdir"));
+        List<InetSocketAddress> bound = new ArrayList<>();
         try {
-            Address wanted = Address.parse(gateway.options("server").text("listen"));
-            InetAddress host = InetAddress.getByName(wanted.host());
-            configure(host, wanted.port());
-            // It has to be there, and nothing is written into it.
-            tomcat.setBaseDir(System.getProperty("java.io.tmpdir"));
+            for (int i = 0; i < protocols.size(); i++) {
+                bound.add(open(protocols.get(i), gateway.listeners().get(i)));
+            }
+            protocols.get(0).shareThreads(protocols.subList(1, protocols.size()));
             container();
             tomcat.start();
-            return new InetSocketAddress(host, http.getLocalPort());
-        } catch (UnknownHostException e) {
-            throw new IllegalArgumentException("server.listen: no host " + e.getMessage(), e);
+            return bound;
         } catch (LifecycleException e) {
+            protocols.forEach(Http11::unbind);
             throw new IllegalStateException(rootMessage(e), e);
+        } catch (RuntimeException refused) {
+            protocols.forEach(Http11::unbind);
+            throw refused;
         }
+    }
+
+    /** Takes the address, and accepts nothing yet. */
+    private InetSocketAddress open(Http11 http, Listener listener) {
+        InetSocketAddress wanted = listener.toBind();
+        configure(http, wanted);
+        tomcat.setConnector(connector(http, listener.isTls()));
+        try {
+            http.bind();
+        } catch (Exception cause) {
+            throw listener.refused(cause);
+        }
+        return new InetSocketAddress(wanted.getAddress(), http.getLocalPort());
     }
 
     private static String rootMessage(Throwable failed) {
@@ -84,12 +101,12 @@ public final class Server implements Launcher.Carrier {
         return cause.getMessage();
     }
 
-    private void configure(InetAddress host, int port) {
+    private void configure(Http11 http, InetSocketAddress address) {
         Timeouts timeouts = plant.timeouts();
         OptionValues limits = gateway.options("limits");
-        http.setAddress(host);
-        http.setPort(port);
-        // The socket is opened by start, so that it can be closed alone when draining.
+        http.setAddress(address.getAddress());
+        http.setPort(address.getPort());
+        // Otherwise the socket could not be closed alone when draining.
         http.setProperty("bindOnInit", "false");
         http.setMaxThreads(options.count("max-threads"));
         http.setMaxConnections(options.count("max-connections"));
@@ -116,7 +133,7 @@ public final class Server implements Launcher.Carrier {
         }
     }
 
-    private void container() {
+    private Connector connector(Http11 http, boolean isTls) {
         Connector connector = new Connector(http);
         connector.setAllowTrace(true);
         // Paths are decoded by gateway-core; here every byte must be acceptable.
@@ -126,19 +143,29 @@ public final class Server implements Launcher.Carrier {
         connector.setXpoweredBy(false);
         // A port in use is an error of this start and not a line in a log.
         connector.setThrowOnFailure(true);
-        List<SSLHostConfig> tls = Tls.forClients(gateway.options("tls"));
-        if (!tls.isEmpty()) {
+        if (isTls) {
             connector.setScheme("https");
             connector.setSecure(true);
             connector.setProperty("SSLEnabled", "true");
             // Hosts are the routes' business, and all certificates ask the same of clients.
             connector.setProperty("strictSni", "false");
-            tls.forEach(connector::addSslHostConfig);
-            // Connections that stand keep what they agreed on.
-            gateway.certificates(() -> Tls.forClients(gateway.options("tls"))
-                    .forEach(one -> http.addSslHostConfig(one, true)));
+            Tls.forClients(gateway.options("tls")).forEach(connector::addSslHostConfig);
         }
-        tomcat.setConnector(connector);
+        return connector;
+    }
+
+    /** Connections that stand keep what they agreed on. */
+    private void readCertificates() {
+        for (Http11 http : protocols) {
+            if (http.isSSLEnabled()) {
+                // A set of its own: each listener changes what it takes.
+                Tls.forClients(gateway.options("tls")).forEach(one -> http.addSslHostConfig(one, true));
+            }
+        }
+    }
+
+    private void container() {
+        gateway.certificates(this::readCertificates);
         ((StandardHost) tomcat.getHost()).setErrorReportValveClass(PlainErrors.class.getName());
         StandardContext context = new WithoutFolder();
         context.setName("");
@@ -177,20 +204,24 @@ public final class Server implements Launcher.Carrier {
                 + options.count("max-threads");
     }
 
-    /** Takes in who waits, closes the listener, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
+    private int closeIdle(boolean isFirstDue) {
+        return protocols.stream().mapToInt(http -> http.closeIdle(isFirstDue)).sum();
+    }
+
+    /** Takes in who waits, closes the listeners, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
     @Override
     public int stop(long drainMillis) {
         if (!isStopped.compareAndSet(false, true)) {
             return 0;
         }
         gateway.drain();
-        http.closeListener();
+        protocols.forEach(Http11::closeListener);
         long begin = System.nanoTime();
-        int busy = http.closeIdle(drainMillis > 0);
+        int busy = closeIdle(drainMillis > 0);
         while ((busy > 0 || gateway.inFlight().get() > 0)
                 && System.nanoTime() - begin < drainMillis * 1_000_000) {
             LockSupport.parkNanos(10_000_000);
-            busy = http.closeIdle(System.nanoTime() - begin < FIRST_NANOS);
+            busy = closeIdle(System.nanoTime() - begin < FIRST_NANOS);
         }
         int cut = gateway.inFlight().get();
         try {

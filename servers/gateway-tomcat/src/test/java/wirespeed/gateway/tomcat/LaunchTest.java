@@ -57,14 +57,15 @@ class LaunchTest {
     }
 
     @Test
-    void a_port_in_use_is_one_line_and_exit_code_1() throws Exception {
+    void a_port_in_use_is_one_line_and_exit_code_2() throws Exception {
         try (TestOrigin taken = new TestOrigin()) {
             Process process = start(OWN_JAVA, "--origin", "127.0.0.1:1", "--listen",
                     taken.address());
             String errors = errors(process);
             assertTrue(process.waitFor(60, TimeUnit.SECONDS));
-            assertEquals(1, process.exitValue(), errors);
-            assertTrue(errors.contains("Address already in use"), errors);
+            assertEquals(2, process.exitValue(), errors);
+            assertEquals("gateway-tomcat: server.listen: " + taken.address()
+                    + ": Address already in use\n", errors);
         }
     }
 

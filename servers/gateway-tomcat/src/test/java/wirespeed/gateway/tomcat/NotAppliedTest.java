@@ -41,8 +41,11 @@ class NotAppliedTest {
                 continue;
             }
             String line = option.name() + " = " + value(option) + "\n";
-            List<String> lines = reported(option.section().equals("origin") ? ORIGIN + line
-                    : "[" + option.section() + "]\n" + line + ORIGIN);
+            List<String> lines = reported(switch (option.section()) {
+                case "origin" -> ORIGIN + line;
+                case "listener" -> ORIGIN + "[[listener]]\nlisten = \"127.0.0.1:0\"\n" + line;
+                default -> "[" + option.section() + "]\n" + line + ORIGIN;
+            });
             assertTrue(lines.stream().anyMatch(one -> one.contains(option.name()
                     + " is not applied")), option.key() + ": " + lines);
         }

@@ -28,7 +28,7 @@ final class TestGateway implements AutoCloseable {
         runtime = new GatewayRuntime(config);
         carrier = Main.carrier(runtime.gateway());
         runtime.start();
-        address = carrier.start();
+        address = carrier.start().get(0);
     }
 
     /** A gateway in front of one origin. */
