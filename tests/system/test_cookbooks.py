@@ -40,26 +40,27 @@ def test_a_shipped_recipe_runs_over_a_link(wirespeed, recipe, part, budget, prog
         assert "stand for 25 Gb/s" in (run / "derived" / "report.html").read_text()
 
 
-GIGABIT = """
-[site.gigabit]
+# So slow that it is the limit of a busy machine, too.
+SLOW = """
+[site.slow]
 kind = "netns"
-link."1G" = { rate = "1gbit", mtu = 1500 }
+link."200M" = { rate = "200mbit", mtu = 1500 }
 """
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("tc"), reason="needs root and iproute2")
-def test_a_link_of_one_gigabit_is_named_as_the_limit(wirespeed):
-    (wirespeed.folder / "sites.toml").write_text(GIGABIT)
+def test_a_slow_link_is_named_as_the_limit(wirespeed):
+    (wirespeed.folder / "sites.toml").write_text(SLOW)
     part = "server=nginx,payload=16384,connections=100,stack=kernel"
-    words = ("--site", "gigabit", "--only", part, "--repeat", "1", "--budget", "12s")
+    words = ("--site", "slow", "--only", part, "--repeat", "1", "--budget", "12s")
     wirespeed("run", "quickstart", *words, *runs_here(wirespeed))
     run = only_run(wirespeed.folder)
     (trial,) = [json.loads(path.read_text()) for path in finished_trials(run)]
     assert trial["valid"] and trial["bottleneck"] == "link"
     assert trial["metrics"]["link.share"] >= 0.95
-    assert trial["metrics"]["rps"] * 16_384 * 8 < 1e9
+    assert trial["metrics"]["rps"] * 16_384 * 8 < 200e6
     told = json.loads((run / "run.json").read_text())
-    assert told["facts"]["link 1G"].startswith("declared 1 Gb/s, MTU 1500")
+    assert told["facts"]["link 200M"].startswith("declared 0.2 Gb/s, MTU 1500")
 
 
 def has_af_xdp():
