@@ -449,6 +449,9 @@ fn top_is_the_live_view_and_takes_the_same_words() {
     let bench = Bench::new("top");
     assert!(text(&bench.run(&["top", "--help"]).stdout).starts_with("usage: bypass stat"));
     assert!(refusal(&bench.run(&["top", "x"]), 2).contains("invalid process id"));
+    // Not an interval of an hour.
+    let own = std::process::id().to_string();
+    assert!(refusal(&bench.run(&["top", &own]), 1).contains("is not accelerated"));
 }
 
 /// The command through a link of another name, next to the same library and profiles.

@@ -34,7 +34,7 @@ kernel. Own processes only; root sees all.
       --json             everything, for programs (schema bypass-stat/1)
       --prometheus       every counter and gauge in Prometheus' text format
       --watch [SECONDS]  a live view with rates (default 1); Ctrl-C or q and Enter end it;
-                         bypass top is the same
+                         bypass top [PID …] is the same, each second
       --ended DIR        processes that were started by bypass run --keep-stats DIR and have ended
                          within the last hour
   -h, --help
