@@ -531,3 +531,17 @@ fn prometheus_text_has_a_type_for_every_sample() {
         "{page}"
     );
 }
+
+#[test]
+fn what_cannot_be_written_is_said() {
+    let bench = Bench::new("full");
+    for words in [&["stat", "--watch=0.1"][..], &["capture", "-d", "0.1"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = bench.command(words);
+        let output = command.stdout(full.expect("a full device")).output();
+        let said = text(&output.expect("it starts").stderr);
+        assert!(said.contains("No space left"), "{words:?}: {said}");
+    }
+    let words = ["capture", "-d", "0.1", "-w", "/dev/full"];
+    assert!(refusal(&bench.run(&words), 1).contains("/dev/full: No space left"));
+}
