@@ -64,12 +64,21 @@ impl Stream {
         }
     }
 
-    /// Looks at what is there; with MSG_TRUNC only at how much.
+    /// Looks at what a read would take; with MSG_TRUNC only at how much.
     pub fn peek_bytes(&self, ring: Ring, to: &mut Pieces, flags: i32) -> Result<usize, Broken> {
-        if flags & libc::MSG_TRUNC == 0 {
-            return ring.peek(to, 0);
+        let there = ring.available(usize::MAX)?;
+        // Asked after that: the mark of a byte is there before the byte.
+        let (from, count) = if self.was_urgent() {
+            self.span_beside_urgent(there)
+        } else {
+            (0, there)
+        };
+        if flags & libc::MSG_TRUNC != 0 {
+            return Ok(count.min(to.left()));
         }
-        Ok(ring.available(to.left())?.min(to.left()))
+        let mut part = to.clone();
+        part.limit(count);
+        ring.peek(&mut part, from)
     }
 
     /// How many bytes end a read that may wait.
