@@ -237,6 +237,13 @@ impl Stream {
         Some(self.failure())
     }
 
+    /// The error of a reset that the program has not received yet.
+    pub fn take_reset(&self) -> Option<i32> {
+        (self.inbound_ends() & RST != 0)
+            .then(|| self.tell_reset())
+            .flatten()
+    }
+
     /// The peer has forged its cursors: nothing it says counts any more.
     #[cold]
     fn condemn(&self) {

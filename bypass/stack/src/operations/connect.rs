@@ -31,7 +31,7 @@ use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, namespace, uring, Outcome};
 use crate::service;
 use crate::sockets::{self, Event, Socket};
-use crate::stream::{attach, show_opened};
+use crate::stream::{self, attach, show_opened, Stream};
 use crate::wait::epoll;
 
 mod over_packets;
@@ -173,7 +173,17 @@ fn result(fd: i32, entry: Entry, socket: &Socket) -> Outcome {
     }
     socket.set(sockets::CONNECTING, false);
     if !socket.has(sockets::REFUSED) {
-        return socket.take_error().map_or(Outcome::Done(0), Outcome::Error);
+        if let Some(error) = socket.take_error() {
+            return Outcome::Error(error);
+        }
+        // A connection that stood, and has ended before the program has asked, is reported as one that failed.
+        let ended = stream::of_socket(entry.index()).filter(Stream::is_over);
+        let Some(ended) = ended else {
+            return Outcome::Done(0);
+        };
+        let error = ended.take_reset().unwrap_or(libc::ECONNABORTED);
+        unconnect(fd, entry);
+        return Outcome::Error(error);
     }
     // The program may have asked for the error before. In both cases the socket can be connected again.
     let error = socket.take_error().unwrap_or(libc::ECONNABORTED);

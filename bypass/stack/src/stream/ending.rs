@@ -104,6 +104,13 @@ impl Stream {
         }
     }
 
+    /// Whether nothing of the connection is left, as in the kernel's state CLOSE.
+    pub fn is_over(&self) -> bool {
+        let ends = self.inbound_ends();
+        let has_ended = ends & FIN != 0 && self.is_shut(sockets::SHUT_WRITE);
+        has_ended || ends & RST != 0 || self.is_shut(sockets::WROTE_TO_CLOSED)
+    }
+
     /// Ends directions, `how` as shutdown(2) names them.
     pub fn shut(&self, how: i32) {
         if how != libc::SHUT_WR {
