@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::RST;
+use bypass_shm::layout::{LATE, RST};
 use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
@@ -119,7 +119,7 @@ impl Stream {
     }
 
     fn read_nothing(&self, ends: u32) -> Attempt {
-        if ends & RST != 0 {
+        if ends & (RST | LATE) == RST {
             return self.tell_reset().map_or(Attempt::Done(0), Attempt::Failed);
         }
         if ends != 0 {
