@@ -125,7 +125,7 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
         Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
         Kind::Epoll | Kind::Kernel | Kind::Datagram => return Outcome::Kernel,
     }
-    let made = destination(socket, bytes).and_then(|target| route(fd, entry, socket, target));
+    let made = destination(fd, socket, bytes).and_then(|target| route(fd, entry, socket, target));
     match made {
         Ok(Connected::Failed(error)) => Outcome::Error(error),
         Ok(Connected::Done) if must_not_wait(socket) => {
@@ -204,7 +204,7 @@ fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<C
 }
 
 /// The address, if it is one that shared memory could reach.
-fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
+fn destination(fd: i32, socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
     if !process::settings().tcp_client_loopback || process::is_switched_off() {
         return Err(Reason::SwitchedOff);
     }
@@ -222,12 +222,27 @@ fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
     if family != socket.family.load(Ordering::Relaxed) || target.port() == 0 {
         return Err(Reason::NotLocal);
     }
+    if is_of_other_family(fd, socket, target) {
+        return Err(Reason::Option);
+    }
     // The kernel takes the wildcard as the loopback address.
     Ok(match target.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, target.port()).into(),
         IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, target.port()).into(),
         _ => target,
     })
+}
+
+/// Whether an IPv6 socket cannot reach an IPv4 address, or the other way round: the kernel says how that fails.
+fn is_of_other_family(fd: i32, socket: &Socket, target: SocketAddr) -> bool {
+    if socket.family.load(Ordering::Relaxed) == libc::AF_INET {
+        return false;
+    }
+    let is_v6_alone = || kernel::option_int(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY) == Ok(1);
+    let bound = socket.has(sockets::BOUND).then(|| sockets::kernel_name(fd));
+    let bound = bound.flatten().filter(|bound| !bound.ip().is_unspecified());
+    bound.is_some_and(|bound| bound.is_ipv4() != target.is_ipv4())
+        || (target.is_ipv4() && is_v6_alone())
 }
 
 /// How long a holder may take to answer: a call that must not block goes to the kernel soon.
