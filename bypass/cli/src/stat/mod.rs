@@ -2,6 +2,7 @@
 
 mod dump;
 mod json;
+mod kernel;
 mod prometheus;
 mod snapshot;
 mod text;
