@@ -101,7 +101,7 @@ mod tests {
         assert!(!stats.is_switched_off());
         assert!(command(false, &words[..1]).is_ok());
         assert!(stats.is_switched_off());
-        // Whoever names a process does not mean all.
+        // A user who names a process does not mean all.
         let all_and_one = [OsString::from("--all"), words[0].clone()];
         assert!(command(true, &all_and_one).is_err() && stats.is_switched_off());
         assert!(command(true, &words[..1]).is_ok());

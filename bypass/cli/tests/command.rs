@@ -533,7 +533,7 @@ fn prometheus_text_has_a_type_for_every_sample() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said() {
+fn output_that_cannot_be_written_is_reported() {
     let bench = Bench::new("full");
     for words in [&["stat", "--watch=0.1"][..], &["capture", "-d", "0.1"]] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full");

@@ -166,7 +166,7 @@ impl Segment {
         self.memory.fd()
     }
 
-    /// The descriptor of memory that nobody will pass on any more; None when it was taken before.
+    /// The descriptor of memory that is not passed on any more; None when it was taken before.
     pub fn take_descriptor(&self) -> Option<Owned> {
         self.memory.take_descriptor()
     }

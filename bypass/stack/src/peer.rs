@@ -468,7 +468,7 @@ pub fn retire(peer: Arc<Peer>) {
     }
 }
 
-/// Closes the descriptors of segments that rest: nobody passes those on, and a server has one of each client process of
+/// Closes the descriptors of segments that rest: they are not passed on, and a server has one of each client process of
 /// the last seconds. Says how many; it does not wait for a lock.
 pub fn close_resting() -> usize {
     let resting = RESTING.try_lock();

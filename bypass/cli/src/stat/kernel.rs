@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// States of /proc/net/tcp that are no connection: closed, and listening.
+/// States of /proc/net/tcp without a connection: closed, and listening.
 const NO_CONNECTION: [&str; 2] = ["07", "0A"];
 
 /// Numbers of connected sockets, by network namespace: many processes share one.
@@ -11,7 +11,7 @@ const NO_CONNECTION: [&str; 2] = ["07", "0A"];
 pub(super) struct Connected(HashMap<String, HashSet<u64>>);
 
 impl Connected {
-    /// Those that process `pid` holds, each once however many descriptors mean it; none where it cannot be looked at.
+    /// The connected sockets that process `pid` holds, each once however many descriptors mean it; none where it cannot be looked at.
     pub(super) fn of(&mut self, pid: u32) -> HashSet<u64> {
         let namespace = fs::read_link(format!("/proc/{pid}/ns/net"));
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));

@@ -1,4 +1,4 @@
-/* pair: a connection that is reset before connect is called again has failed, and its socket connects anew. */
+/* pair: a connection that is reset before connect is called again has failed, and its socket connects again. */
 #include "contract.h"
 
 static void server(void) {
@@ -28,7 +28,7 @@ static void again(const char *what, int port, int asks_first) {
         say("SO_ERROR %s", error_name(so_error(fd)));
     result("connect again", connect(fd, (struct sockaddr *)&name, sizeof name));
     say_poll("after that", fd, POLLIN | POLLOUT | POLLRDHUP, 0);
-    result("connect anew", connect(fd, (struct sockaddr *)&name, sizeof name));
+    result("connect once more", connect(fd, (struct sockaddr *)&name, sizeof name));
     wait_for(fd, POLLIN);
     read_all(fd, bytes, 5);
     say("read %s", bytes);

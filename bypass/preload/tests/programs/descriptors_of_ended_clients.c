@@ -5,7 +5,7 @@
 
 static void server(void) {
     int listening = listener(16), failed = 0;
-    /* What the kernel needs is the listener, a connection and a file; the rest is the library's for a client. */
+    /* The kernel needs the listener, a connection and three files; the rest is for the library's part of a client. */
     struct rlimit few = {32, 32};
     need(setrlimit(RLIMIT_NOFILE, &few) == 0, "setrlimit");
     for (int i = 0; i < CLIENTS; i++) {

@@ -25,7 +25,7 @@ static void listen_later(const char *what, int closes_first, int takes_number) {
     struct sockaddr_in name = ipv4("127.0.0.1", 0);
     need(bind(twin, (struct sockaddr *)&name, sizeof name) == 0, "bind");
     result("listen", listen(twin, 4));
-    say_events("nobody has come", set, 0);
+    say_events("before a client comes", set, 0);
     int client = dial_port(port_of(twin));
     say_events("a client has come", set, LONG_MS);
     int served = accept(twin, NULL, NULL);

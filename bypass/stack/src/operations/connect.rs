@@ -291,7 +291,7 @@ fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
 fn known(target: SocketAddr) -> Option<Arc<Mutex<Target>>> {
     let mut targets = targets().lock().ok()?;
     if !targets.contains_key(&target) {
-        // What no process listens at any more keeps the segment that it was reached through.
+        // An address where no process listens any more keeps the segment that it was reached through.
         targets.retain(|_, known| known.try_lock().map_or(true, |known| !known.is_over()));
     }
     if targets.len() >= TARGETS_MAX && !targets.contains_key(&target) {

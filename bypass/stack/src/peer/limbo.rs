@@ -40,11 +40,11 @@ impl<T> Limbo<T> {
         self.resting.iter().map(|(_, thing)| thing)
     }
 
-    /// What nobody refers to but this. A thread may still look at it.
+    /// The things without another reference. A thread may still look at them.
     pub fn alone(&self) -> impl Iterator<Item = &T> {
         let things = self.resting.iter().map(|(_, thing)| thing);
         let alone = things.filter(|thing| Arc::strong_count(thing) == 1);
-        // What the last one to refer to it has done with it comes before what is done with it now.
+        // All that was done through the last other reference comes before what is done now.
         alone.map(|thing| {
             fence(Ordering::Acquire);
             &**thing

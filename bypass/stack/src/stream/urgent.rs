@@ -75,7 +75,7 @@ impl Stream {
         }
     }
 
-    /// What one read would take of `available` bytes: from where on, and how many.
+    /// The part of `available` bytes that one read would take: from where on, and how many.
     #[cold]
     pub fn span_beside_urgent(&self, available: usize) -> (usize, usize) {
         let stale = self.stale(self.mark());

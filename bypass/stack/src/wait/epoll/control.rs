@@ -50,7 +50,7 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outco
     result.map(|()| 0).into()
 }
 
-/// EPOLLEXCLUSIVE is for EPOLL_CTL_ADD, and beside few events; the kernel looks at that first.
+/// EPOLLEXCLUSIVE is for EPOLL_CTL_ADD, and goes with few events; the kernel looks at that first.
 fn is_wrongly_exclusive(command: i32, event: Event) -> bool {
     let with_exclusive = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
     let allowed = with_exclusive | ALWAYS | EDGE | EXCLUSIVE;
