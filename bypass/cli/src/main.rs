@@ -77,7 +77,8 @@ fn dispatch(command: &str, rest: Vec<OsString>) -> Result<ExitCode, Failure> {
         "-V" | "--version" => failure::print(concat!("bypass ", env!("CARGO_PKG_VERSION"), "\n")),
         "run" => run::command(rest),
         "stat" => stat::command(&rest),
-        "top" => stat::command(&[vec![OsString::from("--watch")], rest].concat()),
+        // With a value, so that a process id behind it is not taken for seconds.
+        "top" => stat::command(&[vec![OsString::from("--watch=1")], rest].concat()),
         "doctor" => doctor::command(&rest),
         "unit" => unit::command(&rest),
         "off" => switch::command(false, &rest),

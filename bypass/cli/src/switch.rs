@@ -40,6 +40,10 @@ pub(crate) fn command(is_on: bool, words: &[OsString]) -> Result<ExitCode, Failu
             }
         }
     }
+    if all && !pids.is_empty() {
+        let text = format!("{name} wants process ids or --all, not both (bypass {name} --help)");
+        return Err(Failure::usage(text));
+    }
     if all {
         pids.extend(View::list().into_iter().map(|(pid, _)| pid));
     } else if pids.is_empty() {
@@ -97,6 +101,9 @@ mod tests {
         assert!(!stats.is_switched_off());
         assert!(command(false, &words[..1]).is_ok());
         assert!(stats.is_switched_off());
+        // A user who names a process does not mean all.
+        let all_and_one = [OsString::from("--all"), words[0].clone()];
+        assert!(command(true, &all_and_one).is_err() && stats.is_switched_off());
         assert!(command(true, &words[..1]).is_ok());
         assert!(!stats.is_switched_off());
     }

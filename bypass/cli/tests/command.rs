@@ -449,6 +449,9 @@ fn top_is_the_live_view_and_takes_the_same_words() {
     let bench = Bench::new("top");
     assert!(text(&bench.run(&["top", "--help"]).stdout).starts_with("usage: bypass stat"));
     assert!(refusal(&bench.run(&["top", "x"]), 2).contains("invalid process id"));
+    // Not an interval of an hour.
+    let own = std::process::id().to_string();
+    assert!(refusal(&bench.run(&["top", &own]), 1).contains("is not accelerated"));
 }
 
 /// The command through a link of another name, next to the same library and profiles.
@@ -527,4 +530,18 @@ fn prometheus_text_has_a_type_for_every_sample() {
             .all(typed),
         "{page}"
     );
+}
+
+#[test]
+fn output_that_cannot_be_written_is_reported() {
+    let bench = Bench::new("full");
+    for words in [&["stat", "--watch=0.1"][..], &["capture", "-d", "0.1"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = bench.command(words);
+        let output = command.stdout(full.expect("a full device")).output();
+        let said = text(&output.expect("it starts").stderr);
+        assert!(said.contains("No space left"), "{words:?}: {said}");
+    }
+    let words = ["capture", "-d", "0.1", "-w", "/dev/full"];
+    assert!(refusal(&bench.run(&words), 1).contains("/dev/full: No space left"));
 }

@@ -114,6 +114,8 @@ pub const REASON: u32 = 32;
 /// In `ends`: this direction's writer has shut both directions down and keeps the socket; bytes for it
 /// are answered with a reset.
 pub const SHUT: u32 = 64;
+/// In `ends`: the reset came after [`FIN`], and the other side's reads go on finding the end.
+pub const LATE: u32 = 128;
 
 /// The words of the two sides, each on its own pair of cache lines.
 #[repr(C, align(128))]

@@ -13,6 +13,7 @@ use crate::layout::{
 };
 use crate::ring::{Ring, Surroundings};
 use bypass_sys::barrier;
+use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::memory::{self, Mapping};
 
@@ -163,6 +164,11 @@ impl Segment {
     /// The descriptor, for passing on.
     pub fn fd(&self) -> i32 {
         self.memory.fd()
+    }
+
+    /// The descriptor of memory that is not passed on any more; None when it was taken before.
+    pub fn take_descriptor(&self) -> Option<Owned> {
+        self.memory.take_descriptor()
     }
 
     /// How many connections fit.

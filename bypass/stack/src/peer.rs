@@ -410,6 +410,11 @@ pub fn hold_making() -> impl Sized {
     MAKING.write().ok()
 }
 
+/// As [`hold_making`]; None where one is being made.
+pub fn try_hold_making() -> Option<impl Sized> {
+    MAKING.try_write().ok()
+}
+
 /// Segments whose last user is gone.
 static RESTING: Mutex<Limbo<Peer>> = Mutex::new(Limbo::new());
 /// The threads that may still look at them; the service thread's.
@@ -450,17 +455,36 @@ fn strike(peer: &Arc<Peer>) -> bool {
     })
 }
 
+/// Whether this is a client whose server has gone, and which kept the segment for connections that were open.
+pub fn is_left(peer: &Peer) -> bool {
+    let is_stale = peer.side == 0 && peer.is_stale.load(Ordering::SeqCst);
+    is_stale && peer.occupied().next().is_none()
+}
+
 /// Lets a reference go; the last one only after a while, for threads that look without one.
 pub fn retire(peer: Arc<Peer>) {
-    // A client whose server has gone kept the segment for the connections that were open.
-    let is_stale = peer.side == 0 && peer.is_stale.load(Ordering::SeqCst);
-    if is_stale && peer.occupied().next().is_none() {
+    if is_left(&peer) {
         forget(&peer);
     }
 }
 
+/// Closes the descriptors of segments that rest: they are not passed on, and a server has one of each client process of
+/// the last seconds. Says how many; it does not wait for a lock.
+pub fn close_resting() -> usize {
+    let resting = RESTING.try_lock();
+    resting.map_or(0, |resting| {
+        let taken = |peer: &Peer| {
+            let descriptor = peer.segment.take_descriptor()?;
+            table::show(descriptor.0);
+            Some(())
+        };
+        resting.alone().filter_map(taken).count()
+    })
+}
+
 /// Unmaps what has rested long enough; true when something still rests.
 pub fn clean_resting() -> bool {
+    close_resting();
     let now = now_ns();
     let has_starved = || {
         THREADS

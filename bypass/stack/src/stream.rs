@@ -237,6 +237,12 @@ impl Stream {
         Some(self.failure())
     }
 
+    /// The error of a reset that the program has not received yet; also of one that a write to a closed peer has caused.
+    pub fn take_reset(&self) -> Option<i32> {
+        let is_reset = self.inbound_ends() & RST != 0 || self.is_shut(sockets::WROTE_TO_CLOSED);
+        is_reset.then(|| self.tell_reset()).flatten()
+    }
+
     /// The peer has forged its cursors: nothing it says counts any more.
     #[cold]
     fn condemn(&self) {

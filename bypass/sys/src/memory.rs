@@ -2,8 +2,10 @@
 
 use core::ffi::CStr;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicI32, Ordering};
 use std::sync::OnceLock;
 
+use crate::descriptor::Owned;
 use crate::kernel::{self, Result};
 use crate::numbers;
 
@@ -12,12 +14,12 @@ const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 /// A larger mapping is never locked in memory: it has far more pages than are in use.
 const POPULATED_MAX: usize = 16 << 20;
 
-/// A mapping that is undone when dropped; the descriptor stays open with it.
+/// A mapping that is undone when dropped; the descriptor stays open with it, unless it is taken.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     length: usize,
-    fd: i32,
+    fd: AtomicI32,
 }
 
 // SAFETY: a mapping is memory without owner; all access goes through atomics and checked copies.
@@ -139,7 +141,11 @@ impl Mapping {
         let mapped = kernel::check(unsafe { kernel::raw(libc::SYS_mmap, arguments) });
         let base = mapped.and_then(|at| Self::open_up(at, length, (first, access)));
         match base {
-            Ok(base) => Ok(Self { base, length, fd }),
+            Ok(base) => Ok(Self {
+                base,
+                length,
+                fd: AtomicI32::new(fd),
+            }),
             Err(error) => {
                 let _ = kernel::close(fd);
                 Err(error)
@@ -168,13 +174,19 @@ impl Mapping {
 
     /// The descriptor, for passing on.
     pub fn fd(&self) -> i32 {
-        self.fd
+        self.fd.load(Ordering::Relaxed)
     }
 
     /// Keeps only the memory and closes the descriptor, so that it cannot be passed on.
-    pub fn without_descriptor(mut self) -> Self {
-        let _ = kernel::close(core::mem::replace(&mut self.fd, -1));
+    pub fn without_descriptor(self) -> Self {
+        drop(self.take_descriptor());
         self
+    }
+
+    /// The descriptor, which the mapping is without from then on; None when it was taken before.
+    pub fn take_descriptor(&self) -> Option<Owned> {
+        let fd = self.fd.swap(-1, Ordering::Relaxed);
+        (fd >= 0).then_some(Owned(fd))
     }
 
     /// Bytes mapped.
@@ -263,7 +275,7 @@ impl Drop for Mapping {
         let at = self.base.as_ptr() as usize;
         // SAFETY: this mapping is owned, and nothing borrows from it.
         let _ = unsafe { kernel::raw(libc::SYS_munmap, [at, self.length, 0, 0, 0, 0]) };
-        let _ = kernel::close(self.fd);
+        drop(self.take_descriptor());
     }
 }
 
@@ -292,7 +304,7 @@ mod tests {
 
     #[test]
     fn two_mappings_of_one_file_are_the_same_memory() {
-        use core::sync::atomic::{AtomicU64, Ordering};
+        use core::sync::atomic::AtomicU64;
         let first = Mapping::create(c"sealed", 8192).expect("memory");
         let second = Mapping::adopt(kernel::dup(first.fd()).expect("dup") as i32).expect("memory");
         // SAFETY: an atomic.

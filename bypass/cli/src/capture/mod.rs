@@ -119,7 +119,10 @@ impl Output {
         };
         let mut file = Capture::new(BufWriter::new(sink)).map_err(fail)?;
         // A reader of a pipe learns at once what comes; one that has gone away is noticed below.
-        let _ = file.flush();
+        match file.flush() {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(fail(error)),
+            _ => {}
+        }
         Ok(Self {
             file,
             name: name.to_owned(),

@@ -2,6 +2,7 @@
 
 mod dump;
 mod json;
+mod kernel;
 mod prometheus;
 mod snapshot;
 mod text;
@@ -34,7 +35,7 @@ kernel. Own processes only; root sees all.
       --json             everything, for programs (schema bypass-stat/1)
       --prometheus       every counter and gauge in Prometheus' text format
       --watch [SECONDS]  a live view with rates (default 1); Ctrl-C or q and Enter end it;
-                         bypass top is the same
+                         bypass top [PID …] is the same, each second
       --ended DIR        processes that were started by bypass run --keep-stats DIR and have ended
                          within the last hour
   -h, --help
@@ -125,7 +126,29 @@ impl Arguments {
                 },
             }
         }
+        arguments.check()?;
         Ok(arguments)
+    }
+
+    /// One page is shown: of options that ask for two, one would be ignored. JSON has everything.
+    fn check(&self) -> Result<(), Failure> {
+        let pages = [
+            ("--watch", self.watch.is_some()),
+            ("--json", self.json),
+            ("--prometheus", self.prometheus),
+            ("--why", self.why && !self.json),
+            ("--connections", self.connections && !self.json),
+        ];
+        let mut given = pages.iter().filter(|(_, is_given)| *is_given);
+        if let (Some((one, _)), Some((other, _))) = (given.next(), given.next()) {
+            let text = format!("stat: {one} and {other} exclude each other");
+            return Err(Failure::usage(text));
+        }
+        if self.watch.is_some() && self.ended.is_some() {
+            let text = "stat: --watch shows no processes that have ended (leave out --ended)";
+            return Err(Failure::usage(text));
+        }
+        Ok(())
     }
 
     fn long(&mut self, option: &str) -> Result<(), Failure> {
@@ -193,12 +216,12 @@ mod tests {
             parse("--watch 0.5").expect("valid").watch,
             Some(Duration::from_millis(500))
         );
-        assert_eq!(parse("--watch -c").expect("valid").watch, second);
+        assert_eq!(parse("--watch -p 1").expect("valid").watch, second);
     }
 
     #[test]
     fn why_may_stand_before_or_behind_the_process() {
-        for line in ["--why 1", "1 --why"] {
+        for line in ["--why 1", "1 --why", "--json --why -c 1"] {
             let arguments = parse(line).expect(line);
             assert!(arguments.why && arguments.pids == [1], "{line}");
         }
@@ -214,6 +237,10 @@ mod tests {
             "--pid=1,x",
             "--ended",
             "--ended=",
+            "--json --prometheus",
+            "--watch --json",
+            "-c --why",
+            "--watch 1 --ended /tmp",
         ] {
             assert_eq!(
                 parse(line).expect_err(line).code(),

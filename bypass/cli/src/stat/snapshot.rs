@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bypass_stats::{Connection, Decision, Header, View};
 
+use super::kernel::Connected;
 use crate::failure::Failure;
 
 /// One process.
@@ -19,6 +20,8 @@ pub(super) struct Process {
     pub(super) fallbacks: Vec<(&'static str, u64)>,
     pub(super) decisions: Vec<Decision>,
     pub(super) connections: Vec<Connection>,
+    /// Connections that the kernel carries; the process does not count those.
+    pub(super) kernel_connections: usize,
 }
 
 /// All of them.
@@ -33,7 +36,7 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Every process when no ids are given; an id that shows nothing is a failure with its reason.
     pub(super) fn take(pids: &[u32]) -> Result<Self, Failure> {
-        let processes: Vec<Process> = if pids.is_empty() {
+        let mut processes: Vec<Process> = if pids.is_empty() {
             let own = |(pid, view): &(u32, View)| is_own(*pid, view);
             View::list()
                 .into_iter()
@@ -48,6 +51,10 @@ impl Snapshot {
         } else {
             sent_by(&Self::take(&[])?.processes)
         };
+        let mut connected = Connected::default();
+        for process in &mut processes {
+            process.kernel_connections = connected.of(process.pid).len();
+        }
         Ok(Self::of(processes, sent))
     }
 
@@ -112,6 +119,9 @@ impl Process {
 
     /// Sockets of a path, listeners not counted.
     pub(super) fn sockets(&self, path: &str) -> usize {
+        if path == "kernel" {
+            return self.kernel_connections;
+        }
         let on_path = |socket: &&Connection| socket.path == path && socket.role != "listener";
         self.connections.iter().filter(on_path).count()
     }
@@ -160,6 +170,7 @@ fn read(pid: u32, view: &View) -> Process {
         fallbacks: view.fallbacks(),
         decisions: view.decisions(),
         connections: view.connections(),
+        kernel_connections: 0,
     }
 }
 
@@ -190,6 +201,7 @@ pub(super) mod tests {
             fallbacks: fallbacks.to_vec(),
             decisions: Vec::new(),
             connections,
+            kernel_connections: 0,
         };
         Snapshot {
             taken: Instant::now(),

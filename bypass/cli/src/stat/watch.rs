@@ -1,7 +1,7 @@
 //! `bypass stat --watch`: one line for each process, with rates, drawn again and again.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -33,12 +33,11 @@ pub(super) fn run(pids: &[u32], interval: Duration) -> Result<ExitCode, Failure>
         let mut text = String::from(if is_terminal { "\x1b[H\x1b[J" } else { "" });
         draw(&mut text, &before, &now);
         let mut out = std::io::stdout().lock();
-        if out
-            .write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .is_err()
-        {
-            return Ok(ExitCode::SUCCESS);
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        match written {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Err(Failure::failed(format!("standard output: {error}"))),
         }
         before = now;
     }

@@ -69,6 +69,18 @@ static int dial6(int port) {
     return fd;
 }
 
+/* An IPv6 socket that does not speak IPv4, or is bound to an address that does not. */
+static void cannot_reach(int port, int only6, const struct in6_addr *bound) {
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    need(setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only6, sizeof only6) == 0, "IPV6_V6ONLY");
+    struct sockaddr_in6 name = {.sin6_family = AF_INET6, .sin6_addr = *bound};
+    result("bind", bind(fd, (struct sockaddr *)&name, sizeof name));
+    name.sin6_port = htons(port);
+    need(inet_pton(AF_INET6, "::ffff:127.0.0.1", &name.sin6_addr) == 1, "address");
+    result("connect to IPv4", connect(fd, (struct sockaddr *)&name, sizeof name));
+    close(fd);
+}
+
 static void client(void) {
     int port = hear();
     use(dial6(port));
@@ -78,5 +90,7 @@ static void client(void) {
     tell(0);
     port = hear();
     use(dial6(port));
+    cannot_reach(port, 1, &in6addr_any);
+    cannot_reach(port, 0, &in6addr_loopback);
     use(dial_port(port));
 }

@@ -8,7 +8,11 @@ static void server(void) {
     hear();
     result("at the end of a message", send(fd, "abc", 3, MSG_OOB));
     hear();
+    send(fd, "abc", 3, MSG_OOB);
+    write_all(fd, "de", 2);
+    hear();
     send(fd, "?", 1, MSG_OOB);
+    hear();
     write_all(fd, "rest", 4);
     hear();
 }
@@ -45,6 +49,20 @@ static void client(void) {
     result("read", read(fd, text, 16));
     tell(0);
     wait_for(fd, POLLPRI);
+    /* A read stops at the urgent byte, and the next one begins behind it: so does one that only looks. */
+    for (int i = 0; i < 2; i++) {
+        wait_for(fd, POLLIN);
+        result("how much", recv(fd, NULL, 16, MSG_PEEK | MSG_TRUNC));
+        result("peek", recv(fd, text, 16, MSG_PEEK));
+        say("%.2s", text);
+        result("read", read(fd, text, 16));
+        say("%.2s", text);
+    }
+    result("peek at nothing", recv(fd, text, 16, MSG_PEEK));
+    tell(0);
+    wait_for(fd, POLLPRI);
+    result("peek at the urgent byte alone", recv(fd, text, 1, MSG_PEEK));
+    tell(0);
     int flags = fcntl(fd, F_GETFL);
     fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
     result("never fetched", recv(fd, text, 4, MSG_WAITALL));

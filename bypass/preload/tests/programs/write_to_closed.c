@@ -4,6 +4,7 @@
 #include <sys/sendfile.h>
 
 #define MIB (1 << 20)
+#define SMALL 1000
 static char block[8 * MIB];
 
 static void server(void) {
@@ -26,6 +27,11 @@ static void first_and_next(int fd, size_t length, int flags) {
     struct sockaddr_in peer;
     socklen_t room = sizeof peer;
     result("getpeername", getpeername(fd, (struct sockaddr *)&peer, &room));
+    if (length == SMALL) {
+        say_poll("poll", fd, 0, 0);
+        say("SO_ERROR %s", error_name(so_error(fd)));
+        say_poll("poll", fd, 0, 0);
+    }
     result("next", send(fd, block, 10, flags | MSG_NOSIGNAL));
     result("once more", send(fd, block, 10, flags | MSG_NOSIGNAL));
     close(fd);
@@ -50,7 +56,7 @@ static void client(void) {
     const struct {
         size_t length;
         int flags;
-    } tries[] = {{1000, 0}, {100000, 0}, {8 * MIB, 0}, {8 * MIB, MSG_DONTWAIT}};
+    } tries[] = {{SMALL, 0}, {100000, 0}, {8 * MIB, 0}, {8 * MIB, MSG_DONTWAIT}};
     for (int i = 0; i < 4; i++) {
         int fd = dial_port(port);
         meet();
@@ -63,7 +69,7 @@ static void client(void) {
     tell(0);
     meet();
     wait_for(fd, POLLERR);
-    first_and_next(fd, 1000, 0);
+    first_and_next(fd, 2 * SMALL, 0);
     signal(SIGPIPE, SIG_IGN);
     int file = memfd_create("content", 0);
     need(file >= 0 && write(file, block, MIB) == MIB, "write");

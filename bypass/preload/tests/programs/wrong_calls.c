@@ -1,6 +1,33 @@
 /* solo: calls on sockets in the wrong state, and on numbers that do not refer to sockets. */
 #define SOLO
 #include "contract.h"
+#include <sys/sendfile.h>
+
+/* Before the socket is asked for anything. */
+static void no_bytes(int fd) {
+    char byte;
+    struct iovec none[2] = {{&byte, 0}, {&byte, 0}};
+    result("read of no bytes", read(fd, &byte, 0));
+    result("readv of no bytes", readv(fd, none, 2));
+    result("writev of no bytes", writev(fd, none, 2));
+    result("writev of no pieces", writev(fd, none, 0));
+}
+
+static volatile sig_atomic_t broken;
+
+static void count_broken(int number) { broken += number == SIGPIPE; }
+
+/* From a file and a pipe into a socket without a connection, and from it. */
+static void no_connection(const char *what, int fd) {
+    int file = open("/proc/self/exe", O_RDONLY), pipes[2];
+    need(file >= 0 && pipe2(pipes, O_NONBLOCK) == 0 && write(pipes[1], "x", 1) == 1, "a file");
+    say("%s", what);
+    result("sendfile", sendfile(fd, file, NULL, 1));
+    result("splice into it", splice(pipes[0], NULL, fd, NULL, 1, SPLICE_F_NONBLOCK));
+    result("splice out of it", splice(fd, NULL, pipes[1], NULL, 1, SPLICE_F_NONBLOCK));
+    say("SIGPIPE %d times", broken);
+    close(file), close(pipes[0]), close(pipes[1]);
+}
 
 static void every_call(const char *what, int fd) {
     char byte = 'x';
@@ -40,6 +67,7 @@ static void solo(void) {
     say_poll("a fresh socket", fresh, POLLIN | POLLOUT | POLLRDHUP, 0);
     result("read", read(fresh, &byte, 1));
     result("write", write(fresh, &byte, 0));
+    no_bytes(fresh);
     result("an unknown type", socket(AF_INET, 77, 0));
     result("an unknown family", socket(200, SOCK_STREAM, 0));
     result("a wrong protocol", socket(AF_INET, SOCK_STREAM, IPPROTO_UDP));
@@ -49,6 +77,15 @@ static void solo(void) {
     result("connect to a short name", connect(fresh, (struct sockaddr *)&name, 3));
     int listening = listener_on("127.0.0.1", 4);
     int fd = dial_port(port_of(listening)), peer = accept(listening, NULL, NULL);
+    no_bytes(listening);
+    struct sigaction action = {.sa_handler = count_broken};
+    need(sigaction(SIGPIPE, &action, NULL) == 0, "sigaction");
+    no_connection("a fresh socket", fresh);
+    no_connection("a listener", listening);
+    no_bytes(fd);
+    shutdown(fd, SHUT_WR);
+    no_bytes(fd);
+    no_bytes(900);
     name = ipv4("127.0.0.1", port_of(listening));
     result("connect twice", connect(fd, (struct sockaddr *)&name, sizeof name));
     result("connect an accepted one", connect(peer, (struct sockaddr *)&name, sizeof name));

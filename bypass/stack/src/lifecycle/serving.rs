@@ -78,7 +78,8 @@ pub extern "C" fn leave() {
 }
 
 /// After a fork: the inherited listeners are answered here too, and what clients the other
-/// holders know becomes known here.
+/// holders know becomes known here. The interfaces' rendezvous sockets are left to the thread: whoever starts it may hold
+/// what a fork takes after the interfaces.
 fn rejoin() {
     for (told, peer) in service::take_links() {
         service::add_told(told, peer);
@@ -88,7 +89,7 @@ fn rejoin() {
         service::add(listener.rendezvous, Role::Rendezvous(number));
         listener.ask_for_clients();
     }
-    packets::meet_cluster();
+    service::wake();
 }
 
 /// Asks the other holders of a listener, which has come to us, for the segments of its clients.
@@ -103,7 +104,7 @@ fn run(set: i32) {
     kernel::leave_real_time();
     thread().inside.store(1, Ordering::Relaxed);
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-    let mut is_cleaning = false;
+    let (mut is_cleaning, mut has_met_cluster) = (false, false);
     loop {
         let has_unsure =
             participants::retry_unsure() | listener::untold::retry() | listener::end_left();
@@ -125,6 +126,10 @@ fn run(set: i32) {
         };
         if service::is_stopping() {
             return;
+        }
+        if !has_met_cluster && service::is_running() {
+            has_met_cluster = true;
+            packets::meet_cluster();
         }
         for event in &events[..count] {
             serve(event.u64 as i32);

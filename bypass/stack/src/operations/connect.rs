@@ -22,7 +22,7 @@ use bypass_sys::{address, kernel, numbers};
 
 use super::shadow;
 use super::shutdown::{dissolve, unconnect};
-use crate::listener;
+use crate::listener::{self, participants};
 use crate::packets;
 use crate::peer::admission::Admission;
 use crate::peer::{self, Peer};
@@ -31,7 +31,7 @@ use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, namespace, uring, Outcome};
 use crate::service;
 use crate::sockets::{self, Event, Socket};
-use crate::stream::{attach, show_opened};
+use crate::stream::{self, attach, show_opened, Stream};
 use crate::wait::epoll;
 
 mod over_packets;
@@ -125,7 +125,7 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
         Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
         Kind::Epoll | Kind::Kernel | Kind::Datagram => return Outcome::Kernel,
     }
-    let made = destination(socket, bytes).and_then(|target| route(fd, entry, socket, target));
+    let made = destination(fd, socket, bytes).and_then(|target| route(fd, entry, socket, target));
     match made {
         Ok(Connected::Failed(error)) => Outcome::Error(error),
         Ok(Connected::Done) if must_not_wait(socket) => {
@@ -173,7 +173,17 @@ fn result(fd: i32, entry: Entry, socket: &Socket) -> Outcome {
     }
     socket.set(sockets::CONNECTING, false);
     if !socket.has(sockets::REFUSED) {
-        return socket.take_error().map_or(Outcome::Done(0), Outcome::Error);
+        if let Some(error) = socket.take_error() {
+            return Outcome::Error(error);
+        }
+        // A connection that stood, and has ended before the program has asked, is reported as one that failed.
+        let ended = stream::of_socket(entry.index()).filter(Stream::is_over);
+        let Some(ended) = ended else {
+            return Outcome::Done(0);
+        };
+        let error = ended.take_reset().unwrap_or(libc::ECONNABORTED);
+        unconnect(fd, entry);
+        return Outcome::Error(error);
     }
     // The program may have asked for the error before. In both cases the socket can be connected again.
     let error = socket.take_error().unwrap_or(libc::ECONNABORTED);
@@ -194,7 +204,7 @@ fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<C
 }
 
 /// The address, if it is one that shared memory could reach.
-fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
+fn destination(fd: i32, socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
     if !process::settings().tcp_client_loopback || process::is_switched_off() {
         return Err(Reason::SwitchedOff);
     }
@@ -212,12 +222,27 @@ fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
     if family != socket.family.load(Ordering::Relaxed) || target.port() == 0 {
         return Err(Reason::NotLocal);
     }
+    if is_of_other_family(fd, socket, target) {
+        return Err(Reason::Option);
+    }
     // The kernel takes the wildcard as the loopback address.
     Ok(match target.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, target.port()).into(),
         IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, target.port()).into(),
         _ => target,
     })
+}
+
+/// Whether an IPv6 socket cannot reach an IPv4 address, or the other way round: the kernel says how that fails.
+fn is_of_other_family(fd: i32, socket: &Socket, target: SocketAddr) -> bool {
+    if socket.family.load(Ordering::Relaxed) == libc::AF_INET {
+        return false;
+    }
+    let is_v6_alone = || kernel::option_int(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY) == Ok(1);
+    let bound = socket.has(sockets::BOUND).then(|| sockets::kernel_name(fd));
+    let bound = bound.flatten().filter(|bound| !bound.ip().is_unspecified());
+    bound.is_some_and(|bound| bound.is_ipv4() != target.is_ipv4())
+        || (target.is_ipv4() && is_v6_alone())
 }
 
 /// How long a holder may take to answer: a call that must not block goes to the kernel soon.
@@ -265,6 +290,10 @@ fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
 
 fn known(target: SocketAddr) -> Option<Arc<Mutex<Target>>> {
     let mut targets = targets().lock().ok()?;
+    if !targets.contains_key(&target) {
+        // An address where no process listens any more keeps the segment that it was reached through.
+        targets.retain(|_, known| known.try_lock().map_or(true, |known| !known.is_over()));
+    }
     if targets.len() >= TARGETS_MAX && !targets.contains_key(&target) {
         targets.clear();
     }
@@ -288,6 +317,12 @@ impl Target {
             Met::No(_) => false,
         };
         !self.peers.is_empty() && self.peers.iter().all(serves)
+    }
+
+    /// Whether it was reached through segments, and is by none any more.
+    fn is_over(&self) -> bool {
+        let is_left = |met: &Met| matches!(met, Met::Yes(peer) if !listens(peer));
+        !self.peers.is_empty() && self.peers.iter().all(is_left)
     }
 
     fn is_fresh(&self, now: u64) -> bool {
@@ -399,20 +434,14 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
     let greeted = greet(rendezvous.0, &peer, holder, patience_ms);
     if let Err(reason) = greeted {
-        withdraw_greeting(&peer);
+        // It may still take the segment, and would look for us there without an end: we answer to its number, and do
+        // not know its segment.
+        peer.is_stale.store(true, Ordering::SeqCst);
+        participants::withdraw(&peer);
         return Err(reason);
     }
     service::add_link(rendezvous, service::Role::Greeting(peer.clone()));
     Ok(peer)
-}
-
-/// The holder has not answered in time. It may still take the segment, and would look for us there without an
-/// end: we answer to its number, and do not know its segment.
-fn withdraw_greeting(peer: &Arc<Peer>) {
-    peer.is_stale.store(true, Ordering::SeqCst);
-    peer.give_place_up();
-    peer::forget(peer);
-    service::remove_participants(peer);
 }
 
 fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
@@ -454,6 +483,10 @@ fn establish(
     }
     let admission = admit(peer, patience_ms(socket))?;
     let making = peer::making();
+    // It may have been left since it was chosen, and has no place for this process any more.
+    if !listens(peer) {
+        return Err(Reason::BacklogFull);
+    }
     let slot = peer.take_slot().ok_or(Reason::Limit)?;
     peer.segment.reset(slot);
     let local = local_address(fd, socket, target, || peer.new_port(slot));

@@ -306,15 +306,8 @@ fn is_on_this_host(fd: i32) -> bool {
 }
 
 fn pending_error(fd: i32) -> i32 {
-    let Ok(stream) = stream::find(fd) else {
-        return 0;
-    };
-    let is_reset = stream.inbound_ends() & bypass_shm::layout::RST != 0;
-    if is_reset && !stream.socket.has(sockets::RESET_TOLD) {
-        stream.socket.set(sockets::RESET_TOLD, true);
-        return stream.failure();
-    }
-    0
+    let found = stream::find(fd).ok();
+    found.and_then(|stream| stream.take_reset()).unwrap_or(0)
 }
 
 /// State, segment size and times as a loopback connection has them; the rest is 0.

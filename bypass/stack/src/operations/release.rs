@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::listener;
 use crate::packets;
-use crate::peer::trimming;
+use crate::peer::{self, trimming};
 use crate::process::kept::{self, Keeper};
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, pool, Outcome};
@@ -139,7 +139,7 @@ pub fn provide() {
         let_go: |name| let_go(index_of(name)),
         take: |name| named(name).is_some_and(|stream| hold(&stream)),
     });
-    pool::provide_spare(content::give_descriptors_back);
+    pool::provide_spare(|| content::give_descriptors_back() + peer::close_resting());
     trimming::provide(|index, work| {
         if let Some(stream) = stream::of_socket(index) {
             stream.visiting_writer(work);

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use bypass_sys::kernel;
 
-use super::release::Hold;
+use super::release::{keep, Hold};
 use super::write::broken_pipe;
 use crate::process::deadline::{timeout, Deadline};
 use crate::process::deferral::asleep;
@@ -76,6 +76,7 @@ impl Source<'_> {
 pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
     let stream = match stream::find(socket) {
         Ok(stream) => stream,
+        Err(Outcome::Error(libc::ENOTCONN)) if count > 0 => return broken_pipe(libc::EPIPE, 0),
         Err(outcome) => return outcome,
     };
     if offset < 0 {
@@ -100,7 +101,7 @@ pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
 /// One call under way.
 struct Sending<'a> {
     stream: Stream,
-    /// From the second step on: the descriptor may be closed, and mean another connection, meanwhile.
+    /// From the first wait on: the descriptor may be closed, and mean another connection, meanwhile.
     held: Option<Hold>,
     source: Source<'a>,
     offset: i64,
@@ -138,20 +139,23 @@ impl<'a> Sending<'a> {
 
     fn run(mut self) -> Outcome {
         while self.done < self.wanted {
-            match self.step() {
+            match self.step_and_keep() {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(_) if self.done > 0 => break,
                 Err(error) => return broken_pipe(error, 0),
             }
-            if self.done < self.wanted && self.held.is_none() {
-                self.held = Hold::take(self.stream);
-                if self.held.is_none() {
-                    break;
-                }
-            }
         }
         Outcome::Done(self.done as isize)
+    }
+
+    /// One step; where another follows, the connection is kept for it.
+    fn step_and_keep(&mut self) -> Result<bool, i32> {
+        let goes_on = self.step()?;
+        if goes_on && self.done < self.wanted {
+            keep(&mut self.held, &self.stream)?;
+        }
+        Ok(goes_on)
     }
 
     /// False at the file's end.
@@ -170,6 +174,7 @@ impl<'a> Sending<'a> {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
                 let after = || timeout(timeout_ns);
                 let deadline = *self.deadline.get_or_insert_with(after);
+                keep(&mut self.held, &stream)?;
                 block(&stream, For::Room, deadline).map(|()| true)
             }
             Step::Missing => self.read_ahead(),

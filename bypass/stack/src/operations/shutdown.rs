@@ -2,8 +2,6 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::{FIN, RST};
-
 use crate::process::table::{self, Entry};
 use crate::process::Outcome;
 use crate::sockets::{self, Event};
@@ -23,9 +21,7 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
         // As the kernel does in SYN-SENT: the attempt is over, and a connect that waits for it.
         return dissolve(fd, table::get(fd));
     }
-    let ends = stream.inbound_ends();
-    let is_over = ends & FIN != 0 && stream.is_shut(sockets::SHUT_WRITE);
-    if is_over || ends & RST != 0 || stream.is_shut(sockets::WROTE_TO_CLOSED) {
+    if stream.is_over() {
         return Outcome::Error(libc::ENOTCONN);
     }
     stream.shut(how);

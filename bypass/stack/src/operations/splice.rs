@@ -9,7 +9,7 @@ use super::release::Hold;
 use super::write::broken_pipe;
 use crate::process::deadline::{timeout, Deadline};
 use crate::process::deferral::asleep;
-use crate::process::table::{self, Kind};
+use crate::process::table;
 use crate::process::Outcome;
 use crate::stream::{self, By, For, Stream};
 use crate::sys;
@@ -71,15 +71,8 @@ fn wait_for_pipe(pipe: i32, events: i16, flags: u32) -> Result<(), i32> {
     }
 }
 
-fn find(fd: i32) -> Result<Stream, Outcome> {
-    match table::get(fd).kind() {
-        Kind::Listener => Err(Outcome::Error(libc::EINVAL)),
-        _ => stream::find(fd),
-    }
-}
-
 fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
-    let stream = match find(from) {
+    let stream = match stream::find(from) {
         Ok(stream) => stream,
         Err(outcome) => return outcome,
     };
@@ -174,7 +167,7 @@ fn move_out(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
 }
 
 fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
-    let stream = match find(to) {
+    let stream = match stream::find(to) {
         Ok(stream) => stream,
         Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, 0),
         Err(outcome) => return outcome,

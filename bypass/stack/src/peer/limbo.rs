@@ -4,6 +4,7 @@
 //! A while is counted in ticks and not in seconds: after a stop of the whole process the clock has
 //! run on and the threads have not. Nor does a tick count in which one thread has been kept from running.
 
+use core::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 
 /// Shortest time between ticks.
@@ -37,6 +38,17 @@ impl<T> Limbo<T> {
     /// What rests.
     pub fn all(&self) -> impl Iterator<Item = &Arc<T>> {
         self.resting.iter().map(|(_, thing)| thing)
+    }
+
+    /// The things without another reference. A thread may still look at them.
+    pub fn alone(&self) -> impl Iterator<Item = &T> {
+        let things = self.resting.iter().map(|(_, thing)| thing);
+        let alone = things.filter(|thing| Arc::strong_count(thing) == 1);
+        // All that was done through the last other reference comes before what is done now.
+        alone.map(|thing| {
+            fence(Ordering::Acquire);
+            &**thing
+        })
     }
 
     /// Lets go of what has rested long enough; true when something still rests. `has_starved`: whether a thread has been

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, PROCESSES, QUEUED, RST};
+use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, LATE, PROCESSES, QUEUED, RST};
 use bypass_stats::Counter;
 
 use super::{due, Notice, Peer};
@@ -174,7 +174,12 @@ fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> Option<u32> {
         }
     }
     let written = &place.producer[side].ends;
-    Some(written.fetch_or(ends | CLOSED, Ordering::SeqCst))
+    let add = |before: u32| {
+        let is_late = before & (FIN | RST) == FIN && ends & RST != 0;
+        Some(before | ends | CLOSED | if is_late { LATE } else { 0 })
+    };
+    let before = written.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
+    Some(before.unwrap_or_default())
 }
 
 /// The second half: from now on the slot may be used again, so it may be another connection's by now.

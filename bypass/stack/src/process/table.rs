@@ -92,6 +92,15 @@ pub fn is_datagram(fd: i32) -> bool {
     TABLE.get(fd as usize).is_some_and(is_it)
 }
 
+/// Whether it is a TCP socket of ours, in whatever state.
+#[inline]
+pub fn is_socket(fd: i32) -> bool {
+    matches!(
+        get(fd).kind(),
+        Kind::Unbound | Kind::Listener | Kind::Connected
+    )
+}
+
 /// What `fd` is.
 #[inline]
 pub fn get(fd: i32) -> Entry {

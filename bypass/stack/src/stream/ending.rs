@@ -7,6 +7,7 @@ use bypass_shm::layout::{FIN, LINGERS, RST, SHUT};
 use bypass_stats::Counter;
 
 use super::{of_socket, By, For, Stream};
+use crate::listener::participants;
 use crate::peer::{self, Notice, Peer};
 use crate::process;
 use crate::sockets::{self, Event};
@@ -59,7 +60,9 @@ pub fn end(index: usize) -> Option<Lingering> {
     stream.peer.ring_ourselves(stream.slot);
     stream.peer.let_go(stream.slot, ends);
     process::count(Counter::Closes, 1);
-    retire(socket.peer.take());
+    if let Some(peer) = socket.peer.take().filter(|peer| peer::is_left(peer)) {
+        participants::leave(&peer);
+    }
     lingering
 }
 
@@ -102,6 +105,13 @@ impl Stream {
             0 => self.show_ended(By::Us),
             _ => self.show_reset(By::Us),
         }
+    }
+
+    /// Whether nothing of the connection is left, as in the kernel's state CLOSE.
+    pub fn is_over(&self) -> bool {
+        let ends = self.inbound_ends();
+        let has_ended = ends & FIN != 0 && self.is_shut(sockets::SHUT_WRITE);
+        has_ended || ends & RST != 0 || self.is_shut(sockets::WROTE_TO_CLOSED)
     }
 
     /// Ends directions, `how` as shutdown(2) names them.

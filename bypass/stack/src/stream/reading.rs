@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::RST;
+use bypass_shm::layout::{LATE, RST};
 use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
@@ -64,12 +64,21 @@ impl Stream {
         }
     }
 
-    /// Looks at what is there; with MSG_TRUNC only at how much.
+    /// Looks at what a read would take; with MSG_TRUNC only at how much.
     pub fn peek_bytes(&self, ring: Ring, to: &mut Pieces, flags: i32) -> Result<usize, Broken> {
-        if flags & libc::MSG_TRUNC == 0 {
-            return ring.peek(to, 0);
+        let there = ring.available(usize::MAX)?;
+        // Asked after that: the mark of a byte is there before the byte.
+        let (from, count) = if self.was_urgent() {
+            self.span_beside_urgent(there)
+        } else {
+            (0, there)
+        };
+        if flags & libc::MSG_TRUNC != 0 {
+            return Ok(count.min(to.left()));
         }
-        Ok(ring.available(to.left())?.min(to.left()))
+        let mut part = to.clone();
+        part.limit(count);
+        ring.peek(&mut part, from)
     }
 
     /// How many bytes end a read that may wait.
@@ -110,7 +119,7 @@ impl Stream {
     }
 
     fn read_nothing(&self, ends: u32) -> Attempt {
-        if ends & RST != 0 {
+        if ends & (RST | LATE) == RST {
             return self.tell_reset().map_or(Attempt::Done(0), Attempt::Failed);
         }
         if ends != 0 {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::{ASKABLE, ASKS, INFO_WORDS, REASON};
+use bypass_shm::layout::{ASKABLE, ASKS, INFO_WORDS, LATE, REASON, RST};
 
 use super::{For, Stream};
 use crate::peer::Notice;
@@ -59,9 +59,11 @@ impl Stream {
             error.load(Ordering::Relaxed) as i32
         });
         let told = told.filter(|error| (1..4096).contains(error));
-        self.socket
-            .take_error()
-            .or(told)
-            .unwrap_or(libc::ECONNRESET)
+        let otherwise = match self.inbound_ends() & (RST | LATE) {
+            RST => libc::ECONNRESET,
+            // Behind the end of the stream.
+            _ => libc::EPIPE,
+        };
+        self.socket.take_error().or(told).unwrap_or(otherwise)
     }
 }

@@ -75,6 +75,18 @@ impl Stream {
         }
     }
 
+    /// The part of `available` bytes that one read would take: from where on, and how many.
+    #[cold]
+    pub fn span_beside_urgent(&self, available: usize) -> (usize, usize) {
+        let stale = self.stale(self.mark());
+        let (passed, most) = match self.place() {
+            Place::Ahead(0, _) if !self.is_urgent_in_line() => (stale + 1, usize::MAX),
+            Place::Ahead(ahead, _) if ahead > 0 => (stale, ahead),
+            _ => (stale, usize::MAX),
+        };
+        (passed, available.saturating_sub(passed).min(most))
+    }
+
     /// Whether POLLPRI is to be said.
     #[cold]
     pub fn has_urgent(&self) -> bool {

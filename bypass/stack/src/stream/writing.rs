@@ -46,18 +46,13 @@ impl Stream {
     /// Why nothing can be written, if so. Done(()) means: the bytes vanish, as on the way to a
     /// peer that has closed and will answer with a reset.
     pub fn check_writable(&self) -> Result<Option<()>, i32> {
-        if self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED | sockets::OPENING) {
-            let is_opening = self.socket.has(sockets::OPENING);
-            return Err(if is_opening {
-                libc::EAGAIN
-            } else {
-                libc::EPIPE
-            });
+        if self.socket.has(sockets::OPENING) {
+            return Err(libc::EAGAIN);
+        }
+        if let Some(error) = self.refusal() {
+            return Err(error);
         }
         let ends = self.inbound_ends();
-        if ends & RST != 0 {
-            return Err(self.tell_reset().unwrap_or(libc::EPIPE));
-        }
         if ends & (CLOSED | SHUT) != 0 {
             if ends & CLOSED == 0 {
                 self.reset_by_peer();
@@ -69,13 +64,13 @@ impl Stream {
         Ok(None)
     }
 
-    /// What a write of no bytes says, if it fails.
+    /// What a write of no bytes says, if it fails. A reset that was not reported yet comes first, without a signal.
     pub fn refusal(&self) -> Option<i32> {
-        if self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED) {
-            return Some(libc::EPIPE);
-        }
         let is_reset = self.inbound_ends() & RST != 0;
-        is_reset.then(|| self.tell_reset().unwrap_or(libc::EPIPE))
+        if is_reset || self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED) {
+            return Some(self.take_reset().unwrap_or(libc::EPIPE));
+        }
+        None
     }
 
     /// The peer has shut both directions down: its reset of what we write ends its own socket too.

@@ -89,6 +89,8 @@ struct Member {
     is_scanned: bool,
     /// The shadow is in the kernel set as well.
     is_in_kernel: bool,
+    /// The number that it has there.
+    kernel_fd: i32,
     /// By chance, as [`Nested::member`]: the kernel set knows a one-shot listener by it.
     name: u32,
 }

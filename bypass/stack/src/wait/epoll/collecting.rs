@@ -91,7 +91,7 @@ impl Inner {
             let found = self.listeners.iter().any(|(index, listener, _)| {
                 self.members[*index as usize]
                     .as_ref()
-                    .is_some_and(|m| m.fd == member.fd)
+                    .is_some_and(|m| m.socket == member.socket)
                     && listener.has_acceptable()
             });
             return if found {
@@ -152,7 +152,7 @@ impl Inner {
                 if let (true, Some(set)) = (member.is_in_kernel, self.numbers.first()) {
                     let (events, data) = (member.events, member.kernel_data());
                     let command = libc::EPOLL_CTL_MOD;
-                    let _ = kernel::epoll_control(*set, command, member.fd, events, data);
+                    let _ = kernel::epoll_control(*set, command, member.kernel_fd, events, data);
                 }
             }
             if wanted & (EDGE | ONESHOT) != 0 {

@@ -32,6 +32,7 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outco
     };
     let known = inner.find(fd, target.index());
     let result = match (command, known, event) {
+        (_, _, Some(event)) if is_wrongly_exclusive(command, event) => Err(libc::EINVAL),
         (libc::EPOLL_CTL_ADD, Some(_), _) => Err(libc::EEXIST),
         (libc::EPOLL_CTL_ADD, None, Some(event)) => {
             add(set, entry.index(), inner, fd, target, event)
@@ -47,6 +48,17 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outco
         _ => Err(libc::EINVAL),
     };
     result.map(|()| 0).into()
+}
+
+/// EPOLLEXCLUSIVE is for EPOLL_CTL_ADD, and goes with few events; the kernel looks at that first.
+fn is_wrongly_exclusive(command: i32, event: Event) -> bool {
+    let with_exclusive = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
+    let allowed = with_exclusive | ALWAYS | EDGE | EXCLUSIVE;
+    let is_wrong = match command {
+        libc::EPOLL_CTL_ADD => event.events & !allowed != 0,
+        _ => command == libc::EPOLL_CTL_MOD,
+    };
+    event.events & EXCLUSIVE != 0 && is_wrong
 }
 
 /// Whether an accelerated connection is added to a set that only the kernel knows, because there were too many sets.
@@ -157,11 +169,6 @@ fn add(
     target: Entry,
     event: Event,
 ) -> Result<(), i32> {
-    let with_exclusive = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
-    let allowed = with_exclusive | ALWAYS | EDGE | EXCLUSIVE;
-    if event.events & EXCLUSIVE != 0 && event.events & !allowed != 0 {
-        return Err(libc::EINVAL);
-    }
     need_waker_or_look(set, inner)?;
     let socket = sockets::get(target.index());
     let member = Member {
@@ -173,6 +180,7 @@ fn add(
         is_queued: false,
         is_scanned: false,
         is_in_kernel: false,
+        kernel_fd: fd,
         name: 0,
     };
     let index = inner.insert(member);
@@ -203,10 +211,11 @@ fn add_listener(set: &Set, inner: &mut Inner, index: usize) -> Result<(), i32> {
         return Ok(());
     };
     member.name = kernel::random() as u32;
+    member.kernel_fd = number_of(member).ok_or(libc::EBADF)?;
     kernel::epoll_control(
         set.fd.load(Ordering::Relaxed),
         libc::EPOLL_CTL_ADD,
-        member.fd,
+        member.kernel_fd,
         member.events,
         member.kernel_data(),
     )?;
@@ -222,17 +231,26 @@ fn add_listener(set: &Set, inner: &mut Inner, index: usize) -> Result<(), i32> {
     Ok(())
 }
 
+/// A number that means the member's socket: the one that it was added by may be closed, or mean something else.
+fn number_of(member: &Member) -> Option<i32> {
+    let entry = sockets::get(member.socket).entry(member.socket);
+    if table::get(member.fd) == entry {
+        return Some(member.fd);
+    }
+    table::all(entry).next()
+}
+
 fn modify(set: &Set, inner: &mut Inner, index: usize, event: Event) -> Result<(), i32> {
     let Some(member) = inner.members[index].as_mut() else {
         return Err(libc::ENOENT);
     };
-    if (member.events | event.events) & EXCLUSIVE != 0 {
+    if member.events & EXCLUSIVE != 0 {
         return Err(libc::EINVAL);
     }
     member.events = event.events;
     member.data = event.data;
     if member.is_in_kernel {
-        let (fd, data) = (member.fd, member.kernel_data());
+        let (fd, data) = (member.kernel_fd, member.kernel_data());
         let epoll = set.fd.load(Ordering::Relaxed);
         kernel::epoll_control(epoll, libc::EPOLL_CTL_MOD, fd, event.events, data)?;
     }
@@ -248,7 +266,7 @@ fn leave_kernel(set: &Set, inner: &Inner, index: usize) {
     let member = inner.members[index].as_ref();
     if let Some(member) = member.filter(|member| member.is_in_kernel) {
         let epoll = set.fd.load(Ordering::Relaxed);
-        let _ = kernel::epoll_control(epoll, libc::EPOLL_CTL_DEL, member.fd, 0, 0);
+        let _ = kernel::epoll_control(epoll, libc::EPOLL_CTL_DEL, member.kernel_fd, 0, 0);
     }
 }
 
@@ -347,7 +365,7 @@ pub fn leave_to_kernel(index: usize) {
         let oneshot = inner.members[member].as_ref();
         if let Some(one) = oneshot.filter(|one| one.events & ONESHOT != 0) {
             let epoll = set.fd.load(Ordering::Relaxed);
-            let (command, fd) = (libc::EPOLL_CTL_MOD, one.fd);
+            let (command, fd) = (libc::EPOLL_CTL_MOD, one.kernel_fd);
             let _ = kernel::epoll_control(epoll, command, fd, one.events, one.data);
         }
         remove(set, number, inner, member);
