@@ -410,11 +410,6 @@ pub fn hold_making() -> impl Sized {
     MAKING.write().ok()
 }
 
-/// As [`hold_making`]; None where one is being made.
-pub fn try_hold_making() -> Option<impl Sized> {
-    MAKING.try_write().ok()
-}
-
 /// Segments whose last user is gone.
 static RESTING: Mutex<Limbo<Peer>> = Mutex::new(Limbo::new());
 /// The threads that may still look at them; the service thread's.
@@ -455,15 +450,11 @@ fn strike(peer: &Arc<Peer>) -> bool {
     })
 }
 
-/// Whether this is a client whose server has gone, and which kept the segment for connections that were open.
-pub fn is_left(peer: &Peer) -> bool {
-    let is_stale = peer.side == 0 && peer.is_stale.load(Ordering::SeqCst);
-    is_stale && peer.occupied().next().is_none()
-}
-
 /// Lets a reference go; the last one only after a while, for threads that look without one.
 pub fn retire(peer: Arc<Peer>) {
-    if is_left(&peer) {
+    // A client whose server has gone kept the segment for the connections that were open.
+    let is_stale = peer.side == 0 && peer.is_stale.load(Ordering::SeqCst);
+    if is_stale && peer.occupied().next().is_none() {
         forget(&peer);
     }
 }

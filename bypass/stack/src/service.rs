@@ -299,14 +299,9 @@ pub fn dismiss(fd: i32, role: &Role) {
     }
 }
 
-/// Closes the links with processes of the other side of a segment which is none of ours any more.
-pub fn remove_links(peer: &Arc<Peer>) {
-    let is_of = |role: &Role| match role {
-        Role::Participant(of, ..) | Role::Adopted(of, ..) | Role::Greeting(of) => {
-            Arc::ptr_eq(of, peer)
-        }
-        _ => false,
-    };
+/// Closes the links of processes of the other side that take part in a segment which is none of ours any more.
+pub fn remove_participants(peer: &Arc<Peer>) {
+    let is_of = |role: &Role| matches!(role, Role::Participant(of, ..) if Arc::ptr_eq(of, peer));
     if let Some(mut roles) = roles() {
         roles.retain(|fd, role| {
             let is_kept = !is_of(role);

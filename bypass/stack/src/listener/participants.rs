@@ -181,28 +181,8 @@ pub fn abandoned(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
     peer.reset_unaccepted();
     if peer.occupied().next().is_none() {
-        leave(peer);
+        peer::forget(peer);
     }
-}
-
-/// Lets a segment go whose listener has gone, with the last connection that this process has in it.
-pub fn leave(peer: &Arc<Peer>) {
-    // A thread may be making a connection there, for which it needs the place.
-    let is_empty = match peer::try_hold_making() {
-        Some(_none_is_made) => peer.occupied().next().is_none(),
-        None => false,
-    };
-    match is_empty {
-        true => withdraw(peer),
-        false => peer::forget(peer),
-    }
-}
-
-/// Stops taking part in a segment. The processes of the other side, which may live on, notice it by the end of their links.
-pub fn withdraw(peer: &Arc<Peer>) {
-    peer.give_place_up();
-    peer::forget(peer);
-    service::remove_links(peer);
 }
 
 /// A process of the other side has ended that we know by a link of ours.

@@ -22,7 +22,7 @@ use bypass_sys::{address, kernel, numbers};
 
 use super::shadow;
 use super::shutdown::{dissolve, unconnect};
-use crate::listener::{self, participants};
+use crate::listener;
 use crate::packets;
 use crate::peer::admission::Admission;
 use crate::peer::{self, Peer};
@@ -290,10 +290,6 @@ fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
 
 fn known(target: SocketAddr) -> Option<Arc<Mutex<Target>>> {
     let mut targets = targets().lock().ok()?;
-    if !targets.contains_key(&target) {
-        // An address where no process listens any more keeps the segment that it was reached through.
-        targets.retain(|_, known| known.try_lock().map_or(true, |known| !known.is_over()));
-    }
     if targets.len() >= TARGETS_MAX && !targets.contains_key(&target) {
         targets.clear();
     }
@@ -317,12 +313,6 @@ impl Target {
             Met::No(_) => false,
         };
         !self.peers.is_empty() && self.peers.iter().all(serves)
-    }
-
-    /// Whether it was reached through segments, and is by none any more.
-    fn is_over(&self) -> bool {
-        let is_left = |met: &Met| matches!(met, Met::Yes(peer) if !listens(peer));
-        !self.peers.is_empty() && self.peers.iter().all(is_left)
     }
 
     fn is_fresh(&self, now: u64) -> bool {
@@ -434,14 +424,20 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
     let greeted = greet(rendezvous.0, &peer, holder, patience_ms);
     if let Err(reason) = greeted {
-        // It may still take the segment, and would look for us there without an end: we answer to its number, and do
-        // not know its segment.
-        peer.is_stale.store(true, Ordering::SeqCst);
-        participants::withdraw(&peer);
+        withdraw_greeting(&peer);
         return Err(reason);
     }
     service::add_link(rendezvous, service::Role::Greeting(peer.clone()));
     Ok(peer)
+}
+
+/// The holder has not answered in time. It may still take the segment, and would look for us there without an
+/// end: we answer to its number, and do not know its segment.
+fn withdraw_greeting(peer: &Arc<Peer>) {
+    peer.is_stale.store(true, Ordering::SeqCst);
+    peer.give_place_up();
+    peer::forget(peer);
+    service::remove_participants(peer);
 }
 
 fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
@@ -483,10 +479,6 @@ fn establish(
     }
     let admission = admit(peer, patience_ms(socket))?;
     let making = peer::making();
-    // It may have been left since it was chosen, and has no place for this process any more.
-    if !listens(peer) {
-        return Err(Reason::BacklogFull);
-    }
     let slot = peer.take_slot().ok_or(Reason::Limit)?;
     peer.segment.reset(slot);
     let local = local_address(fd, socket, target, || peer.new_port(slot));

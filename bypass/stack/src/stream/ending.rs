@@ -7,7 +7,6 @@ use bypass_shm::layout::{FIN, LINGERS, RST, SHUT};
 use bypass_stats::Counter;
 
 use super::{of_socket, By, For, Stream};
-use crate::listener::participants;
 use crate::peer::{self, Notice, Peer};
 use crate::process;
 use crate::sockets::{self, Event};
@@ -60,9 +59,7 @@ pub fn end(index: usize) -> Option<Lingering> {
     stream.peer.ring_ourselves(stream.slot);
     stream.peer.let_go(stream.slot, ends);
     process::count(Counter::Closes, 1);
-    if let Some(peer) = socket.peer.take().filter(|peer| peer::is_left(peer)) {
-        participants::leave(&peer);
-    }
+    retire(socket.peer.take());
     lingering
 }
 
