@@ -116,7 +116,12 @@ final class ShippedFilters {
         /** The client's, as a trusted proxy in front says; what others say has been removed. */
         private static String scheme(Request request) {
             String said = request.headers().get("X-Forwarded-Proto");
-            return said == null ? request.scheme() : said.toLowerCase(Locale.ROOT);
+            if (said == null) {
+                return request.scheme();
+            }
+            // Of several proxies the first one has spoken to the client.
+            int comma = said.indexOf(',');
+            return (comma < 0 ? said : said.substring(0, comma)).trim().toLowerCase(Locale.ROOT);
         }
     }
 
