@@ -21,9 +21,8 @@ import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Step;
 
 /**
- * Read once, with the configuration, so that an error costs no file access, into one direct buffer: what
- * waits in a socket's queue needs no copy. Status and all fields that are not about the body stay:
- * Retry-After and WWW-Authenticate say what the client should do.
+ * Read once, with the configuration, so that an error costs no file access. Status and all fields that
+ * are not about the body stay: Retry-After and WWW-Authenticate say what the client should do.
  */
 final class ErrorPage {
     private static final int BYTES_MAX = 64 * 1024;
@@ -52,9 +51,8 @@ final class ErrorPage {
             throw new IllegalArgumentException("error-page needs statuses, and either file or body");
         }
         replacesOrigins = values.isTrue("from-origins");
-        byte[] bytes = values.isGiven("file") ? read(values.text("file"))
-                : bounded("body", values.text("body").getBytes(StandardCharsets.UTF_8));
-        page = ByteBuffer.allocateDirect(bytes.length).put(bytes).flip().asReadOnlyBuffer();
+        page = ShippedFilters.shared(values.isGiven("file") ? read(values.text("file"))
+                : bounded("body", values.text("body").getBytes(StandardCharsets.UTF_8)));
         contentType = values.isGiven("content-type") ? values.text("content-type")
                 : typeOf(values.text("file"), values.text("content-type"));
         new Headers().add("Content-Type", contentType);

@@ -58,4 +58,17 @@ class ErrorPageTest {
         assertEquals("page", text(first.body()));
         assertEquals("page", text(shown(404, Category.NO_ROUTE).body()));
     }
+
+    @Test
+    void no_client_needs_a_copy_of_a_static_response() {
+        Filter filter = ShippedFilters.of(ConfigReader.read("[origins.o]\naddresses = [\"h:1\"]\n"
+                + "[[filter]]\ntype = \"static-response\"\nbody = \"text\"\n", "x.toml", Map.of(), Map.of())
+                .filters()).get(0);
+        Context context = new Context(SNAPSHOT, new Request("GET", "/", 1, new Headers()), 0);
+        for (int i = 0; i < 2; i++) {
+            ByteBuffer body = filter.apply(context).response().body();
+            assertTrue(body.isDirect());
+            assertEquals("text", text(body));
+        }
+    }
 }
