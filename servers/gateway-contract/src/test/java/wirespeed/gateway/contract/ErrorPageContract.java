@@ -12,12 +12,16 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.zip.GZIPInputStream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.runtime.ConfigError;
 
 abstract class ErrorPageContract extends CarrierContract {
+    private static final int PAGE_BYTES_MAX = 64 * 1024;
     private static final String PAGE = "[[filter]]\ntype = \"error-page\"\n";
     @TempDir
     Path folder;
@@ -144,12 +148,101 @@ abstract class ErrorPageContract extends CarrierContract {
                 + allowed + "\"\n" + named + elsewhere + "\"\n"));
         assertTrue(outside.getMessage().contains("does not lie below server.page-folder"),
                 outside.getMessage());
-        Files.write(page, new byte[(1 << 20) + 1]);
+        Files.write(page, new byte[PAGE_BYTES_MAX + 1]);
         ConfigError large = assertThrows(ConfigError.class, () -> gateway(named + page + "\"\n"));
-        assertTrue(large.getMessage().contains("is longer than 1048576 bytes"), large.getMessage());
-        Files.write(page, new byte[1 << 20]);
-        RawClient.Answer whole = client(gateway(named + page + "\"\n")).get("/nowhere");
-        assertEquals(1 << 20, whole.body().length());
-        assertFalse(whole.body().chars().anyMatch(b -> b != 0));
+        assertTrue(large.getMessage().contains("is longer than 65536 bytes"), large.getMessage());
+        Files.write(page, new byte[PAGE_BYTES_MAX]);
+        RawClient client = client(gateway(named + page + "\"\n"));
+        for (int i = 0; i < 3; i++) {
+            RawClient.Answer whole = client.get("/nowhere");
+            assertEquals(PAGE_BYTES_MAX, whole.body().length());
+            assertFalse(whole.body().chars().anyMatch(b -> b != 0));
+        }
+    }
+
+    @Test
+    void a_client_that_is_shed_gets_no_page() throws Exception {
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            try {
+                mayAnswer.await(60, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            return RecordingOrigin.ordinary(seen, out, socket);
+        };
+        Carrier gateway = gateway("[limits]\nin-flight = 1\n" + PAGE + "statuses = [\"5xx\"]\nbody = \"page\"\n");
+        RawClient waiting = client(gateway);
+        waiting.send("GET /o HTTP/1.1\r\nHost: a\r\n\r\n");
+        while (origin.seen.isEmpty()) {
+            Thread.sleep(5);
+        }
+        RawClient.Answer shed = client(gateway).get("/o");
+        assertEquals(503, shed.status());
+        assertFalse(shed.body().contains("page"), shed.body());
+        assertEquals("1", shed.header("Retry-After"));
+        mayAnswer.countDown();
+        assertEquals("GET /o HTTP/1.1|", waiting.read().body());
+    }
+
+    /** A stored answer is the origin's, although the gateway sends it. */
+    @Test
+    void stored_errors_of_origins_have_pages_as_fresh_ones_have() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 404, "Cache-Control: max-age=600\r\n", "theirs");
+            return true;
+        };
+        String toml = "[admin]\nlisten = \"127.0.0.1:0\"\n[cache]\nenabled = true\n[origins.o]\n"
+                + "addresses = [\"127.0.0.1:" + origin.port() + "\"]\n";
+        Carrier gateway = start(toml);
+        RawClient client = client(gateway);
+        assertEquals("theirs", client.get("/o").body());
+        assertEquals("theirs", client.get("/o").body());
+        String page = PAGE + "statuses = [\"404\"]\nbody = \"page\"\n";
+        put(gateway, toml + page);
+        assertEquals("theirs", client.get("/o").body());
+        put(gateway, toml + page + "from-origins = true\n");
+        for (int i = 0; i < 2; i++) {
+            assertPage(404, "text/plain; charset=utf-8", "page", client.get("/o"));
+        }
+        put(gateway, toml);
+        assertEquals("theirs", client.get("/o").body());
+        assertEquals(1, origin.seen.size());
+    }
+
+    private static void put(Carrier gateway, String toml) throws IOException {
+        try (RawClient client = new RawClient(gateway.runtime.adminAddress())) {
+            client.send("GET /config HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            String tag = client.read().header("ETag");
+            client.send("PUT /config HTTP/1.1\r\nHost: localhost\r\nIf-Match: " + tag
+                    + "\r\nContent-Length: " + toml.length() + "\r\n\r\n" + toml);
+            assertEquals(200, client.read().status());
+        }
+    }
+
+    @Test
+    void a_head_does_not_say_the_length_of_what_was_replaced() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 404 X\r\nContent-Length: 300000\r\n\r\n".getBytes(StandardCharsets.US_ASCII));
+            return true;
+        };
+        RawClient client = client(gateway(PAGE + "statuses = [\"404\"]\nbody = \"page\"\nfrom-origins = true\n"));
+        client.send("HEAD /o HTTP/1.1\r\nHost: a\r\n\r\n");
+        RawClient.Answer head = client.read(true);
+        assertEquals(404, head.status());
+        assertEquals("4", head.header("Content-Length"));
+    }
+
+    @Test
+    @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+    void a_page_is_a_file_and_no_pipe_that_a_reload_would_wait_for() throws Exception {
+        Path pipe = folder.resolve("pipe");
+        assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
+        for (Path other : new Path[] {pipe, folder}) {
+            ConfigError refused = assertThrows(ConfigError.class, () -> gateway(PAGE
+                    + "statuses = [\"404\"]\nfile = \"" + other + "\"\n"));
+            assertTrue(refused.getMessage().contains("file \"" + other + "\" is not a regular file"),
+                    refused.getMessage());
+        }
     }
 }

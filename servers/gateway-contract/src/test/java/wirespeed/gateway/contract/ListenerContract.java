@@ -2,6 +2,7 @@
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -12,6 +13,7 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
@@ -25,6 +27,7 @@ import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.runtime.ConfigReader;
 import wirespeed.gateway.runtime.GatewayRuntime;
 import wirespeed.gateway.runtime.Launcher;
+import wirespeed.gateway.runtime.ServerCertificate;
 
 @Timeout(240)
 abstract class ListenerContract extends CarrierContract {
@@ -97,11 +100,12 @@ abstract class ListenerContract extends CarrierContract {
     void all_listeners_open_or_none_does() throws Exception {
         // An address of its own: no other process takes a port there meanwhile.
         InetAddress own = InetAddress.getByName("127.0.0.77");
-        int free;
-        try (ServerSocket probe = new ServerSocket(0, 1, own)) {
-            free = probe.getLocalPort();
-        }
         try (ServerSocket taken = new ServerSocket(0, 1, own)) {
+            int free;
+            // While the other one is open: it could get this port again.
+            try (ServerSocket probe = new ServerSocket(0, 1, own)) {
+                free = probe.getLocalPort();
+            }
             Map<String, Object> flags = new HashMap<>(options());
             flags.put("server.listen", "127.0.0.1:0");
             String id = "127.0.0.77:" + taken.getLocalPort();
@@ -118,6 +122,19 @@ abstract class ListenerContract extends CarrierContract {
                 carrier.stop(0);
             }
         }
+    }
+
+    @Test
+    void a_certificate_of_no_use_is_not_blamed_on_the_address() throws Exception {
+        Certificate certificate = new Certificate(folder);
+        // The JDK reads this form, and TLS wants the other one.
+        Files.write(certificate.certificate, ServerCertificate.certificates("c",
+                certificate.certificate.toString()).get(0).getEncoded());
+        Throwable refused = assertThrows(RuntimeException.class, () -> start(toOrigin()
+                + "[tls]\ncertificate = \"" + certificate.certificate + "\"\nkey = \"" + certificate.key
+                + "\"\n"));
+        assertFalse(refused.getMessage().contains("server.listen"), refused.getMessage());
+        assertTrue(refused.getMessage().contains(certificate.certificate.toString()), refused.getMessage());
     }
 
     @Test

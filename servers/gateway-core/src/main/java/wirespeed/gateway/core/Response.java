@@ -12,6 +12,7 @@ public final class Response {
     private Framing received = Framing.NONE;
     private boolean keepAlive = true;
     private boolean isLocal;
+    private boolean isStored;
     private ByteBuffer body;
     private BodyTransform transform;
 
@@ -36,6 +37,13 @@ public final class Response {
         Response response = new Response(status, 1, new Headers());
         response.isLocal = true;
         response.body(body);
+        return response;
+    }
+
+    /** A response of an origin that the gateway had stored. */
+    public static Response stored(int status, ByteBuffer body) {
+        Response response = of(status, body);
+        response.isStored = true;
         return response;
     }
 
@@ -184,9 +192,14 @@ public final class Response {
         this.keepAlive = keepAlive;
     }
 
-    /** Whether the gateway made this response. */
+    /** Whether this response comes from the gateway, which made it or had it stored. */
     public boolean isLocal() {
         return isLocal;
+    }
+
+    /** Whether an origin made this response, for this request or for an earlier one. */
+    public boolean isFromOrigin() {
+        return !isLocal || isStored;
     }
 
     /** The body in memory, read-only; null while it streams from the origin. */

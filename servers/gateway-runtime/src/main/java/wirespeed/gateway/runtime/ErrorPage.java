@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.BitSet;
 import java.util.List;
 import java.util.regex.Pattern;
 import wirespeed.gateway.core.Category;
@@ -24,7 +25,8 @@ import wirespeed.gateway.core.Step;
  * are not about the body stay: Retry-After and WWW-Authenticate say what the client should do.
  */
 final class ErrorPage {
-    private static final int BYTES_MAX = 1 << 20;
+    private static final int BYTES_MAX = 64 * 1024;
+    private static final int ERRORS_FROM = 400;
     /** Of the response that has the page, and whether for its very status. */
     private static final String SHOWN = "error-page";
     private static final Pattern STATUS = Pattern.compile("[45](\\d\\d|xx)");
@@ -36,32 +38,46 @@ final class ErrorPage {
     private record Shown(Response response, boolean isExact) {
     }
 
-    private final List<String> statuses;
+    private final BitSet statuses = new BitSet();
+    private final BitSet ofClasses = new BitSet();
     private final boolean replacesOrigins;
     private final String contentType;
-    private final byte[] page;
+    private final ByteBuffer page;
 
     private ErrorPage(OptionValues values) {
-        statuses = values.texts("statuses");
-        for (String status : statuses) {
-            if (!STATUS.matcher(status).matches()) {
-                throw new IllegalArgumentException("statuses: \"" + status
-                        + "\" is not an error (write for example 404, 4xx or 5xx)");
-            }
-        }
-        if (statuses.isEmpty() || values.isGiven("file") == values.isGiven("body")) {
+        values.texts("statuses").forEach(this::add);
+        boolean isForNone = statuses.isEmpty() && ofClasses.isEmpty();
+        if (isForNone || values.isGiven("file") == values.isGiven("body")) {
             throw new IllegalArgumentException("error-page needs statuses, and either file or body");
         }
         replacesOrigins = values.isTrue("from-origins");
-        page = values.isGiven("file") ? read(values.text("file"))
-                : bounded("body", values.text("body").getBytes(StandardCharsets.UTF_8));
+        page = ShippedFilters.shared(values.isGiven("file") ? read(values.text("file"))
+                : bounded("body", values.text("body").getBytes(StandardCharsets.UTF_8)));
         contentType = values.isGiven("content-type") ? values.text("content-type")
                 : typeOf(values.text("file"), values.text("content-type"));
         new Headers().add("Content-Type", contentType);
     }
 
+    private void add(String status) {
+        if (!STATUS.matcher(status).matches()) {
+            throw new IllegalArgumentException("statuses: \"" + status
+                    + "\" is not an error (write for example 404, 4xx or 5xx)");
+        }
+        if (status.endsWith("xx")) {
+            int first = (status.charAt(0) - '0') * 100;
+            ofClasses.set(first, first + 100);
+        } else {
+            statuses.set(Integer.parseInt(status));
+        }
+    }
+
     private static byte[] read(String file) {
-        try (InputStream in = Files.newInputStream(Path.of(file))) {
+        Path path = Path.of(file);
+        if (Files.exists(path) && !Files.isRegularFile(path)) {
+            // A pipe would have the reload wait for its writer, and all reloads after it.
+            throw new IllegalArgumentException("file \"" + file + "\" is not a regular file");
+        }
+        try (InputStream in = Files.newInputStream(path)) {
             return bounded("file \"" + file + "\"", in.readNBytes(BYTES_MAX + 1));
         } catch (NoSuchFileException missing) {
             throw new IllegalArgumentException("file \"" + file + "\" does not exist", missing);
@@ -93,9 +109,8 @@ final class ErrorPage {
 
     private void show(Context context) {
         Response response = context.response();
-        String status = String.valueOf(response.status());
-        boolean isExact = statuses.contains(status);
-        if (!isExact && !statuses.contains(status.charAt(0) + "xx") || isShown(context, isExact)) {
+        boolean isExact = statuses.get(response.status());
+        if (!isExact && !ofClasses.get(response.status()) || isShown(context, isExact)) {
             return;
         }
         context.attribute(SHOWN, new Shown(response, isExact));
@@ -103,7 +118,18 @@ final class ErrorPage {
         response.endTransform();
         OF_BODY.forEach(response.headers()::remove);
         response.headers().set("Content-Type", contentType);
-        response.body(ByteBuffer.wrap(page));
+        // For HEAD, too, which gets no body that would say it.
+        response.headers().set("Content-Length", String.valueOf(page.remaining()));
+        response.body(page.duplicate());
+    }
+
+    /**
+     * A filter that answers without blaming anybody has made that answer for its client; and a client
+     * that is shed costs as little as it can.
+     */
+    private boolean isWanted(Response response, Category category) {
+        return response.isFromOrigin() ? replacesOrigins
+                : category != Category.OK && category != Category.SHED;
     }
 
     /** A page for 404 comes before one for 4xx, and else the first one stays. */
@@ -120,7 +146,9 @@ final class ErrorPage {
 
         @Override
         public Step apply(Context context) {
-            show(context);
+            if (context.category() != Category.SHED) {
+                show(context);
+            }
             return Step.NEXT;
         }
     }
@@ -133,10 +161,8 @@ final class ErrorPage {
 
         @Override
         public Step apply(Context context) {
-            // A filter that answers without blaming anybody has made that answer for its client.
-            boolean isWanted = context.response().isLocal() ? context.category() != Category.OK
-                    : replacesOrigins;
-            if (isWanted) {
+            Response response = context.response();
+            if (response.status() >= ERRORS_FROM && isWanted(response, context.category())) {
                 show(context);
             }
             return Step.NEXT;

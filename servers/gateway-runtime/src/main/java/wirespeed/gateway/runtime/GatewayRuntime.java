@@ -7,6 +7,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.stream.Collectors;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.Listener;
 import wirespeed.gateway.core.OptionTable;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
@@ -45,6 +46,8 @@ public final class GatewayRuntime implements AutoCloseable {
     /** A runtime with its first snapshot; nothing listens and no thread runs yet. */
     public GatewayRuntime(Config config) {
         this.config = config;
+        // First: a refused listener leaves no file and no thread open.
+        List<Listener> listeners = Listening.of(config);
         cache = config.table("cache").isTrue("enabled") ? new ContentCache(config.table("cache"))
                 : null;
         routeMetrics = hasAdmin(config) ? new RouteMetrics() : null;
@@ -53,8 +56,8 @@ public final class GatewayRuntime implements AutoCloseable {
         folder.loadNow();
         FileFolders.check(config);
         shipped = ShippedFilters.of(config.filters());
-        Snapshot first = builder.build(config, filters(shipped));
-        gateway = new Gateway(config.single(), Listening.of(config), first);
+        Snapshot first = build(config, shipped);
+        gateway = new Gateway(config.single(), listeners, first);
         if (cache != null) {
             gateway.gauges().put("cache.collecting.bytes", cache::collectingBytes);
         }
@@ -205,13 +208,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private void replace(Config next) {
         FileFolders.check(next);
         List<Filter> fresh = ShippedFilters.of(next.filters());
-        Snapshot snapshot;
-        try {
-            snapshot = builder.build(next, filters(fresh));
-        } catch (RuntimeException refused) {
-            fresh.forEach(GatewayRuntime::close);
-            throw refused;
-        }
+        Snapshot snapshot = build(next, fresh);
         droppedBefore = droppedLines();
         swap(snapshot, shipped);
         gateway.options(next.single());
@@ -222,6 +219,16 @@ public final class GatewayRuntime implements AutoCloseable {
         }
         resolver.update(snapshot.origins().values());
         checker.update(snapshot.origins().values());
+    }
+
+    /** Refused, it closes the filters, of which some have a file and a thread. */
+    private Snapshot build(Config next, List<Filter> fresh) {
+        try {
+            return builder.build(next, filters(fresh));
+        } catch (RuntimeException refused) {
+            fresh.forEach(GatewayRuntime::close);
+            throw refused;
+        }
     }
 
     /** Options that hold a socket or a thread need a restart. */

@@ -1,6 +1,7 @@
 // The addresses of a configuration: where clients connect, and what else a start would refuse.
 package wirespeed.gateway.runtime;
 
+import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -60,9 +61,16 @@ final class Listening {
         return all;
     }
 
+    /** With server.reuse-port the system would open both, and share connections out among them. */
     private static Optional<Listener> taken(List<Listener> all, Listener next) {
-        return all.stream().filter(one -> next.address().port() != 0
-                && one.address().id().equals(next.address().id())).findFirst();
+        return next.address().port() == 0 ? Optional.empty()
+                : all.stream().filter(one -> isSame(one.address(), next.address())).findFirst();
+    }
+
+    /** A host may be written in many ways; an unknown one is refused when it is opened. */
+    private static boolean isSame(Address one, Address other) {
+        return one.port() == other.port() && new InetSocketAddress(one.host(), one.port())
+                .equals(new InetSocketAddress(other.host(), other.port()));
     }
 
     static void check(Config config) {

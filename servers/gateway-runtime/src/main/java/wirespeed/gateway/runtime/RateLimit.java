@@ -104,16 +104,25 @@ final class RateLimit extends ShippedFilters.Scoped {
             return context -> context.route().name();
         }
         if (text.startsWith(HEADER)) {
-            String name = text.substring(HEADER.length());
+            String name = named(text, HEADER, "header");
             // All lines: otherwise a client would choose a bucket by what it puts first.
             return context -> String.join(",", context.request().headers().all(name));
         }
         if (text.startsWith(CLAIM)) {
-            String name = text.substring(CLAIM.length());
+            String name = named(text, CLAIM, "claim");
             return context -> claim(context, name);
         }
         throw new IllegalArgumentException("unknown key \"" + text
                 + "\" (client, route, header:NAME or claim:NAME)");
+    }
+
+    private static String named(String text, String prefix, String what) {
+        String name = text.substring(prefix.length()).trim();
+        if (name.isEmpty()) {
+            throw new IllegalArgumentException("key \"" + text + "\" names no " + what + " (write "
+                    + prefix + "NAME)");
+        }
+        return name;
     }
 
     /** Empty for a token without it: such clients have one bucket. */

@@ -1,6 +1,7 @@
 // The filters that come with the gateway, made from their tables in the configuration.
 package wirespeed.gateway.runtime;
 
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -116,7 +117,12 @@ final class ShippedFilters {
         /** The client's, as a trusted proxy in front says; what others say has been removed. */
         private static String scheme(Request request) {
             String said = request.headers().get("X-Forwarded-Proto");
-            return said == null ? request.scheme() : said.toLowerCase(Locale.ROOT);
+            if (said == null) {
+                return request.scheme();
+            }
+            // Of several proxies the first one has spoken to the client.
+            int comma = said.indexOf(',');
+            return (comma < 0 ? said : said.substring(0, comma)).trim().toLowerCase(Locale.ROOT);
         }
     }
 
@@ -215,7 +221,7 @@ final class ShippedFilters {
             if (location == null) {
                 return Step.NEXT;
             }
-            Response response = Response.of(status, java.nio.ByteBuffer.allocate(0));
+            Response response = Response.of(status, ByteBuffer.allocate(0));
             response.headers().add("Location", location);
             return Step.respond(response);
         }
@@ -254,10 +260,15 @@ final class ShippedFilters {
         }
     }
 
+    /** A body for all clients: direct, or a socket's queue would copy it for each that does not read. */
+    static ByteBuffer shared(byte[] body) {
+        return ByteBuffer.allocateDirect(body.length).put(body).flip().asReadOnlyBuffer();
+    }
+
     private static final class StaticResponse extends Scoped {
         private final int status;
         private final String contentType;
-        private final byte[] body;
+        private final ByteBuffer body;
 
         StaticResponse(Scope scope, OptionValues values) {
             super(scope, Phase.PRE);
@@ -266,12 +277,12 @@ final class ShippedFilters {
                 throw new IllegalArgumentException("static-response needs a status from 200 on");
             }
             contentType = values.text("content-type");
-            body = values.text("body").getBytes(java.nio.charset.StandardCharsets.UTF_8);
+            body = shared(values.text("body").getBytes(java.nio.charset.StandardCharsets.UTF_8));
         }
 
         @Override
         public Step apply(Context context) {
-            Response response = Response.of(status, java.nio.ByteBuffer.wrap(body));
+            Response response = Response.of(status, body.duplicate());
             response.headers().add("Content-Type", contentType);
             return Step.respond(response);
         }

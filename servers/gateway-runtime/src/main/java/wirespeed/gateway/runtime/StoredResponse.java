@@ -152,7 +152,7 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
     /** The response for a client, or a 304 when the client has the same. */
     Response toResponse(Headers asked, long nowMillis) {
         boolean isSame = status == 200 && clientHasIt(asked);
-        Response response = Response.of(isSame ? 304 : status,
+        Response response = Response.stored(isSame ? 304 : status,
                 ByteBuffer.wrap(isSame ? new byte[0] : body));
         response.headers().addAll(headers);
         response.headers().add("Age", String.valueOf(ageSeconds(nowMillis)));

@@ -4,6 +4,7 @@ package wirespeed.gateway.runtime;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
@@ -65,6 +66,17 @@ class RateLimitTest {
         assertNull(ask(limit, "A", "x1:y", "B", "").response());
         assertNull(ask(limit, "A", "x", "B", "y0:").response());
         assertNotNull(ask(limit, "A", "x", "B", "y0:").response());
+    }
+
+    @Test
+    void a_key_without_a_name_is_refused() {
+        for (String key : List.of("header:", "claim:", "header: ")) {
+            IllegalArgumentException refused = assertThrows(IllegalArgumentException.class,
+                    () -> new RateLimit(new ShippedFilters.Scope("r", 0, "/", "", "any"),
+                            List.of("client", key), 1, 1, 32, 64, () -> now));
+            assertTrue(refused.getMessage().startsWith("key \"" + key + "\" names no "),
+                    refused.getMessage());
+        }
     }
 
     @Test

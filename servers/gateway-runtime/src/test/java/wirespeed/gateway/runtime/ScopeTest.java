@@ -31,4 +31,19 @@ class ScopeTest {
             assertEquals(false, covers(configured, "shop.test."), configured);
         }
     }
+
+    @Test
+    void the_scheme_is_the_first_one_that_proxies_in_front_name() {
+        for (String said : List.of("https", "HTTPS", "https, http", " https ,http", "https,https")) {
+            Headers headers = new Headers();
+            headers.add("X-Forwarded-Proto", said);
+            Context context = new Context(SNAPSHOT, new Request("GET", "/", 1, headers), 0);
+            assertEquals(true, scheme("https").covers(context), said);
+            assertEquals(false, scheme("http").covers(context), said);
+        }
+    }
+
+    private static ShippedFilters.Scope scheme(String configured) {
+        return new ShippedFilters.Scope("deny", 0, "/", "", configured);
+    }
 }

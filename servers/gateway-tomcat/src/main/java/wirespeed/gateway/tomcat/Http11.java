@@ -16,6 +16,7 @@ import org.apache.tomcat.util.net.NioChannel;
 import org.apache.tomcat.util.net.NioEndpoint;
 import org.apache.tomcat.util.net.SocketBufferHandler;
 import org.apache.tomcat.util.net.SocketWrapperBase;
+import wirespeed.gateway.core.Listener;
 import wirespeed.gateway.core.Meters;
 
 /** Everything else about it is Tomcat's. */
@@ -25,8 +26,8 @@ final class Http11 extends Http11NioProtocol {
 
     private final Endpoint endpoint;
 
-    Http11(Meters meters, StrictChannel.Factory channels) {
-        this(new Endpoint(meters, channels));
+    Http11(Listener listener, Meters meters, StrictChannel.Factory channels) {
+        this(new Endpoint(listener, meters, channels));
     }
 
     private Http11(Endpoint endpoint) {
@@ -114,13 +115,15 @@ final class Http11 extends Http11NioProtocol {
 
     private static final class Endpoint extends NioEndpoint {
         private static final long TAKING_NANOS = 1_000_000_000;
+        private final Listener listener;
         private final Meters meters;
         private final StrictChannel.Factory channels;
         private volatile boolean isEnding;
         private boolean isTaking;
         private boolean wasDestroyed;
 
-        Endpoint(Meters meters, StrictChannel.Factory channels) {
+        Endpoint(Listener listener, Meters meters, StrictChannel.Factory channels) {
+            this.listener = listener;
             this.meters = meters;
             this.channels = channels;
         }
@@ -128,6 +131,16 @@ final class Http11 extends Http11NioProtocol {
         /** Before Tomcat starts anything: all listeners can be opened, or none is. */
         void open() throws Exception {
             super.bind();
+        }
+
+        /** Encryption is prepared after it, and what fails there has nothing to do with the address. */
+        @Override
+        protected void initServerSocket() throws Exception {
+            try {
+                super.initServerSocket();
+            } catch (Exception cause) {
+                throw listener.refused(cause);
+            }
         }
 
         @Override

@@ -54,7 +54,7 @@ public final class Server implements Launcher.Carrier {
         StrictChannel.Factory channels = new StrictChannel.Factory(
                 () -> gateway.snapshot().limits(), gateway.options("timeouts").millis("head"),
                 gateway.options("timeouts").millis("send"), lingering);
-        gateway.listeners().forEach(one -> protocols.add(new Http11(plant.meters(), channels)));
+        gateway.listeners().forEach(one -> protocols.add(new Http11(one, plant.meters(), channels)));
     }
 
     @Override
@@ -63,9 +63,10 @@ public final class Server implements Launcher.Carrier {
         // It has to be there, and nothing is written into it.
         tomcat.setBaseDir(System.getProperty("java.io.tmpdir"));
         List<InetSocketAddress> bound = new ArrayList<>();
+        ShownCertificates certificates = new ShownCertificates(gateway.options("tls"));
         try {
             for (int i = 0; i < protocols.size(); i++) {
-                bound.add(open(protocols.get(i), gateway.listeners().get(i)));
+                bound.add(open(protocols.get(i), gateway.listeners().get(i), certificates));
             }
             protocols.get(0).shareThreads(protocols.subList(1, protocols.size()));
             container();
@@ -81,14 +82,16 @@ public final class Server implements Launcher.Carrier {
     }
 
     /** Takes the address, and accepts nothing yet. */
-    private InetSocketAddress open(Http11 http, Listener listener) {
+    private InetSocketAddress open(Http11 http, Listener listener, ShownCertificates certificates) {
         InetSocketAddress wanted = listener.toBind();
         configure(http, wanted);
-        tomcat.setConnector(connector(http, listener.isTls()));
+        tomcat.setConnector(connector(http, listener.isTls(), certificates));
         try {
             http.bind();
-        } catch (Exception cause) {
-            throw listener.refused(cause);
+        } catch (RuntimeException refused) {
+            throw refused;
+        } catch (Exception broken) {
+            throw new IllegalStateException(rootMessage(broken), broken);
         }
         return new InetSocketAddress(wanted.getAddress(), http.getLocalPort());
     }
@@ -133,7 +136,7 @@ public final class Server implements Launcher.Carrier {
         }
     }
 
-    private Connector connector(Http11 http, boolean isTls) {
+    private Connector connector(Http11 http, boolean isTls, ShownCertificates certificates) {
         Connector connector = new Connector(http);
         connector.setAllowTrace(true);
         // Paths are decoded by gateway-core; here every byte must be acceptable.
@@ -149,17 +152,17 @@ public final class Server implements Launcher.Carrier {
             connector.setProperty("SSLEnabled", "true");
             // Hosts are the routes' business, and all certificates ask the same of clients.
             connector.setProperty("strictSni", "false");
-            Tls.forClients(gateway.options("tls")).forEach(connector::addSslHostConfig);
+            certificates.hosts().forEach(connector::addSslHostConfig);
         }
         return connector;
     }
 
-    /** Connections that stand keep what they agreed on. */
+    /** Connections that stand keep what they agreed on. Read once: all listeners show the same. */
     private void readCertificates() {
+        ShownCertificates certificates = new ShownCertificates(gateway.options("tls"));
         for (Http11 http : protocols) {
             if (http.isSSLEnabled()) {
-                // A set of its own: each listener changes what it takes.
-                Tls.forClients(gateway.options("tls")).forEach(one -> http.addSslHostConfig(one, true));
+                certificates.hosts().forEach(one -> http.addSslHostConfig(one, true));
             }
         }
     }
