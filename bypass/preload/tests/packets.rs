@@ -114,6 +114,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "the client goes to the server's namespace, which is another host's here",
     ),
     ("same_port", "dials several addresses of the loopback"),
+    (
+        "connect_reset",
+        "connects a socket again whose connection was reset: over packets the next one is reset, too",
+    ),
     ("option_sweep", "asks for what the loopback knows"),
     (
         "clients_of_stopped_worker",
