@@ -8,7 +8,7 @@ use crate::sum::Sum;
 use crate::sys::affinity;
 use crate::sys::clock::{monotonic_ns, realtime_ns};
 use crate::transport::Transport;
-use crate::worker::{Ending, Recorder, Worker};
+use crate::worker::{Ending, Handover, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};
@@ -110,12 +110,15 @@ pub fn run<T: Transport>(
         let start = |plan, number, source| {
             let (give_back, spare) = channel();
             let (commands, asked) = channel();
-            let recorder = Recorder::new(source, finished.clone(), spare);
+            let handover = Handover {
+                source,
+                finished: finished.clone(),
+                spare,
+            };
             let thread = Thread {
                 plan,
                 number,
-                source,
-                recorder,
+                handover,
                 asked,
                 ended: ended.clone(),
             };
@@ -208,8 +211,7 @@ type Ended = (usize, io::Result<Ending>);
 struct Thread<'a> {
     plan: &'a Plan,
     number: usize,
-    source: usize,
-    recorder: Recorder,
+    handover: Handover,
     asked: Receiver<Command>,
     ended: Sender<Ended>,
 }
@@ -220,18 +222,18 @@ impl Thread<'_> {
         let Thread {
             plan,
             number,
-            source,
-            recorder,
+            handover,
             asked,
             ended,
         } = self;
+        let source = handover.source;
         let mut arrival = Arrival {
             gate: common.gate,
             is_over: false,
         };
         // the probe (whose source is not its number) sends the plain request
         let script = common.script.filter(|_| source == number);
-        let prepared = prepare(plan, number, recorder, script, &asked, common.transports);
+        let prepared = prepare(plan, number, handover, script, &asked, common.transports);
         let (ending, script) = match prepared {
             Ok(mut worker) => {
                 worker.connect();
@@ -256,7 +258,7 @@ impl Thread<'_> {
 fn prepare<'p, T: Transport>(
     plan: &'p Plan,
     number: usize,
-    recorder: Recorder,
+    handover: Handover,
     script: Option<&Script>,
     asked: &Receiver<Command>,
     transports: &(dyn Fn() -> T + Sync),
@@ -277,7 +279,7 @@ fn prepare<'p, T: Transport>(
             }
         })
         .transpose()?;
-    Worker::new(plan, number, transports(), recorder, script)
+    Worker::new(plan, number, transports(), handover, script)
 }
 
 /// The endings of all threads by number, or the first failure.

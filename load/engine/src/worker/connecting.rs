@@ -342,6 +342,14 @@ impl<T: Transport> Worker<'_, T> {
         self.reopen_later(index, now);
     }
 
+    /// Enters what a user of a closed loop waited for a connection that was not to be had.
+    fn lose_connect(&mut self, index: usize, now: u64) {
+        if self.running && self.schedule.is_none() {
+            let waited_ns = now.saturating_sub(self.connections[index].sent_ns);
+            self.recorder.now.times.service.record_lost(waited_ns, 1);
+        }
+    }
+
     /// A Unix socket says that its queue is full where the kernel's TCP would try again.
     fn try_again(&mut self, index: usize, now: u64) -> bool {
         let connection = &mut self.connections[index];

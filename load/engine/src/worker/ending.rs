@@ -104,7 +104,7 @@ impl<T: Transport> Worker<'_, T> {
     fn age(&self, asked: RequestMeta, times: u64, now: u64, ending: &mut Ending) {
         let service_ns = now.saturating_sub(asked.sent_ns);
         ending.oldest_ns = ending.oldest_ns.max(service_ns);
-        if !self.is_counted(asked.due_ns) {
+        if !self.recorder.is_counted(asked.due_ns) {
             return;
         }
         ending.unfinished += times;
@@ -122,8 +122,8 @@ impl<T: Transport> Worker<'_, T> {
         let Some(schedule) = &self.schedule else {
             return;
         };
-        let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
-        let window_start_ns = self.window_start_ns;
+        let end_ns = now.min(self.recorder.window_start_ns + self.plan.duration_ns());
+        let window_start_ns = self.recorder.window_start_ns;
         let waiting = self.dispatch.due_times();
         for due_ns in waiting.filter(|&due_ns| due_ns >= window_start_ns) {
             let step = self.recorder.step_at(due_ns);

@@ -1,7 +1,7 @@
 //! Requests that failed: counted, and their connection opened again.
 
 use super::Worker;
-use crate::transport::{Fault, Transport};
+use crate::transport::{Fault, InFlight, RequestMeta, Transport};
 use load_http1::Malformed;
 use std::io::{self, ErrorKind};
 
@@ -81,6 +81,30 @@ impl<T: Transport> Worker<'_, T> {
         self.connections[index].failures = self.connections[index].failures.saturating_add(1);
         self.close(index);
         self.reopen_later(index, now);
+    }
+
+    /// What is in flight on a connection, and how many requests have these times.
+    pub(super) fn in_flight(&mut self, index: usize) -> Vec<(RequestMeta, u64)> {
+        let connection = &mut self.connections[index];
+        if connection.in_flight == 0 {
+            return Vec::new();
+        }
+        let session = connection.session.as_mut();
+        match session.and_then(|session| self.transport.client(session)) {
+            Some(client) => {
+                let each = client.each().into_iter();
+                each.map(|(_, asked)| (asked, 1)).collect()
+            }
+            None => vec![(connection.meta(), u64::from(connection.in_flight))],
+        }
+    }
+
+    /// Enters the requests in flight on a connection as lost, with the time they were outstanding.
+    pub(super) fn lose_all(&mut self, index: usize, now: u64) {
+        let target = usize::from(self.connections[index].target);
+        for (asked, times) in self.in_flight(index) {
+            self.recorder.lose(target, asked, times, now);
+        }
     }
 
     /// Whether the server was closing a connection in use when the next request was on its way: no

@@ -33,7 +33,7 @@ mod timing;
 
 pub use coalescing::Pauses;
 pub use ending::{Aged, Ending};
-pub use recorder::{CpuMark, Finished, Recorder};
+pub use recorder::{CpuMark, Finished, Handover};
 
 use crate::breakdown::Rows;
 use crate::interval::Phase;
@@ -46,6 +46,7 @@ use crate::sys::control::State;
 use crate::sys::epoll::{Epoll, Events};
 use crate::sys::is_preloaded;
 use crate::sys::signal::stop_wanted;
+use crate::sys::tcp_info::tcp_info;
 use crate::transport::Transport;
 use addresses::Addresses;
 use coalescing::Coalescing;
@@ -55,6 +56,7 @@ use preparing::{
     adopt, are_short, deal_recorded, dispatch, first_request, open_epoll, own_requests, schedule,
     target_of_connections,
 };
+use recorder::Recorder;
 use resting::Resting;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -106,8 +108,6 @@ pub struct Worker<'p, T: Transport> {
     depth: usize,
     /// Why the script ended the run.
     fault: Option<String>,
-    /// Which requests have a distribution of their own.
-    rows: Rows,
     /// Body length of the first answer to each request of each target.
     lengths: Vec<Vec<u64>>,
     templates: Templates,
@@ -156,7 +156,6 @@ pub struct Worker<'p, T: Transport> {
     /// The shortest connect: about a round trip.
     round_trip_ns: u64,
     base_ns: u64,
-    window_start_ns: u64,
     running: bool,
     /// Another program holds this one back: nothing new is sent.
     holding: bool,
@@ -187,7 +186,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         plan: &'p Plan,
         number: usize,
         transport: T,
-        recorder: Recorder,
+        handover: Handover,
         script: Option<ThreadScript>,
     ) -> io::Result<Worker<'p, T>> {
         let mut transport = transport;
@@ -222,6 +221,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             plan.expect.body.is_some() || shape.is_some_and(|shape| shape.wants_answers);
         let dynamic = shape.is_some_and(|shape| shape.dynamic);
         let needs_no_delay = dynamic || !(plan.close && depth == 1 && are_short(&targets));
+        let rows = Rows::of(&targets);
         let templates = Templates::of(&targets);
         let template_usable =
             templates.fit(&targets) && !sees_answers && shape.is_none_or(|shape| !shape.dynamic);
@@ -235,7 +235,6 @@ impl<'p, T: Transport> Worker<'p, T> {
             connections,
             addresses: addresses?,
             lengths,
-            rows: Rows::of(&targets),
             targets,
             script,
             sees_answers,
@@ -248,7 +247,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             fault: None,
             templates,
             template_usable,
-            recorder,
+            recorder: Recorder::new(handover, plan, rows),
             schedule: schedule(plan, number, depth),
             due_ns: u64::MAX,
             dispatch,
@@ -277,7 +276,6 @@ impl<'p, T: Transport> Worker<'p, T> {
             away_ns: 0,
             round_trip_ns: SECOND_NS,
             base_ns: 0,
-            window_start_ns: 0,
             running: false,
             holding: false,
             stopped: false,
@@ -322,6 +320,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         // nothing falls due for a thread that has stopped
         self.schedule = None;
+        self.recorder.is_open = false;
         self.dispatch.forget_waiting();
         while !self.recorder.draining() && !stop_wanted() {
             let now = monotonic_ns();
@@ -453,6 +452,24 @@ impl<'p, T: Transport> Worker<'p, T> {
             }
         } else if self.schedule.is_none() {
             self.stopped = true;
+        }
+    }
+
+    /// Looks at the TCP of the next connection that is open.
+    fn sample_tcp(&mut self) {
+        for _ in 0..self.wanted {
+            self.tcp_sampled = (self.tcp_sampled + 1) % self.wanted;
+            let connection = &self.connections[self.tcp_sampled];
+            if !matches!(
+                connection.state,
+                ConnectionState::Idle | ConnectionState::Busy
+            ) {
+                continue;
+            }
+            if let Some(info) = tcp_info(connection.fd) {
+                self.recorder.now.tcp.record(&info);
+            }
+            return;
         }
     }
 

@@ -3,7 +3,6 @@
 use super::dispatch::Waiting;
 use super::preparing::is_recorded;
 use super::{Worker, AWAY_NS};
-use crate::breakdown::Ended;
 use crate::plan::{Late, Wait};
 use crate::schedule::Schedule;
 use crate::sys::clock::monotonic_ns;
@@ -65,12 +64,7 @@ impl<T: Transport> Worker<'_, T> {
             } else if self.drops_late() {
                 self.scheduled = self.scheduled.saturating_sub(self.depth as u64);
                 self.left = self.left.saturating_sub(self.depth as u64);
-                if self.is_counted(due_ns) {
-                    self.recorder.now.counts.due += self.depth as u64;
-                    self.recorder.now.counts.dropped += self.depth as u64;
-                    let response = &mut self.recorder.now.times.response;
-                    response.note_dropped(self.depth as u64);
-                }
+                self.recorder.drop_due(due_ns, self.depth as u64);
             } else {
                 queued += 1;
                 let waiting = Waiting {
@@ -136,9 +130,10 @@ impl<T: Transport> Worker<'_, T> {
     /// Writes a due request on a free connection; for so long the thread was away meanwhile.
     fn send_due(&mut self, index: usize, due_ns: u64, away_ns: u64, now: u64) {
         self.scheduled = self.scheduled.saturating_sub(self.depth as u64);
-        if self.is_counted(due_ns) {
+        if self.recorder.is_counted(due_ns) {
             self.recorder.now.counts.due += self.depth as u64;
-            self.record_delay(self.connections[index].idle_ns, due_ns, away_ns, now);
+            let idle_ns = self.connections[index].idle_ns;
+            self.recorder.record_delay(idle_ns, due_ns, away_ns, now);
         }
         self.send(index, due_ns, now);
     }
@@ -173,32 +168,7 @@ impl<T: Transport> Worker<'_, T> {
         let times = self.depth as u64;
         self.scheduled = self.scheduled.saturating_sub(times);
         self.left = self.left.saturating_sub(times);
-        if !self.is_counted(due_ns) {
-            return;
-        }
-        let counts = &mut self.recorder.now.counts;
-        counts.due += times;
-        counts.shed += times;
-        let waited_ns = now.saturating_sub(due_ns);
-        let row = self.rows.row(target, 0);
-        let interval = &mut *self.recorder.now;
-        interval.times.response.record_lost(waited_ns, times);
-        interval
-            .breakdown
-            .record(Ended { row, status: 0 }, waited_ns, times);
-        interval.peaks.note(now, waited_ns);
-    }
-
-    /// Whose fault it is that a request is not sent when it is due.
-    #[inline]
-    fn record_delay(&mut self, idle_ns: u64, due_ns: u64, away_ns: u64, now: u64) {
-        let times = &mut self.recorder.now.times;
-        let late_ns = now - due_ns;
-        let own_ns = late_ns.min(away_ns.max(now.saturating_sub(idle_ns.max(due_ns))));
-        times.lateness.record(own_ns);
-        if own_ns < late_ns {
-            times.queue.record(late_ns - own_ns);
-        }
+        self.recorder.shed(target, due_ns, times, now);
     }
 
     pub(super) fn advance(&mut self) {

@@ -7,7 +7,7 @@ use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket;
-use crate::transport::{RequestMeta, Transport};
+use crate::transport::Transport;
 use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress, Recognised};
 use std::io::{self, ErrorKind};
 
@@ -307,21 +307,6 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// Enters when the first byte came of an answer that came in more than one read.
-    fn record_first_byte(&mut self, index: usize, asked: RequestMeta, ended_ns: u64) {
-        let pieces = self.connections[index].pieces();
-        let first_ns = std::mem::take(&mut pieces.first_ns);
-        let is_straggler = self.schedule.is_some() && asked.due_ns < self.recorder.step_start_ns;
-        if first_ns == 0 || is_straggler {
-            return;
-        }
-        let times = &mut self.recorder.now.times;
-        times
-            .first_of_split
-            .record(first_ns.saturating_sub(asked.sent_ns));
-        times.last_of_split.record(ended_ns - asked.sent_ns);
-    }
-
     fn parse(&mut self, index: usize, input: &[u8]) -> Result<Progress, Malformed> {
         let connection = &mut self.connections[index];
         if connection.in_flight == 0 {
@@ -424,7 +409,8 @@ impl<T: Transport> Worker<'_, T> {
             connection.expect_next(self.depth);
         }
         let due_ns = connection.due_ns;
-        self.count_answer(due_ns, done.status);
+        let status = (!T::MESSAGES).then_some(done.status);
+        self.recorder.count_answer(due_ns, status);
         if self.compares {
             self.compare(done.status, done.body_bytes, None);
         }
@@ -437,9 +423,11 @@ impl<T: Transport> Worker<'_, T> {
             };
             let connection = &self.connections[index];
             let (target, asked) = (usize::from(connection.target), connection.meta());
-            self.record_times(target, asked, done.status, ended_ns);
-            if self.connections[index].pieces.is_some() {
-                self.record_first_byte(index, asked, ended_ns);
+            self.recorder
+                .record_times(target, asked, done.status, ended_ns);
+            if let Some(pieces) = &mut self.connections[index].pieces {
+                let first_ns = std::mem::take(&mut pieces.first_ns);
+                self.recorder.record_first_byte(asked, first_ns, ended_ns);
             }
         }
         let connection = &mut self.connections[index];
@@ -463,6 +451,19 @@ impl<T: Transport> Worker<'_, T> {
                 self.offer(index, now);
             }
         }
+    }
+
+    /// When the kernel received what was read at `now`; how long it lay there is our own delay.
+    fn arrived_ns(&mut self, index: usize, now: u64) -> u64 {
+        let interval = &mut *self.recorder.now;
+        let Some(arrived_ns) = self.transport.arrived_ns() else {
+            interval.counts.unstamped += 1;
+            return now;
+        };
+        // clocks are read one after the other: an answer is never older than its request
+        let arrived_ns = arrived_ns.clamp(self.connections[index].sent_ns, now);
+        interval.times.client_delay.record(now - arrived_ns);
+        arrived_ns
     }
 
     /// Notes a body that is shorter than the first one to the same request.

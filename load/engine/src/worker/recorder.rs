@@ -1,8 +1,10 @@
-//! Keeps the current interval of a thread and hands over the finished ones.
+//! Keeps the current interval of a thread and hands over the finished ones. What is entered for a
+//! request is in [`timing`](super::timing).
 
+use crate::breakdown::Rows;
 use crate::interval::{Interval, Phase};
 use crate::machine::waited_for_core;
-use crate::plan::Stage;
+use crate::plan::{Plan, Stage};
 use crate::sys::clock::{process_cpu, thread_cpu, CpuTime, SECOND_NS};
 use crate::sys::control::Tally;
 use std::sync::mpsc::{Receiver, Sender};
@@ -34,10 +36,28 @@ impl CpuMark {
     }
 }
 
+/// Where the finished intervals of a thread go, and where empty ones come from.
+pub struct Handover {
+    /// Number of the thread among all, the probe's included.
+    pub source: usize,
+    /// Takes finished intervals.
+    pub finished: Sender<Finished>,
+    /// Has empty ones.
+    pub spare: Receiver<Box<Interval>>,
+}
+
 /// The measuring side of a thread.
-pub struct Recorder {
+pub(super) struct Recorder {
     /// The interval that is being filled.
     pub now: Box<Interval>,
+    /// Which requests have a distribution of their own.
+    pub(super) rows: Rows,
+    /// Requests have due times.
+    pub(super) is_open: bool,
+    /// Only the last answer of a batch is entered.
+    pub(super) batch_latency: bool,
+    /// When the measured window began.
+    pub window_start_ns: u64,
     stages: Vec<Stage>,
     stage: usize,
     base_ns: u64,
@@ -49,27 +69,32 @@ pub struct Recorder {
     rate_completed: u64,
     /// Of the intervals that were handed over.
     before: Tally,
-    source: usize,
-    finished: Sender<Finished>,
-    spare: Receiver<Box<Interval>>,
+    handover: Handover,
 }
 
 /// A finished interval and the number of the thread that it comes from.
 pub type Finished = (usize, Box<Interval>);
 
+impl Handover {
+    fn send(&self, finished: Box<Interval>) {
+        // the receiver only goes away when the process ends
+        let _ = self.finished.send((self.source, finished));
+    }
+}
+
 impl Recorder {
-    /// A recorder that sends intervals to `finished` and takes empty ones from `spare`.
-    pub fn new(
-        source: usize,
-        finished: Sender<Finished>,
-        spare: Receiver<Box<Interval>>,
-    ) -> Recorder {
+    /// A recorder of requests in these rows.
+    pub fn new(handover: Handover, plan: &Plan, rows: Rows) -> Recorder {
         let now = Box::new(Interval {
             end_ns: u64::MAX,
             ..Interval::default()
         });
         Recorder {
             now,
+            rows,
+            is_open: plan.open().is_some(),
+            batch_latency: plan.batch_latency,
+            window_start_ns: 0,
             stages: Vec::new(),
             stage: 0,
             base_ns: 0,
@@ -78,16 +103,15 @@ impl Recorder {
             rate_start_ns: u64::MAX,
             rate_completed: 0,
             before: Tally::default(),
-            source,
-            finished,
-            spare,
+            handover,
         }
     }
 
-    /// The load begins at `base_ns` and goes through `stages`.
-    pub fn begin(&mut self, base_ns: u64, stages: Vec<Stage>) {
+    /// The load begins at `base_ns` and goes through the stages of the plan.
+    pub fn begin(&mut self, base_ns: u64, plan: &Plan) {
         self.base_ns = base_ns;
-        self.stages = stages;
+        self.window_start_ns = base_ns + plan.warmup_ns;
+        self.stages = plan.stages();
         self.stage = 0;
         self.turn(base_ns);
         self.rate_start_ns = base_ns;
@@ -137,7 +161,7 @@ impl Recorder {
     /// Ends the current interval here; the next one begins.
     fn turn(&mut self, start_ns: u64) {
         let phase_before = self.now.phase;
-        let mut next = self.spare.try_recv().unwrap_or_default();
+        let mut next = self.handover.spare.try_recv().unwrap_or_default();
         match self.stage() {
             Some(stage) => {
                 next.phase = stage.phase;
@@ -158,8 +182,7 @@ impl Recorder {
         let mut finished = std::mem::replace(&mut self.now, next);
         finished.end_ns = start_ns;
         self.before = added(self.before, &finished, true);
-        // the receiver only goes away when the process ends
-        let _ = self.finished.send((self.source, finished));
+        self.handover.send(finished);
         self.rate_completed = 0;
         self.rate_start_ns = start_ns;
     }
@@ -180,7 +203,7 @@ impl Recorder {
         self.sample_rate(now_ns);
         let mut finished = std::mem::take(&mut self.now);
         finished.end_ns = now_ns;
-        let _ = self.finished.send((self.source, finished));
+        self.handover.send(finished);
     }
 
     /// Notes answers per second since the last sample.

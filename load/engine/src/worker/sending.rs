@@ -215,7 +215,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.in_flight = self.depth as u32;
         connection.state = ConnectionState::Busy;
         self.busy += 1;
-        if self.is_counted(due_ns) {
+        if self.recorder.is_counted(due_ns) {
             self.recorder.now.counts.sent += self.depth as u64;
         }
     }

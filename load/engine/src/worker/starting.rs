@@ -83,8 +83,7 @@ impl<T: Transport> Worker<'_, T> {
             script.forget_stop();
         }
         self.base_ns = base_ns;
-        self.window_start_ns = base_ns + self.plan.warmup_ns;
-        self.recorder.begin(base_ns, self.plan.stages());
+        self.recorder.begin(base_ns, self.plan);
         self.running = true;
         self.set_due();
         self.next_check_ns = 0;

@@ -141,7 +141,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.in_flight += 1;
         connection.state = ConnectionState::Busy;
         self.busy += 1;
-        if self.is_counted(due_ns) {
+        if self.recorder.is_counted(due_ns) {
             self.recorder.now.counts.sent += 1;
         }
     }
@@ -308,11 +308,12 @@ impl<T: Transport> Worker<'_, T> {
             } => {
                 connection.failures = 0;
                 connection.answered = connection.answered.saturating_add(1);
-                self.count_answer(user.due_ns, status);
+                let coded = (!T::MESSAGES).then_some(status);
+                self.recorder.count_answer(user.due_ns, coded);
                 if self.compares {
                     self.compare(status, body_bytes, None);
                 }
-                self.record_times(target, user, status, now);
+                self.recorder.record_times(target, user, status, now);
                 if self.plan.protocol.is_grpc() && call != Some(0) {
                     self.note_failed_call(call);
                 } else {
@@ -329,13 +330,13 @@ impl<T: Transport> Worker<'_, T> {
             Event::Reset { user, code } => {
                 self.recorder.now.counts.errors.stream_reset += 1;
                 self.recorder.note(|| format!("stream reset: code {code}"));
-                self.lose(target, user, 1, now);
+                self.recorder.lose(target, user, 1, now);
             }
             Event::Unprocessed { user } => {
                 self.recorder.now.counts.errors.stale += 1;
                 self.recorder
                     .note(|| "the server went away before it took a request".into());
-                self.lose(target, user, 1, now);
+                self.recorder.lose(target, user, 1, now);
             }
         }
         if self.is_used_up(index) {
@@ -387,7 +388,7 @@ impl<T: Transport> Worker<'_, T> {
         self.recorder.note(|| "no answer in time".into());
         let target = usize::from(self.connections[index].target);
         for (_, asked) in late {
-            self.lose(target, asked, 1, now);
+            self.recorder.lose(target, asked, 1, now);
             self.offer_one(index, now);
         }
         match expired {
