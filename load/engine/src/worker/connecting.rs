@@ -3,7 +3,7 @@
 use super::addresses::Addresses;
 use super::failing::Failure;
 use super::proxy_header::proxy_header;
-use super::{Connection, ConnectionState, Worker, CHECK_NS};
+use super::{Connection, ConnectionState, Worker};
 use crate::plan::Plan;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
@@ -11,7 +11,6 @@ use crate::sys::epoll::{Ready, Trigger};
 use crate::sys::is_preloaded;
 use crate::sys::socket::{self, Address, Connect, Fd, Kind, RawAddress};
 use crate::transport::Transport;
-use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 
@@ -26,11 +25,6 @@ const BACKOFF_MAX_NS: u64 = 100_000_000;
 const IDLE_NS: u64 = 1_000_000_000;
 /// So often a connect to a full queue is tried again in silence: for half a second.
 const FULL_QUEUE_TRIES: u8 = 11;
-
-/// So many requests in flight are checked for timeouts in a row: some 50 us.
-const SCANNED_AT_ONCE: usize = 4096;
-/// Shortest time between two looks.
-const SCAN_PAUSE_NS: u64 = 1_000_000;
 
 /// After so many vain tries more than successes, sockets of ended connections are not used again.
 pub(super) const RENEWALS_MAX: u8 = 16;
@@ -140,7 +134,7 @@ impl<T: Transport> Worker<'_, T> {
         let registered = result.and_then(|connect| {
             let (start, room) = self.start_first(index, connect)?;
             let token = token(index, self.connections[index].registered);
-            self.epoll.add(fd, token, room)?;
+            self.waiter.epoll.add(fd, token, room)?;
             Ok(start)
         });
         if registered.is_err() {
@@ -257,7 +251,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         let connection = &mut self.connections[index];
         let token = token(index, connection.registered);
-        let _ = self.epoll.want_room(connection.fd, token, false);
+        let _ = self.waiter.epoll.want_room(connection.fd, token, false);
         if T::HANDSHAKES {
             connection.state = ConnectionState::Handshaking;
             connection.sent_ns = now;
@@ -456,7 +450,7 @@ impl<T: Transport> Worker<'_, T> {
         let (start, room) = self.start_first(index, connect)?;
         if room {
             let token = token(index, self.connections[index].registered);
-            self.epoll.want_room(fd, token, true)?;
+            self.waiter.epoll.want_room(fd, token, true)?;
         }
         Ok(start)
     }
@@ -466,35 +460,23 @@ impl<T: Transport> Worker<'_, T> {
         let connection: &Connection<T::Session> = &self.connections[index];
         let doublings = u32::from(connection.failures.saturating_sub(1)).min(16);
         let wait_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
-        let at_ns = now + wait_ns;
-        self.timers
-            .push(Reverse((at_ns, index as u32, connection.generation)));
-        self.next_check_ns = self.next_check_ns.min(at_ns);
+        let generation = connection.generation;
+        self.deadlines.set_timer(now + wait_ns, index, generation);
     }
 
-    /// Gives up on requests and connects that have waited too long; how long after this the next look
-    /// is due. Of many connections some are looked at each time, so that none of these looks makes a
-    /// request late. (A queue in the order of sending would find them without a search, and would cost
-    /// each request a push.)
-    pub(super) fn scan_timeouts(&mut self, now: u64) -> u64 {
-        let first = self.next_scanned;
-        let slots = if T::STREAMS {
+    /// Gives up on requests and connects that have waited too long, where it is time to look.
+    pub(super) fn scan_timeouts(&mut self, now: u64) {
+        let streams = if T::STREAMS {
             self.plan.protocol.streams()
         } else {
             1
         };
-        let last = self
-            .connections
-            .len()
-            .min(first + (SCANNED_AT_ONCE / slots).max(1));
-        self.scan_some(first..last, now);
-        if last < self.connections.len() {
-            self.next_scanned = last;
-            return SCAN_PAUSE_NS;
+        let count = self.connections.len();
+        if let Some(some) = self.deadlines.next_scan(now, count, streams) {
+            self.scan_some(some, now);
+            let shorter_ns = self.plan.timeout_ns.min(self.plan.connect_timeout_ns);
+            self.deadlines.note_scanned(now, shorter_ns);
         }
-        self.next_scanned = 0;
-        let shorter_ns = self.plan.timeout_ns.min(self.plan.connect_timeout_ns);
-        (shorter_ns / 8).clamp(SCAN_PAUSE_NS, CHECK_NS)
     }
 
     fn scan_some(&mut self, some: Range<usize>, now: u64) {

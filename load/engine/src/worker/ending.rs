@@ -59,17 +59,14 @@ impl<T: Transport> Worker<'_, T> {
     /// Closes everything and counts what is unfinished.
     pub(super) fn end(mut self) -> (Ending, Option<ThreadScript>) {
         let now = monotonic_ns();
-        let pauses = self
-            .coalescing
-            .as_ref()
-            .map_or(Pauses::default(), |own| own.pauses);
+        let pauses = self.waiter.pauses();
         let spun_ns = if self.plan.protocol.streams() > 1 {
             0
         } else {
             pauses.paused_ns
         };
         let mut ending = Ending {
-            polling_ns: self.polling_ns + spun_ns,
+            polling_ns: self.waiter.polling_ns + spun_ns,
             pauses,
             stopped_ns: now,
             wanted: self.wanted,

@@ -44,7 +44,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         self.holding = true;
-        let until_check_ns = self.next_check_ns.saturating_sub(now);
+        let until_check_ns = self.deadlines.next_check_ns.saturating_sub(now);
         let wait_ns = left_ns.min(LOOK_NS).min(until_check_ns);
         if is_drained && wait_ns > 0 {
             control.wait(Duration::from_nanos(wait_ns));

@@ -14,6 +14,7 @@ mod addresses;
 mod coalescing;
 mod connecting;
 mod connection;
+mod deadlines;
 mod dispatch;
 mod ending;
 mod failing;
@@ -30,6 +31,7 @@ mod starting;
 mod streams;
 mod templates;
 mod timing;
+mod waiting;
 
 pub use coalescing::Pauses;
 pub use ending::{Aged, Ending};
@@ -43,34 +45,30 @@ use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::{monotonic_ns, SECOND_NS};
 use crate::sys::control::State;
-use crate::sys::epoll::{Epoll, Events};
 use crate::sys::is_preloaded;
 use crate::sys::signal::stop_wanted;
 use crate::sys::tcp_info::tcp_info;
 use crate::transport::Transport;
 use addresses::Addresses;
-use coalescing::Coalescing;
 use connection::{Connection, ConnectionState};
+use deadlines::{Deadlines, CHECK_NS};
 use dispatch::Dispatch;
 use preparing::{
-    adopt, are_short, deal_recorded, dispatch, first_request, open_epoll, own_requests, schedule,
+    adopt, are_short, deal_recorded, dispatch, first_request, own_requests, schedule,
     target_of_connections,
 };
 use recorder::Recorder;
-use resting::Resting;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 use streams::Streams;
 use templates::Templates;
+use waiting::Waiter;
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 64 * 1024;
 /// Bytes that are read of one connection before others, due times and checks have their turn.
 const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
-/// Longest time between two checks.
-const CHECK_NS: u64 = 100_000_000;
 /// A request that is first looked at so long after its due time shows that the thread was away.
 const AWAY_NS: u64 = 50_000;
 /// So many answers are read before their connections get the next requests. The code that reads and
@@ -85,8 +83,7 @@ pub struct Worker<'p, T: Transport> {
     plan: &'p Plan,
     number: usize,
     transport: T,
-    epoll: Epoll,
-    events: Events,
+    waiter: Waiter,
     buffer: Vec<u8>,
     connections: Vec<Connection<T::Session>>,
     targets: Vec<Target>,
@@ -137,8 +134,6 @@ pub struct Worker<'p, T: Transport> {
     /// How often more than not the socket of an ended connection could be used again; at 0 it is
     /// not tried any more.
     renewals: u8,
-    /// Connections to open or to send on later: time, number, generation.
-    timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Connects under way, and connections that wait because these are many.
     connecting: usize,
     connect_queue: VecDeque<u32>,
@@ -160,24 +155,13 @@ pub struct Worker<'p, T: Transport> {
     /// Another program holds this one back: nothing new is sent.
     holding: bool,
     stopped: bool,
-    next_check_ns: u64,
-    next_timeout_scan_ns: u64,
-    /// The connection whose timeout is looked at next.
-    next_scanned: usize,
-    next_tcp_sample_ns: u64,
-    /// The connection whose TCP was looked at last.
-    tcp_sampled: usize,
+    deadlines: Deadlines,
     /// Place of the next connection's source address: each thread begins at another, as they are
     /// dealt over all threads.
     source: usize,
     answers_until_audit: u32,
     /// Reads so far; of some the delay is recorded.
     reads: u32,
-    polling_ns: u64,
-    /// Pauses before waits, if there may be any.
-    coalescing: Option<Coalescing>,
-    /// What a thread that must not use up its core owes, if it is one.
-    resting: Option<Resting>,
 }
 
 impl<'p, T: Transport> Worker<'p, T> {
@@ -229,8 +213,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             plan,
             number,
             transport,
-            epoll: open_epoll(plan)?,
-            events: Events::default(),
+            waiter: Waiter::new(plan)?,
             buffer: vec![0; READ_BYTES],
             connections,
             addresses: addresses?,
@@ -266,7 +249,6 @@ impl<'p, T: Transport> Worker<'p, T> {
             } else {
                 0
             },
-            timers: BinaryHeap::new(),
             connecting: 0,
             connect_queue: VecDeque::new(),
             wanted: 0,
@@ -279,18 +261,10 @@ impl<'p, T: Transport> Worker<'p, T> {
             running: false,
             holding: false,
             stopped: false,
-            next_check_ns: 0,
-            next_timeout_scan_ns: 0,
-            next_scanned: 0,
-            next_tcp_sample_ns: 0,
-            tcp_sampled: 0,
+            deadlines: Deadlines::default(),
             source: number,
             answers_until_audit: 0,
             reads: 0,
-            polling_ns: 0,
-            coalescing: (plan.coalesce && plan.open().is_none())
-                .then(|| Coalescing::new(plan.protocol.streams())),
-            resting: (plan.realtime && plan.open().is_some()).then(Resting::default),
         })
     }
 
@@ -332,32 +306,19 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// One pass: waits, handles what came, sends what is due, checks.
     fn turn(&mut self, timeout_ns: u64) {
-        let is_polling = timeout_ns == 0 && self.unread.is_empty();
-        let is_timed = timeout_ns == 0 || self.resting.is_some();
         let timeout_ns = if self.unread.is_empty() {
             timeout_ns
         } else {
             0
         };
+        let is_polling = timeout_ns == 0 && self.unread.is_empty() && !self.recorder.draining();
         let paused_ns = self.pause();
-        let before_ns = if is_timed { monotonic_ns() } else { 0 };
-        let count = self.epoll.wait(&mut self.events, timeout_ns);
-        let mut now = monotonic_ns();
-        if let Some(coalescing) = &mut self.coalescing {
-            coalescing.note_found(count);
-        }
-        if count == 0 && is_polling && !self.recorder.draining() {
-            self.polling_ns += now - before_ns;
-        }
-        if let Some(resting) = self.resting.as_mut().filter(|_| timeout_ns > 0) {
-            resting.note_wait(now - before_ns);
-        }
-        // what came in a pause has waited for us since, at most
-        let woken_ns = paused_ns.unwrap_or(now);
-        for event in 0..count {
-            let (token, ready) = self.events.get(event);
+        let woken = self.waiter.wait(timeout_ns, is_polling, paused_ns);
+        let mut now = woken.now;
+        for number in 0..woken.count {
+            let (token, ready) = self.waiter.event(number);
             let before_ns = now;
-            now = self.handle(token, ready, woken_ns);
+            now = self.handle(token, ready, woken.woken_ns);
             if self.ready.len() >= self.burst {
                 self.send_ready();
             }
@@ -376,16 +337,14 @@ impl<'p, T: Transport> Worker<'p, T> {
         if self.due_ns <= now {
             self.pace(now);
         }
-        if now >= self.next_check_ns {
+        if now >= self.deadlines.next_check_ns {
             self.check(now);
         }
         let is_done = self.busy == 0 && self.due_ns == u64::MAX && self.dispatch.waiting() == 0;
         if is_done && (self.recorder.draining() || self.left == 0) {
             self.stopped = true;
         }
-        if let Some(resting) = &mut self.resting {
-            resting.rest(now);
-        }
+        self.waiter.rest(now);
     }
 
     /// Pauses before a wait that would find little; when it began to.
@@ -394,27 +353,22 @@ impl<'p, T: Transport> Worker<'p, T> {
         if !self.running || !self.ready.is_empty() || !self.unread.is_empty() {
             return None;
         }
-        self.coalescing.as_mut()?.pause(self.busy)
+        self.waiter.pause(self.busy)
     }
 
-    /// Everything that has its time: called when `next_check_ns` has come.
+    /// Everything that has its time: called when the next check is due.
     fn check(&mut self, now: u64) {
         if self.running && self.recorder.is_over(now) {
             self.rotate(now);
         }
         self.recorder.sample_rate(now);
-        if let Some(coalescing) = &mut self.coalescing {
-            let answers = self.recorder.now.counts.completed;
-            coalescing.adapt(now, answers, self.busy);
-        }
+        let answers = self.recorder.now.counts.completed;
+        self.waiter.adapt(now, answers, self.busy);
         self.fire_timers(now);
-        if now >= self.next_tcp_sample_ns && self.recorder.now.phase == Phase::Measured {
-            self.next_tcp_sample_ns = now + CHECK_NS;
+        if self.recorder.now.phase == Phase::Measured && self.deadlines.wants_tcp_sample(now) {
             self.sample_tcp();
         }
-        if now >= self.next_timeout_scan_ns {
-            self.next_timeout_scan_ns = now + self.scan_timeouts(now);
-        }
+        self.scan_timeouts(now);
         let drain_over = self.recorder.draining()
             && (self.schedule.is_none()
                 || now
@@ -427,14 +381,8 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         // what came free just now shall not wait for the next event
         self.send_ready();
-        let timer = self
-            .timers
-            .peek()
-            .map_or(u64::MAX, |Reverse((at_ns, _, _))| *at_ns);
-        self.next_check_ns = (now + CHECK_NS)
-            .min(self.next_timeout_scan_ns)
-            .min(self.recorder.now.end_ns)
-            .min(timer);
+        let interval_end_ns = self.recorder.now.end_ns;
+        self.deadlines.set_next_check(now, interval_end_ns);
     }
 
     /// Begins the interval that `now` lies in, and the stage if there is a new one.
@@ -443,7 +391,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         self.recorder.rotate(now);
         let after = self.recorder.now.phase;
         if before == Phase::Warmup && after != Phase::Warmup {
-            self.polling_ns = 0;
+            self.waiter.polling_ns = 0;
         }
         if let Some(stage) = self.recorder.stage() {
             let wanted = self.plan.share(stage.connections, self.number);
@@ -458,8 +406,8 @@ impl<'p, T: Transport> Worker<'p, T> {
     /// Looks at the TCP of the next connection that is open.
     fn sample_tcp(&mut self) {
         for _ in 0..self.wanted {
-            self.tcp_sampled = (self.tcp_sampled + 1) % self.wanted;
-            let connection = &self.connections[self.tcp_sampled];
+            let sampled = self.deadlines.next_tcp_sampled(self.wanted);
+            let connection = &self.connections[sampled];
             if !matches!(
                 connection.state,
                 ConnectionState::Idle | ConnectionState::Busy
@@ -475,11 +423,7 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// Handles timers that have come.
     fn fire_timers(&mut self, now: u64) {
-        while let Some(&Reverse((at_ns, index, generation))) = self.timers.peek() {
-            if at_ns > now {
-                break;
-            }
-            self.timers.pop();
+        while let Some((index, generation)) = self.deadlines.pop_timer(now) {
             let connection = &self.connections[index as usize];
             if connection.generation != generation {
                 continue;

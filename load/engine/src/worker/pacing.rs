@@ -17,11 +17,11 @@ const QUEUED_AT_ONCE: usize = 1024;
 impl<T: Transport> Worker<'_, T> {
     /// How long the next wait may last.
     pub(super) fn waiting_time(&mut self) -> u64 {
-        if self.epoll.set_alarm(self.next_check_ns) {
+        if self.waiter.epoll.set_alarm(self.deadlines.next_check_ns) {
             return FOREVER_NS;
         }
         let now = monotonic_ns();
-        let until_check = self.next_check_ns.saturating_sub(now);
+        let until_check = self.deadlines.next_check_ns.saturating_sub(now);
         if self.due_ns == u64::MAX {
             return until_check;
         }

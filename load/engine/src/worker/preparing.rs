@@ -1,10 +1,9 @@
-//! What a worker makes of the plan before it starts: its targets, its schedule, its epoll.
+//! What a worker makes of the plan before it starts: its targets and its schedule.
 
 use super::dispatch::Dispatch;
 use crate::plan::{self, Plan, Rendered, Target};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
-use crate::sys::epoll::{Epoll, Waits};
 use std::io;
 use std::sync::Arc;
 
@@ -110,14 +109,4 @@ pub(super) fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Sched
     } else {
         Schedule::even(curve, number, plan.threads)
     })
-}
-
-/// A closed loop waits for answers; only a schedule needs exact ends of its waits.
-pub(super) fn open_epoll(plan: &Plan) -> io::Result<Epoll> {
-    if plan.open().is_some() {
-        return Epoll::open(plan.trigger, Waits::for_due_times());
-    }
-    let mut epoll = Epoll::open(plan.trigger, Waits::Late)?;
-    epoll.add_alarm()?;
-    Ok(epoll)
 }

@@ -6,7 +6,6 @@ use super::{Connection, ConnectionState, Worker};
 use crate::plan::{Rendered, Target};
 use crate::sys::clock::monotonic_ns;
 use crate::transport::Transport;
-use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
@@ -150,9 +149,8 @@ impl<T: Transport> Worker<'_, T> {
                     connection.state = ConnectionState::Delayed;
                 }
                 let at_ns = now.saturating_add(delay_ns);
-                self.timers
-                    .push(Reverse((at_ns, index as u32, connection.generation)));
-                self.next_check_ns = self.next_check_ns.min(at_ns);
+                let generation = connection.generation;
+                self.deadlines.set_timer(at_ns, index, generation);
             }
             Err(fault) => self.give_up(fault),
         }
@@ -333,7 +331,7 @@ impl<T: Transport> Worker<'_, T> {
             connection.wants_room = wanted;
             let token = token(index, connection.registered);
             // a failure shows as a timeout of this request
-            let _ = self.epoll.want_room(connection.fd, token, wanted);
+            let _ = self.waiter.epoll.want_room(connection.fd, token, wanted);
         }
     }
 

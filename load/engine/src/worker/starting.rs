@@ -1,7 +1,8 @@
 //! Before the load and at its first moment: the first connections, the wait for the start.
 
 use super::connection::Connection;
-use super::{ConnectionState, Worker, CHECK_NS};
+use super::deadlines::CHECK_NS;
+use super::{ConnectionState, Worker};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::signal::stop_wanted;
 use crate::transport::Transport;
@@ -20,7 +21,7 @@ impl<T: Transport> Worker<'_, T> {
         let now = monotonic_ns();
         let first = self.plan.steps.first().map_or(0, |step| step.connections);
         self.recorder.now.start_ns = now;
-        self.next_check_ns = now + CHECK_NS;
+        self.deadlines.next_check_ns = now + CHECK_NS;
         self.want(self.plan.share(first, self.number), now);
         // a server that takes connections slowly is waited for, one that takes none is not
         let patience_ns = self.plan.connect_timeout_ns;
@@ -86,7 +87,7 @@ impl<T: Transport> Worker<'_, T> {
         self.recorder.begin(base_ns, self.plan);
         self.running = true;
         self.set_due();
-        self.next_check_ns = 0;
+        self.deadlines.next_check_ns = 0;
         // interrupted before it began: no window begins in which an answer could count
         self.stopped = stop_wanted();
         if self.stopped {
