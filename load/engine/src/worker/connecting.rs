@@ -1,22 +1,17 @@
 //! Opening, closing and giving up on connections.
 
-use super::addresses::Addresses;
+use super::connector::is_inet;
 use super::failing::Failure;
 use super::proxy_header::proxy_header;
 use super::{Connection, ConnectionState, Worker};
-use crate::plan::Plan;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
-use crate::sys::epoll::{Ready, Trigger};
-use crate::sys::is_preloaded;
-use crate::sys::socket::{self, Address, Connect, Fd, Kind, RawAddress};
+use crate::sys::epoll::Ready;
+use crate::sys::socket::{self, Connect, Fd, Kind, RawAddress};
 use crate::transport::Transport;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 
-/// Connects under way at once; more would only fill the server's backlog. Before the load begins
-/// handshakes are part of it: all at once they would keep each other waiting until none is in time.
-const CONNECTING_MAX: usize = 256;
 /// First wait before opening again after a failure; it doubles.
 const BACKOFF_MIN_NS: u64 = 1_000_000;
 /// Longest such wait.
@@ -25,17 +20,6 @@ const BACKOFF_MAX_NS: u64 = 100_000_000;
 const IDLE_NS: u64 = 1_000_000_000;
 /// So often a connect to a full queue is tried again in silence: for half a second.
 const FULL_QUEUE_TRIES: u8 = 11;
-
-/// After so many vain tries more than successes, sockets of ended connections are not used again.
-pub(super) const RENEWALS_MAX: u8 = 16;
-
-/// Whether sockets of ended connections may be used again: where each request has a connection of
-/// its own, nothing is set on sockets that would have to be set again, and the kernel handles them.
-pub(super) fn may_renew(plan: &Plan) -> bool {
-    let is_plain = plan.socket.is_empty() && plan.proxy_header.is_none();
-    let plain = is_plain && plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge;
-    plan.close && plain && !is_preloaded()
-}
 
 /// How far the opening of a connection came at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,8 +40,8 @@ pub(super) fn token(index: usize, generation: u32) -> u64 {
 impl<T: Transport> Worker<'_, T> {
     /// From now on so many connections shall be open.
     pub(super) fn want(&mut self, wanted: usize, now: u64) {
-        let before = self.wanted;
-        self.wanted = wanted;
+        let before = self.connections.wanted;
+        self.connections.wanted = wanted;
         self.redispatch(wanted);
         for index in before..wanted {
             if self.connections[index].state == ConnectionState::Closed {
@@ -87,11 +71,11 @@ impl<T: Transport> Worker<'_, T> {
     /// Starts to open a connection, or queues it behind those under way.
     pub(super) fn open(&mut self, index: usize, now: u64) {
         let is_closed = self.connections[index].state == ConnectionState::Closed;
-        if index >= self.wanted || self.stopped || !is_closed {
+        if index >= self.connections.wanted || self.stopped || !is_closed {
             return;
         }
-        if self.connecting >= CONNECTING_MAX {
-            self.connect_queue.push_back(index as u32);
+        if self.connector.is_full() {
+            self.connector.enqueue(index);
             return;
         }
         self.connections[index].sent_ns = now;
@@ -103,7 +87,7 @@ impl<T: Transport> Worker<'_, T> {
         match start {
             Ok(Start::Sent) => {}
             Ok(Start::Pending) => {
-                self.connecting += 1;
+                self.connector.begin();
                 let connection = &mut self.connections[index];
                 (connection.state, connection.holds_place) = (ConnectionState::Connecting, true);
             }
@@ -129,8 +113,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.fd = fd;
         connection.session = Some(session);
         connection.registered = connection.generation;
-        let inet = matches!(self.targets[target].address, Address::Inet(_));
-        let result = self.prepare_and_connect(fd, &address, inet);
+        let result = self.prepare_and_connect(fd, target, &address);
         let registered = result.and_then(|connect| {
             let (start, room) = self.start_first(index, connect)?;
             let token = token(index, self.connections[index].registered);
@@ -150,7 +133,7 @@ impl<T: Transport> Worker<'_, T> {
         if let Some(address) = script.and_then(ThreadScript::new_address) {
             self.targets[0].address = address;
             self.targets[0].others.clear();
-            self.addresses[0] = Addresses::of(&self.targets[0])?;
+            self.connector.move_to(&self.targets[0])?;
         }
         Ok(())
     }
@@ -159,7 +142,7 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     fn address_of(&self, index: usize) -> RawAddress {
         let target = usize::from(self.connections[index].target);
-        self.addresses[target].of_connection(index, self.plan.all_addresses)
+        self.connector.address_of(target, index)
     }
 
     /// Writes the first request if that can be done already; and whether room must be waited for.
@@ -176,27 +159,14 @@ impl<T: Transport> Worker<'_, T> {
     fn prepare_and_connect(
         &mut self,
         fd: Fd,
+        target: usize,
         address: &RawAddress,
-        inet: bool,
     ) -> io::Result<Connect> {
-        if inet {
-            if self.needs_no_delay && !T::DATAGRAMS {
-                socket::set_no_delay(fd)?;
-            }
-            if !self.plan.socket.is_empty() {
-                self.plan.socket.set(fd, address.is_ipv6())?;
-            }
-            if !self.plan.sources.is_empty() {
-                let source = self.plan.sources[self.source % self.plan.sources.len()];
-                self.source += self.plan.threads;
-                socket::bind_source(fd, source)?;
-            }
+        if is_inet(&self.targets[target]) {
+            self.connector.prepare(fd, address, !T::DATAGRAMS)?;
         }
         self.transport.prepare(fd)?;
-        if self.plan.abort {
-            socket::set_abort(fd)?;
-        }
-        socket::connect(fd, address)
+        self.connector.connect(fd, address)
     }
 
     /// A connect has ended; the time after it.
@@ -225,13 +195,10 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         connection.state = ConnectionState::Closed;
-        self.connecting -= 1;
+        self.connector.end();
         // one that fails at once leaves its place to the next
-        while self.connecting < CONNECTING_MAX {
-            let Some(next) = self.connect_queue.pop_front() else {
-                return;
-            };
-            self.open(next as usize, monotonic_ns());
+        while let Some(next) = self.connector.next_queued() {
+            self.open(next, monotonic_ns());
         }
     }
 
@@ -239,7 +206,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn count_connect(&mut self, index: usize, now: u64) {
         let took_ns = now - self.connections[index].sent_ns;
         self.recorder.now.counts.connects += 1;
-        self.round_trip_ns = self.round_trip_ns.min(took_ns);
+        self.connector.round_trip_ns = self.connector.round_trip_ns.min(took_ns);
         self.recorder.now.times.connect.record(took_ns);
     }
 
@@ -329,7 +296,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         self.recorder.note(|| format!("connect: {error}"));
         let target = usize::from(self.connections[index].target);
-        self.addresses[target].note_failure(self.plan.all_addresses);
+        self.connector.note_failure(target);
         self.lose_connect(index, now);
         self.connections[index].failures = self.connections[index].failures.saturating_add(1);
         self.close(index);
@@ -360,7 +327,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn close(&mut self, index: usize) {
         self.set_not_busy_or_connecting(index);
         if T::STREAMS {
-            self.busy -= self.connections[index].in_flight as usize;
+            self.connections.busy -= self.connections[index].in_flight as usize;
         }
         let connection = &mut self.connections[index];
         if let (true, Some(session)) = (T::MESSAGES, connection.session.as_mut()) {
@@ -370,11 +337,8 @@ impl<T: Transport> Worker<'_, T> {
             socket::close(connection.fd);
         }
         connection.fd = -1;
-        connection.generation = connection.generation.wrapping_add(1);
-        connection.in_flight = 0;
-        connection.answered = 0;
+        connection.begin_anew();
         connection.wants_room = false;
-        connection.pieces = None;
         connection.session = None;
     }
 
@@ -406,7 +370,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Closes and opens again at once: the server had ended the connection in good order.
     pub(super) fn reopen(&mut self, index: usize, now: u64) {
-        if self.renewals > 0 && self.renew(index, now) {
+        if self.connector.renews() && self.renew(index, now) {
             return;
         }
         self.close(index);
@@ -419,25 +383,23 @@ impl<T: Transport> Worker<'_, T> {
     /// The packets are the same, the source port is a new one, and the kernel need not take down
     /// and make a socket, its file and its place in the epoll set.
     fn renew(&mut self, index: usize, now: u64) -> bool {
-        let fits = self.running && self.sends_first && !self.stopped && index < self.wanted;
+        let fits = self.running
+            && self.connector.sends_first
+            && !self.stopped
+            && index < self.connections.wanted;
         let connection = &self.connections[index];
         let fd = connection.fd;
         let target = usize::from(connection.target);
-        let inet = matches!(self.targets[target].address, Address::Inet(_));
+        let inet = is_inet(&self.targets[target]);
         if T::HANDSHAKES || !fits || !inet || fd < 0 || connection.is_writing() {
             return false;
         }
-        if !socket::end_and_renew(fd) {
-            self.renewals -= 1;
+        if !self.connector.renew(fd) {
             return false;
         }
-        self.renewals = (self.renewals + 1).min(RENEWALS_MAX);
         self.set_not_busy(index, ConnectionState::Closed);
         let connection = &mut self.connections[index];
-        connection.generation = connection.generation.wrapping_add(1);
-        connection.in_flight = 0;
-        connection.answered = 0;
-        connection.pieces = None;
+        connection.begin_anew();
         connection.sent_ns = now;
         let start = self.connect_again(index, fd);
         self.started(index, start, now);

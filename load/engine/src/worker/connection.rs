@@ -109,6 +109,14 @@ impl<S> Connection<S> {
         }
     }
 
+    /// What was on it is over; the next connection begins.
+    pub fn begin_anew(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.in_flight = 0;
+        self.answered = 0;
+        self.pieces = None;
+    }
+
     /// What is kept of unfinished requests and answers.
     pub fn pieces(&mut self) -> &mut Pieces {
         self.pieces.get_or_insert_default()

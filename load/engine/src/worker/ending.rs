@@ -69,7 +69,7 @@ impl<T: Transport> Worker<'_, T> {
             polling_ns: self.waiter.polling_ns + spun_ns,
             pauses,
             stopped_ns: now,
-            wanted: self.wanted,
+            wanted: self.connections.wanted,
             missing_at_start: self.missing_at_start,
             was_stopped: self.script.as_ref().is_some_and(ThreadScript::stopped),
             fault: self.fault.take(),

@@ -124,7 +124,8 @@ impl<T: Transport> Worker<'_, T> {
             }
         };
         let whole = connection.in_flight as usize == self.depth;
-        let crossed = now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.round_trip_ns;
+        let crossed =
+            now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.connector.round_trip_ns;
         !T::STREAMS && ended && whole && crossed && connection.answered > 0 && is_between_answers
     }
 }

@@ -33,7 +33,7 @@ impl<T: Transport> Worker<'_, T> {
         let left_ns = control
             .hold_until_ns()
             .map_or(0, |until_ns| until_ns.saturating_sub(now));
-        let is_drained = left_ns > 0 && self.busy == 0;
+        let is_drained = left_ns > 0 && self.connections.busy == 0;
         self.show_counters(if is_drained {
             State::Held
         } else {
@@ -65,7 +65,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Whether the next turn must not wait: a held thread has waited at the gate.
     pub(super) fn is_at_gate(&self) -> bool {
-        self.holding && self.busy == 0
+        self.holding && self.connections.busy == 0
     }
 
     /// Sends a request whose time has come, or keeps it for the end of the hold.
@@ -85,7 +85,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn show_counters(&self, state: State) {
         if let Some(control) = self.plan.control() {
             let tally = self.recorder.tally(state != State::Sending);
-            control.publish(self.number, &tally, self.busy as u64, state);
+            control.publish(self.number, &tally, self.connections.busy as u64, state);
         }
     }
 }

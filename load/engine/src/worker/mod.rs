@@ -14,6 +14,8 @@ mod addresses;
 mod coalescing;
 mod connecting;
 mod connection;
+mod connections;
+mod connector;
 mod deadlines;
 mod dispatch;
 mod ending;
@@ -43,14 +45,15 @@ use crate::plan::{Plan, Target};
 use crate::random::Random;
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
-use crate::sys::clock::{monotonic_ns, SECOND_NS};
+use crate::sys::clock::monotonic_ns;
 use crate::sys::control::State;
 use crate::sys::is_preloaded;
 use crate::sys::signal::stop_wanted;
 use crate::sys::tcp_info::tcp_info;
 use crate::transport::Transport;
-use addresses::Addresses;
 use connection::{Connection, ConnectionState};
+use connections::{is_open, Connections};
+use connector::Connector;
 use deadlines::{Deadlines, CHECK_NS};
 use dispatch::Dispatch;
 use preparing::{
@@ -58,7 +61,6 @@ use preparing::{
     target_of_connections,
 };
 use recorder::Recorder;
-use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 use streams::Streams;
@@ -85,9 +87,9 @@ pub struct Worker<'p, T: Transport> {
     transport: T,
     waiter: Waiter,
     buffer: Vec<u8>,
-    connections: Vec<Connection<T::Session>>,
+    connections: Connections<T::Session>,
+    connector: Connector<'p>,
     targets: Vec<Target>,
-    addresses: Vec<Addresses>,
     script: Option<ThreadScript>,
     /// Answers are kept until they are complete: a script or an expectation looks at them.
     sees_answers: bool,
@@ -127,38 +129,20 @@ pub struct Worker<'p, T: Transport> {
     unread: Vec<(u32, u32, bool)>,
     /// Further state of connections with several requests at once.
     streams: Streams<T::Client>,
-    /// A fresh connection is written to without waiting until it is established.
-    sends_first: bool,
-    /// Requests may be longer than a segment or follow each other without an answer.
-    needs_no_delay: bool,
-    /// How often more than not the socket of an ended connection could be used again; at 0 it is
-    /// not tried any more.
-    renewals: u8,
-    /// Connects under way, and connections that wait because these are many.
-    connecting: usize,
-    connect_queue: VecDeque<u32>,
-    /// Connections that this stage wants open.
-    wanted: usize,
     /// Connections that were not open yet when the load began.
     missing_at_start: usize,
-    busy: usize,
     /// Whether due requests were left in the schedule: the lateness of the next one is then no sign
     /// that this thread was away.
     lagging: bool,
     /// How long this thread was away while requests fell due, summed up: so late may a request be
     /// by it, whether or not a connection was free.
     away_ns: u64,
-    /// The shortest connect: about a round trip.
-    round_trip_ns: u64,
     base_ns: u64,
     running: bool,
     /// Another program holds this one back: nothing new is sent.
     holding: bool,
     stopped: bool,
     deadlines: Deadlines,
-    /// Place of the next connection's source address: each thread begins at another, as they are
-    /// dealt over all threads.
-    source: usize,
     answers_until_audit: u32,
     /// Reads so far; of some the delay is recorded.
     reads: u32,
@@ -189,14 +173,11 @@ impl<'p, T: Transport> Worker<'p, T> {
             Streams::none()
         };
         let target_of = target_of_connections(plan, number, &targets);
-        let connections = target_of.iter().map(|&target| Connection::new(target));
-        let connections = connections.collect();
         let dispatch = dispatch(plan, number, &targets, &target_of);
         let cursors = targets
             .iter()
             .map(|target| first_request(plan, number, target));
         let cursors = cursors.collect();
-        let addresses: io::Result<Vec<_>> = targets.iter().map(Addresses::of).collect();
         let lengths = targets
             .iter()
             .map(|t| vec![UNKNOWN; t.requests.len()])
@@ -206,6 +187,10 @@ impl<'p, T: Transport> Worker<'p, T> {
         let dynamic = shape.is_some_and(|shape| shape.dynamic);
         let needs_no_delay = dynamic || !(plan.close && depth == 1 && are_short(&targets));
         let rows = Rows::of(&targets);
+        let sends_first = plan.proxy_header.is_none()
+            && plan.think().is_none()
+            && !shape.is_some_and(|shape| shape.dynamic || shape.delays);
+        let connector = Connector::new(plan, number, &targets, needs_no_delay, sends_first)?;
         let templates = Templates::of(&targets);
         let template_usable =
             templates.fit(&targets) && !sees_answers && shape.is_none_or(|shape| !shape.dynamic);
@@ -215,8 +200,8 @@ impl<'p, T: Transport> Worker<'p, T> {
             transport,
             waiter: Waiter::new(plan)?,
             buffer: vec![0; READ_BYTES],
-            connections,
-            addresses: addresses?,
+            connections: Connections::new(&target_of),
+            connector,
             lengths,
             targets,
             script,
@@ -240,29 +225,14 @@ impl<'p, T: Transport> Worker<'p, T> {
             burst: if plan.open().is_some() { 1 } else { BURST_MAX },
             unread: Vec::new(),
             streams,
-            sends_first: plan.proxy_header.is_none()
-                && plan.think().is_none()
-                && !shape.is_some_and(|shape| shape.dynamic || shape.delays),
-            needs_no_delay,
-            renewals: if connecting::may_renew(plan) {
-                connecting::RENEWALS_MAX
-            } else {
-                0
-            },
-            connecting: 0,
-            connect_queue: VecDeque::new(),
-            wanted: 0,
             missing_at_start: 0,
-            busy: 0,
             lagging: false,
             away_ns: 0,
-            round_trip_ns: SECOND_NS,
             base_ns: 0,
             running: false,
             holding: false,
             stopped: false,
             deadlines: Deadlines::default(),
-            source: number,
             answers_until_audit: 0,
             reads: 0,
         })
@@ -340,7 +310,8 @@ impl<'p, T: Transport> Worker<'p, T> {
         if now >= self.deadlines.next_check_ns {
             self.check(now);
         }
-        let is_done = self.busy == 0 && self.due_ns == u64::MAX && self.dispatch.waiting() == 0;
+        let is_done =
+            self.connections.busy == 0 && self.due_ns == u64::MAX && self.dispatch.waiting() == 0;
         if is_done && (self.recorder.draining() || self.left == 0) {
             self.stopped = true;
         }
@@ -353,7 +324,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         if !self.running || !self.ready.is_empty() || !self.unread.is_empty() {
             return None;
         }
-        self.waiter.pause(self.busy)
+        self.waiter.pause(self.connections.busy)
     }
 
     /// Everything that has its time: called when the next check is due.
@@ -363,7 +334,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         self.recorder.sample_rate(now);
         let answers = self.recorder.now.counts.completed;
-        self.waiter.adapt(now, answers, self.busy);
+        self.waiter.adapt(now, answers, self.connections.busy);
         self.fire_timers(now);
         if self.recorder.now.phase == Phase::Measured && self.deadlines.wants_tcp_sample(now) {
             self.sample_tcp();
@@ -395,7 +366,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         if let Some(stage) = self.recorder.stage() {
             let wanted = self.plan.share(stage.connections, self.number);
-            if wanted != self.wanted {
+            if wanted != self.connections.wanted {
                 self.want(wanted, now);
             }
         } else if self.schedule.is_none() {
@@ -405,13 +376,10 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// Looks at the TCP of the next connection that is open.
     fn sample_tcp(&mut self) {
-        for _ in 0..self.wanted {
-            let sampled = self.deadlines.next_tcp_sampled(self.wanted);
+        for _ in 0..self.connections.wanted {
+            let sampled = self.deadlines.next_tcp_sampled(self.connections.wanted);
             let connection = &self.connections[sampled];
-            if !matches!(
-                connection.state,
-                ConnectionState::Idle | ConnectionState::Busy
-            ) {
+            if !is_open(connection) {
                 continue;
             }
             if let Some(info) = tcp_info(connection.fd) {

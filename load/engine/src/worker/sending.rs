@@ -45,7 +45,7 @@ impl<T: Transport> Worker<'_, T> {
     /// A connection is ready for a request.
     #[inline]
     pub(super) fn offer(&mut self, index: usize, now: u64) {
-        if index >= self.wanted {
+        if index >= self.connections.wanted {
             self.close(index);
             return;
         }
@@ -164,12 +164,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     pub(super) fn set_not_busy(&mut self, index: usize, state: ConnectionState) {
-        let connection = &mut self.connections[index];
-        // with streams each of them is counted
-        if connection.state == ConnectionState::Busy && !T::STREAMS {
-            self.busy -= 1;
-        }
-        connection.state = state;
+        self.connections.set_not_busy(index, state, !T::STREAMS);
     }
 
     /// Writes the next request of a connection.
@@ -207,12 +202,8 @@ impl<T: Transport> Worker<'_, T> {
     /// A request goes out.
     #[inline]
     fn enter(&mut self, index: usize, due_ns: u64, now: u64) {
-        let connection = &mut self.connections[index];
-        connection.due_ns = due_ns;
-        connection.sent_ns = now;
-        connection.in_flight = self.depth as u32;
-        connection.state = ConnectionState::Busy;
-        self.busy += 1;
+        self.connections
+            .begin_batch(index, self.depth as u32, due_ns, now);
         if self.recorder.is_counted(due_ns) {
             self.recorder.now.counts.sent += self.depth as u64;
         }
@@ -232,7 +223,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn send_first(&mut self, index: usize) -> io::Result<bool> {
         let closed_loop = self.running && self.schedule.is_none() && !self.holding;
         let is_plain = !T::HANDSHAKES && !T::STREAMS;
-        if !is_plain || !self.sends_first || !closed_loop || self.left == 0 {
+        if !is_plain || !self.connector.sends_first || !closed_loop || self.left == 0 {
             return Ok(false);
         }
         let now = monotonic_ns();
@@ -257,7 +248,7 @@ impl<T: Transport> Worker<'_, T> {
             }
             Err(error) if is_too_early(&error) => {
                 self.cursors[target] = cursor;
-                self.sends_first = false;
+                self.connector.sends_first = false;
                 Ok(false)
             }
             Err(error) => Err(error),

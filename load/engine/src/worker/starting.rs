@@ -1,6 +1,5 @@
 //! Before the load and at its first moment: the first connections, the wait for the start.
 
-use super::connection::Connection;
 use super::deadlines::CHECK_NS;
 use super::{ConnectionState, Worker};
 use crate::sys::clock::monotonic_ns;
@@ -30,25 +29,16 @@ impl<T: Transport> Worker<'_, T> {
         let mut progress_ns = now;
         loop {
             let now = monotonic_ns();
-            let opened = self.open_connections();
+            let opened = self.connections.open();
             if opened > open {
                 (open, progress_ns) = (opened, now);
             }
             let deadline_ns = last_ns.min(progress_ns + patience_ns);
-            if self.settled() || now >= deadline_ns || stop_wanted() {
+            if self.connections.are_settled() || now >= deadline_ns || stop_wanted() {
                 break;
             }
             self.turn((deadline_ns - now).min(CHECK_NS));
         }
-    }
-
-    /// Connections that can carry a request.
-    fn open_connections(&self) -> usize {
-        let wanted = &self.connections[..self.wanted];
-        let is_open = |c: &&Connection<T::Session>| {
-            matches!(c.state, ConnectionState::Idle | ConnectionState::Busy)
-        };
-        wanted.iter().filter(is_open).count()
     }
 
     /// Waits for the moment of the start. Connections are looked after meanwhile: one that the server
@@ -72,14 +62,8 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    fn settled(&self) -> bool {
-        self.connections[..self.wanted].iter().all(|c| {
-            c.failures > 0 || matches!(c.state, ConnectionState::Idle | ConnectionState::Busy)
-        })
-    }
-
     pub(super) fn start(&mut self, base_ns: u64) {
-        self.missing_at_start = self.wanted - self.open_connections();
+        self.missing_at_start = self.connections.wanted - self.connections.open();
         if let Some(script) = &mut self.script {
             script.forget_stop();
         }
@@ -96,7 +80,7 @@ impl<T: Transport> Worker<'_, T> {
         let now = monotonic_ns();
         // each was offered when it was opened
         self.dispatch.forget_free();
-        for index in 0..self.wanted {
+        for index in 0..self.connections.wanted {
             if self.connections[index].state == ConnectionState::Idle {
                 self.offer(index, now);
             }

@@ -3,7 +3,7 @@
 
 use super::failing::Failure;
 use super::sending::next_request;
-use super::{ConnectionState, Worker};
+use super::Worker;
 use crate::plan::Target;
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
@@ -138,9 +138,7 @@ impl<T: Transport> Worker<'_, T> {
             request,
         };
         client.request(made.as_ref().unwrap_or_else(known), asked);
-        connection.in_flight += 1;
-        connection.state = ConnectionState::Busy;
-        self.busy += 1;
+        self.connections.begin_stream(index);
         if self.recorder.is_counted(due_ns) {
             self.recorder.now.counts.sent += 1;
         }
@@ -261,9 +259,9 @@ impl<T: Transport> Worker<'_, T> {
     /// The server allows so many more streams than before.
     fn offer_more(&mut self, index: usize, more: u32, now: u64) {
         // a server that takes back and allows again for ever must not fill the list
-        let places = self.wanted * self.plan.protocol.streams();
+        let places = self.connections.wanted * self.plan.protocol.streams();
         for _ in 0..more {
-            if index < self.wanted && self.ready.len() < places {
+            if index < self.connections.wanted && self.ready.len() < places {
                 self.offer_one(index, now);
             }
         }
@@ -276,7 +274,7 @@ impl<T: Transport> Worker<'_, T> {
         let client = session.and_then(|session| self.transport.client(session));
         if client.is_some_and(|client| client.is_going() && client.open() == 0) {
             self.ended_idle(index, now);
-        } else if connection.in_flight == 0 && index >= self.wanted {
+        } else if connection.in_flight == 0 && index >= self.connections.wanted {
             self.close(index);
         }
     }
@@ -291,12 +289,8 @@ impl<T: Transport> Worker<'_, T> {
         if self.recorder.is_over(now) {
             self.rotate(now);
         }
+        self.connections.end_streams(index, 1);
         let connection = &mut self.connections[index];
-        connection.in_flight -= 1;
-        self.busy -= 1;
-        if connection.in_flight == 0 {
-            connection.state = ConnectionState::Idle;
-        }
         let target = usize::from(connection.target);
         match event {
             Event::Answered {
@@ -343,7 +337,7 @@ impl<T: Transport> Worker<'_, T> {
             if self.connections[index].in_flight == 0 {
                 self.reopen(index, now);
             }
-        } else if index < self.wanted && self.has_room(index) {
+        } else if index < self.connections.wanted && self.has_room(index) {
             self.offer_one(index, now);
         }
     }
@@ -378,11 +372,7 @@ impl<T: Transport> Worker<'_, T> {
             self.fail(index, Failure::Timeout, now);
             return;
         }
-        connection.in_flight -= late.len() as u32;
-        if connection.in_flight == 0 {
-            connection.state = ConnectionState::Idle;
-        }
-        self.busy -= late.len();
+        self.connections.end_streams(index, late.len());
         self.streams.unwritten.push((index as u32, generation));
         self.recorder.now.counts.errors.timeout += late.len() as u64;
         self.recorder.note(|| "no answer in time".into());
