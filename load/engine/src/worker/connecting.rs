@@ -58,9 +58,9 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Requests that waited for connections which are too many now wait for others.
     fn redispatch(&mut self, wanted: usize) {
-        for (target, waiting) in self.dispatch.resize(wanted) {
-            let own = self.dispatch.own_connection(target);
-            self.dispatch.wait(target, own, waiting);
+        for (target, waiting) in self.pacer.dispatch.resize(wanted) {
+            let own = self.pacer.dispatch.own_connection(target);
+            self.pacer.dispatch.wait(target, own, waiting);
             if let Some(index) = own {
                 let generation = self.connections[index].generation;
                 self.ready.push((index as u32, generation, waiting.due_ns));
@@ -131,9 +131,9 @@ impl<T: Transport> Worker<'_, T> {
     fn adopt_address(&mut self) -> io::Result<()> {
         let script = self.script.as_ref();
         if let Some(address) = script.and_then(ThreadScript::new_address) {
-            self.targets[0].address = address;
-            self.targets[0].others.clear();
-            self.connector.move_to(&self.targets[0])?;
+            self.requests.targets[0].address = address;
+            self.requests.targets[0].others.clear();
+            self.connector.move_to(&self.requests.targets[0])?;
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl<T: Transport> Worker<'_, T> {
         target: usize,
         address: &RawAddress,
     ) -> io::Result<Connect> {
-        if is_inet(&self.targets[target]) {
+        if is_inet(&self.requests.targets[target]) {
             self.connector.prepare(fd, address, !T::DATAGRAMS)?;
         }
         self.transport.prepare(fd)?;
@@ -258,7 +258,7 @@ impl<T: Transport> Worker<'_, T> {
             Ok(true) => {
                 let target = usize::from(connection.target);
                 let is_early = self.transport.is_early(session);
-                if self.targets[target].tls_name.is_some() && !is_early {
+                if self.requests.targets[target].tls_name.is_some() && !is_early {
                     let took_ns = now - connection.sent_ns;
                     self.recorder.now.times.tls.record(took_ns);
                     let resumed = self.transport.was_resumed(session);
@@ -305,7 +305,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Enters what a user of a closed loop waited for a connection that was not to be had.
     fn lose_connect(&mut self, index: usize, now: u64) {
-        if self.running && self.schedule.is_none() {
+        if self.running && !self.pacer.is_open() {
             let waited_ns = now.saturating_sub(self.connections[index].sent_ns);
             self.recorder.now.times.service.record_lost(waited_ns, 1);
         }
@@ -390,7 +390,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &self.connections[index];
         let fd = connection.fd;
         let target = usize::from(connection.target);
-        let inet = is_inet(&self.targets[target]);
+        let inet = is_inet(&self.requests.targets[target]);
         if T::HANDSHAKES || !fits || !inet || fd < 0 || connection.is_writing() {
             return false;
         }

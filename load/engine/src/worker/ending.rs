@@ -105,7 +105,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         ending.unfinished += times;
-        if self.schedule.is_some() {
+        if self.pacer.is_open() {
             let step = self.recorder.step_at(asked.due_ns);
             let aged = ending.aged.entry(step).or_default();
             aged.response.record_lost(now - asked.due_ns, times);
@@ -116,25 +116,26 @@ impl<T: Transport> Worker<'_, T> {
     /// Enters requests that were due and never sent with their ages, in bulk if they are many.
     fn censor_unsent(&mut self, now: u64, ending: &mut Ending) {
         const POINTS: u64 = 10_000;
-        let Some(schedule) = &self.schedule else {
+        let Some(schedule) = self.pacer.schedule() else {
             return;
         };
         let end_ns = now.min(self.recorder.window_start_ns + self.plan.duration_ns());
         let window_start_ns = self.recorder.window_start_ns;
-        let waiting = self.dispatch.due_times();
+        let waiting = self.pacer.dispatch.due_times();
         for due_ns in waiting.filter(|&due_ns| due_ns >= window_start_ns) {
             let step = self.recorder.step_at(due_ns);
             let aged = ending.aged.entry(step).or_default();
             let age_ns = now.saturating_sub(due_ns);
-            aged.response.record_lost(age_ns, self.depth as u64);
-            ending.unsent += self.depth as u64;
+            aged.response
+                .record_lost(age_ns, self.requests.depth as u64);
+            ending.unsent += self.requests.depth as u64;
         }
-        let depth = self.depth as u64;
+        let depth = self.requests.depth as u64;
         // the warm-up's come first, and are not the window's
         let before = schedule.left_until(self.plan.warmup_ns as f64);
-        let left = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
+        let left = schedule.left_until((end_ns - self.pacer.base_ns.min(end_ns)) as f64);
         // behind the last of so many requests none falls due
-        let still_wanted = self.left.saturating_sub(self.scheduled) / depth;
+        let still_wanted = self.requests.not_due();
         let unsent = left.saturating_sub(before).min(still_wanted);
         let points = unsent.min(POINTS);
         for point in 0..points {
@@ -143,8 +144,8 @@ impl<T: Transport> Worker<'_, T> {
             let Some(due_ns) = schedule.ahead_ns(before + (from + to) / 2) else {
                 break;
             };
-            let age_ns = now.saturating_sub(self.base_ns + due_ns);
-            let step = self.recorder.step_at(self.base_ns + due_ns);
+            let age_ns = now.saturating_sub(self.pacer.base_ns + due_ns);
+            let step = self.recorder.step_at(self.pacer.base_ns + due_ns);
             let aged = ending.aged.entry(step).or_default();
             aged.response.record_lost(age_ns, (to - from) * depth);
         }

@@ -123,7 +123,7 @@ impl<T: Transport> Worker<'_, T> {
                 false
             }
         };
-        let whole = connection.in_flight as usize == self.depth;
+        let whole = connection.in_flight as usize == self.requests.depth;
         let crossed =
             now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.connector.round_trip_ns;
         !T::STREAMS && ended && whole && crossed && connection.answered > 0 && is_between_answers

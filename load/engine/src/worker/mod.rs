@@ -22,11 +22,13 @@ mod ending;
 mod failing;
 mod gate;
 mod messages;
+mod pacer;
 mod pacing;
 mod preparing;
 mod proxy_header;
 mod receiving;
 mod recorder;
+mod requests;
 mod resting;
 mod sending;
 mod starting;
@@ -41,9 +43,8 @@ pub use recorder::{CpuMark, Finished, Handover};
 
 use crate::breakdown::Rows;
 use crate::interval::Phase;
-use crate::plan::{Plan, Target};
+use crate::plan::Plan;
 use crate::random::Random;
-use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::control::State;
@@ -55,12 +56,10 @@ use connection::{Connection, ConnectionState};
 use connections::{is_open, Connections};
 use connector::Connector;
 use deadlines::{Deadlines, CHECK_NS};
-use dispatch::Dispatch;
-use preparing::{
-    adopt, are_short, deal_recorded, dispatch, first_request, own_requests, schedule,
-    target_of_connections,
-};
+use pacer::Pacer;
+use preparing::{adopt, target_of_connections};
 use recorder::Recorder;
+use requests::Requests;
 use std::io;
 use std::time::Duration;
 use streams::Streams;
@@ -71,8 +70,6 @@ use waiting::Waiter;
 const READ_BYTES: usize = 64 * 1024;
 /// Bytes that are read of one connection before others, due times and checks have their turn.
 const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
-/// A request that is first looked at so long after its due time shows that the thread was away.
-const AWAY_NS: u64 = 50_000;
 /// So many answers are read before their connections get the next requests. The code that reads and
 /// the code that writes then stay in the caches for a while, and a wait finds more events: half of
 /// the waits are saved where the server is the slower side.
@@ -89,7 +86,7 @@ pub struct Worker<'p, T: Transport> {
     buffer: Vec<u8>,
     connections: Connections<T::Session>,
     connector: Connector<'p>,
-    targets: Vec<Target>,
+    requests: Requests,
     script: Option<ThreadScript>,
     /// Answers are kept until they are complete: a script or an expectation looks at them.
     sees_answers: bool,
@@ -99,12 +96,6 @@ pub struct Worker<'p, T: Transport> {
     random: Random,
     /// Bodies that neither a script nor an expectation needs are dropped in the kernel.
     drops_bodies: bool,
-    /// Requests that this thread may still begin.
-    left: u64,
-    /// Those among them that have fallen due and wait.
-    scheduled: u64,
-    /// Requests of one batch.
-    depth: usize,
     /// Why the script ended the run.
     fault: Option<String>,
     /// Body length of the first answer to each request of each target.
@@ -112,13 +103,7 @@ pub struct Worker<'p, T: Transport> {
     templates: Templates,
     template_usable: bool,
     recorder: Recorder,
-    schedule: Option<Schedule>,
-    /// When the next request is due; the end of time if none is.
-    due_ns: u64,
-    /// Which connections due requests go to, and the requests that wait for one.
-    dispatch: Dispatch,
-    /// Place of each target's next request in its order.
-    cursors: Vec<u32>,
+    pacer: Pacer<'p>,
     /// Connections that get their next request when the burst is read, with their generation and
     /// the moment since when they are free.
     ready: Vec<(u32, u32, u64)>,
@@ -131,13 +116,6 @@ pub struct Worker<'p, T: Transport> {
     streams: Streams<T::Client>,
     /// Connections that were not open yet when the load began.
     missing_at_start: usize,
-    /// Whether due requests were left in the schedule: the lateness of the next one is then no sign
-    /// that this thread was away.
-    lagging: bool,
-    /// How long this thread was away while requests fell due, summed up: so late may a request be
-    /// by it, whether or not a connection was free.
-    away_ns: u64,
-    base_ns: u64,
     running: bool,
     /// Another program holds this one back: nothing new is sent.
     holding: bool,
@@ -164,36 +142,33 @@ impl<'p, T: Transport> Worker<'p, T> {
         if let Some(script) = &mut script {
             adopt(script, &mut targets)?;
         }
-        deal_recorded(plan, number, &mut targets);
         let shape = script.as_ref().map(|script| script.shape);
         let depth = shape.map_or(plan.protocol.depth(), |shape| shape.depth);
+        let requests = Requests::new(plan, number, targets, depth);
+        let targets = &requests.targets;
         let streams = if T::STREAMS {
-            Streams::new(&targets, depth)?
+            Streams::new(targets, depth)?
         } else {
             Streams::none()
         };
-        let target_of = target_of_connections(plan, number, &targets);
-        let dispatch = dispatch(plan, number, &targets, &target_of);
-        let cursors = targets
-            .iter()
-            .map(|target| first_request(plan, number, target));
-        let cursors = cursors.collect();
-        let lengths = targets
+        let target_of = target_of_connections(plan, number, targets);
+        let pacer = Pacer::new(plan, number, targets, &target_of, depth);
+        let lengths: Vec<Vec<u64>> = targets
             .iter()
             .map(|t| vec![UNKNOWN; t.requests.len()])
             .collect();
         let sees_answers =
             plan.expect.body.is_some() || shape.is_some_and(|shape| shape.wants_answers);
         let dynamic = shape.is_some_and(|shape| shape.dynamic);
-        let needs_no_delay = dynamic || !(plan.close && depth == 1 && are_short(&targets));
-        let rows = Rows::of(&targets);
+        let needs_no_delay = dynamic || !(plan.close && requests.are_short());
+        let rows = Rows::of(targets);
         let sends_first = plan.proxy_header.is_none()
             && plan.think().is_none()
             && !shape.is_some_and(|shape| shape.dynamic || shape.delays);
-        let connector = Connector::new(plan, number, &targets, needs_no_delay, sends_first)?;
-        let templates = Templates::of(&targets);
+        let connector = Connector::new(plan, number, targets, needs_no_delay, sends_first)?;
+        let templates = Templates::of(targets);
         let template_usable =
-            templates.fit(&targets) && !sees_answers && shape.is_none_or(|shape| !shape.dynamic);
+            templates.fit(targets) && !sees_answers && shape.is_none_or(|shape| !shape.dynamic);
         Ok(Worker {
             plan,
             number,
@@ -203,32 +178,23 @@ impl<'p, T: Transport> Worker<'p, T> {
             connections: Connections::new(&target_of),
             connector,
             lengths,
-            targets,
+            requests,
             script,
             sees_answers,
             compares: plan.expect.body.is_none() && plan.expect.is_any(),
             random: Random::new(number as u64),
             drops_bodies: plan.protocol.drops_bodies() && !sees_answers && !is_preloaded(),
-            left: own_requests(plan, number, depth),
-            scheduled: 0,
-            depth,
             fault: None,
             templates,
             template_usable,
             recorder: Recorder::new(handover, plan, rows),
-            schedule: schedule(plan, number, depth),
-            due_ns: u64::MAX,
-            dispatch,
-            cursors,
+            pacer,
             ready: Vec::with_capacity(BURST_MAX),
             // what is due in an open loop does not wait for others
             burst: if plan.open().is_some() { 1 } else { BURST_MAX },
             unread: Vec::new(),
             streams,
             missing_at_start: 0,
-            lagging: false,
-            away_ns: 0,
-            base_ns: 0,
             running: false,
             holding: false,
             stopped: false,
@@ -263,9 +229,8 @@ impl<'p, T: Transport> Worker<'p, T> {
             return;
         }
         // nothing falls due for a thread that has stopped
-        self.schedule = None;
+        self.pacer.stop();
         self.recorder.is_open = false;
-        self.dispatch.forget_waiting();
         while !self.recorder.draining() && !stop_wanted() {
             let now = monotonic_ns();
             let left_ns = self.recorder.now.end_ns.saturating_sub(now).min(CHECK_NS);
@@ -293,10 +258,8 @@ impl<'p, T: Transport> Worker<'p, T> {
                 self.send_ready();
             }
             let took_ns = now.saturating_sub(before_ns);
-            if took_ns > AWAY_NS && self.lagging {
-                self.away_ns += took_ns;
-            }
-            if self.due_ns <= now {
+            self.pacer.note_event(took_ns);
+            if self.pacer.due_ns <= now {
                 self.pace(now);
             }
         }
@@ -304,15 +267,14 @@ impl<'p, T: Transport> Worker<'p, T> {
             now = self.read_on(now);
         }
         self.send_ready();
-        if self.due_ns <= now {
+        if self.pacer.due_ns <= now {
             self.pace(now);
         }
         if now >= self.deadlines.next_check_ns {
             self.check(now);
         }
-        let is_done =
-            self.connections.busy == 0 && self.due_ns == u64::MAX && self.dispatch.waiting() == 0;
-        if is_done && (self.recorder.draining() || self.left == 0) {
+        let is_done = self.connections.busy == 0 && self.pacer.is_idle();
+        if is_done && (self.recorder.draining() || self.requests.are_used_up()) {
             self.stopped = true;
         }
         self.waiter.rest(now);
@@ -341,9 +303,9 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         self.scan_timeouts(now);
         let drain_over = self.recorder.draining()
-            && (self.schedule.is_none()
+            && (!self.pacer.is_open()
                 || now
-                    >= self.base_ns
+                    >= self.pacer.base_ns
                         + self.plan.warmup_ns
                         + self.plan.duration_ns()
                         + self.plan.drain_ns);
@@ -369,7 +331,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             if wanted != self.connections.wanted {
                 self.want(wanted, now);
             }
-        } else if self.schedule.is_none() {
+        } else if !self.pacer.is_open() {
             self.stopped = true;
         }
     }

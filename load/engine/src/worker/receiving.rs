@@ -146,7 +146,7 @@ impl<T: Transport> Worker<'_, T> {
             if self.connections[index].generation == generation {
                 now = self.receive(index, ended, now);
             }
-            if self.due_ns <= now {
+            if self.pacer.due_ns <= now {
                 self.pace(now);
             }
         }
@@ -406,7 +406,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.answered = connection.answered.saturating_add(1);
         let last = connection.in_flight == 0;
         if !last {
-            connection.expect_next(self.depth);
+            connection.expect_next(self.requests.depth);
         }
         let due_ns = connection.due_ns;
         let status = (!T::MESSAGES).then_some(done.status);

@@ -2,8 +2,8 @@
 
 use super::connecting::token;
 use super::failing::Failure;
-use super::{Connection, ConnectionState, Worker};
-use crate::plan::{Rendered, Target};
+use super::{ConnectionState, Worker};
+use crate::plan::Rendered;
 use crate::sys::clock::monotonic_ns;
 use crate::transport::Transport;
 use std::io::{self, ErrorKind};
@@ -15,30 +15,6 @@ fn is_too_early(error: &io::Error) -> bool {
         error.kind(),
         ErrorKind::WouldBlock | ErrorKind::NotConnected
     )
-}
-
-/// The request that a connection sends now, whose target's next one follows on whichever connection
-/// comes next: connections that began together would otherwise ask for the same all along.
-#[inline]
-pub(super) fn next_request<'t, S>(
-    targets: &'t [Target],
-    cursors: &mut [u32],
-    connection: &mut Connection<S>,
-) -> &'t Rendered {
-    let target = &targets[usize::from(connection.target)];
-    let cursor = &mut cursors[usize::from(connection.target)];
-    let number = target.order[*cursor as usize];
-    *cursor += 1;
-    if *cursor as usize == target.order.len() {
-        *cursor = 0;
-    }
-    connection.request = number;
-    let request = &target.requests[number as usize];
-    connection.head_only = request.head_only;
-    if request.mixed.is_some() {
-        connection.pieces().mixed = request.mixed.clone();
-    }
-    request
 }
 
 impl<T: Transport> Worker<'_, T> {
@@ -61,12 +37,12 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn offer_one(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.idle_ns = now;
-        if self.schedule.is_some() {
+        if self.pacer.is_open() {
             let (target, generation) = (usize::from(connection.target), connection.generation);
-            if self.dispatch.has_waiting(target, index) {
+            if self.pacer.dispatch.has_waiting(target, index) {
                 self.ready.push((index as u32, generation, now));
             } else {
-                self.dispatch.note_free(target, index, generation);
+                self.pacer.dispatch.note_free(target, index, generation);
             }
         } else if self.running && !self.stopped {
             if self.delays() {
@@ -90,7 +66,7 @@ impl<T: Transport> Worker<'_, T> {
                 if !self.is_free(index, generation) || self.stopped {
                     continue;
                 }
-                if self.schedule.is_some() {
+                if self.pacer.is_open() {
                     self.send_waiting(index as usize);
                 } else {
                     self.send(index as usize, since_ns, since_ns);
@@ -170,10 +146,10 @@ impl<T: Transport> Worker<'_, T> {
     /// Writes the next request of a connection.
     #[inline]
     pub(super) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
-        if self.left == 0 {
+        if self.requests.are_used_up() {
             return;
         }
-        self.left = self.left.saturating_sub(self.depth as u64);
+        self.requests.begin();
         if T::STREAMS {
             self.send_on_stream(index, due_ns, now);
             return;
@@ -184,7 +160,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         let connection = &mut self.connections[index];
-        let request = next_request(&self.targets, &mut self.cursors, connection);
+        let request = self.requests.next(connection);
         let Some(session) = connection.session.as_mut() else {
             return;
         };
@@ -203,9 +179,9 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     fn enter(&mut self, index: usize, due_ns: u64, now: u64) {
         self.connections
-            .begin_batch(index, self.depth as u32, due_ns, now);
+            .begin_batch(index, self.requests.depth as u32, due_ns, now);
         if self.recorder.is_counted(due_ns) {
-            self.recorder.now.counts.sent += self.depth as u64;
+            self.recorder.now.counts.sent += self.requests.depth as u64;
         }
     }
 
@@ -221,16 +197,16 @@ impl<T: Transport> Worker<'_, T> {
     /// On a loopback interface it is as soon as `connect` returns, and needs no wait. A peer
     /// that is farther away is not tried a second time.
     pub(super) fn send_first(&mut self, index: usize) -> io::Result<bool> {
-        let closed_loop = self.running && self.schedule.is_none() && !self.holding;
+        let closed_loop = self.running && !self.pacer.is_open() && !self.holding;
         let is_plain = !T::HANDSHAKES && !T::STREAMS;
-        if !is_plain || !self.connector.sends_first || !closed_loop || self.left == 0 {
+        if !is_plain || !self.connector.sends_first || !closed_loop || self.requests.are_used_up() {
             return Ok(false);
         }
         let now = monotonic_ns();
         let connection = &mut self.connections[index];
         let target = usize::from(connection.target);
-        let cursor = self.cursors[target];
-        let request = next_request(&self.targets, &mut self.cursors, connection);
+        let place = self.requests.place(target);
+        let request = self.requests.next(connection);
         let Some(session) = connection.session.as_mut() else {
             return Ok(false);
         };
@@ -241,13 +217,13 @@ impl<T: Transport> Worker<'_, T> {
                     connection.wants_room = true;
                 }
                 self.recorder.now.counts.bytes_out += length as u64;
-                self.left = self.left.saturating_sub(self.depth as u64);
+                self.requests.begin();
                 self.count_connect(index, now);
                 self.enter(index, now, now);
                 Ok(true)
             }
             Err(error) if is_too_early(&error) => {
-                self.cursors[target] = cursor;
+                self.requests.go_to(target, place);
                 self.connector.sends_first = false;
                 Ok(false)
             }
@@ -263,7 +239,7 @@ impl<T: Transport> Worker<'_, T> {
         let text = script.request();
         self.stopped |= script.stopped();
         match text {
-            Ok(bytes) if self.depth == 1 => {
+            Ok(bytes) if self.requests.depth == 1 => {
                 self.connections[index].head_only = bytes.starts_with(b"HEAD ");
                 self.write(index, &bytes, now);
             }

@@ -67,10 +67,10 @@ impl<T: Transport> Worker<'_, T> {
         if let Some(script) = &mut self.script {
             script.forget_stop();
         }
-        self.base_ns = base_ns;
+        self.pacer.base_ns = base_ns;
         self.recorder.begin(base_ns, self.plan);
         self.running = true;
-        self.set_due();
+        self.pacer.set_due(self.requests.are_all_due());
         self.deadlines.next_check_ns = 0;
         // interrupted before it began: no window begins in which an answer could count
         self.stopped = stop_wanted();
@@ -79,7 +79,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         let now = monotonic_ns();
         // each was offered when it was opened
-        self.dispatch.forget_free();
+        self.pacer.dispatch.forget_free();
         for index in 0..self.connections.wanted {
             if self.connections[index].state == ConnectionState::Idle {
                 self.offer(index, now);

@@ -2,7 +2,6 @@
 //! the other hot path stays there, what is another here.
 
 use super::failing::Failure;
-use super::sending::next_request;
 use super::Worker;
 use crate::plan::Target;
 use crate::script::Answer;
@@ -117,7 +116,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         let target = usize::from(connection.target);
         if made.is_none() {
-            next_request(&self.targets, &mut self.cursors, connection);
+            self.requests.next(connection);
         }
         let request = connection.request;
         let Some(session) = connection.session.as_mut() else {
@@ -151,7 +150,7 @@ impl<T: Transport> Worker<'_, T> {
         self.stopped |= script.stopped();
         let target = usize::from(self.connections[index].target);
         let made = text.and_then(|text| {
-            let made = T::Client::scripted(&text, &self.targets[target]);
+            let made = T::Client::scripted(&text, &self.requests.targets[target]);
             made.map_err(|error| error.to_string())
         });
         match made {
