@@ -4,7 +4,6 @@ use super::connector::is_inet;
 use super::failing::Failure;
 use super::proxy_header::proxy_header;
 use super::{Connection, ConnectionState, Worker};
-use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket::{self, Connect, Fd, Kind, RawAddress};
@@ -129,8 +128,7 @@ impl<T: Transport> Worker<'_, T> {
     /// From now on connections go where the script wants them, if it has changed its mind.
     #[inline]
     fn adopt_address(&mut self) -> io::Result<()> {
-        let script = self.script.as_ref();
-        if let Some(address) = script.and_then(ThreadScript::new_address) {
+        if let Some(address) = self.scripting.new_address() {
             self.requests.targets[0].address = address;
             self.requests.targets[0].others.clear();
             self.connector.move_to(&self.requests.targets[0])?;

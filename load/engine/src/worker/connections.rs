@@ -1,6 +1,7 @@
 //! The connections of a thread: all of them, how many are wanted, how many requests they carry.
 
 use super::connection::{Connection, ConnectionState};
+use crate::plan::{self, Plan, Target};
 use std::ops::{Index, IndexMut};
 
 /// Connections by their numbers.
@@ -86,6 +87,20 @@ impl<S> Connections<S> {
         let mut wanted = self.all[..self.wanted].iter();
         wanted.all(|one| one.failures > 0 || is_open(one))
     }
+}
+
+/// The target of each connection of a thread. In an open loop each thread has its own connections to
+/// every target, as its requests are due on all of them; in a closed loop they are dealt over all
+/// threads.
+pub(super) fn target_of_connections(plan: &Plan, number: usize, targets: &[Target]) -> Vec<usize> {
+    let weights: Vec<u32> = targets.iter().map(|target| target.weight).collect();
+    let own = plan.share(plan.connections_max(), number);
+    if plan.open().is_some() {
+        return plan::dealt(&weights, own);
+    }
+    let all = plan::dealt(&weights, plan.connections_max());
+    let mine = all.into_iter().skip(number).step_by(plan.threads);
+    mine.take(own).collect()
 }
 
 /// Whether a connection can carry a request.

@@ -71,8 +71,7 @@ impl<T: Transport> Worker<'_, T> {
             stopped_ns: now,
             wanted: self.connections.wanted,
             missing_at_start: self.missing_at_start,
-            was_stopped: self.script.as_ref().is_some_and(ThreadScript::stopped),
-            fault: self.fault.take(),
+            was_stopped: self.scripting.has_stopped(),
             ..Ending::default()
         };
         for index in 0..self.connections.len() {
@@ -94,7 +93,9 @@ impl<T: Transport> Worker<'_, T> {
         self.censor_unsent(now, &mut ending);
         self.recorder.finish(now);
         ending.window_cpu = self.recorder.window_cpu;
-        (ending, self.script)
+        let (fault, script) = self.scripting.into_parts();
+        ending.fault = fault;
+        (ending, script)
     }
 
     /// Enters requests that are in flight at the end.

@@ -11,6 +11,7 @@
 //! which figure a latency belongs to.
 
 mod addresses;
+mod checks;
 mod coalescing;
 mod connecting;
 mod connection;
@@ -24,12 +25,12 @@ mod gate;
 mod messages;
 mod pacer;
 mod pacing;
-mod preparing;
 mod proxy_header;
 mod receiving;
 mod recorder;
 mod requests;
 mod resting;
+mod scripting;
 mod sending;
 mod starting;
 mod streams;
@@ -44,22 +45,21 @@ pub use recorder::{CpuMark, Finished, Handover};
 use crate::breakdown::Rows;
 use crate::interval::Phase;
 use crate::plan::Plan;
-use crate::random::Random;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::control::State;
-use crate::sys::is_preloaded;
 use crate::sys::signal::stop_wanted;
 use crate::sys::tcp_info::tcp_info;
 use crate::transport::Transport;
+use checks::Checks;
 use connection::{Connection, ConnectionState};
-use connections::{is_open, Connections};
+use connections::{is_open, target_of_connections, Connections};
 use connector::Connector;
 use deadlines::{Deadlines, CHECK_NS};
 use pacer::Pacer;
-use preparing::{adopt, target_of_connections};
 use recorder::Recorder;
 use requests::Requests;
+use scripting::Scripting;
 use std::io;
 use std::time::Duration;
 use streams::Streams;
@@ -74,9 +74,6 @@ const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
 /// the code that writes then stay in the caches for a while, and a wait finds more events: half of
 /// the waits are saved where the server is the slower side.
 const BURST_MAX: usize = 32;
-/// The length of an answer that has not come yet.
-const UNKNOWN: u64 = u64::MAX;
-
 /// One sending thread.
 pub struct Worker<'p, T: Transport> {
     plan: &'p Plan,
@@ -87,21 +84,9 @@ pub struct Worker<'p, T: Transport> {
     connections: Connections<T::Session>,
     connector: Connector<'p>,
     requests: Requests,
-    script: Option<ThreadScript>,
-    /// Answers are kept until they are complete: a script or an expectation looks at them.
-    sees_answers: bool,
-    /// Only status or length of answers are expected, which takes no copy.
-    compares: bool,
-    /// Draws think times.
-    random: Random,
-    /// Bodies that neither a script nor an expectation needs are dropped in the kernel.
-    drops_bodies: bool,
-    /// Why the script ended the run.
-    fault: Option<String>,
-    /// Body length of the first answer to each request of each target.
-    lengths: Vec<Vec<u64>>,
+    scripting: Scripting,
+    checks: Checks<'p>,
     templates: Templates,
-    template_usable: bool,
     recorder: Recorder,
     pacer: Pacer<'p>,
     /// Connections that get their next request when the burst is read, with their generation and
@@ -121,7 +106,6 @@ pub struct Worker<'p, T: Transport> {
     holding: bool,
     stopped: bool,
     deadlines: Deadlines,
-    answers_until_audit: u32,
     /// Reads so far; of some the delay is recorded.
     reads: u32,
 }
@@ -138,11 +122,9 @@ impl<'p, T: Transport> Worker<'p, T> {
         let mut transport = transport;
         transport.set_streams(plan.protocol.streams());
         let mut targets = plan.targets.clone();
-        let mut script = script;
-        if let Some(script) = &mut script {
-            adopt(script, &mut targets)?;
-        }
-        let shape = script.as_ref().map(|script| script.shape);
+        let mut scripting = Scripting::new(plan, number, script);
+        scripting.adopt(&mut targets)?;
+        let shape = scripting.shape();
         let depth = shape.map_or(plan.protocol.depth(), |shape| shape.depth);
         let requests = Requests::new(plan, number, targets, depth);
         let targets = &requests.targets;
@@ -153,22 +135,13 @@ impl<'p, T: Transport> Worker<'p, T> {
         };
         let target_of = target_of_connections(plan, number, targets);
         let pacer = Pacer::new(plan, number, targets, &target_of, depth);
-        let lengths: Vec<Vec<u64>> = targets
-            .iter()
-            .map(|t| vec![UNKNOWN; t.requests.len()])
-            .collect();
-        let sees_answers =
-            plan.expect.body.is_some() || shape.is_some_and(|shape| shape.wants_answers);
-        let dynamic = shape.is_some_and(|shape| shape.dynamic);
+        let dynamic = scripting.is_dynamic();
+        let checks = Checks::new(plan, shape, targets);
         let needs_no_delay = dynamic || !(plan.close && requests.are_short());
         let rows = Rows::of(targets);
-        let sends_first = plan.proxy_header.is_none()
-            && plan.think().is_none()
-            && !shape.is_some_and(|shape| shape.dynamic || shape.delays);
+        let sends_first = plan.proxy_header.is_none() && !scripting.delays() && !dynamic;
         let connector = Connector::new(plan, number, targets, needs_no_delay, sends_first)?;
-        let templates = Templates::of(targets);
-        let template_usable =
-            templates.fit(targets) && !sees_answers && shape.is_none_or(|shape| !shape.dynamic);
+        let templates = Templates::of(targets, checks.keeps_answers || dynamic);
         Ok(Worker {
             plan,
             number,
@@ -177,16 +150,10 @@ impl<'p, T: Transport> Worker<'p, T> {
             buffer: vec![0; READ_BYTES],
             connections: Connections::new(&target_of),
             connector,
-            lengths,
             requests,
-            script,
-            sees_answers,
-            compares: plan.expect.body.is_none() && plan.expect.is_any(),
-            random: Random::new(number as u64),
-            drops_bodies: plan.protocol.drops_bodies() && !sees_answers && !is_preloaded(),
-            fault: None,
+            scripting,
+            checks,
             templates,
-            template_usable,
             recorder: Recorder::new(handover, plan, rows),
             pacer,
             ready: Vec::with_capacity(BURST_MAX),
@@ -199,7 +166,6 @@ impl<'p, T: Transport> Worker<'p, T> {
             holding: false,
             stopped: false,
             deadlines: Deadlines::default(),
-            answers_until_audit: 0,
             reads: 0,
         })
     }
@@ -224,8 +190,7 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// A script that stops its thread ends its load, not the window: rates are over all of it.
     fn sit_out(&mut self) {
-        let stopped = self.script.as_ref().is_some_and(ThreadScript::stopped);
-        if !stopped || self.fault.is_some() {
+        if !self.scripting.has_stopped() || self.scripting.has_failed() {
             return;
         }
         // nothing falls due for a thread that has stopped

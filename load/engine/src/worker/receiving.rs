@@ -1,18 +1,15 @@
 //! Answers in: one half of the hot path.
 
-use super::connection::Pieces;
 use super::failing::Failure;
-use super::{ConnectionState, Worker, READ_AT_ONCE_BYTES, UNKNOWN};
+use super::{ConnectionState, Worker, READ_AT_ONCE_BYTES};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket;
 use crate::transport::Transport;
-use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress, Recognised};
+use load_http1::{Done, Ignore, Malformed, Parser, Progress, Recognised};
 use std::io::{self, ErrorKind};
 
-/// Of so many answers one takes the full path although the template knows it.
-const AUDIT_EVERY: u32 = 1024;
 /// A read counts as at least so many bytes: many small ones take time too.
 const READ_LEAST_BYTES: usize = 4096;
 /// Of so many reads the delay of one is recorded.
@@ -67,7 +64,7 @@ impl<T: Transport> Worker<'_, T> {
         let mut left = READ_AT_ONCE_BYTES;
         loop {
             let connection = &mut self.connections[index];
-            let droppable = if T::DISCARDS && self.drops_bodies {
+            let droppable = if T::DISCARDS && self.checks.drops_bodies {
                 connection.droppable().min(left)
             } else {
                 0
@@ -160,20 +157,14 @@ impl<T: Transport> Worker<'_, T> {
         let mut rest = bytes;
         loop {
             let connection = &mut self.connections[index];
-            let simple =
-                self.template_usable && connection.in_flight > 0 && connection.between_answers();
-            if !simple || self.answers_until_audit == 0 {
-                break;
-            }
-            let place = self.templates.place(connection.target, connection.request);
-            let Some(known) = self.templates.all[place].recognise(rest) else {
+            let Some(known) = self.templates.recognise(connection, rest) else {
                 break;
             };
             let Recognised {
                 head_bytes, done, ..
             } = known;
             if known.is_chunked {
-                self.answers_until_audit -= 1;
+                self.templates.note_used();
                 let generation = connection.generation;
                 rest = self.take_chunks(index, known, rest, ended, now);
                 if rest.is_empty() || self.connections[index].generation != generation {
@@ -196,7 +187,7 @@ impl<T: Transport> Worker<'_, T> {
                 return;
             }
             rest = &rest[total as usize..];
-            self.answers_until_audit -= 1;
+            self.templates.note_used();
             let generation = connection.generation;
             self.complete(index, done, ended, now);
             if rest.is_empty() || self.connections[index].generation != generation {
@@ -271,7 +262,13 @@ impl<T: Transport> Worker<'_, T> {
                 used += 1;
                 continue;
             }
-            match self.parse(index, &input[used..]) {
+            let connection = &mut self.connections[index];
+            let keeps = self.checks.keeps_answers;
+            let rest = &input[used..];
+            match self
+                .templates
+                .parse(connection, rest, keeps, &mut self.recorder)
+            {
                 Ok(Progress::More(more)) => {
                     used += more;
                     break;
@@ -307,74 +304,23 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    fn parse(&mut self, index: usize, input: &[u8]) -> Result<Progress, Malformed> {
-        let connection = &mut self.connections[index];
-        if connection.in_flight == 0 {
-            return Err(Malformed::Unasked);
-        }
-        let audit = self.answers_until_audit == 0;
-        let place = self.templates.place(connection.target, connection.request);
-        let template = &mut self.templates.all[place];
-        let expected = if audit && connection.between_answers() {
-            template.recognise(input).filter(|known| !known.is_chunked)
-        } else {
-            None
-        };
-        self.answers_until_audit = AUDIT_EVERY;
-        let mut heads = 0;
-        let mut learn = |head: &Head, bytes: &[u8]| {
-            heads += 1;
-            template.learn(head, bytes);
-        };
-        let head_only = connection.head_only;
-        let wanted = self.sees_answers;
-        let progress = if wanted {
-            let Pieces { parser, answer, .. } = connection.pieces();
-            let answer = answer.get_or_insert_default();
-            parser.feed(input, head_only, &mut **answer, &mut learn)?
-        } else if let Some(pieces) = &mut connection.pieces {
-            pieces
-                .parser
-                .feed(input, head_only, &mut Ignore, &mut learn)?
-        } else {
-            let mut parser = Parser::default();
-            let progress = parser.feed(input, head_only, &mut Ignore, &mut learn)?;
-            if !parser.at_start() {
-                connection.pieces().parser = parser;
-            }
-            progress
-        };
-        if let (Some(expected), Progress::Done(_, done)) = (expected, progress) {
-            if expected.done != done && heads > 0 {
-                self.template_usable = false;
-                self.recorder
-                    .note(|| "an answer was misread by the fast path; it is off now".into());
-            }
-        }
-        Ok(progress)
-    }
-
-    /// Compares a complete answer with what is expected, and shows it to the script that wants to
-    /// see it.
+    /// Looks at a complete answer, if it was kept.
     fn look_at(&mut self, index: usize, done: Done) {
-        if !self.sees_answers {
+        if !self.checks.keeps_answers {
             return;
         }
         let answer = self.connections[index].pieces().answer.take();
         let answer: Answer = answer.map(|boxed| *boxed).unwrap_or_default();
-        if self.plan.expect.body.is_some() {
-            self.compare(done.status, done.body_bytes, Some(answer.bytes()));
-        }
-        self.show_answer(done.status, answer);
+        self.show_answer(done.status, done.body_bytes, answer);
     }
 
-    /// Counts an answer that is not as expected.
-    #[cold]
-    pub(super) fn compare(&mut self, status: u16, length: u64, body: Option<&[u8]>) {
-        if let Some(fault) = self.plan.expect.fault(status, length, body) {
-            self.recorder.now.counts.errors.unexpected += 1;
-            self.recorder.note(|| format!("unexpected: {fault}"));
-        }
+    /// Compares an answer that was kept with what is expected, and shows it to the script that wants
+    /// to see it.
+    pub(super) fn show_answer(&mut self, status: u16, length: u64, answer: Answer) {
+        self.checks
+            .compare_kept(status, length, answer.bytes(), &mut self.recorder);
+        self.scripting.show(status, answer);
+        self.heed_script();
     }
 
     /// Whether a connection has carried as many answers as it shall.
@@ -382,17 +328,6 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn is_used_up(&self, index: usize) -> bool {
         let most = self.plan.per_connection;
         most.is_some_and(|most| self.connections[index].answered >= most)
-    }
-
-    pub(super) fn show_answer(&mut self, status: u16, answer: Answer) {
-        let script = self.script.as_mut();
-        let Some(script) = script.filter(|script| script.shape.wants_answers) else {
-            return;
-        };
-        if let Err(fault) = script.answer(status, answer) {
-            self.fault.get_or_insert(fault);
-        }
-        self.stopped |= script.stopped() || self.fault.is_some();
     }
 
     /// An answer is complete.
@@ -411,9 +346,8 @@ impl<T: Transport> Worker<'_, T> {
         let due_ns = connection.due_ns;
         let status = (!T::MESSAGES).then_some(done.status);
         self.recorder.count_answer(due_ns, status);
-        if self.compares {
-            self.compare(done.status, done.body_bytes, None);
-        }
+        self.checks
+            .compare(done.status, done.body_bytes, &mut self.recorder);
         self.recorder.now.counts.tolerated += u64::from(done.tolerated);
         if last || !self.plan.batch_latency {
             let ended_ns = if T::TIMESTAMPS {
@@ -469,15 +403,9 @@ impl<T: Transport> Worker<'_, T> {
     /// Notes a body that is shorter than the first one to the same request.
     #[inline]
     pub(super) fn compare_length(&mut self, target: usize, request: u32, bytes: u64, status: u16) {
-        let Some(expected) = self.lengths[target].get_mut(request as usize) else {
-            return;
-        };
-        if *expected != bytes && status < 300 {
-            if *expected == UNKNOWN {
-                *expected = bytes;
-            } else if bytes < *expected && self.template_usable {
-                self.recorder.now.counts.errors.short_body += 1;
-            }
+        let is_short = self.checks.is_short(target, request, bytes, status);
+        if is_short && self.templates.are_usable {
+            self.recorder.now.counts.errors.short_body += 1;
         }
     }
 

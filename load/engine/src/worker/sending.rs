@@ -45,7 +45,7 @@ impl<T: Transport> Worker<'_, T> {
                 self.pacer.dispatch.note_free(target, index, generation);
             }
         } else if self.running && !self.stopped {
-            if self.delays() {
+            if self.scripting.delays() {
                 self.send_later(index, now);
             } else {
                 let generation = self.connections[index].generation;
@@ -93,32 +93,12 @@ impl<T: Transport> Worker<'_, T> {
         connection.state == ConnectionState::Idle
     }
 
-    /// Whether requests wait before they are sent.
-    #[inline]
-    fn delays(&self) -> bool {
-        let script = self.script.as_ref();
-        self.plan.think().is_some() || script.is_some_and(|script| script.shape.delays)
-    }
-
-    /// How long the next request waits: as the script says, and for the user to think.
-    fn delay_ns(&mut self) -> Result<u64, String> {
-        let mut delay_ns = 0;
-        if let Some(script) = self.script.as_mut().filter(|script| script.shape.delays) {
-            let asked = script.delay_ns();
-            self.stopped |= script.stopped();
-            delay_ns = asked?;
-        }
-        let drawn_ns = self.plan.think().map_or(0, |think| {
-            let range = think.most_ns - think.least_ns + 1;
-            think.least_ns + self.random.bits() % range
-        });
-        Ok(delay_ns.saturating_add(drawn_ns))
-    }
-
     /// Sends the next request after its delay.
     #[cold]
     fn send_later(&mut self, index: usize, now: u64) {
-        match self.delay_ns() {
+        let delay_ns = self.scripting.delay_ns();
+        self.heed_script();
+        match delay_ns {
             Ok(delay_ns) => {
                 let connection = &mut self.connections[index];
                 if !T::STREAMS {
@@ -135,8 +115,13 @@ impl<T: Transport> Worker<'_, T> {
     /// The script has failed: the run is over.
     #[cold]
     pub(super) fn give_up(&mut self, fault: String) {
-        self.fault.get_or_insert(fault);
+        self.scripting.note_fault(fault);
         self.stopped = true;
+    }
+
+    /// Ends the load if the script has ended it.
+    pub(super) fn heed_script(&mut self) {
+        self.stopped |= self.scripting.has_stopped() || self.scripting.has_failed();
     }
 
     pub(super) fn set_not_busy(&mut self, index: usize, state: ConnectionState) {
@@ -155,7 +140,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         self.enter(index, due_ns, now);
-        if self.is_dynamic() {
+        if self.scripting.is_dynamic() {
             self.send_scripted(index, now);
             return;
         }
@@ -183,13 +168,6 @@ impl<T: Transport> Worker<'_, T> {
         if self.recorder.is_counted(due_ns) {
             self.recorder.now.counts.sent += self.requests.depth as u64;
         }
-    }
-
-    /// Whether a script makes each request.
-    #[inline]
-    pub(super) fn is_dynamic(&self) -> bool {
-        let script = self.script.as_ref();
-        script.is_some_and(|script| script.shape.dynamic)
     }
 
     /// Writes the first request on a connection that may or may not be established; true if it was.
@@ -233,11 +211,10 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Lets the script make a request, and writes it.
     fn send_scripted(&mut self, index: usize, now: u64) {
-        let Some(script) = &mut self.script else {
+        let Some(text) = self.scripting.request() else {
             return;
         };
-        let text = script.request();
-        self.stopped |= script.stopped();
+        self.heed_script();
         match text {
             Ok(bytes) if self.requests.depth == 1 => {
                 self.connections[index].head_only = bytes.starts_with(b"HEAD ");

@@ -64,9 +64,7 @@ impl<T: Transport> Worker<'_, T> {
 
     pub(super) fn start(&mut self, base_ns: u64) {
         self.missing_at_start = self.connections.wanted - self.connections.open();
-        if let Some(script) = &mut self.script {
-            script.forget_stop();
-        }
+        self.scripting.forget_stop();
         self.pacer.base_ns = base_ns;
         self.recorder.begin(base_ns, self.plan);
         self.running = true;

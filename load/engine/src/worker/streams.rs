@@ -105,7 +105,7 @@ impl<T: Transport> Worker<'_, T> {
     /// Puts the next request on a stream; it is written with the ones after it.
     #[inline]
     pub(super) fn send_on_stream(&mut self, index: usize, due_ns: u64, now: u64) {
-        let made = if self.is_dynamic() {
+        let made = if self.scripting.is_dynamic() {
             match self.make_request(index) {
                 Some(made) => Some(made),
                 None => return,
@@ -145,9 +145,8 @@ impl<T: Transport> Worker<'_, T> {
 
     /// A request that the script makes now.
     fn make_request(&mut self, index: usize) -> Option<<T::Client as InFlight>::Request> {
-        let script = self.script.as_mut()?;
-        let text = script.request();
-        self.stopped |= script.stopped();
+        let text = self.scripting.request()?;
+        self.heed_script();
         let target = usize::from(self.connections[index].target);
         let made = text.and_then(|text| {
             let made = T::Client::scripted(&text, &self.requests.targets[target]);
@@ -211,7 +210,7 @@ impl<T: Transport> Worker<'_, T> {
     /// Takes the bytes of one read.
     pub(super) fn take_frames(&mut self, index: usize, bytes: &[u8], now: u64) {
         self.recorder.now.counts.bytes_in += bytes.len() as u64;
-        let is_seen = self.sees_answers;
+        let is_seen = self.checks.keeps_answers;
         let connection = &mut self.connections[index];
         let generation = connection.generation;
         let mut answers = if is_seen {
@@ -303,9 +302,7 @@ impl<T: Transport> Worker<'_, T> {
                 connection.answered = connection.answered.saturating_add(1);
                 let coded = (!T::MESSAGES).then_some(status);
                 self.recorder.count_answer(user.due_ns, coded);
-                if self.compares {
-                    self.compare(status, body_bytes, None);
-                }
+                self.checks.compare(status, body_bytes, &mut self.recorder);
                 self.recorder.record_times(target, user, status, now);
                 if self.plan.protocol.is_grpc() && call != Some(0) {
                     self.note_failed_call(call);
@@ -314,10 +311,7 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 if let Some(answer) = answers.get_mut(slot) {
                     let answer = std::mem::take(answer);
-                    if self.plan.expect.body.is_some() {
-                        self.compare(status, body_bytes, Some(answer.bytes()));
-                    }
-                    self.show_answer(status, answer);
+                    self.show_answer(status, body_bytes, answer);
                 }
             }
             Event::Reset { user, code } => {
