@@ -62,7 +62,7 @@ impl<T: Transport> Worker<'_, T> {
             self.pacer.dispatch.wait(target, own, waiting);
             if let Some(index) = own {
                 let generation = self.connections[index].generation;
-                self.ready.push((index as u32, generation, waiting.due_ns));
+                self.burst.add(index, generation, waiting.due_ns);
             }
         }
     }

@@ -57,9 +57,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         self.holding = false;
-        for (_, _, since_ns) in &mut self.ready {
-            *since_ns = now;
-        }
+        self.burst.restart(now);
         self.send_ready();
     }
 
@@ -78,7 +76,8 @@ impl<T: Transport> Worker<'_, T> {
         if !T::STREAMS {
             connection.state = ConnectionState::Idle;
         }
-        self.ready.push((index as u32, connection.generation, now));
+        let generation = connection.generation;
+        self.burst.add(index, generation, now);
     }
 
     /// Publishes the counters of this thread.

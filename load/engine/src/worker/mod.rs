@@ -11,6 +11,7 @@
 //! which figure a latency belongs to.
 
 mod addresses;
+mod burst;
 mod checks;
 mod coalescing;
 mod connecting;
@@ -51,12 +52,14 @@ use crate::sys::control::State;
 use crate::sys::signal::stop_wanted;
 use crate::sys::tcp_info::tcp_info;
 use crate::transport::Transport;
+use burst::Burst;
 use checks::Checks;
 use connection::{Connection, ConnectionState};
 use connections::{is_open, target_of_connections, Connections};
 use connector::Connector;
 use deadlines::{Deadlines, CHECK_NS};
 use pacer::Pacer;
+use receiving::Reads;
 use recorder::Recorder;
 use requests::Requests;
 use scripting::Scripting;
@@ -66,48 +69,32 @@ use streams::Streams;
 use templates::Templates;
 use waiting::Waiter;
 
-/// Bytes that one read takes at most.
-const READ_BYTES: usize = 64 * 1024;
-/// Bytes that are read of one connection before others, due times and checks have their turn.
-const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
-/// So many answers are read before their connections get the next requests. The code that reads and
-/// the code that writes then stay in the caches for a while, and a wait finds more events: half of
-/// the waits are saved where the server is the slower side.
-const BURST_MAX: usize = 32;
 /// One sending thread.
 pub struct Worker<'p, T: Transport> {
     plan: &'p Plan,
     number: usize,
     transport: T,
     waiter: Waiter,
-    buffer: Vec<u8>,
+    deadlines: Deadlines,
     connections: Connections<T::Session>,
     connector: Connector<'p>,
     requests: Requests,
-    scripting: Scripting,
-    checks: Checks<'p>,
-    templates: Templates,
-    recorder: Recorder,
-    pacer: Pacer<'p>,
-    /// Connections that get their next request when the burst is read, with their generation and
-    /// the moment since when they are free.
-    ready: Vec<(u32, u32, u64)>,
-    /// How many of them make a burst.
-    burst: usize,
-    /// Connections with more to read than was read at once, with their generation and whether the
-    /// other side has ended; no event reports them again.
-    unread: Vec<(u32, u32, bool)>,
-    /// Further state of connections with several requests at once.
     streams: Streams<T::Client>,
+    scripting: Scripting,
+    pacer: Pacer<'p>,
+    burst: Burst,
+    reads: Reads,
+    templates: Templates,
+    checks: Checks<'p>,
+    recorder: Recorder,
     /// Connections that were not open yet when the load began.
     missing_at_start: usize,
+    /// The load has begun.
     running: bool,
     /// Another program holds this one back: nothing new is sent.
     holding: bool,
+    /// The load is over.
     stopped: bool,
-    deadlines: Deadlines,
-    /// Reads so far; of some the delay is recorded.
-    reads: u32,
 }
 
 impl<'p, T: Transport> Worker<'p, T> {
@@ -147,26 +134,22 @@ impl<'p, T: Transport> Worker<'p, T> {
             number,
             transport,
             waiter: Waiter::new(plan)?,
-            buffer: vec![0; READ_BYTES],
+            deadlines: Deadlines::default(),
             connections: Connections::new(&target_of),
             connector,
             requests,
-            scripting,
-            checks,
-            templates,
-            recorder: Recorder::new(handover, plan, rows),
-            pacer,
-            ready: Vec::with_capacity(BURST_MAX),
-            // what is due in an open loop does not wait for others
-            burst: if plan.open().is_some() { 1 } else { BURST_MAX },
-            unread: Vec::new(),
             streams,
+            scripting,
+            pacer,
+            burst: Burst::new(plan.open().is_some()),
+            reads: Reads::new(),
+            templates,
+            checks,
+            recorder: Recorder::new(handover, plan, rows),
             missing_at_start: 0,
             running: false,
             holding: false,
             stopped: false,
-            deadlines: Deadlines::default(),
-            reads: 0,
         })
     }
 
@@ -206,12 +189,12 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// One pass: waits, handles what came, sends what is due, checks.
     fn turn(&mut self, timeout_ns: u64) {
-        let timeout_ns = if self.unread.is_empty() {
+        let timeout_ns = if self.reads.are_finished() {
             timeout_ns
         } else {
             0
         };
-        let is_polling = timeout_ns == 0 && self.unread.is_empty() && !self.recorder.draining();
+        let is_polling = timeout_ns == 0 && self.reads.are_finished() && !self.recorder.draining();
         let paused_ns = self.pause();
         let woken = self.waiter.wait(timeout_ns, is_polling, paused_ns);
         let mut now = woken.now;
@@ -219,7 +202,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             let (token, ready) = self.waiter.event(number);
             let before_ns = now;
             now = self.handle(token, ready, woken.woken_ns);
-            if self.ready.len() >= self.burst {
+            if self.burst.is_full() {
                 self.send_ready();
             }
             let took_ns = now.saturating_sub(before_ns);
@@ -228,7 +211,7 @@ impl<'p, T: Transport> Worker<'p, T> {
                 self.pace(now);
             }
         }
-        if !self.unread.is_empty() {
+        if !self.reads.are_finished() {
             now = self.read_on(now);
         }
         self.send_ready();
@@ -248,7 +231,7 @@ impl<'p, T: Transport> Worker<'p, T> {
     /// Pauses before a wait that would find little; when it began to.
     #[inline]
     fn pause(&mut self) -> Option<u64> {
-        if !self.running || !self.ready.is_empty() || !self.unread.is_empty() {
+        if !self.running || !self.burst.is_empty() || !self.reads.are_finished() {
             return None;
         }
         self.waiter.pause(self.connections.busy)

@@ -1,7 +1,7 @@
 //! Answers in: one half of the hot path.
 
 use super::failing::Failure;
-use super::{ConnectionState, Worker, READ_AT_ONCE_BYTES};
+use super::{ConnectionState, Worker};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
@@ -14,8 +14,46 @@ use std::io::{self, ErrorKind};
 const READ_LEAST_BYTES: usize = 4096;
 /// Of so many reads the delay of one is recorded.
 const SAMPLE_EVERY: u32 = 16;
+/// Bytes that one read takes at most.
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes that are read of one connection before others, due times and checks have their turn.
+const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
 /// Bytes of a malformed answer that are shown.
 const SHOWN_BYTES: usize = 64;
+
+/// The reads of a thread.
+pub(super) struct Reads {
+    buffer: Vec<u8>,
+    /// Reads so far; of some the delay is recorded.
+    count: u32,
+    /// Connections with more to read than was read at once, with their generation and whether the
+    /// other side has ended; no event reports them again.
+    unfinished: Vec<(u32, u32, bool)>,
+}
+
+impl Reads {
+    /// None yet.
+    pub fn new() -> Reads {
+        Reads {
+            buffer: vec![0; READ_BYTES],
+            count: 0,
+            unfinished: Vec::new(),
+        }
+    }
+
+    /// Whether no connection has more to read than was read at once.
+    #[inline]
+    pub fn are_finished(&self) -> bool {
+        self.unfinished.is_empty()
+    }
+
+    /// Counts a read; whether its delay is recorded.
+    #[inline]
+    fn is_sampled(&mut self) -> bool {
+        self.count = self.count.wrapping_add(1);
+        self.count.is_multiple_of(SAMPLE_EVERY)
+    }
+}
 
 impl<T: Transport> Worker<'_, T> {
     /// Handles one event; the time after it.
@@ -58,7 +96,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Reads what has come on a connection; the time of the last read.
     pub(super) fn receive(&mut self, index: usize, ended: bool, woken_ns: u64) -> u64 {
-        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut buffer = std::mem::take(&mut self.reads.buffer);
         let generation = self.connections[index].generation;
         let mut now = woken_ns;
         let mut left = READ_AT_ONCE_BYTES;
@@ -85,8 +123,7 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 Ok(length) => {
                     now = monotonic_ns();
-                    self.reads = self.reads.wrapping_add(1);
-                    if !T::TIMESTAMPS && self.reads.is_multiple_of(SAMPLE_EVERY) {
+                    if self.reads.is_sampled() && !T::TIMESTAMPS {
                         self.recorder.now.times.client_delay.record(now - woken_ns);
                     }
                     if droppable > 0 {
@@ -108,7 +145,8 @@ impl<T: Transport> Worker<'_, T> {
                     }
                     left = left.saturating_sub(length.max(READ_LEAST_BYTES));
                     if left == 0 {
-                        self.unread.push((index as u32, generation, ended));
+                        let unfinished = (index as u32, generation, ended);
+                        self.reads.unfinished.push(unfinished);
                         break;
                     }
                 }
@@ -126,7 +164,7 @@ impl<T: Transport> Worker<'_, T> {
                 }
             }
         }
-        self.buffer = buffer;
+        self.reads.buffer = buffer;
         if T::HANDSHAKES {
             let ends = self.transport.take_early_ends();
             self.recorder.now.counts.resumed += ends.resumed;
@@ -138,7 +176,7 @@ impl<T: Transport> Worker<'_, T> {
     /// Reads on where more had come than is read at once; the time after it.
     #[cold]
     pub(super) fn read_on(&mut self, mut now: u64) -> u64 {
-        for (index, generation, ended) in std::mem::take(&mut self.unread) {
+        for (index, generation, ended) in std::mem::take(&mut self.reads.unfinished) {
             let index = index as usize;
             if self.connections[index].generation == generation {
                 now = self.receive(index, ended, now);

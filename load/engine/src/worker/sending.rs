@@ -1,5 +1,6 @@
 //! Requests out: the other half of the hot path.
 
+use super::burst::Ready;
 use super::connecting::token;
 use super::failing::Failure;
 use super::{ConnectionState, Worker};
@@ -40,7 +41,7 @@ impl<T: Transport> Worker<'_, T> {
         if self.pacer.is_open() {
             let (target, generation) = (usize::from(connection.target), connection.generation);
             if self.pacer.dispatch.has_waiting(target, index) {
-                self.ready.push((index as u32, generation, now));
+                self.burst.add(index, generation, now);
             } else {
                 self.pacer.dispatch.note_free(target, index, generation);
             }
@@ -49,7 +50,7 @@ impl<T: Transport> Worker<'_, T> {
                 self.send_later(index, now);
             } else {
                 let generation = self.connections[index].generation;
-                self.ready.push((index as u32, generation, now));
+                self.burst.add(index, generation, now);
             }
         }
     }
@@ -61,8 +62,13 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     pub(super) fn send_ready(&mut self) {
         if !self.holding {
-            let mut ready = std::mem::take(&mut self.ready);
-            for &(index, generation, since_ns) in &ready {
+            let burst = self.burst.take();
+            for &Ready {
+                index,
+                generation,
+                since_ns,
+            } in &burst
+            {
                 if !self.is_free(index, generation) || self.stopped {
                     continue;
                 }
@@ -72,8 +78,7 @@ impl<T: Transport> Worker<'_, T> {
                     self.send(index as usize, since_ns, since_ns);
                 }
             }
-            ready.clear();
-            self.ready = ready;
+            self.burst.give_back(burst);
         }
         if T::STREAMS {
             self.flush_streams();

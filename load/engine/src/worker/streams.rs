@@ -259,7 +259,7 @@ impl<T: Transport> Worker<'_, T> {
         // a server that takes back and allows again for ever must not fill the list
         let places = self.connections.wanted * self.plan.protocol.streams();
         for _ in 0..more {
-            if index < self.connections.wanted && self.ready.len() < places {
+            if index < self.connections.wanted && self.burst.len() < places {
                 self.offer_one(index, now);
             }
         }
