@@ -4,9 +4,8 @@ use crate::refusal::{because, wrong, Refusal, Wrong};
 use crate::table::Args;
 use crate::targets::{Common, Scheme};
 use crate::values::{Number, Value};
-use load_engine::plan::Rendered;
+use load_engine::plan::{Rendered, NUMBER_BYTES};
 use load_engine::random::Random;
-use load_engine::transport::NUMBER_BYTES;
 use load_http1::url::Url;
 
 /// Size of a message that has none.

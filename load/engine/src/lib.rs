@@ -2,7 +2,7 @@
 //!
 //! One thread per core, each with its own epoll set, connections and histograms; no thread waits
 //! for another. Each hands over its figures once a second as an
-//! [`interval::Interval`]; [`run`] adds them up. Start reading at [`run::run`], then [`worker`].
+//! [`interval::Interval`]; [`run`] adds them up. Start reading at [`run::run`], then `worker`.
 #![deny(unsafe_code)]
 
 pub mod breakdown;
@@ -13,6 +13,7 @@ pub mod machine;
 pub mod outcome;
 pub mod peaks;
 pub mod plan;
+mod protocol;
 pub mod random;
 pub mod run;
 pub mod schedule;
@@ -21,6 +22,6 @@ pub mod sink;
 mod sum;
 pub mod sys;
 pub mod tcp;
-pub mod transport;
+mod transport;
 pub mod warnings;
-pub mod worker;
+mod worker;

@@ -181,6 +181,9 @@ pub struct TlsOptions {
     pub early_data: bool,
 }
 
+/// Bytes of the number that a message over UDP begins with.
+pub const NUMBER_BYTES: usize = size_of::<u64>();
+
 /// The protocol of all connections, and how many requests each carries at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {

@@ -2,12 +2,14 @@
 
 use crate::machine::{self, Ticks};
 use crate::outcome::{Outcome, Second};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
+use crate::protocol::{EchoDatagrams, EchoStream, Http1, Http2, Protocol, WebSocket, Wire};
 use crate::script::{Command, Script, ScriptMain, Shape, ThreadScript};
 use crate::sum::Sum;
 use crate::sys::affinity;
 use crate::sys::clock::{monotonic_ns, realtime_ns};
-use crate::transport::Transport;
+pub use crate::transport::TlsFault;
+use crate::transport::{Datagrams, Plain, Timestamped, Tls, Transport};
 use crate::worker::{Ending, Handover, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -90,11 +92,99 @@ pub trait Observer {
     fn ends(&mut self, outcome: &Outcome);
 }
 
-/// Runs `plan`. `transports` makes the transport of each thread.
-pub fn run<T: Transport>(
+/// Why a run could not begin, or failed.
+#[derive(Debug)]
+pub enum RunFault {
+    /// TLS cannot be spoken as the plan wants it.
+    Tls(TlsFault),
+    /// A thread or its script has failed.
+    Failed(io::Error),
+}
+
+/// Runs `plan`.
+pub fn run(
     plan: &Plan,
     script: Option<&ScriptMain>,
-    transports: &(dyn Fn() -> T + Sync),
+    observer: &mut dyn Observer,
+) -> Result<(), RunFault> {
+    let run = Run {
+        plan,
+        script,
+        observer,
+    };
+    let targets = &plan.targets;
+    match plan.protocol {
+        plan::Protocol::Tcp {
+            window,
+            reply_bytes,
+        } => {
+            return run.with(&|| Wire {
+                transport: Plain,
+                protocol: EchoStream::new(reply_bytes, window, targets),
+            })
+        }
+        plan::Protocol::Udp { window } => {
+            return run.with(&|| Wire {
+                transport: Datagrams,
+                protocol: EchoDatagrams::new(window, targets),
+            })
+        }
+        plan::Protocol::Http1 {
+            timestamps: true, ..
+        } => return run.with_http(&Timestamped::default),
+        _ => {}
+    }
+    if targets.iter().all(|target| target.tls_name.is_none()) {
+        return run.with_http(&|| Plain);
+    }
+    // tried once here, so that the threads cannot fail
+    let is_http2 = matches!(plan.protocol, plan::Protocol::Http2 { .. });
+    let make = || Tls::new(targets, is_http2, &plan.tls);
+    make().map_err(RunFault::Tls)?;
+    run.with_http(&|| make().expect("it could be made before"))
+}
+
+/// The input of a run.
+struct Run<'a> {
+    plan: &'a Plan,
+    script: Option<&'a ScriptMain>,
+    observer: &'a mut dyn Observer,
+}
+
+impl Run<'_> {
+    /// Runs what speaks HTTP, or begins with it, over such a transport.
+    fn with_http<T: Transport>(self, bytes: &(dyn Fn() -> T + Sync)) -> Result<(), RunFault> {
+        let targets = &self.plan.targets;
+        match self.plan.protocol {
+            plan::Protocol::Http2 { streams, .. } => self.with(&|| Wire {
+                transport: bytes(),
+                protocol: Http2::new(streams),
+            }),
+            plan::Protocol::WebSocket { .. } => self.with(&|| Wire {
+                transport: bytes(),
+                protocol: WebSocket::new(targets),
+            }),
+            _ => self.with(&|| Wire {
+                transport: bytes(),
+                protocol: Http1,
+            }),
+        }
+    }
+
+    /// Runs with wires of one kind, of which each thread has its own.
+    fn with<T: Transport, P: Protocol>(
+        self,
+        wires: &(dyn Fn() -> Wire<T, P> + Sync),
+    ) -> Result<(), RunFault> {
+        let threads = run_threads(self.plan, self.script, wires, self.observer);
+        threads.map_err(RunFault::Failed)
+    }
+}
+
+fn run_threads<T: Transport, P: Protocol>(
+    plan: &Plan,
+    script: Option<&ScriptMain>,
+    wires: &(dyn Fn() -> Wire<T, P> + Sync),
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
     let probe_plan = plan.probe.as_ref().map(|probe| probe.plan(plan));
@@ -102,7 +192,7 @@ pub fn run<T: Transport>(
     let common = Common {
         gate: &gate,
         script: script.map(|main| &main.script),
-        transports,
+        wires,
     };
     std::thread::scope(|scope| {
         let (finished, intervals) = channel();
@@ -190,19 +280,19 @@ impl Drop for Arrival<'_> {
 }
 
 /// The input that all threads share.
-struct Common<'a, T> {
+struct Common<'a, T, P> {
     gate: &'a Gate,
     script: Option<&'a Script>,
-    transports: &'a (dyn Fn() -> T + Sync),
+    wires: &'a (dyn Fn() -> Wire<T, P> + Sync),
 }
 
-impl<T> Clone for Common<'_, T> {
+impl<T, P> Clone for Common<'_, T, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Common<'_, T> {}
+impl<T, P> Copy for Common<'_, T, P> {}
 
 /// How a thread of a number ended.
 type Ended = (usize, io::Result<Ending>);
@@ -217,7 +307,7 @@ struct Thread<'a> {
 }
 
 impl Thread<'_> {
-    fn run<T: Transport>(self, common: Common<T>) {
+    fn run<T: Transport, P: Protocol>(self, common: Common<T, P>) {
         affinity::exact_timers();
         let Thread {
             plan,
@@ -233,7 +323,7 @@ impl Thread<'_> {
         };
         // the probe (whose source is not its number) sends the plain request
         let script = common.script.filter(|_| source == number);
-        let prepared = prepare(plan, number, handover, script, &asked, common.transports);
+        let prepared = prepare(plan, number, handover, script, &asked, common.wires);
         let (ending, script) = match prepared {
             Ok(mut worker) => {
                 worker.connect();
@@ -255,14 +345,14 @@ impl Thread<'_> {
     }
 }
 
-fn prepare<'p, T: Transport>(
+fn prepare<'p, T: Transport, P: Protocol>(
     plan: &'p Plan,
     number: usize,
     handover: Handover,
     script: Option<&Script>,
     asked: &Receiver<Command>,
-    transports: &(dyn Fn() -> T + Sync),
-) -> io::Result<Worker<'p, T>> {
+    wires: &(dyn Fn() -> Wire<T, P> + Sync),
+) -> io::Result<Worker<'p, T, P>> {
     if let Some(&core) = plan.pins.get(number) {
         affinity::pin(core)?;
     }
@@ -279,7 +369,7 @@ fn prepare<'p, T: Transport>(
             }
         })
         .transpose()?;
-    Worker::new(plan, number, transports(), handover, script)
+    Worker::new(plan, number, wires(), handover, script)
 }
 
 /// The endings of all threads by number, or the first failure.

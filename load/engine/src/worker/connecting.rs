@@ -4,6 +4,7 @@ use super::connector::is_inet;
 use super::failing::Failure;
 use super::proxy_header::proxy_header;
 use super::{Connection, ConnectionState, Worker};
+use crate::protocol::{Protocol, SessionOf, Wire};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket::{self, Connect, Fd, Kind, RawAddress};
@@ -36,7 +37,7 @@ pub(super) fn token(index: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | index as u64
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// From now on so many connections shall be open.
     pub(super) fn want(&mut self, wanted: usize, now: u64) {
         let before = self.connections.wanted;
@@ -100,7 +101,7 @@ impl<T: Transport> Worker<'_, T> {
     fn start_connect(&mut self, index: usize) -> io::Result<Start> {
         self.adopt_address()?;
         let target = usize::from(self.connections[index].target);
-        let session = self.transport.begin(target)?;
+        let session = self.wire.begin(target)?;
         let address = self.address_of(index);
         let kind = if T::DATAGRAMS {
             Kind::Datagram
@@ -163,7 +164,7 @@ impl<T: Transport> Worker<'_, T> {
         if is_inet(&self.requests.targets[target]) {
             self.connector.prepare(fd, address, !T::DATAGRAMS)?;
         }
-        self.transport.prepare(fd)?;
+        self.wire.transport.prepare(fd)?;
         self.connector.connect(fd, address)
     }
 
@@ -176,7 +177,7 @@ impl<T: Transport> Worker<'_, T> {
                 return now;
             }
         }
-        if !T::HANDSHAKES || self.running {
+        if !Wire::<T, P>::HANDSHAKES || self.running {
             self.leave_connecting(index);
         }
         self.established(index, now);
@@ -217,7 +218,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         let token = token(index, connection.registered);
         let _ = self.waiter.epoll.want_room(connection.fd, token, false);
-        if T::HANDSHAKES {
+        if Wire::<T, P>::HANDSHAKES {
             connection.state = ConnectionState::Handshaking;
             connection.sent_ns = now;
             self.shake_hands(index);
@@ -249,17 +250,17 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return monotonic_ns();
         };
-        let result = self.transport.handshake(session, connection.fd);
+        let result = self.wire.handshake(session, connection.fd);
         let now = monotonic_ns();
         match result {
             Ok(false) => {}
             Ok(true) => {
                 let target = usize::from(connection.target);
-                let is_early = self.transport.is_early(session);
+                let is_early = self.wire.is_early(session);
                 if self.requests.targets[target].tls_name.is_some() && !is_early {
                     let took_ns = now - connection.sent_ns;
                     self.recorder.now.times.tls.record(took_ns);
-                    let resumed = self.transport.was_resumed(session);
+                    let resumed = self.wire.was_resumed(session);
                     self.recorder.now.counts.resumed += u64::from(resumed);
                 }
                 connection.state = ConnectionState::Idle;
@@ -268,7 +269,7 @@ impl<T: Transport> Worker<'_, T> {
                     self.leave_connecting(index);
                     self.connections[index].state = ConnectionState::Idle;
                 }
-                if T::MESSAGES {
+                if P::MESSAGES {
                     // frames may have come with the answer to the upgrade; no event reports them
                     self.receive(index, false, now);
                 }
@@ -324,12 +325,12 @@ impl<T: Transport> Worker<'_, T> {
     /// Closes a connection; what is still reported of it is ignored.
     pub(super) fn close(&mut self, index: usize) {
         self.set_not_busy_or_connecting(index);
-        if T::STREAMS {
+        if P::STREAMS {
             self.connections.busy -= self.connections[index].in_flight as usize;
         }
         let connection = &mut self.connections[index];
-        if let (true, Some(session)) = (T::MESSAGES, connection.session.as_mut()) {
-            self.transport.send_close(session, connection.fd);
+        if let (true, Some(session)) = (P::MESSAGES, connection.session.as_mut()) {
+            self.wire.send_close(session, connection.fd);
         }
         if connection.fd >= 0 {
             socket::close(connection.fd);
@@ -389,7 +390,7 @@ impl<T: Transport> Worker<'_, T> {
         let fd = connection.fd;
         let target = usize::from(connection.target);
         let inet = is_inet(&self.requests.targets[target]);
-        if T::HANDSHAKES || !fits || !inet || fd < 0 || connection.is_writing() {
+        if Wire::<T, P>::HANDSHAKES || !fits || !inet || fd < 0 || connection.is_writing() {
             return false;
         }
         if !self.connector.renew(fd) {
@@ -417,7 +418,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Opens again after a wait that grows with the failures in a row.
     pub(super) fn reopen_later(&mut self, index: usize, now: u64) {
-        let connection: &Connection<T::Session> = &self.connections[index];
+        let connection: &Connection<SessionOf<T, P>> = &self.connections[index];
         let doublings = u32::from(connection.failures.saturating_sub(1)).min(16);
         let wait_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
         let generation = connection.generation;
@@ -426,7 +427,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Gives up on requests and connects that have waited too long, where it is time to look.
     pub(super) fn scan_timeouts(&mut self, now: u64) {
-        let streams = if T::STREAMS {
+        let streams = if P::STREAMS {
             self.plan.protocol.streams()
         } else {
             1
@@ -452,17 +453,17 @@ impl<T: Transport> Worker<'_, T> {
             } else {
                 self.plan.timeout_ns
             };
-            if age_ns <= limit_ns && !(T::STREAMS && connection.state == ConnectionState::Busy) {
+            if age_ns <= limit_ns && !(P::STREAMS && connection.state == ConnectionState::Busy) {
                 continue;
             }
             let state = connection.state;
             match state {
-                ConnectionState::Busy if T::STREAMS => self.scan_streams(index, now),
+                ConnectionState::Busy if P::STREAMS => self.scan_streams(index, now),
                 ConnectionState::Busy => self.fail(index, Failure::Timeout, now),
                 ConnectionState::Connecting | ConnectionState::Handshaking => {
                     self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
                 }
-                ConnectionState::Idle if T::STREAMS && self.is_of_no_use(index, now) => {
+                ConnectionState::Idle if P::STREAMS && self.is_of_no_use(index, now) => {
                     let why = io::Error::other("the server allows no streams");
                     self.connect_failed(index, &why, now);
                 }

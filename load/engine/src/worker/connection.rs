@@ -1,8 +1,8 @@
 //! The state of one connection; small, because there may be a hundred thousand.
 
+use crate::protocol::RequestMeta;
 use crate::script::Answer;
 use crate::sys::socket::Fd;
-use crate::transport::RequestMeta;
 use load_http1::Parser;
 use std::sync::Arc;
 

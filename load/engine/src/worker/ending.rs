@@ -2,12 +2,13 @@
 
 use super::{CpuMark, Pauses, Worker};
 use crate::latency::Latency;
+use crate::protocol::{Protocol, RequestMeta};
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::socket::close;
 use crate::sys::tcp_info::tcp_info;
 use crate::tcp::TcpSent;
-use crate::transport::{RequestMeta, Transport};
+use crate::transport::Transport;
 use std::collections::BTreeMap;
 
 /// TCP is asked of so many connections at the end.
@@ -55,7 +56,7 @@ pub struct Ending {
     pub fault: Option<String>,
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Closes everything and counts what is unfinished.
     pub(super) fn end(mut self) -> (Ending, Option<ThreadScript>) {
         let now = monotonic_ns();
@@ -82,7 +83,7 @@ impl<T: Transport> Worker<'_, T> {
                     tcp_info(fd).iter().for_each(|info| ending.tcp.record(info));
                 }
                 if let Some(session) = self.connections[index].session.as_mut() {
-                    self.transport.send_close(session, fd);
+                    self.wire.send_close(session, fd);
                 }
                 close(fd);
             }

@@ -1,7 +1,8 @@
 //! Requests that failed: counted, and their connection opened again.
 
 use super::Worker;
-use crate::transport::{Fault, InFlight, RequestMeta, Transport};
+use crate::protocol::{Fault, InFlight, Protocol, RequestMeta};
+use crate::transport::Transport;
 use load_http1::Malformed;
 use std::io::{self, ErrorKind};
 
@@ -22,7 +23,7 @@ pub(super) enum Failure {
     Frame(load_websocket::Fault),
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// The requests on a connection are lost: each is counted and entered, and the connection is
     /// closed and opened again a little later.
     #[cold]
@@ -90,7 +91,7 @@ impl<T: Transport> Worker<'_, T> {
             return Vec::new();
         }
         let session = connection.session.as_mut();
-        match session.and_then(|session| self.transport.client(session)) {
+        match session.and_then(|session| self.wire.client(session)) {
             Some(client) => {
                 let each = client.each().into_iter();
                 each.map(|(_, asked)| (asked, 1)).collect()
@@ -126,6 +127,6 @@ impl<T: Transport> Worker<'_, T> {
         let whole = connection.in_flight as usize == self.requests.depth;
         let crossed =
             now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.connector.round_trip_ns;
-        !T::STREAMS && ended && whole && crossed && connection.answered > 0 && is_between_answers
+        !P::STREAMS && ended && whole && crossed && connection.answered > 0 && is_between_answers
     }
 }

@@ -5,6 +5,7 @@
 //! dies holds no thread for ever. Without `--control` nothing here runs.
 
 use super::{ConnectionState, Worker};
+use crate::protocol::Protocol;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::control::State;
 use crate::transport::Transport;
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// So often a held thread looks after its connections, and for a controller that cannot wake it.
 const LOOK_NS: u64 = 1_000_000;
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Between two turns: shows what was counted, and does what the controller wants.
     #[inline]
     pub(super) fn mind_gate(&mut self) {
@@ -73,7 +74,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         let connection = &mut self.connections[index];
-        if !T::STREAMS {
+        if !P::STREAMS {
             connection.state = ConnectionState::Idle;
         }
         let generation = connection.generation;

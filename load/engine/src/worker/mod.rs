@@ -46,6 +46,7 @@ pub use recorder::{CpuMark, Finished, Handover};
 use crate::breakdown::Rows;
 use crate::interval::Phase;
 use crate::plan::Plan;
+use crate::protocol::{Protocol, SessionOf, Wire};
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::control::State;
@@ -70,16 +71,16 @@ use templates::Templates;
 use waiting::Waiter;
 
 /// One sending thread.
-pub struct Worker<'p, T: Transport> {
+pub struct Worker<'p, T: Transport, P: Protocol> {
     plan: &'p Plan,
     number: usize,
-    transport: T,
+    wire: Wire<T, P>,
     waiter: Waiter,
     deadlines: Deadlines,
-    connections: Connections<T::Session>,
+    connections: Connections<SessionOf<T, P>>,
     connector: Connector<'p>,
     requests: Requests,
-    streams: Streams<T::Client>,
+    streams: Streams<P::Client>,
     scripting: Scripting,
     pacer: Pacer<'p>,
     burst: Burst,
@@ -97,17 +98,15 @@ pub struct Worker<'p, T: Transport> {
     stopped: bool,
 }
 
-impl<'p, T: Transport> Worker<'p, T> {
+impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
     /// Thread `number` of the plan; opens nothing yet.
     pub fn new(
         plan: &'p Plan,
         number: usize,
-        transport: T,
+        wire: Wire<T, P>,
         handover: Handover,
         script: Option<ThreadScript>,
-    ) -> io::Result<Worker<'p, T>> {
-        let mut transport = transport;
-        transport.set_streams(plan.protocol.streams());
+    ) -> io::Result<Worker<'p, T, P>> {
         let mut targets = plan.targets.clone();
         let mut scripting = Scripting::new(plan, number, script);
         scripting.adopt(&mut targets)?;
@@ -115,7 +114,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         let depth = shape.map_or(plan.protocol.depth(), |shape| shape.depth);
         let requests = Requests::new(plan, number, targets, depth);
         let targets = &requests.targets;
-        let streams = if T::STREAMS {
+        let streams = if P::STREAMS {
             Streams::new(targets, depth)?
         } else {
             Streams::none()
@@ -132,7 +131,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         Ok(Worker {
             plan,
             number,
-            transport,
+            wire,
             waiter: Waiter::new(plan)?,
             deadlines: Deadlines::default(),
             connections: Connections::new(&target_of),
@@ -312,14 +311,14 @@ impl<'p, T: Transport> Worker<'p, T> {
                 ConnectionState::Delayed => self.send_unless_held(index as usize, now),
                 // a script's delay, of one stream
                 ConnectionState::Idle | ConnectionState::Busy
-                    if T::STREAMS && self.is_free(index, generation) =>
+                    if P::STREAMS && self.is_free(index, generation) =>
                 {
                     self.send_unless_held(index as usize, now);
                 }
                 _ => {}
             }
         }
-        if T::STREAMS {
+        if P::STREAMS {
             self.flush_streams();
         }
     }

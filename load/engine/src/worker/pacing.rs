@@ -2,6 +2,7 @@
 
 use super::dispatch::Waiting;
 use super::Worker;
+use crate::protocol::Protocol;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::FOREVER_NS;
 use crate::transport::Transport;
@@ -9,7 +10,7 @@ use crate::transport::Transport;
 /// So many requests that fell due together get a place in a queue before events are looked at again.
 const QUEUED_AT_ONCE: usize = 1024;
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// How long the next wait may last.
     pub(super) fn waiting_time(&mut self) -> u64 {
         if self.waiter.epoll.set_alarm(self.deadlines.next_check_ns) {
@@ -53,7 +54,7 @@ impl<T: Transport> Worker<'_, T> {
                 self.pacer.dispatch.wait(target, own, waiting);
             }
         }
-        if T::STREAMS {
+        if P::STREAMS {
             self.flush_streams();
         }
     }
@@ -75,13 +76,13 @@ impl<T: Transport> Worker<'_, T> {
         while let Some((number, generation)) = self.pacer.dispatch.pop_free(target) {
             let index = number as usize;
             // streams of a connection that was opened again are as good as those before
-            let generation = if T::STREAMS {
+            let generation = if P::STREAMS {
                 self.connections[index].generation
             } else {
                 generation
             };
             if self.is_free(number, generation) {
-                if T::STREAMS {
+                if P::STREAMS {
                     // one request on each connection, then the next on the first
                     self.pacer.dispatch.note_free(target, index, generation);
                 }

@@ -2,6 +2,7 @@
 
 use super::failing::Failure;
 use super::{ConnectionState, Worker};
+use crate::protocol::{Protocol, Wire};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
@@ -55,7 +56,7 @@ impl Reads {
     }
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Handles one event; the time after it.
     #[inline]
     pub(super) fn handle(&mut self, token: u64, ready: Ready, woken_ns: u64) -> u64 {
@@ -69,12 +70,12 @@ impl<T: Transport> Worker<'_, T> {
         }
         let generation = connection.generation;
         match connection.state {
-            ConnectionState::Busy | ConnectionState::Idle if T::STREAMS => {
+            ConnectionState::Busy | ConnectionState::Idle if P::STREAMS => {
                 self.handle_streams(index, ready, woken_ns)
             }
             ConnectionState::Busy => {
                 let mut now = woken_ns;
-                let is_writing = T::HANDSHAKES || connection.is_writing();
+                let is_writing = Wire::<T, P>::HANDSHAKES || connection.is_writing();
                 // what the server has said comes first: it may have answered and gone
                 if ready.readable() {
                     now = self.receive(index, ready.ended(), woken_ns);
@@ -113,7 +114,7 @@ impl<T: Transport> Worker<'_, T> {
             let result = if droppable > 0 {
                 socket::discard(connection.fd, droppable)
             } else {
-                self.transport.read(session, connection.fd, &mut buffer)
+                self.wire.read(session, connection.fd, &mut buffer)
             };
             match result {
                 Ok(0) => {
@@ -128,9 +129,9 @@ impl<T: Transport> Worker<'_, T> {
                     }
                     if droppable > 0 {
                         self.take_dropped(index, length, ended, now);
-                    } else if T::STREAMS {
+                    } else if P::STREAMS {
                         self.take_frames(index, &buffer[..length], now);
-                    } else if T::MESSAGES {
+                    } else if P::MESSAGES {
                         self.take_messages(index, &buffer[..length], ended, now);
                     } else {
                         self.take(index, &buffer[..length], ended, now);
@@ -138,7 +139,7 @@ impl<T: Transport> Worker<'_, T> {
                     let emptied = if droppable > 0 {
                         !ended && length < droppable
                     } else {
-                        !ended && self.transport.emptied(length, buffer.len())
+                        !ended && self.wire.transport.emptied(length, buffer.len())
                     };
                     if emptied || self.connections[index].generation != generation {
                         break;
@@ -165,8 +166,8 @@ impl<T: Transport> Worker<'_, T> {
             }
         }
         self.reads.buffer = buffer;
-        if T::HANDSHAKES {
-            let ends = self.transport.take_early_ends();
+        if Wire::<T, P>::HANDSHAKES {
+            let ends = self.wire.transport.take_early_ends();
             self.recorder.now.counts.resumed += ends.resumed;
             self.recorder.now.counts.early += ends.accepted;
         }
@@ -382,7 +383,7 @@ impl<T: Transport> Worker<'_, T> {
             connection.expect_next(self.requests.depth);
         }
         let due_ns = connection.due_ns;
-        let status = (!T::MESSAGES).then_some(done.status);
+        let status = (!P::MESSAGES).then_some(done.status);
         self.recorder.count_answer(due_ns, status);
         self.checks
             .compare(done.status, done.body_bytes, &mut self.recorder);
@@ -428,7 +429,7 @@ impl<T: Transport> Worker<'_, T> {
     /// When the kernel received what was read at `now`; how long it lay there is our own delay.
     fn arrived_ns(&mut self, index: usize, now: u64) -> u64 {
         let interval = &mut *self.recorder.now;
-        let Some(arrived_ns) = self.transport.arrived_ns() else {
+        let Some(arrived_ns) = self.wire.transport.arrived_ns() else {
             interval.counts.unstamped += 1;
             return now;
         };
@@ -456,7 +457,7 @@ impl<T: Transport> Worker<'_, T> {
             self.ended_idle(index, now);
             return;
         }
-        if T::STREAMS || T::MESSAGES {
+        if P::STREAMS || P::MESSAGES {
             self.fail(index, Failure::Closed, now);
             return;
         }

@@ -5,6 +5,7 @@ use super::connecting::token;
 use super::failing::Failure;
 use super::{ConnectionState, Worker};
 use crate::plan::Rendered;
+use crate::protocol::{Protocol, Wire};
 use crate::sys::clock::monotonic_ns;
 use crate::transport::Transport;
 use std::io::{self, ErrorKind};
@@ -18,7 +19,7 @@ fn is_too_early(error: &io::Error) -> bool {
     )
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// A connection is ready for a request.
     #[inline]
     pub(super) fn offer(&mut self, index: usize, now: u64) {
@@ -26,7 +27,7 @@ impl<T: Transport> Worker<'_, T> {
             self.close(index);
             return;
         }
-        if T::STREAMS {
+        if P::STREAMS {
             self.offer_streams(index, now);
         } else {
             self.offer_one(index, now);
@@ -80,7 +81,7 @@ impl<T: Transport> Worker<'_, T> {
             }
             self.burst.give_back(burst);
         }
-        if T::STREAMS {
+        if P::STREAMS {
             self.flush_streams();
         }
     }
@@ -92,7 +93,7 @@ impl<T: Transport> Worker<'_, T> {
         if connection.generation != generation {
             return false;
         }
-        if T::STREAMS {
+        if P::STREAMS {
             return self.has_room(index as usize);
         }
         connection.state == ConnectionState::Idle
@@ -106,7 +107,7 @@ impl<T: Transport> Worker<'_, T> {
         match delay_ns {
             Ok(delay_ns) => {
                 let connection = &mut self.connections[index];
-                if !T::STREAMS {
+                if !P::STREAMS {
                     connection.state = ConnectionState::Delayed;
                 }
                 let at_ns = now.saturating_add(delay_ns);
@@ -130,7 +131,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     pub(super) fn set_not_busy(&mut self, index: usize, state: ConnectionState) {
-        self.connections.set_not_busy(index, state, !T::STREAMS);
+        self.connections.set_not_busy(index, state, !P::STREAMS);
     }
 
     /// Writes the next request of a connection.
@@ -140,7 +141,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         self.requests.begin();
-        if T::STREAMS {
+        if P::STREAMS {
             self.send_on_stream(index, due_ns, now);
             return;
         }
@@ -154,7 +155,7 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let written = self.transport.write(session, connection.fd, &request.bytes);
+        let written = self.wire.write(session, connection.fd, &request.bytes);
         if let Ok(length) = written {
             self.recorder.now.counts.bytes_out += length as u64;
             if length == request.bytes.len() {
@@ -181,7 +182,7 @@ impl<T: Transport> Worker<'_, T> {
     /// that is farther away is not tried a second time.
     pub(super) fn send_first(&mut self, index: usize) -> io::Result<bool> {
         let closed_loop = self.running && !self.pacer.is_open() && !self.holding;
-        let is_plain = !T::HANDSHAKES && !T::STREAMS;
+        let is_plain = !Wire::<T, P>::HANDSHAKES && !P::STREAMS;
         if !is_plain || !self.connector.sends_first || !closed_loop || self.requests.are_used_up() {
             return Ok(false);
         }
@@ -193,7 +194,7 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return Ok(false);
         };
-        match self.transport.write(session, connection.fd, &request.bytes) {
+        match self.wire.write(session, connection.fd, &request.bytes) {
             Ok(length) => {
                 if length < request.bytes.len() {
                     connection.keep_rest(Arc::clone(&request.bytes), length);
@@ -242,7 +243,7 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let written = self.transport.write(session, connection.fd, bytes);
+        let written = self.wire.write(session, connection.fd, bytes);
         if let Ok(length) = written {
             self.recorder.now.counts.bytes_out += length as u64;
             if length == bytes.len() {
@@ -292,8 +293,8 @@ impl<T: Transport> Worker<'_, T> {
             return;
         };
         let mut is_flushed = true;
-        if T::HANDSHAKES {
-            match self.transport.flush(session, connection.fd) {
+        if Wire::<T, P>::HANDSHAKES {
+            match self.wire.flush(session, connection.fd) {
                 Ok(is_all) => is_flushed = is_all,
                 Err(error) => {
                     self.fail(index, Failure::Write(error), monotonic_ns());
@@ -304,7 +305,7 @@ impl<T: Transport> Worker<'_, T> {
         if let Some(pieces) = &mut connection.pieces {
             let rest = &pieces.outbox[pieces.outbox_sent..];
             if !rest.is_empty() {
-                match self.transport.write(session, connection.fd, rest) {
+                match self.wire.write(session, connection.fd, rest) {
                     Ok(length) => {
                         self.recorder.now.counts.bytes_out += length as u64;
                         pieces.outbox_sent += length;

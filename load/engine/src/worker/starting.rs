@@ -2,6 +2,7 @@
 
 use super::deadlines::CHECK_NS;
 use super::{ConnectionState, Worker};
+use crate::protocol::Protocol;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::signal::stop_wanted;
 use crate::transport::Transport;
@@ -14,7 +15,7 @@ const PUNCTUAL_NS: u64 = 2_000_000;
 /// So many first requests of a closed loop are written before answers are looked for.
 const FIRST_WRITES: usize = 64;
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Opens the first connections and waits until each is ready or has failed once.
     pub fn connect(&mut self) {
         let now = monotonic_ns();

@@ -4,10 +4,11 @@
 use super::failing::Failure;
 use super::Worker;
 use crate::plan::Target;
+use crate::protocol::{Expired, InFlight, Protocol, RequestMeta};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
-use crate::transport::{Expired, InFlight, RequestMeta, Transport};
+use crate::transport::Transport;
 use load_http1::Sink as _;
 use load_http2::{Event, Ignore, Sink};
 use std::io;
@@ -61,13 +62,13 @@ impl Sink for Shown<'_> {
     }
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Whether the server has allowed nothing at all on a connection for longer than answers may take.
     pub(super) fn is_of_no_use(&mut self, index: usize, now: u64) -> bool {
         let connection = &mut self.connections[index];
         let since_ns = connection.sent_ns.max(connection.idle_ns);
         let session = connection.session.as_mut();
-        let client = session.and_then(|session| self.transport.client(session));
+        let client = session.and_then(|session| self.wire.client(session));
         let is_closed = client.is_some_and(|client| client.limit() == 0);
         self.running && is_closed && now.saturating_sub(since_ns) > self.plan.timeout_ns
     }
@@ -76,14 +77,14 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     pub(super) fn has_room(&mut self, index: usize) -> bool {
         let session = self.connections[index].session.as_mut();
-        let client = session.and_then(|session| self.transport.client(session));
+        let client = session.and_then(|session| self.wire.client(session));
         client.is_some_and(|client| client.has_room())
     }
 
     /// A connection is ready: all its streams are.
     pub(super) fn offer_streams(&mut self, index: usize, now: u64) {
         let session = self.connections[index].session.as_mut();
-        let client = session.and_then(|session| self.transport.client(session));
+        let client = session.and_then(|session| self.wire.client(session));
         let free = client.map_or(0, |client| client.limit().saturating_sub(client.open()));
         (0..free).for_each(|_| self.offer_one(index, now));
     }
@@ -122,7 +123,7 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let Some(client) = self.transport.client(session) else {
+        let Some(client) = self.wire.client(session) else {
             return;
         };
         if !client.has_pending() {
@@ -144,12 +145,12 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// A request that the script makes now.
-    fn make_request(&mut self, index: usize) -> Option<<T::Client as InFlight>::Request> {
+    fn make_request(&mut self, index: usize) -> Option<<P::Client as InFlight>::Request> {
         let text = self.scripting.request()?;
         self.heed_script();
         let target = usize::from(self.connections[index].target);
         let made = text.and_then(|text| {
-            let made = T::Client::scripted(&text, &self.requests.targets[target]);
+            let made = P::Client::scripted(&text, &self.requests.targets[target]);
             made.map_err(|error| error.to_string())
         });
         match made {
@@ -182,10 +183,10 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let written = self.transport.send_pending(session, connection.fd);
-        let flushed = self.transport.flush(session, connection.fd);
+        let written = self.wire.send_pending(session, connection.fd);
+        let flushed = self.wire.flush(session, connection.fd);
         let is_empty = self
-            .transport
+            .wire
             .client(session)
             .is_none_or(|client| !client.has_pending());
         match (written, flushed) {
@@ -219,7 +220,7 @@ impl<T: Transport> Worker<'_, T> {
             Vec::new()
         };
         let session = connection.session.as_mut();
-        let Some(client) = session.and_then(|session| self.transport.client(session)) else {
+        let Some(client) = session.and_then(|session| self.wire.client(session)) else {
             return;
         };
         let had_nothing = !client.has_pending();
@@ -269,7 +270,7 @@ impl<T: Transport> Worker<'_, T> {
     fn part_if_going(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let session = connection.session.as_mut();
-        let client = session.and_then(|session| self.transport.client(session));
+        let client = session.and_then(|session| self.wire.client(session));
         if client.is_some_and(|client| client.is_going() && client.open() == 0) {
             self.ended_idle(index, now);
         } else if connection.in_flight == 0 && index >= self.connections.wanted {
@@ -300,7 +301,7 @@ impl<T: Transport> Worker<'_, T> {
             } => {
                 connection.failures = 0;
                 connection.answered = connection.answered.saturating_add(1);
-                let coded = (!T::MESSAGES).then_some(status);
+                let coded = (!P::MESSAGES).then_some(status);
                 self.recorder.count_answer(user.due_ns, coded);
                 self.checks.compare(status, body_bytes, &mut self.recorder);
                 self.recorder.record_times(target, user, status, now);
@@ -351,7 +352,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         let generation = connection.generation;
         let session = connection.session.as_mut();
-        let Some(client) = session.and_then(|session| self.transport.client(session)) else {
+        let Some(client) = session.and_then(|session| self.wire.client(session)) else {
             return;
         };
         let mut late = client.each();

@@ -3,7 +3,7 @@
 use super::recorder::Recorder;
 use crate::breakdown::Ended;
 use crate::interval::{Phase, Straggler};
-use crate::transport::RequestMeta;
+use crate::protocol::RequestMeta;
 
 impl Recorder {
     /// Enters the times of a request whose answer was complete at `ended_ns`.
