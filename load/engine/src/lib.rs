@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod breakdown;
+mod ending;
 pub mod expect;
 pub mod interval;
 pub mod latency;

@@ -1,16 +1,17 @@
 //! A whole run: threads started together, their intervals added up while they work.
 
+use crate::ending::Ending;
 use crate::machine::{self, Ticks};
 use crate::outcome::{Outcome, Second};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, Shape};
 use crate::protocol::{EchoDatagrams, EchoStream, Http1, Http2, Protocol, WebSocket, Wire};
-use crate::script::{Command, Script, ScriptMain, Shape, ThreadScript};
+use crate::script::{Command, Script, ScriptMain, ThreadScript};
 use crate::sum::Sum;
 use crate::sys::affinity;
 use crate::sys::clock::{monotonic_ns, realtime_ns};
 pub use crate::transport::TlsFault;
 use crate::transport::{Datagrams, Plain, Timestamped, Tls, Transport};
-use crate::worker::{Ending, Handover, Worker};
+use crate::worker::{Handover, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};

@@ -1,8 +1,7 @@
 //! What answers are checked for: the properties that `--expect` names, and their lengths.
 
 use super::recorder::Recorder;
-use crate::plan::{Expect, Plan, Target};
-use crate::script::Shape;
+use crate::plan::{Expect, Plan, Shape, Target};
 use crate::sys::is_preloaded;
 
 /// The length of an answer that has not come yet.

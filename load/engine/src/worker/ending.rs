@@ -1,60 +1,16 @@
 //! What is left when a run ends: open connections, requests without answers, CPU time.
 
-use super::{CpuMark, Pauses, Worker};
-use crate::latency::Latency;
+use super::Worker;
+use crate::ending::Ending;
 use crate::protocol::{Protocol, RequestMeta};
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::socket::close;
 use crate::sys::tcp_info::tcp_info;
-use crate::tcp::TcpSent;
 use crate::transport::Transport;
-use std::collections::BTreeMap;
 
 /// TCP is asked of so many connections at the end.
 const TCP_CONNECTIONS_MAX: usize = 1000;
-
-/// Ages of the requests that were unfinished at the end: lower bounds.
-#[derive(Clone, Debug, Default)]
-pub struct Aged {
-    /// Since they were due.
-    pub response: Latency,
-    /// Since they were written, if they were.
-    pub service: Latency,
-}
-
-/// What a thread knows at the end beyond its intervals.
-#[derive(Clone, Debug, Default)]
-pub struct Ending {
-    /// Requests in flight or due and unsent when the run ended.
-    pub unfinished: u64,
-    /// Among them the requests that were never sent.
-    pub unsent: u64,
-    /// Age of the oldest request in flight.
-    pub oldest_ns: u64,
-    /// Ages of the unfinished requests of an open loop, by the step in which they fell due.
-    pub aged: BTreeMap<usize, Aged>,
-    /// CPU time when the measured window began and ended.
-    pub window_cpu: [CpuMark; 2],
-    /// Time spent polling for a due time within the window; CPU that was not needed.
-    pub polling_ns: u64,
-    /// Pauses before waits.
-    pub pauses: Pauses,
-    /// When the thread stopped, monotonic.
-    pub stopped_ns: u64,
-    /// Connections that were not open yet when the load began.
-    pub missing_at_start: usize,
-    /// Connections that were open at the end.
-    pub open: usize,
-    /// Connections that should have been.
-    pub wanted: usize,
-    /// The script ended this thread's load before the window was over.
-    pub was_stopped: bool,
-    /// Segments sent by the connections that were open.
-    pub tcp: TcpSent,
-    /// Why the script ended the run.
-    pub fault: Option<String>,
-}
 
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Closes everything and counts what is unfinished.

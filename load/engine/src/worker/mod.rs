@@ -39,13 +39,11 @@ mod templates;
 mod timing;
 mod waiting;
 
-pub use coalescing::Pauses;
-pub use ending::{Aged, Ending};
-pub use recorder::{CpuMark, Finished, Handover};
+pub use recorder::{Finished, Handover};
 
 use crate::breakdown::Rows;
-use crate::interval::Phase;
-use crate::plan::Plan;
+use crate::ending::Ending;
+use crate::plan::{Phase, Plan};
 use crate::protocol::{Protocol, SessionOf, Wire};
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;

@@ -2,39 +2,17 @@
 //! request is in [`timing`](super::timing).
 
 use crate::breakdown::Rows;
-use crate::interval::{Interval, Phase};
-use crate::machine::waited_for_core;
-use crate::plan::{Plan, Stage};
-use crate::sys::clock::{process_cpu, thread_cpu, CpuTime, SECOND_NS};
+use crate::ending::CpuMark;
+use crate::interval::Interval;
+use crate::plan::{Phase, Plan, Stage};
+use crate::sys::clock::SECOND_NS;
 use crate::sys::control::Tally;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
 
 /// Notes of one kind are kept so often; the counts say the rest.
 const NOTES_MAX: usize = 8;
 /// Stretch over which answers per second are sampled, as wrk does it.
 const RATE_STRETCH_NS: u64 = 100_000_000;
-
-/// CPU time of a thread and of the process at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CpuMark {
-    /// Of the calling thread.
-    pub thread: CpuTime,
-    /// Of the whole process.
-    pub process: CpuTime,
-    /// Time that the calling thread has waited for a core although it had work.
-    pub waited: Duration,
-}
-
-impl CpuMark {
-    fn now() -> CpuMark {
-        CpuMark {
-            thread: thread_cpu(),
-            process: process_cpu(),
-            waited: waited_for_core(),
-        }
-    }
-}
 
 /// Where the finished intervals of a thread go, and where empty ones come from.
 pub struct Handover {

@@ -1,8 +1,8 @@
 //! What the script of a thread says while the load goes on, and how long its users think.
 
-use crate::plan::{Plan, Rendered, Target, Think};
+use crate::plan::{Plan, Rendered, Shape, Target, Think};
 use crate::random::Random;
-use crate::script::{Answer, Shape, ThreadScript};
+use crate::script::{Answer, ThreadScript};
 use crate::sys::socket::Address;
 use std::io;
 

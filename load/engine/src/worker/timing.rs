@@ -2,7 +2,8 @@
 
 use super::recorder::Recorder;
 use crate::breakdown::Ended;
-use crate::interval::{Phase, Straggler};
+use crate::interval::Straggler;
+use crate::plan::Phase;
 use crate::protocol::RequestMeta;
 
 impl Recorder {

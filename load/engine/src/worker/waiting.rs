@@ -1,7 +1,8 @@
 //! How a thread waits for events: in the kernel, with pauses before that or rests after it.
 
-use super::coalescing::{Coalescing, Pauses};
+use super::coalescing::Coalescing;
 use super::resting::Resting;
+use crate::ending::Pauses;
 use crate::plan::Plan;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::{Epoll, Events, Ready, Waits};
