@@ -5,12 +5,12 @@ use crate::console::{print, say};
 use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
-use crate::options::Typed;
+
 use crate::refusal::{because, usage, wrong, Failure, Mistake, Refusal, Wrong};
 use crate::series::Series;
 use crate::setup;
 use crate::spectrum;
-use crate::table::Args;
+use crate::table::{Args, Typed};
 use crate::targets::Common;
 use load_engine::outcome::{Outcome, Second};
 use load_engine::plan::Plan;
