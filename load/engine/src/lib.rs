@@ -7,12 +7,12 @@
 
 pub mod breakdown;
 mod ending;
-pub mod expect;
+mod expect;
 pub mod interval;
 pub mod latency;
-pub mod machine;
+mod machine;
 pub mod outcome;
-pub mod peaks;
+mod peaks;
 pub mod plan;
 mod protocol;
 pub mod random;
@@ -22,7 +22,7 @@ pub mod script;
 pub mod sink;
 mod sum;
 pub mod sys;
-pub mod tcp;
+mod tcp;
 mod transport;
 pub mod warnings;
 mod worker;

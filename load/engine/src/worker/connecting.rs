@@ -1,7 +1,6 @@
-//! Opening, closing and giving up on connections.
+//! Opening and closing connections.
 
 use super::connector::is_inet;
-use super::failing::Failure;
 use super::proxy_header::proxy_header;
 use super::{Connection, ConnectionState, Worker};
 use crate::protocol::{Protocol, SessionOf, Wire};
@@ -10,7 +9,6 @@ use crate::sys::epoll::Ready;
 use crate::sys::socket::{self, Connect, Fd, Kind, RawAddress};
 use crate::transport::Transport;
 use std::io::{self, ErrorKind};
-use std::ops::Range;
 
 /// First wait before opening again after a failure; it doubles.
 const BACKOFF_MIN_NS: u64 = 1_000_000;
@@ -282,7 +280,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         now
     }
 
-    fn connect_failed(&mut self, index: usize, error: &io::Error, now: u64) {
+    pub(super) fn connect_failed(&mut self, index: usize, error: &io::Error, now: u64) {
         if error.kind() == ErrorKind::WouldBlock && self.try_again(index, now) {
             return;
         }
@@ -423,52 +421,5 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let wait_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
         let generation = connection.generation;
         self.deadlines.set_timer(now + wait_ns, index, generation);
-    }
-
-    /// Gives up on requests and connects that have waited too long, where it is time to look.
-    pub(super) fn scan_timeouts(&mut self, now: u64) {
-        let streams = if P::STREAMS {
-            self.plan.protocol.streams()
-        } else {
-            1
-        };
-        let count = self.connections.len();
-        if let Some(some) = self.deadlines.next_scan(now, count, streams) {
-            self.scan_some(some, now);
-            let shorter_ns = self.plan.timeout_ns.min(self.plan.connect_timeout_ns);
-            self.deadlines.note_scanned(now, shorter_ns);
-        }
-    }
-
-    fn scan_some(&mut self, some: Range<usize>, now: u64) {
-        for index in some {
-            let connection = &self.connections[index];
-            let age_ns = now.saturating_sub(connection.sent_ns);
-            let is_opening = matches!(
-                connection.state,
-                ConnectionState::Connecting | ConnectionState::Handshaking
-            );
-            let limit_ns = if is_opening {
-                self.plan.connect_timeout_ns
-            } else {
-                self.plan.timeout_ns
-            };
-            if age_ns <= limit_ns && !(P::STREAMS && connection.state == ConnectionState::Busy) {
-                continue;
-            }
-            let state = connection.state;
-            match state {
-                ConnectionState::Busy if P::STREAMS => self.scan_streams(index, now),
-                ConnectionState::Busy => self.fail(index, Failure::Timeout, now),
-                ConnectionState::Connecting | ConnectionState::Handshaking => {
-                    self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
-                }
-                ConnectionState::Idle if P::STREAMS && self.is_of_no_use(index, now) => {
-                    let why = io::Error::other("the server allows no streams");
-                    self.connect_failed(index, &why, now);
-                }
-                ConnectionState::Closed | ConnectionState::Idle | ConnectionState::Delayed => {}
-            }
-        }
     }
 }

@@ -6,9 +6,27 @@
 //! pace: while a request is due and a connection is idle, write it
 //! check, ten times a second: ends of intervals, timeouts, reopenings, the end of the run
 //! ```
-//! [`sending`] and [`receiving`] are the hot path, [`pacing`] and [`dispatch`] are the open loop's,
-//! [`connecting`] opens and closes, [`timing`] knows
-//! which figure a latency belongs to.
+//! A worker is made of parts, each with its own state; none of them knows the worker:
+//!
+//! | part | what it has |
+//! |---|---|
+//! | [`waiting::Waiter`] | the epoll set; pauses before waits, rests after them |
+//! | [`deadlines::Deadlines`] | timers of connections; when timeouts and TCP are looked at |
+//! | [`connections::Connections`] | the table of connections; how many are wanted, and are busy |
+//! | [`connector::Connector`] | addresses and options of sockets; how many are opened at once |
+//! | [`requests::Requests`] | targets with their orders; how many requests may still begin |
+//! | [`pacer::Pacer`] | due times, and the requests that wait for a connection |
+//! | [`burst::Burst`] | connections that get their next requests together |
+//! | [`receiving::Reads`] | the buffer; connections with more to read |
+//! | [`streams::Streams`] | requests of protocols that carry several at once |
+//! | [`scripting::Scripting`] | the Lua state, its faults, think times |
+//! | [`templates::Templates`] | heads that answers are recognised by |
+//! | [`checks::Checks`] | what answers must be like |
+//! | [`recorder::Recorder`] | the figures of this second; [`timing`] knows which of them a request belongs to |
+//!
+//! The other files are what a worker does with them: [`sending`] and [`receiving`] are the hot path,
+//! with answers by protocol in [`http1`], [`websocket`] and [`streams`]; [`pacing`] is the open loop's,
+//! [`connecting`] opens and closes.
 
 mod addresses;
 mod burst;
@@ -23,7 +41,7 @@ mod dispatch;
 mod ending;
 mod failing;
 mod gate;
-mod messages;
+mod http1;
 mod pacer;
 mod pacing;
 mod proxy_header;
@@ -36,8 +54,10 @@ mod sending;
 mod starting;
 mod streams;
 mod templates;
+mod timeouts;
 mod timing;
 mod waiting;
+mod websocket;
 
 pub use recorder::{Finished, Handover};
 
