@@ -2,8 +2,8 @@
 
 use super::connector::is_inet;
 use super::proxy_header::proxy_header;
-use super::{Connection, ConnectionState, Worker};
-use crate::protocol::{Protocol, SessionOf, Wire};
+use super::{ConnectionState, Worker};
+use crate::protocol::{Protocol, Wire};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket::{self, Connect, Fd, Kind, RawAddress};
@@ -327,7 +327,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             self.connections.busy -= self.connections[index].in_flight as usize;
         }
         let connection = &mut self.connections[index];
-        if let (true, Some(session)) = (P::MESSAGES, connection.session.as_mut()) {
+        if let Some(session) = connection.session.as_mut() {
             self.wire.send_close(session, connection.fd);
         }
         if connection.fd >= 0 {
@@ -416,7 +416,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
 
     /// Opens again after a wait that grows with the failures in a row.
     pub(super) fn reopen_later(&mut self, index: usize, now: u64) {
-        let connection: &Connection<SessionOf<T, P>> = &self.connections[index];
+        let connection = &self.connections[index];
         let doublings = u32::from(connection.failures.saturating_sub(1)).min(16);
         let wait_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
         let generation = connection.generation;

@@ -73,7 +73,7 @@ use crate::sys::tcp_info::tcp_info;
 use crate::transport::Transport;
 use burst::Burst;
 use checks::Checks;
-use connection::{Connection, ConnectionState};
+use connection::ConnectionState;
 use connections::{is_open, target_of_connections, Connections};
 use connector::Connector;
 use deadlines::{Deadlines, CHECK_NS};
