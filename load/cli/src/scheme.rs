@@ -26,7 +26,7 @@ impl Scheme {
         }
     }
 
-    /// What such URLs begin with where they are not encrypted.
+    /// The beginning of such URLs where they are not encrypted.
     pub fn prefix(self) -> &'static str {
         match self {
             Scheme::Http => "http://",

@@ -1,4 +1,4 @@
-//! What requests are made of: methods, header fields, sizes of messages.
+//! The parts of requests as options give them: methods, header fields, sizes of messages.
 
 use super::{Number, Value};
 use crate::refusal::{wrong, Refusal, Wrong};

@@ -69,7 +69,7 @@ impl Burst {
         std::mem::take(&mut self.ready)
     }
 
-    /// Gives the memory of those that were taken back.
+    /// Gives the memory of a burst that was taken back.
     #[inline]
     pub fn give_back(&mut self, mut taken: Vec<Ready>) {
         taken.clear();

@@ -109,7 +109,7 @@ impl<S> Connection<S> {
         }
     }
 
-    /// What was on it is over; the next connection begins.
+    /// Forgets the requests on it: the next connection begins.
     pub fn begin_anew(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.in_flight = 0;

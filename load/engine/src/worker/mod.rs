@@ -21,7 +21,7 @@
 //! | [`streams::Streams`] | requests of protocols that carry several at once |
 //! | [`scripting::Scripting`] | the Lua state, its faults, think times |
 //! | [`templates::Templates`] | heads that answers are recognised by |
-//! | [`checks::Checks`] | what answers must be like |
+//! | [`checks::Checks`] | the properties that answers must have |
 //! | [`recorder::Recorder`] | the figures of this second; [`timing`] knows which of them a request belongs to |
 //!
 //! The other files are what a worker does with them: [`sending`] and [`receiving`] are the hot path,

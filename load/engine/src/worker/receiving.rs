@@ -1,4 +1,4 @@
-//! Answers in: one half of the hot path. What the bytes of a protocol mean is in [`http1`](super::http1),
+//! Answers in: one half of the hot path. The bytes of each protocol are understood in [`http1`](super::http1),
 //! [`websocket`](super::websocket) and [`streams`](super::streams).
 
 use super::failing::Failure;

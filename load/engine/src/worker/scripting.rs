@@ -1,4 +1,4 @@
-//! What the script of a thread says while the load goes on, and how long its users think.
+//! The script of a thread while the load goes on, and how long its users think.
 
 use crate::plan::{Plan, Rendered, Shape, Target, Think};
 use crate::random::Random;
@@ -27,7 +27,7 @@ impl Scripting {
         }
     }
 
-    /// What the script defines, if there is one.
+    /// The callbacks of the script, if there is one.
     #[inline]
     pub fn shape(&self) -> Option<Shape> {
         self.script.as_ref().map(|script| script.shape)

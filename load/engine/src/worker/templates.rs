@@ -54,7 +54,7 @@ impl Templates {
         (self.first[usize::from(target)] + request) as usize
     }
 
-    /// What the bytes mean that begin the next answer on a connection, if they are known and it is not
+    /// The head that the next answer on a connection begins with, if it is a known one and it is not
     /// the turn of the full path.
     #[inline]
     pub fn recognise<S>(&self, connection: &Connection<S>, bytes: &[u8]) -> Option<Recognised> {
