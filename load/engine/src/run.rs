@@ -132,7 +132,12 @@ pub fn run(
         }
         plan::Protocol::Http1 {
             timestamps: true, ..
-        } => return run.with_http(&Timestamped::default),
+        } => {
+            return run.with(&|| Wire {
+                transport: Timestamped::default(),
+                protocol: Http1,
+            })
+        }
         _ => {}
     }
     if targets.iter().all(|target| target.tls_name.is_none()) {
