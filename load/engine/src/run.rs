@@ -113,33 +113,30 @@ pub fn run(
         script,
         observer,
     };
-    let targets = &plan.targets;
     match plan.protocol {
-        plan::Protocol::Tcp {
-            window,
-            reply_bytes,
-        } => {
-            return run.with(&|| Wire {
+        plan::Protocol::Tcp { reply_bytes, .. } => {
+            return run.with(&|own| Wire {
                 transport: Plain,
-                protocol: EchoStream::new(reply_bytes, window, targets),
+                protocol: EchoStream::new(reply_bytes, own.protocol.streams(), &own.targets),
             })
         }
-        plan::Protocol::Udp { window } => {
-            return run.with(&|| Wire {
+        plan::Protocol::Udp { .. } => {
+            return run.with(&|own| Wire {
                 transport: Datagrams,
-                protocol: EchoDatagrams::new(window, targets),
+                protocol: EchoDatagrams::new(own.protocol.streams(), &own.targets),
             })
         }
         plan::Protocol::Http1 {
             timestamps: true, ..
         } => {
-            return run.with(&|| Wire {
+            return run.with(&|_| Wire {
                 transport: Timestamped::default(),
                 protocol: Http1,
             })
         }
         _ => {}
     }
+    let targets = &plan.targets;
     if targets.iter().all(|target| target.tls_name.is_none()) {
         return run.with_http(&|| Plain);
     }
@@ -160,37 +157,37 @@ struct Run<'a> {
 impl Run<'_> {
     /// Runs what speaks HTTP, or begins with it, over such a transport.
     fn with_http<T: Transport>(self, bytes: &(dyn Fn() -> T + Sync)) -> Result<(), RunFault> {
-        let targets = &self.plan.targets;
         match self.plan.protocol {
-            plan::Protocol::Http2 { streams, .. } => self.with(&|| Wire {
+            plan::Protocol::Http2 { .. } => self.with(&|own| Wire {
                 transport: bytes(),
-                protocol: Http2::new(streams),
+                protocol: Http2::new(own.protocol.streams()),
             }),
-            plan::Protocol::WebSocket { .. } => self.with(&|| Wire {
+            plan::Protocol::WebSocket { .. } => self.with(&|own| Wire {
                 transport: bytes(),
-                protocol: WebSocket::new(targets),
+                protocol: WebSocket::new(&own.targets),
             }),
-            _ => self.with(&|| Wire {
+            _ => self.with(&|_| Wire {
                 transport: bytes(),
                 protocol: Http1,
             }),
         }
     }
 
-    /// Runs with wires of one kind, of which each thread has its own.
-    fn with<T: Transport, P: Protocol>(
-        self,
-        wires: &(dyn Fn() -> Wire<T, P> + Sync),
-    ) -> Result<(), RunFault> {
+    /// Runs with wires of one kind. Each thread has its own, made for its plan: the probe has one of its
+    /// own.
+    fn with<T: Transport, P: Protocol>(self, wires: Wires<T, P>) -> Result<(), RunFault> {
         let threads = run_threads(self.plan, self.script, wires, self.observer);
         threads.map_err(RunFault::Failed)
     }
 }
 
+/// Makes the wire of a thread with this plan.
+type Wires<'a, T, P> = &'a (dyn Fn(&Plan) -> Wire<T, P> + Sync);
+
 fn run_threads<T: Transport, P: Protocol>(
     plan: &Plan,
     script: Option<&ScriptMain>,
-    wires: &(dyn Fn() -> Wire<T, P> + Sync),
+    wires: Wires<T, P>,
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
     let probe_plan = plan.probe.as_ref().map(|probe| probe.plan(plan));
@@ -289,7 +286,7 @@ impl Drop for Arrival<'_> {
 struct Common<'a, T, P> {
     gate: &'a Gate,
     script: Option<&'a Script>,
-    wires: &'a (dyn Fn() -> Wire<T, P> + Sync),
+    wires: Wires<'a, T, P>,
 }
 
 impl<T, P> Clone for Common<'_, T, P> {
@@ -357,7 +354,7 @@ fn prepare<'p, T: Transport, P: Protocol>(
     handover: Handover,
     script: Option<&Script>,
     asked: &Receiver<Command>,
-    wires: &(dyn Fn() -> Wire<T, P> + Sync),
+    wires: Wires<T, P>,
 ) -> io::Result<Worker<'p, T, P>> {
     if let Some(&core) = plan.pins.get(number) {
         affinity::pin(core)?;
@@ -375,7 +372,7 @@ fn prepare<'p, T: Transport, P: Protocol>(
             }
         })
         .transpose()?;
-    Worker::new(plan, number, wires(), handover, script)
+    Worker::new(plan, number, wires(plan), handover, script)
 }
 
 /// The endings of all threads by number, or the first failure.
