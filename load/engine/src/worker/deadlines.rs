@@ -90,3 +90,49 @@ impl Deadlines {
             .min(timer_ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_connections_are_scanned_in_parts_and_each_of_them_once_a_round() {
+        let (count, streams, timeout_ns) = (10_000, 2, 2_000_000_000);
+        let mut deadlines = Deadlines::default();
+        let (mut now, mut scanned) = (1, Vec::new());
+        while scanned.len() < count {
+            let some = deadlines
+                .next_scan(now, count, streams)
+                .expect("it is time");
+            assert!(some.len() * streams <= SCANNED_AT_ONCE);
+            scanned.extend(some);
+            deadlines.note_scanned(now, timeout_ns);
+            deadlines.set_next_check(now, u64::MAX);
+            let is_round_over = scanned.len() == count;
+            let pause_ns = if is_round_over {
+                CHECK_NS
+            } else {
+                SCAN_PAUSE_NS
+            };
+            assert_eq!(deadlines.next_check_ns, now + pause_ns);
+            now += pause_ns;
+        }
+        assert!(scanned.into_iter().eq(0..count));
+        assert_eq!(deadlines.next_scan(now - 1, count, streams), None);
+    }
+
+    #[test]
+    fn the_next_check_comes_no_later_than_a_timer() {
+        let mut deadlines = Deadlines::default();
+        deadlines.set_next_check(0, u64::MAX);
+        deadlines.set_timer(70, 7, 1);
+        deadlines.set_timer(50, 5, 1);
+        assert_eq!(deadlines.next_check_ns, 0, "nothing has been scanned yet");
+        deadlines.note_scanned(0, u64::MAX);
+        deadlines.set_next_check(0, u64::MAX);
+        assert_eq!(deadlines.next_check_ns, 50);
+        assert_eq!(deadlines.pop_timer(49), None);
+        assert_eq!(deadlines.pop_timer(60), Some((5, 1)));
+        assert_eq!(deadlines.pop_timer(60), None);
+    }
+}
