@@ -57,7 +57,7 @@ impl Requests {
 
     /// The request that a connection sends now, whose target's next one follows on whichever connection
     /// comes next: connections that began together would otherwise ask for the same all along.
-    #[inline]
+    #[inline(always)] // every request comes by here
     pub fn next<S>(&mut self, connection: &mut Connection<S>) -> &Rendered {
         let target = &self.targets[usize::from(connection.target)];
         let cursor = &mut self.cursors[usize::from(connection.target)];
