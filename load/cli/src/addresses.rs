@@ -1,40 +1,18 @@
 //! Where the names of URLs lead: `--connect-to` and `--resolve` first, as curl has them, then the
 //! system.
 
-use crate::refusal::{because, wrong, Failure, Refusal, Wrong};
+use crate::refusal::{because, Failure, Refusal};
 use crate::table::Args;
-use crate::values::Value;
+use crate::values::{ConnectTo, Resolve};
 use load_engine::sys::socket::Address;
 use load_http1::url::Url;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest test of whether an address takes connections.
 const TEST_CONNECT: Duration = Duration::from_secs(5);
-
-/// A host and a port as typed; an empty one stands for any.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    host: String,
-    port: String,
-}
-
-impl Place {
-    fn is_of(&self, host: &str, port: u16) -> bool {
-        let is_host = self.host.is_empty() || self.host.eq_ignore_ascii_case(host);
-        is_host && (self.port.is_empty() || self.port.parse() == Ok(port))
-    }
-}
-
-/// A place, and the addresses that stand for its host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolve(Place, Vec<IpAddr>);
-
-/// A place, and the one that stands for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectTo(Place, Place);
 
 /// Addresses that were typed.
 #[derive(Debug)]
@@ -129,69 +107,6 @@ fn refused(url: &Url, why: &str) -> Refusal {
         service(url).to_string(),
         why.to_string(),
     ))
-}
-
-/// `HOST:PORT:ADDRESS[,ADDRESS]…`
-impl Value for Resolve {
-    fn read(name: &'static str, text: &str) -> Result<Resolve, Refusal> {
-        let wrong = || {
-            Refusal::option(
-                name,
-                Wrong::Invalid(
-                    "",
-                    text.to_string(),
-                    "such as example.com:443:127.0.0.1,127.0.0.2",
-                ),
-            )
-        };
-        let (place, addresses) = place(text).ok_or_else(wrong)?;
-        let addresses = addresses.ok_or_else(wrong)?.split(',').map(|address| {
-            let bare = address.trim_start_matches('[').trim_end_matches(']');
-            bare.parse().map_err(|_| wrong())
-        });
-        Ok(Resolve(place, addresses.collect::<Result<_, _>>()?))
-    }
-}
-
-/// `HOST:PORT:HOST:PORT`; each of them may be empty.
-impl Value for ConnectTo {
-    fn read(name: &'static str, text: &str) -> Result<ConnectTo, Refusal> {
-        let both = place(text).and_then(|(from, rest)| Some((from, place(rest?)?)));
-        match both {
-            Some((from, (to, None))) => Ok(ConnectTo(from, to)),
-            _ => wrong(
-                name,
-                Wrong::Invalid(
-                    "",
-                    text.to_string(),
-                    "such as example.com:443:127.0.0.1:8443",
-                ),
-            ),
-        }
-    }
-}
-
-/// The host and port that a text begins with, and what follows the colon behind them.
-fn place(text: &str) -> Option<(Place, Option<&str>)> {
-    let (host, rest) = match text.strip_prefix('[') {
-        Some(inner) => {
-            let (host, rest) = inner.split_once(']')?;
-            (host, rest.strip_prefix(':')?)
-        }
-        None => text.split_once(':')?,
-    };
-    let (port, rest) = match rest.split_once(':') {
-        Some((port, rest)) => (port, Some(rest)),
-        None => (rest, None),
-    };
-    let is_port = port.is_empty() || port.parse::<u16>().is_ok();
-    is_port.then(|| {
-        let place = Place {
-            host: host.to_string(),
-            port: port.to_string(),
-        };
-        (place, rest)
-    })
 }
 
 /// The text of an error without its number, as wrk prints it.

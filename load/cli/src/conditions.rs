@@ -3,8 +3,8 @@
 use crate::refusal::{wrong, Refusal, Wrong};
 use crate::units::parse_time_ns;
 use crate::values::Setting;
-use load_engine::interval::{Interval, Phase};
-use load_engine::plan::Expect;
+use load_engine::interval::Interval;
+use load_engine::plan::{Expect, Phase};
 
 /// `status=200,length=5,body~TEXT`; the option may be repeated.
 impl Setting for Expect {

@@ -7,9 +7,9 @@ use crate::result::{
     ProbeFacts, RateFacts, RawFacts, SecondFacts, Segments, SentFacts, StepFacts, TcpFacts,
     ThreadFacts, Totals, Waiting, WarningFacts, Window, QUANTILES, SCHEMA,
 };
-use load_engine::interval::{Counts, Errors, Interval, Phase};
+use load_engine::interval::{Counts, Errors, Interval};
 use load_engine::outcome::{Outcome, SecondSummary, ThreadOutcome};
-use load_engine::plan::{Late, Open, Plan, Protocol, TlsOptions};
+use load_engine::plan::{Late, Open, Phase, Plan, Protocol, TlsOptions};
 use load_engine::schedule::Stretch;
 use load_engine::warnings::{self, Warning};
 use load_http1::Malformed;

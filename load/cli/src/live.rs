@@ -3,10 +3,10 @@
 use crate::console::show;
 use crate::figures::{quantile, time};
 use crate::units::metric;
-use load_engine::interval::{Errors, Interval, Phase};
+use load_engine::interval::{Errors, Interval};
 use load_engine::latency::Latency;
 use load_engine::outcome::Second;
-use load_engine::plan::Plan;
+use load_engine::plan::{Phase, Plan};
 
 /// Characters of the bar, and seconds of the rate's history.
 const WIDTH: usize = 40;

@@ -21,6 +21,7 @@ mod raw;
 mod refusal;
 mod replay;
 mod result;
+mod scheme;
 mod series;
 mod setup;
 mod sockets;

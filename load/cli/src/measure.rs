@@ -5,23 +5,21 @@ use crate::console::{print, say};
 use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
-use crate::options::Typed;
+
 use crate::refusal::{because, usage, wrong, Failure, Mistake, Refusal, Wrong};
 use crate::series::Series;
 use crate::setup;
 use crate::spectrum;
-use crate::table::Args;
+use crate::table::{Args, Typed};
 use crate::targets::Common;
 use load_engine::outcome::{Outcome, Second};
-use load_engine::plan::{Plan, Protocol};
-use load_engine::run::{run, Observer};
+use load_engine::plan::Plan;
+use load_engine::run::{run, Observer, RunFault, TlsFault};
 use load_engine::script::{Script, ScriptMain};
 use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
-use load_engine::transport::{EchoDatagrams, EchoStream, TlsFault};
-use load_engine::transport::{Http2, Plain, Timestamped, Tls, Transport, WebSocket};
 use load_engine::warnings::{self, Warning};
 use std::cell::Cell;
 use std::path::Path;
@@ -88,33 +86,11 @@ pub fn measure(
         compat,
         stop_when: Cell::new(stop_when),
     };
-    let (targets, series) = (&plan.targets, &mut series);
-    match plan.protocol {
-        Protocol::Tcp { reply_bytes, .. } => {
-            return run.measure(&|| EchoStream::new(reply_bytes, targets), series)
-        }
-        Protocol::Udp { .. } => return run.measure(&|| EchoDatagrams::new(targets), series),
-        Protocol::Http1 {
-            timestamps: true, ..
-        } => return run.measure(&|| Timestamped::default(), series),
-        _ => {}
-    }
-    if targets.iter().all(|target| target.tls_name.is_none()) {
-        return run.measure_http(&|| Plain, series);
-    }
-    if plan.trigger == Trigger::Level {
+    let is_encrypted = plan.targets.iter().any(|target| target.tls_name.is_some());
+    if is_encrypted && plan.trigger == Trigger::Level {
         return because("epoll", "level is not for https");
     }
-    // tried once here, so that the threads cannot fail
-    let is_http2 = matches!(plan.protocol, Protocol::Http2 { .. });
-    let make = || Tls::new(targets, is_http2, &plan.tls);
-    make().map_err(|fault| {
-        Refusal::Usage(match fault {
-            TlsFault::Option { option, why } => Mistake::Option(option, Wrong::Because(why.into())),
-            TlsFault::Name { url } => Mistake::Url(url, "no name for a TLS handshake".into()),
-        })
-    })?;
-    run.measure_http(&|| make().expect("it could be made before"), series)
+    run.measure(&mut series)
 }
 
 /// Files whose folder is not there, and folders, could not be written after the run.
@@ -209,6 +185,20 @@ fn failed(why: String) -> Refusal {
     Refusal::Absent(Failure::Run(why))
 }
 
+/// The run could not begin, or has failed.
+fn refused(fault: RunFault) -> Refusal {
+    match fault {
+        RunFault::Tls(TlsFault::Option { option, why }) => {
+            Refusal::Usage(Mistake::Option(option, Wrong::Because(why.into())))
+        }
+        RunFault::Tls(TlsFault::Name { url }) => {
+            let why = "no name for a TLS handshake".into();
+            Refusal::Usage(Mistake::Url(url, why))
+        }
+        RunFault::Failed(error) => failed(error.to_string()),
+    }
+}
+
 /// What a run and its outputs need to know.
 struct Run<'a> {
     args: &'a Args,
@@ -221,27 +211,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Measures what speaks HTTP or begins with it, over bytes as they are or encrypted ones.
-    fn measure_http<T: Transport>(
-        &self,
-        bytes: &(dyn Fn() -> T + Sync),
-        series: &mut Series,
-    ) -> Result<u8, Refusal> {
-        match self.plan.protocol {
-            Protocol::Http2 { .. } => self.measure(&|| Http2::new(bytes()), series),
-            Protocol::WebSocket { .. } => {
-                let targets = &self.plan.targets;
-                self.measure(&|| WebSocket::new(bytes(), targets), series)
-            }
-            _ => self.measure(bytes, series),
-        }
-    }
-
-    fn measure<T: Transport>(
-        &self,
-        transports: &(dyn Fn() -> T + Sync),
-        series: &mut Series,
-    ) -> Result<u8, Refusal> {
+    fn measure(&self, series: &mut Series) -> Result<u8, Refusal> {
         let mut following = Following {
             run: self,
             series,
@@ -249,8 +219,7 @@ impl Run<'_> {
             stopped_by: None,
             result: Ok(0),
         };
-        run(self.plan, self.script, transports, &mut following)
-            .map_err(|error| failed(error.to_string()))?;
+        run(self.plan, self.script, &mut following).map_err(refused)?;
         match (following.result, following.stopped_by) {
             (Ok(_), Some(condition)) => Err(Refusal::Absent(Failure::Stopped(condition))),
             (result, _) => result,

@@ -1,25 +1,7 @@
 //! The command line as getopt_long reads it: what was typed, not yet what it means.
 
 use crate::refusal::{Mistake, Wrong};
-use crate::table::{Entry, Group, TABLE};
-
-/// The options and words of a command line.
-#[derive(Debug, Default)]
-pub struct Typed {
-    /// Options with the texts of their values, in order.
-    pub options: Vec<(&'static Entry, String)>,
-    /// Other words.
-    pub words: Vec<String>,
-    /// Words after `--`.
-    pub rest: Vec<String>,
-}
-
-impl Typed {
-    /// Whether an option was given.
-    pub fn has(&self, long: &str) -> bool {
-        self.options.iter().any(|(entry, _)| entry.long == long)
-    }
-}
+use crate::table::{Entry, Group, Typed, TABLE};
 
 /// Reads arguments as getopt_long does: options anywhere, short ones together, `--name=value`,
 /// long names cut short as far as they stay unique.

@@ -3,9 +3,10 @@
 //!
 //! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>, text format 0.0.4.
 
-use load_engine::interval::{Counts, Phase};
+use load_engine::interval::Counts;
 use load_engine::latency::Latency;
 use load_engine::outcome::Second;
+use load_engine::plan::Phase;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

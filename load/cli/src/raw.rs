@@ -1,18 +1,14 @@
 //! Messages over TCP and UDP (`tcp://`, `udp://`): their sizes, and what goes with them.
 
 use crate::refusal::{because, wrong, Refusal, Wrong};
+use crate::scheme::Scheme;
 use crate::table::Args;
-use crate::targets::{Common, Scheme};
-use crate::values::{Number, Value};
-use load_engine::plan::Rendered;
+use load_engine::plan::{Rendered, NUMBER_BYTES};
 use load_engine::random::Random;
-use load_engine::transport::NUMBER_BYTES;
 use load_http1::url::Url;
 
 /// Size of a message that has none.
 const SIZE_BYTES: usize = 64;
-/// Largest message, and largest answer, over TCP.
-const SIZE_MAX_BYTES: usize = 64 << 20;
 /// Largest datagram over IPv4.
 const DATAGRAM_MAX_BYTES: usize = 65_507;
 /// Most bytes that the messages in flight on a connection may have.
@@ -22,25 +18,6 @@ const WINDOW_MAX_BYTES: usize = 256 << 20;
 pub fn is_place(url: &Url) -> bool {
     let is_raw = matches!(url.scheme.as_str(), "tcp" | "udp");
     is_raw && url.port.is_some() && url.path == "/" && url.user.is_none()
-}
-
-/// The size of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub usize);
-
-impl Value for Bytes {
-    fn read(name: &'static str, text: &str) -> Result<Bytes, Refusal> {
-        let figure = Number::read(name, text)?.0;
-        if !(1.0..=SIZE_MAX_BYTES as f64).contains(&figure) || figure.fract() != 0.0 {
-            return wrong(
-                name,
-                Wrong::OutOfRange(
-                    format!("bytes, a whole number from 1 to {SIZE_MAX_BYTES}").into(),
-                ),
-            );
-        }
-        Ok(Bytes(figure as usize))
-    }
 }
 
 /// The size of messages, if one was typed.
@@ -57,12 +34,15 @@ pub fn size(args: &Args) -> Result<Option<usize>, Refusal> {
 
 /// A message: the body, or bytes in which no part is like another, so that an echo that has lost some
 /// is none.
-pub fn message(common: &Common) -> Rendered {
-    let bytes = common.body.clone().unwrap_or_else(|| {
-        let mut random = Random::new(1);
-        let size = common.size.unwrap_or(SIZE_BYTES);
-        (0..size).map(|_| random.bits() as u8).collect()
-    });
+pub fn message(body: Option<&[u8]>, size: Option<usize>) -> Rendered {
+    let bytes = body.map_or_else(
+        || {
+            let mut random = Random::new(1);
+            let size = size.unwrap_or(SIZE_BYTES);
+            (0..size).map(|_| random.bits() as u8).collect()
+        },
+        <[u8]>::to_vec,
+    );
     Rendered {
         bytes: bytes.into(),
         head_only: false,

@@ -4,9 +4,9 @@ use crate::live::View;
 use crate::prometheus::Page;
 use crate::result::encoded;
 use crate::values::words;
-use load_engine::interval::{Interval, Phase};
+use load_engine::interval::Interval;
 use load_engine::outcome::Second;
-use load_engine::plan::Plan;
+use load_engine::plan::{Phase, Plan};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 

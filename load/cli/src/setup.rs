@@ -3,9 +3,10 @@
 use crate::raw;
 use crate::refusal::{because, usage, wrong, Mistake, Refusal, Wrong};
 use crate::replay::Log;
+use crate::scheme::Scheme;
 use crate::sockets;
 use crate::table::Args;
-use crate::targets::{targets, Common, Scheme};
+use crate::targets::{targets, Common};
 use crate::values::{whole, Addresses, Arrival, Bodies, Coalesce, List, Ramp, Rate};
 use load_engine::plan::{Closed, Open, Pace, Plan, Probe, Protocol, Step, Target, TlsOptions};
 use load_engine::schedule::Stretch;

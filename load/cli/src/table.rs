@@ -1,16 +1,13 @@
 //! Every option once, with the type of its value. The parser, [`Args`], `--help`, the shell completions
 //! and docs/load-options.md are all made from this table.
 
-use crate::addresses::{ConnectTo, Resolve};
 use crate::conditions::Conditions;
-use crate::options::Typed;
-use crate::raw::Bytes;
 use crate::refusal::Refusal;
 use crate::series::Live;
-use crate::targets::{HeaderField, Method};
 use crate::values::{
-    Addresses, Arrival, Bodies, Coalesce, Cores, Count, List, Number, ProxyVersion, Ramp, Rate,
-    Requests, Setting, Sources, Time, UnixTime, UpTo, Value,
+    Addresses, Arrival, Bodies, Bytes, Coalesce, ConnectTo, Cores, Count, HeaderField, List,
+    Method, Number, ProxyVersion, Ramp, Rate, Requests, Resolve, Setting, Sources, Time, UnixTime,
+    UpTo, Value,
 };
 use load_engine::plan::{Dispatch, Expect, Late, Think, Wait};
 use load_engine::sys::epoll::Trigger;
@@ -112,6 +109,24 @@ macro_rules! options {
     (@default $type:ty, $default:literal) => {
         <$type>::read("default", $default).expect("a default is a value")
     };
+}
+
+/// The options and words of a command line.
+#[derive(Debug, Default)]
+pub struct Typed {
+    /// Options with the texts of their values, in order.
+    pub options: Vec<(&'static Entry, String)>,
+    /// Other words.
+    pub words: Vec<String>,
+    /// Words after `--`.
+    pub rest: Vec<String>,
+}
+
+impl Typed {
+    /// Whether an option was given.
+    pub fn has(&self, long: &str) -> bool {
+        self.options.iter().any(|(entry, _)| entry.long == long)
+    }
 }
 
 impl Args {

@@ -6,8 +6,9 @@ use crate::data::{percent_encoded, Table};
 use crate::raw;
 use crate::refusal::{because, usage, wrong, Mistake, Refusal, Wrong};
 use crate::replay::Log;
+use crate::scheme::Scheme;
 use crate::table::Args;
-use crate::values::Value;
+use crate::values::HeaderField;
 use base64::Engine as _;
 use load_engine::plan::{weighted_order, Rendered, Target};
 use load_http1::request::Request;
@@ -35,75 +36,6 @@ pub struct Common {
     pub size: Option<usize>,
     /// Rows that fill places in requests.
     pub data: Option<Table>,
-}
-
-/// The kind of URL of all servers of a run, encrypted or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// HTTP.
-    Http,
-    /// WebSocket.
-    WebSocket,
-    /// Messages over TCP.
-    Tcp,
-    /// Messages over UDP.
-    Udp,
-}
-
-impl Scheme {
-    fn of(url: &Url) -> Scheme {
-        match url.scheme.as_str() {
-            "tcp" => Scheme::Tcp,
-            "udp" => Scheme::Udp,
-            _ if url.is_websocket() => Scheme::WebSocket,
-            _ => Scheme::Http,
-        }
-    }
-
-    fn prefix(self) -> &'static str {
-        match self {
-            Scheme::Http => "http://",
-            Scheme::WebSocket => "ws://",
-            Scheme::Tcp => "tcp://",
-            Scheme::Udp => "udp://",
-        }
-    }
-}
-
-/// The method of requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Method(pub String);
-
-impl Value for Method {
-    fn read(name: &'static str, text: &str) -> Result<Method, Refusal> {
-        let is_token = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
-        if text.is_empty() || !text.bytes().all(is_token) {
-            return wrong(
-                name,
-                Wrong::Invalid("method", text.to_string(), "for example GET"),
-            );
-        }
-        Ok(Method(text.to_string()))
-    }
-}
-
-/// A header field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeaderField(String, String);
-
-impl Value for HeaderField {
-    fn read(option: &'static str, text: &str) -> Result<HeaderField, Refusal> {
-        match text.split_once(':') {
-            Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
-                let value = value.trim_start();
-                Ok(HeaderField(name.to_string(), value.to_string()))
-            }
-            _ => wrong(
-                option,
-                Wrong::Invalid("field", text.to_string(), "write 'Name: value'"),
-            ),
-        }
-    }
 }
 
 /// A URL and how often it is asked for.
@@ -191,7 +123,7 @@ impl Common {
         match Scheme::of(url) {
             Scheme::Http => {}
             Scheme::WebSocket => return self.message(),
-            Scheme::Tcp | Scheme::Udp => return raw::message(self),
+            Scheme::Tcp | Scheme::Udp => return raw::message(self.body.as_deref(), self.size),
         }
         self.render_http(url, &url.path, &self.headers_for(url), self.body.as_deref())
     }

@@ -148,9 +148,14 @@ fn requests_without_an_answer_time_out_and_stay_in_the_figures() {
 fn a_server_that_goes_away_is_refused_connections_and_never_a_hot_loop() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    // one connection is the test whether the server is there; then the port is closed
-    let server = std::thread::spawn(move || drop(listener.accept()));
-    let result = unreached(&format!("-t1 -c2 -d2s http://{address}/"));
+    // two connections test whether the server is there, of the command and of the script; the third
+    // one is by the script itself, which waits until the port is closed
+    let server = std::thread::spawn(move || (0..3).for_each(|_| drop(listener.accept())));
+    let script = temporary("lua");
+    let text = "function setup(thread) while wrk.connect(wrk.addrs[1]) do end end";
+    std::fs::write(&script, text).expect("written");
+    let line = format!("-t1 -c2 -d2s -s {} http://{address}/", script.display());
+    let result = unreached(&line);
     server.join().expect("no panic");
     let warnings = result["warnings"].to_string();
     assert!(

@@ -6,21 +6,9 @@
 use crate::breakdown::{Breakdown, Ended};
 use crate::latency::Latency;
 use crate::peaks::Peaks;
+use crate::plan::Phase;
 use crate::tcp::TcpSamples;
 use load_http1::Malformed;
-
-/// The part of a run that an interval belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Opening the first connections; no load yet.
-    Setup,
-    /// Load whose figures are thrown away.
-    Warmup,
-    /// The measured window.
-    Measured,
-    /// After the window: answers to requests that were due in it.
-    Drain,
-}
 
 /// Everything that is only counted.
 #[derive(Clone, Debug)]

@@ -2,17 +2,19 @@
 //!
 //! One thread per core, each with its own epoll set, connections and histograms; no thread waits
 //! for another. Each hands over its figures once a second as an
-//! [`interval::Interval`]; [`run`] adds them up. Start reading at [`run::run`], then [`worker`].
+//! [`interval::Interval`]; [`run`] adds them up. Start reading at [`run::run`], then `worker`.
 #![deny(unsafe_code)]
 
 pub mod breakdown;
-pub mod expect;
+mod ending;
+mod expect;
 pub mod interval;
 pub mod latency;
-pub mod machine;
+mod machine;
 pub mod outcome;
-pub mod peaks;
+mod peaks;
 pub mod plan;
+mod protocol;
 pub mod random;
 pub mod run;
 pub mod schedule;
@@ -20,7 +22,7 @@ pub mod script;
 pub mod sink;
 mod sum;
 pub mod sys;
-pub mod tcp;
-pub mod transport;
+mod tcp;
+mod transport;
 pub mod warnings;
-pub mod worker;
+mod worker;

@@ -1,11 +1,11 @@
 //! The result of a run.
 
-use crate::interval::{Interval, Phase};
+use crate::ending::{Ending, Pauses};
+use crate::interval::Interval;
 use crate::peaks::Peaks;
-use crate::script::Shape;
+use crate::plan::{Phase, Shape};
 use crate::sys::clock::{CpuTime, SECOND_NS};
 use crate::tcp::TcpSent;
-use crate::worker::{Ending, Pauses};
 
 /// One second of the run over all threads.
 #[derive(Clone, Debug)]

@@ -1,14 +1,17 @@
 //! A whole run: threads started together, their intervals added up while they work.
 
+use crate::ending::Ending;
 use crate::machine::{self, Ticks};
 use crate::outcome::{Outcome, Second};
-use crate::plan::Plan;
-use crate::script::{Command, Script, ScriptMain, Shape, ThreadScript};
+use crate::plan::{self, Plan, Shape};
+use crate::protocol::{EchoDatagrams, EchoStream, Http1, Http2, Protocol, WebSocket, Wire};
+use crate::script::{Command, Script, ScriptMain, ThreadScript};
 use crate::sum::Sum;
 use crate::sys::affinity;
 use crate::sys::clock::{monotonic_ns, realtime_ns};
-use crate::transport::Transport;
-use crate::worker::{Ending, Recorder, Worker};
+pub use crate::transport::TlsFault;
+use crate::transport::{Datagrams, Plain, Timestamped, Tls, Transport};
+use crate::worker::{Handover, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};
@@ -90,11 +93,101 @@ pub trait Observer {
     fn ends(&mut self, outcome: &Outcome);
 }
 
-/// Runs `plan`. `transports` makes the transport of each thread.
-pub fn run<T: Transport>(
+/// Why a run could not begin, or failed.
+#[derive(Debug)]
+pub enum RunFault {
+    /// TLS cannot be spoken as the plan wants it.
+    Tls(TlsFault),
+    /// A thread or its script has failed.
+    Failed(io::Error),
+}
+
+/// Runs `plan`.
+pub fn run(
     plan: &Plan,
     script: Option<&ScriptMain>,
-    transports: &(dyn Fn() -> T + Sync),
+    observer: &mut dyn Observer,
+) -> Result<(), RunFault> {
+    let run = Run {
+        plan,
+        script,
+        observer,
+    };
+    match plan.protocol {
+        plan::Protocol::Tcp { reply_bytes, .. } => {
+            return run.with(&|own| Wire {
+                transport: Plain,
+                protocol: EchoStream::new(reply_bytes, own.protocol.streams(), &own.targets),
+            })
+        }
+        plan::Protocol::Udp { .. } => {
+            return run.with(&|own| Wire {
+                transport: Datagrams,
+                protocol: EchoDatagrams::new(own.protocol.streams(), &own.targets),
+            })
+        }
+        plan::Protocol::Http1 {
+            timestamps: true, ..
+        } => {
+            return run.with(&|_| Wire {
+                transport: Timestamped::default(),
+                protocol: Http1,
+            })
+        }
+        _ => {}
+    }
+    let targets = &plan.targets;
+    if targets.iter().all(|target| target.tls_name.is_none()) {
+        return run.with_http(&|| Plain);
+    }
+    // tried once here, so that the threads cannot fail
+    let is_http2 = matches!(plan.protocol, plan::Protocol::Http2 { .. });
+    let make = || Tls::new(targets, is_http2, &plan.tls);
+    make().map_err(RunFault::Tls)?;
+    run.with_http(&|| make().expect("it could be made before"))
+}
+
+/// The input of a run.
+struct Run<'a> {
+    plan: &'a Plan,
+    script: Option<&'a ScriptMain>,
+    observer: &'a mut dyn Observer,
+}
+
+impl Run<'_> {
+    /// Runs what speaks HTTP, or begins with it, over such a transport.
+    fn with_http<T: Transport>(self, bytes: &(dyn Fn() -> T + Sync)) -> Result<(), RunFault> {
+        match self.plan.protocol {
+            plan::Protocol::Http2 { .. } => self.with(&|own| Wire {
+                transport: bytes(),
+                protocol: Http2::new(own.protocol.streams()),
+            }),
+            plan::Protocol::WebSocket { .. } => self.with(&|own| Wire {
+                transport: bytes(),
+                protocol: WebSocket::new(&own.targets),
+            }),
+            _ => self.with(&|_| Wire {
+                transport: bytes(),
+                protocol: Http1,
+            }),
+        }
+    }
+
+    /// Runs with wires of one kind. Each thread has its own, made for its plan: the probe has one of its
+    /// own.
+    fn with<T: Transport, P: Protocol>(self, wires: Wires<T, P>) -> Result<(), RunFault> {
+        let threads = run_threads(self.plan, self.script, wires, self.observer);
+        threads.map_err(RunFault::Failed)
+    }
+}
+
+/// Makes the wire of a thread with this plan.
+type Wires<'a, T, P> = &'a (dyn Fn(&Plan) -> Wire<T, P> + Sync);
+
+fn run_threads<T: Transport, P: Protocol>(
+    plan: &Plan,
+    script: Option<&ScriptMain>,
+    wires: Wires<T, P>,
     observer: &mut dyn Observer,
 ) -> io::Result<()> {
     let probe_plan = plan.probe.as_ref().map(|probe| probe.plan(plan));
@@ -102,7 +195,7 @@ pub fn run<T: Transport>(
     let common = Common {
         gate: &gate,
         script: script.map(|main| &main.script),
-        transports,
+        wires,
     };
     std::thread::scope(|scope| {
         let (finished, intervals) = channel();
@@ -110,12 +203,15 @@ pub fn run<T: Transport>(
         let start = |plan, number, source| {
             let (give_back, spare) = channel();
             let (commands, asked) = channel();
-            let recorder = Recorder::new(source, finished.clone(), spare);
+            let handover = Handover {
+                source,
+                finished: finished.clone(),
+                spare,
+            };
             let thread = Thread {
                 plan,
                 number,
-                source,
-                recorder,
+                handover,
                 asked,
                 ended: ended.clone(),
             };
@@ -187,19 +283,19 @@ impl Drop for Arrival<'_> {
 }
 
 /// The input that all threads share.
-struct Common<'a, T> {
+struct Common<'a, T, P> {
     gate: &'a Gate,
     script: Option<&'a Script>,
-    transports: &'a (dyn Fn() -> T + Sync),
+    wires: Wires<'a, T, P>,
 }
 
-impl<T> Clone for Common<'_, T> {
+impl<T, P> Clone for Common<'_, T, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Common<'_, T> {}
+impl<T, P> Copy for Common<'_, T, P> {}
 
 /// How a thread of a number ended.
 type Ended = (usize, io::Result<Ending>);
@@ -208,30 +304,29 @@ type Ended = (usize, io::Result<Ending>);
 struct Thread<'a> {
     plan: &'a Plan,
     number: usize,
-    source: usize,
-    recorder: Recorder,
+    handover: Handover,
     asked: Receiver<Command>,
     ended: Sender<Ended>,
 }
 
 impl Thread<'_> {
-    fn run<T: Transport>(self, common: Common<T>) {
+    fn run<T: Transport, P: Protocol>(self, common: Common<T, P>) {
         affinity::exact_timers();
         let Thread {
             plan,
             number,
-            source,
-            recorder,
+            handover,
             asked,
             ended,
         } = self;
+        let source = handover.source;
         let mut arrival = Arrival {
             gate: common.gate,
             is_over: false,
         };
         // the probe (whose source is not its number) sends the plain request
         let script = common.script.filter(|_| source == number);
-        let prepared = prepare(plan, number, recorder, script, &asked, common.transports);
+        let prepared = prepare(plan, number, handover, script, &asked, common.wires);
         let (ending, script) = match prepared {
             Ok(mut worker) => {
                 worker.connect();
@@ -253,14 +348,14 @@ impl Thread<'_> {
     }
 }
 
-fn prepare<'p, T: Transport>(
+fn prepare<'p, T: Transport, P: Protocol>(
     plan: &'p Plan,
     number: usize,
-    recorder: Recorder,
+    handover: Handover,
     script: Option<&Script>,
     asked: &Receiver<Command>,
-    transports: &(dyn Fn() -> T + Sync),
-) -> io::Result<Worker<'p, T>> {
+    wires: Wires<T, P>,
+) -> io::Result<Worker<'p, T, P>> {
     if let Some(&core) = plan.pins.get(number) {
         affinity::pin(core)?;
     }
@@ -277,7 +372,7 @@ fn prepare<'p, T: Transport>(
             }
         })
         .transpose()?;
-    Worker::new(plan, number, transports(), recorder, script)
+    Worker::new(plan, number, wires(plan), handover, script)
 }
 
 /// The endings of all threads by number, or the first failure.

@@ -1,10 +1,11 @@
 //! Adds up what the threads of a run send: intervals while they work, endings when they stop.
 
-use crate::interval::{Interval, Phase};
+use crate::ending::{Aged, Ending};
+use crate::interval::Interval;
 use crate::outcome::{Outcome, Second, SecondSummary, ThreadOutcome};
-use crate::plan::Plan;
+use crate::plan::{Phase, Plan};
 use crate::sys::clock::{monotonic_ns, realtime_ns};
-use crate::worker::{Aged, Ending, Finished};
+use crate::worker::Finished;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender};

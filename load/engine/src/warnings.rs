@@ -1,9 +1,8 @@
 //! Findings that make a run untrustworthy, each with its figure and an advice.
 
-use crate::interval::Phase;
 use crate::latency::Latency;
 use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::plan::{Phase, Plan};
 use load_http1::Malformed;
 
 /// A finding.

@@ -2,9 +2,8 @@
 
 use load_engine::latency::Latency;
 use load_engine::outcome::{Outcome, ThreadOutcome};
-use load_engine::plan::{Closed, Late, Open, Pace, Plan, Protocol, Step, Wait};
+use load_engine::plan::{Closed, Late, Open, Pace, Plan, Protocol, Shape, Step, Wait};
 use load_engine::schedule::Stretch;
-use load_engine::script::Shape;
 use load_engine::sys::epoll::Trigger;
 use load_engine::warnings::{find, Warning};
 use load_http1::Malformed;

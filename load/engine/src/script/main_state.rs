@@ -2,10 +2,11 @@
 
 use super::state::{function, message, open, ScriptAddress};
 use super::statistics::Statistics;
-use super::thread::{Command, Facts, Shape};
+use super::thread::{Command, Facts};
 use super::transfer::Transfer;
 use super::Script;
 use crate::outcome::Outcome;
+use crate::plan::Shape;
 use crate::sys::lua::flush_output;
 use crate::sys::socket::Address;
 use load_http1::request;

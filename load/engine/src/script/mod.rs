@@ -12,7 +12,7 @@ mod thread;
 mod transfer;
 
 pub use main_state::ScriptMain;
-pub use thread::{Answer, Command, Shape, ThreadScript};
+pub use thread::{Answer, Command, ThreadScript};
 
 use load_http1::url::Url;
 

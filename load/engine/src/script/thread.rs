@@ -3,6 +3,7 @@
 use super::state::{function, message, open, ScriptAddress};
 use super::transfer::Transfer;
 use super::Script;
+use crate::plan::Shape;
 use crate::sys::socket::Address;
 use load_http1::Sink;
 use mlua::{Function, Lua, Table, UserData, UserDataFields, UserDataMethods, UserDataRef};
@@ -35,19 +36,6 @@ pub struct Facts {
     pub request: Vec<u8>,
     /// What it defines.
     pub shape: Shape,
-}
-
-/// Decided on thread 1 for all threads.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Shape {
-    /// Requests in one text.
-    pub depth: usize,
-    /// The request is another each time.
-    pub dynamic: bool,
-    /// `response` wants to see answers.
-    pub wants_answers: bool,
-    /// `delay` is asked before each request.
-    pub delays: bool,
 }
 
 /// Where a thread sends, if its script says so.

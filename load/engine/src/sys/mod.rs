@@ -3,13 +3,13 @@
 //! Everything the hot path calls (`epoll_wait`, `recv`, `send`, `connect`, `close`,
 //! `clock_gettime`) is the libc function of that name wherever something stands in front of libc: a
 //! user-level TCP stack that is preloaded must see every call. Only where nothing does, the first
-//! three go to the kernel directly ([`direct`]).
+//! three go to the kernel directly (`direct`).
 #![allow(unsafe_code)]
 
 pub mod affinity;
 pub mod clock;
 pub mod control;
-pub mod direct;
+mod direct;
 pub mod epoll;
 pub mod lua;
 pub mod options;

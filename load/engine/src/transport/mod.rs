@@ -3,24 +3,18 @@
 
 mod certificate;
 mod datagrams;
-mod echo;
-mod http2;
-mod in_flight;
+mod plain;
 mod stamped;
 mod tls;
 mod tls_config;
-mod websocket;
 
-pub use datagrams::{EchoDatagrams, NUMBER_BYTES};
-pub use echo::EchoStream;
-pub use http2::{Http2, RequestMeta};
-pub use in_flight::{Expired, Fault, InFlight, OneByOne};
+pub use datagrams::Datagrams;
+pub use plain::Plain;
 pub use stamped::Timestamped;
 pub use tls::Tls;
 pub use tls_config::TlsFault;
-pub use websocket::WebSocket;
 
-use crate::sys::socket::{self, Fd};
+use crate::sys::socket::Fd;
 use std::io;
 
 /// Handshakes that went on behind the first request of their connection and are over.
@@ -37,51 +31,17 @@ pub trait Transport {
     /// The state of each connection.
     type Session;
 
-    /// The requests in flight on a connection, where there are several at once.
-    type Client: InFlight;
-
     /// Whether a connection begins with a handshake.
-    const HANDSHAKES: bool;
+    const HANDSHAKES: bool = false;
 
     /// Whether the kernel reports when bytes were received.
     const TIMESTAMPS: bool = false;
-
-    /// Whether a connection carries several requests at once (streams of HTTP/2, a window of messages),
-    /// not one after the other.
-    const STREAMS: bool = false;
-
-    /// Whether a connection carries messages, which have no status, not requests of HTTP.
-    const MESSAGES: bool = false;
 
     /// Whether what is not looked at need not be read: the bytes of a connection are those of TCP.
     const DISCARDS: bool = false;
 
     /// Whether it is UDP.
     const DATAGRAMS: bool = false;
-
-    /// The frames of a connection.
-    fn frames<'s>(
-        &self,
-        _session: &'s mut Self::Session,
-    ) -> Option<&'s mut load_websocket::Client> {
-        None
-    }
-
-    /// Says on a connection that is about to be closed that it is, where that is the custom.
-    fn send_close(&self, _session: &mut Self::Session, _fd: Fd) {}
-
-    /// From now on connections carry so many streams at once.
-    fn set_streams(&mut self, _streams: usize) {}
-
-    /// The requests in flight on a connection.
-    fn client<'s>(&self, _session: &'s mut Self::Session) -> Option<&'s mut Self::Client> {
-        None
-    }
-
-    /// Writes what the requests in flight have pending, or the part of it that there is room for.
-    fn send_pending(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<usize> {
-        Ok(0)
-    }
 
     /// Whether the handshake has ended with HTTP/2; where there is none both sides know.
     fn chose_http2(&self, _session: &Self::Session) -> bool {
@@ -102,7 +62,9 @@ pub trait Transport {
     fn begin(&self, target: usize) -> io::Result<Self::Session>;
 
     /// Goes on with the handshake; true once it is over.
-    fn handshake(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool>;
+    fn handshake(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<bool> {
+        Ok(true)
+    }
 
     /// Whether the last read, of `length` bytes with room for `room`, has emptied the socket.
     #[inline]
@@ -133,37 +95,7 @@ pub trait Transport {
     fn write(&self, session: &mut Self::Session, fd: Fd, bytes: &[u8]) -> io::Result<usize>;
 
     /// Writes what the session itself still holds; true once it holds nothing.
-    fn flush(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool>;
-}
-
-/// Bytes as they are.
-pub struct Plain;
-
-impl Transport for Plain {
-    type Session = ();
-    type Client = OneByOne;
-    const HANDSHAKES: bool = false;
-    const DISCARDS: bool = true;
-
-    fn begin(&self, _target: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn handshake(&self, _session: &mut (), _fd: Fd) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    #[inline]
-    fn read(&self, _session: &mut (), fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
-        socket::read(fd, buffer)
-    }
-
-    #[inline]
-    fn write(&self, _session: &mut (), fd: Fd, bytes: &[u8]) -> io::Result<usize> {
-        socket::write(fd, bytes)
-    }
-
-    fn flush(&self, _session: &mut (), _fd: Fd) -> io::Result<bool> {
+    fn flush(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<bool> {
         Ok(true)
     }
 }

@@ -1,6 +1,6 @@
 //! Bytes as they are, with the kernel's time of their reception: the audit of our own clock.
 
-use super::{OneByOne, Transport};
+use super::Transport;
 use crate::sys::clock::{monotonic_ns, realtime_ns};
 use crate::sys::socket::{self, Fd};
 use std::cell::Cell;
@@ -14,8 +14,6 @@ pub struct Timestamped {
 
 impl Transport for Timestamped {
     type Session = ();
-    type Client = OneByOne;
-    const HANDSHAKES: bool = false;
     const TIMESTAMPS: bool = true;
 
     fn arrived_ns(&self) -> Option<u64> {
@@ -30,10 +28,6 @@ impl Transport for Timestamped {
         Ok(())
     }
 
-    fn handshake(&self, _session: &mut (), _fd: Fd) -> io::Result<bool> {
-        Ok(true)
-    }
-
     fn read(&self, _session: &mut (), fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
         let (length, stamp_ns) = socket::read_stamped(fd, buffer)?;
         // stamps are of the wall clock, which may be stepped: its distance is taken each time
@@ -45,9 +39,5 @@ impl Transport for Timestamped {
 
     fn write(&self, _session: &mut (), fd: Fd, bytes: &[u8]) -> io::Result<usize> {
         socket::write(fd, bytes)
-    }
-
-    fn flush(&self, _session: &mut (), _fd: Fd) -> io::Result<bool> {
-        Ok(true)
     }
 }

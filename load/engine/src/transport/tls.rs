@@ -5,7 +5,7 @@
 //! awaited.
 
 use super::tls_config::{configuration, TlsFault};
-use super::{EarlyEnds, OneByOne, Transport};
+use super::{EarlyEnds, Transport};
 use crate::plan::{Target, TlsOptions};
 use crate::sys::socket::{self, Fd};
 use rustls::pki_types::ServerName;
@@ -179,7 +179,6 @@ fn server_name(
 
 impl Transport for Tls {
     type Session = Option<Box<Session>>;
-    type Client = OneByOne;
     const HANDSHAKES: bool = true;
 
     fn begin(&self, target: usize) -> io::Result<Self::Session> {

@@ -4,6 +4,7 @@
 //! each wake-up. A pause lets more answers gather, and the generator is awake when they come. It is
 //! short compared with the time that answers take: at most a tenth of it.
 
+use crate::ending::Pauses;
 use crate::sys::clock::monotonic_ns;
 use std::time::Duration;
 
@@ -23,17 +24,6 @@ const OUTSTANDING_MIN: usize = 16;
 const STRETCH_NS: u64 = 50_000_000;
 /// Looks at the processor's hint between two looks at the clock.
 const HINTS: usize = 8;
-
-/// What a thread did of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pauses {
-    /// Waits for events.
-    pub waits: u64,
-    /// Waits after a pause.
-    pub paused: u64,
-    /// How long the pauses took together.
-    pub paused_ns: u64,
-}
 
 /// Decides before each wait of a thread.
 #[derive(Debug, Default)]

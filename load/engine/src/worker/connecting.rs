@@ -1,23 +1,15 @@
-//! Opening, closing and giving up on connections.
+//! Opening and closing connections.
 
-use super::addresses::Addresses;
-use super::failing::Failure;
+use super::connector::is_inet;
 use super::proxy_header::proxy_header;
-use super::{Connection, ConnectionState, Worker, CHECK_NS};
-use crate::plan::Plan;
-use crate::script::ThreadScript;
+use super::{ConnectionState, Worker};
+use crate::protocol::{Protocol, Wire};
 use crate::sys::clock::monotonic_ns;
-use crate::sys::epoll::{Ready, Trigger};
-use crate::sys::is_preloaded;
-use crate::sys::socket::{self, Address, Connect, Fd, Kind, RawAddress};
+use crate::sys::epoll::Ready;
+use crate::sys::socket::{self, Connect, Fd, Kind, RawAddress};
 use crate::transport::Transport;
-use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
-use std::ops::Range;
 
-/// Connects under way at once; more would only fill the server's backlog. Before the load begins
-/// handshakes are part of it: all at once they would keep each other waiting until none is in time.
-const CONNECTING_MAX: usize = 256;
 /// First wait before opening again after a failure; it doubles.
 const BACKOFF_MIN_NS: u64 = 1_000_000;
 /// Longest such wait.
@@ -26,22 +18,6 @@ const BACKOFF_MAX_NS: u64 = 100_000_000;
 const IDLE_NS: u64 = 1_000_000_000;
 /// So often a connect to a full queue is tried again in silence: for half a second.
 const FULL_QUEUE_TRIES: u8 = 11;
-
-/// So many requests in flight are checked for timeouts in a row: some 50 us.
-const SCANNED_AT_ONCE: usize = 4096;
-/// Shortest time between two looks.
-const SCAN_PAUSE_NS: u64 = 1_000_000;
-
-/// After so many vain tries more than successes, sockets of ended connections are not used again.
-pub(super) const RENEWALS_MAX: u8 = 16;
-
-/// Whether sockets of ended connections may be used again: where each request has a connection of
-/// its own, nothing is set on sockets that would have to be set again, and the kernel handles them.
-pub(super) fn may_renew(plan: &Plan) -> bool {
-    let is_plain = plan.socket.is_empty() && plan.proxy_header.is_none();
-    let plain = is_plain && plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge;
-    plan.close && plain && !is_preloaded()
-}
 
 /// How far the opening of a connection came at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,11 +35,11 @@ pub(super) fn token(index: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | index as u64
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// From now on so many connections shall be open.
     pub(super) fn want(&mut self, wanted: usize, now: u64) {
-        let before = self.wanted;
-        self.wanted = wanted;
+        let before = self.connections.wanted;
+        self.connections.wanted = wanted;
         self.redispatch(wanted);
         for index in before..wanted {
             if self.connections[index].state == ConnectionState::Closed {
@@ -80,12 +56,12 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Requests that waited for connections which are too many now wait for others.
     fn redispatch(&mut self, wanted: usize) {
-        for (target, waiting) in self.dispatch.resize(wanted) {
-            let own = self.dispatch.own_connection(target);
-            self.dispatch.wait(target, own, waiting);
+        for (target, waiting) in self.pacer.dispatch.resize(wanted) {
+            let own = self.pacer.dispatch.own_connection(target);
+            self.pacer.dispatch.wait(target, own, waiting);
             if let Some(index) = own {
                 let generation = self.connections[index].generation;
-                self.ready.push((index as u32, generation, waiting.due_ns));
+                self.burst.add(index, generation, waiting.due_ns);
             }
         }
     }
@@ -93,11 +69,11 @@ impl<T: Transport> Worker<'_, T> {
     /// Starts to open a connection, or queues it behind those under way.
     pub(super) fn open(&mut self, index: usize, now: u64) {
         let is_closed = self.connections[index].state == ConnectionState::Closed;
-        if index >= self.wanted || self.stopped || !is_closed {
+        if index >= self.connections.wanted || self.stopped || !is_closed {
             return;
         }
-        if self.connecting >= CONNECTING_MAX {
-            self.connect_queue.push_back(index as u32);
+        if self.connector.is_full() {
+            self.connector.enqueue(index);
             return;
         }
         self.connections[index].sent_ns = now;
@@ -109,7 +85,7 @@ impl<T: Transport> Worker<'_, T> {
         match start {
             Ok(Start::Sent) => {}
             Ok(Start::Pending) => {
-                self.connecting += 1;
+                self.connector.begin();
                 let connection = &mut self.connections[index];
                 (connection.state, connection.holds_place) = (ConnectionState::Connecting, true);
             }
@@ -123,7 +99,7 @@ impl<T: Transport> Worker<'_, T> {
     fn start_connect(&mut self, index: usize) -> io::Result<Start> {
         self.adopt_address()?;
         let target = usize::from(self.connections[index].target);
-        let session = self.transport.begin(target)?;
+        let session = self.wire.begin(target)?;
         let address = self.address_of(index);
         let kind = if T::DATAGRAMS {
             Kind::Datagram
@@ -135,12 +111,11 @@ impl<T: Transport> Worker<'_, T> {
         connection.fd = fd;
         connection.session = Some(session);
         connection.registered = connection.generation;
-        let inet = matches!(self.targets[target].address, Address::Inet(_));
-        let result = self.prepare_and_connect(fd, &address, inet);
+        let result = self.prepare_and_connect(fd, target, &address);
         let registered = result.and_then(|connect| {
             let (start, room) = self.start_first(index, connect)?;
             let token = token(index, self.connections[index].registered);
-            self.epoll.add(fd, token, room)?;
+            self.waiter.epoll.add(fd, token, room)?;
             Ok(start)
         });
         if registered.is_err() {
@@ -152,11 +127,10 @@ impl<T: Transport> Worker<'_, T> {
     /// From now on connections go where the script wants them, if it has changed its mind.
     #[inline]
     fn adopt_address(&mut self) -> io::Result<()> {
-        let script = self.script.as_ref();
-        if let Some(address) = script.and_then(ThreadScript::new_address) {
-            self.targets[0].address = address;
-            self.targets[0].others.clear();
-            self.addresses[0] = Addresses::of(&self.targets[0])?;
+        if let Some(address) = self.scripting.new_address() {
+            self.requests.targets[0].address = address;
+            self.requests.targets[0].others.clear();
+            self.connector.move_to(&self.requests.targets[0])?;
         }
         Ok(())
     }
@@ -165,7 +139,7 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     fn address_of(&self, index: usize) -> RawAddress {
         let target = usize::from(self.connections[index].target);
-        self.addresses[target].of_connection(index, self.plan.all_addresses)
+        self.connector.address_of(target, index)
     }
 
     /// Writes the first request if that can be done already; and whether room must be waited for.
@@ -182,27 +156,14 @@ impl<T: Transport> Worker<'_, T> {
     fn prepare_and_connect(
         &mut self,
         fd: Fd,
+        target: usize,
         address: &RawAddress,
-        inet: bool,
     ) -> io::Result<Connect> {
-        if inet {
-            if self.needs_no_delay && !T::DATAGRAMS {
-                socket::set_no_delay(fd)?;
-            }
-            if !self.plan.socket.is_empty() {
-                self.plan.socket.set(fd, address.is_ipv6())?;
-            }
-            if !self.plan.sources.is_empty() {
-                let source = self.plan.sources[self.source % self.plan.sources.len()];
-                self.source += self.plan.threads;
-                socket::bind_source(fd, source)?;
-            }
+        if is_inet(&self.requests.targets[target]) {
+            self.connector.prepare(fd, address, !T::DATAGRAMS)?;
         }
-        self.transport.prepare(fd)?;
-        if self.plan.abort {
-            socket::set_abort(fd)?;
-        }
-        socket::connect(fd, address)
+        self.wire.transport.prepare(fd)?;
+        self.connector.connect(fd, address)
     }
 
     /// A connect has ended; the time after it.
@@ -214,7 +175,7 @@ impl<T: Transport> Worker<'_, T> {
                 return now;
             }
         }
-        if !T::HANDSHAKES || self.running {
+        if !Wire::<T, P>::HANDSHAKES || self.running {
             self.leave_connecting(index);
         }
         self.established(index, now);
@@ -231,13 +192,10 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         connection.state = ConnectionState::Closed;
-        self.connecting -= 1;
+        self.connector.end();
         // one that fails at once leaves its place to the next
-        while self.connecting < CONNECTING_MAX {
-            let Some(next) = self.connect_queue.pop_front() else {
-                return;
-            };
-            self.open(next as usize, monotonic_ns());
+        while let Some(next) = self.connector.next_queued() {
+            self.open(next, monotonic_ns());
         }
     }
 
@@ -245,7 +203,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn count_connect(&mut self, index: usize, now: u64) {
         let took_ns = now - self.connections[index].sent_ns;
         self.recorder.now.counts.connects += 1;
-        self.round_trip_ns = self.round_trip_ns.min(took_ns);
+        self.connector.round_trip_ns = self.connector.round_trip_ns.min(took_ns);
         self.recorder.now.times.connect.record(took_ns);
     }
 
@@ -257,8 +215,8 @@ impl<T: Transport> Worker<'_, T> {
         }
         let connection = &mut self.connections[index];
         let token = token(index, connection.registered);
-        let _ = self.epoll.want_room(connection.fd, token, false);
-        if T::HANDSHAKES {
+        let _ = self.waiter.epoll.want_room(connection.fd, token, false);
+        if Wire::<T, P>::HANDSHAKES {
             connection.state = ConnectionState::Handshaking;
             connection.sent_ns = now;
             self.shake_hands(index);
@@ -290,17 +248,17 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return monotonic_ns();
         };
-        let result = self.transport.handshake(session, connection.fd);
+        let result = self.wire.handshake(session, connection.fd);
         let now = monotonic_ns();
         match result {
             Ok(false) => {}
             Ok(true) => {
                 let target = usize::from(connection.target);
-                let is_early = self.transport.is_early(session);
-                if self.targets[target].tls_name.is_some() && !is_early {
+                let is_early = self.wire.is_early(session);
+                if self.requests.targets[target].tls_name.is_some() && !is_early {
                     let took_ns = now - connection.sent_ns;
                     self.recorder.now.times.tls.record(took_ns);
-                    let resumed = self.transport.was_resumed(session);
+                    let resumed = self.wire.was_resumed(session);
                     self.recorder.now.counts.resumed += u64::from(resumed);
                 }
                 connection.state = ConnectionState::Idle;
@@ -309,7 +267,7 @@ impl<T: Transport> Worker<'_, T> {
                     self.leave_connecting(index);
                     self.connections[index].state = ConnectionState::Idle;
                 }
-                if T::MESSAGES {
+                if P::MESSAGES {
                     // frames may have come with the answer to the upgrade; no event reports them
                     self.receive(index, false, now);
                 }
@@ -322,7 +280,7 @@ impl<T: Transport> Worker<'_, T> {
         now
     }
 
-    fn connect_failed(&mut self, index: usize, error: &io::Error, now: u64) {
+    pub(super) fn connect_failed(&mut self, index: usize, error: &io::Error, now: u64) {
         if error.kind() == ErrorKind::WouldBlock && self.try_again(index, now) {
             return;
         }
@@ -335,11 +293,21 @@ impl<T: Transport> Worker<'_, T> {
         }
         self.recorder.note(|| format!("connect: {error}"));
         let target = usize::from(self.connections[index].target);
-        self.addresses[target].note_failure(self.plan.all_addresses);
+        self.connector.note_failure(target);
         self.lose_connect(index, now);
         self.connections[index].failures = self.connections[index].failures.saturating_add(1);
         self.close(index);
         self.reopen_later(index, now);
+    }
+
+    /// Enters what a user of a closed loop waited for a connection that was not to be had: a failed
+    /// request, and one of those after which the run ends.
+    fn lose_connect(&mut self, index: usize, now: u64) {
+        if self.running && !self.pacer.is_open() && !self.requests.are_used_up() {
+            let waited_ns = now.saturating_sub(self.connections[index].sent_ns);
+            self.recorder.now.times.service.record_lost(waited_ns, 1);
+            self.requests.fail_one();
+        }
     }
 
     /// A Unix socket says that its queue is full where the kernel's TCP would try again.
@@ -357,22 +325,19 @@ impl<T: Transport> Worker<'_, T> {
     /// Closes a connection; what is still reported of it is ignored.
     pub(super) fn close(&mut self, index: usize) {
         self.set_not_busy_or_connecting(index);
-        if T::STREAMS {
-            self.busy -= self.connections[index].in_flight as usize;
+        if P::STREAMS {
+            self.connections.busy -= self.connections[index].in_flight as usize;
         }
         let connection = &mut self.connections[index];
-        if let (true, Some(session)) = (T::MESSAGES, connection.session.as_mut()) {
-            self.transport.send_close(session, connection.fd);
+        if let Some(session) = connection.session.as_mut() {
+            self.wire.send_close(session, connection.fd);
         }
         if connection.fd >= 0 {
             socket::close(connection.fd);
         }
         connection.fd = -1;
-        connection.generation = connection.generation.wrapping_add(1);
-        connection.in_flight = 0;
-        connection.answered = 0;
+        connection.begin_anew();
         connection.wants_room = false;
-        connection.pieces = None;
         connection.session = None;
     }
 
@@ -406,7 +371,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Closes and opens again at once: the server had ended the connection in good order.
     pub(super) fn reopen(&mut self, index: usize, now: u64) {
-        if self.renewals > 0 && self.renew(index, now) {
+        if self.connector.renews() && self.renew(index, now) {
             return;
         }
         self.close(index);
@@ -419,25 +384,23 @@ impl<T: Transport> Worker<'_, T> {
     /// The packets are the same, the source port is a new one, and the kernel need not take down
     /// and make a socket, its file and its place in the epoll set.
     fn renew(&mut self, index: usize, now: u64) -> bool {
-        let fits = self.running && self.sends_first && !self.stopped && index < self.wanted;
+        let fits = self.running
+            && self.connector.sends_first
+            && !self.stopped
+            && index < self.connections.wanted;
         let connection = &self.connections[index];
         let fd = connection.fd;
         let target = usize::from(connection.target);
-        let inet = matches!(self.targets[target].address, Address::Inet(_));
-        if T::HANDSHAKES || !fits || !inet || fd < 0 || connection.is_writing() {
+        let inet = is_inet(&self.requests.targets[target]);
+        if Wire::<T, P>::HANDSHAKES || !fits || !inet || fd < 0 || connection.is_writing() {
             return false;
         }
-        if !socket::end_and_renew(fd) {
-            self.renewals -= 1;
+        if !self.connector.renew(fd) {
             return false;
         }
-        self.renewals = (self.renewals + 1).min(RENEWALS_MAX);
         self.set_not_busy(index, ConnectionState::Closed);
         let connection = &mut self.connections[index];
-        connection.generation = connection.generation.wrapping_add(1);
-        connection.in_flight = 0;
-        connection.answered = 0;
-        connection.pieces = None;
+        connection.begin_anew();
         connection.sent_ns = now;
         let start = self.connect_again(index, fd);
         self.started(index, start, now);
@@ -450,76 +413,17 @@ impl<T: Transport> Worker<'_, T> {
         let (start, room) = self.start_first(index, connect)?;
         if room {
             let token = token(index, self.connections[index].registered);
-            self.epoll.want_room(fd, token, true)?;
+            self.waiter.epoll.want_room(fd, token, true)?;
         }
         Ok(start)
     }
 
     /// Opens again after a wait that grows with the failures in a row.
     pub(super) fn reopen_later(&mut self, index: usize, now: u64) {
-        let connection: &Connection<T::Session> = &self.connections[index];
+        let connection = &self.connections[index];
         let doublings = u32::from(connection.failures.saturating_sub(1)).min(16);
         let wait_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
-        let at_ns = now + wait_ns;
-        self.timers
-            .push(Reverse((at_ns, index as u32, connection.generation)));
-        self.next_check_ns = self.next_check_ns.min(at_ns);
-    }
-
-    /// Gives up on requests and connects that have waited too long; how long after this the next look
-    /// is due. Of many connections some are looked at each time, so that none of these looks makes a
-    /// request late. (A queue in the order of sending would find them without a search, and would cost
-    /// each request a push.)
-    pub(super) fn scan_timeouts(&mut self, now: u64) -> u64 {
-        let first = self.next_scanned;
-        let slots = if T::STREAMS {
-            self.plan.protocol.streams()
-        } else {
-            1
-        };
-        let last = self
-            .connections
-            .len()
-            .min(first + (SCANNED_AT_ONCE / slots).max(1));
-        self.scan_some(first..last, now);
-        if last < self.connections.len() {
-            self.next_scanned = last;
-            return SCAN_PAUSE_NS;
-        }
-        self.next_scanned = 0;
-        let shorter_ns = self.plan.timeout_ns.min(self.plan.connect_timeout_ns);
-        (shorter_ns / 8).clamp(SCAN_PAUSE_NS, CHECK_NS)
-    }
-
-    fn scan_some(&mut self, some: Range<usize>, now: u64) {
-        for index in some {
-            let connection = &self.connections[index];
-            let age_ns = now.saturating_sub(connection.sent_ns);
-            let is_opening = matches!(
-                connection.state,
-                ConnectionState::Connecting | ConnectionState::Handshaking
-            );
-            let limit_ns = if is_opening {
-                self.plan.connect_timeout_ns
-            } else {
-                self.plan.timeout_ns
-            };
-            if age_ns <= limit_ns && !(T::STREAMS && connection.state == ConnectionState::Busy) {
-                continue;
-            }
-            let state = connection.state;
-            match state {
-                ConnectionState::Busy if T::STREAMS => self.scan_streams(index, now),
-                ConnectionState::Busy => self.fail(index, Failure::Timeout, now),
-                ConnectionState::Connecting | ConnectionState::Handshaking => {
-                    self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
-                }
-                ConnectionState::Idle if T::STREAMS && self.is_of_no_use(index, now) => {
-                    let why = io::Error::other("the server allows no streams");
-                    self.connect_failed(index, &why, now);
-                }
-                ConnectionState::Closed | ConnectionState::Idle | ConnectionState::Delayed => {}
-            }
-        }
+        let generation = connection.generation;
+        self.deadlines.set_timer(now + wait_ns, index, generation);
     }
 }

@@ -1,8 +1,8 @@
 //! The state of one connection; small, because there may be a hundred thousand.
 
+use crate::protocol::RequestMeta;
 use crate::script::Answer;
 use crate::sys::socket::Fd;
-use crate::transport::RequestMeta;
 use load_http1::Parser;
 use std::sync::Arc;
 
@@ -107,6 +107,14 @@ impl<S> Connection<S> {
             pieces: None,
             session: None,
         }
+    }
+
+    /// Forgets the requests on it: the next connection begins.
+    pub fn begin_anew(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.in_flight = 0;
+        self.answered = 0;
+        self.pieces = None;
     }
 
     /// What is kept of unfinished requests and answers.

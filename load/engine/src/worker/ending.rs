@@ -1,81 +1,34 @@
 //! What is left when a run ends: open connections, requests without answers, CPU time.
 
-use super::{CpuMark, Pauses, Worker};
-use crate::latency::Latency;
+use super::Worker;
+use crate::ending::Ending;
+use crate::protocol::{Protocol, RequestMeta};
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::socket::close;
 use crate::sys::tcp_info::tcp_info;
-use crate::tcp::TcpSent;
-use crate::transport::{RequestMeta, Transport};
-use std::collections::BTreeMap;
+use crate::transport::Transport;
 
 /// TCP is asked of so many connections at the end.
 const TCP_CONNECTIONS_MAX: usize = 1000;
 
-/// Ages of the requests that were unfinished at the end: lower bounds.
-#[derive(Clone, Debug, Default)]
-pub struct Aged {
-    /// Since they were due.
-    pub response: Latency,
-    /// Since they were written, if they were.
-    pub service: Latency,
-}
-
-/// What a thread knows at the end beyond its intervals.
-#[derive(Clone, Debug, Default)]
-pub struct Ending {
-    /// Requests in flight or due and unsent when the run ended.
-    pub unfinished: u64,
-    /// Among them the requests that were never sent.
-    pub unsent: u64,
-    /// Age of the oldest request in flight.
-    pub oldest_ns: u64,
-    /// Ages of the unfinished requests of an open loop, by the step in which they fell due.
-    pub aged: BTreeMap<usize, Aged>,
-    /// CPU time when the measured window began and ended.
-    pub window_cpu: [CpuMark; 2],
-    /// Time spent polling for a due time within the window; CPU that was not needed.
-    pub polling_ns: u64,
-    /// Pauses before waits.
-    pub pauses: Pauses,
-    /// When the thread stopped, monotonic.
-    pub stopped_ns: u64,
-    /// Connections that were not open yet when the load began.
-    pub missing_at_start: usize,
-    /// Connections that were open at the end.
-    pub open: usize,
-    /// Connections that should have been.
-    pub wanted: usize,
-    /// The script ended this thread's load before the window was over.
-    pub was_stopped: bool,
-    /// Segments sent by the connections that were open.
-    pub tcp: TcpSent,
-    /// Why the script ended the run.
-    pub fault: Option<String>,
-}
-
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Closes everything and counts what is unfinished.
     pub(super) fn end(mut self) -> (Ending, Option<ThreadScript>) {
         let now = monotonic_ns();
-        let pauses = self
-            .coalescing
-            .as_ref()
-            .map_or(Pauses::default(), |own| own.pauses);
+        let pauses = self.waiter.pauses();
         let spun_ns = if self.plan.protocol.streams() > 1 {
             0
         } else {
             pauses.paused_ns
         };
         let mut ending = Ending {
-            polling_ns: self.polling_ns + spun_ns,
+            polling_ns: self.waiter.polling_ns + spun_ns,
             pauses,
             stopped_ns: now,
-            wanted: self.wanted,
+            wanted: self.connections.wanted,
             missing_at_start: self.missing_at_start,
-            was_stopped: self.script.as_ref().is_some_and(ThreadScript::stopped),
-            fault: self.fault.take(),
+            was_stopped: self.scripting.has_stopped(),
             ..Ending::default()
         };
         for index in 0..self.connections.len() {
@@ -86,7 +39,7 @@ impl<T: Transport> Worker<'_, T> {
                     tcp_info(fd).iter().for_each(|info| ending.tcp.record(info));
                 }
                 if let Some(session) = self.connections[index].session.as_mut() {
-                    self.transport.send_close(session, fd);
+                    self.wire.send_close(session, fd);
                 }
                 close(fd);
             }
@@ -97,18 +50,20 @@ impl<T: Transport> Worker<'_, T> {
         self.censor_unsent(now, &mut ending);
         self.recorder.finish(now);
         ending.window_cpu = self.recorder.window_cpu;
-        (ending, self.script)
+        let (fault, script) = self.scripting.into_parts();
+        ending.fault = fault;
+        (ending, script)
     }
 
     /// Enters requests that are in flight at the end.
     fn age(&self, asked: RequestMeta, times: u64, now: u64, ending: &mut Ending) {
         let service_ns = now.saturating_sub(asked.sent_ns);
         ending.oldest_ns = ending.oldest_ns.max(service_ns);
-        if !self.is_counted(asked.due_ns) {
+        if !self.recorder.is_counted(asked.due_ns) {
             return;
         }
         ending.unfinished += times;
-        if self.schedule.is_some() {
+        if self.pacer.is_open() {
             let step = self.recorder.step_at(asked.due_ns);
             let aged = ending.aged.entry(step).or_default();
             aged.response.record_lost(now - asked.due_ns, times);
@@ -119,25 +74,26 @@ impl<T: Transport> Worker<'_, T> {
     /// Enters requests that were due and never sent with their ages, in bulk if they are many.
     fn censor_unsent(&mut self, now: u64, ending: &mut Ending) {
         const POINTS: u64 = 10_000;
-        let Some(schedule) = &self.schedule else {
+        let Some(schedule) = self.pacer.schedule() else {
             return;
         };
-        let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
-        let window_start_ns = self.window_start_ns;
-        let waiting = self.dispatch.due_times();
+        let end_ns = now.min(self.recorder.window_start_ns + self.plan.duration_ns());
+        let window_start_ns = self.recorder.window_start_ns;
+        let waiting = self.pacer.dispatch.due_times();
         for due_ns in waiting.filter(|&due_ns| due_ns >= window_start_ns) {
             let step = self.recorder.step_at(due_ns);
             let aged = ending.aged.entry(step).or_default();
             let age_ns = now.saturating_sub(due_ns);
-            aged.response.record_lost(age_ns, self.depth as u64);
-            ending.unsent += self.depth as u64;
+            aged.response
+                .record_lost(age_ns, self.requests.depth as u64);
+            ending.unsent += self.requests.depth as u64;
         }
-        let depth = self.depth as u64;
+        let depth = self.requests.depth as u64;
         // the warm-up's come first, and are not the window's
         let before = schedule.left_until(self.plan.warmup_ns as f64);
-        let left = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
+        let left = schedule.left_until((end_ns - self.pacer.base_ns.min(end_ns)) as f64);
         // behind the last of so many requests none falls due
-        let still_wanted = self.left.saturating_sub(self.scheduled) / depth;
+        let still_wanted = self.requests.not_due();
         let unsent = left.saturating_sub(before).min(still_wanted);
         let points = unsent.min(POINTS);
         for point in 0..points {
@@ -146,8 +102,8 @@ impl<T: Transport> Worker<'_, T> {
             let Some(due_ns) = schedule.ahead_ns(before + (from + to) / 2) else {
                 break;
             };
-            let age_ns = now.saturating_sub(self.base_ns + due_ns);
-            let step = self.recorder.step_at(self.base_ns + due_ns);
+            let age_ns = now.saturating_sub(self.pacer.base_ns + due_ns);
+            let step = self.recorder.step_at(self.pacer.base_ns + due_ns);
             let aged = ending.aged.entry(step).or_default();
             aged.response.record_lost(age_ns, (to - from) * depth);
         }

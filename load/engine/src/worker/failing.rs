@@ -1,7 +1,8 @@
 //! Requests that failed: counted, and their connection opened again.
 
 use super::Worker;
-use crate::transport::{Fault, Transport};
+use crate::protocol::{Fault, InFlight, Protocol, RequestMeta};
+use crate::transport::Transport;
 use load_http1::Malformed;
 use std::io::{self, ErrorKind};
 
@@ -22,7 +23,7 @@ pub(super) enum Failure {
     Frame(load_websocket::Fault),
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// The requests on a connection are lost: each is counted and entered, and the connection is
     /// closed and opened again a little later.
     #[cold]
@@ -83,6 +84,30 @@ impl<T: Transport> Worker<'_, T> {
         self.reopen_later(index, now);
     }
 
+    /// What is in flight on a connection, and how many requests have these times.
+    pub(super) fn in_flight(&mut self, index: usize) -> Vec<(RequestMeta, u64)> {
+        let connection = &mut self.connections[index];
+        if connection.in_flight == 0 {
+            return Vec::new();
+        }
+        let session = connection.session.as_mut();
+        match session.and_then(|session| self.wire.client(session)) {
+            Some(client) => {
+                let each = client.each().into_iter();
+                each.map(|(_, asked)| (asked, 1)).collect()
+            }
+            None => vec![(connection.meta(), u64::from(connection.in_flight))],
+        }
+    }
+
+    /// Enters the requests in flight on a connection as lost, with the time they were outstanding.
+    pub(super) fn lose_all(&mut self, index: usize, now: u64) {
+        let target = usize::from(self.connections[index].target);
+        for (asked, times) in self.in_flight(index) {
+            self.recorder.lose(target, asked, times, now);
+        }
+    }
+
     /// Whether the server was closing a connection in use when the next request was on its way: no
     /// byte of an answer has come, and the end came sooner than a server that had read the request
     /// could have answered from far away.
@@ -99,8 +124,9 @@ impl<T: Transport> Worker<'_, T> {
                 false
             }
         };
-        let whole = connection.in_flight as usize == self.depth;
-        let crossed = now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.round_trip_ns;
-        !T::STREAMS && ended && whole && crossed && connection.answered > 0 && is_between_answers
+        let whole = connection.in_flight as usize == self.requests.depth;
+        let crossed =
+            now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.connector.round_trip_ns;
+        !P::STREAMS && ended && whole && crossed && connection.answered > 0 && is_between_answers
     }
 }

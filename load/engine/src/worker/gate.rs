@@ -5,6 +5,7 @@
 //! dies holds no thread for ever. Without `--control` nothing here runs.
 
 use super::{ConnectionState, Worker};
+use crate::protocol::Protocol;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::control::State;
 use crate::transport::Transport;
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// So often a held thread looks after its connections, and for a controller that cannot wake it.
 const LOOK_NS: u64 = 1_000_000;
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Between two turns: shows what was counted, and does what the controller wants.
     #[inline]
     pub(super) fn mind_gate(&mut self) {
@@ -33,7 +34,7 @@ impl<T: Transport> Worker<'_, T> {
         let left_ns = control
             .hold_until_ns()
             .map_or(0, |until_ns| until_ns.saturating_sub(now));
-        let is_drained = left_ns > 0 && self.busy == 0;
+        let is_drained = left_ns > 0 && self.connections.busy == 0;
         self.show_counters(if is_drained {
             State::Held
         } else {
@@ -44,7 +45,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         self.holding = true;
-        let until_check_ns = self.next_check_ns.saturating_sub(now);
+        let until_check_ns = self.deadlines.next_check_ns.saturating_sub(now);
         let wait_ns = left_ns.min(LOOK_NS).min(until_check_ns);
         if is_drained && wait_ns > 0 {
             control.wait(Duration::from_nanos(wait_ns));
@@ -57,15 +58,13 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         self.holding = false;
-        for (_, _, since_ns) in &mut self.ready {
-            *since_ns = now;
-        }
+        self.burst.restart(now);
         self.send_ready();
     }
 
     /// Whether the next turn must not wait: a held thread has waited at the gate.
     pub(super) fn is_at_gate(&self) -> bool {
-        self.holding && self.busy == 0
+        self.holding && self.connections.busy == 0
     }
 
     /// Sends a request whose time has come, or keeps it for the end of the hold.
@@ -75,17 +74,18 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         let connection = &mut self.connections[index];
-        if !T::STREAMS {
+        if !P::STREAMS {
             connection.state = ConnectionState::Idle;
         }
-        self.ready.push((index as u32, connection.generation, now));
+        let generation = connection.generation;
+        self.burst.add(index, generation, now);
     }
 
     /// Publishes the counters of this thread.
     pub(super) fn show_counters(&self, state: State) {
         if let Some(control) = self.plan.control() {
             let tally = self.recorder.tally(state != State::Sending);
-            control.publish(self.number, &tally, self.busy as u64, state);
+            control.publish(self.number, &tally, self.connections.busy as u64, state);
         }
     }
 }

@@ -6,293 +6,167 @@
 //! pace: while a request is due and a connection is idle, write it
 //! check, ten times a second: ends of intervals, timeouts, reopenings, the end of the run
 //! ```
-//! [`sending`] and [`receiving`] are the hot path, [`pacing`] and [`dispatch`] are the open loop's,
-//! [`connecting`] opens and closes, [`timing`] knows
-//! which figure a latency belongs to.
+//! A worker is made of parts, each with its own state; none of them knows the worker:
+//!
+//! | part | what it has |
+//! |---|---|
+//! | [`waiting::Waiter`] | the epoll set; pauses before waits, rests after them |
+//! | [`deadlines::Deadlines`] | timers of connections; when timeouts and TCP are looked at |
+//! | [`connections::Connections`] | the table of connections; how many are wanted, and are busy |
+//! | [`connector::Connector`] | addresses and options of sockets; how many are opened at once |
+//! | [`requests::Requests`] | targets with their orders; how many requests may still begin |
+//! | [`pacer::Pacer`] | due times, and the requests that wait for a connection |
+//! | [`burst::Burst`] | connections that get their next requests together |
+//! | [`receiving::Reads`] | the buffer; connections with more to read |
+//! | [`streams::Streams`] | requests of protocols that carry several at once |
+//! | [`scripting::Scripting`] | the Lua state, its faults, think times |
+//! | [`templates::Templates`] | heads that answers are recognised by |
+//! | [`checks::Checks`] | the properties that answers must have |
+//! | [`recorder::Recorder`] | the figures of this second; [`timing`] knows which of them a request belongs to |
+//!
+//! The other files are what a worker does with them: [`sending`] and [`receiving`] are the hot path,
+//! with answers by protocol in [`http1`], [`websocket`] and [`streams`]; [`pacing`] is the open loop's,
+//! [`connecting`] opens and closes.
 
 mod addresses;
+mod burst;
+mod checks;
 mod coalescing;
 mod connecting;
 mod connection;
+mod connections;
+mod connector;
+mod deadlines;
 mod dispatch;
 mod ending;
 mod failing;
 mod gate;
-mod messages;
+mod http1;
+mod pacer;
 mod pacing;
-mod preparing;
 mod proxy_header;
 mod receiving;
 mod recorder;
+mod requests;
 mod resting;
+mod scripting;
 mod sending;
 mod starting;
 mod streams;
 mod templates;
+mod timeouts;
 mod timing;
+mod waiting;
+mod websocket;
 
-pub use coalescing::Pauses;
-pub use ending::{Aged, Ending};
-pub use recorder::{CpuMark, Finished, Recorder};
+pub use recorder::{Finished, Handover};
 
 use crate::breakdown::Rows;
-use crate::interval::Phase;
-use crate::plan::{Plan, Target};
-use crate::random::Random;
-use crate::schedule::Schedule;
+use crate::ending::Ending;
+use crate::plan::{Phase, Plan};
+use crate::protocol::{Protocol, SessionOf, Wire};
 use crate::script::ThreadScript;
-use crate::sys::clock::{monotonic_ns, SECOND_NS};
+use crate::sys::clock::monotonic_ns;
 use crate::sys::control::State;
-use crate::sys::epoll::{Epoll, Events};
-use crate::sys::is_preloaded;
 use crate::sys::signal::stop_wanted;
+use crate::sys::tcp_info::tcp_info;
 use crate::transport::Transport;
-use addresses::Addresses;
-use coalescing::Coalescing;
-use connection::{Connection, ConnectionState};
-use dispatch::Dispatch;
-use preparing::{
-    adopt, are_short, deal_recorded, dispatch, first_request, open_epoll, own_requests, schedule,
-    target_of_connections,
-};
-use resting::Resting;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use burst::Burst;
+use checks::Checks;
+use connection::ConnectionState;
+use connections::{is_open, target_of_connections, Connections};
+use connector::Connector;
+use deadlines::{Deadlines, CHECK_NS};
+use pacer::Pacer;
+use receiving::Reads;
+use recorder::Recorder;
+use requests::Requests;
+use scripting::Scripting;
 use std::io;
 use std::time::Duration;
 use streams::Streams;
 use templates::Templates;
-
-/// Bytes that one read takes at most.
-const READ_BYTES: usize = 64 * 1024;
-/// Bytes that are read of one connection before others, due times and checks have their turn.
-const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
-/// Longest time between two checks.
-const CHECK_NS: u64 = 100_000_000;
-/// A request that is first looked at so long after its due time shows that the thread was away.
-const AWAY_NS: u64 = 50_000;
-/// So many answers are read before their connections get the next requests. The code that reads and
-/// the code that writes then stay in the caches for a while, and a wait finds more events: half of
-/// the waits are saved where the server is the slower side.
-const BURST_MAX: usize = 32;
-/// The length of an answer that has not come yet.
-const UNKNOWN: u64 = u64::MAX;
+use waiting::Waiter;
 
 /// One sending thread.
-pub struct Worker<'p, T: Transport> {
+pub struct Worker<'p, T: Transport, P: Protocol> {
     plan: &'p Plan,
     number: usize,
-    transport: T,
-    epoll: Epoll,
-    events: Events,
-    buffer: Vec<u8>,
-    connections: Vec<Connection<T::Session>>,
-    targets: Vec<Target>,
-    addresses: Vec<Addresses>,
-    script: Option<ThreadScript>,
-    /// Answers are kept until they are complete: a script or an expectation looks at them.
-    sees_answers: bool,
-    /// Only status or length of answers are expected, which takes no copy.
-    compares: bool,
-    /// Draws think times.
-    random: Random,
-    /// Bodies that neither a script nor an expectation needs are dropped in the kernel.
-    drops_bodies: bool,
-    /// Requests that this thread may still begin.
-    left: u64,
-    /// Those among them that have fallen due and wait.
-    scheduled: u64,
-    /// Requests of one batch.
-    depth: usize,
-    /// Why the script ended the run.
-    fault: Option<String>,
-    /// Which requests have a distribution of their own.
-    rows: Rows,
-    /// Body length of the first answer to each request of each target.
-    lengths: Vec<Vec<u64>>,
+    wire: Wire<T, P>,
+    waiter: Waiter,
+    deadlines: Deadlines,
+    connections: Connections<SessionOf<T, P>>,
+    connector: Connector<'p>,
+    requests: Requests,
+    streams: Streams<P::Client>,
+    scripting: Scripting,
+    pacer: Pacer<'p>,
+    burst: Burst,
+    reads: Reads,
     templates: Templates,
-    template_usable: bool,
+    checks: Checks<'p>,
     recorder: Recorder,
-    schedule: Option<Schedule>,
-    /// When the next request is due; the end of time if none is.
-    due_ns: u64,
-    /// Which connections due requests go to, and the requests that wait for one.
-    dispatch: Dispatch,
-    /// Place of each target's next request in its order.
-    cursors: Vec<u32>,
-    /// Connections that get their next request when the burst is read, with their generation and
-    /// the moment since when they are free.
-    ready: Vec<(u32, u32, u64)>,
-    /// How many of them make a burst.
-    burst: usize,
-    /// Connections with more to read than was read at once, with their generation and whether the
-    /// other side has ended; no event reports them again.
-    unread: Vec<(u32, u32, bool)>,
-    /// Further state of connections with several requests at once.
-    streams: Streams<T::Client>,
-    /// A fresh connection is written to without waiting until it is established.
-    sends_first: bool,
-    /// Requests may be longer than a segment or follow each other without an answer.
-    needs_no_delay: bool,
-    /// How often more than not the socket of an ended connection could be used again; at 0 it is
-    /// not tried any more.
-    renewals: u8,
-    /// Connections to open or to send on later: time, number, generation.
-    timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Connects under way, and connections that wait because these are many.
-    connecting: usize,
-    connect_queue: VecDeque<u32>,
-    /// Connections that this stage wants open.
-    wanted: usize,
     /// Connections that were not open yet when the load began.
     missing_at_start: usize,
-    busy: usize,
-    /// Whether due requests were left in the schedule: the lateness of the next one is then no sign
-    /// that this thread was away.
-    lagging: bool,
-    /// How long this thread was away while requests fell due, summed up: so late may a request be
-    /// by it, whether or not a connection was free.
-    away_ns: u64,
-    /// The shortest connect: about a round trip.
-    round_trip_ns: u64,
-    base_ns: u64,
-    window_start_ns: u64,
+    /// The load has begun.
     running: bool,
     /// Another program holds this one back: nothing new is sent.
     holding: bool,
+    /// The load is over.
     stopped: bool,
-    next_check_ns: u64,
-    next_timeout_scan_ns: u64,
-    /// The connection whose timeout is looked at next.
-    next_scanned: usize,
-    next_tcp_sample_ns: u64,
-    /// The connection whose TCP was looked at last.
-    tcp_sampled: usize,
-    /// Place of the next connection's source address: each thread begins at another, as they are
-    /// dealt over all threads.
-    source: usize,
-    answers_until_audit: u32,
-    /// Reads so far; of some the delay is recorded.
-    reads: u32,
-    polling_ns: u64,
-    /// Pauses before waits, if there may be any.
-    coalescing: Option<Coalescing>,
-    /// What a thread that must not use up its core owes, if it is one.
-    resting: Option<Resting>,
 }
 
-impl<'p, T: Transport> Worker<'p, T> {
+impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
     /// Thread `number` of the plan; opens nothing yet.
     pub fn new(
         plan: &'p Plan,
         number: usize,
-        transport: T,
-        recorder: Recorder,
+        wire: Wire<T, P>,
+        handover: Handover,
         script: Option<ThreadScript>,
-    ) -> io::Result<Worker<'p, T>> {
-        let mut transport = transport;
-        transport.set_streams(plan.protocol.streams());
+    ) -> io::Result<Worker<'p, T, P>> {
         let mut targets = plan.targets.clone();
-        let mut script = script;
-        if let Some(script) = &mut script {
-            adopt(script, &mut targets)?;
-        }
-        deal_recorded(plan, number, &mut targets);
-        let shape = script.as_ref().map(|script| script.shape);
+        let mut scripting = Scripting::new(plan, number, script);
+        scripting.adopt(&mut targets)?;
+        let shape = scripting.shape();
         let depth = shape.map_or(plan.protocol.depth(), |shape| shape.depth);
-        let streams = if T::STREAMS {
-            Streams::new(&targets, depth)?
+        let requests = Requests::new(plan, number, targets, depth);
+        let targets = &requests.targets;
+        let streams = if P::STREAMS {
+            Streams::new(targets, depth)?
         } else {
             Streams::none()
         };
-        let target_of = target_of_connections(plan, number, &targets);
-        let connections = target_of.iter().map(|&target| Connection::new(target));
-        let connections = connections.collect();
-        let dispatch = dispatch(plan, number, &targets, &target_of);
-        let cursors = targets
-            .iter()
-            .map(|target| first_request(plan, number, target));
-        let cursors = cursors.collect();
-        let addresses: io::Result<Vec<_>> = targets.iter().map(Addresses::of).collect();
-        let lengths = targets
-            .iter()
-            .map(|t| vec![UNKNOWN; t.requests.len()])
-            .collect();
-        let sees_answers =
-            plan.expect.body.is_some() || shape.is_some_and(|shape| shape.wants_answers);
-        let dynamic = shape.is_some_and(|shape| shape.dynamic);
-        let needs_no_delay = dynamic || !(plan.close && depth == 1 && are_short(&targets));
-        let templates = Templates::of(&targets);
-        let template_usable =
-            templates.fit(&targets) && !sees_answers && shape.is_none_or(|shape| !shape.dynamic);
+        let target_of = target_of_connections(plan, number, targets);
+        let pacer = Pacer::new(plan, number, targets, &target_of, depth);
+        let dynamic = scripting.is_dynamic();
+        let checks = Checks::new(plan, shape, targets);
+        let needs_no_delay = dynamic || !(plan.close && requests.are_short());
+        let rows = Rows::of(targets);
+        let sends_first = plan.proxy_header.is_none() && !scripting.delays() && !dynamic;
+        let connector = Connector::new(plan, number, targets, needs_no_delay, sends_first)?;
+        let templates = Templates::of(targets, checks.keeps_answers || dynamic);
         Ok(Worker {
             plan,
             number,
-            transport,
-            epoll: open_epoll(plan)?,
-            events: Events::default(),
-            buffer: vec![0; READ_BYTES],
-            connections,
-            addresses: addresses?,
-            lengths,
-            rows: Rows::of(&targets),
-            targets,
-            script,
-            sees_answers,
-            compares: plan.expect.body.is_none() && plan.expect.is_any(),
-            random: Random::new(number as u64),
-            drops_bodies: plan.protocol.drops_bodies() && !sees_answers && !is_preloaded(),
-            left: own_requests(plan, number, depth),
-            scheduled: 0,
-            depth,
-            fault: None,
-            templates,
-            template_usable,
-            recorder,
-            schedule: schedule(plan, number, depth),
-            due_ns: u64::MAX,
-            dispatch,
-            cursors,
-            ready: Vec::with_capacity(BURST_MAX),
-            // what is due in an open loop does not wait for others
-            burst: if plan.open().is_some() { 1 } else { BURST_MAX },
-            unread: Vec::new(),
+            wire,
+            waiter: Waiter::new(plan)?,
+            deadlines: Deadlines::default(),
+            connections: Connections::new(&target_of),
+            connector,
+            requests,
             streams,
-            sends_first: plan.proxy_header.is_none()
-                && plan.think().is_none()
-                && !shape.is_some_and(|shape| shape.dynamic || shape.delays),
-            needs_no_delay,
-            renewals: if connecting::may_renew(plan) {
-                connecting::RENEWALS_MAX
-            } else {
-                0
-            },
-            timers: BinaryHeap::new(),
-            connecting: 0,
-            connect_queue: VecDeque::new(),
-            wanted: 0,
+            scripting,
+            pacer,
+            burst: Burst::new(plan.open().is_some()),
+            reads: Reads::new(),
+            templates,
+            checks,
+            recorder: Recorder::new(handover, plan, rows),
             missing_at_start: 0,
-            busy: 0,
-            lagging: false,
-            away_ns: 0,
-            round_trip_ns: SECOND_NS,
-            base_ns: 0,
-            window_start_ns: 0,
             running: false,
             holding: false,
             stopped: false,
-            next_check_ns: 0,
-            next_timeout_scan_ns: 0,
-            next_scanned: 0,
-            next_tcp_sample_ns: 0,
-            tcp_sampled: 0,
-            source: number,
-            answers_until_audit: 0,
-            reads: 0,
-            polling_ns: 0,
-            coalescing: (plan.coalesce && plan.open().is_none())
-                .then(|| Coalescing::new(plan.protocol.streams())),
-            resting: (plan.realtime && plan.open().is_some()).then(Resting::default),
         })
     }
 
@@ -316,13 +190,12 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// A script that stops its thread ends its load, not the window: rates are over all of it.
     fn sit_out(&mut self) {
-        let stopped = self.script.as_ref().is_some_and(ThreadScript::stopped);
-        if !stopped || self.fault.is_some() {
+        if !self.scripting.has_stopped() || self.scripting.has_failed() {
             return;
         }
         // nothing falls due for a thread that has stopped
-        self.schedule = None;
-        self.dispatch.forget_waiting();
+        self.pacer.stop();
+        self.recorder.is_open = false;
         while !self.recorder.draining() && !stop_wanted() {
             let now = monotonic_ns();
             let left_ns = self.recorder.now.end_ns.saturating_sub(now).min(CHECK_NS);
@@ -333,93 +206,71 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// One pass: waits, handles what came, sends what is due, checks.
     fn turn(&mut self, timeout_ns: u64) {
-        let is_polling = timeout_ns == 0 && self.unread.is_empty();
-        let is_timed = timeout_ns == 0 || self.resting.is_some();
-        let timeout_ns = if self.unread.is_empty() {
+        let timeout_ns = if self.reads.are_finished() {
             timeout_ns
         } else {
             0
         };
+        let is_polling = timeout_ns == 0 && self.reads.are_finished() && !self.recorder.draining();
         let paused_ns = self.pause();
-        let before_ns = if is_timed { monotonic_ns() } else { 0 };
-        let count = self.epoll.wait(&mut self.events, timeout_ns);
-        let mut now = monotonic_ns();
-        if let Some(coalescing) = &mut self.coalescing {
-            coalescing.note_found(count);
-        }
-        if count == 0 && is_polling && !self.recorder.draining() {
-            self.polling_ns += now - before_ns;
-        }
-        if let Some(resting) = self.resting.as_mut().filter(|_| timeout_ns > 0) {
-            resting.note_wait(now - before_ns);
-        }
-        // what came in a pause has waited for us since, at most
-        let woken_ns = paused_ns.unwrap_or(now);
-        for event in 0..count {
-            let (token, ready) = self.events.get(event);
+        let woken = self.waiter.wait(timeout_ns, is_polling, paused_ns);
+        let mut now = woken.now;
+        for number in 0..woken.count {
+            let (token, ready) = self.waiter.event(number);
             let before_ns = now;
-            now = self.handle(token, ready, woken_ns);
-            if self.ready.len() >= self.burst {
+            now = self.handle(token, ready, woken.woken_ns);
+            if self.burst.is_full() {
                 self.send_ready();
             }
             let took_ns = now.saturating_sub(before_ns);
-            if took_ns > AWAY_NS && self.lagging {
-                self.away_ns += took_ns;
-            }
-            if self.due_ns <= now {
+            self.pacer.note_event(took_ns);
+            if self.pacer.due_ns <= now {
                 self.pace(now);
             }
         }
-        if !self.unread.is_empty() {
+        if !self.reads.are_finished() {
             now = self.read_on(now);
         }
         self.send_ready();
-        if self.due_ns <= now {
+        if self.pacer.due_ns <= now {
             self.pace(now);
         }
-        if now >= self.next_check_ns {
+        if now >= self.deadlines.next_check_ns {
             self.check(now);
         }
-        let is_done = self.busy == 0 && self.due_ns == u64::MAX && self.dispatch.waiting() == 0;
-        if is_done && (self.recorder.draining() || self.left == 0) {
+        let is_done = self.connections.busy == 0 && self.pacer.is_idle();
+        if is_done && (self.recorder.draining() || self.requests.are_used_up()) {
             self.stopped = true;
         }
-        if let Some(resting) = &mut self.resting {
-            resting.rest(now);
-        }
+        self.waiter.rest(now);
     }
 
     /// Pauses before a wait that would find little; when it began to.
     #[inline]
     fn pause(&mut self) -> Option<u64> {
-        if !self.running || !self.ready.is_empty() || !self.unread.is_empty() {
+        if !self.running || !self.burst.is_empty() || !self.reads.are_finished() {
             return None;
         }
-        self.coalescing.as_mut()?.pause(self.busy)
+        self.waiter.pause(self.connections.busy)
     }
 
-    /// Everything that has its time: called when `next_check_ns` has come.
+    /// Everything that has its time: called when the next check is due.
     fn check(&mut self, now: u64) {
         if self.running && self.recorder.is_over(now) {
             self.rotate(now);
         }
         self.recorder.sample_rate(now);
-        if let Some(coalescing) = &mut self.coalescing {
-            let answers = self.recorder.now.counts.completed;
-            coalescing.adapt(now, answers, self.busy);
-        }
+        let answers = self.recorder.now.counts.completed;
+        self.waiter.adapt(now, answers, self.connections.busy);
         self.fire_timers(now);
-        if now >= self.next_tcp_sample_ns && self.recorder.now.phase == Phase::Measured {
-            self.next_tcp_sample_ns = now + CHECK_NS;
+        if self.recorder.now.phase == Phase::Measured && self.deadlines.wants_tcp_sample(now) {
             self.sample_tcp();
         }
-        if now >= self.next_timeout_scan_ns {
-            self.next_timeout_scan_ns = now + self.scan_timeouts(now);
-        }
+        self.scan_timeouts(now);
         let drain_over = self.recorder.draining()
-            && (self.schedule.is_none()
+            && (!self.pacer.is_open()
                 || now
-                    >= self.base_ns
+                    >= self.pacer.base_ns
                         + self.plan.warmup_ns
                         + self.plan.duration_ns()
                         + self.plan.drain_ns);
@@ -428,14 +279,8 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         // what came free just now shall not wait for the next event
         self.send_ready();
-        let timer = self
-            .timers
-            .peek()
-            .map_or(u64::MAX, |Reverse((at_ns, _, _))| *at_ns);
-        self.next_check_ns = (now + CHECK_NS)
-            .min(self.next_timeout_scan_ns)
-            .min(self.recorder.now.end_ns)
-            .min(timer);
+        let interval_end_ns = self.recorder.now.end_ns;
+        self.deadlines.set_next_check(now, interval_end_ns);
     }
 
     /// Begins the interval that `now` lies in, and the stage if there is a new one.
@@ -444,25 +289,36 @@ impl<'p, T: Transport> Worker<'p, T> {
         self.recorder.rotate(now);
         let after = self.recorder.now.phase;
         if before == Phase::Warmup && after != Phase::Warmup {
-            self.polling_ns = 0;
+            self.waiter.polling_ns = 0;
         }
         if let Some(stage) = self.recorder.stage() {
             let wanted = self.plan.share(stage.connections, self.number);
-            if wanted != self.wanted {
+            if wanted != self.connections.wanted {
                 self.want(wanted, now);
             }
-        } else if self.schedule.is_none() {
+        } else if !self.pacer.is_open() {
             self.stopped = true;
+        }
+    }
+
+    /// Looks at the TCP of the next connection that is open.
+    fn sample_tcp(&mut self) {
+        for _ in 0..self.connections.wanted {
+            let sampled = self.deadlines.next_tcp_sampled(self.connections.wanted);
+            let connection = &self.connections[sampled];
+            if !is_open(connection) {
+                continue;
+            }
+            if let Some(info) = tcp_info(connection.fd) {
+                self.recorder.now.tcp.record(&info);
+            }
+            return;
         }
     }
 
     /// Handles timers that have come.
     fn fire_timers(&mut self, now: u64) {
-        while let Some(&Reverse((at_ns, index, generation))) = self.timers.peek() {
-            if at_ns > now {
-                break;
-            }
-            self.timers.pop();
+        while let Some((index, generation)) = self.deadlines.pop_timer(now) {
             let connection = &self.connections[index as usize];
             if connection.generation != generation {
                 continue;
@@ -473,14 +329,14 @@ impl<'p, T: Transport> Worker<'p, T> {
                 ConnectionState::Delayed => self.send_unless_held(index as usize, now),
                 // a script's delay, of one stream
                 ConnectionState::Idle | ConnectionState::Busy
-                    if T::STREAMS && self.is_free(index, generation) =>
+                    if P::STREAMS && self.is_free(index, generation) =>
                 {
                     self.send_unless_held(index as usize, now);
                 }
                 _ => {}
             }
         }
-        if T::STREAMS {
+        if P::STREAMS {
             self.flush_streams();
         }
     }

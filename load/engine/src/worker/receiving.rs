@@ -1,26 +1,60 @@
-//! Answers in: one half of the hot path.
+//! Answers in: one half of the hot path. The bytes of each protocol are understood in [`http1`](super::http1),
+//! [`websocket`](super::websocket) and [`streams`](super::streams).
 
-use super::connection::Pieces;
 use super::failing::Failure;
-use super::{ConnectionState, Worker, READ_AT_ONCE_BYTES, UNKNOWN};
+use super::{ConnectionState, Worker};
+use crate::protocol::{Protocol, Wire};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket;
-use crate::transport::{RequestMeta, Transport};
-use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress, Recognised};
+use crate::transport::Transport;
+use load_http1::{Done, Malformed};
 use std::io::{self, ErrorKind};
 
-/// Of so many answers one takes the full path although the template knows it.
-const AUDIT_EVERY: u32 = 1024;
 /// A read counts as at least so many bytes: many small ones take time too.
 const READ_LEAST_BYTES: usize = 4096;
 /// Of so many reads the delay of one is recorded.
 const SAMPLE_EVERY: u32 = 16;
-/// Bytes of a malformed answer that are shown.
-const SHOWN_BYTES: usize = 64;
+/// Bytes that one read takes at most.
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes that are read of one connection before others, due times and checks have their turn.
+const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
+/// The reads of a thread.
+pub(super) struct Reads {
+    buffer: Vec<u8>,
+    /// Reads so far; of some the delay is recorded.
+    count: u32,
+    /// Connections with more to read than was read at once, with their generation and whether the
+    /// other side has ended; no event reports them again.
+    unfinished: Vec<(u32, u32, bool)>,
+}
 
-impl<T: Transport> Worker<'_, T> {
+impl Reads {
+    /// None yet.
+    pub fn new() -> Reads {
+        Reads {
+            buffer: vec![0; READ_BYTES],
+            count: 0,
+            unfinished: Vec::new(),
+        }
+    }
+
+    /// Whether no connection has more to read than was read at once.
+    #[inline]
+    pub fn are_finished(&self) -> bool {
+        self.unfinished.is_empty()
+    }
+
+    /// Counts a read; whether its delay is recorded.
+    #[inline]
+    fn is_sampled(&mut self) -> bool {
+        self.count = self.count.wrapping_add(1);
+        self.count.is_multiple_of(SAMPLE_EVERY)
+    }
+}
+
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Handles one event; the time after it.
     #[inline]
     pub(super) fn handle(&mut self, token: u64, ready: Ready, woken_ns: u64) -> u64 {
@@ -34,12 +68,12 @@ impl<T: Transport> Worker<'_, T> {
         }
         let generation = connection.generation;
         match connection.state {
-            ConnectionState::Busy | ConnectionState::Idle if T::STREAMS => {
+            ConnectionState::Busy | ConnectionState::Idle if P::STREAMS => {
                 self.handle_streams(index, ready, woken_ns)
             }
             ConnectionState::Busy => {
                 let mut now = woken_ns;
-                let is_writing = T::HANDSHAKES || connection.is_writing();
+                let is_writing = Wire::<T, P>::HANDSHAKES || connection.is_writing();
                 // what the server has said comes first: it may have answered and gone
                 if ready.readable() {
                     now = self.receive(index, ready.ended(), woken_ns);
@@ -61,13 +95,13 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Reads what has come on a connection; the time of the last read.
     pub(super) fn receive(&mut self, index: usize, ended: bool, woken_ns: u64) -> u64 {
-        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut buffer = std::mem::take(&mut self.reads.buffer);
         let generation = self.connections[index].generation;
         let mut now = woken_ns;
         let mut left = READ_AT_ONCE_BYTES;
         loop {
             let connection = &mut self.connections[index];
-            let droppable = if T::DISCARDS && self.drops_bodies {
+            let droppable = if T::DISCARDS && self.checks.drops_bodies {
                 connection.droppable().min(left)
             } else {
                 0
@@ -78,7 +112,7 @@ impl<T: Transport> Worker<'_, T> {
             let result = if droppable > 0 {
                 socket::discard(connection.fd, droppable)
             } else {
-                self.transport.read(session, connection.fd, &mut buffer)
+                self.wire.read(session, connection.fd, &mut buffer)
             };
             match result {
                 Ok(0) => {
@@ -88,15 +122,14 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 Ok(length) => {
                     now = monotonic_ns();
-                    self.reads = self.reads.wrapping_add(1);
-                    if !T::TIMESTAMPS && self.reads.is_multiple_of(SAMPLE_EVERY) {
+                    if self.reads.is_sampled() && !T::TIMESTAMPS {
                         self.recorder.now.times.client_delay.record(now - woken_ns);
                     }
                     if droppable > 0 {
                         self.take_dropped(index, length, ended, now);
-                    } else if T::STREAMS {
+                    } else if P::STREAMS {
                         self.take_frames(index, &buffer[..length], now);
-                    } else if T::MESSAGES {
+                    } else if P::MESSAGES {
                         self.take_messages(index, &buffer[..length], ended, now);
                     } else {
                         self.take(index, &buffer[..length], ended, now);
@@ -104,14 +137,15 @@ impl<T: Transport> Worker<'_, T> {
                     let emptied = if droppable > 0 {
                         !ended && length < droppable
                     } else {
-                        !ended && self.transport.emptied(length, buffer.len())
+                        !ended && self.wire.transport.emptied(length, buffer.len())
                     };
                     if emptied || self.connections[index].generation != generation {
                         break;
                     }
                     left = left.saturating_sub(length.max(READ_LEAST_BYTES));
                     if left == 0 {
-                        self.unread.push((index as u32, generation, ended));
+                        let unfinished = (index as u32, generation, ended);
+                        self.reads.unfinished.push(unfinished);
                         break;
                     }
                 }
@@ -129,9 +163,9 @@ impl<T: Transport> Worker<'_, T> {
                 }
             }
         }
-        self.buffer = buffer;
-        if T::HANDSHAKES {
-            let ends = self.transport.take_early_ends();
+        self.reads.buffer = buffer;
+        if Wire::<T, P>::HANDSHAKES {
+            let ends = self.wire.transport.take_early_ends();
             self.recorder.now.counts.resumed += ends.resumed;
             self.recorder.now.counts.early += ends.accepted;
         }
@@ -141,255 +175,25 @@ impl<T: Transport> Worker<'_, T> {
     /// Reads on where more had come than is read at once; the time after it.
     #[cold]
     pub(super) fn read_on(&mut self, mut now: u64) -> u64 {
-        for (index, generation, ended) in std::mem::take(&mut self.unread) {
+        for (index, generation, ended) in std::mem::take(&mut self.reads.unfinished) {
             let index = index as usize;
             if self.connections[index].generation == generation {
                 now = self.receive(index, ended, now);
             }
-            if self.due_ns <= now {
+            if self.pacer.due_ns <= now {
                 self.pace(now);
             }
         }
         now
     }
 
-    /// Takes the bytes of one read.
-    #[inline]
-    fn take(&mut self, index: usize, bytes: &[u8], ended: bool, now: u64) {
-        self.recorder.now.counts.bytes_in += bytes.len() as u64;
-        let mut rest = bytes;
-        loop {
-            let connection = &mut self.connections[index];
-            let simple =
-                self.template_usable && connection.in_flight > 0 && connection.between_answers();
-            if !simple || self.answers_until_audit == 0 {
-                break;
-            }
-            let place = self.templates.place(connection.target, connection.request);
-            let Some(known) = self.templates.all[place].recognise(rest) else {
-                break;
-            };
-            let Recognised {
-                head_bytes, done, ..
-            } = known;
-            if known.is_chunked {
-                self.answers_until_audit -= 1;
-                let generation = connection.generation;
-                rest = self.take_chunks(index, known, rest, ended, now);
-                if rest.is_empty() || self.connections[index].generation != generation {
-                    return;
-                }
-                continue;
-            }
-            let total = head_bytes as u64 + done.body_bytes;
-            if (rest.len() as u64) < total {
-                let here = (rest.len() - head_bytes) as u64;
-                let left = done.body_bytes - here;
-                connection.pieces().first_ns = now;
-                connection.pieces().parser.resume_body(
-                    Done {
-                        body_bytes: here,
-                        ..done
-                    },
-                    left,
-                );
-                return;
-            }
-            rest = &rest[total as usize..];
-            self.answers_until_audit -= 1;
-            let generation = connection.generation;
-            self.complete(index, done, ended, now);
-            if rest.is_empty() || self.connections[index].generation != generation {
-                return;
-            }
-        }
-        self.take_carefully(index, rest, ended, now);
-    }
-
-    /// A part of a body was dropped without being read.
-    fn take_dropped(&mut self, index: usize, length: usize, ended: bool, now: u64) {
-        self.recorder.now.counts.bytes_in += length as u64;
-        let pieces = self.connections[index].pieces();
-        if let Some(done) = pieces.parser.skip_body(length as u64) {
-            self.complete(index, done, ended, now);
-        }
-    }
-
-    /// Takes a chunked body behind a head that was recognised; what follows it.
-    fn take_chunks<'b>(
-        &mut self,
-        index: usize,
-        known: Recognised,
-        bytes: &'b [u8],
-        ended: bool,
-        now: u64,
-    ) -> &'b [u8] {
-        let mut parser = Parser::before_chunks(known.done);
-        let body = &bytes[known.head_bytes..];
-        match parser.feed(body, false, &mut Ignore, &mut |_, _| {}) {
-            Ok(Progress::Done(used, done)) => {
-                self.complete(index, done, ended, now);
-                &body[used..]
-            }
-            Ok(Progress::More(used)) => {
-                let pieces = self.connections[index].pieces();
-                (pieces.parser, pieces.first_ns) = (parser, now);
-                pieces.spill.extend_from_slice(&body[used..]);
-                &[]
-            }
-            Err(class) => {
-                self.show(class, bytes);
-                self.fail(index, Failure::Malformed(class), now);
-                &[]
-            }
-        }
-    }
-
-    /// The full path: any answer, cut anywhere.
-    #[cold]
-    fn take_carefully(&mut self, index: usize, bytes: &[u8], ended: bool, now: u64) {
-        let connection = &mut self.connections[index];
-        let generation = connection.generation;
-        let mut kept = connection
-            .pieces
-            .as_mut()
-            .map(|pieces| std::mem::take(&mut pieces.spill))
-            .unwrap_or_default();
-        let had_kept = !kept.is_empty();
-        let input = if had_kept {
-            kept.extend_from_slice(bytes);
-            &kept
-        } else {
-            bytes
-        };
-        let mut used = 0;
-        while used < input.len() {
-            // servers may end a body with a line end too many (RFC 9112, 2.2 has it of requests)
-            let is_blank = matches!(input[used], b'\r' | b'\n');
-            if is_blank && self.connections[index].is_between_bodies() {
-                self.recorder.now.counts.tolerated += u64::from(input[used] == b'\n');
-                used += 1;
-                continue;
-            }
-            match self.parse(index, &input[used..]) {
-                Ok(Progress::More(more)) => {
-                    used += more;
-                    break;
-                }
-                Ok(Progress::Done(more, done)) => {
-                    used += more;
-                    self.look_at(index, done);
-                    self.complete(index, done, ended, now);
-                    if self.connections[index].generation != generation {
-                        return;
-                    }
-                }
-                Err(class) => {
-                    self.show(class, &input[used..]);
-                    self.fail(index, Failure::Malformed(class), now);
-                    return;
-                }
-            }
-        }
-        let connection = &mut self.connections[index];
-        if had_kept && used == 0 {
-            // not copied: a head that comes byte by byte would be copied with each of them
-            connection.pieces().spill = kept;
-        } else if used < input.len() {
-            connection.pieces().spill.extend_from_slice(&input[used..]);
-        }
-        if !connection.between_answers() {
-            let pieces = connection.pieces();
-            // the bytes at hand may end one answer and begin the next
-            if pieces.first_ns == 0 {
-                pieces.first_ns = now;
-            }
-        }
-    }
-
-    /// Enters when the first byte came of an answer that came in more than one read.
-    fn record_first_byte(&mut self, index: usize, asked: RequestMeta, ended_ns: u64) {
-        let pieces = self.connections[index].pieces();
-        let first_ns = std::mem::take(&mut pieces.first_ns);
-        let is_straggler = self.schedule.is_some() && asked.due_ns < self.recorder.step_start_ns;
-        if first_ns == 0 || is_straggler {
-            return;
-        }
-        let times = &mut self.recorder.now.times;
-        times
-            .first_of_split
-            .record(first_ns.saturating_sub(asked.sent_ns));
-        times.last_of_split.record(ended_ns - asked.sent_ns);
-    }
-
-    fn parse(&mut self, index: usize, input: &[u8]) -> Result<Progress, Malformed> {
-        let connection = &mut self.connections[index];
-        if connection.in_flight == 0 {
-            return Err(Malformed::Unasked);
-        }
-        let audit = self.answers_until_audit == 0;
-        let place = self.templates.place(connection.target, connection.request);
-        let template = &mut self.templates.all[place];
-        let expected = if audit && connection.between_answers() {
-            template.recognise(input).filter(|known| !known.is_chunked)
-        } else {
-            None
-        };
-        self.answers_until_audit = AUDIT_EVERY;
-        let mut heads = 0;
-        let mut learn = |head: &Head, bytes: &[u8]| {
-            heads += 1;
-            template.learn(head, bytes);
-        };
-        let head_only = connection.head_only;
-        let wanted = self.sees_answers;
-        let progress = if wanted {
-            let Pieces { parser, answer, .. } = connection.pieces();
-            let answer = answer.get_or_insert_default();
-            parser.feed(input, head_only, &mut **answer, &mut learn)?
-        } else if let Some(pieces) = &mut connection.pieces {
-            pieces
-                .parser
-                .feed(input, head_only, &mut Ignore, &mut learn)?
-        } else {
-            let mut parser = Parser::default();
-            let progress = parser.feed(input, head_only, &mut Ignore, &mut learn)?;
-            if !parser.at_start() {
-                connection.pieces().parser = parser;
-            }
-            progress
-        };
-        if let (Some(expected), Progress::Done(_, done)) = (expected, progress) {
-            if expected.done != done && heads > 0 {
-                self.template_usable = false;
-                self.recorder
-                    .note(|| "an answer was misread by the fast path; it is off now".into());
-            }
-        }
-        Ok(progress)
-    }
-
-    /// Compares a complete answer with what is expected, and shows it to the script that wants to
-    /// see it.
-    fn look_at(&mut self, index: usize, done: Done) {
-        if !self.sees_answers {
-            return;
-        }
-        let answer = self.connections[index].pieces().answer.take();
-        let answer: Answer = answer.map(|boxed| *boxed).unwrap_or_default();
-        if self.plan.expect.body.is_some() {
-            self.compare(done.status, done.body_bytes, Some(answer.bytes()));
-        }
-        self.show_answer(done.status, answer);
-    }
-
-    /// Counts an answer that is not as expected.
-    #[cold]
-    pub(super) fn compare(&mut self, status: u16, length: u64, body: Option<&[u8]>) {
-        if let Some(fault) = self.plan.expect.fault(status, length, body) {
-            self.recorder.now.counts.errors.unexpected += 1;
-            self.recorder.note(|| format!("unexpected: {fault}"));
-        }
+    /// Compares an answer that was kept with what is expected, and shows it to the script that wants
+    /// to see it.
+    pub(super) fn show_answer(&mut self, status: u16, length: u64, answer: Answer) {
+        self.checks
+            .compare_kept(status, length, answer.bytes(), &mut self.recorder);
+        self.scripting.show(status, answer);
+        self.heed_script();
     }
 
     /// Whether a connection has carried as many answers as it shall.
@@ -397,17 +201,6 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn is_used_up(&self, index: usize) -> bool {
         let most = self.plan.per_connection;
         most.is_some_and(|most| self.connections[index].answered >= most)
-    }
-
-    pub(super) fn show_answer(&mut self, status: u16, answer: Answer) {
-        let script = self.script.as_mut();
-        let Some(script) = script.filter(|script| script.shape.wants_answers) else {
-            return;
-        };
-        if let Err(fault) = script.answer(status, answer) {
-            self.fault.get_or_insert(fault);
-        }
-        self.stopped |= script.stopped() || self.fault.is_some();
     }
 
     /// An answer is complete.
@@ -421,13 +214,13 @@ impl<T: Transport> Worker<'_, T> {
         connection.answered = connection.answered.saturating_add(1);
         let last = connection.in_flight == 0;
         if !last {
-            connection.expect_next(self.depth);
+            connection.expect_next(self.requests.depth);
         }
         let due_ns = connection.due_ns;
-        self.count_answer(due_ns, done.status);
-        if self.compares {
-            self.compare(done.status, done.body_bytes, None);
-        }
+        let status = (!P::MESSAGES).then_some(done.status);
+        self.recorder.count_answer(due_ns, status);
+        self.checks
+            .compare(done.status, done.body_bytes, &mut self.recorder);
         self.recorder.now.counts.tolerated += u64::from(done.tolerated);
         if last || !self.plan.batch_latency {
             let ended_ns = if T::TIMESTAMPS {
@@ -437,9 +230,11 @@ impl<T: Transport> Worker<'_, T> {
             };
             let connection = &self.connections[index];
             let (target, asked) = (usize::from(connection.target), connection.meta());
-            self.record_times(target, asked, done.status, ended_ns);
-            if self.connections[index].pieces.is_some() {
-                self.record_first_byte(index, asked, ended_ns);
+            self.recorder
+                .record_times(target, asked, done.status, ended_ns);
+            if let Some(pieces) = &mut self.connections[index].pieces {
+                let first_ns = std::mem::take(&mut pieces.first_ns);
+                self.recorder.record_first_byte(asked, first_ns, ended_ns);
             }
         }
         let connection = &mut self.connections[index];
@@ -465,18 +260,25 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
+    /// When the kernel received what was read at `now`; how long it lay there is our own delay.
+    fn arrived_ns(&mut self, index: usize, now: u64) -> u64 {
+        let interval = &mut *self.recorder.now;
+        let Some(arrived_ns) = self.wire.transport.arrived_ns() else {
+            interval.counts.unstamped += 1;
+            return now;
+        };
+        // clocks are read one after the other: an answer is never older than its request
+        let arrived_ns = arrived_ns.clamp(self.connections[index].sent_ns, now);
+        interval.times.client_delay.record(now - arrived_ns);
+        arrived_ns
+    }
+
     /// Notes a body that is shorter than the first one to the same request.
     #[inline]
     pub(super) fn compare_length(&mut self, target: usize, request: u32, bytes: u64, status: u16) {
-        let Some(expected) = self.lengths[target].get_mut(request as usize) else {
-            return;
-        };
-        if *expected != bytes && status < 300 {
-            if *expected == UNKNOWN {
-                *expected = bytes;
-            } else if bytes < *expected && self.template_usable {
-                self.recorder.now.counts.errors.short_body += 1;
-            }
+        let is_short = self.checks.is_short(target, request, bytes, status);
+        if is_short && self.templates.are_usable {
+            self.recorder.now.counts.errors.short_body += 1;
         }
     }
 
@@ -489,31 +291,11 @@ impl<T: Transport> Worker<'_, T> {
             self.ended_idle(index, now);
             return;
         }
-        if T::STREAMS || T::MESSAGES {
+        if P::STREAMS || P::MESSAGES {
             self.fail(index, Failure::Closed, now);
             return;
         }
-        let begun = !connection.between_answers();
-        match connection.pieces().parser.end_of_stream() {
-            Ok(done) => {
-                self.look_at(index, done);
-                self.complete(
-                    index,
-                    Done {
-                        keep_alive: false,
-                        ..done
-                    },
-                    true,
-                    now,
-                );
-            }
-            Err(class) if begun => {
-                let start = std::mem::take(&mut connection.pieces().spill);
-                self.show(class, &start);
-                self.fail(index, Failure::Malformed(class), now);
-            }
-            Err(_) => self.fail(index, Failure::Closed, now),
-        }
+        self.end_answer(index, now);
     }
 
     /// The connection ended without the end that TLS has: a body that lasts until then may have been
@@ -535,13 +317,5 @@ impl<T: Transport> Worker<'_, T> {
         } else {
             self.fail(index, Failure::Read(error), now);
         }
-    }
-
-    fn show(&mut self, class: Malformed, bytes: &[u8]) {
-        let shown = bytes[..bytes.len().min(SHOWN_BYTES)]
-            .escape_ascii()
-            .to_string();
-        self.recorder
-            .note(|| format!("{}: \"{shown}\"", class.name()));
     }
 }

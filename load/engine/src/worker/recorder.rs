@@ -1,43 +1,41 @@
-//! Keeps the current interval of a thread and hands over the finished ones.
+//! Keeps the current interval of a thread and hands over the finished ones. What is entered for a
+//! request is in [`timing`](super::timing).
 
-use crate::interval::{Interval, Phase};
-use crate::machine::waited_for_core;
-use crate::plan::Stage;
-use crate::sys::clock::{process_cpu, thread_cpu, CpuTime, SECOND_NS};
+use crate::breakdown::Rows;
+use crate::ending::CpuMark;
+use crate::interval::Interval;
+use crate::plan::{Phase, Plan, Stage};
+use crate::sys::clock::SECOND_NS;
 use crate::sys::control::Tally;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
 
 /// Notes of one kind are kept so often; the counts say the rest.
 const NOTES_MAX: usize = 8;
 /// Stretch over which answers per second are sampled, as wrk does it.
 const RATE_STRETCH_NS: u64 = 100_000_000;
 
-/// CPU time of a thread and of the process at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CpuMark {
-    /// Of the calling thread.
-    pub thread: CpuTime,
-    /// Of the whole process.
-    pub process: CpuTime,
-    /// Time that the calling thread has waited for a core although it had work.
-    pub waited: Duration,
-}
-
-impl CpuMark {
-    fn now() -> CpuMark {
-        CpuMark {
-            thread: thread_cpu(),
-            process: process_cpu(),
-            waited: waited_for_core(),
-        }
-    }
+/// Where the finished intervals of a thread go, and where empty ones come from.
+pub struct Handover {
+    /// Number of the thread among all, the probe's included.
+    pub source: usize,
+    /// Takes finished intervals.
+    pub finished: Sender<Finished>,
+    /// Has empty ones.
+    pub spare: Receiver<Box<Interval>>,
 }
 
 /// The measuring side of a thread.
-pub struct Recorder {
+pub(super) struct Recorder {
     /// The interval that is being filled.
     pub now: Box<Interval>,
+    /// Which requests have a distribution of their own.
+    pub(super) rows: Rows,
+    /// Requests have due times.
+    pub(super) is_open: bool,
+    /// Only the last answer of a batch is entered.
+    pub(super) batch_latency: bool,
+    /// When the measured window began.
+    pub window_start_ns: u64,
     stages: Vec<Stage>,
     stage: usize,
     base_ns: u64,
@@ -53,27 +51,32 @@ pub struct Recorder {
     rate_carried: u64,
     /// Of the intervals that were handed over.
     before: Tally,
-    source: usize,
-    finished: Sender<Finished>,
-    spare: Receiver<Box<Interval>>,
+    handover: Handover,
 }
 
 /// A finished interval and the number of the thread that it comes from.
 pub type Finished = (usize, Box<Interval>);
 
+impl Handover {
+    fn send(&self, finished: Box<Interval>) {
+        // the receiver only goes away when the process ends
+        let _ = self.finished.send((self.source, finished));
+    }
+}
+
 impl Recorder {
-    /// A recorder that sends intervals to `finished` and takes empty ones from `spare`.
-    pub fn new(
-        source: usize,
-        finished: Sender<Finished>,
-        spare: Receiver<Box<Interval>>,
-    ) -> Recorder {
+    /// A recorder of requests in these rows.
+    pub fn new(handover: Handover, plan: &Plan, rows: Rows) -> Recorder {
         let now = Box::new(Interval {
             end_ns: u64::MAX,
             ..Interval::default()
         });
         Recorder {
             now,
+            rows,
+            is_open: plan.open().is_some(),
+            batch_latency: plan.batch_latency,
+            window_start_ns: 0,
             stages: Vec::new(),
             stage: 0,
             base_ns: 0,
@@ -83,16 +86,15 @@ impl Recorder {
             rate_completed: 0,
             rate_carried: 0,
             before: Tally::default(),
-            source,
-            finished,
-            spare,
+            handover,
         }
     }
 
-    /// The load begins at `base_ns` and goes through `stages`.
-    pub fn begin(&mut self, base_ns: u64, stages: Vec<Stage>) {
+    /// The load begins at `base_ns` and goes through the stages of the plan.
+    pub fn begin(&mut self, base_ns: u64, plan: &Plan) {
         self.base_ns = base_ns;
-        self.stages = stages;
+        self.window_start_ns = base_ns + plan.warmup_ns;
+        self.stages = plan.stages();
         self.stage = 0;
         self.turn(base_ns);
         self.rate_start_ns = base_ns;
@@ -142,7 +144,7 @@ impl Recorder {
     /// Ends the current interval here; the next one begins.
     fn turn(&mut self, start_ns: u64) {
         let phase_before = self.now.phase;
-        let mut next = self.spare.try_recv().unwrap_or_default();
+        let mut next = self.handover.spare.try_recv().unwrap_or_default();
         match self.stage() {
             Some(stage) => {
                 next.phase = stage.phase;
@@ -163,9 +165,8 @@ impl Recorder {
         let mut finished = std::mem::replace(&mut self.now, next);
         finished.end_ns = start_ns;
         self.before = added(self.before, &finished, true);
-        // the receiver only goes away when the process ends
         let unsampled = finished.counts.completed - self.rate_completed;
-        let _ = self.finished.send((self.source, finished));
+        self.handover.send(finished);
         self.rate_completed = 0;
         if self.now.phase == phase_before {
             // like wrk: a stretch does not end with the second
@@ -191,7 +192,7 @@ impl Recorder {
         self.sample_rate(now_ns);
         let mut finished = std::mem::take(&mut self.now);
         finished.end_ns = now_ns;
-        let _ = self.finished.send((self.source, finished));
+        self.handover.send(finished);
     }
 
     /// Notes answers per second since the last sample. Answers of the drain are in no rate.
@@ -253,21 +254,64 @@ fn added(mut tally: Tally, interval: &Interval, with_status: bool) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Closed, Expect, Pace, Protocol, Step, TlsOptions, Wait};
+    use crate::sys::epoll::Trigger;
+    use crate::sys::options::SocketOptions;
     use std::sync::mpsc::channel;
+
+    /// One thread and one connection for so long.
+    fn plan(length_ns: u64) -> Plan {
+        Plan {
+            threads: 1,
+            steps: vec![Step {
+                connections: 1,
+                length_ns,
+            }],
+            warmup_ns: 0,
+            drain_ns: SECOND_NS,
+            timeout_ns: SECOND_NS,
+            connect_timeout_ns: SECOND_NS,
+            protocol: Protocol::Http1 {
+                depth: 1,
+                timestamps: false,
+                drop_bodies: false,
+            },
+            batch_latency: false,
+            pace: Pace::Closed(Closed::default()),
+            targets: Vec::new(),
+            requests: None,
+            per_connection: None,
+            expect: Expect::default(),
+            all_addresses: false,
+            tls: TlsOptions::default(),
+            socket: SocketOptions::default(),
+            proxy_header: None,
+            sources: Vec::new(),
+            abort: false,
+            close: false,
+            trigger: Trigger::Edge,
+            wait: Wait::Hybrid,
+            coalesce: true,
+            pins: Vec::new(),
+            realtime: false,
+            start_at_unix_ns: None,
+            probe: None,
+            sink: false,
+        }
+    }
 
     #[test]
     fn a_sample_of_the_rate_goes_on_over_the_end_of_a_second() {
         const TENTH_NS: u64 = SECOND_NS / 10;
         let ((finished, intervals), (_spare, spares)) = (channel(), channel());
-        let mut recorder = Recorder::new(0, finished, spares);
-        let window = Stage {
-            phase: Phase::Measured,
-            step: 0,
-            connections: 1,
-            start_ns: 0,
-            end_ns: 4 * SECOND_NS,
+        let handover = Handover {
+            source: 0,
+            finished,
+            spare: spares,
         };
-        recorder.begin(0, vec![window]);
+        let window = plan(4 * SECOND_NS);
+        let mut recorder = Recorder::new(handover, &window, Rows::of(&[]));
+        recorder.begin(0, &window);
         for tenth in 1..=50 {
             recorder.rotate(tenth * TENTH_NS);
             // the first and the last answer of a second are next to its ends; some come in the drain

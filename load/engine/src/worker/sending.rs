@@ -1,12 +1,13 @@
 //! Requests out: the other half of the hot path.
 
+use super::burst::Ready;
 use super::connecting::token;
 use super::failing::Failure;
-use super::{Connection, ConnectionState, Worker};
-use crate::plan::{Rendered, Target};
+use super::{ConnectionState, Worker};
+use crate::plan::Rendered;
+use crate::protocol::{Protocol, Wire};
 use crate::sys::clock::monotonic_ns;
 use crate::transport::Transport;
-use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
@@ -18,39 +19,15 @@ fn is_too_early(error: &io::Error) -> bool {
     )
 }
 
-/// The request that a connection sends now, whose target's next one follows on whichever connection
-/// comes next: connections that began together would otherwise ask for the same all along.
-#[inline]
-pub(super) fn next_request<'t, S>(
-    targets: &'t [Target],
-    cursors: &mut [u32],
-    connection: &mut Connection<S>,
-) -> &'t Rendered {
-    let target = &targets[usize::from(connection.target)];
-    let cursor = &mut cursors[usize::from(connection.target)];
-    let number = target.order[*cursor as usize];
-    *cursor += 1;
-    if *cursor as usize == target.order.len() {
-        *cursor = 0;
-    }
-    connection.request = number;
-    let request = &target.requests[number as usize];
-    connection.head_only = request.head_only;
-    if request.mixed.is_some() {
-        connection.pieces().mixed = request.mixed.clone();
-    }
-    request
-}
-
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// A connection is ready for a request.
     #[inline]
     pub(super) fn offer(&mut self, index: usize, now: u64) {
-        if index >= self.wanted {
+        if index >= self.connections.wanted {
             self.close(index);
             return;
         }
-        if T::STREAMS {
+        if P::STREAMS {
             self.offer_streams(index, now);
         } else {
             self.offer_one(index, now);
@@ -62,19 +39,19 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn offer_one(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.idle_ns = now;
-        if self.schedule.is_some() {
+        if self.pacer.is_open() {
             let (target, generation) = (usize::from(connection.target), connection.generation);
-            if self.dispatch.has_waiting(target, index) {
-                self.ready.push((index as u32, generation, now));
+            if self.pacer.dispatch.has_waiting(target, index) {
+                self.burst.add(index, generation, now);
             } else {
-                self.dispatch.note_free(target, index, generation);
+                self.pacer.dispatch.note_free(target, index, generation);
             }
         } else if self.running && !self.stopped {
-            if self.delays() {
+            if self.scripting.delays() {
                 self.send_later(index, now);
             } else {
                 let generation = self.connections[index].generation;
-                self.ready.push((index as u32, generation, now));
+                self.burst.add(index, generation, now);
             }
         }
     }
@@ -86,21 +63,25 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     pub(super) fn send_ready(&mut self) {
         if !self.holding {
-            let mut ready = std::mem::take(&mut self.ready);
-            for &(index, generation, since_ns) in &ready {
+            let burst = self.burst.take();
+            for &Ready {
+                index,
+                generation,
+                since_ns,
+            } in &burst
+            {
                 if !self.is_free(index, generation) || self.stopped {
                     continue;
                 }
-                if self.schedule.is_some() {
+                if self.pacer.is_open() {
                     self.send_waiting(index as usize);
                 } else {
                     self.send(index as usize, since_ns, since_ns);
                 }
             }
-            ready.clear();
-            self.ready = ready;
+            self.burst.give_back(burst);
         }
-        if T::STREAMS {
+        if P::STREAMS {
             self.flush_streams();
         }
     }
@@ -112,47 +93,26 @@ impl<T: Transport> Worker<'_, T> {
         if connection.generation != generation {
             return false;
         }
-        if T::STREAMS {
+        if P::STREAMS {
             return self.has_room(index as usize);
         }
         connection.state == ConnectionState::Idle
     }
 
-    /// Whether requests wait before they are sent.
-    #[inline]
-    fn delays(&self) -> bool {
-        let script = self.script.as_ref();
-        self.plan.think().is_some() || script.is_some_and(|script| script.shape.delays)
-    }
-
-    /// How long the next request waits: as the script says, and for the user to think.
-    fn delay_ns(&mut self) -> Result<u64, String> {
-        let mut delay_ns = 0;
-        if let Some(script) = self.script.as_mut().filter(|script| script.shape.delays) {
-            let asked = script.delay_ns();
-            self.stopped |= script.stopped();
-            delay_ns = asked?;
-        }
-        let drawn_ns = self.plan.think().map_or(0, |think| {
-            let range = think.most_ns - think.least_ns + 1;
-            think.least_ns + self.random.bits() % range
-        });
-        Ok(delay_ns.saturating_add(drawn_ns))
-    }
-
     /// Sends the next request after its delay.
     #[cold]
     fn send_later(&mut self, index: usize, now: u64) {
-        match self.delay_ns() {
+        let delay_ns = self.scripting.delay_ns();
+        self.heed_script();
+        match delay_ns {
             Ok(delay_ns) => {
                 let connection = &mut self.connections[index];
-                if !T::STREAMS {
+                if !P::STREAMS {
                     connection.state = ConnectionState::Delayed;
                 }
                 let at_ns = now.saturating_add(delay_ns);
-                self.timers
-                    .push(Reverse((at_ns, index as u32, connection.generation)));
-                self.next_check_ns = self.next_check_ns.min(at_ns);
+                let generation = connection.generation;
+                self.deadlines.set_timer(at_ns, index, generation);
             }
             Err(fault) => self.give_up(fault),
         }
@@ -161,41 +121,41 @@ impl<T: Transport> Worker<'_, T> {
     /// The script has failed: the run is over.
     #[cold]
     pub(super) fn give_up(&mut self, fault: String) {
-        self.fault.get_or_insert(fault);
+        self.scripting.note_fault(fault);
         self.stopped = true;
     }
 
+    /// Ends the load if the script has ended it.
+    pub(super) fn heed_script(&mut self) {
+        self.stopped |= self.scripting.has_stopped() || self.scripting.has_failed();
+    }
+
     pub(super) fn set_not_busy(&mut self, index: usize, state: ConnectionState) {
-        let connection = &mut self.connections[index];
-        // with streams each of them is counted
-        if connection.state == ConnectionState::Busy && !T::STREAMS {
-            self.busy -= 1;
-        }
-        connection.state = state;
+        self.connections.set_not_busy(index, state, !P::STREAMS);
     }
 
     /// Writes the next request of a connection.
     #[inline]
     pub(super) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
-        if self.left == 0 {
+        if self.requests.are_used_up() {
             return;
         }
-        self.left = self.left.saturating_sub(self.depth as u64);
-        if T::STREAMS {
+        self.requests.begin();
+        if P::STREAMS {
             self.send_on_stream(index, due_ns, now);
             return;
         }
         self.enter(index, due_ns, now);
-        if self.is_dynamic() {
+        if self.scripting.is_dynamic() {
             self.send_scripted(index, now);
             return;
         }
         let connection = &mut self.connections[index];
-        let request = next_request(&self.targets, &mut self.cursors, connection);
+        let request = self.requests.next(connection);
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let written = self.transport.write(session, connection.fd, &request.bytes);
+        let written = self.wire.write(session, connection.fd, &request.bytes);
         if let Ok(length) = written {
             self.recorder.now.counts.bytes_out += length as u64;
             if length == request.bytes.len() {
@@ -209,22 +169,11 @@ impl<T: Transport> Worker<'_, T> {
     /// A request goes out.
     #[inline]
     fn enter(&mut self, index: usize, due_ns: u64, now: u64) {
-        let connection = &mut self.connections[index];
-        connection.due_ns = due_ns;
-        connection.sent_ns = now;
-        connection.in_flight = self.depth as u32;
-        connection.state = ConnectionState::Busy;
-        self.busy += 1;
-        if self.is_counted(due_ns) {
-            self.recorder.now.counts.sent += self.depth as u64;
+        self.connections
+            .begin_batch(index, self.requests.depth as u32, due_ns, now);
+        if self.recorder.is_counted(due_ns) {
+            self.recorder.now.counts.sent += self.requests.depth as u64;
         }
-    }
-
-    /// Whether a script makes each request.
-    #[inline]
-    pub(super) fn is_dynamic(&self) -> bool {
-        let script = self.script.as_ref();
-        script.is_some_and(|script| script.shape.dynamic)
     }
 
     /// Writes the first request on a connection that may or may not be established; true if it was.
@@ -232,34 +181,34 @@ impl<T: Transport> Worker<'_, T> {
     /// On a loopback interface it is as soon as `connect` returns, and needs no wait. A peer
     /// that is farther away is not tried a second time.
     pub(super) fn send_first(&mut self, index: usize) -> io::Result<bool> {
-        let closed_loop = self.running && self.schedule.is_none() && !self.holding;
-        let is_plain = !T::HANDSHAKES && !T::STREAMS;
-        if !is_plain || !self.sends_first || !closed_loop || self.left == 0 {
+        let closed_loop = self.running && !self.pacer.is_open() && !self.holding;
+        let is_plain = !Wire::<T, P>::HANDSHAKES && !P::STREAMS;
+        if !is_plain || !self.connector.sends_first || !closed_loop || self.requests.are_used_up() {
             return Ok(false);
         }
         let now = monotonic_ns();
         let connection = &mut self.connections[index];
         let target = usize::from(connection.target);
-        let cursor = self.cursors[target];
-        let request = next_request(&self.targets, &mut self.cursors, connection);
+        let place = self.requests.place(target);
+        let request = self.requests.next(connection);
         let Some(session) = connection.session.as_mut() else {
             return Ok(false);
         };
-        match self.transport.write(session, connection.fd, &request.bytes) {
+        match self.wire.write(session, connection.fd, &request.bytes) {
             Ok(length) => {
                 if length < request.bytes.len() {
                     connection.keep_rest(Arc::clone(&request.bytes), length);
                     connection.wants_room = true;
                 }
                 self.recorder.now.counts.bytes_out += length as u64;
-                self.left = self.left.saturating_sub(self.depth as u64);
+                self.requests.begin();
                 self.count_connect(index, now);
                 self.enter(index, now, now);
                 Ok(true)
             }
             Err(error) if is_too_early(&error) => {
-                self.cursors[target] = cursor;
-                self.sends_first = false;
+                self.requests.go_to(target, place);
+                self.connector.sends_first = false;
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -268,13 +217,12 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Lets the script make a request, and writes it.
     fn send_scripted(&mut self, index: usize, now: u64) {
-        let Some(script) = &mut self.script else {
+        let Some(text) = self.scripting.request() else {
             return;
         };
-        let text = script.request();
-        self.stopped |= script.stopped();
+        self.heed_script();
         match text {
-            Ok(bytes) if self.depth == 1 => {
+            Ok(bytes) if self.requests.depth == 1 => {
                 self.connections[index].head_only = bytes.starts_with(b"HEAD ");
                 self.write(index, &bytes, now);
             }
@@ -295,7 +243,7 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let written = self.transport.write(session, connection.fd, bytes);
+        let written = self.wire.write(session, connection.fd, bytes);
         if let Ok(length) = written {
             self.recorder.now.counts.bytes_out += length as u64;
             if length == bytes.len() {
@@ -333,7 +281,7 @@ impl<T: Transport> Worker<'_, T> {
             connection.wants_room = wanted;
             let token = token(index, connection.registered);
             // a failure shows as a timeout of this request
-            let _ = self.epoll.want_room(connection.fd, token, wanted);
+            let _ = self.waiter.epoll.want_room(connection.fd, token, wanted);
         }
     }
 
@@ -345,8 +293,8 @@ impl<T: Transport> Worker<'_, T> {
             return;
         };
         let mut is_flushed = true;
-        if T::HANDSHAKES {
-            match self.transport.flush(session, connection.fd) {
+        if Wire::<T, P>::HANDSHAKES {
+            match self.wire.flush(session, connection.fd) {
                 Ok(is_all) => is_flushed = is_all,
                 Err(error) => {
                     self.fail(index, Failure::Write(error), monotonic_ns());
@@ -357,7 +305,7 @@ impl<T: Transport> Worker<'_, T> {
         if let Some(pieces) = &mut connection.pieces {
             let rest = &pieces.outbox[pieces.outbox_sent..];
             if !rest.is_empty() {
-                match self.transport.write(session, connection.fd, rest) {
+                match self.wire.write(session, connection.fd, rest) {
                     Ok(length) => {
                         self.recorder.now.counts.bytes_out += length as u64;
                         pieces.outbox_sent += length;

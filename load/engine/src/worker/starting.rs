@@ -1,7 +1,8 @@
 //! Before the load and at its first moment: the first connections, the wait for the start.
 
-use super::connection::Connection;
-use super::{ConnectionState, Worker, CHECK_NS};
+use super::deadlines::CHECK_NS;
+use super::{ConnectionState, Worker};
+use crate::protocol::Protocol;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::signal::stop_wanted;
 use crate::transport::Transport;
@@ -14,13 +15,13 @@ const PUNCTUAL_NS: u64 = 2_000_000;
 /// So many first requests of a closed loop are written before answers are looked for.
 const FIRST_WRITES: usize = 64;
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Opens the first connections and waits until each is ready or has failed once.
     pub fn connect(&mut self) {
         let now = monotonic_ns();
         let first = self.plan.steps.first().map_or(0, |step| step.connections);
         self.recorder.now.start_ns = now;
-        self.next_check_ns = now + CHECK_NS;
+        self.deadlines.next_check_ns = now + CHECK_NS;
         self.want(self.plan.share(first, self.number), now);
         // a server that takes connections slowly is waited for, one that takes none is not
         let patience_ns = self.plan.connect_timeout_ns;
@@ -29,25 +30,16 @@ impl<T: Transport> Worker<'_, T> {
         let mut progress_ns = now;
         loop {
             let now = monotonic_ns();
-            let opened = self.open_connections();
+            let opened = self.connections.open();
             if opened > open {
                 (open, progress_ns) = (opened, now);
             }
             let deadline_ns = last_ns.min(progress_ns + patience_ns);
-            if self.settled() || now >= deadline_ns || stop_wanted() {
+            if self.connections.are_settled() || now >= deadline_ns || stop_wanted() {
                 break;
             }
             self.turn((deadline_ns - now).min(CHECK_NS));
         }
-    }
-
-    /// Connections that can carry a request.
-    pub(super) fn open_connections(&self) -> usize {
-        let wanted = &self.connections[..self.wanted];
-        let is_open = |c: &&Connection<T::Session>| {
-            matches!(c.state, ConnectionState::Idle | ConnectionState::Busy)
-        };
-        wanted.iter().filter(is_open).count()
     }
 
     /// Waits for the moment of the start. Connections are looked after meanwhile: one that the server
@@ -71,23 +63,14 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    fn settled(&self) -> bool {
-        self.connections[..self.wanted].iter().all(|c| {
-            c.failures > 0 || matches!(c.state, ConnectionState::Idle | ConnectionState::Busy)
-        })
-    }
-
     pub(super) fn start(&mut self, base_ns: u64) {
-        self.missing_at_start = self.wanted - self.open_connections();
-        if let Some(script) = &mut self.script {
-            script.forget_stop();
-        }
-        self.base_ns = base_ns;
-        self.window_start_ns = base_ns + self.plan.warmup_ns;
-        self.recorder.begin(base_ns, self.plan.stages());
+        self.missing_at_start = self.connections.wanted - self.connections.open();
+        self.scripting.forget_stop();
+        self.pacer.base_ns = base_ns;
+        self.recorder.begin(base_ns, self.plan);
         self.running = true;
-        self.set_due();
-        self.next_check_ns = 0;
+        self.pacer.set_due(self.requests.are_all_due());
+        self.deadlines.next_check_ns = 0;
         // interrupted before it began: no window begins in which an answer could count
         self.stopped = stop_wanted();
         if self.stopped {
@@ -95,8 +78,8 @@ impl<T: Transport> Worker<'_, T> {
         }
         let now = monotonic_ns();
         // each was offered when it was opened
-        self.dispatch.forget_free();
-        for index in 0..self.wanted {
+        self.pacer.dispatch.forget_free();
+        for index in 0..self.connections.wanted {
             if self.connections[index].state == ConnectionState::Idle {
                 self.offer(index, now);
             }

@@ -2,13 +2,13 @@
 //! the other hot path stays there, what is another here.
 
 use super::failing::Failure;
-use super::sending::next_request;
-use super::{ConnectionState, Worker};
+use super::Worker;
 use crate::plan::Target;
+use crate::protocol::{Expired, InFlight, Protocol, RequestMeta};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
-use crate::transport::{Expired, InFlight, RequestMeta, Transport};
+use crate::transport::Transport;
 use load_http1::Sink as _;
 use load_http2::{Event, Ignore, Sink};
 use std::io;
@@ -62,13 +62,13 @@ impl Sink for Shown<'_> {
     }
 }
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Whether the server has allowed nothing at all on a connection for longer than answers may take.
     pub(super) fn is_of_no_use(&mut self, index: usize, now: u64) -> bool {
         let connection = &mut self.connections[index];
         let since_ns = connection.sent_ns.max(connection.idle_ns);
         let session = connection.session.as_mut();
-        let client = session.and_then(|session| self.transport.client(session));
+        let client = session.and_then(|session| self.wire.client(session));
         let is_closed = client.is_some_and(|client| client.limit() == 0);
         self.running && is_closed && now.saturating_sub(since_ns) > self.plan.timeout_ns
     }
@@ -77,14 +77,14 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     pub(super) fn has_room(&mut self, index: usize) -> bool {
         let session = self.connections[index].session.as_mut();
-        let client = session.and_then(|session| self.transport.client(session));
+        let client = session.and_then(|session| self.wire.client(session));
         client.is_some_and(|client| client.has_room())
     }
 
     /// A connection is ready: all its streams are.
     pub(super) fn offer_streams(&mut self, index: usize, now: u64) {
         let session = self.connections[index].session.as_mut();
-        let client = session.and_then(|session| self.transport.client(session));
+        let client = session.and_then(|session| self.wire.client(session));
         let free = client.map_or(0, |client| client.limit().saturating_sub(client.open()));
         (0..free).for_each(|_| self.offer_one(index, now));
     }
@@ -106,7 +106,7 @@ impl<T: Transport> Worker<'_, T> {
     /// Puts the next request on a stream; it is written with the ones after it.
     #[inline]
     pub(super) fn send_on_stream(&mut self, index: usize, due_ns: u64, now: u64) {
-        let made = if self.is_dynamic() {
+        let made = if self.scripting.is_dynamic() {
             match self.make_request(index) {
                 Some(made) => Some(made),
                 None => return,
@@ -117,13 +117,13 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         let target = usize::from(connection.target);
         if made.is_none() {
-            next_request(&self.targets, &mut self.cursors, connection);
+            self.requests.next(connection);
         }
         let request = connection.request;
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let Some(client) = self.transport.client(session) else {
+        let Some(client) = self.wire.client(session) else {
             return;
         };
         if !client.has_pending() {
@@ -138,22 +138,19 @@ impl<T: Transport> Worker<'_, T> {
             request,
         };
         client.request(made.as_ref().unwrap_or_else(known), asked);
-        connection.in_flight += 1;
-        connection.state = ConnectionState::Busy;
-        self.busy += 1;
-        if self.is_counted(due_ns) {
+        self.connections.begin_stream(index);
+        if self.recorder.is_counted(due_ns) {
             self.recorder.now.counts.sent += 1;
         }
     }
 
     /// A request that the script makes now.
-    fn make_request(&mut self, index: usize) -> Option<<T::Client as InFlight>::Request> {
-        let script = self.script.as_mut()?;
-        let text = script.request();
-        self.stopped |= script.stopped();
+    fn make_request(&mut self, index: usize) -> Option<<P::Client as InFlight>::Request> {
+        let text = self.scripting.request()?;
+        self.heed_script();
         let target = usize::from(self.connections[index].target);
         let made = text.and_then(|text| {
-            let made = T::Client::scripted(&text, &self.targets[target]);
+            let made = P::Client::scripted(&text, &self.requests.targets[target]);
             made.map_err(|error| error.to_string())
         });
         match made {
@@ -186,10 +183,10 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let written = self.transport.send_pending(session, connection.fd);
-        let flushed = self.transport.flush(session, connection.fd);
+        let written = self.wire.send_pending(session, connection.fd);
+        let flushed = self.wire.flush(session, connection.fd);
         let is_empty = self
-            .transport
+            .wire
             .client(session)
             .is_none_or(|client| !client.has_pending());
         match (written, flushed) {
@@ -214,7 +211,7 @@ impl<T: Transport> Worker<'_, T> {
     /// Takes the bytes of one read.
     pub(super) fn take_frames(&mut self, index: usize, bytes: &[u8], now: u64) {
         self.recorder.now.counts.bytes_in += bytes.len() as u64;
-        let is_seen = self.sees_answers;
+        let is_seen = self.checks.keeps_answers;
         let connection = &mut self.connections[index];
         let generation = connection.generation;
         let mut answers = if is_seen {
@@ -223,7 +220,7 @@ impl<T: Transport> Worker<'_, T> {
             Vec::new()
         };
         let session = connection.session.as_mut();
-        let Some(client) = session.and_then(|session| self.transport.client(session)) else {
+        let Some(client) = session.and_then(|session| self.wire.client(session)) else {
             return;
         };
         let had_nothing = !client.has_pending();
@@ -261,9 +258,9 @@ impl<T: Transport> Worker<'_, T> {
     /// The server allows so many more streams than before.
     fn offer_more(&mut self, index: usize, more: u32, now: u64) {
         // a server that takes back and allows again for ever must not fill the list
-        let places = self.wanted * self.plan.protocol.streams();
+        let places = self.connections.wanted * self.plan.protocol.streams();
         for _ in 0..more {
-            if index < self.wanted && self.ready.len() < places {
+            if index < self.connections.wanted && self.burst.len() < places {
                 self.offer_one(index, now);
             }
         }
@@ -273,10 +270,10 @@ impl<T: Transport> Worker<'_, T> {
     fn part_if_going(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let session = connection.session.as_mut();
-        let client = session.and_then(|session| self.transport.client(session));
+        let client = session.and_then(|session| self.wire.client(session));
         if client.is_some_and(|client| client.is_going() && client.open() == 0) {
             self.ended_idle(index, now);
-        } else if connection.in_flight == 0 && index >= self.wanted {
+        } else if connection.in_flight == 0 && index >= self.connections.wanted {
             self.close(index);
         }
     }
@@ -291,12 +288,8 @@ impl<T: Transport> Worker<'_, T> {
         if self.recorder.is_over(now) {
             self.rotate(now);
         }
+        self.connections.end_streams(index, 1);
         let connection = &mut self.connections[index];
-        connection.in_flight -= 1;
-        self.busy -= 1;
-        if connection.in_flight == 0 {
-            connection.state = ConnectionState::Idle;
-        }
         let target = usize::from(connection.target);
         match event {
             Event::Answered {
@@ -308,11 +301,10 @@ impl<T: Transport> Worker<'_, T> {
             } => {
                 connection.failures = 0;
                 connection.answered = connection.answered.saturating_add(1);
-                self.count_answer(user.due_ns, status);
-                if self.compares {
-                    self.compare(status, body_bytes, None);
-                }
-                self.record_times(target, user, status, now);
+                let coded = (!P::MESSAGES).then_some(status);
+                self.recorder.count_answer(user.due_ns, coded);
+                self.checks.compare(status, body_bytes, &mut self.recorder);
+                self.recorder.record_times(target, user, status, now);
                 if self.plan.protocol.is_grpc() && call != Some(0) {
                     self.note_failed_call(call);
                 } else {
@@ -320,29 +312,26 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 if let Some(answer) = answers.get_mut(slot) {
                     let answer = std::mem::take(answer);
-                    if self.plan.expect.body.is_some() {
-                        self.compare(status, body_bytes, Some(answer.bytes()));
-                    }
-                    self.show_answer(status, answer);
+                    self.show_answer(status, body_bytes, answer);
                 }
             }
             Event::Reset { user, code } => {
                 self.recorder.now.counts.errors.stream_reset += 1;
                 self.recorder.note(|| format!("stream reset: code {code}"));
-                self.lose(target, user, 1, now);
+                self.recorder.lose(target, user, 1, now);
             }
             Event::Unprocessed { user } => {
                 self.recorder.now.counts.errors.stale += 1;
                 self.recorder
                     .note(|| "the server went away before it took a request".into());
-                self.lose(target, user, 1, now);
+                self.recorder.lose(target, user, 1, now);
             }
         }
         if self.is_used_up(index) {
             if self.connections[index].in_flight == 0 {
                 self.reopen(index, now);
             }
-        } else if index < self.wanted && self.has_room(index) {
+        } else if index < self.connections.wanted && self.has_room(index) {
             self.offer_one(index, now);
         }
     }
@@ -363,7 +352,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         let generation = connection.generation;
         let session = connection.session.as_mut();
-        let Some(client) = session.and_then(|session| self.transport.client(session)) else {
+        let Some(client) = session.and_then(|session| self.wire.client(session)) else {
             return;
         };
         let mut late = client.each();
@@ -377,17 +366,13 @@ impl<T: Transport> Worker<'_, T> {
             self.fail(index, Failure::Timeout, now);
             return;
         }
-        connection.in_flight -= late.len() as u32;
-        if connection.in_flight == 0 {
-            connection.state = ConnectionState::Idle;
-        }
-        self.busy -= late.len();
+        self.connections.end_streams(index, late.len());
         self.streams.unwritten.push((index as u32, generation));
         self.recorder.now.counts.errors.timeout += late.len() as u64;
         self.recorder.note(|| "no answer in time".into());
         let target = usize::from(self.connections[index].target);
         for (_, asked) in late {
-            self.lose(target, asked, 1, now);
+            self.recorder.lose(target, asked, 1, now);
             self.offer_one(index, now);
         }
         match expired {

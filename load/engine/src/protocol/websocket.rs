@@ -1,9 +1,9 @@
-//! WebSocket over another transport: the upgrade as a part of the handshake, then frames.
+//! WebSocket: the upgrade as a part of the handshake, then frames.
 
-use super::{OneByOne, Transport};
+use super::{Bytes, OneByOne, Protocol};
 use crate::plan::Target;
 use crate::random::Random;
-use crate::sys::socket::Fd;
+use crate::transport::Transport;
 use load_websocket::{upgrade, Client};
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,16 +12,14 @@ use std::io::{self, ErrorKind};
 /// Bytes of an answer to an upgrade that are read at once.
 const ANSWER_BYTES: usize = 4096;
 
-/// Carries messages over `inner`.
-pub struct WebSocket<T> {
-    inner: T,
+/// Carries messages.
+pub struct WebSocket {
     heads: Vec<Vec<u8>>,
     random: RefCell<Random>,
 }
 
 /// One connection.
-pub struct Session<S> {
-    inner: S,
+pub struct Session {
     key: String,
     /// What is left to write of the upgrade.
     upgrade: Vec<u8>,
@@ -34,12 +32,11 @@ pub struct Session<S> {
     is_inside: bool,
 }
 
-impl<T: Transport> WebSocket<T> {
+impl WebSocket {
     /// To these targets.
-    pub fn new(inner: T, targets: &[Target]) -> Self {
+    pub fn new(targets: &[Target]) -> WebSocket {
         let heads = targets.iter().map(|target| target.upgrade.clone());
         WebSocket {
-            inner,
             heads: heads.map(Option::unwrap_or_default).collect(),
             random: RefCell::new(Random::new(RandomState::new().build_hasher().finish())),
         }
@@ -51,20 +48,22 @@ impl<T: Transport> WebSocket<T> {
         let bits = u128::from(random.bits()) << 64 | u128::from(random.bits());
         upgrade::key(bits.to_be_bytes())
     }
+}
 
+impl Session {
     /// Reads the answer to the upgrade; whether it is complete.
-    fn settle(&self, session: &mut Session<T::Session>, fd: Fd) -> io::Result<bool> {
+    fn settle<T: Transport>(&mut self, mut bytes: Bytes<'_, T>) -> io::Result<bool> {
         let mut buffer = [0; ANSWER_BYTES];
         loop {
-            let answered = upgrade::answer(&session.early, session.searched, &session.key);
+            let answered = upgrade::answer(&self.early, self.searched, &self.key);
             if let Some(length) = answered.map_err(|why| io::Error::other(why.to_string()))? {
-                session.early.drain(..length);
+                self.early.drain(..length);
                 return Ok(true);
             }
-            session.searched = session.early.len();
-            match self.inner.read(&mut session.inner, fd, &mut buffer) {
+            self.searched = self.early.len();
+            match bytes.read(&mut buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(length) => session.early.extend_from_slice(&buffer[..length]),
+                Ok(length) => self.early.extend_from_slice(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -72,11 +71,10 @@ impl<T: Transport> WebSocket<T> {
     }
 
     /// Writes control frames; whether all are written.
-    fn write_control(&self, session: &mut Session<T::Session>, fd: Fd) -> io::Result<bool> {
-        while !session.client.pending().is_empty() {
-            let pending = session.client.pending();
-            match self.inner.write(&mut session.inner, fd, pending) {
-                Ok(length) => session.client.written(length),
+    fn write_control<T: Transport>(&mut self, bytes: &mut Bytes<'_, T>) -> io::Result<bool> {
+        while !self.client.pending().is_empty() {
+            match bytes.write(self.client.pending()) {
+                Ok(length) => self.client.written(length),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -85,65 +83,55 @@ impl<T: Transport> WebSocket<T> {
     }
 }
 
-impl<T: Transport> Transport for WebSocket<T> {
-    type Session = Box<Session<T::Session>>;
+impl Protocol for WebSocket {
+    type Session = Box<Session>;
     type Client = OneByOne;
     const HANDSHAKES: bool = true;
     const MESSAGES: bool = true;
 
-    fn frames<'s>(&self, session: &'s mut Self::Session) -> Option<&'s mut Client> {
-        Some(&mut session.client)
-    }
-
-    fn begin(&self, target: usize) -> io::Result<Self::Session> {
+    fn begin(&self, target: usize) -> Self::Session {
         let key = self.key();
-        Ok(Box::new(Session {
-            inner: self.inner.begin(target)?,
+        Box::new(Session {
             upgrade: upgrade::with_key(&self.heads[target], &key),
             key,
             early: Vec::new(),
             searched: 0,
             client: Client::default(),
             is_inside: false,
-        }))
+        })
     }
 
-    fn handshake(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool> {
-        if !self.inner.handshake(&mut session.inner, fd)? {
-            return Ok(false);
-        }
+    fn handshake<T: Transport>(
+        &self,
+        session: &mut Self::Session,
+        mut bytes: Bytes<'_, T>,
+    ) -> io::Result<bool> {
         while !session.upgrade.is_empty() {
-            match self.inner.write(&mut session.inner, fd, &session.upgrade) {
+            match bytes.write(&session.upgrade) {
                 Ok(length) => drop(session.upgrade.drain(..length)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        self.inner.flush(&mut session.inner, fd)?;
-        self.settle(session, fd)
-    }
-
-    fn emptied(&self, length: usize, room: usize) -> bool {
-        self.inner.emptied(length, room)
-    }
-
-    fn was_resumed(&self, session: &Self::Session) -> bool {
-        self.inner.was_resumed(&session.inner)
+        bytes.flush()?;
+        session.settle(bytes)
     }
 
     #[inline]
-    fn read(&self, session: &mut Self::Session, fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read<T: Transport>(
+        &self,
+        session: &mut Self::Session,
+        mut bytes: Bytes<'_, T>,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
         if session.early.is_empty() {
-            return self.inner.read(&mut session.inner, fd, buffer);
+            return bytes.read(buffer);
         }
         let early = session.early.len().min(buffer.len());
         buffer[..early].copy_from_slice(&session.early[..early]);
         session.early.drain(..early);
         // the caller takes a short read for an empty socket
-        match self
-            .inner
-            .read(&mut session.inner, fd, &mut buffer[early..])
-        {
+        match bytes.read(&mut buffer[early..]) {
             Ok(length) => Ok(early + length),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(early),
             Err(error) => Err(error),
@@ -151,29 +139,43 @@ impl<T: Transport> Transport for WebSocket<T> {
     }
 
     #[inline]
-    fn write(&self, session: &mut Self::Session, fd: Fd, bytes: &[u8]) -> io::Result<usize> {
-        if !session.is_inside && !self.write_control(session, fd)? {
+    fn write<T: Transport>(
+        &self,
+        session: &mut Self::Session,
+        mut bytes: Bytes<'_, T>,
+        messages: &[u8],
+    ) -> io::Result<usize> {
+        if !session.is_inside && !session.write_control(&mut bytes)? {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let length = self.inner.write(&mut session.inner, fd, bytes)?;
-        session.is_inside = length < bytes.len();
+        let length = bytes.write(messages)?;
+        session.is_inside = length < messages.len();
         Ok(length)
     }
 
-    fn flush(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool> {
+    fn flush<T: Transport>(
+        &self,
+        session: &mut Self::Session,
+        mut bytes: Bytes<'_, T>,
+    ) -> io::Result<bool> {
         if !session.is_inside {
-            self.write_control(session, fd)?;
+            session.write_control(&mut bytes)?;
         }
         let is_written = session.client.pending().is_empty();
-        Ok(self.inner.flush(&mut session.inner, fd)? && is_written)
+        Ok(bytes.flush()? && is_written)
     }
 
-    fn send_close(&self, session: &mut Self::Session, fd: Fd) {
+    fn send_close<T: Transport>(&self, session: &mut Self::Session, bytes: Bytes<'_, T>) {
         let is_open = session.upgrade.is_empty() && !session.is_inside;
         if is_open {
             session.client.close();
             // the server may be gone already
-            let _ = self.flush(session, fd);
+            let _ = self.flush(session, bytes);
         }
+    }
+
+    #[inline]
+    fn frames(session: &mut Self::Session) -> Option<&mut Client> {
+        Some(&mut session.client)
     }
 }

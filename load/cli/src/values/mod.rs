@@ -1,5 +1,11 @@
 //! The values of options: numbers, times, ramps, lists; each refusal names option and value.
 
+mod places;
+mod request;
+
+pub use places::{ConnectTo, Resolve};
+pub use request::{Bytes, HeaderField, Method};
+
 use crate::curve;
 use crate::refusal::{because, wrong, Refusal, Wrong};
 use crate::units::{parse_metric, parse_time_ns};

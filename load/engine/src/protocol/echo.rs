@@ -1,10 +1,9 @@
 //! Messages over TCP that come back: `tcp://`. Answers have a size and no other mark, so they belong
 //! to the messages in the order in which these were sent.
 
-use super::in_flight::{Expired, Fault, InFlight};
-use super::{RequestMeta, Transport};
+use super::{Bytes, Expired, Fault, InFlight, Protocol, RequestMeta};
 use crate::plan::Target;
-use crate::sys::socket::{self, Fd};
+use crate::transport::Transport;
 use load_http2::{Event, Sink};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -22,12 +21,12 @@ pub struct EchoStream {
 }
 
 impl EchoStream {
-    /// To these targets.
-    pub fn new(reply_bytes: Option<usize>, targets: &[Target]) -> EchoStream {
+    /// To these targets, with so many messages in flight on a connection.
+    pub fn new(reply_bytes: Option<usize>, window: usize, targets: &[Target]) -> EchoStream {
         EchoStream {
             messages: messages(targets),
             reply_bytes,
-            window: 1,
+            window: window as u32,
         }
     }
 }
@@ -157,53 +156,32 @@ impl InFlight for Window {
     }
 }
 
-impl Transport for EchoStream {
+impl Protocol for EchoStream {
     type Session = Box<Window>;
     type Client = Window;
-    const HANDSHAKES: bool = false;
     const STREAMS: bool = true;
     const MESSAGES: bool = true;
 
-    fn set_streams(&mut self, streams: usize) {
-        self.window = streams as u32;
+    fn begin(&self, target: usize) -> Self::Session {
+        let message = Arc::clone(&self.messages[target]);
+        Box::new(Window::new(message, self.reply_bytes, self.window))
     }
 
-    fn client<'s>(&self, session: &'s mut Self::Session) -> Option<&'s mut Window> {
+    #[inline]
+    fn client(session: &mut Self::Session) -> Option<&mut Window> {
         Some(session)
     }
 
-    fn begin(&self, target: usize) -> io::Result<Self::Session> {
-        let message = Arc::clone(&self.messages[target]);
-        Ok(Box::new(Window::new(
-            message,
-            self.reply_bytes,
-            self.window,
-        )))
-    }
-
-    fn handshake(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<bool> {
-        Ok(true)
-    }
-
     #[inline]
-    fn read(&self, _session: &mut Self::Session, fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
-        socket::read(fd, buffer)
-    }
-
-    fn write(&self, _session: &mut Self::Session, fd: Fd, bytes: &[u8]) -> io::Result<usize> {
-        socket::write(fd, bytes)
-    }
-
-    fn flush(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    #[inline]
-    fn send_pending(&self, session: &mut Self::Session, fd: Fd) -> io::Result<usize> {
+    fn send_pending<T: Transport>(
+        &self,
+        session: &mut Self::Session,
+        mut bytes: Bytes<'_, T>,
+    ) -> io::Result<usize> {
         if !session.has_pending() {
             return Ok(0);
         }
-        match socket::write(fd, &session.out[session.sent..]) {
+        match bytes.write(&session.out[session.sent..]) {
             Ok(length) => {
                 session.written(length);
                 Ok(length)

@@ -2,11 +2,12 @@
 
 use super::failing::Failure;
 use super::Worker;
+use crate::protocol::Protocol;
 use crate::transport::Transport;
 use load_http1::Done;
 use load_websocket::{Event, Fault};
 
-impl<T: Transport> Worker<'_, T> {
+impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Takes the bytes of one read.
     pub(super) fn take_messages(&mut self, index: usize, bytes: &[u8], ended: bool, now: u64) {
         self.recorder.now.counts.bytes_in += bytes.len() as u64;
@@ -14,7 +15,7 @@ impl<T: Transport> Worker<'_, T> {
         let mut rest = bytes;
         while self.connections[index].generation == generation {
             let session = self.connections[index].session.as_mut();
-            let Some(client) = session.and_then(|session| self.transport.frames(session)) else {
+            let Some(client) = session.and_then(|session| self.wire.frames(session)) else {
                 return;
             };
             match client.feed(rest) {
@@ -59,11 +60,11 @@ impl<T: Transport> Worker<'_, T> {
         let Some(session) = connection.session.as_mut() else {
             return;
         };
-        let frames = self.transport.frames(session);
+        let frames = self.wire.frames(session);
         if frames.is_none_or(|client| client.pending().is_empty()) {
             return;
         }
-        match self.transport.flush(session, connection.fd) {
+        match self.wire.flush(session, connection.fd) {
             Ok(true) => {}
             Ok(false) => self.want_room(index, true),
             Err(error) => self.broken_off(index, error, now),
@@ -74,7 +75,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn is_between_answers(&mut self, index: usize) -> bool {
         let connection = &mut self.connections[index];
         let session = connection.session.as_mut();
-        match session.and_then(|session| self.transport.frames(session)) {
+        match session.and_then(|session| self.wire.frames(session)) {
             Some(client) => client.at_start(),
             None => connection.between_answers(),
         }

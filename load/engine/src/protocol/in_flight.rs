@@ -1,11 +1,21 @@
 //! Connections that carry several requests at once, each with its own times: streams of HTTP/2,
 //! messages in a window of `tcp://` and `udp://`.
 
-use super::RequestMeta;
 use crate::plan::Target;
 use load_http2::request::{encode_all, encode_one};
 use load_http2::{Client, Encoded, Event, Sink};
 use std::io;
+
+/// What is known of a request in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestMeta {
+    /// When it was due.
+    pub due_ns: u64,
+    /// When it was written (in closed loop: when the stream became free for it).
+    pub sent_ns: u64,
+    /// Its number within its target.
+    pub request: u32,
+}
 
 /// Why a connection cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +91,7 @@ pub trait InFlight: Sized {
     }
 }
 
-/// Of transports whose connections carry one request, or one batch, after the other.
+/// Of protocols whose connections carry one request, or one batch, after the other.
 pub enum OneByOne {}
 
 impl InFlight for OneByOne {
