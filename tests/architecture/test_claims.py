@@ -1,8 +1,12 @@
 """Claims of README, changelog and pages that were false or stale once agree with what they speak of."""
 
 import re
+import sys
 
 from components import ROOT
+
+sys.path.insert(0, str(ROOT / "bench"))
+import pages
 
 LEAST_WORDS_OF_GUIDES = 8_000
 #: Pages of use and internals; what is generated, measured, run by a test as data, or a record is not counted.
@@ -83,3 +87,15 @@ def test_the_gateway_has_the_two_carriers_that_the_readme_names():
     modules = {path.name for path in (ROOT / "servers").glob("gateway-*") if (path / "pom.xml").exists()}
     assert {"gateway-netty", "gateway-tomcat"} <= modules
     assert "on Netty or Tomcat" in read("README.md")
+
+
+def test_table_and_picture_of_the_readme_are_of_one_recorded_run():
+    """The quickstart stood three times with three answers, and the picture was of another run than the table."""
+    facts, output = pages.read(pages.newest("quickstart"))
+    text = read("README.md")
+    shown = text.partition("$ ./wirespeed run quickstart\n")[2].partition("```")[0].splitlines()[1:]
+    lines = [line.rstrip() for line in output.splitlines()]
+    assert len(shown) > 10 and all(line == "…" or line.rstrip() in lines for line in shown)
+    run = re.search(r"^Report: runs/(.+)/derived/report.html$", "\n".join(shown), re.M)[1]
+    assert f"<desc>run {run}</desc>" in read("docs/images/quickstart.svg")
+    assert f"a quickstart of {facts['date']}, commit `{facts['commit']}`" in text.replace("\n", " ")
