@@ -93,7 +93,7 @@ def test_table_and_picture_of_the_readme_are_of_one_recorded_run():
     """The quickstart stood three times with three answers, and the picture was of another run than the table."""
     facts, output = pages.read(pages.newest("quickstart"))
     text = read("README.md")
-    shown = text.partition("$ ./wirespeed run quickstart\n")[2].partition("```")[0].splitlines()[1:]
+    shown = text.partition("$ ./wirespeed run quickstart\n")[2].partition("```")[0].splitlines()
     lines = [line.rstrip() for line in output.splitlines()]
     assert len(shown) > 10 and all(line == "…" or line.rstrip() in lines for line in shown)
     run = re.search(r"^Report: runs/(.+)/derived/report.html$", "\n".join(shown), re.M)[1]
