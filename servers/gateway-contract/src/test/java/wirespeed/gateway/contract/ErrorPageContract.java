@@ -13,7 +13,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import java.util.zip.GZIPInputStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -163,14 +162,7 @@ abstract class ErrorPageContract extends CarrierContract {
     @Test
     void a_client_that_is_shed_gets_no_page() throws Exception {
         CountDownLatch mayAnswer = new CountDownLatch(1);
-        origin.handler = (seen, out, socket) -> {
-            try {
-                mayAnswer.await(60, TimeUnit.SECONDS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-            return RecordingOrigin.ordinary(seen, out, socket);
-        };
+        origin.handler = RecordingOrigin.after(mayAnswer);
         Carrier gateway = gateway("[limits]\nin-flight = 1\n" + PAGE + "statuses = [\"5xx\"]\nbody = \"page\"\n");
         RawClient waiting = client(gateway);
         waiting.send("GET /o HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -113,7 +113,7 @@ abstract class FilterContract extends CarrierContract {
         origin.handler = (seen, out, socket) -> {
             if (seen.line().contains("/slow")) {
                 asked.countDown();
-                awaitQuietly(mayAnswer);
+                RecordingOrigin.awaitQuietly(mayAnswer);
             }
             return RecordingOrigin.ordinary(seen, out, socket);
         };
@@ -171,13 +171,5 @@ abstract class FilterContract extends CarrierContract {
         ConfigError refused = assertThrows(ConfigError.class, this::start);
         assertTrue(refused.getMessage().contains("Marks.java can be written by everybody"),
                 refused.getMessage());
-    }
-
-    private static void awaitQuietly(CountDownLatch latch) {
-        try {
-            latch.await(60, TimeUnit.SECONDS);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
     }
 }

@@ -12,7 +12,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -62,14 +61,7 @@ abstract class LifeContract extends CarrierContract {
     @Test
     void a_wait_without_a_connection_does_not_count_as_a_failure_of_the_origin() throws Exception {
         CountDownLatch mayAnswer = new CountDownLatch(1);
-        origin.handler = (seen, out, socket) -> {
-            try {
-                mayAnswer.await(60, TimeUnit.SECONDS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-            return RecordingOrigin.ordinary(seen, out, socket);
-        };
+        origin.handler = RecordingOrigin.after(mayAnswer);
         RecordingOrigin quick = closedLater(new RecordingOrigin());
         Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
                 + "\"]\nconnections = 1\nresponse = \"2m\"\n[timeouts]\npool-wait = \"300ms\"\n"

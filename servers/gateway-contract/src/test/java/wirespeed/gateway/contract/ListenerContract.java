@@ -18,7 +18,6 @@ import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLSocket;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -169,14 +168,7 @@ abstract class ListenerContract extends CarrierContract {
     @Test
     void a_stop_closes_all_and_waits_for_the_requests_of_each() throws Exception {
         CountDownLatch mayAnswer = new CountDownLatch(1);
-        origin.handler = (seen, out, socket) -> {
-            try {
-                mayAnswer.await(60, TimeUnit.SECONDS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-            return RecordingOrigin.ordinary(seen, out, socket);
-        };
+        origin.handler = RecordingOrigin.after(mayAnswer);
         Carrier gateway = start(toOrigin() + PLAIN);
         RawClient waiting = client(gateway, 1);
         waiting.send("GET /last HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -79,7 +79,7 @@ class NettyHedgeTest extends CarrierContract {
         CountDownLatch mayAnswer = new CountDownLatch(1);
         origin.handler = (seen, out, socket) -> {
             if (seen.line().startsWith("POST")) {
-                await(mayAnswer);
+                RecordingOrigin.awaitQuietly(mayAnswer);
             }
             return RecordingOrigin.ordinary(seen, out, socket);
         };
@@ -101,14 +101,6 @@ class NettyHedgeTest extends CarrierContract {
         assertEquals(200, client.read().status());
         assertEquals(2, origin.seen.size() + other.seen.size());
         assertEquals(0, count(gateway, Meters.Count.HEDGES));
-    }
-
-    private static void await(CountDownLatch latch) {
-        try {
-            latch.await(60, TimeUnit.SECONDS);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
     }
 
     @Test

@@ -337,7 +337,7 @@ class NettyHttp2Test {
         opened.add(busy);
         CountDownLatch mayAnswer = new CountDownLatch(1);
         busy.handler = (seen, out, socket) -> {
-            awaitQuietly(mayAnswer);
+            RecordingOrigin.awaitQuietly(mayAnswer);
             RecordingOrigin.respond(out, 200, "", String.valueOf(seen.body().length()));
             return true;
         };
@@ -390,7 +390,7 @@ class NettyHttp2Test {
         RecordingOrigin busy = new RecordingOrigin();
         opened.add(busy);
         busy.handler = (seen, out, socket) -> {
-            awaitQuietly(mayAnswer);
+            RecordingOrigin.awaitQuietly(mayAnswer);
             RecordingOrigin.respond(out, 200, "", "late");
             return true;
         };
@@ -418,20 +418,12 @@ class NettyHttp2Test {
         assertEquals("late", client.read(3).body());
     }
 
-    private static void awaitQuietly(CountDownLatch latch) {
-        try {
-            latch.await(60, TimeUnit.SECONDS);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
-    }
-
     @Test
     void an_upload_that_waits_for_its_origin_arrives_whole_and_in_order() throws Exception {
         CountDownLatch mayAnswer = new CountDownLatch(1);
         start("connections = 1\nrequest-trailers = true", "[timeouts]\npool-wait = \"2m\"\n");
         origin.handler = (seen, out, socket) -> {
-            awaitQuietly(mayAnswer);
+            RecordingOrigin.awaitQuietly(mayAnswer);
             RecordingOrigin.respond(out, 200, "", seen.body());
             return true;
         };
@@ -812,11 +804,7 @@ class NettyHttp2Test {
         CountDownLatch mayAnswer = new CountDownLatch(1);
         origin.handler = (seen, out, socket) -> {
             isAsked.countDown();
-            try {
-                mayAnswer.await(60, TimeUnit.SECONDS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
+            RecordingOrigin.awaitQuietly(mayAnswer);
             RecordingOrigin.respond(out, 200, "", "last");
             return true;
         };

@@ -79,7 +79,7 @@ final class OnVirtualThreads {
         void clients_that_find_no_turn_are_refused_in_time_and_leave_nothing() throws Exception {
             CountDownLatch mayAnswer = new CountDownLatch(1);
             origin.handler = (seen, out, socket) -> {
-                awaitLatch(mayAnswer);
+                RecordingOrigin.awaitQuietly(mayAnswer);
                 return RecordingOrigin.ordinary(seen, out, socket);
             };
             Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
@@ -123,14 +123,6 @@ final class OnVirtualThreads {
             while (!isReached.getAsBoolean()) {
                 assertTrue(System.nanoTime() < end, otherwise);
                 Thread.sleep(20);
-            }
-        }
-
-        private static void awaitLatch(CountDownLatch latch) {
-            try {
-                latch.await(60, TimeUnit.SECONDS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
             }
         }
     }

@@ -13,6 +13,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** Blocking sockets and a thread a connection: simple enough to be trusted. */
@@ -62,6 +64,23 @@ final class RecordingOrigin implements AutoCloseable {
     static boolean ordinary(Seen seen, OutputStream out, Socket socket) throws IOException {
         respond(out, 200, "", seen.line() + "|" + seen.body());
         return true;
+    }
+
+    /** Answers as {@link #ordinary} does, once the latch is open. */
+    static Handler after(CountDownLatch latch) {
+        return (seen, out, socket) -> {
+            awaitQuietly(latch);
+            return ordinary(seen, out, socket);
+        };
+    }
+
+    /** Waits for at most a minute; an interrupt ends the wait and stays set. */
+    static void awaitQuietly(CountDownLatch latch) {
+        try {
+            latch.await(60, TimeUnit.SECONDS);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     static void respond(OutputStream out, int status, String headers, String body)

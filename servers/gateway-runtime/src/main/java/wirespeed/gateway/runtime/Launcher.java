@@ -112,7 +112,7 @@ public final class Launcher {
     private String help() {
         StringBuilder help = new StringBuilder("usage: " + name + " [--config FILE]"
                 + " [--origin HOST:PORT…] [FLAGS]\n\n"
-                + "  --config FILE    TOML file with options, origins, routes and filters\n"
+                + "  --config FILE    TOML file with options, listeners, origins, routes and filters\n"
                 + "  --check FILE     check such a file and exit; 2 when a start would refuse it\n"
                 + "  --version        print the version and exit\n"
                 + "  --origin ADDR    an address behind one route for everything; repeatable\n"

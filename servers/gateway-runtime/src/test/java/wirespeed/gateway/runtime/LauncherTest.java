@@ -31,24 +31,8 @@ class LauncherTest {
         Files.writeString(folder.resolve("gw.toml.state"), "a:1 drain 1 1 o\n");
         List<Administration> seen = new ArrayList<>();
         Launcher.run("test", new String[] {"--config", config.toString(), "--admin",
-            "127.0.0.1:0"}, Map.of(), gateway -> new Launcher.Carrier() {
-                @Override
-                public List<InetSocketAddress> start() {
-                    gateway.snapshot().origins().get("o").addresses()
-                            .forEach(address -> seen.add(address.administration()));
-                    throw new IllegalStateException("seen enough");
-                }
-
-                @Override
-                public int stop(long drainMillis) {
-                    return 0;
-                }
-
-                @Override
-                public String describe() {
-                    return "";
-                }
-            });
+            "127.0.0.1:0"}, Map.of(), gateway -> new OnlyStarted(() -> gateway.snapshot().origins().get("o")
+                    .addresses().forEach(address -> seen.add(address.administration()))));
         assertEquals(List.of(Administration.DRAIN, Administration.UP), seen);
     }
 
@@ -57,23 +41,8 @@ class LauncherTest {
         try (ServerSocket taken = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             List<String> started = new ArrayList<>();
             int code = Launcher.run("test", new String[] {"--origin", "127.0.0.1:1", "--admin",
-                "127.0.0.1:" + taken.getLocalPort()}, Map.of(), gateway -> new Launcher.Carrier() {
-                    @Override
-                    public List<InetSocketAddress> start() {
-                        started.add("listens");
-                        throw new IllegalStateException("too far");
-                    }
-
-                    @Override
-                    public int stop(long drainMillis) {
-                        return 0;
-                    }
-
-                    @Override
-                    public String describe() {
-                        return "";
-                    }
-                });
+                "127.0.0.1:" + taken.getLocalPort()}, Map.of(),
+                    gateway -> new OnlyStarted(() -> started.add("listens")));
             assertEquals("2 []", code + " " + started);
         }
     }
@@ -116,5 +85,24 @@ class LauncherTest {
     void the_version_is_printed() {
         String version = run("--version");
         assertTrue(version.startsWith("0 test ") && version.contains("(Java "), version);
+    }
+
+    /** A carrier whose start is looked at, and goes no further. */
+    private record OnlyStarted(Runnable look) implements Launcher.Carrier {
+        @Override
+        public List<InetSocketAddress> start() {
+            look.run();
+            throw new IllegalStateException("started");
+        }
+
+        @Override
+        public int stop(long drainMillis) {
+            return 0;
+        }
+
+        @Override
+        public String describe() {
+            return "";
+        }
     }
 }
