@@ -183,17 +183,14 @@ fn distribution(text: &mut String, latency: &Latency) {
 
 /// Requests that stand in the figures with the time they were outstanding.
 fn without_answer(text: &mut String, plan: &Plan, outcome: &Outcome) {
-    let lost = outcome.total.counts.lost;
+    let counts = &outcome.total.counts;
+    let lost = counts.lost;
     // in closed loop those in flight at the end are in no figure
     let unfinished = plan.open().map_or(0, |_| outcome.unfinished());
-    // a user of a closed loop without a connection counts as a failed request
-    let failed = outcome.total.times.service.lost();
-    let failed = failed.filter(|_| plan.open().is_none());
-    let unconnected = failed.map_or(0, Latency::count).saturating_sub(lost);
     let kinds = [
-        (outcome.total.counts.dropped, "dropped"),
-        (outcome.total.counts.shed, "too late to be sent"),
-        (unconnected, "without a connection"),
+        (counts.dropped, "dropped"),
+        (counts.shed, "too late to be sent"),
+        (counts.unconnected, "without a connection"),
     ];
     if lost + unfinished > 0 || kinds.iter().any(|(count, _)| *count > 0) {
         let mut never_sent = String::new();

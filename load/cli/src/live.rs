@@ -25,6 +25,8 @@ pub struct View {
     elapsed_ns: u64,
     completed: u64,
     lost: u64,
+    /// Requests that have ended, those that were never sent among them.
+    ended: u64,
     errors: Errors,
     all: Latency,
     now: Latency,
@@ -44,6 +46,7 @@ impl View {
             elapsed_ns: 0,
             completed: 0,
             lost: 0,
+            ended: 0,
             errors: Errors::default(),
             all: Latency::default(),
             now: Latency::default(),
@@ -62,7 +65,8 @@ impl View {
         if interval.phase != self.phase {
             // what the warm-up showed is not the window's
             self.phase = interval.phase;
-            (self.completed, self.lost, self.errors) = (0, 0, Errors::default());
+            (self.completed, self.lost, self.ended) = (0, 0, 0);
+            self.errors = Errors::default();
             self.all.clear();
         }
         let length_ns = interval.end_ns - interval.start_ns;
@@ -76,6 +80,9 @@ impl View {
         self.elapsed_ns = (offset_ns + length_ns as i64).max(0) as u64;
         self.completed += interval.counts.completed;
         self.lost += interval.counts.lost;
+        let counts = &interval.counts;
+        let never_sent = counts.dropped + counts.shed + counts.unconnected;
+        self.ended += counts.completed + counts.lost + never_sent;
         self.errors.add(&interval.counts.errors);
         let rate = interval.counts.completed as f64 * 1e9 / length_ns.max(1) as f64;
         self.rates.push(rate);
@@ -103,7 +110,7 @@ impl View {
             return "  warming up".to_string();
         }
         let (past, total) = match self.requests {
-            Some(requests) => (self.completed + self.lost, requests),
+            Some(requests) => (self.ended, requests),
             None => (self.elapsed_ns, self.total_ns),
         };
         let share = past as f64 / total.max(1) as f64;
@@ -207,6 +214,7 @@ mod tests {
             elapsed_ns: 0,
             completed: 0,
             lost: 0,
+            ended: 0,
             errors: Errors::default(),
             all: Latency::default(),
             now: Latency::default(),
@@ -263,5 +271,9 @@ mod tests {
             first.contains("████████████████████░") && first.ends_with("4002 requests left"),
             "{first}"
         );
+        let mut refused = second(Phase::Measured, 0, 0);
+        (refused.counts.shed, refused.counts.unconnected) = (1, 1);
+        view.add(&refused, 2_000_000_000);
+        assert!(view.lines()[0].ends_with("4000 requests left"));
     }
 }

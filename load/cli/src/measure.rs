@@ -5,7 +5,6 @@ use crate::console::{print, say};
 use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
-
 use crate::refusal::{because, usage, wrong, Failure, Mistake, Refusal, Wrong};
 use crate::series::Series;
 use crate::setup;

@@ -5,6 +5,9 @@ mod http2;
 mod support;
 
 use http2::Http2Server;
+use std::io::Read;
+use std::net::TcpListener;
+use std::thread;
 use std::time::{Duration, Instant};
 use support::{always, count, measured, measured_or_not, program, run, unreached, Server, HELLO};
 
@@ -65,6 +68,26 @@ fn requests_that_no_connection_takes_end_the_run_too() {
     let output = run(&format!("-n 20 -d60s -t2 -c4 -T500ms {url}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let expected = "Without an answer: 0 lost, 0 unfinished, 20 without a connection; ≥ marks";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn lost_batches_do_not_hide_requests_without_a_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let server = thread::spawn(move || {
+        // the first connection only finds out whether there is a server
+        for _ in 0..2 {
+            let (mut client, _) = listener.accept().expect("a client");
+            let _ = client.read(&mut [0; 4096]);
+        }
+    });
+    let output = run(&format!(
+        "-n 8 -d60s -t1 -c1 --depth 4 -T500ms http://{address}/"
+    ));
+    server.join().expect("the server");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = "Without an answer: 4 lost, 0 unfinished, 4 without a connection";
     assert!(text.contains(expected), "{text}");
 }
 

@@ -22,6 +22,8 @@ pub struct Counts {
     /// Requests that were too late to be sent (open loop, `--deadline`); they are entered as lost after
     /// the time that they had waited.
     pub shed: u64,
+    /// Requests of users without a connection, which could not be opened (closed loop).
+    pub unconnected: u64,
     /// Answers read.
     pub completed: u64,
     /// Among them those to requests that fell due in the warm-up (open loop): they are in the rate, and
@@ -58,6 +60,7 @@ impl Default for Counts {
             sent: 0,
             dropped: 0,
             shed: 0,
+            unconnected: 0,
             completed: 0,
             earlier: 0,
             lost: 0,
@@ -175,6 +178,7 @@ impl Counts {
         self.sent += other.sent;
         self.dropped += other.dropped;
         self.shed += other.shed;
+        self.unconnected += other.unconnected;
         self.completed += other.completed;
         self.earlier += other.earlier;
         self.lost += other.lost;

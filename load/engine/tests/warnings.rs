@@ -2,52 +2,15 @@
 
 use load_engine::latency::Latency;
 use load_engine::outcome::{Outcome, ThreadOutcome};
-use load_engine::plan::{Closed, Late, Open, Pace, Plan, Protocol, Shape, Step, Wait};
+use load_engine::plan::{Late, Open, Pace, Plan, Protocol, Shape, Step};
 use load_engine::schedule::Stretch;
-use load_engine::sys::epoll::Trigger;
 use load_engine::warnings::{find, Warning};
 use load_http1::Malformed;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn closed() -> Plan {
-    Plan {
-        threads: 1,
-        steps: vec![Step {
-            connections: 10,
-            length_ns: SECOND_NS,
-        }],
-        warmup_ns: 0,
-        drain_ns: SECOND_NS,
-        timeout_ns: SECOND_NS,
-        connect_timeout_ns: SECOND_NS,
-        requests: None,
-        per_connection: None,
-        expect: load_engine::plan::Expect::default(),
-        socket: load_engine::sys::options::SocketOptions::default(),
-        proxy_header: None,
-        all_addresses: false,
-        tls: load_engine::plan::TlsOptions::default(),
-        protocol: Protocol::Http1 {
-            depth: 1,
-            timestamps: false,
-            drop_bodies: false,
-        },
-        batch_latency: false,
-        pace: Pace::Closed(Closed::default()),
-        targets: Vec::new(),
-        sources: Vec::new(),
-        abort: false,
-        close: false,
-        trigger: Trigger::Edge,
-        wait: Wait::Hybrid,
-        coalesce: true,
-        pins: Vec::new(),
-        realtime: false,
-        start_at_unix_ns: None,
-        probe: None,
-        sink: false,
-    }
+    Plan::plain(10, SECOND_NS)
 }
 
 fn open() -> Plan {

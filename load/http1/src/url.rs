@@ -109,6 +109,11 @@ impl Url {
     }
 }
 
+/// Whether a text is the number of a port. Numbers may have a sign, ports may not.
+pub fn is_port(text: &str) -> bool {
+    !text.starts_with('+') && text.parse::<u16>().is_ok()
+}
+
 fn split_port(authority: &str) -> Option<(&str, Option<String>)> {
     let (host, port) = if let Some(inner) = authority.strip_prefix('[') {
         let (host, after) = inner.split_once(']')?;
@@ -124,8 +129,6 @@ fn split_port(authority: &str) -> Option<(&str, Option<String>)> {
         }
     };
     let port = port.filter(|text| !text.is_empty());
-    // numbers may have a sign, ports may not
-    let is_port = |text: &str| !text.starts_with('+') && text.parse::<u16>().is_ok();
     if port.is_some_and(|text| !is_port(text)) {
         return None;
     }

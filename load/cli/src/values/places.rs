@@ -2,6 +2,7 @@
 
 use super::Value;
 use crate::refusal::{wrong, Refusal, Wrong};
+use load_http1::url::is_port;
 use std::net::IpAddr;
 
 /// A host and a port as typed; an empty one stands for any.
@@ -82,7 +83,7 @@ fn place(text: &str) -> Option<(Place, Option<&str>)> {
         Some((port, rest)) => (port, Some(rest)),
         None => (rest, None),
     };
-    let is_port = port.is_empty() || port.parse::<u16>().is_ok();
+    let is_port = port.is_empty() || is_port(port);
     is_port.then(|| {
         let place = Place {
             host: host.to_string(),
@@ -90,4 +91,17 @@ fn place(text: &str) -> Option<(Place, Option<&str>)> {
         };
         (place, rest)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_has_no_sign() {
+        assert!(Resolve::read("resolve", "example.com:443:127.0.0.1").is_ok());
+        for text in ["example.com:+443:127.0.0.1", "example.com:65536:127.0.0.1"] {
+            assert!(Resolve::read("resolve", text).is_err(), "{text}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ pub use protocol::{Protocol, NUMBER_BYTES};
 pub use target::{dealt, weighted_order, Rendered, Target};
 
 use crate::schedule::{Curve, Stretch};
+use crate::sys::clock::SECOND_NS;
 use crate::sys::control::Control;
 use crate::sys::epoll::Trigger;
 use crate::sys::options::SocketOptions;
@@ -140,7 +141,7 @@ pub struct Plan {
     pub all_addresses: bool,
     /// How https and wss are spoken.
     pub tls: TlsOptions,
-    /// What is set on each TCP socket.
+    /// What is set on each socket.
     pub socket: SocketOptions,
     /// Connections begin with a PROXY header of this version (1 or 2).
     pub proxy_header: Option<u8>,
@@ -197,6 +198,48 @@ pub struct Stage {
 }
 
 impl Plan {
+    /// A closed loop of one thread over HTTP/1 with nothing that is optional, and no target yet: for
+    /// tests, which state what differs from it.
+    pub fn plain(connections: usize, length_ns: u64) -> Plan {
+        Plan {
+            threads: 1,
+            steps: vec![Step {
+                connections,
+                length_ns,
+            }],
+            warmup_ns: 0,
+            drain_ns: SECOND_NS,
+            timeout_ns: SECOND_NS,
+            connect_timeout_ns: SECOND_NS,
+            requests: None,
+            per_connection: None,
+            expect: Expect::default(),
+            socket: SocketOptions::default(),
+            proxy_header: None,
+            all_addresses: false,
+            tls: TlsOptions::default(),
+            protocol: Protocol::Http1 {
+                depth: 1,
+                timestamps: false,
+                drop_bodies: false,
+            },
+            batch_latency: false,
+            pace: Pace::Closed(Closed::default()),
+            targets: Vec::new(),
+            sources: Vec::new(),
+            abort: false,
+            close: false,
+            trigger: Trigger::Edge,
+            wait: Wait::Hybrid,
+            coalesce: true,
+            pins: Vec::new(),
+            realtime: false,
+            start_at_unix_ns: None,
+            probe: None,
+            sink: false,
+        }
+    }
+
     /// The open loop, if it is one.
     #[inline]
     pub fn open(&self) -> Option<&Open> {

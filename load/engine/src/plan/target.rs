@@ -62,6 +62,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// The bytes of each request, for protocols that send them as they are.
+    pub(crate) fn messages(&self) -> Vec<Arc<[u8]>> {
+        let each = self.requests.iter().map(|one| Arc::clone(&one.bytes));
+        each.collect()
+    }
+
     /// The same target with batches of one request each instead of `depth` copies.
     pub(super) fn single(&self, depth: usize) -> Target {
         let one = |request: &Rendered| Rendered {

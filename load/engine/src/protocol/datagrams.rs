@@ -1,7 +1,7 @@
 //! Messages over UDP that come back: `udp://`. Each begins with a number, by which its echo is known:
 //! datagrams may be lost, be late, come twice or in another order.
 
-use super::echo::{messages, ANSWERED};
+use super::echo::{first_messages, ANSWERED};
 use super::{Bytes, Expired, Fault, InFlight, Protocol, RequestMeta};
 use crate::plan::{Target, NUMBER_BYTES};
 use crate::transport::Transport;
@@ -22,7 +22,7 @@ impl EchoDatagrams {
     /// To these targets, with so many datagrams in flight from a socket.
     pub fn new(window: usize, targets: &[Target]) -> EchoDatagrams {
         EchoDatagrams {
-            messages: messages(targets),
+            messages: first_messages(targets),
             window: window as u32,
             next: Cell::new(1),
         }
@@ -88,8 +88,7 @@ impl InFlight for Datagrams {
     type Request = Arc<[u8]>;
 
     fn requests(target: &Target) -> io::Result<Vec<Arc<[u8]>>> {
-        let each = target.requests.iter().map(|one| Arc::clone(&one.bytes));
-        Ok(each.collect())
+        Ok(target.messages())
     }
 
     fn limit(&self) -> u32 {

@@ -24,7 +24,7 @@ impl EchoStream {
     /// To these targets, with so many messages in flight on a connection.
     pub fn new(reply_bytes: Option<usize>, window: usize, targets: &[Target]) -> EchoStream {
         EchoStream {
-            messages: messages(targets),
+            messages: first_messages(targets),
             reply_bytes,
             window: window as u32,
         }
@@ -32,7 +32,7 @@ impl EchoStream {
 }
 
 /// The one message of each target.
-pub(super) fn messages(targets: &[Target]) -> Vec<Arc<[u8]>> {
+pub(super) fn first_messages(targets: &[Target]) -> Vec<Arc<[u8]>> {
     let first = |target: &Target| target.requests.first().map(|one| Arc::clone(&one.bytes));
     targets
         .iter()
@@ -82,8 +82,7 @@ impl InFlight for Window {
     type Request = Arc<[u8]>;
 
     fn requests(target: &Target) -> io::Result<Vec<Arc<[u8]>>> {
-        let each = target.requests.iter().map(|one| Arc::clone(&one.bytes));
-        Ok(each.collect())
+        Ok(target.messages())
     }
 
     fn limit(&self) -> u32 {

@@ -18,9 +18,9 @@
 //! | 24 | 8 | errors |
 //! | 32 | 8 | responses that are not 2xx; as of when the state became 2 or 3 |
 //! | 40 | 8 | bytes of responses |
-//! | 48 | 8 | requests in flight |
+//! | 48 | 8 | requests in flight (batches with `--depth`) |
 //!
-//! docs/load.md has the same table for authors of controllers.
+//! docs/internals/load.md has the same table for authors of controllers.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -306,6 +306,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         if self.running && !self.pacer.is_open() && !self.requests.are_used_up() {
             let waited_ns = now.saturating_sub(self.connections[index].sent_ns);
             self.recorder.now.times.service.record_lost(waited_ns, 1);
+            self.recorder.now.counts.unconnected += 1;
             self.requests.fail_one();
         }
     }

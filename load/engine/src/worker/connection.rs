@@ -75,9 +75,9 @@ pub struct Pieces {
     pub first_ns: u64,
     /// Which requests of the batch in flight are HEAD requests, where not all are or are not.
     pub mixed: Option<Arc<[bool]>>,
-    /// The end of a request that found no room yet, and how many bytes of it have found some since.
+    /// The end of a request that found no room yet, if there is one.
     pub outbox: Arc<[u8]>,
-    /// See there.
+    /// How many bytes of `outbox` have been sent.
     pub outbox_sent: usize,
     /// What a script shall see of the answer being read.
     pub answer: Option<Box<Answer>>,

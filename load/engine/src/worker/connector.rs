@@ -77,7 +77,7 @@ impl<'p> Connector<'p> {
         self.addresses[target].note_failure(self.plan.all_addresses);
     }
 
-    /// Sets what the plan wants of a socket of TCP before it connects.
+    /// Sets what the plan wants of a socket before it connects.
     #[inline]
     pub fn prepare(&mut self, fd: Fd, address: &RawAddress, is_stream: bool) -> io::Result<()> {
         if self.needs_no_delay && is_stream {

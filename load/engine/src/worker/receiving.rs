@@ -20,6 +20,7 @@ const SAMPLE_EVERY: u32 = 16;
 const READ_BYTES: usize = 64 * 1024;
 /// Bytes that are read of one connection before others, due times and checks have their turn.
 const READ_AT_ONCE_BYTES: usize = 4 * READ_BYTES;
+
 /// The reads of a thread.
 pub(super) struct Reads {
     buffer: Vec<u8>,

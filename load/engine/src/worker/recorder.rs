@@ -254,51 +254,7 @@ fn added(mut tally: Tally, interval: &Interval, with_status: bool) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Closed, Expect, Pace, Protocol, Step, TlsOptions, Wait};
-    use crate::sys::epoll::Trigger;
-    use crate::sys::options::SocketOptions;
     use std::sync::mpsc::channel;
-
-    /// One thread and one connection for so long.
-    fn plan(length_ns: u64) -> Plan {
-        Plan {
-            threads: 1,
-            steps: vec![Step {
-                connections: 1,
-                length_ns,
-            }],
-            warmup_ns: 0,
-            drain_ns: SECOND_NS,
-            timeout_ns: SECOND_NS,
-            connect_timeout_ns: SECOND_NS,
-            protocol: Protocol::Http1 {
-                depth: 1,
-                timestamps: false,
-                drop_bodies: false,
-            },
-            batch_latency: false,
-            pace: Pace::Closed(Closed::default()),
-            targets: Vec::new(),
-            requests: None,
-            per_connection: None,
-            expect: Expect::default(),
-            all_addresses: false,
-            tls: TlsOptions::default(),
-            socket: SocketOptions::default(),
-            proxy_header: None,
-            sources: Vec::new(),
-            abort: false,
-            close: false,
-            trigger: Trigger::Edge,
-            wait: Wait::Hybrid,
-            coalesce: true,
-            pins: Vec::new(),
-            realtime: false,
-            start_at_unix_ns: None,
-            probe: None,
-            sink: false,
-        }
-    }
 
     #[test]
     fn a_sample_of_the_rate_goes_on_over_the_end_of_a_second() {
@@ -309,7 +265,7 @@ mod tests {
             finished,
             spare: spares,
         };
-        let window = plan(4 * SECOND_NS);
+        let window = Plan::plain(1, 4 * SECOND_NS);
         let mut recorder = Recorder::new(handover, &window, Rows::of(&[]));
         recorder.begin(0, &window);
         for tenth in 1..=50 {
