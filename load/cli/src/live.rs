@@ -25,7 +25,7 @@ pub struct View {
     elapsed_ns: u64,
     completed: u64,
     lost: u64,
-    /// Requests that have ended, those that were never sent among them.
+    /// Requests that have ended, unsent ones included.
     ended: u64,
     errors: Errors,
     all: Latency,
