@@ -132,6 +132,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "the peer of a killed process is not notified",
     ),
     (
+        "left_at_exit",
+        "the peer of a killed process is not notified",
+    ),
+    (
         "outlives_parent",
         "the peer of a killed process is not notified",
     ),

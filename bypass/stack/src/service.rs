@@ -313,15 +313,6 @@ pub fn remove_participants(peer: &Arc<Peer>) {
     }
 }
 
-/// Our greetings of holders, by their links.
-pub fn greetings() -> Vec<i32> {
-    let is_greeting = |role: &Role| matches!(role, Role::Greeting(_));
-    roles().map_or_else(Vec::new, |roles| {
-        let links = roles.iter().filter(|(_, role)| is_greeting(role));
-        links.map(|(link, _)| *link).collect()
-    })
-}
-
 /// Says what a watched descriptor is from now on.
 pub fn set_role(fd: i32, role: Role) {
     if let Some(mut roles) = roles() {

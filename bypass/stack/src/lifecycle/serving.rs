@@ -64,17 +64,28 @@ pub fn stop() {
 }
 
 /// At exit: connections that have not been accepted yet can be accepted and read afterwards, as in the kernel.
-/// The holder that had our segment may have ended a moment ago, before the thread could notice: another one
-/// gets the segment, before it goes away with this process.
 pub extern "C" fn leave() {
     process::keep(true);
-    let waits = |peer: &peer::Peer| peer.side == 0 && peer.segment.queue().waiting() > 0;
-    if !service::is_running() || !peer::all().iter().any(|peer| waits(peer)) {
+    if !service::is_running() {
+        return;
+    }
+    leave_as_client();
+    listener::all().iter().for_each(|one| one.leave_waiting());
+}
+
+/// The holder that has our segment may have ended, or be about to, and be the only one to know the segment: whoever
+/// holds the listener now gets it, before it goes away with this process.
+fn leave_as_client() {
+    let is_ours = |peer: &peer::Peer| peer.side == 0 && peer.inode != 0 && !peer.is_relay;
+    let waits = |peer: &peer::Peer| is_ours(peer) && peer.segment.queue().waiting() > 0;
+    if !peer::all().iter().any(|peer| waits(peer)) {
         return;
     }
     // It may be at this very work.
     service::end();
-    service::greetings().into_iter().for_each(serve);
+    let all = peer::all();
+    let waiting = all.iter().filter(|peer| waits(peer));
+    waiting.for_each(participants::holder_ended);
 }
 
 /// After a fork: the inherited listeners are answered here too, and what clients the other

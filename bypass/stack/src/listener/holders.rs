@@ -158,14 +158,24 @@ impl Listener {
     /// Passes a segment of a listener that is closed here to the others that attend; where none does, to
     /// all who might.
     pub fn pass_on(self: &Arc<Self>, peer: &Arc<Peer>) {
+        // Without the socket as proof: its number may be another file's by now.
+        self.tell(&self.heirs(), &Word::Forward(peer.clone(), false));
+    }
+
+    /// The same as this process ends, of what waits here: of the others' questions for segments some may be unread.
+    pub fn leave_waiting(self: &Arc<Self>) {
+        let peers = self.peers();
+        let waiting = peers.iter().filter(|one| one.segment.queue().waiting() > 0);
+        waiting.for_each(|peer| self.tell(&self.heirs(), &Word::Forward(peer.clone(), true)));
+    }
+
+    fn heirs(&self) -> Vec<u64> {
         let attending = self.others_attending();
-        let to = if attending.is_empty() {
+        if attending.is_empty() {
             self.others()
         } else {
             attending
-        };
-        // Without the socket as proof: its number may be another file's by now.
-        self.tell(&to, &Word::Forward(peer.clone(), false));
+        }
     }
 
     /// As [`Self::pass_on`], by one that keeps the segment itself: who attends later asks for it.
