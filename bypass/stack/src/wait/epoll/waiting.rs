@@ -463,8 +463,9 @@ impl Inner {
     /// Why something of the set, or of a set in it, can become ready without a ring; None where nothing can.
     pub(super) fn why_look_again(&self, set: &Set) -> Option<Polling> {
         let is_deaf = set.is_orphan.load(Ordering::Relaxed) || self.waker.is_none();
-        let is_blind =
-            is_deaf && (set.has_listeners.load(Ordering::Relaxed) || !self.nested.is_empty());
+        let has_listeners = set.has_listeners.load(Ordering::Relaxed);
+        let needs_waker = has_listeners || !self.nested.is_empty() || !self.datagrams.is_empty();
+        let is_blind = is_deaf && needs_waker;
         // Every one is shown, not only the first that must be looked at.
         let nested = self.nested.iter().filter(|inner| show(inner.number));
         let has_such = nested.count() > 0;
