@@ -61,7 +61,7 @@ fn end(outcome: Outcome, was_asynchronous: bool) -> Outcome {
     let is_ended = outcome == Outcome::Error(libc::ECANCELED);
     let mut tries = 0;
     while is_ended && thread().is_cancelled() && tries < TRIES_MAX {
-        let _ = kernel::sched_yield();
+        kernel::let_others_run(tries);
         act();
         tries += 1;
     }

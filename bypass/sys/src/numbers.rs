@@ -125,14 +125,17 @@ pub fn forget_closes() {
 /// What does not end soon is not waited for again.
 #[cold]
 fn await_closes() {
-    let (begun_ns, mut spins) = (clock::now_ns(), 0);
+    let (mut looked_ns, mut waited_ns, mut spins) = (clock::now_ns(), 0, 0);
     while CLOSING.load(Ordering::SeqCst) != 0 {
         core::hint::spin_loop();
         spins += 1;
         if spins > SPINS && !is_confined() {
             kernel::let_others_run(spins - SPINS);
         }
-        if clock::now_ns().saturating_sub(begun_ns) > CLOSE_NS_MAX {
+        let now_ns = clock::now_ns();
+        waited_ns += now_ns.saturating_sub(looked_ns).min(LOOK_NS_MAX);
+        looked_ns = now_ns;
+        if waited_ns > CLOSE_NS_MAX {
             forget_closes();
         }
     }

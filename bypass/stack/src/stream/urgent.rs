@@ -174,26 +174,29 @@ pub fn receive(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
     if stream.is_urgent_in_line() {
         return Outcome::Error(libc::EINVAL);
     }
+    stream.reading(|| take(&stream, to, flags)).into()
+}
+
+/// The reader's lock is held: a peek writes down how far it has seen, too.
+fn take(stream: &Stream, to: &mut Pieces, flags: i32) -> Result<usize, i32> {
     let taken = &stream.socket.urgent_taken;
     let (ahead, mark) = match stream.place() {
         Place::Ahead(ahead, mark) if mark != taken.load(Ordering::Relaxed) => (ahead, mark),
-        _ => return Outcome::Error(libc::EINVAL),
+        _ => return Err(libc::EINVAL),
     };
     // The mark is the peer's word: a wild one lies beyond everything that is there.
     let ahead = ahead.saturating_add(stream.stale(mark));
     match stream.inbound().available(ahead.saturating_add(1)) {
         Ok(available) if available > ahead => {}
-        Ok(_) => return Outcome::Error(libc::EAGAIN),
-        Err(_) => return Outcome::Error(libc::ECONNRESET),
+        Ok(_) => return Err(libc::EAGAIN),
+        Err(_) => return Err(libc::ECONNRESET),
     }
     if flags & libc::MSG_PEEK == 0 {
         taken.store(mark, Ordering::Relaxed);
     }
     to.limit(1);
-    match stream.inbound().peek(to, ahead) {
-        Ok(count) => Outcome::Done(count as isize),
-        Err(_) => Outcome::Error(libc::ECONNRESET),
-    }
+    let peeked = stream.inbound().peek(to, ahead);
+    peeked.map_err(|_| libc::ECONNRESET)
 }
 
 /// SIOCATMARK.

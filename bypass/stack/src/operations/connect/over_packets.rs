@@ -63,8 +63,8 @@ fn wait_for(fd: i32, now: Entry, socket: &Socket) -> Connected {
             Ok(()) => {}
             // Another thread is shutting it down: its stream ends before it is unconnected again.
             Err(libc::EBADF) if tries < TRIES_MAX => {
+                kernel::let_others_run(tries);
                 tries += 1;
-                let _ = kernel::sched_yield();
             }
             Err(libc::EBADF) => return Connected::Failed(libc::EBADF),
             Err(error) => {

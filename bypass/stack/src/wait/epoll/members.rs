@@ -225,8 +225,7 @@ impl Inner {
 
     /// Sees to it that every segment of our listeners wakes us.
     pub(super) fn follow_listeners(&mut self) {
-        let mut listeners = self.listeners.iter();
-        if listeners.all(|(_, listener, seen)| *seen == listener.generation()) {
+        if !self.has_segments_to_enter() {
             return;
         }
         self.misses_a_place = false;
@@ -318,13 +317,24 @@ impl Inner {
         self.rearm(set);
     }
 
-    /// For a set that somebody watches: the next ring must reach the kernel set.
+    /// For a set that somebody watches or sleeps on: the next ring must reach the kernel set.
     pub(super) fn rearm(&mut self, set: &Set) {
         self.announce_sleep();
         self.expect_datagrams();
-        if self.has_ready() || self.is_ringing() || self.is_held_back() {
+        if self.has_more() {
             set.kick();
         }
+    }
+
+    /// Whether there is something that a look would find, or a segment of a listener in which it would wait.
+    fn has_more(&mut self) -> bool {
+        self.has_ready() || self.is_ringing() || self.is_held_back() || self.has_segments_to_enter()
+    }
+
+    /// Whether a listener has segments now that were not there when they were entered.
+    pub(super) fn has_segments_to_enter(&self) -> bool {
+        let mut listeners = self.listeners.iter();
+        listeners.any(|(_, listener, seen)| *seen != listener.generation())
     }
 
     /// From now on whoever rings must wake us; what rang before is seen by a look after this.

@@ -164,7 +164,8 @@ impl Inner {
         }
         let mut found = self.collect(&mut out[..], share);
         if has_kernel && found < out.len() {
-            found += self.look_at_kernel(epoll, &mut out[found..], is_kernel_due || found == 0);
+            let is_due = is_kernel_due || found == 0;
+            found += self.look_at_kernel(set, epoll, &mut out[found..], is_due);
         }
         if found == 0 && share > 0 {
             found = self.collect(out, 0);
@@ -177,7 +178,13 @@ impl Inner {
     }
 
     /// The kernel's events, when it is time to ask for them.
-    fn look_at_kernel(&mut self, epoll: i32, out: &mut [libc::epoll_event], is_due: bool) -> usize {
+    fn look_at_kernel(
+        &mut self,
+        set: &Set,
+        epoll: i32,
+        out: &mut [libc::epoll_event],
+        is_due: bool,
+    ) -> usize {
         let now = ticks();
         if !is_due && now.wrapping_sub(self.polled) < self.kernel_look() {
             return 0;
@@ -185,8 +192,24 @@ impl Inner {
         self.polled = now;
         process::count(Counter::KernelPolls, 1);
         let count = kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None).unwrap_or(0);
-        let kept = self.without_waker(epoll, &mut out[..count]);
+        let kept = self.without_wakes(set, epoll, &mut out[..count]);
         self.is_kernel_busy = kept > 0;
+        kept
+    }
+
+    /// [`without_waker`](Self::without_waker) in a look that does not end a sleep. A wake that it takes was another
+    /// thread's: the kernel lets that one sleep on, and whoever has sent the wake sends no other. So the next ring is to
+    /// wake it, or what is left does at once.
+    fn without_wakes(&mut self, set: &Set, epoll: i32, events: &mut [libc::epoll_event]) -> usize {
+        let is_wake = |event: &libc::epoll_event| {
+            let data = event.u64;
+            data == WAKER_DATA
+        };
+        let has_woken = events.iter().any(is_wake);
+        let kept = self.without_waker(epoll, events);
+        if has_woken {
+            set.arm_for_sleepers(self);
+        }
         kept
     }
 
@@ -209,10 +232,7 @@ impl Inner {
         !self.ready.is_empty()
             || !self.scanned.is_empty()
             || self.is_ringing()
-            || self
-                .listeners
-                .iter()
-                .any(|(_, listener, seen)| *seen != listener.generation())
+            || self.has_segments_to_enter()
             || self.may_have_datagrams()
             || (self.misses_connections()
                 && self.listeners.iter().any(|(_, l, _)| l.has_acceptable()))
@@ -232,7 +252,7 @@ fn once(set: &Set, number: usize, epoll: i32, out: &mut [libc::epoll_event]) -> 
         let Some(inner) = guard.as_mut() else {
             return Ok(count);
         };
-        let kept = inner.without_waker(epoll, &mut out[..count]);
+        let kept = inner.without_wakes(set, epoll, &mut out[..count]);
         if set.is_watched.load(Ordering::Relaxed) {
             inner.renew_watch(set);
         }
@@ -367,6 +387,7 @@ fn sleep(
         let found = inner.collect(out, 0);
         if found > 0 {
             set.wake_up(inner);
+            set.arm_for_sleepers(inner);
             return Ok(found);
         }
         (inner.why_look_again(set), ends)
@@ -393,8 +414,12 @@ fn sleep(
     inner.polled = ticks();
     // Also after a signal: a connection that was reported only to this thread may have come while its handler ran.
     let count = match result {
+        Ok(count) => count,
         Err(libc::EINTR) => 0,
-        other => other?,
+        Err(error) => {
+            set.arm_for_sleepers(inner);
+            return Err(error);
+        }
     };
     let mut found = inner.without_waker(epoll, &mut out[..count]);
     inner.is_kernel_busy = found > 0;
@@ -402,6 +427,7 @@ fn sleep(
     if found < out.len() {
         found += inner.collect(&mut out[found..], 0);
     }
+    set.arm_for_sleepers(inner);
     if set.is_watched.load(Ordering::Relaxed) {
         inner.renew_watch(set);
     }
@@ -437,8 +463,9 @@ impl Inner {
     /// Why something of the set, or of a set in it, can become ready without a ring; None where nothing can.
     pub(super) fn why_look_again(&self, set: &Set) -> Option<Polling> {
         let is_deaf = set.is_orphan.load(Ordering::Relaxed) || self.waker.is_none();
-        let is_blind =
-            is_deaf && (set.has_listeners.load(Ordering::Relaxed) || !self.nested.is_empty());
+        let has_listeners = set.has_listeners.load(Ordering::Relaxed);
+        let needs_waker = has_listeners || !self.nested.is_empty() || !self.datagrams.is_empty();
+        let is_blind = is_deaf && needs_waker;
         // Every one is shown, not only the first that must be looked at.
         let nested = self.nested.iter().filter(|inner| show(inner.number));
         let has_such = nested.count() > 0;
@@ -492,21 +519,22 @@ impl Set {
         listeners.any(|(_, listener, _)| listener.has_acceptable())
     }
 
-    /// One waiter leaves; others that still sleep must be found by the next ring.
-    fn wake_up(&self, inner: &mut Inner) {
-        let others = self.sleepers.fetch_sub(1, Ordering::SeqCst) > 1;
-        if others {
-            inner.announce_sleep();
-            inner.expect_datagrams();
-        } else {
-            inner
-                .places
-                .iter()
-                .for_each(|place| place.ready_list().awake());
+    /// One waiter leaves.
+    fn wake_up(&self, inner: &Inner) {
+        if self.sleepers.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let places = inner.places.iter();
+            places.for_each(|place| place.ready_list().awake());
             inner.unexpect_datagrams();
         }
-        if others && (inner.is_ringing() || inner.is_held_back() || inner.has_datagrams()) {
-            self.kick();
+    }
+
+    /// After a look by one thread: others that sleep must be found by the next ring, and one is woken at once if
+    /// anything is left. Rings that came together have woken only one, whose room for events may have been too small,
+    /// and a level is for all of them.
+    fn arm_for_sleepers(&self, inner: &mut Inner) {
+        // Changes under the lock, which the caller holds.
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            inner.rearm(self);
         }
     }
 }
