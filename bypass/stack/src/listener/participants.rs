@@ -215,6 +215,7 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
             Err(_) => return try_again(Unsure::OtherSide(peer.clone())),
         }
     }
+    peer.wake_unheard();
     if peer.side == 0 || !has_maker(peer) {
         peer.is_stale.store(true, Ordering::SeqCst);
     }
@@ -272,6 +273,7 @@ pub fn link_ended(peer: &Arc<Peer>, index: usize, number: u64) {
 
 /// A process of the other side has ended: it may have been the last one.
 fn process_ended(peer: &Arc<Peer>) {
+    peer.wake_unheard();
     if peer.side == 1 && is_alone(peer) {
         client_ended(peer);
     }
@@ -319,6 +321,7 @@ pub fn keep_links(peer: &Arc<Peer>, links: Vec<Told>) {
 #[cfg(test)]
 mod tests {
     use bypass_shm::segment::Segment;
+    use bypass_sys::waker::Waker;
 
     use super::*;
 
@@ -361,5 +364,23 @@ mod tests {
         drop(of_client);
         ends(&peer, at);
         assert!(is_stale());
+    }
+
+    #[test]
+    fn who_was_to_be_woken_by_a_process_that_has_ended_is_woken() {
+        const NUMBER: u32 = 0x7fff_0001;
+        let waker = Waker::create(process::number(), NUMBER).expect("a waker");
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        segment.enter(0, 1).expect("a place");
+        let peer = Peer::join(segment, 1, 1).expect("a place");
+        let number = process::number();
+        let index = peer.segment.claim_ready_list(1, number, NUMBER);
+        let ready_list = peer.segment.ready_list(1, index.expect("room"));
+        ready_list.sleep();
+        process_ended(&peer);
+        assert!(!waker.take());
+        assert!(ready_list.take_sleeper());
+        process_ended(&peer);
+        assert!(waker.take());
     }
 }
