@@ -3,6 +3,7 @@
 //! A link is a connected pair of sequenced-packet sockets, one in each process. It carries a few
 //! messages and is then kept open for what its end means: the other process is gone.
 
+use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::numbers;
@@ -291,6 +292,29 @@ pub fn ask(
     }
 }
 
+/// So many who serve a rendezvous socket are asked in a row.
+const CALLS_MAX: u32 = 4;
+
+/// As [`ask`], over a link that `call` makes; once more where whoever has taken the call ends before it answers, as
+/// another process may serve the same rendezvous socket. With the link over which the answer came.
+pub fn ask_any(
+    call: impl Fn() -> Result<Owned>,
+    message: Message,
+    fds: &[i32],
+    wait_ms: u64,
+) -> Result<(Owned, Message, Vec<Owned>)> {
+    let (since, mut calls) = (now_ns(), 0);
+    loop {
+        let link = call()?;
+        calls += 1;
+        let has_time = || calls < CALLS_MAX && now_ns() - since < wait_ms * 1_000_000;
+        match ask(link.0, message, fds, wait_ms) {
+            Err(libc::EPIPE | libc::ECONNRESET) if has_time() => {}
+            other => return other.map(|(answer, fds)| (link, answer, fds)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,5 +349,30 @@ mod tests {
             kernel::write(link.0, bytes).expect("sent");
             assert_eq!(receive(other.0).err(), Some(libc::EPROTO));
         }
+    }
+
+    #[test]
+    fn another_one_is_asked_where_the_first_ends_before_it_answers() {
+        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+        let name = Name::of_process(kernel::random());
+        let rendezvous = open_rendezvous(&name).expect("a rendezvous socket");
+        let caller = || {
+            let since = std::time::Instant::now();
+            loop {
+                match answer(rendezvous.0) {
+                    Err(libc::EAGAIN) if since.elapsed() < PATIENCE => std::thread::yield_now(),
+                    other => return other.expect("somebody calls"),
+                }
+            }
+        };
+        let ask = || ask_any(|| connect(&name), Message::Taken, &[], 60_000);
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(ask);
+            drop(caller());
+            let second = caller();
+            send(second.0, Message::Welcome, &[]).expect("sent");
+            let (_, word, _) = asking.join().expect("no panic").expect("an answer");
+            assert_eq!(word, Message::Welcome);
+        });
     }
 }

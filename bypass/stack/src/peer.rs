@@ -436,6 +436,15 @@ pub fn is_forgotten(peer: &Arc<Peer>) -> bool {
         .is_ok_and(|all| !all.iter().any(|one| Arc::ptr_eq(one, peer)))
 }
 
+/// Whether we have a place still in the segment with number `id`, in which we are on `side`, although it was forgotten.
+pub fn keeps_place(id: u64, side: usize) -> bool {
+    let is_it = |peer: &Arc<Peer>| {
+        let has_place = peer.process_index() != NO_PLACE;
+        has_place && peer.segment.id() == id && peer.side == side
+    };
+    RESTING.lock().is_ok_and(|resting| resting.all().any(is_it))
+}
+
 /// Drops a segment that has no connections and no users; its memory is freed with the last reference.
 pub fn drop_reference(peer: &Arc<Peer>) {
     strike(peer);

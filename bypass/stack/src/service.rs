@@ -40,6 +40,8 @@ pub enum Role {
     Adopted(Arc<Peer>, usize, u64),
     /// The other side's process at place `index` of this segment, and its number.
     Participant(Arc<Peer>, usize, u64),
+    /// A process that takes part in a segment which is none of ours any more: it learns of our end by this link.
+    Bystander,
     /// The rendezvous socket where a connection that was sent away can be asked for: its shadow's inode.
     Offer(u64),
     /// Somebody at such a rendezvous socket.
@@ -301,10 +303,18 @@ pub fn dismiss(fd: i32, role: &Role) {
 
 /// Closes the links of processes of the other side that take part in a segment which is none of ours any more.
 pub fn remove_participants(peer: &Arc<Peer>) {
-    let is_of = |role: &Role| matches!(role, Role::Participant(of, ..) if Arc::ptr_eq(of, peer));
+    remove_all(|role| matches!(role, Role::Participant(of, ..) if Arc::ptr_eq(of, peer)));
+}
+
+/// The same where we have no place any more in segments that were ours.
+pub fn remove_bystanders() {
+    remove_all(|role| matches!(role, Role::Bystander));
+}
+
+fn remove_all(is_over: impl Fn(&Role) -> bool) {
     if let Some(mut roles) = roles() {
         roles.retain(|fd, role| {
-            let is_kept = !is_of(role);
+            let is_kept = !is_over(role);
             if !is_kept {
                 close(*fd);
             }

@@ -61,6 +61,8 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
             let own_side = 1 - (side as usize & 1);
             match peer::find(segment, own_side) {
                 Some(peer) => set_role(fd, Role::Participant(peer, index as usize, process)),
+                // Our place is taken still: were the link to end, that process would look for us again at once, and so on.
+                None if peer::keeps_place(segment, own_side) => set_role(fd, Role::Bystander),
                 None => drop(remove(fd)),
             }
         }
@@ -182,4 +184,40 @@ fn share(inode: u64, asking: u64) {
         }
     }
     packets::share(inode, asking);
+}
+
+#[cfg(test)]
+mod tests {
+    use bypass_sys::waker::Name;
+
+    use super::*;
+    use crate::service;
+
+    #[test]
+    fn who_takes_part_in_a_segment_where_we_have_a_place_keeps_its_link() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let id = segment.id();
+        let peer = peer::Peer::join(segment, 0, 1).expect("a place");
+        let name = Name::of_process(kernel::random());
+        let rendezvous = link::open_rendezvous(&name).expect("a socket");
+        let is_kept = |segment: u64| {
+            let _other = link::connect(&name).expect("open");
+            let fd = link::answer(rendezvous.0).expect("a link").into_raw();
+            service::add(fd, Role::Stranger);
+            let word = Message::Adopted {
+                segment,
+                side: 1,
+                index: 0,
+                process: 7,
+            };
+            hear(fd, &Role::Stranger, word, Vec::new());
+            service::remove(fd).is_some()
+        };
+        assert!(is_kept(id));
+        peer::forget(&peer);
+        assert!(is_kept(id));
+        assert!(!is_kept(id.wrapping_add(1)));
+        peer.give_place_up();
+        assert!(!is_kept(id));
+    }
 }

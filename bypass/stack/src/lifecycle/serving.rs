@@ -148,7 +148,11 @@ fn run(set: i32) {
         if tick.is_some() {
             signals::look();
         }
+        let was_cleaning = is_cleaning;
         is_cleaning = peer::clean_resting() | offers::expire();
+        if was_cleaning && !is_cleaning {
+            service::remove_bystanders();
+        }
     }
 }
 

@@ -22,17 +22,11 @@ const ANSWER_MS: u64 = 5000;
 /// is the socket itself.
 pub fn join(fd: i32) -> Option<usize> {
     let stat = kernel::fstat(fd).ok()?;
-    let caller = link::connect(&Name::of_listener(stat.st_ino)).ok()?;
-    // The holder table names the processes that get clients' memory: it must come from the socket's owner.
-    let owner = kernel::peer_credentials(caller.0).ok()?.uid;
-    if owner != stat.st_uid && owner != 0 && !process::is_own(owner) {
-        return None;
-    }
     let ask = Message::Join {
         inode: stat.st_ino,
         version: VERSION,
     };
-    let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
+    let (_, answer, mut fds) = link::ask_any(|| call_holder(&stat), ask, &[fd], ANSWER_MS).ok()?;
     if answer != Message::Welcome {
         return None;
     }
@@ -50,6 +44,17 @@ pub fn join(fd: i32) -> Option<usize> {
         holder_table,
     )
     .ok()
+}
+
+/// A link to a holder. The holder table names the processes that get clients' memory: it must come from the socket's owner.
+fn call_holder(stat: &libc::stat) -> Result<Owned, i32> {
+    let link = link::connect(&Name::of_listener(stat.st_ino))?;
+    let owner = kernel::peer_credentials(link.0)?.uid;
+    if owner == stat.st_uid || owner == 0 || process::is_own(owner) {
+        Ok(link)
+    } else {
+        Err(libc::EPERM)
+    }
 }
 
 /// The backlog of a listening socket, as the kernel has bounded it (net.core.somaxconn).

@@ -187,7 +187,6 @@ pub fn abandoned(peer: &Arc<Peer>) {
 
 /// A process of the other side has ended that we know by a link of ours.
 pub fn other_side_ended(peer: &Arc<Peer>) {
-    peer.is_stale.store(true, Ordering::SeqCst);
     for index in 0..PROCESSES {
         let number = peer.segment.process(1 - peer.side, index);
         // An existing link will already show its end: another link for each death would add up.
@@ -216,10 +215,29 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
             Err(_) => return try_again(Unsure::OtherSide(peer.clone())),
         }
     }
+    peer.wake_unheard();
+    if peer.side == 0 || !has_maker(peer) {
+        peer.is_stale.store(true, Ordering::SeqCst);
+    }
     match (is_alone(peer), peer.side) {
-        (false, _) => {}
+        (false, 0) => {}
+        (false, _) => look_again(peer),
         (true, 0) => holders_ended(peer),
         (true, _) => client_ended(peer),
+    }
+}
+
+/// Whether the process that makes the connections of a segment takes part in it still. Children of it that have some of
+/// them, too, come and go meanwhile.
+fn has_maker(peer: &Peer) -> bool {
+    let maker = peer.segment.client();
+    (0..PROCESSES).any(|index| peer.segment.process(0, index) == maker)
+}
+
+/// Whoever has ended may have offered a connection and not come to wake those who wait for one.
+fn look_again(peer: &Peer) {
+    if peer.segment.queue().waiting() > 0 {
+        of_peer(peer).iter().for_each(|one| one.wake_waiters());
     }
 }
 
@@ -255,6 +273,7 @@ pub fn link_ended(peer: &Arc<Peer>, index: usize, number: u64) {
 
 /// A process of the other side has ended: it may have been the last one.
 fn process_ended(peer: &Arc<Peer>) {
+    peer.wake_unheard();
     if peer.side == 1 && is_alone(peer) {
         client_ended(peer);
     }
@@ -275,6 +294,7 @@ fn client_ended(peer: &Arc<Peer>) {
         }
     }
     peer::forget(peer);
+    look_again(peer);
 }
 
 /// No process is left that has accepted from a segment which another process had before. Connections that wait
@@ -295,5 +315,72 @@ pub fn greet_others(peer: &Arc<Peer>, index: usize) {
 pub fn keep_links(peer: &Arc<Peer>, links: Vec<Told>) {
     for told in links {
         service::keep_link(told, peer.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bypass_shm::segment::Segment;
+    use bypass_sys::waker::Waker;
+
+    use super::*;
+
+    const PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
+
+    /// The process at `index` has no rendezvous socket any more, and our link to it ends.
+    fn ends(peer: &Arc<Peer>, index: usize) {
+        let is_link = |role: &Role| match role {
+            Role::Adopted(of, at, _) => Arc::ptr_eq(of, peer) && *at == index,
+            _ => false,
+        };
+        let since = std::time::Instant::now();
+        // A program that another test starts has the socket, too, until it calls exec.
+        while peer.segment.process(0, index) != 0 && since.elapsed() < PATIENCE {
+            let link = service::roles().and_then(|roles| {
+                let mut all = roles.iter();
+                all.find(|(_, role)| is_link(role)).map(|(fd, _)| *fd)
+            });
+            link.map(service::remove);
+            other_side_ended(peer);
+            std::thread::sleep(core::time::Duration::from_millis(1));
+        }
+        assert_eq!(peer.segment.process(0, index), 0);
+    }
+
+    #[test]
+    fn a_client_goes_on_to_connect_after_the_end_of_its_child() {
+        let (client, child) = (kernel::random() | 1, kernel::random() | 1);
+        let segment = Segment::create(client, 64, 4096).expect("memory");
+        let [at, childs] = [client, child].map(|one| segment.enter(0, one).expect("a place"));
+        let rendezvous =
+            [client, child].map(|one| link::open_rendezvous(&Name::of_process(one)).expect("free"));
+        let peer = Peer::join(segment, 1, 1).expect("a place");
+        let is_stale = || peer.is_stale.load(Ordering::SeqCst);
+        say_adopted(&peer, peer.process_index());
+        let [of_client, of_child] = rendezvous;
+        drop(of_child);
+        ends(&peer, childs);
+        assert!(!is_stale());
+        drop(of_client);
+        ends(&peer, at);
+        assert!(is_stale());
+    }
+
+    #[test]
+    fn who_was_to_be_woken_by_a_process_that_has_ended_is_woken() {
+        const NUMBER: u32 = 0x7fff_0001;
+        let waker = Waker::create(process::number(), NUMBER).expect("a waker");
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        segment.enter(0, 1).expect("a place");
+        let peer = Peer::join(segment, 1, 1).expect("a place");
+        let number = process::number();
+        let index = peer.segment.claim_ready_list(1, number, NUMBER);
+        let ready_list = peer.segment.ready_list(1, index.expect("room"));
+        ready_list.sleep();
+        process_ended(&peer);
+        assert!(!waker.take());
+        assert!(ready_list.take_sleeper());
+        process_ended(&peer);
+        assert!(waker.take());
     }
 }

@@ -3,6 +3,7 @@
 //! The kernel says which listening sockets an address means (sock_diag); we ask only who holds
 //! them, and the holder proves it by a descriptor that names that very socket.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -422,13 +423,16 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let segment =
         Segment::create(number, slots, process::ring_bytes()).map_err(|_| Reason::Limit)?;
     let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
-    let greeted = greet(rendezvous.0, &peer, holder, patience_ms);
-    if let Err(reason) = greeted {
-        withdraw_greeting(&peer);
-        return Err(reason);
+    match greet(rendezvous, &peer, holder, patience_ms) {
+        Ok(link) => {
+            service::add_link(link, service::Role::Greeting(peer.clone()));
+            Ok(peer)
+        }
+        Err(reason) => {
+            withdraw_greeting(&peer);
+            Err(reason)
+        }
     }
-    service::add_link(rendezvous, service::Role::Greeting(peer.clone()));
-    Ok(peer)
 }
 
 /// The holder has not answered in time. It may still take the segment, and would look for us there without an
@@ -440,30 +444,39 @@ fn withdraw_greeting(peer: &Arc<Peer>) {
     service::remove_participants(peer);
 }
 
-fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
+/// The link over which a holder has answered: not `rendezvous` where the one that has taken that call has ended before.
+fn greet(
+    rendezvous: Owned,
+    peer: &Peer,
+    holder: Holder,
+    patience_ms: u64,
+) -> Result<Owned, Reason> {
     let hello = Message::Greet {
         version: VERSION,
         client: process::number(),
     };
-    let answer = link::ask(rendezvous, hello, &[peer.segment.fd()], patience_ms);
-    let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
+    let first = Cell::new(Some(rendezvous));
+    let call = || match first.take() {
+        Some(link) => Ok(link),
+        None => link::connect(&Name::of_listener(holder.inode)),
+    };
+    let answer = link::ask_any(call, hello, &[peer.segment.fd()], patience_ms);
+    let (link, answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
     match (answer, fds.first()) {
-        (Message::Welcome, Some(proof)) if listener::names(proof.0, holder.inode, rendezvous) => {
-            peer.welcome();
-            Ok(())
-        }
+        (Message::Welcome, Some(proof)) if listener::names(proof.0, holder.inode, link.0) => {}
         // Another user's listener shows no socket; that its rendezvous socket is that user's must do.
-        (Message::Welcome, None) => match kernel::peer_credentials(rendezvous) {
-            Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => {
-                peer.welcome();
-                Ok(())
-            }
-            _ => Err(Reason::NameSquatted),
+        (Message::Welcome, None) => match kernel::peer_credentials(link.0) {
+            Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => {}
+            _ => return Err(Reason::NameSquatted),
         },
-        (Message::Refuse { reason }, _) if reason == Reason::Version as u64 => Err(Reason::Version),
-        (Message::Refuse { .. }, _) => Err(Reason::OtherUser),
-        _ => Err(Reason::NameSquatted),
+        (Message::Refuse { reason }, _) if reason == Reason::Version as u64 => {
+            return Err(Reason::Version);
+        }
+        (Message::Refuse { .. }, _) => return Err(Reason::OtherUser),
+        _ => return Err(Reason::NameSquatted),
     }
+    peer.welcome();
+    Ok(link)
 }
 
 fn establish(

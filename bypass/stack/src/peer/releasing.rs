@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, LATE, PROCESSES, QUEUED, RST};
 use bypass_stats::Counter;
 
-use super::{due, Notice, Peer};
+use super::{due, ring_listeners, Notice, Peer};
 use crate::process;
 
 impl Peer {
@@ -66,6 +66,10 @@ impl Peer {
             if self.segment.process(other, index) == 0 && !self.is_waiting(slot, bit) {
                 self.reap_slot(slot, bit);
             }
+        }
+        // A connection may have woken that process alone, as one of several.
+        if other == 1 && self.segment.queue().waiting() > 0 && !self.segment.is_kept() {
+            ring_listeners(&self.segment);
         }
     }
 

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use bypass_shm::doorbell::{ring_ready_list, Sleeper};
+use bypass_shm::layout::READY_LISTS;
 use bypass_shm::segment::Segment;
 
 use super::Peer;
@@ -58,7 +59,7 @@ pub fn ring_listeners(segment: &Segment) {
 /// The same of those processes only, by number.
 pub fn ring_some(segment: &Segment, which: impl Fn(u64) -> bool) {
     let used = segment.header().ready_lists_used[1].load(Ordering::SeqCst) as usize;
-    let used = used.min(bypass_shm::layout::READY_LISTS);
+    let used = used.min(READY_LISTS);
     // Another one first each time: where only one is woken, all get their turn.
     let first = segment.queue().tail.0.load(Ordering::SeqCst) as usize;
     for step in 0..used {
@@ -68,9 +69,11 @@ pub fn ring_some(segment: &Segment, which: impl Fn(u64) -> bool) {
         core::sync::atomic::fence(Ordering::SeqCst);
         let owner = ready_list.owner.load(Ordering::SeqCst);
         if listening != 0 && which(owner) && ready_list.take_sleeper() {
+            // Whoever sleeps there now: the list may be another's since, or not be rung for connections any more.
+            let owner = ready_list.owner.load(Ordering::SeqCst);
             let waker = ready_list.waker.load(Ordering::SeqCst);
             process::wake(owner, waker);
-            if listening == 2 {
+            if ready_list.listening.load(Ordering::SeqCst) == 2 && which(owner) {
                 return;
             }
         }
@@ -100,6 +103,20 @@ impl Peer {
         Sleeper {
             process: self.process_index() as u32,
             waker,
+        }
+    }
+
+    /// A process of the other side has ended, perhaps as it was about to wake a thread of ours that it had found asleep:
+    /// who does not count as asleep any more looks.
+    pub fn wake_unheard(&self) {
+        let (own, header) = (process::number(), self.segment.header());
+        let used = header.ready_lists_used[self.side & 1].load(Ordering::SeqCst) as usize;
+        for index in 0..used.min(READY_LISTS) {
+            let ready_list = self.segment.ready_list(self.side, index);
+            let is_ours = ready_list.owner.load(Ordering::SeqCst) == own;
+            if is_ours && ready_list.sleeping.load(Ordering::SeqCst) == 0 {
+                process::wake(own, ready_list.waker.load(Ordering::SeqCst));
+            }
         }
     }
 
