@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bypass_stats::View;
 use bypass_testkit::report_skip;
@@ -22,6 +22,9 @@ listener = socket.create_server(('127.0.0.1', 0))
 print(listener.getsockname()[1], flush=True)
 sys.stdin.read()
 ";
+
+/// Far more than anything here takes, also on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn python(script: &str) -> Command {
     // Not the first of PATH, which may be a script.
@@ -300,6 +303,24 @@ print(select.epoll().register(0, select.EPOLLIN))
     assert_eq!(said(&done), "shared\n[]\nENOSPC\nNone");
 }
 
+/// Waits until a file is there and has been written, not only begun. The thread writes when it has something to do, and
+/// every few seconds.
+fn await_written(folder: &Path) {
+    let bytes = || {
+        let mut files = fs::read_dir(folder).expect("a folder");
+        files.next().map_or(0, |file| {
+            file.and_then(|file| file.metadata())
+                .map_or(0, |state| state.len())
+        })
+    };
+    let (since, mut before) = (Instant::now(), 0);
+    while before == 0 || bytes() != before {
+        assert!(since.elapsed() < PATIENCE, "nothing is written");
+        before = bytes();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn the_counters_of_a_killed_process_are_kept_where_a_folder_is_named() {
     let folder = file("kept");
@@ -313,14 +334,7 @@ fn the_counters_of_a_killed_process_are_kept_where_a_folder_is_named() {
     let mut child = command.spawn().expect("python3");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     assert!(lines.any(|line| line.is_ok_and(|line| line == "now")));
-    // The thread writes when it has something to do, and every few seconds.
-    let written = || fs::read_dir(&folder).expect("a folder").next().is_some();
-    for _ in 0..2000 {
-        if written() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    await_written(&folder);
     assert_eq!(View::ended(&folder).expect("a folder").len(), 0, "it lives");
     child.kill().expect("ours");
     child.wait().expect("an end");

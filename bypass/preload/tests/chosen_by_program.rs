@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;
 
+use std::net::{Ipv4Addr, TcpListener};
+
 use bypass_stack::operations::{listen, options};
 use bypass_stack::process::table::{self, Kind};
 use bypass_stack::Outcome;
@@ -25,10 +27,17 @@ fn is_accelerated_at(port: u16) -> bool {
     is_accelerated
 }
 
+/// A free port below the range that the kernel chooses from: no other process gets it meanwhile.
+fn own_port() -> u16 {
+    let first = std::process::id() as u16 % 10_000;
+    let mut ports = (first..first + 10_000).map(|number| 20_000 + number % 10_000);
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    ports.find(is_free).expect("a free port")
+}
+
 #[test]
 fn a_program_goes_with_the_last_listener_that_it_chose_among() {
-    // Below the range that the kernel chooses from: no other process takes it.
-    let port = 20_000 + (std::process::id() % 10_000) as u16;
+    let port = own_port();
     let listening = Listening::open_at(port);
     assert!(is_accelerated_at(port));
     attach(listening.fd);

@@ -46,7 +46,7 @@ for _ in range(int(sys.argv[2])):
 print(count)
 ";
 /// Connections until one is in memory.
-const PATIENCE: &str = "200";
+const PATIENCE: &str = "1000";
 
 /// A container's namespaces, except its network; in the second the user is root by a mapping.
 const CONTAINER: &str = "--mount --pid --fork --kill-child --mount-proc --uts --ipc";

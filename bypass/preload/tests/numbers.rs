@@ -11,7 +11,7 @@ use bypass_stack::process::table;
 
 use program::{accept_within, close, dial, is_accelerated, Listening};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Below this are the library's own numbers, however many a process may have.
 const HIGH: i32 = 8192;
 

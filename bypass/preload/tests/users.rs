@@ -18,20 +18,32 @@ const SERVER: &str = "
 import socket
 listener = socket.create_server(('127.0.0.1', 0))
 print(listener.getsockname()[1], flush=True)
-connection, _ = listener.accept()
-connection.sendall(connection.recv(5))
-connection.recv(1)
+while True:
+    with listener.accept()[0] as connection:
+        connection.sendall(connection.recv(5))
+        connection.recv(1)
 ";
+/// Connects until that is shared, or so many times: on a busy machine a server may not accept from memory yet, or not
+/// answer in time.
 const CLIENT: &str = "
-import socket, sys
+import socket, sys, time
 port = int(sys.stdin.readline())
-connection = socket.create_connection(('127.0.0.1', port))
-connection.sendall(b'hello')
-assert connection.recv(5) == b'hello'
 remote, established = '0100007F:%04X' % port, '01'
-rows = [line.split() for line in open('/proc/net/tcp')]
-print('kernel' if any(row[2:4] == [remote, established] for row in rows) else 'shared')
+def path():
+    with socket.create_connection(('127.0.0.1', port)) as connection:
+        connection.sendall(b'hello')
+        assert connection.recv(5) == b'hello'
+        rows = [line.split() for line in open('/proc/net/tcp')]
+        return 'kernel' if any(row[2:4] == [remote, established] for row in rows) else 'shared'
+for _ in range(int(sys.argv[1])):
+    found = path()
+    if found == 'shared':
+        break
+    time.sleep(0.1)
+print(found)
 ";
+/// Connections until one is shared where it is to be, and where none is.
+const TRIES: [&str; 2] = ["600", "3"];
 
 /// A user and the value of EF_SHARE_WITH.
 type Side = (u32, &'static str);
@@ -54,7 +66,7 @@ fn memory_is_shared_with_the_own_user_and_with_users_that_are_named() {
     let copy = Copy::new("named");
     for (server, client, expected) in cases {
         assert_eq!(
-            copy.meet(copy.python(SERVER, *server), *client),
+            copy.meet(copy.python(SERVER, *server), *client, expected),
             *expected,
             "server {server:?}, client {client:?}"
         );
@@ -74,7 +86,7 @@ fn users_whom_a_user_namespace_does_not_know_share_nothing() {
     let copy = Copy::new("unknown");
     let mut apart = copy.command("unshare");
     apart.args(["--user", "/usr/bin/python3", "-c", SERVER]);
-    assert_eq!(copy.meet(apart, (NOBODY, "0")), "kernel");
+    assert_eq!(copy.meet(apart, (NOBODY, "0"), "kernel"), "kernel");
 }
 
 /// A copy of the library in a place that every user may read.
@@ -112,14 +124,15 @@ impl Copy {
         command
     }
 
-    /// How the client's connection to the server was made.
-    fn meet(&self, mut server: Command, client: Side) -> String {
+    /// How the client's connection to the server was made, which is expected to be so.
+    fn meet(&self, mut server: Command, client: Side, expected: &str) -> String {
         let mut server = server.stdin(Stdio::null()).spawn().expect("python3");
         let mut port = String::new();
         let out = server.stdout.take().expect("a pipe");
         BufReader::new(out).read_line(&mut port).expect("a port");
         let mut client = self
             .python(CLIENT, client)
+            .arg(TRIES[usize::from(expected == "kernel")])
             .stdin(Stdio::piped())
             .spawn()
             .expect("python3");
@@ -127,6 +140,7 @@ impl Copy {
         input.write_all(port.as_bytes()).expect("a reader");
         drop(input);
         let out = client.wait_with_output().expect("an end");
+        server.kill().expect("it runs until then");
         server.wait().expect("an end");
         String::from_utf8_lossy(&out.stdout).trim().to_owned()
     }

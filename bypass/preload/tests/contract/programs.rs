@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use bypass_sys::kernel;
 
@@ -25,7 +26,7 @@ pub fn folder() -> &'static Path {
     })
 }
 
-/// Every program, compiled when it or the header is newer than what is there.
+/// Every program, compiled when it or a header is newer than what is there.
 pub fn programs() -> &'static [Program] {
     static PROGRAMS: OnceLock<Vec<Program>> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
@@ -126,7 +127,16 @@ fn is_stale(path: &Path) -> bool {
     }
     let time = |path: &Path| path.metadata().and_then(|state| state.modified()).ok();
     let built = time(&binary(path));
-    built.is_none() || built < time(path) || built < time(&path.with_file_name("contract.h"))
+    built.is_none() || built < time(path) || built < newest_header(path)
+}
+
+/// When a header next to a program was changed last.
+fn newest_header(path: &Path) -> Option<SystemTime> {
+    let folder = path.parent().expect("a folder");
+    let entries = fs::read_dir(folder).expect("the programs").flatten();
+    let headers = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "h"));
+    let time = |entry: fs::DirEntry| entry.metadata().and_then(|state| state.modified()).ok();
+    headers.filter_map(time).max()
 }
 
 fn compile(path: &Path) -> Child {

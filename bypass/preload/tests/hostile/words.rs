@@ -115,7 +115,7 @@ fn sleeps_that_look_again_are_counted() {
     let server = client.connect(&listening, 7);
     client.segment.set_silent(0, client.index);
     let mut a_while = [0u8; 16];
-    a_while[8..].copy_from_slice(&20_000i64.to_ne_bytes());
+    a_while[8..].copy_from_slice(&200_000i64.to_ne_bytes());
     let set = options::set(server, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &a_while);
     assert_eq!(set, Outcome::Done(0));
     let before = polling();

@@ -36,16 +36,16 @@ static void server(void) {
     hear();
     wait_for(listening, POLLIN);
     outcome("first", first = accept(listening, NULL, NULL));
-    accept_within("nobody", 5000);
+    accept_within("nobody", LONG_MS);
     in_child(0);
     accept_within("a signal", 100);
     tell(0);
-    accept_within("one who comes", 5000);
+    accept_within("one who comes", LONG_MS);
     in_child(1);
-    accept_within("no client again", 5000);
+    accept_within("no client again", LONG_MS);
     in_child(0);
     tell(0);
-    accept_within("one more", 5000);
+    accept_within("one more", LONG_MS);
     tell(0);
 }
 

@@ -42,7 +42,7 @@ static void client(void) {
     int port = hear(), right = 0;
     for (int i = 0; i < CONNECTIONS; i++) {
         int fd = dial_port(port);
-        struct timeval patience = {.tv_sec = 10};
+        struct timeval patience = {.tv_sec = LONG_S};
         char answer = 0;
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
         write_all(fd, "x", 1);

@@ -21,7 +21,7 @@ static void client(void) {
     for (int i = 0; i < WAITING; i++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         struct sockaddr_in name = ipv4("127.0.0.1", port);
-        struct timeval patience = {5, 0};
+        struct timeval patience = {LONG_S, 0};
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
         connected += connect(fd, (struct sockaddr *)&name, sizeof name) == 0;
     }

@@ -129,6 +129,7 @@ static void *at_any_time(void *unused) {
 static void reads_once_more(void *unused) {
     (void)unused;
     char byte = 0;
+    announced = gettid();
     result("a read in the clean-up", read(fd, &byte, 1));
 }
 
@@ -201,8 +202,9 @@ static void solo(void) {
     announced = 0;
     pthread_create(&thread, NULL, cleans_by_reading, NULL);
     until_it_waits(&announced);
+    announced = 0;
     pthread_cancel(thread);
-    usleep(20000);
+    until_it_waits(&announced); /* in the clean-up: the read that was cancelled takes no byte */
     write_all(other, "c", 1);
     join("with a clean-up that waits", thread);
 

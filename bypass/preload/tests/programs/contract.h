@@ -334,6 +334,27 @@ UNUSED static double now_s(void) {
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
+/* A clock that stands still while the machine does, or gives this process no turns: a thread counts how often it has
+ * slept. What takes long by it has waited for something else. A forked child begins its own. */
+#define NAPS_PER_S 100
+static volatile int naps;
+
+UNUSED static void *nap(void *unused) {
+    for (;;) {
+        usleep(1000000 / NAPS_PER_S);
+        naps++;
+    }
+    return unused;
+}
+
+UNUSED static void begin_naps(void) {
+    pthread_t thread;
+    need(pthread_create(&thread, NULL, nap, NULL) == 0, "thread");
+    pthread_detach(thread);
+}
+
+UNUSED static double naps_s(void) { return (double)naps / NAPS_PER_S; }
+
 UNUSED static int so_error(int fd) {
     int error = -1;
     socklen_t length = sizeof error;

@@ -18,7 +18,7 @@ static int is_told(int fd) {
     struct epoll_event event;
     char byte;
     tell(1);
-    int count = epoll_wait(set, &event, 1, 3000);
+    int count = epoll_wait(set, &event, 1, LONG_MS);
     read_all(fd, &byte, 1);
     return count == 1;
 }

@@ -35,6 +35,6 @@ static void client(void) {
     tell(0);
     wait_for(fd, POLLIN);
     need(pthread_join(thread, NULL) == 0, "join");
-    result("in the second", epoll_wait(set, &event, 1, 3000));
+    result("in the second", epoll_wait(set, &event, 1, LONG_MS));
     tell(0);
 }

@@ -18,8 +18,13 @@ static void server(void) {
 }
 
 static void client(void) {
-    int port = hear(), process = hear();
+    int port = hear(), process = hear(), stopped[2];
+    char byte;
+    need(pipe(stopped) == 0, "pipe");
+    /* Before the connection, so that it does not have it. */
     if (fork() == 0) {
+        close(stopped[1]);
+        read_all(stopped[0], &byte, 1);
         sleep(STOPPED_S);
         kill(process, SIGCONT);
         _exit(0);
@@ -28,5 +33,6 @@ static void client(void) {
     hear();
     usleep(50000); /* it sleeps in read, and holds no lock that the client would wait for */
     need(kill(process, SIGSTOP) == 0, "stop");
+    write_all(stopped[1], "s", 1);
     write_all(fd, block, sizeof block);
 }

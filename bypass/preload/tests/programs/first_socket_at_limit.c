@@ -30,7 +30,7 @@ static void solo(void) {
     pthread_t thread;
     pthread_create(&thread, NULL, accepts, &listening);
     until_it_waits(&announced);
-    alarm(30);
+    alarm(LONG_S);
     int fd = dial_port(port_of(listening));
     char byte;
     read_all(fd, &byte, 1);

@@ -60,7 +60,7 @@ static void watch(int fd) {
     say("read %s", text);
     hear();
     struct pollfd one = {.fd = fd, .events = POLLIN};
-    if (poll(&one, 1, 5000) == 1)
+    if (poll(&one, 1, LONG_MS) == 1)
         result("then read", read(fd, text, 1));
     else
         say("no end");

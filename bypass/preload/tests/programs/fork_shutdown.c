@@ -14,7 +14,7 @@ static void server(void) {
         result("blocked read", got);
         result("another", read(fd, &byte, 1));
         write_all(go[1], "h", 1);
-        usleep(30000);
+        read_all(said[0], &byte, 1);
         result("write", send(fd, "x", 1, MSG_NOSIGNAL));
         exit(0);
     }
@@ -25,6 +25,7 @@ static void server(void) {
     write_all(said[1], "s", 1);
     read_all(go[0], &byte, 1);
     result("shutdown for writing", shutdown(fd, SHUT_WR));
+    write_all(said[1], "s", 1);
     waitpid(child, &status, 0);
     say("status %d", status);
     result("write", send(fd, "x", 1, MSG_NOSIGNAL));

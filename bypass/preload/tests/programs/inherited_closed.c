@@ -14,7 +14,7 @@ static void say_stream(const char *name, int listening) {
     int fd = accept(listening, NULL, NULL);
     for (;;) {
         struct pollfd one = {.fd = fd, .events = POLLIN};
-        if (poll(&one, 1, 5000) != 1) {
+        if (poll(&one, 1, LONG_MS) != 1) {
             say("%s: %s, and no end", name, text);
             break;
         }

@@ -1,10 +1,11 @@
 /* pair: ::1, and an IPv6 listener that takes IPv4 too. */
 #include "contract.h"
 
-static int listen6(const struct in6_addr *address, int only6) {
+static int listen6(const struct in6_addr *address, int only6, int port) {
     int fd = socket(AF_INET6, SOCK_STREAM, 0);
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only6, sizeof only6);
-    struct sockaddr_in6 name = {.sin6_family = AF_INET6, .sin6_addr = *address};
+    struct sockaddr_in6 name = {
+        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *address};
     result("bind", bind(fd, (struct sockaddr *)&name, sizeof name));
     result("listen", listen(fd, 8));
     return fd;
@@ -40,13 +41,21 @@ static void serve(int listening) {
     close(fd);
 }
 
+/* A port of IPv4 that is bound refuses connections, and no other program listens there. */
+static int refusing(void) {
+    struct sockaddr_in name = ipv4("127.0.0.1", 0);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    need(bind(fd, (struct sockaddr *)&name, sizeof name) == 0, "bind");
+    return fd;
+}
+
 static void server(void) {
-    int listening = listen6(&in6addr_loopback, 1);
+    int listening = listen6(&in6addr_loopback, 1, port_of(refusing()));
     tell(port_of(listening));
     serve(listening);
     hear();
     close(listening);
-    listening = listen6(&in6addr_any, 0);
+    listening = listen6(&in6addr_any, 0, 0);
     tell(port_of(listening));
     serve(listening);
     serve(listening);

@@ -54,7 +54,7 @@ static void client(void) {
     for (int looks = 0; looks < 3; looks = all_wait() ? looks + 1 : 0)
         usleep(10000);
     tell(0);
-    for (double start = now_s(); woken < READERS && now_s() < start + 10;)
+    for (double start = now_s(); woken < READERS && now_s() < start + LONG_S;)
         usleep(10000);
     say("woken %d", woken);
     tell(0);

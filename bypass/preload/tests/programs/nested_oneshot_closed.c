@@ -29,7 +29,7 @@ static void told(void) {
     struct epoll_event event = {0};
     char byte;
     tell(1);
-    result("told", epoll_wait(outer, &event, 1, 3000));
+    result("told", epoll_wait(outer, &event, 1, LONG_MS));
     say("of %d", event.data.u32);
     result("reported again", epoll_wait(outer, &event, 1, 0));
     read_all(fd, &byte, 1);

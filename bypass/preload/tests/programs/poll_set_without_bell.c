@@ -25,13 +25,13 @@ static void read_one(void) {
 
 static void with_poll(const char *name, int set) {
     tell(1);
-    say_poll(name, set, POLLIN, 3000);
+    say_poll(name, set, POLLIN, LONG_MS);
     read_one();
 }
 
 static void with_select(const char *name, int set) {
     fd_set read;
-    struct timeval time = {.tv_sec = 3};
+    struct timeval time = {.tv_sec = LONG_S};
     FD_ZERO(&read);
     FD_SET(set, &read);
     tell(1);

@@ -41,7 +41,7 @@ static void server(void) {
 /* A connection on which one letter was answered. Time stamps are handled by the kernel alone. */
 static int answered(int port, int is_kernels) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-    struct timeval patience = {.tv_sec = 10};
+    struct timeval patience = {.tv_sec = LONG_S};
     struct sockaddr_in name = ipv4("127.0.0.1", port);
     if (is_kernels)
         need(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMP, &one, sizeof one) == 0, "SO_TIMESTAMP");

@@ -42,7 +42,7 @@ static void server(void) {
 
 static void client(void) {
     int port = hear(), fds[CONNECTIONS], right = 0;
-    struct timeval wait = {.tv_sec = 5};
+    struct timeval wait = {.tv_sec = LONG_S};
     for (int i = 0; i < CONNECTIONS; i++) {
         char letter = 'a' + i % 10, answer = 0;
         fds[i] = dial_port(port);

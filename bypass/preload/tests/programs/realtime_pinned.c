@@ -34,18 +34,28 @@ static void server(void) {
         int fd;
         since = now_s();
         while ((fd = accept(listening, NULL, NULL)) < 0)
-            need(errno == EAGAIN && now_s() - since < 20, "a client");
+            need(errno == EAGAIN && now_s() - since < LONG_S, "a client");
         pthread_t thread;
         need(pthread_create(&thread, NULL, writes, &fd) == 0, "pthread_create");
         writes(&fd);
         pthread_join(thread, NULL);
-        in_time &= system("true") == 0 && now_s() - since < 15;
+        in_time &= system("true") == 0 && now_s() - since < LONG_S / 2;
         close(fd);
     }
     say("in time %d", in_time);
 }
 
+/* The server spins for no longer than a client takes to come: it keeps every other program off its processor. */
+static void go_elsewhere(void) {
+    cpu_set_t all;
+    need(sched_getaffinity(0, sizeof all, &all) == 0, "sched_getaffinity");
+    CPU_CLR(0, &all);
+    if (CPU_COUNT(&all) > 0)
+        need(sched_setaffinity(0, sizeof all, &all) == 0, "sched_setaffinity");
+}
+
 static void client(void) {
+    go_elsewhere();
     static char bytes[65536];
     int port = hear();
     for (int i = 0; i < CONNECTIONS; i++) {

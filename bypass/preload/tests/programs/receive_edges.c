@@ -14,15 +14,37 @@ static void prepare(size_t length) {
 
 static void go_on(int signal) { (void)signal; }
 
+#define TIME_MS 300
+
+static volatile pid_t announced;
+
+/* Asks for the next message when the time is over that recvmmsg has: it looks at that as the message comes. */
+static void *ask_late(void *unused) {
+    until_it_waits(&announced);
+    usleep((TIME_MS + 100) * 1000);
+    tell(0);
+    return unused;
+}
+
+/* One message is there, the other comes late. */
+static void within_a_time(int fd) {
+    struct timespec time = {.tv_nsec = TIME_MS * 1000000};
+    pthread_t thread;
+    tell(0);
+    wait_for(fd, POLLIN);
+    announced = gettid();
+    need(pthread_create(&thread, NULL, ask_late, NULL) == 0, "thread");
+    result("within a time", recvmmsg(fd, messages, 4, 0, &time));
+    say("left %ld", (long)time.tv_sec);
+    pthread_join(thread, NULL);
+}
+
 static void server(void) {
     int fd = serve_one();
     prepare(2);
     result("waits for one", recvmmsg(fd, messages, 4, MSG_WAITFORONE, NULL));
     say("of %u bytes", messages[0].msg_len);
-    tell(0);
-    struct timespec time = {.tv_nsec = 100000000};
-    result("within a time", recvmmsg(fd, messages, 4, 0, &time));
-    say("left %ld", (long)time.tv_sec);
+    within_a_time(fd);
     tell(0);
     wait_for(fd, POLLIN);
     usleep(100000);
@@ -54,7 +76,7 @@ static void client(void) {
     write_all(fd, "ab", 2);
     hear();
     write_all(fd, "cd", 2);
-    usleep(300000);
+    hear();
     write_all(fd, "ef", 2);
     hear();
     write_all(fd, "ghijk", 5);

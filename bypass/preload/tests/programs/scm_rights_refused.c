@@ -31,7 +31,7 @@ static void server(void) {
 
 static void client(void) {
     int fd = dial();
-    struct timeval patience = {20, 0};
+    struct timeval patience = {LONG_S, 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     char byte;
     result("end", read(fd, &byte, 1));

@@ -25,7 +25,7 @@ static void server(void) {
         need(fd >= 0, "accept");
         pid_t made = fork();
         if (made == 0) {
-            alarm(30);
+            alarm(LONG_S);
             child(fd);
         }
         close(fd);

@@ -4,14 +4,21 @@
 #define GROUP "239.79.0.1"
 #define LARGE 4000
 
-static int with_options(int port) {
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    need(fd >= 0, "socket");
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(port)};
-    result("bind", bind(fd, (struct sockaddr *)&any, sizeof any));
-    int on = 1;
-    result("IP_PKTINFO", setsockopt(fd, SOL_IP, IP_PKTINFO, &on, sizeof on));
-    return fd;
+/* Both at one port: one that is free for TCP may be another program's for UDP. */
+static int open_both(int *listening) {
+    for (;;) {
+        *listening = listener_on("127.0.0.1", 4);
+        int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
+        need(fd >= 0, "socket");
+        struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(port_of(*listening))};
+        if (bind(fd, (struct sockaddr *)&any, sizeof any) == 0) {
+            result("IP_PKTINFO", setsockopt(fd, SOL_IP, IP_PKTINFO, &on, sizeof on));
+            return fd;
+        }
+        need(errno == EADDRINUSE, "bind");
+        close(fd);
+        close(*listening);
+    }
 }
 
 /* Receives one datagram and says where it was sent to. */
@@ -55,9 +62,7 @@ static void answer(int fd, const struct sockaddr_in *to, size_t length) {
 }
 
 static void server(void) {
-    int listening = listener_on("127.0.0.1", 4);
-    int port = port_of(listening);
-    int fd = with_options(port);
+    int listening, fd = open_both(&listening), port = port_of(listening);
     struct ip_mreq member = {.imr_interface = ipv4("127.0.0.1", 0).sin_addr};
     inet_pton(AF_INET, GROUP, &member.imr_multiaddr);
     result("IP_ADD_MEMBERSHIP", setsockopt(fd, SOL_IP, IP_ADD_MEMBERSHIP, &member, sizeof member));
@@ -70,7 +75,7 @@ static void server(void) {
     result("epoll_ctl", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
     event.data.fd = stream;
     result("epoll_ctl", epoll_ctl(set, EPOLL_CTL_ADD, stream, &event));
-    result("epoll_wait", epoll_wait(set, &event, 1, 20000));
+    result("epoll_wait", epoll_wait(set, &event, 1, LONG_MS));
     say("of the datagram %d", event.data.fd == fd);
 
     struct sockaddr_in from;
@@ -83,7 +88,7 @@ static void server(void) {
     result("IP_DROP_MEMBERSHIP", setsockopt(fd, SOL_IP, IP_DROP_MEMBERSHIP, &member, sizeof member));
 
     /* Truncated over UDP, a question comes again over TCP. */
-    result("epoll_wait", epoll_wait(set, &event, 1, 20000));
+    result("epoll_wait", epoll_wait(set, &event, 1, LONG_MS));
     say("of the stream %d", event.data.fd == stream);
     char byte;
     result("read", read(stream, &byte, 1));
