@@ -348,7 +348,7 @@ fn nginx() {
     let folder = programs::folder().join("nginx-packets");
     let mut master = start_nginx(&network, &folder, "nobody nogroup", 1);
     let worker = child_of(master.id()).expect("a worker");
-    let accepted = undisturbed(&network, || {
+    let accepted = undisturbed(&network.client, || {
         let before = accepts(worker, "packets");
         for _ in 0..50 {
             let body = get(&network, "/page").expect("an answer");
@@ -419,7 +419,7 @@ fn many_workers(queues: usize, workers: usize) {
         workers.map(|worker| accepts(worker, path)).sum()
     };
     let is_idle = |worker: &u32| accepts(*worker, "packets") == 0;
-    let (asked, counted) = undisturbed(&network, || {
+    let (asked, counted) = undisturbed(&network.client, || {
         let (packets, kernel) = (sum("packets"), sum("kernel"));
         let mut asked = 0;
         // At first a few workers may be fast enough for all.
@@ -573,7 +573,7 @@ fn both_families() {
             said(&network, address).expect(address);
             taken() > before
         });
-        let gained = undisturbed(&network, || {
+        let gained = undisturbed(&network.client, || {
             let before = taken();
             for _ in 0..20 {
                 said(&network, address).expect(address);
@@ -617,7 +617,7 @@ fn gives_up_root() {
         );
         let server = serve(&network, &server);
         let taken = |path| accepts(server.0.id(), path);
-        let gained = undisturbed(&network, || {
+        let gained = undisturbed(&network.client, || {
             let before = (taken("packets"), taken("kernel"));
             for _ in 0..5 {
                 said(&network, "10.79.0.2:8000").expect("an answer");
@@ -656,7 +656,7 @@ fn upgraded(queues: usize) {
             let said = || said_within(&network, "10.79.0.2:8000", LIMIT_OF_LOST);
             (0..4).all(|_| said().is_ok_and(|one| one == next)) && taken("packets") == before + 4
         });
-        let gained = undisturbed(&network, || {
+        let gained = undisturbed(&network.client, || {
             let before = (taken("packets"), taken("kernel"));
             for _ in 0..20 {
                 assert_eq!(ask(), next);

@@ -123,7 +123,7 @@ fn ask_all(network: &Network, count: usize) {
 
 /// Of connections that come to these workers, how many the kernel has.
 fn gone_to_kernel(network: &Network, all: &[u32]) -> u64 {
-    undisturbed(network, || {
+    undisturbed(&network.client, || {
         let before = sum(all, "accepts_kernel");
         (0..10).for_each(|_| ask_all(network, 8));
         sum(all, "accepts_kernel") - before
@@ -162,7 +162,7 @@ fn engines(queues: usize, workers: usize) {
     };
     let started = Instant::now();
     let (gains, kernel) = loop {
-        let (gains, kernel) = undisturbed(&network, measure);
+        let (gains, kernel) = undisturbed(&network.client, measure);
         // A worker that gets no time may leave some to the others: then it is looked again.
         let is_even = workers != queues || own_of(&gains) * 10 >= asked * 7;
         if is_even || kernel > 0 || started.elapsed() > PATIENCE {
@@ -437,7 +437,7 @@ fn closed_by_one() {
         let next = || connect().and_then(|mut new| answer(&mut new));
         (0..10).all(|_| next().is_ok_and(|number| number == 2))
     });
-    let left = undisturbed(&network, || {
+    let left = undisturbed(&network.client, || {
         let kernel = sum(&all, "accepts_kernel");
         let ask = || {
             let mut new = connect(&network).expect("a connection");
@@ -526,7 +526,7 @@ while True:
         connect(&network).is_ok_and(|mut new| say(&mut new) == 7) && accepts(process, "packets") > 0
     });
     let taken = || (accepts(process, "packets"), accepts(process, "kernel"));
-    let gained = undisturbed(&network, || {
+    let gained = undisturbed(&network.client, || {
         let before = taken();
         for _ in 0..40 {
             assert_eq!(say(&mut connect(&network).expect("a connection")), 7);
@@ -641,7 +641,7 @@ fn shared_by_programs() {
             (0..20).all(|_| connect(&network).is_ok_and(|mut new| say(&mut new) > 0))
                 && sum(&all, "accepts_kernel") == before
         });
-        let (left, mut kept) = undisturbed(&network, || {
+        let (left, mut kept) = undisturbed(&network.client, || {
             let kernel = sum(&all, "accepts_kernel");
             let mut kept = Vec::new();
             for _ in 0..60 {
@@ -682,7 +682,7 @@ fn ports_of_programs() {
         let answers = [ask(80), ask(81)];
         answers == [Some(1), Some(2)] && all.iter().all(|one| engine(*one) > 0)
     });
-    let left = undisturbed(&network, || {
+    let left = undisturbed(&network.client, || {
         let kernel = sum(&all, "accepts_kernel");
         for _ in 0..60 {
             assert_eq!([ask(80), ask(81)], [Some(1), Some(2)]);
@@ -708,7 +708,7 @@ fn joins_workers() {
         });
         let workers = children_of(master.id());
         let all: Vec<u32> = workers.iter().copied().chain([process]).collect();
-        let left = undisturbed(&network, || {
+        let left = undisturbed(&network.client, || {
             let kernel = sum(&all, "accepts_kernel");
             for _ in 0..20 {
                 ask_all(&network, 8);

@@ -151,7 +151,7 @@ pub fn takes_packets(network: &Network, worker: u32) {
     wait_until("the worker takes packets", || {
         try_get(network, "/page").is_ok_and(|body| body.len() == PAGE) && taken().0 > 0
     });
-    let gained = undisturbed(network, || {
+    let gained = undisturbed(&network.client, || {
         let before = taken();
         for _ in 0..100 {
             assert_eq!(get(network, "/page").expect("an answer").len(), PAGE);
@@ -164,8 +164,8 @@ pub fn takes_packets(network: &Network, worker: u32) {
 /// Does `work` until the client has had to send no SYN again meanwhile. One that nobody looks at for a second, because
 /// the machine stands still or gives the server no time, is the kernel's when it is sent again, as it should be: then
 /// the counts say nothing.
-pub fn undisturbed<T>(network: &Network, mut work: impl FnMut() -> T) -> T {
-    let sent_again = || netstat(&network.client, "TCPSynRetrans");
+pub fn undisturbed<T>(client: &Namespace, mut work: impl FnMut() -> T) -> T {
+    let sent_again = || netstat(client, "TCPSynRetrans");
     let started = Instant::now();
     loop {
         let before = sent_again();
