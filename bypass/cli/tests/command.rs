@@ -409,7 +409,7 @@ fn stat_opens_no_fifo_that_is_called_like_a_page() {
         return;
     }
     let mut holder = Command::new("sh")
-        .args(["-c", "exec 3<>\"$0\"; exec 4<\"$0\" 3>&-; sleep 60", &path])
+        .args(["-c", "exec 3<>\"$0\"; exec 4<\"$0\" 3>&-; exec sleep 600", &path])
         .spawn()
         .expect("sh");
     let folder = format!("/proc/{}/fd/4", holder.id());
@@ -424,7 +424,7 @@ fn stat_opens_no_fifo_that_is_called_like_a_page() {
         .expect("it starts");
     let since = std::time::Instant::now();
     let mut ended = None;
-    while ended.is_none() && since.elapsed() < std::time::Duration::from_secs(20) {
+    while ended.is_none() && since.elapsed() < std::time::Duration::from_secs(120) {
         ended = stat.try_wait().expect("a child");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

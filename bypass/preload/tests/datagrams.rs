@@ -368,8 +368,9 @@ fn flood() {
     // A full device on the client's side does not count as a failure: a busy kernel loses some of the flood itself.
     while number < 50_000 || count(&server, "datagrams_lost") <= 10_000 {
         assert!(start.elapsed() < PATIENCE, "too few reach the server");
-        (0..1000).for_each(|_| drop(flood.send(&[7; 1400])));
-        number += 1000;
+        // Not more at once than the kernel holds for a processor, which others have too.
+        (0..200).for_each(|_| drop(flood.send(&[7; 1400])));
+        number += 200;
         // Nor does one of ours that the kernel loses with them.
         let mut tries = (0..10).map(|_| may_be_answered(&ours, &format!("next to {number}")));
         assert!(tries.any(|is_answered| is_answered), "after {number}");
