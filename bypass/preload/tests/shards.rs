@@ -467,42 +467,80 @@ fn opened_by_each() {
         .server
         .run(|| std::net::TcpListener::bind((SERVER, 81)));
     let listener = listener.expect("a listener");
+    std::fs::create_dir_all(root()).expect("a folder");
+    // One that comes late, when others have every queue, is given one soon, and connects by the kernel until then.
+    let [have_all, may_open] = ["have-all", "may-open"].map(|name| root().join(name));
     let text = format!(
         "
-import os, socket, sys
+import os, socket, sys, time
 opened = socket.socket(); opened.bind(('0.0.0.0', 82)); opened.listen(1)
+def connected():
+    one = socket.socket(); one.settimeout(60); one.connect(('{SERVER}', 81))
+    return one
+def say(what): sys.stdout.write(what); sys.stdout.flush()
 children = []
 for _ in range(3):
     child = os.fork()
     if child == 0:
-        all = []
-        for _ in range({CONNECTS}):
-            one = socket.socket(); one.settimeout(60); one.connect(('{SERVER}', 81)); all.append(one)
+        while not os.path.exists('{}'):
+            one = connected()
+            assert one.recv(2) == b'ok'
+            one.close(); time.sleep(0.05)
+        say('r')
+        while not os.path.exists('{}'): time.sleep(0.01)
+        all = [connected() for _ in range({CONNECTS})]
         for one in all: assert one.recv(2) == b'ok'
-        sys.stdout.write('.'); sys.stdout.flush()
+        say('.')
         os.read(0, 1)
         os._exit(0)
     children.append(child)
 assert all(os.waitpid(child, 0)[1] == 0 for child in children)
-"
+",
+        have_all.display(),
+        may_open.display()
     );
-    let mut program = start_python(&network, "client", &text);
-    let mut kept = Vec::new();
-    for _ in 0..3 * CONNECTS {
-        let (mut server, _) = listener.accept().expect("a connection");
-        server.write_all(b"ok").expect("sent");
-        kept.push(server);
-    }
-    let mut said = [0; 3];
-    let mut output = program.0.stdout.take().expect("piped");
-    output.read_exact(&mut said).expect("each has its answers");
-    let all = children_of(program.0.id());
-    let opened: Vec<_> = all
-        .iter()
-        .map(|one| counter(*one, "connects_packets").unwrap_or(0))
-        .collect();
-    assert!(program.ends_well());
-    assert_eq!(opened, vec![CONNECTS as u64; 3]);
+    let is_over = AtomicBool::new(false);
+    listener.set_nonblocking(true).expect("set");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut kept = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                match listener.accept() {
+                    Ok((mut server, _)) => {
+                        let _ = server.write_all(b"ok");
+                        kept.push(server);
+                        // Of those that were only to be opened once.
+                        if kept.len() > 4 * CONNECTS {
+                            kept.remove(0);
+                        }
+                    }
+                    Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        });
+        let _over = SetAtEnd(&is_over);
+        let mut program = start_python(&network, "client", &text);
+        let mut output = program.0.stdout.take().expect("piped");
+        let process = program.0.id();
+        let opened = || -> Vec<u64> {
+            let count = |one: &u32| counter(*one, "connects_packets").unwrap_or(0);
+            children_of(process).iter().map(count).collect()
+        };
+        wait_until("each has opened connections over packets", || {
+            opened().iter().filter(|count| **count > 0).count() == 3
+        });
+        std::fs::write(&have_all, "").expect("written");
+        output.read_exact(&mut [0; 3]).expect("each is ready");
+        let before = opened();
+        std::fs::write(&may_open, "").expect("written");
+        output
+            .read_exact(&mut [0; 3])
+            .expect("each has its answers");
+        let gains: Vec<u64> = opened().iter().zip(before).map(|(b, a)| b - a).collect();
+        assert!(program.ends_well());
+        assert_eq!(gains, vec![CONNECTS as u64; 3]);
+    });
+    let _ = std::fs::remove_dir_all(root());
 }
 
 const CONNECTS: usize = 60;
