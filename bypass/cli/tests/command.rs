@@ -416,7 +416,11 @@ fn stat_opens_no_fifo_that_is_called_like_a_page() {
         return;
     }
     let mut holder = Command::new("sh")
-        .args(["-c", "exec 3<>\"$0\"; exec 4<\"$0\" 3>&-; exec sleep 600", &path])
+        .args([
+            "-c",
+            "exec 3<>\"$0\"; exec 4<\"$0\" 3>&-; exec sleep 600",
+            &path,
+        ])
         .spawn()
         .expect("sh");
     let folder = format!("/proc/{}/fd/4", holder.id());

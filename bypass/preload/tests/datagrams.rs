@@ -132,8 +132,7 @@ fn begin(server: &Served, mut is_answered: impl FnMut(&str) -> bool) -> (u64, u6
     wait_until("a datagram over packets", || {
         number += 1;
         let before = settled(server);
-        is_answered(&format!("is it {number}?"))
-            && settled(server) == (before.0 + 1, before.1 + 1)
+        is_answered(&format!("is it {number}?")) && settled(server) == (before.0 + 1, before.1 + 1)
     });
     settled(server)
 }

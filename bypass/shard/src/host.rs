@@ -403,7 +403,9 @@ impl Host {
         }
         let (steering, left, draining) = (&self.steering, &self.left, &self.draining);
         self.shared.retain(|port| {
-            let is_left = [left, draining, &just_left].iter().any(|ports| ports.contains(port));
+            let is_left = [left, draining, &just_left]
+                .iter()
+                .any(|ports| ports.contains(port));
             let is_shared = is_left || diag::has_connections(*port).unwrap_or(true);
             if !is_shared {
                 steering.own(*port);

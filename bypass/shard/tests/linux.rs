@@ -748,7 +748,10 @@ fn in_order() {
     // Each of the ends used to overtake. A frame that the veth drops puts those behind it out of order, too, so some
     // transfers may fail.
     while in_order < 5 {
-        assert!(begun.elapsed() < PATIENCE, "{in_order} of {number} transfers came in order");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{in_order} of {number} transfers came in order"
+        );
         let before = out_of_order(&link);
         // Odd sizes end in a segment of their own.
         echo_through(&mut stream, number as u8, 400_001 + number % 10 * 777);
@@ -840,9 +843,9 @@ fn link_local() {
     let (_, from) = listener.accept().expect("a connection");
     assert_eq!(Some(from.ip()), kept.local_addr().ok().map(|own| own.ip()));
     // Nobody listens at the port in IPv6.
-    let refused = link.linux().run(|| {
-        TcpStream::connect_timeout(&at("fd77::2", 0), PATIENCE).err()
-    });
+    let refused = link
+        .linux()
+        .run(|| TcpStream::connect_timeout(&at("fd77::2", 0), PATIENCE).err());
     let refused = refused.map(|error| error.kind());
     assert_eq!(refused, Some(std::io::ErrorKind::ConnectionRefused));
     server.end();
