@@ -33,6 +33,17 @@ impl Bench {
         path
     }
 
+    /// By another process: a child that another test has just forked may hold what this one has open for writing, and such
+    /// a file cannot be started.
+    fn write_program(&self, name: &str, text: &str) {
+        let source = self.write(&format!("{name}.text"), text);
+        let program = self.folder.join(name);
+        let status = Command::new("cp").arg(&source).arg(&program).status();
+        assert!(status.expect("cp").success(), "{name}");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(program, mode).expect("executable");
+    }
+
     fn compile(&self, words: &[&str]) {
         let status = Command::new("cc")
             .args(words)
@@ -183,11 +194,8 @@ fn static_programs_run_on_the_kernel_and_say_so_in_one_line() {
     let bench = Bench::new("static");
     bench.write("main.c", "int main(void) { return 5; }\n");
     bench.compile(&["-static", "-o", "static", "main.c"]);
-    let script = bench.write(
-        "script",
-        &format!("#!{}\n", bench.folder.join("static").display()),
-    );
-    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let line = format!("#!{}\n", bench.folder.join("static").display());
+    bench.write_program("script", &line);
     let ways: [&[&str]; 3] = [
         &["run", "--", "./static"],
         &["run", "--", "taskset", "-c", "0", "./static"],
@@ -367,8 +375,7 @@ fn unit_wraps_the_command_that_systemd_knows() {
     let bench = Bench::new("unit");
     let script = "#!/bin/sh\n[ \"$*\" = 'cat -- web.service' ] || { echo \"No files found for $3.\" >&2; exit 1; }\n\
                   printf '[Service]\\nExecStart=/usr/sbin/nginx -q\\nRestrictAddressFamilies=AF_INET\\n'\n";
-    let tool = bench.write("systemctl", script);
-    std::fs::set_permissions(tool, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    bench.write_program("systemctl", script);
     let run = |words: &[&str]| {
         let path = format!("{}:/usr/bin:/bin", bench.folder.display());
         bench
@@ -409,7 +416,11 @@ fn stat_opens_no_fifo_that_is_called_like_a_page() {
         return;
     }
     let mut holder = Command::new("sh")
-        .args(["-c", "exec 3<>\"$0\"; exec 4<\"$0\" 3>&-; sleep 60", &path])
+        .args([
+            "-c",
+            "exec 3<>\"$0\"; exec 4<\"$0\" 3>&-; exec sleep 600",
+            &path,
+        ])
         .spawn()
         .expect("sh");
     let folder = format!("/proc/{}/fd/4", holder.id());
@@ -424,7 +435,7 @@ fn stat_opens_no_fifo_that_is_called_like_a_page() {
         .expect("it starts");
     let since = std::time::Instant::now();
     let mut ended = None;
-    while ended.is_none() && since.elapsed() < std::time::Duration::from_secs(20) {
+    while ended.is_none() && since.elapsed() < std::time::Duration::from_secs(120) {
         ended = stat.try_wait().expect("a child");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -40,7 +40,7 @@ fn pair() -> (Namespace, Namespace) {
 
 /// Follows changes until a condition holds.
 fn until(tables: &mut Tables, what: &str, holds: impl Fn(&Tables) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(15);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !holds(tables) {
         assert!(Instant::now() < deadline, "never: {what}\n{tables:?}");
         std::thread::sleep(Duration::from_millis(2));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::host::Host;
 
 /// Longest wait for another thread, in real time: after that the script hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time in which a caller reads the clock after its call.
 const RETURN_MAX: Duration = Duration::from_millis(200);
 

@@ -68,7 +68,12 @@ fn a_blocking_write_ends_when_a_third_is_free() {
         .expect("set");
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| (runner.send(fd, &[b'x'; 60_000], 0), runner.clock()));
-        std::thread::sleep(Duration::from_millis(50));
+        // It waits once what finds room has left; until then nothing is to be sent, and no timer runs.
+        let begun = Instant::now();
+        while runner.next_packet().0.is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing leaves");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         for acked in [10_000, 20_000] {
             runner.sleep(10_000);
             runner.arrives(ACK, 1, first.wrapping_add(acked), &[], b"");

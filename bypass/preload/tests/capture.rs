@@ -3,11 +3,10 @@
 
 mod library;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use bypass_sys::kernel;
 use bypass_testkit::{require_tool, skip, veth, Case, Namespace};
@@ -39,9 +38,10 @@ const CASES: &[Case] = &[
     ),
 ];
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that the client sends on each connection; it gets twice as much back. 0: it resets.
 const COUNTS: [usize; 5] = [1, 1000, 0, 100_000, 300_000];
+/// Where servers look for a free one; no port that the kernel gives out.
+const FIRST_PORT: u16 = 20_981;
 /// tcp.flags
 const FIN: u32 = 1;
 const SYN: u32 = 2;
@@ -99,6 +99,15 @@ impl Running {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("it says something");
         assert_eq!(line.trim(), wanted);
+    }
+
+    /// The port of a server.
+    fn listens(&mut self) -> u16 {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("it says something");
+        let port = line.trim().strip_prefix("listening ");
+        let port = port.and_then(|port| port.parse().ok());
+        port.unwrap_or_else(|| panic!("no port: {line:?}"))
     }
 
     fn begin(&mut self) {
@@ -310,9 +319,12 @@ fn assert_whole(all: &[Seen], port: u16) {
     let streams: Vec<u32> = bytes.keys().filter(|key| !key.1).map(|key| key.0).collect();
     let mut left: Vec<usize> = COUNTS.into();
     for stream in streams {
+        // Each once, however often it was sent: over packets one that is late is sent again.
         let of = |flag: u32| {
             let is_it = |one: &&Seen| one.stream == stream && one.flags & flag != 0;
-            all.iter().filter(is_it).count()
+            let found = all.iter().filter(is_it);
+            let found: BTreeSet<_> = found.map(|one| (one.from, one.sequence)).collect();
+            found.len()
         };
         assert_eq!(of(SYN), 2, "both SYNs of {stream}");
         let sent = &bytes[&(stream, false)];
@@ -347,9 +359,8 @@ fn pid_words(pids: &[u32]) -> Vec<String> {
 /// The server alone is captured.
 fn one_end_tells() {
     require_tool("tshark");
-    let port = 20_981;
-    let mut server = Running::start("server", "127.0.0.1", port, ACCELERATED, &[]);
-    server.expect("listening");
+    let mut server = Running::start("server", "127.0.0.1", FIRST_PORT, ACCELERATED, &[]);
+    let port = server.listens();
     let mut client = Running::start("client", "127.0.0.1", port, ACCELERATED, &COUNTS);
     client.expect("ready");
     let capturing = Capturing::start("one-end", &pid_words(&[server.pid()]));
@@ -366,9 +377,8 @@ fn one_end_tells() {
 /// Both processes are captured, each reports both directions: one is enough.
 fn both_ends_report_once() {
     require_tool("tshark");
-    let port = 20_982;
-    let mut server = Running::start("server", "127.0.0.1", port, ACCELERATED, &[]);
-    server.expect("listening");
+    let mut server = Running::start("server", "127.0.0.1", FIRST_PORT, ACCELERATED, &[]);
+    let port = server.listens();
     let mut client = Running::start("client", "127.0.0.1", port, ACCELERATED, &COUNTS);
     client.expect("ready");
     let pids = pid_words(&[server.pid(), client.pid()]);
@@ -397,7 +407,6 @@ fn hosts() -> (Namespace, Namespace) {
 fn options_of_tcp() {
     require_tool("tshark");
     let (far, near) = hosts();
-    let port = 20_986;
     let on_packets = Host {
         namespace: Some(&near),
         accelerated: Some("vb"),
@@ -407,8 +416,8 @@ fn options_of_tcp() {
         accelerated: None,
     };
     let option = &[("EF_TCP_SYN_OPTS", "2")];
-    let mut server = Running::with("server", "10.78.0.2", port, on_packets, (&[], option));
-    server.expect("listening");
+    let mut server = Running::with("server", "10.78.0.2", FIRST_PORT, on_packets, (&[], option));
+    let port = server.listens();
     let mut client = Running::start("client", "10.78.0.2", port, on_kernel, &[1000]);
     client.expect("ready");
     let capturing = Capturing::start("options", &pid_words(&[server.pid()]));
@@ -429,9 +438,12 @@ fn options_of_tcp() {
         .output()
         .expect("tshark runs");
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
-    let found: Vec<&str> = text.trim_end_matches('\n').split('\t').collect();
+    let is_right = |line: &str| {
+        let found: Vec<&str> = line.split('\t').collect();
+        matches!(found[..], ["", "", shift] if !shift.is_empty())
+    };
     assert!(
-        matches!(found[..], ["", "", shift] if !shift.is_empty()),
+        !text.is_empty() && text.lines().all(is_right),
         "timestamps, selective acknowledgments, scale: {text:?}"
     );
 }
@@ -439,14 +451,13 @@ fn options_of_tcp() {
 fn over_packets() {
     require_tool("tshark");
     let (far, near) = hosts();
-    let port = 20_983;
     let host = |namespace, accelerated| Host {
         namespace: Some(namespace),
         accelerated,
     };
     let on_packets = host(&near, Some("vb"));
-    let mut server = Running::start("server", "10.78.0.2", port, on_packets, &[]);
-    server.expect("listening");
+    let mut server = Running::start("server", "10.78.0.2", FIRST_PORT, on_packets, &[]);
+    let port = server.listens();
     let on_kernel = host(&far, None);
     let mut client = Running::start("client", "10.78.0.2", port, on_kernel, &COUNTS);
     client.expect("ready");
@@ -472,9 +483,8 @@ fn require_xdp() {
 }
 
 fn a_stopped_reader() {
-    let port = 20_984;
-    let mut server = Running::start("server", "127.0.0.1", port, ACCELERATED, &[]);
-    server.expect("listening");
+    let mut server = Running::start("server", "127.0.0.1", FIRST_PORT, ACCELERATED, &[]);
+    let port = server.listens();
     let counts = [1_500_000; 3];
     let mut client = Running::start("client", "127.0.0.1", port, ACCELERATED, &counts);
     client.expect("ready");
@@ -491,9 +501,8 @@ fn a_stopped_reader() {
 }
 
 fn filtered_and_counted() {
-    let port = 20_985;
-    let mut server = Running::start("server", "127.0.0.1", port, ACCELERATED, &[]);
-    server.expect("listening");
+    let mut server = Running::start("server", "127.0.0.1", FIRST_PORT, ACCELERATED, &[]);
+    let port = server.listens();
     let mut client = Running::start("client", "127.0.0.1", port, ACCELERATED, &COUNTS);
     client.expect("ready");
     let words = |line: &str| -> Vec<String> {
@@ -501,7 +510,7 @@ fn filtered_and_counted() {
         let rest = line.split_whitespace().map(str::to_owned);
         [pid].into_iter().chain(rest).collect()
     };
-    let wrong = words("--port 20986");
+    let wrong = words(&format!("--port {}", port + 1));
     let busy = Capturing::start("filtered", &wrong);
     let second = Command::new(command()).arg("capture").args(&wrong).output();
     let second = second.expect("bypass starts");
@@ -514,9 +523,7 @@ fn filtered_and_counted() {
     let mut capturing = Capturing::start("counted", &words("--host 127.0.0.1 -c 7"));
     again.begin();
     again.expect("done");
-    let started = Instant::now();
     assert_eq!(capturing.wait().0, 7);
-    assert!(started.elapsed() < PATIENCE);
     let mut ends_with_it = Capturing::start("ended", &words(""));
     drop(server);
     ends_with_it.wait();

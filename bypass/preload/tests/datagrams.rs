@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bypass_testkit::{require_tool, Case};
 
-use between::{counter, serve, wait_until, Network, Served, PATIENCE};
+use between::{counter, serve, wait_until, Network, Served, LIMIT, LIMIT_OF_LOST, PATIENCE};
 
 const CASES: &[Case] = &[
     ("datagrams_are_carried_in_both_families", both_families),
@@ -82,18 +82,31 @@ fn client(network: &Network, address: &str) -> UdpSocket {
     };
     let socket = network.client.run(|| UdpSocket::bind(any)).expect("bound");
     socket.connect(address).expect("connected");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(2)))
-        .expect("set");
+    socket.set_read_timeout(Some(LIMIT)).expect("set");
     socket
 }
 
 fn is_answered(client: &UdpSocket, text: &str) -> bool {
     let mut answer = [0; 2048];
-    client.send(text.as_bytes()).is_ok()
-        && client
-            .recv(&mut answer)
-            .is_ok_and(|length| &answer[..length] == text.as_bytes())
+    if client.send(text.as_bytes()).is_err() {
+        return false;
+    }
+    // The answer to an earlier one may come late.
+    while let Ok(length) = client.recv(&mut answer) {
+        if &answer[..length] == text.as_bytes() {
+            return true;
+        }
+    }
+    false
+}
+
+/// The same of a datagram that may be lost, after which another is tried.
+fn may_be_answered(client: &UdpSocket, text: &str) -> bool {
+    let limit = |limit| client.set_read_timeout(Some(limit)).expect("set");
+    limit(LIMIT_OF_LOST);
+    let is_answered = is_answered(client, text);
+    limit(LIMIT);
+    is_answered
 }
 
 fn count(server: &Served, name: &str) -> u64 {
@@ -113,17 +126,33 @@ fn all_are_carried(server: &Served, wanted: (u64, u64)) {
     assert_eq!(carried(server), wanted, "in and out");
 }
 
+/// Asks until a datagram goes over packets both ways; how many have, then.
+fn begin(server: &Served, mut is_answered: impl FnMut(&str) -> bool) -> (u64, u64) {
+    let mut number = 0;
+    wait_until("a datagram over packets", || {
+        number += 1;
+        let before = settled(server);
+        is_answered(&format!("is it {number}?")) && settled(server) == (before.0 + 1, before.1 + 1)
+    });
+    settled(server)
+}
+
+/// Once nothing is on its way any more that has arrived and is not counted yet.
+fn settled(server: &Served) -> (u64, u64) {
+    loop {
+        let now = carried(server);
+        std::thread::sleep(Duration::from_millis(50));
+        if carried(server) == now {
+            return now;
+        }
+    }
+}
+
 /// Every datagram of a client is carried by packets, once the first is.
 fn are_carried(network: &Network, server: &Served, address: &str) {
     const DATAGRAMS: u64 = 200;
     let client = client(network, address);
-    wait_until("a datagram over packets", || {
-        let before = carried(server);
-        let is_answered = is_answered(&client, "is it?");
-        std::thread::sleep(Duration::from_millis(1));
-        is_answered && carried(server) == (before.0 + 1, before.1 + 1)
-    });
-    let before = carried(server);
+    let before = begin(server, |text| may_be_answered(&client, text));
     for number in 0..DATAGRAMS {
         assert!(is_answered(&client, &format!("datagram {number}")));
     }
@@ -230,12 +259,9 @@ fn every_wait() {
 fn every_queue() {
     let network = Network::of_all_queues(4);
     let server = echo(&network, "echo(bound('0.0.0.0'))");
-    wait_until("a datagram over packets", || {
-        let is_answered = is_answered(&client(&network, SERVER), "x");
-        std::thread::sleep(Duration::from_millis(1));
-        is_answered && carried(&server).1 > 0
+    let before = begin(&server, |text| {
+        may_be_answered(&client(&network, SERVER), text)
     });
-    let before = carried(&server);
     for number in 0..64 {
         let client = client(&network, SERVER);
         assert!(is_answered(&client, "by some queue"), "client {number}");
@@ -259,6 +285,7 @@ fn killed() {
     wait_until("the kernel has the port", || {
         client.send(b"to the kernel").is_ok() && next.recv(&mut bytes).is_ok()
     });
+    next.set_read_timeout(Some(LIMIT)).expect("set");
     for _ in 0..20 {
         client.send(b"to the kernel").expect("sent");
         assert_eq!(next.recv(&mut bytes).expect("received"), 13);
@@ -295,6 +322,7 @@ fn others() {
         assert!(is_answered(&ours, "ours"));
         theirs.send(b"theirs").is_ok() && other.recv(&mut bytes).is_ok()
     });
+    other.set_read_timeout(Some(LIMIT)).expect("set");
     for _ in 0..20 {
         theirs.send(b"theirs").expect("sent");
         assert_eq!(other.recv(&mut bytes).expect("received"), 6);
@@ -335,15 +363,17 @@ fn flood() {
     };
     let before = resident().expect("a number");
     let start = Instant::now();
-    for number in 0..50_000 {
-        // A full device on the client's side does not count as a failure.
-        let _ = flood.send(&[7; 1400]);
-        if number % 1000 == 0 {
-            assert!(is_answered(&ours, "next to it"), "after {number}");
-        }
-        assert!(start.elapsed() < PATIENCE);
+    let mut number = 0;
+    // A full device on the client's side does not count as a failure: a busy kernel loses some of the flood itself.
+    while number < 50_000 || count(&server, "datagrams_lost") <= 10_000 {
+        assert!(start.elapsed() < PATIENCE, "too few reach the server");
+        // Not more at once than the kernel holds for a processor, which others have too.
+        (0..200).for_each(|_| drop(flood.send(&[7; 1400])));
+        number += 200;
+        // Nor does one of ours that the kernel loses with them.
+        let mut tries = (0..10).map(|_| may_be_answered(&ours, &format!("next to {number}")));
+        assert!(tries.any(|is_answered| is_answered), "after {number}");
     }
-    assert!(count(&server, "datagrams_lost") > 10_000);
     let grown = resident().expect("a number").saturating_sub(before);
     assert!(grown < 4096, "{grown} KiB more");
 }
@@ -358,7 +388,7 @@ fn refused() {
 import socket, sys, time
 one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 one.connect(('10.79.0.1', 9))
-one.settimeout(10)
+one.settimeout(60)
 print('ready', flush=True)
 def is_refused(work):
     try:
@@ -371,7 +401,7 @@ by_receive = []
 for _ in range(20):
     one.send(b'nobody')
     by_receive.append(is_refused(lambda: one.recv(1)))
-end = time.time() + 10
+end = time.time() + 60
 by_send = False
 while not by_send and time.time() < end:
     by_send = is_refused(lambda: one.send(b'more'))
@@ -423,7 +453,7 @@ fn follower() {
     wait_until("the first child answers over packets", || {
         let first = between::children_of(server.0.id());
         let carried = first.first().and_then(|one| counter(*one, "datagrams_in"));
-        is_answered(&ours, "x") && carried.unwrap_or(0) > 0
+        may_be_answered(&ours, "x") && carried.unwrap_or(0) > 0
     });
     let input = server.0.stdin.as_mut().expect("a pipe");
     std::io::Write::write_all(input, b"go\n").expect("told");
@@ -436,6 +466,7 @@ fn follower() {
     wait_until("the kernel has the port", || {
         ours.send(b"to the kernel").is_ok() && next.recv(&mut bytes).is_ok()
     });
+    next.set_read_timeout(Some(LIMIT)).expect("set");
     for _ in 0..20 {
         let _ = ours.send(b"to the kernel");
         assert!(next.recv(&mut bytes).is_ok());
@@ -479,7 +510,7 @@ import os, socket, sys, threading
 def fresh():
     one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     one.connect(('10.79.0.1', 8000))
-    one.settimeout(20)
+    one.settimeout(60)
     return one
 def ask(one, number):
     one.send(b'%d' % number)

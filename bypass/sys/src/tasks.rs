@@ -69,6 +69,8 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -92,9 +94,13 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || receiver.recv().is_err());
         let mut watch = Watch::new();
-        // Other tests' threads run, or are about to: one look without any of them in between is enough.
-        let has_quiet_look = (0..1000).any(|_| !watch.has_starved());
-        assert!(has_quiet_look);
+        assert!(!watch.has_starved(), "nothing is known of before");
+        // Other tests' threads want to run, and may get no time: when they have ended, nobody starves.
+        let since = std::time::Instant::now();
+        while watch.has_starved() {
+            assert!(since.elapsed() < Duration::from_secs(120), "a sleeper");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         drop(sender);
         assert!(sleeper.join().expect("an end"));
     }

@@ -21,7 +21,7 @@ pub struct Pair {
 pub const PORT: u16 = 7777;
 /// Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 42;
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The whole suite.
 pub fn run(pair: &mut Pair) {

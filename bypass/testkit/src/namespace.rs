@@ -3,11 +3,15 @@
 use std::process::Command;
 use std::sync::mpsc::{channel, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{kernel, network};
 
 use crate::skip;
+
+/// The kernel takes at most a second or two.
+const UP_MAX: Duration = Duration::from_secs(60);
 
 /// A network namespace; it ends with this and every process in it.
 pub struct Namespace {
@@ -125,6 +129,22 @@ pub fn veth(a: (&Namespace, &str), b: (&Namespace, &str), queues: usize) {
     }
     a.0.ip(&format!("link set {} up", a.1));
     b.0.ip(&format!("link set {} up", b.1));
+    await_up(a.0, a.1);
+    await_up(b.0, b.1);
+}
+
+/// A thread of the kernel's notices somewhat later that both ends are up: until then it drops what is sent, and IPv6 does
+/// not begin.
+fn await_up(side: &Namespace, name: &str) {
+    let started = Instant::now();
+    loop {
+        let shown = side.ip(&format!("-o link show {name}"));
+        if shown.contains(" state UP ") {
+            return;
+        }
+        assert!(started.elapsed() < UP_MAX, "not up: {shown}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Skips the test if a program is not installed.

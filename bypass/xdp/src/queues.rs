@@ -7,18 +7,36 @@ use bypass_sys::{kernel, numbers};
 use crate::device::Xdp;
 use crate::opened::Opened;
 
+/// How often a queue is tried that the kernel still sends by, each time for some 50 ms.
+const TRIES: u32 = 40;
+
 /// The device of an interface whose queues were all opened, each with the settings
 /// [for it](crate::Settings::for_queue). EINVAL: there is none.
 pub fn over(opened: Vec<Opened>) -> kernel::Result<Box<dyn Device>> {
     let mut queues = Vec::new();
     for one in opened {
-        queues.push(Xdp::new(one)?);
+        queues.push(patiently(one, Xdp::over)?);
     }
     if queues.len() > 1 {
         return Ok(Box::new(Queues::new(queues)?));
     }
     let only = queues.pop().ok_or(libc::EINVAL)?;
     Ok(Box::new(only))
+}
+
+/// Tries again while the kernel has yet to send what a former process has left: whoever has the whole interface gives it
+/// up for good otherwise, and the processor that has the frames may stand still for a moment.
+fn patiently<T, U>(
+    mut opened: T,
+    mut open: impl FnMut(T) -> Result<U, (i32, T)>,
+) -> kernel::Result<U> {
+    for _ in 1..TRIES {
+        match open(opened) {
+            Err((libc::EBUSY, again)) => opened = again,
+            other => return other.map_err(|(error, _)| error),
+        }
+    }
+    open(opened).map_err(|(error, _)| error)
 }
 
 /// The same of a queue that others may [join](Device::join). `also` is polled with them: a descriptor that outlives
@@ -164,5 +182,40 @@ impl Device for Queues {
             send_errors: sum.send_errors + one.send_errors,
             kernel_calls: sum.kernel_calls + one.kernel_calls,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As [`Xdp::over`] does: the kernel is busy with the first so many tries.
+    fn opens_after(busy: u32) -> (kernel::Result<u32>, u32) {
+        let mut tries = 0;
+        let opened = patiently((), |()| {
+            tries += 1;
+            match tries > busy {
+                true => Ok(7),
+                false => Err((libc::EBUSY, ())),
+            }
+        });
+        (opened, tries)
+    }
+
+    #[test]
+    fn what_the_kernel_still_sends_is_waited_for_but_not_for_ever() {
+        assert_eq!(opens_after(0), (Ok(7), 1));
+        assert_eq!(opens_after(3), (Ok(7), 4));
+        assert_eq!(opens_after(TRIES), (Err(libc::EBUSY), TRIES));
+    }
+
+    #[test]
+    fn any_other_error_is_returned_at_once() {
+        let mut tries = 0;
+        let opened: kernel::Result<u32> = patiently((), |()| {
+            tries += 1;
+            Err((libc::EPERM, ()))
+        });
+        assert_eq!((opened, tries), (Err(libc::EPERM), 1));
     }
 }

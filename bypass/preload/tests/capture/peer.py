@@ -2,9 +2,11 @@
 
 The client opens a connection for each number of BYTES, sends as many, ends its direction, and gets twice
 as many back. Number 0 is a connection that it resets. A line on standard input lets it begin; before
-that it has made one connection, so that it is known as accelerated.
+that it has made one connection, so that it is known as accelerated. The server takes the first free port from
+PORT on, and says which.
 """
 
+import errno
 import socket
 import struct
 import sys
@@ -21,9 +23,19 @@ def read_all(connection):
     return b"".join(pieces)
 
 
-def serve(address):
-    with socket.create_server(address, backlog=64) as listener:
-        print("listening", flush=True)
+def listen(host, first):
+    for port in range(first, first + 1000):
+        try:
+            return socket.create_server((host, port), backlog=64)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise SystemExit("no free port")
+
+
+def serve(host, first):
+    with listen(host, first) as listener:
+        print("listening", listener.getsockname()[1], flush=True)
         while True:
             connection, _ = listener.accept()
             with connection:
@@ -55,5 +67,5 @@ def dial(address, counts):
 if __name__ == "__main__":
     role, host, port, *counts = sys.argv[1:]
     if role == "server":
-        serve((host, int(port)))
+        serve(host, int(port))
     dial((host, int(port)), [int(count) for count in counts])

@@ -21,7 +21,7 @@ use bypass_xdp::{Mode, Opened, Settings, Steering, Xdp};
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
 /// The echo server's.
 pub const PORT: u16 = 7000;
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// The link between the two.
@@ -323,10 +323,12 @@ impl Running<'_> {
     /// A connection of Linux's to it.
     pub fn connect(&self) -> TcpStream {
         let at = self.link.own_address(PORT);
-        let stream = self
-            .link
-            .linux
-            .run(|| TcpStream::connect_timeout(&at, PATIENCE).expect("connected"));
+        let connect = || TcpStream::connect_timeout(&at, PATIENCE);
+        let stream = Self::until(|| match self.link.linux.run(connect) {
+            // Where there is one port: the connection before may not be over yet.
+            Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => None,
+            connected => Some(connected.expect("connected")),
+        });
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         stream.set_write_timeout(Some(PATIENCE)).expect("a time");
         stream
