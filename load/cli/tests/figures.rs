@@ -239,7 +239,8 @@ fn a_thread_that_its_script_stops_draws_no_alarm() {
 
 #[test]
 fn requests_in_flight_when_a_script_stops_a_rate_stand_in_the_percentiles() {
-    // one connection of four is answered, and that ends the load
+    // two connections test whether the server is there, of the command and of the script; the second of the load's four
+    // is answered, and that ends the load
     let server = Server::start(|mut conversation| {
         while conversation.request().is_some() && conversation.number() == 3 {
             conversation.send(HELLO);
@@ -253,7 +254,7 @@ fn requests_in_flight_when_a_script_stops_a_rate_stand_in_the_percentiles() {
         count(&result, "/totals/unfinished"),
     );
     assert!(
-        completed == 1 && unfinished >= 2,
+        completed == 1 && unfinished >= 1,
         "{completed} {unfinished}"
     );
     assert_eq!(
