@@ -295,18 +295,24 @@ fn a_connection_that_is_used_up_carries_no_further_request() {
 
 #[test]
 fn a_request_that_times_out_on_a_connection_too_many_is_its_last() {
-    // both connections never answer; the second one's streams are given up when it is not wanted any more
+    // of each connection's requests one is answered, after half a second; when the first one is given up in
+    // the second step, the one that followed the answer is still under way
     let server = Http2Server::start(&[], |mut side, log| {
         while let Some(asked) = side.request() {
             log(&asked);
+            if asked.stream == 3 {
+                std::thread::sleep(Duration::from_millis(500));
+                side.answer(asked.stream, "200", b"hello");
+            }
         }
     });
     measured(&format!(
         "--http2 --streams 2 -t1 -c2..1:1 --step 1s -T1500ms --connect-timeout 30s {}",
         server.url()
     ));
+    // without the third where a busy machine has brought the answer in the second step
     wait_until(|| asked_on(&server, 2) >= 2);
-    assert_eq!(asked_on(&server, 2), 2);
+    assert!((2..=3).contains(&asked_on(&server, 2)));
 }
 
 #[test]
