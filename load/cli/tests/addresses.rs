@@ -12,7 +12,7 @@ fn requests_keep_their_host_and_go_where_it_was_typed() {
         format!("--resolve shop.test:{port}:127.0.0.1 http://shop.test:{port}/"),
         format!("--connect-to shop.test:80:127.0.0.1:{port} http://shop.test/"),
     ] {
-        measured(&format!("-t1 -c1 -d100ms -T30s {options}"));
+        measured(&format!("-t1 -c1 -n 5 -d60s -T30s {options}"));
         let seen = server.seen().last().cloned().expect("a request");
         let host = seen
             .headers
@@ -57,9 +57,12 @@ fn connections_move_to_the_address_that_is_there() {
     let port = gone.local_addr().expect("bound").port();
     let there = Server::start_at(there, always(HELLO));
     let accepted = std::thread::spawn(move || drop(gone.accept()));
+    // connections that are opened before the first is gone end before the load begins
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let start = now.expect("after 1970").as_secs_f64() + 3.0;
     let result = measured(&format!(
-        "-t1 -c2 -d1s -R50 -T30s --resolve both.test:{port}:127.0.0.1,127.0.0.2 \
-         http://both.test:{port}/"
+        "-t1 -c2 -d1s -R50 -T30s --start-at {start} \
+         --resolve both.test:{port}:127.0.0.1,127.0.0.2 http://both.test:{port}/"
     ));
     accepted.join().expect("no panic");
     assert_eq!(there.asked(), 50);

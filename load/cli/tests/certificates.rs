@@ -182,7 +182,7 @@ fn servers_are_verified_against_authorities_where_that_is_asked() {
     let address = serving_with(known.server.clone(), &known.server_key, echo);
     let line = |more: &str| {
         let ca = known.authority.display();
-        format!("-t1 -c2 -d200ms -T30s --ca {ca} {more} https://{address}/")
+        format!("-t1 -c2 -n 10 -d60s -T30s --ca {ca} {more} https://{address}/")
     };
     let result = measured(&line("--sni shop.test"));
     assert!(count(&result, "/totals/completed") > 0);
@@ -219,7 +219,7 @@ fn a_client_certificate_is_shown_to_servers_that_ask() {
         .with_single_cert(vec![known.server.clone()], key)
         .expect("they fit");
     let address = listening(config, echo);
-    let line = |more: String| format!("-t1 -c2 -d200ms -T30s {more} https://{address}/");
+    let line = |more: String| format!("-t1 -c2 -n 10 -d60s -T30s {more} https://{address}/");
     let result = measured(&line(format!("--cert {}", known.identity.display())));
     assert!(count(&result, "/totals/completed") > 0);
     assert_eq!(count(&result, "/errors/total"), 0);
@@ -252,7 +252,7 @@ fn versions_groups_and_suites_are_offered_as_typed() {
             .push(format!("{version:?} {suite:?} {group:?}"));
         echo(stream);
     });
-    let line = |more: &str| format!("-t1 -c1 -d200ms -T30s {more} https://{address}/");
+    let line = |more: &str| format!("-t1 -c1 -n 10 -d60s -T30s {more} https://{address}/");
     measured(&line(
         "--tls-version 1.2 --tls-ciphers TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
     ));
@@ -304,7 +304,7 @@ fn sessions_are_resumed_where_that_is_asked() {
     });
     let line = |more: &str| {
         let port = closing.port();
-        format!("-t1 -c1 -d500ms -T30s -H Connection:close {more} https://localhost:{port}/")
+        format!("-t1 -c1 -n 10 -d60s -T30s -H Connection:close {more} https://localhost:{port}/")
     };
     let whole = measured(&line(""));
     assert_eq!(count(&whole, "/totals/tls_resumed"), 0);

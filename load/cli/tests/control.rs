@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use support::{always, count, program, run, temporary, Conversation, Server, HELLO};
 
 /// Far longer than anything takes, also on a machine that is busy with something else.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 const SENDING: u32 = 1;
 const HELD: u32 = 2;
 const ENDED: u32 = 3;
@@ -103,7 +103,7 @@ impl Load {
         let child = program()
             .args(["--control", &control.display().to_string()])
             .args(["--json", &result.display().to_string()])
-            .args(["-d", "60s", "-T", "50s", "-t", &threads.to_string()])
+            .args(["-d", "600s", "-T", "500s", "-t", &threads.to_string()])
             .args(line.split_whitespace())
             .stdout(Stdio::null())
             .spawn()
@@ -206,12 +206,12 @@ fn time_at_the_gate_is_in_no_latency() {
     load.controller.hold(LONG);
     load.controller.wait_for(HELD);
     let answered = load.controller.sum(2);
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_secs(4));
     load.controller.go();
     load.controller.wait(|own| own.sum(2) > answered + 100);
     let result = load.end();
     let longest_ns = count(&result, "/latency/service/max");
-    assert!(longest_ns < 1_400_000_000, "{longest_ns}");
+    assert!(longest_ns < 3_900_000_000, "{longest_ns}");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_hold_ends_when_its_controller_dies() {
     let server = Server::start(always(HELLO));
     let load = Load::start(&format!("-c2 {}", server.url()), 1);
     // long enough to be seen while others use the cores
-    load.controller.hold(Duration::from_secs(2));
+    load.controller.hold(Duration::from_secs(6));
     load.controller.wait_for(HELD);
     let answered = load.controller.sum(2);
     // and no controller says go

@@ -8,9 +8,9 @@ mod support;
 use http2::Http2Server;
 use load_engine::sys::clock::monotonic_ns;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
-use support::{always, count, measured, run, wait_until, Server, HELLO};
+use support::{always, count, measured, run, wait_until, Seen, Server, HELLO};
 
 const MS: u64 = 1_000_000;
 /// One of the two workers stops for so long …
@@ -63,41 +63,54 @@ fn requests_of_a_stopped_worker_wait_as_long_as_independent_users_do() {
 
 #[test]
 fn any_free_connection_hides_a_stopped_worker() {
-    // Two requests of the 500 in a period meet the stall, whatever falls due in it. Other programs
-    // on a busy machine only add to what is measured, so one run of five has to show it.
-    let is_hidden = |_| quantile_ms("--dispatch any", "0.99") < 0.5 * expected_ms(0.99);
-    assert!((0..5).any(is_hidden), "p99 has the stall in it");
+    // The worker that stops stands still for three tenths of the time. Each of its two connections holds one
+    // request then; what else falls due in a stall goes to the other worker, so that this one has not
+    // half of all but little more than a third, wherever a busy machine's own stalls fall.
+    let of_second = |dispatch: &str| {
+        let server = two_workers();
+        measured(&format!(
+            "-t1 -c4 -d2s -R 997.3 -T 30s --dispatch {dispatch} {}",
+            server.url()
+        ));
+        let seen = server.seen();
+        let own = seen.iter().filter(|request| request.connection % 2 == 1);
+        own.count() as f64 / seen.len() as f64
+    };
+    let (pinned, any) = (of_second("pinned"), of_second("any"));
+    assert!((pinned - 0.5).abs() < 0.01, "{pinned}");
+    assert!(
+        any < 0.45,
+        "{any}: requests wait for a worker that stands still"
+    );
 }
 
 #[test]
 fn streams_of_an_open_loop_are_taken_from_one_connection_after_the_other() {
     for dispatch in ["any", "pinned"] {
         let server = Http2Server::hello();
+        // five URLs one after the other: what a connection is asked shows how many requests went elsewhere
+        // meanwhile, whenever the server's threads get to read them
+        let urls: Vec<_> = (0..5).map(|n| format!("{}{n}", server.url())).collect();
         measured(&format!(
-            "--http2 --streams 20 -t1 -c4 -d1s -R200 -T30s --dispatch {dispatch} {}",
-            server.url()
+            "--http2 --streams 200 -t1 -c4 -d1s -R200 -T30s --dispatch {dispatch} {}",
+            urls.join(" ")
         ));
-        let seen = server.seen();
-        assert_eq!(seen.len(), 200);
-        let same = seen
-            .windows(2)
-            .filter(|pair| pair[0].connection == pair[1].connection);
-        // the server's threads may log two neighbours the other way round
-        assert!(same.count() < 20, "{dispatch}: runs on one connection");
+        let mut asked: HashMap<usize, Vec<u32>> = HashMap::new();
+        for seen in server.seen() {
+            let path = seen
+                .fields
+                .iter()
+                .find_map(|own| own.strip_prefix(":path=/"));
+            let url = path.expect("a path").parse().expect("a number");
+            asked.entry(seen.connection).or_default().push(url);
+        }
+        assert_eq!(asked.len(), 4, "{dispatch}");
+        for own in asked.values() {
+            assert_eq!(own.len(), 50, "{dispatch}");
+            let in_turn = |pair: &[u32]| pair[1] == (pair[0] + 4) % 5;
+            assert!(own.windows(2).all(in_turn), "{dispatch}: {own:?}");
+        }
     }
-}
-
-/// The longest run of requests for the same path.
-fn longest_run(server: &Server) -> usize {
-    let seen = server.seen();
-    let mut longest = 0;
-    let mut run = 0;
-    for (number, request) in seen.iter().enumerate() {
-        let is_same = number > 0 && seen[number - 1].path() == request.path();
-        run = if is_same { run + 1 } else { 1 };
-        longest = longest.max(run);
-    }
-    longest
 }
 
 #[test]
@@ -107,8 +120,16 @@ fn urls_of_one_server_alternate_over_its_connections() {
     for mode in ["-R100", "-R100 --dispatch any"] {
         let before = server.seen().len();
         measured(&format!("-t1 -c20 -d1s -T30s {mode} {one} {other}"));
-        assert_eq!(server.seen().len() - before, 100);
-        assert!(longest_run(&server) < 8, "{mode}: {}", longest_run(&server));
+        let seen = &server.seen()[before..];
+        assert_eq!(seen.len(), 100);
+        let is_one = |request: &&Seen| request.path() == "/a";
+        assert_eq!(seen.iter().filter(is_one).count(), 50, "{mode}");
+        // the first twenty go to as many connections; in which order the server reads those is its own affair
+        let mut known = HashSet::new();
+        let firsts = seen
+            .iter()
+            .filter(|request| known.insert(request.connection));
+        assert_eq!(firsts.filter(is_one).count(), 10, "{mode}");
     }
 }
 
@@ -139,8 +160,9 @@ fn each_connection_asks_for_each_url() {
         *counts.entry(key).or_default() += 1;
     }
     assert_eq!(counts.len(), 8, "{counts:?}");
-    // ten each; a request that has to wait for its connection swaps URLs with the next one
-    let is_share = |&count: &usize| (5..=15).contains(&count);
+    // ten each; a request that has to wait for its connection swaps URLs with the next one, and after a stall of
+    // the machine many have to
+    let is_share = |&count: &usize| (3..=17).contains(&count);
     assert!(counts.values().all(is_share), "{counts:?}");
 }
 
@@ -154,6 +176,8 @@ fn asked(servers: &[Server], weights: &[u32], options: &str) -> (Vec<usize>, Val
     std::fs::write(&list, lines.collect::<String>()).expect("a file");
     let result = measured(&format!("{options} -T30s --urls {}", list.display()));
     std::fs::remove_file(&list).expect("ours");
+    // the server's threads read what was sent when they get a core
+    wait_until(|| servers.iter().all(|server| server.asked() > 0));
     (servers.iter().map(Server::asked).collect(), result)
 }
 
@@ -227,7 +251,7 @@ fn a_server_that_hangs_keeps_its_share_of_the_rate() {
     for dispatch in ["pinned", "any", "random"] {
         let before = healthy.asked();
         let result = measured(&format!(
-            "-t1 -c4 -d1s -R100 -T30s --drain 2s --dispatch {dispatch} {} {}",
+            "-t1 -c4 -d1s -R100 -T30s --drain 4s --dispatch {dispatch} {} {}",
             healthy.url(),
             hangs.url()
         ));
@@ -252,7 +276,7 @@ fn a_connection_that_hangs_delays_what_is_pinned_to_it_alone() {
         }
     });
     let result = measured(&format!(
-        "-t1 -c4 -d1s -R 100 -T 30s --drain 2s {}",
+        "-t1 -c4 -d1s -R 100 -T 30s --drain 4s {}",
         server.url()
     ));
     assert_eq!(count(&result, "/totals/due"), 100);

@@ -7,7 +7,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{abort, always, count, measured, temporary, unreached, Conversation, Server, HELLO};
+use support::{
+    abort, always, count, measured, own_address, temporary, unreached, Conversation, Server, HELLO,
+};
 
 /// A server that does `fault` on the first request of every third connection and is counted.
 fn sometimes(
@@ -146,7 +148,7 @@ fn requests_without_an_answer_time_out_and_stay_in_the_figures() {
 
 #[test]
 fn a_server_that_goes_away_is_refused_connections_and_never_a_hot_loop() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = std::net::TcpListener::bind(own_address()).expect("a port");
     let address = listener.local_addr().expect("bound");
     // two connections test whether the server is there, of the command and of the script; the third
     // one is by the script itself, which waits until the port is closed
@@ -218,12 +220,13 @@ fn idle_connections_may_be_closed_at_any_time() {
             conversation.send(HELLO);
         }
     });
-    let result = measured(&format!("-t1 -c2 -d500ms -R 40 -T 30s {}", server.url()));
-    // on a busy machine an end may take as long as the next request
-    let crossed = count(&result, "/errors/stale");
+    // each connection has its requests a second apart
+    let result = measured(&format!("-t1 -c20 -d2s -R 20 -T 30s {}", server.url()));
+    // on a busy machine an end may take as long as the next request, or longer than a crossing does
+    let crossed = count(&result, "/errors/stale") + count(&result, "/errors/read");
     let completed = count(&result, "/totals/completed");
-    assert_eq!(completed + crossed, 20, "{}", result["errors"]);
-    assert!(completed >= 15, "{crossed} of them crossed");
+    assert_eq!(completed + crossed, 40, "{}", result["errors"]);
+    assert!(completed >= 30, "{crossed} of them crossed");
     assert_eq!(count(&result, "/errors/total"), crossed);
 }
 
@@ -235,7 +238,7 @@ fn a_server_that_ends_what_it_accepts_is_never_a_hot_loop() {
         drop(conversation);
     });
     let result = measured(&format!(
-        "-t1 -c4 -d500ms -R 20 -T 30s --drain 100ms {}",
+        "-t1 -c4 -d2s -R 20 -T 30s --drain 100ms {}",
         server.url()
     ));
     // 4 connections, waits of 1, 2, 4 … 100 ms
@@ -322,7 +325,7 @@ fn an_answer_before_the_end_of_its_request_never_mixes_requests() {
         std::thread::sleep(Duration::from_millis(20));
         let _ = std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink());
     });
-    let result = upload("-t1 -c2 -d2s -T30s", address);
+    let result = upload("-t1 -c2 -n 8 -d60s -T30s", address);
     assert!(count(&result, "/totals/completed") > 2);
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
     assert_eq!(wrong.load(Ordering::SeqCst), 0);
@@ -336,7 +339,7 @@ fn a_refusal_of_a_long_request_is_read_although_the_server_is_gone() {
         abort(reader.get_ref());
         let _ = reader.get_ref().shutdown(std::net::Shutdown::Both);
     });
-    let result = upload("-t1 -c2 -d500ms -T30s", address);
+    let result = upload("-t1 -c2 -n 8 -d60s -T30s", address);
     assert!(
         count(&result, "/totals/status/413") > 2,
         "{}",
@@ -347,13 +350,16 @@ fn a_refusal_of_a_long_request_is_read_although_the_server_is_gone() {
 
 #[test]
 fn connections_that_end_before_the_start_are_opened_again() {
-    // as servers do that give a fresh connection a second for its request
+    // as servers do that give a fresh connection a second for its request; those that are opened again
+    // are given more, or on a busy machine one might end as its first request comes
     let server = Server::start(|mut conversation| {
-        conversation.wait_at_most(Duration::from_millis(1200));
+        if conversation.number() <= 3 {
+            conversation.wait_at_most(Duration::from_millis(1200));
+        }
         while conversation.request().is_some() && conversation.send(HELLO) {}
     });
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let start = now.expect("after 1970").as_secs_f64() + 2.0;
+    let start = now.expect("after 1970").as_secs_f64() + 4.0;
     let result = measured(&format!(
         "-t1 -c3 -d300ms -R 100 -T 30s --start-at {start} {}",
         server.url()
@@ -435,7 +441,10 @@ fn bodies_dropped_in_the_kernel_count_as_bodies_that_are_read() {
             },
         );
     for bodies in ["read", "drop"] {
-        let line = format!("-t1 -c3 -n 30 -T30s --bodies {bodies} {}", server.url());
+        let line = format!(
+            "-t1 -c3 -n 30 -d60s -T30s --bodies {bodies} {}",
+            server.url()
+        );
         let result = measured(&line);
         assert_eq!(count(&result, "/totals/completed"), 30, "{bodies}");
         assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
@@ -455,7 +464,7 @@ fn a_body_that_is_dropped_and_cut_off_is_an_early_end() {
             megabyte(&mut conversation, 10);
         }
     });
-    let line = format!("-t1 -c1 -n 5 -T30s --bodies drop {}", server.url());
+    let line = format!("-t1 -c1 -n 5 -d60s -T30s --bodies drop {}", server.url());
     let result = measured(&line);
     assert_eq!(count(&result, "/errors/malformed/early_eof"), 5);
     assert_eq!(count(&result, "/totals/completed"), 0);

@@ -128,7 +128,7 @@ fn a_log_is_replayed_in_its_order_at_its_times() {
     ]);
     let url = format!("{}ignored", server.url());
     let line = format!(
-        "-t1 -c3 -T30s --replay {} -H X-Replayed:1 {url}",
+        "-t1 -c1 -T30s --replay {} -H X-Replayed:1 {url}",
         log.display()
     );
     let result = measured(&line);
@@ -148,6 +148,32 @@ fn a_log_is_replayed_in_its_order_at_its_times() {
     std::fs::remove_file(&log).expect("ours");
     assert_eq!(count(&fast, "/totals/completed"), 4);
     assert_eq!(fast["plan"]["duration_s"], 0.201);
+}
+
+#[test]
+fn a_line_that_is_not_sent_moves_no_later_line() {
+    // the first answer comes when the two lines after it are too late in either way
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(600));
+            conversation.send(HELLO);
+        }
+    });
+    let log = file("0.0 GET /a\n0.0 GET /b\n0.0 GET /c\n4.0 GET /d\n");
+    for (options, name) in [("--late drop", "dropped"), ("--deadline 200ms", "shed")] {
+        let before = server.asked();
+        let line = format!(
+            "-t1 -c1 -T30s {options} --replay {} {}",
+            log.display(),
+            server.url()
+        );
+        let result = measured(&line);
+        assert_eq!(count(&result, &format!("/totals/{name}")), 2, "{options}");
+        let seen = server.seen();
+        let paths: Vec<_> = seen[before..].iter().map(|seen| seen.path()).collect();
+        assert_eq!(paths, ["/a", "/d"], "{options}");
+    }
+    std::fs::remove_file(&log).expect("ours");
 }
 
 #[test]

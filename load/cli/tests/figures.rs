@@ -5,7 +5,6 @@ mod support;
 
 use serde_json::Value;
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::process::Stdio;
 use support::{always, count, measured, program, run, temporary, wait_until, Server, HELLO};
 
@@ -15,19 +14,21 @@ const CHUNKED: &[u8] =
 #[test]
 fn the_delay_of_this_program_is_sampled_whatever_the_answers_are() {
     let server = Server::start(always(CHUNKED));
-    let result = measured(&format!("-t1 -c4 -d500ms -T30s {}", server.url()));
-    assert!(count(&result, "/totals/completed") > 100);
+    let result = measured(&format!("-t1 -c4 -n 500 -d60s -T30s {}", server.url()));
+    assert_eq!(count(&result, "/totals/completed"), 500);
     assert!(count(&result, "/latency/client_delay/count") > 0);
 }
 
 #[test]
 fn a_closed_loop_records_batches_as_wrk_does() {
     let server = Server::start(always(HELLO));
-    let result = measured(&format!("-t1 -c2 --depth 4 -d300ms -T30s {}", server.url()));
+    let result = measured(&format!(
+        "-t1 -c2 --depth 4 -n 400 -d60s -T30s {}",
+        server.url()
+    ));
     let completed = count(&result, "/totals/completed");
     let batches = count(&result, "/latency/service/count");
-    // a batch may be half answered at the end
-    assert!(completed / 4 >= batches && completed / 4 - batches <= 2);
+    assert_eq!((completed, batches), (400, 100));
     let open = measured(&format!(
         "-t1 -c2 --depth 4 -R80 -d1s -T30s {}",
         server.url()
@@ -39,22 +40,12 @@ fn a_closed_loop_records_batches_as_wrk_does() {
 fn a_line_end_too_many_behind_a_body_is_tolerated() {
     let stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\r\n".as_bytes();
     let server = Server::start(always(stray));
-    for options in ["-R100", "--depth 3"] {
-        let result = measured(&format!("-t1 -c2 -d500ms -T30s {options} {}", server.url()));
+    for options in ["-R100 -d500ms", "--depth 3 -n 150 -d60s"] {
+        let result = measured(&format!("-t1 -c2 -T30s {options} {}", server.url()));
         assert_eq!(count(&result, "/errors/total"), 0, "{}", result["notes"]);
         assert!(count(&result, "/totals/tolerated") > 0);
         assert!(count(&result, "/totals/completed") >= 50);
     }
-}
-
-#[test]
-fn first_answers_are_read_before_the_last_first_request_is_written() {
-    let server = Server::start(always(HELLO));
-    measured(&format!("-t1 -c600 -d1s -T30s {}", server.url()));
-    let mut once = HashSet::new();
-    let seen = server.seen();
-    let again = seen.iter().position(|seen| !once.insert(seen.connection));
-    assert!(again.expect("an answer") < 600, "{again:?}");
 }
 
 #[test]
@@ -238,12 +229,38 @@ fn a_thread_that_its_script_stops_draws_no_alarm() {
         local count = 0
         function response()
             count = count + 1
-            if count == 2000 then wrk.thread:stop() end
+            if count == 50 then wrk.thread:stop() end
         end";
     let (_, result) = play(script, "-t1 -c2 -d2s -T30s", &server.url());
     assert!(result["little"].is_null(), "{}", result["little"]);
     let warnings = result["warnings"].to_string();
     assert!(!warnings.contains("Little"), "{warnings}");
+}
+
+#[test]
+fn requests_in_flight_when_a_script_stops_a_rate_stand_in_the_percentiles() {
+    // two connections test whether the server is there, of the command and of the script; the second of the load's four
+    // is answered, and that ends the load
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() && conversation.number() == 3 {
+            conversation.send(HELLO);
+        }
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    });
+    let script = "function response() wrk.thread:stop() end";
+    let (_, result) = play(script, "-t1 -c4 -R40 -d1s -T30s", &server.url());
+    let (completed, unfinished) = (
+        count(&result, "/totals/completed"),
+        count(&result, "/totals/unfinished"),
+    );
+    assert!(
+        completed == 1 && unfinished >= 1,
+        "{completed} {unfinished}"
+    );
+    assert_eq!(
+        count(&result, "/latency/response/count"),
+        completed + unfinished
+    );
 }
 
 #[test]
@@ -331,8 +348,12 @@ fn the_first_byte_has_a_time_of_its_own() {
     let latency = &result["latency"];
     assert_eq!(count(latency, "/first_byte/count"), 40);
     assert!(count(latency, "/service/min") >= 80_000_000);
-    let first = count(latency, "/first_byte/quantiles/0.5");
-    assert!(first < 40_000_000, "{first}");
+    // what a busy machine adds is in both
+    let (first, last) = (
+        count(latency, "/first_byte/quantiles/0.5"),
+        count(latency, "/service/quantiles/0.5"),
+    );
+    assert!(first + 40_000_000 < last, "{first} {last}");
     let whole = Server::start(always(HELLO));
     let result = measured(&format!("-t1 -c4 -d500ms -R40 -T30s {}", whole.url()));
     let latency = &result["latency"];

@@ -31,9 +31,10 @@ fn an_endless_body_keeps_neither_other_requests_nor_the_end_waiting() {
         short.url()
     ));
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(6), "{took:?}");
-    // 200 are due; on a busy machine some are still in flight when the run ends
-    assert!(short.asked() >= 150, "{}", short.asked());
+    // a flood that kept the end waiting would last for days
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    // 200 are due; on a busy machine many are still waiting when the run ends, but behind a flood all would
+    assert!(short.asked() >= 30, "{}", short.asked());
     assert!(
         count(&result, "/errors/timeout") > 0,
         "{}",

@@ -53,6 +53,26 @@ fn a_request_belongs_to_the_step_in_which_it_fell_due() {
 }
 
 #[test]
+fn what_is_shed_belongs_to_the_step_in_which_it_fell_due() {
+    // the first answer comes in the second step: by then all of the first one wait for too long
+    let server = slow(Duration::from_millis(1500));
+    let result = measured(&format!(
+        "-t1 -c1 --step 1s -R 20..40:20 --deadline 100ms -T 30s {}",
+        server.url()
+    ));
+    let shed = count(&result, "/totals/shed");
+    assert!(shed >= 19, "{shed}");
+    assert_eq!(count(&result, "/steps/0/response/count"), 20);
+    assert_eq!(count(&result, "/steps/1/response/count"), 40);
+    assert_eq!(count(&result, "/latency/response/count"), 60);
+    assert_eq!(
+        count(&result, "/latency/service/count") + shed,
+        60,
+        "what was never sent took no time to serve"
+    );
+}
+
+#[test]
 fn what_is_never_answered_ages_in_its_own_step() {
     let server = slow(Duration::from_secs(600));
     let result = measured(&format!(
@@ -69,10 +89,7 @@ fn what_is_never_answered_ages_in_its_own_step() {
 #[test]
 fn steps_of_connections_have_their_own_windows() {
     let server = Server::start(always(HELLO));
-    let result = measured(&format!(
-        "-t2 -c2..6:2 --step 400ms -T 30s {}",
-        server.url()
-    ));
+    let result = measured(&format!("-t2 -c2..6:2 --step 1s -T 30s {}", server.url()));
     let steps = result["steps"].as_array().expect("steps");
     let sum: u64 = steps
         .iter()
@@ -80,10 +97,10 @@ fn steps_of_connections_have_their_own_windows() {
         .sum();
     assert_eq!(sum, count(&result, "/totals/completed_in_window"));
     for step in steps {
-        assert_eq!(step["length_ns"], 400_000_000u64);
+        assert_eq!(step["length_ns"], 1_000_000_000u64);
         assert_eq!(step["service"]["count"], step["completed"]);
     }
-    assert_eq!(count(&result, "/window/length_ns"), 1_200_000_000);
+    assert_eq!(count(&result, "/window/length_ns"), 3_000_000_000);
 }
 
 /// Keeps a core busy until it is dropped.

@@ -8,23 +8,33 @@ use http2::{Http2Server, Side};
 use load_http2::frame::{flag, kind};
 use load_http2::hpack;
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::{
-    always, count, is_installed, measured, measured_or_not, run, temporary, unreached, Server,
-    HELLO,
+    always, count, is_installed, measured, measured_or_not, run, temporary, unreached, wait_until,
+    Server, HELLO,
 };
 
 #[test]
 fn a_closed_loop_over_streams_counts_what_the_server_counts() {
     let server = Http2Server::hello();
     let result = measured(&format!(
-        "--http2 --streams 5 -t2 -c4 -d1s -T30s {}",
+        "--http2 --streams 5 -t2 -c4 -d2s -T30s {}",
         server.url()
     ));
+    // the server's threads read what was sent when they get a core
+    let connections = || {
+        server
+            .seen()
+            .iter()
+            .map(|asked| asked.connection)
+            .collect::<HashSet<_>>()
+    };
+    wait_until(|| connections().len() == 4);
     let seen = server.seen();
     let (sent, completed) = (
         count(&result, "/totals/sent"),
@@ -37,11 +47,11 @@ fn a_closed_loop_over_streams_counts_what_the_server_counts() {
     assert_eq!(count(&result, "/latency/service/count"), completed);
     assert_eq!(count(&result, "/totals/status/200"), completed);
     assert_eq!(result["plan"]["streams"], 5);
-    let connections: HashSet<usize> = seen.iter().map(|asked| asked.connection).collect();
-    assert_eq!(connections.len(), 4);
+    assert_eq!(connections().len(), 4);
     let residual = result["little"]["residual"].as_f64().expect("a figure");
+    // what is in flight while the machine stands still at the end is in no sum
     assert!(
-        residual.abs() < 0.2,
+        residual.abs() < 0.45,
         "N is connections x streams: {residual}"
     );
     // remembered or not, each block says the same
@@ -75,10 +85,10 @@ fn most_at_once(settings: &'static [(u16, u32)], streams: usize) -> usize {
         }
     });
     let line = format!(
-        "--http2 --streams {streams} -t1 -c1 -d500ms -T30s {}",
+        "--http2 --streams {streams} -t1 -c1 -n 300 -d60s -T30s {}",
         server.url()
     );
-    assert!(count(&measured(&line), "/totals/completed") > 0);
+    assert_eq!(count(&measured(&line), "/totals/completed"), 300);
     most.load(Ordering::SeqCst)
 }
 
@@ -107,8 +117,11 @@ fn streams_that_the_server_allows_later_are_used() {
             }
         }
     });
-    let line = format!("--http2 --streams 9 -t1 -c1 -d500ms -T30s {}", server.url());
-    assert!(count(&measured(&line), "/totals/completed") > 0);
+    let line = format!(
+        "--http2 --streams 9 -t1 -c1 -n 400 -d60s -T30s {}",
+        server.url()
+    );
+    assert_eq!(count(&measured(&line), "/totals/completed"), 400);
     assert_eq!(most.load(Ordering::SeqCst), 4);
 }
 
@@ -142,7 +155,7 @@ fn a_stream_that_hangs_delays_no_other_request() {
         }
     });
     let line = format!(
-        "--http2 --streams 8 -t1 -c1 -d1s -R100 --drain 2s -T30s {}",
+        "--http2 --streams 8 -t1 -c1 -d1s -R100 --drain 4s -T30s {}",
         server.url()
     );
     let result = measured(&line);
@@ -199,11 +212,16 @@ fn a_server_that_has_fallen_silent_is_left() {
         side.is_awake = false;
         while side.request().is_some() {}
     });
-    let line = format!("--http2 --streams 2 -t1 -c1 -d1s -T150ms {}", server.url());
+    // four requests on the connection that is left, and two on the next
+    let line = format!(
+        "--http2 --streams 2 -t1 -c1 -n 6 -d60s -T1s --connect-timeout 30s {}",
+        server.url()
+    );
     let result = measured(&line);
     assert_eq!(count(&result, "/totals/connects"), 2, "{}", result["notes"]);
-    assert!(
-        count(&result, "/totals/completed") > 0,
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        2,
         "{}",
         result["errors"]
     );
@@ -227,20 +245,83 @@ fn a_server_that_is_slow_but_there_keeps_its_connection() {
             own.store(side.pings, Ordering::SeqCst);
         }
     });
-    let result = measured(&format!("--http2 -t1 -c1 -d3s -T400ms {}", server.url()));
+    // the second and the third wait for a server that has answered PING
+    let result = measured(&format!(
+        "--http2 -t1 -c1 -n 3 -d60s -T2s --connect-timeout 30s {}",
+        server.url()
+    ));
     assert_eq!(count(&result, "/totals/connects"), 1, "{}", result["notes"]);
-    assert!(
-        count(&result, "/errors/timeout") >= 4,
-        "{}",
-        result["errors"]
-    );
+    assert_eq!(count(&result, "/errors/timeout"), 3, "{}", result["errors"]);
+    wait_until(|| pings.load(Ordering::SeqCst) > 0);
     assert!(pings.load(Ordering::SeqCst) > 0);
+}
+
+/// A server that never answers the first request on its first connection.
+fn forgetful() -> Http2Server {
+    Http2Server::start(&[], |mut side, log| {
+        while let Some(asked) = side.request() {
+            log(&asked);
+            // connection 0 is the test whether the server is there
+            let is_forgotten = side.number == 1 && asked.stream == 1;
+            if !is_forgotten && !side.answer(asked.stream, "200", b"hello") {
+                return;
+            }
+        }
+    })
+}
+
+/// How often a connection of a server was asked.
+fn asked_on(server: &Http2Server, connection: usize) -> usize {
+    let seen = server.seen();
+    let own = seen.iter().filter(|asked| asked.connection == connection);
+    own.count()
+}
+
+#[test]
+fn a_connection_that_is_used_up_carries_no_further_request() {
+    // the answer to the second request uses it up, and the first is given up later
+    for options in ["", "-R50", "-R50 --dispatch any"] {
+        let server = forgetful();
+        let result = measured(&format!(
+            "--http2 --streams 2 -t1 -c1 -n 6 -d60s -T1s --connect-timeout 30s --drain 30s \
+             --requests-per-connection 1 {options} {}",
+            server.url()
+        ));
+        assert_eq!(count(&result, "/errors/timeout"), 1, "{options}");
+        assert_eq!(count(&result, "/totals/completed"), 5, "{options}");
+        assert_eq!(asked_on(&server, 1), 2, "{options}");
+    }
+}
+
+#[test]
+fn a_request_that_times_out_on_a_connection_too_many_is_its_last() {
+    // of each connection's requests one is answered, after half a second; when the first one is given up in
+    // the second step, the one that followed the answer is still under way
+    let server = Http2Server::start(&[], |mut side, log| {
+        while let Some(asked) = side.request() {
+            log(&asked);
+            if asked.stream == 3 {
+                std::thread::sleep(Duration::from_millis(500));
+                side.answer(asked.stream, "200", b"hello");
+            }
+        }
+    });
+    measured(&format!(
+        "--http2 --streams 2 -t1 -c2..1:1 --step 1s -T1500ms --connect-timeout 30s {}",
+        server.url()
+    ));
+    // without the third where a busy machine has brought the answer in the second step
+    wait_until(|| asked_on(&server, 2) >= 2);
+    assert!((2..=3).contains(&asked_on(&server, 2)));
 }
 
 #[test]
 fn a_server_that_allows_no_streams_is_reported() {
     let server = Http2Server::start(&[(3, 0)], |mut side, _| while side.request().is_some() {});
-    let result = unreached(&format!("--http2 -t1 -c2 -d700ms -T200ms {}", server.url()));
+    let result = unreached(&format!(
+        "--http2 -t1 -c2 -d1500ms -T200ms --connect-timeout 30s {}",
+        server.url()
+    ));
     assert_eq!(count(&result, "/totals/sent"), 0);
     let errors = count(&result, "/errors/connect/other");
     assert!((2..20).contains(&errors), "{}", result["errors"]);
@@ -256,30 +337,38 @@ fn a_server_that_goes_away_and_never_answers_is_left() {
         side.send(kind::GOAWAY, 0, 0, &[&last[..], &[0; 4]].concat());
         while side.request().is_some() {}
     });
-    let result = measured(&format!("--http2 -t1 -c1 -d1s -T200ms {}", server.url()));
+    // the first request on the connection that is left, and the second on the next
+    let result = measured(&format!(
+        "--http2 -t1 -c1 -n 2 -d60s -T800ms --connect-timeout 30s {}",
+        server.url()
+    ));
     assert_eq!(count(&result, "/errors/timeout"), 1, "{}", result["errors"]);
     assert_eq!(count(&result, "/errors/total"), 1, "{}", result["errors"]);
     assert_eq!(count(&result, "/totals/connects"), 2);
-    assert!(count(&result, "/totals/completed") > 0);
+    assert_eq!(count(&result, "/totals/completed"), 1);
 }
 
 #[test]
 fn a_request_whose_successor_is_due_already_is_sent_at_once() {
     let server = Http2Server::hello();
-    // one stream, and a thread that wakes up late: often two requests are due when it looks
+    // one stream, and always two requests that are due at the same moment, far from the next two
+    let pair = |number: u32| {
+        let line = format!("{} GET /\n", f64::from(number) * 0.05);
+        line.repeat(2)
+    };
+    let log = temporary("txt");
+    std::fs::write(&log, (0..60).map(pair).collect::<String>()).expect("a file");
     let line = format!(
-        "--http2 -t1 -c1 -d1s -T30s -R2000 --arrival poisson --wait sleep {}",
+        "--http2 -t1 -c1 -T30s --wait sleep --replay {} {}",
+        log.display(),
         server.url()
     );
-    // a request that waits for the next look at the clock waits for up to 0.1 s, in each run; one run without
-    // other work next to it is enough to see that none does
-    let mut means = Vec::new();
-    while means.len() < 8 && !means.iter().any(|mean| *mean < 0.02) {
-        let result = measured(&line);
-        let mean = result["latency"]["response"]["mean"].as_f64();
-        means.push(mean.expect("a figure") / 1e9);
-    }
-    assert!(means.iter().any(|mean| *mean < 0.02), "{means:?} s");
+    let result = measured(&line);
+    std::fs::remove_file(&log).expect("ours");
+    // those that wait for the next look at the clock wait for up to 0.1 s, all of them; a busy machine that
+    // stands still now and then keeps a few waiting
+    let usual = result["latency"]["response"]["quantiles"]["0.5"].as_f64();
+    assert!(usual.expect("a figure") < 25e6, "{usual:?} ns");
 }
 
 #[test]
@@ -374,7 +463,7 @@ fn a_server_that_goes_away_is_left_in_good_order() {
     let connects = count(&result, "/totals/connects");
     assert!((10..=11).contains(&connects), "{connects}");
     let many = measured(&format!(
-        "--http2 --streams 20 -t1 -c1 -d500ms -T30s {}",
+        "--http2 --streams 20 -t1 -c1 -n 200 -d60s -T30s {}",
         server.url()
     ));
     let stale = count(&many, "/errors/stale");
@@ -389,7 +478,7 @@ fn a_server_that_takes_no_request_at_all_is_a_connect_error_and_never_a_hot_loop
     });
     // GOAWAY may come with the settings or a moment after them
     let (result, _) = measured_or_not(&format!(
-        "--http2 -t1 -c4 -d500ms -R 20 -T 30s --drain 100ms {}",
+        "--http2 -t1 -c4 -d2s -R 20 -T 30s --drain 100ms {}",
         server.url()
     ));
     let tries = count(&result, "/errors/connect/other");
@@ -408,7 +497,7 @@ fn a_server_that_breaks_the_rules_is_named_and_left() {
         }
     });
     let result = measured(&format!(
-        "--http2 --streams 4 -t1 -c1 -d500ms -T30s {}",
+        "--http2 --streams 4 -t1 -c1 -n 40 -d60s -T30s {}",
         server.url()
     ));
     let faults = count(&result, "/errors/http2");
@@ -550,7 +639,7 @@ fn scripts_make_requests_and_see_answers() {
           if n >= 20 then wrk.thread:stop() end\nend\n";
     std::fs::write(&file, text).expect("a file");
     let line = format!(
-        "--http2 --streams 3 -t1 -c1 -d1s -T30s -s {} {}",
+        "--http2 --streams 3 -t1 -c1 -d3s -T30s -s {} {}",
         file.display(),
         server.url()
     );
@@ -610,28 +699,18 @@ impl Drop for Peer {
     }
 }
 
-fn free_port() -> u16 {
+/// A port, and the socket that listens at it for a program that is to be started: what connects before
+/// the program runs waits for it, and nobody else can take the port.
+fn listening() -> (OwnedFd, u16) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound").port()
+    let port = listener.local_addr().expect("bound").port();
+    (listener.into(), port)
 }
 
-fn wait_for(port: u16) {
-    let since = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(
-            since.elapsed() < Duration::from_secs(30),
-            "it does not listen"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn start(mut command: Command, folder: PathBuf, port: u16) -> Peer {
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+fn start(mut command: Command, folder: PathBuf) -> Peer {
+    let child = command.stderr(Stdio::null()).spawn();
     let child = child.expect("it starts");
-    let peer = Peer { child, folder };
-    wait_for(port);
-    peer
+    Peer { child, folder }
 }
 
 fn folder() -> PathBuf {
@@ -659,7 +738,8 @@ fn nginx_is_understood_in_the_clear_and_by_alpn() {
     if !is_installed("nginx") {
         return;
     }
-    let (folder, plain, secure) = (folder(), free_port(), free_port());
+    let (folder, (plain_socket, plain), (secure_socket, secure)) =
+        (folder(), listening(), listening());
     let certified =
         rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a certificate");
     let place = folder.display();
@@ -683,7 +763,10 @@ fn nginx_is_understood_in_the_clear_and_by_alpn() {
     std::fs::write(folder.join("conf"), config).expect("a file");
     let mut command = Command::new("nginx");
     command.arg("-c").arg(folder.join("conf"));
-    let _peer = start(command, folder.clone(), secure);
+    // as one nginx hands its sockets to the next: the variable has their descriptors
+    command.env("NGINX", "0;1;");
+    command.stdin(plain_socket).stdout(secure_socket);
+    let _peer = start(command, folder.clone());
     for url in [
         format!("http://127.0.0.1:{plain}/"),
         format!("https://127.0.0.1:{secure}/"),
@@ -721,17 +804,16 @@ fn node_is_understood_with_interim_answers_and_trailers() {
     if !is_installed("node") {
         return;
     }
-    let port = free_port();
-    let program = format!(
-        "const s = require('http2').createServer();\n\
-         s.on('stream', (t, h) => {{ t.additionalHeaders({{':status': 103, 'x-early': '1'}});\n\
-         t.respond({{':status': 200, 'x-method': h[':method']}}, {{waitForTrailers: true}});\n\
-         t.on('wantTrailers', () => t.sendTrailers({{'x-sum': '1'}})); t.write('a'); t.end('bc'); }});\n\
-         s.listen({port}, '127.0.0.1');"
-    );
+    let (socket, port) = listening();
+    let program = "const s = require('http2').createServer();\n\
+         s.on('stream', (t, h) => { t.additionalHeaders({':status': 103, 'x-early': '1'});\n\
+         t.respond({':status': 200, 'x-method': h[':method']}, {waitForTrailers: true});\n\
+         t.on('wantTrailers', () => t.sendTrailers({'x-sum': '1'})); t.write('a'); t.end('bc'); });\n\
+         s.listen({fd: 0});";
     let mut command = Command::new("node");
     command.arg("-e").arg(program);
-    let _peer = start(command, folder(), port);
+    command.stdin(socket).stdout(Stdio::null());
+    let _peer = start(command, folder());
     let file = temporary("lua");
     let text = "function response(status, headers, body)\n\
         assert(status == 200 and body == 'abc' and headers['x-sum'] == '1')\n\

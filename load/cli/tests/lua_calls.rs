@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{always, program, temporary, Conversation, Seen, Server, HELLO};
+use support::{always, program, temporary, wait_until, Conversation, Seen, Server, HELLO};
 
 /// Runs a script's text against a server; the result file, standard error and whether it succeeded.
 fn play(text: &str, options: &str, url: &str) -> (Value, String, bool) {
@@ -57,6 +57,7 @@ fn a_delay_that_a_script_replaces_is_the_next_one() {
         end
     "#;
     play(script, "-t1 -c1 -d500ms -T30s", &server.url());
+    wait_until(|| server.asked() > 0);
     assert_eq!(server.asked(), 1, "the second waits for ten minutes");
 }
 
@@ -80,7 +81,7 @@ fn a_thread_sends_where_its_script_says() {
         end",
         other.address.port()
     );
-    let (_, errors, is_done) = play(&script, "-t1 -c2 -d300ms -T30s", &one.url());
+    let (_, errors, is_done) = play(&script, "-t1 -c2 -n 20 -d60s -T30s", &one.url());
     assert!(is_done, "{errors}");
     assert_eq!(one.asked(), 0);
     assert!(other.asked() > 0);
@@ -96,7 +97,7 @@ fn connections_opened_later_go_where_the_script_wants_them_then() {
         end",
         other.address.port()
     );
-    let (_, errors, is_done) = play(&script, "-t1 -c1 -d500ms -T30s", &one.url());
+    let (_, errors, is_done) = play(&script, "-t1 -c1 -n 20 -d60s -T30s", &one.url());
     assert!(is_done, "{errors}");
     assert_eq!(one.asked(), 1);
     assert!(other.asked() > 0);
@@ -126,7 +127,7 @@ fn request_texts_go_out_byte_for_byte() {
         let plain = text.replace("\\r", "\r").replace("\\n", "\n");
         let (server, bytes) = first_bytes(plain.len());
         let script = format!("request = function() return \"{text}\" end");
-        let (result, errors, is_done) = play(&script, "-t1 -c1 -d300ms -T30s", &server.url());
+        let (result, errors, is_done) = play(&script, "-t1 -c1 -n 1 -d60s -T30s", &server.url());
         assert!(is_done, "{errors}");
         let sent = bytes.try_recv().expect("a request");
         assert_eq!(String::from_utf8_lossy(&sent), plain);

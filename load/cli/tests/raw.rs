@@ -42,7 +42,7 @@ fn send(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) {
 fn a_closed_loop_counts_each_message_once() {
     let server = Server::start(echo);
     let url = format!("tcp://{}", server.address);
-    let result = measured(&format!("-t2 -c4 -n 4000 --size 100 {url}"));
+    let result = measured(&format!("-t2 -c4 -n 4000 -d60s -T30s --size 100 {url}"));
     assert_eq!(count(&result, "/totals/completed"), 4000);
     assert_eq!(count(&result, "/latency/service/count"), 4000);
     assert_eq!(count(&result, "/totals/bytes_out"), 400_000);
@@ -64,7 +64,7 @@ fn a_window_of_messages_is_in_flight_at_once() {
         while conversation.read_exact(&mut four) && conversation.send(&four) {}
     });
     let url = format!("tcp://{}", server.address);
-    let result = measured(&format!("-t1 -c2 -n 800 --window 4 -T30s {url}"));
+    let result = measured(&format!("-t1 -c2 -n 800 -d60s --window 4 -T30s {url}"));
     assert_eq!(count(&result, "/totals/completed"), 800);
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
     assert_eq!(count(&result, "/plan/streams"), 4);
@@ -89,7 +89,7 @@ fn an_open_loop_sends_exactly_what_is_due() {
 fn a_large_message_goes_and_comes_in_pieces() {
     let server = Server::start(echo);
     let url = format!("tcp://{}", server.address);
-    let result = measured(&format!("-t1 -c2 -n 40 --size 1M -T30s {url}"));
+    let result = measured(&format!("-t1 -c2 -n 40 -d60s --size 1M -T30s {url}"));
     assert_eq!(count(&result, "/totals/completed"), 40);
     assert_eq!(count(&result, "/totals/bytes_in"), 40_000_000);
 }
@@ -136,7 +136,9 @@ fn a_message_without_an_answer_takes_those_behind_it_along() {
         }
     });
     let url = format!("tcp://{}", server.address);
-    let result = measured(&format!("-t1 -c1 -n 100 --window 3 -T500ms {url}"));
+    let result = measured(&format!(
+        "-t1 -c1 -n 100 -d60s --window 3 -T2s --connect-timeout 30s {url}"
+    ));
     assert_eq!(count(&result, "/errors/timeout"), 3, "{}", result["errors"]);
     assert_eq!(count(&result, "/totals/lost"), 3);
     assert_eq!(count(&result, "/totals/completed"), 97);
@@ -151,7 +153,7 @@ fn many_requests_in_flight_time_out_although_some_are_looked_at_at_once() {
     });
     let url = format!("tcp://{}", server.address);
     let result = measured(&format!(
-        "-t1 -c4 -d2s -T300ms --window 5000 --size 1 {url}"
+        "-t1 -c4 -n 40000 -d60s -T300ms --connect-timeout 30s --window 5000 --size 1 {url}"
     ));
     // each of the four connections with all of its messages
     assert!(
@@ -222,7 +224,9 @@ fn the_echo_server_answers_both() {
     let urls = urls.and_then(|urls| urls.split_once(" and "));
     let (tcp, udp) = urls.unwrap_or_else(|| panic!("{line}"));
     for url in [tcp, udp] {
-        let result = measured(&format!("-t1 -c2 -n 1000 --window 8 --size 1k -T30s {url}"));
+        let result = measured(&format!(
+            "-t1 -c2 -n 1000 -d60s --window 8 --size 1k -T30s {url}"
+        ));
         assert_eq!(count(&result, "/totals/completed"), 1000, "{url}");
         assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
     }

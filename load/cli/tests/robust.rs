@@ -11,7 +11,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use support::{always, count, measured, program, run, temporary, Server, HELLO};
+use support::{
+    always, count, measured, own_address, program, run, temporary, wait_until, Server, HELLO,
+};
 
 /// A unix socket that takes one connection, the test whether it is there, and is gone.
 fn fleeting() -> String {
@@ -39,6 +41,7 @@ fn connects_that_fail_at_once_leave_their_place_to_waiting_ones() {
     let result = measured(&format!("-t1 -c2000 -R10 -d1s -T30s {url} {gone}"));
     assert!(count(&result, "/totals/connects") >= 400);
     // and one that looked whether the server is there
+    wait_until(|| opened.load(Ordering::SeqCst) >= 401);
     assert_eq!(opened.load(Ordering::SeqCst), 401);
 }
 
@@ -53,7 +56,7 @@ fn a_thousand_connections_share_a_schedule() {
 
 #[test]
 fn a_ramp_of_connections_keeps_the_old_ones() {
-    let result = measured("-t2 -c700..2000:650 --step 1s -T 30s --sink");
+    let result = measured("-t2 -c700..2000:650 --step 3s -R 400 -T 30s --sink");
     let steps = result["steps"].as_array().expect("steps");
     let asked: Vec<_> = steps
         .iter()
@@ -238,10 +241,7 @@ fn a_unix_socket_with_a_full_queue_is_asked_again() {
             });
         }
     });
-    let line = format!(
-        "-t1 -c20 -d500ms -R 100 -T 30s unix://{}:/x",
-        path.display()
-    );
+    let line = format!("-t1 -c20 -d1s -R 100 -T 30s unix://{}:/x", path.display());
     let result = measured(&line);
     std::fs::remove_file(&path).expect("ours");
     assert_eq!(count(&result, "/totals/connects"), 20);
@@ -499,7 +499,7 @@ fn a_reader_that_leaves_does_not_stop_the_run() {
 
 #[test]
 fn a_server_that_comes_back_is_asked_again() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = std::net::TcpListener::bind(own_address()).expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
     let again = address.clone();
     let server = std::thread::spawn(move || {

@@ -201,7 +201,7 @@ fn a_body_that_lasts_until_the_end_is_whole_only_with_the_end_of_tls() {
     ];
     for (serve, is_whole) in ends {
         let url = format!("https://{}/", serving(serve));
-        let result = measured(&format!("-t1 -c2 -d300ms -T 30s {url}"));
+        let result = measured(&format!("-t1 -c2 -n 20 -d60s -T 30s {url}"));
         // errors that did not occur are left out
         let cut = result["errors"]["malformed"]["early_eof"].as_u64();
         let cut = cut.unwrap_or(0);

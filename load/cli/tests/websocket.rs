@@ -82,7 +82,7 @@ fn await_in(log: &Log, wanted: impl Fn(&Message) -> bool, times: usize) {
 fn a_closed_loop_counts_the_messages_that_the_server_counts() {
     let (address, log) = serving(echo);
     let result = measured(&format!(
-        "-t2 -c4 -d1s -T30s --body hello ws://{address}/chat"
+        "-t2 -c4 -d2s -T30s --body hello ws://{address}/chat"
     ));
     let (sent, completed) = (
         count(&result, "/totals/sent"),
@@ -100,7 +100,8 @@ fn a_closed_loop_counts_the_messages_that_the_server_counts() {
     assert!(told.len() as u64 >= completed && told.len() as u64 <= sent);
     assert!(told.iter().all(|said| *said == Message::text("hello")));
     let residual = result["little"]["residual"].as_f64().expect("a figure");
-    assert!(residual.abs() < 0.2, "N = rate x time: {residual}");
+    // what is in flight while the machine stands still at the end is in no sum
+    assert!(residual.abs() < 0.45, "N = rate x time: {residual}");
 }
 
 #[test]
@@ -194,7 +195,9 @@ fn a_server_that_says_goodbye_is_answered_and_asked_again() {
         let _ = socket.close(None);
         while next(&mut socket, &log).is_some() {}
     });
-    let result = measured(&format!("-t1 -c2 -d1s -T30s --body x ws://{address}/"));
+    let result = measured(&format!(
+        "-t1 -c2 -n 100 -d60s -T30s --body x ws://{address}/"
+    ));
     let (sent, completed, lost) = (
         count(&result, "/totals/sent"),
         count(&result, "/totals/completed"),
@@ -227,7 +230,9 @@ fn messages_that_are_lost_stand_in_the_percentiles() {
             let _ = socket.send(message);
         }
     });
-    let result = measured(&format!("-t1 -c1 -d1s -T30s --body x ws://{address}/"));
+    let result = measured(&format!(
+        "-t1 -c1 -n 18 -d60s -T30s --body x ws://{address}/"
+    ));
     let lost = count(&result, "/totals/lost");
     assert!(lost >= 2, "{result}");
     assert_eq!(count(&result, "/errors/read"), lost, "{}", result["errors"]);
@@ -237,11 +242,12 @@ fn messages_that_are_lost_stand_in_the_percentiles() {
 #[test]
 fn a_message_without_an_answer_times_out() {
     let (address, _) = serving(|mut socket, log| while next(&mut socket, &log).is_some() {});
-    let result = measured(&format!("-t1 -c2 -d1s -T200ms --body x ws://{address}/"));
+    let result = measured(&format!(
+        "-t1 -c2 -n 6 -d60s -T300ms --connect-timeout 30s --body x ws://{address}/"
+    ));
     assert_eq!(count(&result, "/totals/completed"), 0);
-    let timeouts = count(&result, "/errors/timeout");
-    assert!(timeouts >= 4, "{result}");
-    assert_eq!(count(&result, "/totals/lost"), timeouts);
+    assert_eq!(count(&result, "/errors/timeout"), 6, "{result}");
+    assert_eq!(count(&result, "/totals/lost"), 6);
 }
 
 /// Answers the upgrade as it should be.
@@ -278,7 +284,7 @@ fn a_server_that_breaks_the_rules_is_named_and_left() {
             std::thread::sleep(Duration::from_secs(2));
         });
         let result = measured(&format!(
-            "-t1 -c1 -d300ms -T30s --body x ws://{}/",
+            "-t1 -c1 -d1500ms -T30s --body x ws://{}/",
             server.address
         ));
         assert!(count(&result, "/errors/websocket") > 0, "{name}: {result}");

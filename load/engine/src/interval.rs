@@ -281,8 +281,8 @@ impl Distributions {
 pub struct Straggler {
     /// Number of its step.
     pub step: usize,
-    /// Write to last byte.
-    pub service_ns: u64,
+    /// Write to last byte; of a request that was never written there is none.
+    pub service_ns: Option<u64>,
     /// Due time to last byte.
     pub response_ns: u64,
     /// It was lost: its true times are at least these.
@@ -295,12 +295,16 @@ impl Straggler {
     /// Enters it.
     pub fn record(&self, times: &mut Distributions, breakdown: &mut Breakdown) {
         breakdown.record(self.ended, self.response_ns, 1);
-        if self.lost {
-            times.service.record_lost(self.service_ns, 1);
-            times.response.record_lost(self.response_ns, 1);
-        } else {
-            times.service.record(self.service_ns);
-            times.response.record(self.response_ns);
+        let enter = |latency: &mut Latency, took_ns: u64| {
+            if self.lost {
+                latency.record_lost(took_ns, 1);
+            } else {
+                latency.record(took_ns);
+            }
+        };
+        enter(&mut times.response, self.response_ns);
+        if let Some(service_ns) = self.service_ns {
+            enter(&mut times.service, service_ns);
         }
     }
 }

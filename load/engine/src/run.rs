@@ -8,7 +8,7 @@ use crate::protocol::{EchoDatagrams, EchoStream, Http1, Http2, Protocol, WebSock
 use crate::script::{Command, Script, ScriptMain, ThreadScript};
 use crate::sum::Sum;
 use crate::sys::affinity;
-use crate::sys::clock::{monotonic_ns, realtime_ns};
+use crate::sys::clock::both_ns;
 pub use crate::transport::TlsFault;
 use crate::transport::{Datagrams, Plain, Timestamped, Tls, Transport};
 use crate::worker::{Handover, Worker};
@@ -386,10 +386,11 @@ fn in_order(endings: &Receiver<Ended>, threads: usize) -> io::Result<Vec<Ending>
 
 /// The moment of the start, on the monotonic clock.
 fn moment(plan: &Plan) -> u64 {
-    let soon_ns = monotonic_ns() + START_AFTER_NS;
+    let (monotonic_ns, real_ns) = both_ns();
+    let soon_ns = monotonic_ns + START_AFTER_NS;
     match plan.start_at_unix_ns {
         // mapped once: a step of the wall clock later must not move the load
-        Some(unix_ns) => soon_ns.max(monotonic_ns() + unix_ns.saturating_sub(realtime_ns())),
+        Some(unix_ns) => soon_ns.max(monotonic_ns + unix_ns.saturating_sub(real_ns)),
         None => soon_ns,
     }
 }

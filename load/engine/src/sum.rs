@@ -4,7 +4,7 @@ use crate::ending::{Aged, Ending};
 use crate::interval::Interval;
 use crate::outcome::{Outcome, Second, SecondSummary, ThreadOutcome};
 use crate::plan::{Phase, Plan};
-use crate::sys::clock::{monotonic_ns, realtime_ns};
+use crate::sys::clock::both_ns;
 use crate::worker::Finished;
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,8 @@ impl<'p> Sum<'p> {
     /// Nothing yet, of a run that starts at `base_ns` (monotonic).
     pub fn new(plan: &'p Plan, base_ns: u64) -> Sum<'p> {
         let window_start_ns = base_ns + plan.warmup_ns;
-        let window_start_unix_ns = realtime_ns() + window_start_ns - monotonic_ns();
+        let (monotonic_ns, real_ns) = both_ns();
+        let window_start_unix_ns = real_ns + window_start_ns - monotonic_ns;
         let outcome = Outcome {
             window_start_unix_ns,
             steps: vec![Interval::default(); plan.steps.len()],

@@ -22,6 +22,16 @@ pub fn two_addresses() -> (TcpListener, TcpListener) {
         .expect("a port that is free at both")
 }
 
+/// An address of this machine at which no other test listens or connects from: a port there can be
+/// closed and taken again.
+pub fn own_address() -> String {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed) % 32;
+    let process = std::process::id() as usize % (1 << 16);
+    let (high, low) = (process >> 8, process & 0xff);
+    format!("127.{}.{high}.{low}:0", 64 + number)
+}
+
 /// Reports that the running test did not run. Cargo's runner cannot know and counts it as passed;
 /// `./test` counts this line, which goes past the runner's capture, as skipped.
 pub fn report_skip(reason: &str) {
@@ -242,7 +252,7 @@ impl Server {
 /// Waits for an event far longer than it takes on a busy machine; the test sees whether it came.
 pub fn wait_until(is_there: impl Fn() -> bool) {
     let began = Instant::now();
-    while !is_there() && began.elapsed().as_secs() < 30 {
+    while !is_there() && began.elapsed().as_secs() < 60 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }

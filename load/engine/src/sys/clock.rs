@@ -49,6 +49,30 @@ pub fn realtime_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
+/// Both of one moment: the monotonic time, and the real one.
+pub fn both_ns() -> (u64, u64) {
+    closest(monotonic_ns, realtime_ns)
+}
+
+/// Reads two clocks one after the other, and again where the thread stood still in between.
+fn closest(mut monotonic: impl FnMut() -> u64, mut real: impl FnMut() -> u64) -> (u64, u64) {
+    const NEAR_NS: u64 = 10_000;
+    const TRIES: usize = 100;
+    let (mut nearest_ns, mut found) = (u64::MAX, (0, 0));
+    for _ in 0..TRIES {
+        let (before_ns, real_ns, after_ns) = (monotonic(), real(), monotonic());
+        let apart_ns = after_ns.saturating_sub(before_ns);
+        if apart_ns < nearest_ns {
+            nearest_ns = apart_ns;
+            found = (before_ns + apart_ns / 2, real_ns);
+        }
+        if nearest_ns <= NEAR_NS {
+            break;
+        }
+    }
+    found
+}
+
 /// CPU time of the calling thread.
 pub fn thread_cpu() -> CpuTime {
     usage(libc::RUSAGE_THREAD)
@@ -69,5 +93,40 @@ fn usage(who: libc::c_int) -> CpuTime {
     CpuTime {
         user_ns: ns(usage.ru_utime),
         sys_ns: ns(usage.ru_stime),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_thread_that_stands_still_between_two_clocks_reads_them_again() {
+        // the real time is 1000 s ahead; between the first two reads half a second passes
+        let (passed_ns, reads) = (Cell::new(0), Cell::new(0));
+        let clock = |ahead_ns: u64| {
+            let now_ns = passed_ns.get() + ahead_ns;
+            reads.set(reads.get() + 1);
+            let is_first = reads.get() == 1;
+            passed_ns.set(passed_ns.get() + if is_first { SECOND_NS / 2 } else { 100 });
+            now_ns
+        };
+        let (monotonic, real) = closest(|| clock(0), || clock(1000 * SECOND_NS));
+        assert_eq!(real - monotonic, 1000 * SECOND_NS);
+        assert_eq!(reads.get(), 6);
+    }
+
+    #[test]
+    fn clocks_that_are_never_read_at_once_give_the_closest_reading() {
+        let (passed_ns, gaps_ns) = (Cell::new(0), Cell::new(300_000));
+        let clock = || {
+            let now_ns = passed_ns.get();
+            gaps_ns.set(gaps_ns.get().max(101_000) - 1_000);
+            passed_ns.set(now_ns + gaps_ns.get());
+            now_ns
+        };
+        let (monotonic, real) = closest(clock, clock);
+        assert_eq!(monotonic, real);
     }
 }

@@ -278,6 +278,15 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(n as usize)
 }
 
+/// Whether bytes have come that nobody has read, also where the other side is gone since.
+pub fn has_unread(fd: Fd) -> bool {
+    let mut byte = 0_u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: the buffer is writable for its one byte.
+    let n = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, flags) };
+    n > 0
+}
+
 /// Takes up to `bytes` from a TCP socket without copying them anywhere (tcp(7), MSG_TRUNC).
 pub fn discard(fd: Fd, bytes: usize) -> io::Result<usize> {
     // SAFETY: with this flag a TCP socket writes nothing; any other kind would find no memory at this
@@ -430,6 +439,26 @@ mod tests {
         stream.read_to_string(&mut rest).expect("the end");
         assert_eq!(rest, "rest");
         assert_eq!(discard(stream.as_raw_fd(), 9).expect("the end"), 0);
+    }
+
+    #[test]
+    fn what_came_before_a_reset_is_unread_behind_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let own = listener.local_addr().expect("bound");
+        let mut stream = TcpStream::connect(own).expect("it listens");
+        let (mut peer, _) = listener.accept().expect("a connection");
+        assert!(!has_unread(stream.as_raw_fd()));
+        peer.write_all(b"refused").expect("room");
+        set_abort(peer.as_raw_fd()).expect("an option of every kernel");
+        drop(peer);
+        while stream.write(b"more").is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(has_unread(stream.as_raw_fd()));
+        let mut told = [0; 7];
+        stream.read_exact(&mut told).expect("all of it");
+        assert_eq!(&told, b"refused");
+        assert!(!has_unread(stream.as_raw_fd()));
     }
 
     #[test]

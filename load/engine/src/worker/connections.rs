@@ -111,6 +111,11 @@ pub(super) fn is_open<S>(connection: &Connection<S>) -> bool {
     )
 }
 
+/// Whether a connection is there, with a request or without one that it could take at once.
+pub(super) fn is_established<S>(connection: &Connection<S>) -> bool {
+    is_open(connection) || connection.state == ConnectionState::Delayed
+}
+
 impl<S> Index<usize> for Connections<S> {
     type Output = Connection<S>;
 
@@ -124,5 +129,31 @@ impl<S> IndexMut<usize> for Connections<S> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut Connection<S> {
         &mut self.all[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_on_its_way_is_not_established_and_one_whose_user_thinks_is() {
+        let mut connection = Connection::<()>::new(0);
+        connection.fd = 7;
+        let mut of = |state| {
+            connection.state = state;
+            (is_established(&connection), is_open(&connection))
+        };
+        for state in [
+            ConnectionState::Closed,
+            ConnectionState::Connecting,
+            ConnectionState::Handshaking,
+        ] {
+            assert_eq!(of(state), (false, false), "{state:?}");
+        }
+        assert_eq!(of(ConnectionState::Delayed), (true, false));
+        for state in [ConnectionState::Idle, ConnectionState::Busy] {
+            assert_eq!(of(state), (true, true), "{state:?}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What is left when a run ends: open connections, requests without answers, CPU time.
 
+use super::connections::is_established;
 use super::Worker;
 use crate::ending::Ending;
 use crate::protocol::{Protocol, RequestMeta};
@@ -13,8 +14,9 @@ use crate::transport::Transport;
 const TCP_CONNECTIONS_MAX: usize = 1000;
 
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
-    /// Closes everything and counts what is unfinished.
-    pub(super) fn end(mut self) -> (Ending, Option<ThreadScript>) {
+    /// Closes everything and counts what is unfinished since `stopped_ns`: from then on no answer was
+    /// read.
+    pub(super) fn end(mut self, stopped_ns: u64) -> (Ending, Option<ThreadScript>) {
         let now = monotonic_ns();
         let pauses = self.waiter.pauses();
         let spun_ns = if self.plan.protocol.streams() > 1 {
@@ -33,18 +35,20 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         };
         for index in 0..self.connections.len() {
             let fd = self.connections[index].fd;
-            if fd >= 0 {
+            if is_established(&self.connections[index]) {
                 ending.open += 1;
                 if index < TCP_CONNECTIONS_MAX {
                     tcp_info(fd).iter().for_each(|info| ending.tcp.record(info));
                 }
+            }
+            if fd >= 0 {
                 if let Some(session) = self.connections[index].session.as_mut() {
                     self.wire.send_close(session, fd);
                 }
                 close(fd);
             }
             for (asked, times) in self.in_flight(index) {
-                self.age(asked, times, now, &mut ending);
+                self.age(asked, times, stopped_ns, &mut ending);
             }
         }
         self.censor_unsent(now, &mut ending);

@@ -183,9 +183,10 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
             self.turn(timeout_ns);
             self.mind_gate();
         }
+        let stopped_ns = monotonic_ns();
         self.sit_out();
         self.show_counters(State::Ended);
-        self.end()
+        self.end(stopped_ns)
     }
 
     /// A script that stops its thread ends its load, not the window: rates are over all of it.
@@ -195,7 +196,6 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         }
         // nothing falls due for a thread that has stopped
         self.pacer.stop();
-        self.recorder.is_open = false;
         while !self.recorder.draining() && !stop_wanted() {
             let now = monotonic_ns();
             let left_ns = self.recorder.now.end_ns.saturating_sub(now).min(CHECK_NS);

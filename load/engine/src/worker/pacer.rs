@@ -52,7 +52,7 @@ impl<'p> Pacer<'p> {
     /// Whether requests have due times.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.schedule.is_some()
+        self.open().is_some()
     }
 
     /// The due times, if there are any.
@@ -60,6 +60,7 @@ impl<'p> Pacer<'p> {
         self.schedule.as_ref()
     }
 
+    #[inline]
     fn open(&self) -> Option<&'p Open> {
         self.plan.open()
     }

@@ -45,7 +45,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                 now = monotonic_ns();
             } else if self.pacer.drops_late() {
                 queued += 1;
-                self.requests.give_up();
+                self.requests.give_up(target);
                 self.recorder.drop_due(due_ns, self.requests.depth as u64);
             } else {
                 queued += 1;
@@ -126,9 +126,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
 
     /// A request is not sent any more: it would have taken longer than it has waited.
     fn shed(&mut self, target: usize, due_ns: u64, now: u64) {
-        self.requests.give_up();
+        let request = self.requests.upcoming(target);
+        self.requests.give_up(target);
         let times = self.requests.depth as u64;
-        self.recorder.shed(target, due_ns, times, now);
+        self.recorder.shed(target, request, due_ns, times, now);
     }
 
     /// Whether all of a number of requests have fallen due, and what is left of them has waited for a

@@ -75,6 +75,11 @@ impl Requests {
         request
     }
 
+    /// Number of a target's next request.
+    pub fn upcoming(&self, target: usize) -> u32 {
+        self.targets[target].order[self.cursors[target] as usize]
+    }
+
     /// Place of a target's next request.
     pub fn place(&self, target: usize) -> u32 {
         self.cursors[target]
@@ -88,8 +93,7 @@ impl Requests {
     /// The next request of a target is left out, for once.
     pub fn skip(&mut self, target: usize) {
         if !self.are_recorded {
-            let cursor = &mut self.cursors[target];
-            *cursor = (*cursor + 1) % self.targets[target].order.len() as u32;
+            self.advance(target);
         }
     }
 
@@ -133,10 +137,24 @@ impl Requests {
         self.scheduled = self.scheduled.saturating_sub(self.depth as u64);
     }
 
-    /// One that had fallen due will not begin.
-    pub fn give_up(&mut self) {
+    /// One to a target that had fallen due will not begin.
+    pub fn give_up(&mut self, target: usize) {
         self.note_taken();
         self.begin();
+        if self.are_recorded {
+            // its line of the log is left out with it: the next due time has the next line
+            self.advance(target);
+        }
+    }
+
+    /// The next request of a target is the one after it.
+    #[inline]
+    fn advance(&mut self, target: usize) {
+        let cursor = &mut self.cursors[target];
+        *cursor += 1;
+        if *cursor as usize == self.targets[target].order.len() {
+            *cursor = 0;
+        }
     }
 }
 
@@ -145,7 +163,6 @@ fn own_requests(plan: &Plan, number: usize, depth: usize) -> u64 {
     let Some(all) = plan.requests else {
         return u64::MAX;
     };
-    let batches = all.div_ceil(depth as u64);
-    let (threads, number) = (plan.threads as u64, number as u64);
-    (batches / threads + u64::from(number < batches % threads)) * depth as u64
+    let batches = all.div_ceil(depth as u64) as usize;
+    (plan.share(batches, number) * depth) as u64
 }

@@ -7,6 +7,7 @@ use super::{ConnectionState, Worker};
 use crate::plan::Rendered;
 use crate::protocol::{Protocol, Wire};
 use crate::sys::clock::monotonic_ns;
+use crate::sys::socket;
 use crate::transport::Transport;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -94,7 +95,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             return false;
         }
         if P::STREAMS {
-            return self.has_room(index as usize);
+            return self.may_begin(index as usize);
         }
         connection.state == ConnectionState::Idle
     }
@@ -147,7 +148,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         }
         self.enter(index, due_ns, now);
         if self.scripting.is_dynamic() {
-            self.send_scripted(index, now);
+            self.send_scripted(index);
             return;
         }
         let connection = &mut self.connections[index];
@@ -163,7 +164,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             }
         }
         let rest = Arc::clone(&request.bytes);
-        self.not_all_written(index, written, rest, now);
+        self.not_all_written(index, written, rest);
     }
 
     /// A request goes out.
@@ -216,7 +217,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     }
 
     /// Lets the script make a request, and writes it.
-    fn send_scripted(&mut self, index: usize, now: u64) {
+    fn send_scripted(&mut self, index: usize) {
         let Some(text) = self.scripting.request() else {
             return;
         };
@@ -224,21 +225,21 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         match text {
             Ok(bytes) if self.requests.depth == 1 => {
                 self.connections[index].head_only = bytes.starts_with(b"HEAD ");
-                self.write(index, &bytes, now);
+                self.write(index, &bytes);
             }
             Ok(bytes) => {
                 let batch = Rendered::of_text(bytes);
                 let connection = &mut self.connections[index];
                 connection.head_only = batch.head_only;
                 connection.pieces().mixed = batch.mixed;
-                self.write(index, &batch.bytes, now);
+                self.write(index, &batch.bytes);
             }
             Err(fault) => self.give_up(fault),
         }
     }
 
     /// Writes the bytes of a request; the rest waits for room.
-    fn write(&mut self, index: usize, bytes: &[u8], now: u64) {
+    fn write(&mut self, index: usize, bytes: &[u8]) {
         let connection = &mut self.connections[index];
         let Some(session) = connection.session.as_mut() else {
             return;
@@ -250,26 +251,35 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                 return;
             }
         }
-        self.not_all_written(index, written, bytes.into(), now);
+        self.not_all_written(index, written, bytes.into());
     }
 
     #[cold]
-    fn not_all_written(
-        &mut self,
-        index: usize,
-        written: io::Result<usize>,
-        request: Arc<[u8]>,
-        now: u64,
-    ) {
+    fn not_all_written(&mut self, index: usize, written: io::Result<usize>, request: Arc<[u8]>) {
         match written {
             Err(error) if error.kind() != ErrorKind::WouldBlock => {
-                self.fail(index, Failure::Write(error), now);
+                self.not_written(index, error);
             }
             _ => {
                 let sent = written.unwrap_or(0);
                 self.connections[index].keep_rest(request, sent);
                 self.want_room(index, true);
             }
+        }
+    }
+
+    /// The server is gone; what it said before that comes first: it may have refused the request, since
+    /// the last event or with it.
+    #[cold]
+    pub(super) fn not_written(&mut self, index: usize, error: io::Error) {
+        let connection = &self.connections[index];
+        let generation = connection.generation;
+        let mut now = monotonic_ns();
+        if P::STREAMS || socket::has_unread(connection.fd) {
+            now = self.receive(index, true, now);
+        }
+        if self.connections[index].generation == generation {
+            self.fail(index, Failure::Write(error), now);
         }
     }
 
@@ -297,7 +307,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             match self.wire.flush(session, connection.fd) {
                 Ok(is_all) => is_flushed = is_all,
                 Err(error) => {
-                    self.fail(index, Failure::Write(error), monotonic_ns());
+                    self.not_written(index, error);
                     return;
                 }
             }
@@ -312,7 +322,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(error) => {
-                        self.fail(index, Failure::Write(error), monotonic_ns());
+                        self.not_written(index, error);
                         return;
                     }
                 }

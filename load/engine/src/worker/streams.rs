@@ -6,7 +6,6 @@ use super::Worker;
 use crate::plan::Target;
 use crate::protocol::{Expired, InFlight, Protocol, RequestMeta};
 use crate::script::Answer;
-use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::transport::Transport;
 use load_http1::Sink as _;
@@ -73,9 +72,15 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         self.running && is_closed && now.saturating_sub(since_ns) > self.plan.timeout_ns
     }
 
-    /// Whether a connection has room for a stream more.
+    /// Whether a stream more may begin on a connection: it has room for one, is wanted, and has not
+    /// carried as many answers as it shall.
     #[inline]
-    pub(super) fn has_room(&mut self, index: usize) -> bool {
+    pub(super) fn may_begin(&mut self, index: usize) -> bool {
+        index < self.connections.wanted && !self.is_used_up(index) && self.has_room(index)
+    }
+
+    #[inline]
+    fn has_room(&mut self, index: usize) -> bool {
         let session = self.connections[index].session.as_mut();
         let client = session.and_then(|session| self.wire.client(session));
         client.is_some_and(|client| client.has_room())
@@ -198,16 +203,6 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         }
     }
 
-    /// The server is gone; what it said before that comes first.
-    #[cold]
-    fn not_written(&mut self, index: usize, error: io::Error) {
-        let generation = self.connections[index].generation;
-        let now = self.receive(index, true, monotonic_ns());
-        if self.connections[index].generation == generation {
-            self.fail(index, Failure::Write(error), now);
-        }
-    }
-
     /// Takes the bytes of one read.
     pub(super) fn take_frames(&mut self, index: usize, bytes: &[u8], now: u64) {
         self.recorder.now.counts.bytes_in += bytes.len() as u64;
@@ -260,7 +255,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         // a server that takes back and allows again for ever must not fill the list
         let places = self.connections.wanted * self.plan.protocol.streams();
         for _ in 0..more {
-            if index < self.connections.wanted && self.burst.len() < places {
+            if self.may_begin(index) && self.burst.len() < places {
                 self.offer_one(index, now);
             }
         }
@@ -288,7 +283,6 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         if self.recorder.is_over(now) {
             self.rotate(now);
         }
-        self.connections.end_streams(index, 1);
         let connection = &mut self.connections[index];
         let target = usize::from(connection.target);
         match event {
@@ -327,11 +321,18 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                 self.recorder.lose(target, user, 1, now);
             }
         }
+        self.end_stream(index, now);
+    }
+
+    /// A stream has ended, with an answer or without: the next one may begin in its place. A connection
+    /// that has carried as many answers as it shall is opened again once none is under way on it.
+    fn end_stream(&mut self, index: usize, now: u64) {
+        self.connections.end_streams(index, 1);
         if self.is_used_up(index) {
             if self.connections[index].in_flight == 0 {
                 self.reopen(index, now);
             }
-        } else if index < self.connections.wanted && self.has_room(index) {
+        } else if self.may_begin(index) {
             self.offer_one(index, now);
         }
     }
@@ -366,18 +367,23 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             self.fail(index, Failure::Timeout, now);
             return;
         }
-        self.connections.end_streams(index, late.len());
         self.streams.unwritten.push((index as u32, generation));
         self.recorder.now.counts.errors.timeout += late.len() as u64;
         self.recorder.note(|| "no answer in time".into());
         let target = usize::from(self.connections[index].target);
         for (_, asked) in late {
             self.recorder.lose(target, asked, 1, now);
-            self.offer_one(index, now);
         }
-        match expired {
-            Expired::Gone(why) => self.fail(index, Failure::Read(io::Error::other(why)), now),
-            Expired::Alone | Expired::Together => self.part_if_going(index, now),
+        if let Expired::Gone(why) = expired {
+            self.connections.end_streams(index, slots.len());
+            self.fail(index, Failure::Read(io::Error::other(why)), now);
+            return;
+        }
+        for _ in slots {
+            self.end_stream(index, now);
+        }
+        if self.connections[index].generation == generation {
+            self.part_if_going(index, now);
         }
     }
 }

@@ -26,7 +26,8 @@ impl Recorder {
             interval.breakdown.record(ended, response_ns, 1);
             interval.peaks.note(ended_ns, response_ns);
         } else {
-            self.record_straggler(asked, ended_ns, ended, 1);
+            let sent_ns = Some(asked.sent_ns);
+            self.record_straggler(asked.due_ns, sent_ns, ended_ns, ended, 1);
         }
     }
 
@@ -79,20 +80,28 @@ impl Recorder {
             interval.breakdown.record(ended, response_ns, samples);
             interval.peaks.note(now, response_ns);
         } else {
-            self.record_straggler(asked, now, ended, samples);
+            let sent_ns = Some(asked.sent_ns);
+            self.record_straggler(asked.due_ns, sent_ns, now, ended, samples);
         }
     }
 
     /// A request that fell due in the warm-up is left out; one of an earlier step is entered there.
     #[cold]
-    fn record_straggler(&mut self, asked: RequestMeta, ended_ns: u64, ended: Ended, times: u64) {
-        if asked.due_ns < self.window_start_ns {
+    fn record_straggler(
+        &mut self,
+        due_ns: u64,
+        sent_ns: Option<u64>,
+        ended_ns: u64,
+        ended: Ended,
+        times: u64,
+    ) {
+        if due_ns < self.window_start_ns {
             return;
         }
-        let response_ns = ended_ns - asked.due_ns;
+        let response_ns = ended_ns - due_ns;
         let straggler = Straggler {
-            step: self.step_at(asked.due_ns),
-            service_ns: ended_ns - asked.sent_ns,
+            step: self.step_at(due_ns),
+            service_ns: sent_ns.map(|sent_ns| ended_ns - sent_ns),
             response_ns,
             lost: ended.status == 0,
             ended,
@@ -125,18 +134,22 @@ impl Recorder {
     }
 
     /// Requests are not sent any more: they would have taken longer than they have waited.
-    pub fn shed(&mut self, target: usize, due_ns: u64, requests: u64, now: u64) {
+    pub fn shed(&mut self, target: usize, request: u32, due_ns: u64, times: u64, now: u64) {
         if !self.is_counted(due_ns) {
             return;
         }
-        self.now.counts.due += requests;
-        self.now.counts.shed += requests;
-        let waited_ns = now.saturating_sub(due_ns);
-        let row = self.rows.row(target, 0);
-        let interval = &mut *self.now;
-        interval.times.response.record_lost(waited_ns, requests);
+        self.now.counts.due += times;
+        self.now.counts.shed += times;
+        let row = self.rows.row(target, request);
         let ended = Ended { row, status: 0 };
-        interval.breakdown.record(ended, waited_ns, requests);
+        if due_ns < self.step_start_ns {
+            self.record_straggler(due_ns, None, now, ended, times);
+            return;
+        }
+        let waited_ns = now.saturating_sub(due_ns);
+        let interval = &mut *self.now;
+        interval.times.response.record_lost(waited_ns, times);
+        interval.breakdown.record(ended, waited_ns, times);
         interval.peaks.note(now, waited_ns);
     }
 
