@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from processes import marked
 
-from wirespeed.agent import files, leftovers, sampling
+from wirespeed.agent import files, leftovers, main, sampling
 from wirespeed.agent.children import Refused, is_alive
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Transport
@@ -261,6 +261,19 @@ def test_a_lock_is_held_until_the_agent_ends(tmp_path, monkeypatch):
         other.lock("second")
     finally:
         other.close()
+
+
+def test_of_two_runs_that_begin_at_once_one_has_the_machine(tmp_path):
+    """Each took a lock that the other had not reached yet, and both were refused."""
+    paths = [str(tmp_path / name) for name in ("run", "tmp")]
+    first, second = ([leftovers.open_lock(path) for path in paths] for _ in range(2))
+    try:
+        assert main.is_taken(first[0])  # and the other agent asks before it takes its second
+        assert main.first_holder(second) is not None
+        assert main.first_holder(first) is None
+    finally:
+        for handle in (*first, *second):
+            os.close(handle)
 
 
 NOBODY = 65534

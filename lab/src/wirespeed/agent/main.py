@@ -127,11 +127,11 @@ class Agent:
         handles = [handle for handle in map(open_lock, paths) if handle is not None]
         if not handles:
             raise Refused("no lock file can be opened among " + ", ".join(paths))
-        held_by = [holder(handle) for handle in handles if not is_taken(handle)]
-        if held_by:
+        held_by = first_holder(handles)
+        if held_by is not None:
             for handle in handles:
                 os.close(handle)
-            return {"held_by": held_by[-1]}
+            return {"held_by": held_by}
         self.locks = handles
         for handle in handles:
             sign(handle, message["owner"])
@@ -510,6 +510,18 @@ class Agent:
             self.cgroups.remove()
         for folder in self.folders:
             disown(folder)
+
+
+def first_holder(handles):
+    """The owner of the first of these locks that another agent has; None when this one has them
+    all now.
+
+    Those behind it are not tried: of two agents that begin at once each would have one of the
+    locks, be refused the other, and neither would run."""
+    for handle in handles:
+        if not is_taken(handle):
+            return holder(handle)
+    return None
 
 
 def is_taken(handle):
