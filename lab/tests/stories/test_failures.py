@@ -240,6 +240,36 @@ def test_two_runs_on_one_machine_exclude_each_other(checkout, interrupt):
     one_line(err, "is measuring on this machine")
 
 
+#: The lab, which asks at each change of a run's state what another command would see.
+ASKED = """
+from wirespeed.results import store
+from wirespeed.runner import recover
+write = store.write_run
+
+def written(run_dir, run):
+    write(run_dir, run)
+    assert recover.cut_off(run_dir.parent) == [], run.state
+
+store.write_run = written
+from wirespeed.cli.app import main
+main()
+"""
+
+
+def test_a_run_that_begins_or_goes_on_is_never_one_that_was_cut_off(checkout):
+    """It said that it was running before it was held: `recover`, called in between, removed the
+    files of its programs and called it interrupted."""
+    recipe = checkout.recipe(connections=[1])
+    for words in (("run", recipe), ("run", "--resume", "latest", "--add-rounds", "1")):
+        done = subprocess.run(
+            [sys.executable, "-c", ASKED, *map(str, words), "--accept-noise"],
+            env={**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)},
+            cwd=checkout.root, text=True, capture_output=True, timeout=PATIENCE_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert checkout.run_json()["state"] == "done"
+
+
 def test_without_cgroups_nothing_is_left_either(checkout, interrupt):
     checkout.environment["WIRESPEED_NO_CGROUPS"] = "1"
     recipe = checkout.recipe(duration="500ms", server_options=["--fork"], repeat=MANY)
