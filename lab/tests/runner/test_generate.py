@@ -77,6 +77,33 @@ def test_a_window_that_fails_ends_the_sampling_too(monkeypatch, tmp_path):
     assert ended == [["gen-0"]]
 
 
+def test_a_server_that_dies_as_its_generators_end_has_died(monkeypatch, tmp_path):
+    """The lab waited for whichever came first: behind a generator's end it did not see that of the
+    server, and reported the errors of a server that was not there."""
+    known, ended = set(), []
+
+    def state(label):
+        known.add(label)  # the answer of a host comes behind the ends that it has reported
+        return {}
+
+    def check_alive():
+        if "app-0" in known:
+            raise ProcessError("app-0 died (exit code 3)")
+
+    server = SimpleNamespace(label="app-0")
+    monkeypatch.setattr(generate, "_start", lambda *_: (SimpleNamespace(), []))
+    monkeypatch.setattr(generate, "_wait", lambda *_: {})
+    monkeypatch.setattr(generate.stop, "stop", lambda _, running: ended.append(running))
+    fleet = SimpleNamespace(measure_clocks=lambda: None, together=lambda _: {}, state=state)
+    resolver = SimpleNamespace(instances=lambda _: [])
+    life = SimpleNamespace(
+        fleet=fleet, resolver=lambda *_: resolver, running=[server], check_alive=check_alive
+    )
+    with pytest.raises(ProcessError, match="app-0 died"):
+        generate.generate(life, SimpleNamespace(seats={}), tmp_path, 1.0, 0.0)
+    assert ended == [[]]
+
+
 @pytest.mark.parametrize(("tool", "before_s"), [("load", 0.25), ("wrk", 0.0), ("ab", 0.0)])
 def test_without_a_warm_up_a_generator_starts_with_its_window(
     monkeypatch, tmp_path, tool, before_s
@@ -101,7 +128,9 @@ def test_without_a_warm_up_a_generator_starts_with_its_window(
     )  # fmt: skip
     monkeypatch.setattr(generate, "_empty", lambda *_: None)
     resolver = SimpleNamespace(instances=lambda _: [one])
-    life = SimpleNamespace(fleet=fleet, resolver=lambda *_: resolver, running=[])
+    life = SimpleNamespace(
+        fleet=fleet, resolver=lambda *_: resolver, running=[], check_alive=lambda: None
+    )
     planned = SimpleNamespace(seats={})
     done = generate.generate(life, planned, tmp_path, 1.0, 0.25)
     assert asked == [before_s] and done.before_s == before_s

@@ -100,6 +100,7 @@ def generate(
             life.bring_back(life.running)
         everyone = [*life.running, *running]
         state = {s.label: fleet.state(s.label) for s in everyone}
+        life.check_alive()  # after each host has been asked: an end that it reported is known now
         figures = _read(life, running, run, ended)
     except StartFailed as error:
         running = error.started
