@@ -11,6 +11,7 @@ import subprocess
 from wirespeed.agent.children import Refused, die_with, send_signal
 
 OUTPUT_MAX = 1 << 20  # of a program's output; the rest is dropped
+PROGRAM_S = 20.0  # that a program may take; the lab waits for its answer a little longer
 
 
 class Helpers:
@@ -87,7 +88,7 @@ def run_program(message):
     except OSError as error:
         raise Refused("%s: %s" % (message["argv"][0], error.strerror)) from None
     try:
-        out, err = process.communicate(timeout=message.get("timeout_s", 10))
+        out, err = process.communicate(timeout=message.get("timeout_s", PROGRAM_S))
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

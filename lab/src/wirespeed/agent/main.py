@@ -56,7 +56,7 @@ from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
 
 PROTOCOL = 2
 MARKER = "wirespeed-agent"  # begins the first line; a login shell may print before it
-KILL_WAIT_S = 5.0  # a killed process is gone in milliseconds; this bounds a process in D state
+KILL_WAIT_S = 15.0  # a killed process is gone when it gets a core; this bounds one in D state
 ALIVE_S = 1.0  # how often a kept lease is acknowledged
 
 

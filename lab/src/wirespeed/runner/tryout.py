@@ -24,9 +24,9 @@ from wirespeed.agent.children import (
 from wirespeed.errors import InputError
 from wirespeed.process.start import SEARCH_PATH
 
-WITHIN_S = 15.0
+WITHIN_S = 60.0  # a JVM that compiles its source first, on a loaded machine
 WRONG_ANSWER_S = 3.0  # a server may answer 503 while it starts, but not for long
-TERM_S = KILL_S = 2.0
+TERM_S, KILL_S = 2.0, 15.0
 LOOPBACK = "127.0.0.1"
 
 
