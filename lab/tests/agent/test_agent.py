@@ -18,6 +18,7 @@ from processes import marked
 
 from wirespeed.agent import files, leftovers, main, sampling
 from wirespeed.agent.children import Refused, is_alive
+from wirespeed.agent.helpers import Helpers
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
@@ -383,6 +384,18 @@ def test_requests_are_answered_without_waiting_for_slow_ones(host):
     slow = host.send("run", argv=["sleep", "500"], timeout_s=500)
     assert host.ask("clock")["now"] > 0
     assert not host.has_answered(slow)
+
+
+def test_a_helper_is_gone_before_its_child_is_stopped():
+    """One that was just freezing the child did so after the stop had thawed it."""
+    ended = Helpers()
+    ended.start(1, signal.pause, "app")
+    ((pipe, (_, pid, _, _)),) = ended.running.items()
+    ended.end(["another"])
+    assert is_alive(pid)
+    ended.end(["another", "app"])
+    assert not is_alive(pid)
+    os.close(pipe)
 
 
 def test_a_port_that_is_in_use_is_refused_before_anything_starts(host, tmp_path):

@@ -580,4 +580,7 @@ def main(order):
         signal.signal(signal.SIGHUP, lambda *_: sys.exit(0))
         agent.run(0)
     finally:
-        agent.end()
+        try:
+            agent.end()
+        except SystemExit:  # a signal that came before the end ignored it: a batch system sends one
+            agent.end()
