@@ -281,14 +281,16 @@ def one_slice(side, mark, message):
 def check_alone(cores, ours):
     """Refuses to take turns while a program with real-time priority uses these cores: it would
     stop one contender and not the other, and delay the controller."""
+    began = time.monotonic()
     before = realtime_tasks(set(cores), ours)
     if not before:
         return
     time.sleep(BUSY_LOOK_S)
+    limit_ns = BUSY_SHARE * (time.monotonic() - began) * CLOCK_NS  # a busy machine sleeps longer
     busy = [
         "%s (process %d)" % (read_text("/proc/%d/comm" % task).strip(), task)
         for task, used_ns in before.items()
-        if cpu_ns(task) - used_ns > BUSY_SHARE * BUSY_LOOK_S * CLOCK_NS
+        if cpu_ns(task) - used_ns > limit_ns
     ]
     if busy:
         raise Refused(
