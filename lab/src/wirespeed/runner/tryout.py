@@ -103,6 +103,8 @@ def _answer(process: subprocess.Popen[bytes], others: set[int], port: int, path:
             continue
         except (OSError, http.client.HTTPException) as error:
             raise _Silent(f"no HTTP answer on port {port}: {error}") from None
+        if process.poll() is not None:  # a process that it left behind has answered
+            raise _Silent(_ended(process.returncode, others))
         if answer.status // 100 == 2:
             return answer
         problem = f"{path} responds with {answer.status} (choose a --path that responds with 200)"
