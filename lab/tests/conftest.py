@@ -109,11 +109,21 @@ class Checkout:
         """Waits until so many trials are on the disk while the lab still runs."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            assert process.poll() is None, process.communicate()
             if len(list(self.runs.glob("latest/trials/*/trial.json"))) >= count:
                 return
+            assert process.poll() is None, process.communicate()
             time.sleep(0.01)
         raise AssertionError("no trial was finished in time")
+
+    def hold(self):
+        """Has the generators of all trials but the first wait: a run cannot end meanwhile."""
+        self._held().touch()
+
+    def go_on(self):
+        self._held().unlink()
+
+    def _held(self):
+        return self.root / "target" / "release" / "wirespeed-load.held"
 
     def left_behind(self, pid):
         """Leftovers of the lab with this process id: processes, cgroups, scratch folders."""
@@ -126,7 +136,7 @@ class Checkout:
         return found
 
     def nothing_left(self, pid):
-        """Gives the agent the second it may take after a kill -9 of its lab."""
+        """Gives the agent the time that it may take after a kill -9 of its lab."""
         deadline = time.monotonic() + PATIENCE_S
         while self.left_behind(pid) and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -31,6 +31,7 @@ UseDNS no
 StrictModes no
 PrintMotd no
 MaxStartups 200:30:400
+LoginGraceTime 0
 LogLevel ERROR
 SetEnv SHLVL=1
 """
@@ -69,7 +70,9 @@ SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
-KillWait=2
+KillWait=60
+MessageTimeout=60
+TCPTimeout=30
 WaitTime=0
 InactiveLimit=0
 PropagateResourceLimits=NONE
@@ -235,7 +238,7 @@ class Slurm:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             done = subprocess.run(
-                ["timeout", "2", "sinfo", "-h", "-o", "%D %t"],
+                ["timeout", "20", "sinfo", "-h", "-o", "%D %t"],
                 env={**os.environ, **self.environment}, capture_output=True, text=True,
             )  # fmt: skip
             if done.stdout.split() == [str(count), "idle"]:
@@ -246,10 +249,10 @@ class Slurm:
 
     def jobs(self):
         done = subprocess.run(
-            ["timeout", "5", "squeue", "-h", "-o", "%i"],
+            ["timeout", "60", "squeue", "-h", "-o", "%i"],
             env={**os.environ, **self.environment}, capture_output=True, text=True,
         )  # fmt: skip
-        return done.stdout.split()
+        return done.stdout.split() if done.returncode == 0 else ["unknown"]
 
     def close(self):
         os.killpg(self.process.pid, signal.SIGKILL)

@@ -23,7 +23,7 @@ class Step:
     `ahead` compiles for the step at low priority once the programs are built; errors of that
     compilation show up in the step itself."""
 
-    def __init__(self, name, seconds, commands, read, failure=r"(?!)", minutes_max=15, ahead=None):
+    def __init__(self, name, seconds, commands, read, failure=r"(?!)", minutes_max=45, ahead=None):
         self.name, self.seconds, self.commands, self.read = name, seconds, commands, read
         self.failure, self.minutes_max = re.compile(failure, re.M | re.S), minutes_max
         self.ahead = ahead

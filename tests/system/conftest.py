@@ -1,5 +1,6 @@
 """Fixtures of every system test: a front door, and the check that nothing is left behind."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -18,6 +19,8 @@ def nothing_is_left_behind():
     before = leftovers()
     yield
     wait_until(lambda: not marked_processes(), "the run's processes to be gone")
+    with contextlib.suppress(AssertionError):  # files go away with the last process that has them
+        wait_until(lambda: leftovers() <= before, "its files to be gone")
     assert leftovers() <= before
 
 

@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "ci.md"
 INPUTS = ("RUN", "BUILD", "BASE", "HEAD", "PORT", "PATH", "CONNECTIONS", "FAIL_ON")
 PULL_REQUEST = "7"
 PORT = "18096"  # below the range from which the kernel takes ports of clients
-SHORT = "--repeat 3 --duration 300ms --accept-noise --method trials"
+SHORT = "--repeat 5 --duration 300ms --accept-noise --method trials"
 KIT = ".wirespeed-kit"
 SERVER = """#!/usr/bin/env python3
 import selectors, socket, sys
@@ -73,7 +73,7 @@ def test_the_action_compares_two_revisions_in_every_event(tmp_path, base, head, 
     written(tmp_path / "kit" / "wirespeed", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
     inputs = {f"INPUT_{name}": "" for name in INPUTS} | {"INPUT_BASE": base, "INPUT_HEAD": head}
     done = subprocess.run(
-        ["bash", "-e", "-c", script()], capture_output=True, text=True, check=True, timeout=60,
+        ["bash", "-e", "-c", script()], capture_output=True, text=True, check=True, timeout=PATIENCE_S,
         env={**os.environ, **inputs, "GITHUB_ACTION_PATH": str(folder), "RUNNER_TEMP": "/tmp"},
     )  # fmt: skip
     words = done.stdout.splitlines()

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -31,11 +32,17 @@ def server(tmp_path):
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     process = subprocess.Popen([nginx, "-c", tmp_path / "nginx.conf"], stderr=subprocess.DEVNULL)
     try:
-        wait_until((tmp_path / "web.sock").exists, "nginx to listen")
+        wait_until(lambda: can_connect(tmp_path / "web.sock"), "nginx to listen")
         yield f"unix://{tmp_path}/web.sock:/"
     finally:
         process.terminate()
         process.wait(timeout=PATIENCE_S)
+
+
+def can_connect(path):
+    """The file is there before NGINX listens."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
 
 
 def short(words, url):

@@ -11,7 +11,7 @@ import types
 from pathlib import Path
 
 import pytest
-from frontdoor import ROOT, wait_until
+from frontdoor import PATIENCE_S, ROOT, wait_until
 
 
 def loaded():
@@ -109,7 +109,7 @@ def test_a_server_started_through_the_front_door_gets_the_signal_itself(wirespee
         line = server.stdout.readline()
         assert re.search(r":\d+", line), line
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(PATIENCE_S) == 0
     finally:
         server.kill()
         server.wait()
@@ -126,7 +126,6 @@ def test_the_python_environment_belongs_to_the_folder_that_it_was_made_in():
 
 def test_the_tree_that_is_built_from_is_this_one():
     """A fresh clone must not pick up another checkout's build."""
-    wait_until(lambda: (ROOT / "build").is_dir(), "the build folder", 1)
     python = ROOT / "build" / "venv" / "bin" / "python"
     found = subprocess.run([python, "-c", "import wirespeed; print(wirespeed.__file__)"],
                            capture_output=True, text=True, cwd="/").stdout
@@ -231,7 +230,7 @@ def stopped(tmp_path):
         try:
             wait_until((tmp_path / "begun").exists, "the build to begin")
             process.send_signal(sign)
-            return process.wait(60)
+            return process.wait(PATIENCE_S)
         finally:
             process.kill()
             process.wait()

@@ -9,7 +9,7 @@ import urllib.request
 
 import promql_parser
 import pytest
-from frontdoor import ROOT, wait_until
+from frontdoor import PATIENCE_S, ROOT, wait_until
 
 DASHBOARD = json.loads((ROOT / "docs" / "monitoring" / "dashboard.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
@@ -77,7 +77,7 @@ def test_the_three_programs_print_every_metric_of_the_dashboard(wirespeed, tmp_p
     finally:
         for process in started:
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(30)
+            process.wait(PATIENCE_S)
     of_bypass = collected.read_text()
     heads = set(re.findall(r"^# TYPE (\w+) counter", of_bypass, re.M))  # no fallback, no series of it
     printed = names_in(of_gateway) | names_in(page.read_text()) | names_in(of_bypass) | heads

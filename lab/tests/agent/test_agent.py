@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from processes import marked
 
-from wirespeed.agent import files, leftovers, sampling
+from wirespeed.agent import files, leftovers, main, sampling
 from wirespeed.agent.children import Refused, is_alive
+from wirespeed.agent.helpers import Helpers
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
@@ -100,7 +101,7 @@ def test_a_program_runs_as_the_user_it_is_for_and_ends_with_the_agent(host, tmp_
     uid, gid, groups, home = (tmp_path / "out").read_text().splitlines()
     assert (int(uid), int(gid), groups) == (account.pw_uid, account.pw_gid, gid)
     assert home.split() == [account.pw_dir, "nobody", "kept"]
-    assert len(marked(host.mark)) == 1
+    assert wait_until(lambda: len(marked(host.mark)) == 1)  # while a program begins it has no marks
     os.kill(host.info["pid"], signal.SIGKILL)  # the kernel's promise must survive the new user
     assert wait_until(lambda: not marked(host.mark))
     leftovers.tidy()
@@ -182,7 +183,8 @@ def test_a_process_is_pinned_and_limited_before_it_starts(host, tmp_path):
 def test_samples_count_the_cpu_of_a_process(host, tmp_path):
     spawn(host, tmp_path, argv=(sys.executable, "-c", "while True: pass"))
     host.ask("sample_start", names=["app"], every_s=0.05, instants=[time.time() + 0.12])
-    assert wait_until(lambda: host.ask("state", name="app")["cpu_us"] > 100_000)
+    began_us = host.ask("state", name="app")["cpu_us"]
+    assert wait_until(lambda: host.ask("state", name="app")["cpu_us"] > began_us + 100_000)
     samples = host.ask("sample_stop")
     used = [sample["process"]["app"][0] for sample in samples]
     assert len(samples) >= 3
@@ -261,6 +263,19 @@ def test_a_lock_is_held_until_the_agent_ends(tmp_path, monkeypatch):
         other.lock("second")
     finally:
         other.close()
+
+
+def test_of_two_runs_that_begin_at_once_one_has_the_machine(tmp_path):
+    """Each took a lock that the other had not reached yet, and both were refused."""
+    paths = [str(tmp_path / name) for name in ("run", "tmp")]
+    first, second = ([leftovers.open_lock(path) for path in paths] for _ in range(2))
+    try:
+        assert main.is_taken(first[0])  # and the other agent asks before it takes its second
+        assert main.first_holder(second) is not None
+        assert main.first_holder(first) is None
+    finally:
+        for handle in (*first, *second):
+            os.close(handle)
 
 
 NOBODY = 65534
@@ -370,6 +385,18 @@ def test_requests_are_answered_without_waiting_for_slow_ones(host):
     slow = host.send("run", argv=["sleep", "500"], timeout_s=500)
     assert host.ask("clock")["now"] > 0
     assert not host.has_answered(slow)
+
+
+def test_a_helper_is_gone_before_its_child_is_stopped():
+    """One that was just freezing the child did so after the stop had thawed it."""
+    ended = Helpers()
+    ended.start(1, signal.pause, "app")
+    ((pipe, (_, pid, _, _)),) = ended.running.items()
+    ended.end(["another"])
+    assert is_alive(pid)
+    ended.end(["another", "app"])
+    assert not is_alive(pid)
+    os.close(pipe)
 
 
 def test_a_port_that_is_in_use_is_refused_before_anything_starts(host, tmp_path):

@@ -89,7 +89,8 @@ def message(host, length_s, **more):
 
 def test_the_sides_take_turns_and_rest_frozen(duo):
     start(duo)
-    found = duo.ask("duet", PATIENCE_S, **message(duo, 0.5))
+    # Long enough for many turns, and for a generator that gets no core for a while.
+    found = duo.ask("duet", PATIENCE_S, **message(duo, 2.0, drain_s=60.0))
     rows = found["slices"]
     assert found["how"] == ("cgroup.freeze" if duo.info["cgroup"] else "SIGSTOP")
     assert len(rows) % 4 == 0 and len(rows) >= 4

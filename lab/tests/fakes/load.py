@@ -1,9 +1,10 @@
 """A small real load generator that writes the JSON of wirespeed-load: few requests.
 
-It makes a request now and then for the planned time, or keeps a rate as far as it can (-R), so that
-stories are about the lab and not about speed. `WIRESPEED_FAKE_RPS` sets the rate that it reports,
-`WIRESPEED_FAKE_EXIT` its exit code, `WIRESPEED_FAKE_PAUSE_S` the pause after an answer,
-`WIRESPEED_FAKE_AT_ONCE` how many requests are under way at once.
+It makes a request now and then for the planned time, one at least, or keeps a rate as far as it can
+(-R), so that stories are about the lab and not about speed. `WIRESPEED_FAKE_RPS` sets the rate that
+it reports, `WIRESPEED_FAKE_EXIT` its exit code, `WIRESPEED_FAKE_PAUSE_S` the pause after an answer,
+`WIRESPEED_FAKE_AT_ONCE` how many requests are under way at once. While a file of its name and
+`.held` exists, it waits in each trial but the first, so that a story can act in a trial.
 """
 
 import argparse
@@ -60,13 +61,15 @@ if options.control:
 if "WIRESPEED_FAKE_EXIT" in os.environ:
     print("the fake generator fails as requested", file=sys.stderr)
     sys.exit(int(os.environ["WIRESPEED_FAKE_EXIT"]))
+while os.path.exists(__file__ + ".held") and "/000001-" not in options.json:
+    time.sleep(0.01)
 time.sleep(max(0.0, options.start_at - time.time()))
 end = time.time() + options.warmup + options.d
 done = []  # of each request: (bytes, whether it was answered, whether strangely)
 
 
 def ask_until_end():
-    while time.time() < end:
+    while True:
         try:
             with urllib.request.urlopen(options.url, timeout=60) as answer:
                 done.append((len(answer.read()), True, False))
@@ -75,6 +78,8 @@ def ask_until_end():
         except OSError:
             done.append((0, False, False))
         time.sleep(1 / options.R if options.R else PAUSE_S)
+        if time.time() >= end:
+            return
 
 
 others = [threading.Thread(target=ask_until_end) for _ in range(AT_ONCE - 1)]

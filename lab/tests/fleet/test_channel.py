@@ -51,6 +51,25 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
         Fleet([Transport("old", python=sys.executable)], "old", cgroups=False)
 
 
+def test_words_of_a_program_that_goes_on_are_not_written_over(monkeypatch, tmp_path):
+    """Reading them moved the offset that the program writes at."""
+    monkeypatch.setattr(channel, "LAST_WORDS_S", 0.0)
+    speaks = (
+        "exec 3<&0; cat <&3 >/dev/null & echo first words >&2; echo said; "
+        f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo more >&2; echo said; wait"
+    )
+    opened = Channel(Transport("far", ("sh", "-c", speaks)), {})
+    try:
+        for words in ("first words", "more"):
+            assert os.read(opened.fd, 100) == b"said\n"
+            assert opened.last_words() == words
+            (tmp_path / "go").touch()
+        assert os.pread(opened._complaints.fileno(), 100, 0) == b"first words\nmore\n"
+    finally:
+        opened.close()
+        opened.wait(60)
+
+
 def test_a_host_keeps_its_lease_through_a_pause_of_seconds():
     """Whatever a site allows: neither ssh nor the lab give a host up before its lease is over."""
     site = Site(kind="ssh", lease="20s")

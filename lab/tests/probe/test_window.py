@@ -108,6 +108,16 @@ def test_without_samples_nothing_is_said():
     assert window.of_window([], 0, S, PARTS) is None
 
 
+def test_samples_that_do_not_surround_the_window_say_nothing():
+    """Of a window that was over when sampling began the server had used no CPU time at all."""
+    samples = [raw(t, 0, 0, t * 1_000_000, 0) for t in (5, 6)]
+    assert window.of_window(samples, 0, 4 * S, PARTS) is None
+    assert window.of_window(samples, 0, int(5.5 * S), PARTS) is None
+    assert window.of_window(samples, 7 * S, S, PARTS) is None
+    late = window.of_window(samples, int(4.9 * S), S, PARTS)
+    assert late.values["server.cpu"] == pytest.approx(1.0)
+
+
 def test_a_series_has_one_row_for_each_interval_inside_the_window():
     samples = [raw(t, 0, 0, t * 500_000, 0) for t in range(6)]
     rows = window.series(samples, S, 3 * S, PARTS)

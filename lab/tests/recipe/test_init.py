@@ -15,7 +15,7 @@ from wirespeed.cli.init import Answers, _asked
 from wirespeed.errors import InputError
 from wirespeed.recipe import expression, read, sweep
 from wirespeed.recipe.resolve import Place, Resolver
-from wirespeed.runner import fit
+from wirespeed.runner import fit, tryout
 from wirespeed.topology import one_host, roles_of
 
 SERVER = f"{sys.executable} -m http.server {{port}} --bind 127.0.0.1"
@@ -86,6 +86,15 @@ def test_a_server_that_makes_itself_a_daemon_is_named_and_ended(here):
     assert "left its process behind and ended; start it in the foreground" in str(done.exception)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(port)))
+
+
+def test_an_answer_after_the_command_has_ended_is_that_of_a_process_it_left(monkeypatch):
+    """Where the daemon listened before the command's end was noticed, it was a good server."""
+    looks = iter([None, 0])
+    process = SimpleNamespace(poll=lambda: next(looks), returncode=0)
+    monkeypatch.setattr(tryout, "_request", lambda *_: tryout.Answer(200, 5))
+    with pytest.raises(tryout._Silent, match="ended with exit code 0"):
+        tryout._answer(process, tryout.descendants(os.getpid()), 1, "/")
 
 
 def test_braces_and_percents_of_the_user_are_the_users(here):

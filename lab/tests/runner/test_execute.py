@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from wirespeed.errors import BusyError, HostError, ProcessError
-from wirespeed.results.model import PlannedTrial
+from wirespeed.results.model import PlannedTrial, Run
 from wirespeed.runner import duets, execute, turns
 from wirespeed.runner import trial as trials
 from wirespeed.runner.life import StartError
@@ -94,6 +94,20 @@ def test_a_run_that_somebody_else_measures_is_not_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(execute, "HOLD_S", 0.1)
     with execute.hold(tmp_path), pytest.raises(BusyError, match="another command is at work on"):
         execute.hold(tmp_path)
+
+
+def test_a_run_that_ends_between_two_looks_was_not_cut_off(tmp_path, monkeypatch):
+    """`recover` read that it was running, found it free, and called a finished run interrupted."""
+    store = execute.store
+    store.write_run(tmp_path, Run("r", "r", state="running"))
+    assert execute.is_cut_off(tmp_path)
+
+    def ends(run_dir):
+        store.write_run(run_dir, Run("r", "r", state="done"))
+        return False
+
+    monkeypatch.setattr(execute, "is_held", ends)
+    assert not execute.is_cut_off(tmp_path)
 
 
 def test_a_duet_whose_server_does_not_start_is_begun_once_more():

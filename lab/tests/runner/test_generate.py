@@ -62,9 +62,7 @@ def test_a_window_that_fails_ends_the_sampling_too(monkeypatch, tmp_path):
 
     ended = []
     run = SimpleNamespace()
-    monkeypatch.setattr(generate, "_start", lambda *_: (run, ["gen-0"]))
-    monkeypatch.setattr(generate, "_sample", lambda *_: None)
-    monkeypatch.setattr(generate, "core_for_lab", lambda *_: 0)
+    monkeypatch.setattr(generate, "_start", lambda *_: (run, ["gen-0"], 0))
     monkeypatch.setattr(generate, "_wait", dies)
     monkeypatch.setattr(generate, "_sampled", lambda _, running: ended.append(list(running)))
     monkeypatch.setattr(generate.stop, "stop", lambda *_: [])
@@ -77,6 +75,59 @@ def test_a_window_that_fails_ends_the_sampling_too(monkeypatch, tmp_path):
     assert ended == [["gen-0"]]
 
 
+@pytest.mark.parametrize(("warmup_s", "late_s"), [(0.0, 0.2), (0.0, 0.0), (0.5, 0.2)])
+def test_samples_that_begin_after_their_window_are_begun_again(
+    monkeypatch, tmp_path, warmup_s, late_s
+):
+    """On a busy machine the first sample was one of the window's middle or of its end, and what
+    came before it was not counted: CPU per request was too small, down to nothing."""
+    time, done = [100.0], []
+
+    def sample(*_):
+        done.append("sample")
+        time[0] += late_s if len(done) < 2 else 0.0
+
+    monkeypatch.setattr(generate.clock, "now", lambda: time[0])
+    monkeypatch.setattr(generate.start, "start_all", lambda *_: ["gen-0"])
+    monkeypatch.setattr(generate.stop, "stop", lambda *_: done.append("stop"))
+    monkeypatch.setattr(generate, "core_for_lab", lambda *_: 1)
+    monkeypatch.setattr(generate, "_sample", sample)
+    monkeypatch.setattr(generate, "_sampled", lambda *_: done.append("sampled"))
+    life = SimpleNamespace(fleet=SimpleNamespace(seats=[]), ours=[])
+    asked = generate.LoadRun(tmp_path, 1.0, warmup_s, 0.0, None)
+    run, running, core = generate._start(life, [], asked, generate.Sampling(0.1))
+    is_late = late_s > warmup_s
+    assert done == (["sample", "sampled", "stop"] if is_late else []) + ["sample"]
+    assert time[0] < run.start_at + warmup_s and (running, core) == (["gen-0"], 1)
+
+
+def test_a_server_that_dies_as_its_generators_end_has_died(monkeypatch, tmp_path):
+    """The lab waited for whichever came first: behind a generator's end it did not see that of the
+    server, and reported the errors of a server that was not there."""
+    known, ended = set(), []
+
+    def state(label):
+        known.add(label)  # the answer of a host comes behind the ends that it has reported
+        return {}
+
+    def check_alive():
+        if "app-0" in known:
+            raise ProcessError("app-0 died (exit code 3)")
+
+    server = SimpleNamespace(label="app-0")
+    monkeypatch.setattr(generate, "_start", lambda *_: (SimpleNamespace(), [], None))
+    monkeypatch.setattr(generate, "_wait", lambda *_: {})
+    monkeypatch.setattr(generate.stop, "stop", lambda _, running: ended.append(running))
+    fleet = SimpleNamespace(measure_clocks=lambda: None, together=lambda _: {}, state=state)
+    resolver = SimpleNamespace(instances=lambda _: [])
+    life = SimpleNamespace(
+        fleet=fleet, resolver=lambda *_: resolver, running=[server], check_alive=check_alive
+    )
+    with pytest.raises(ProcessError, match="app-0 died"):
+        generate.generate(life, SimpleNamespace(seats={}), tmp_path, 1.0, 0.0)
+    assert ended == [[]]
+
+
 @pytest.mark.parametrize(("tool", "before_s"), [("load", 0.25), ("wrk", 0.0), ("ab", 0.0)])
 def test_without_a_warm_up_a_generator_starts_with_its_window(
     monkeypatch, tmp_path, tool, before_s
@@ -85,9 +136,9 @@ def test_without_a_warm_up_a_generator_starts_with_its_window(
     run: a fifth less than it was in a window of one second, of that side alone."""
     asked = []
 
-    def start(_, __, run):
+    def start(_, __, run, ___):
         asked.append(run.warmup_s)
-        return run, []
+        return run, [], None
 
     monkeypatch.setattr(generate, "_start", start)
     monkeypatch.setattr(generate, "_wait", lambda *_: {})
@@ -101,7 +152,9 @@ def test_without_a_warm_up_a_generator_starts_with_its_window(
     )  # fmt: skip
     monkeypatch.setattr(generate, "_empty", lambda *_: None)
     resolver = SimpleNamespace(instances=lambda _: [one])
-    life = SimpleNamespace(fleet=fleet, resolver=lambda *_: resolver, running=[])
+    life = SimpleNamespace(
+        fleet=fleet, resolver=lambda *_: resolver, running=[], check_alive=lambda: None
+    )
     planned = SimpleNamespace(seats={})
     done = generate.generate(life, planned, tmp_path, 1.0, 0.25)
     assert asked == [before_s] and done.before_s == before_s

@@ -117,10 +117,12 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
 def test_a_killed_agent_is_replaced_and_does_not_count_against_its_server(kind):
     """Its server dies with it, and the generator on the other host fails for that reason: the trial
     counted as failed, and later the run ended there."""
+    kind.hold()
     process = started(kind, recipe(kind, duration="1500ms"))
     kind.wait_for_trials(1, process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    time.sleep(0.5)  # into the next window
+    assert wait_until(lambda: programs_of(process.pid, "/000002-"))  # the next trial's generator
+    kind.go_on()
     os.kill(int(children[1]), signal.SIGKILL)  # after the machine's comes the server's
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0 and "the run goes on" in err, err
@@ -130,7 +132,7 @@ def test_a_killed_agent_is_replaced_and_does_not_count_against_its_server(kind):
 
 @pytest.mark.parametrize("kind", ["ssh"], indirect=True)
 def test_a_cut_cable_ends_what_runs_behind_it_and_the_run_says_so(kind):
-    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"]))
+    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"], repeat=50))
     kind.wait_for_trials(1, process)
     kind.farm.cut(0)
     assert wait_until(lambda: not programs_of(process.pid, "server.py"))
@@ -166,7 +168,7 @@ def programs_of(pid, name):
 
 
 def wait_until(condition):
-    """Whether the condition held once: a server between two trials may exist again later."""
+    """Whether the condition held once: what is there between two looks may be gone at the next."""
     deadline = time.monotonic() + PATIENCE_S
     while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)

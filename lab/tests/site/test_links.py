@@ -30,7 +30,8 @@ def opened(tmp_path, site):
 
 
 @needs_root
-def test_a_capped_link_is_found_as_it_is_declared(tmp_path):
+def test_a_capped_link_is_found_as_it_is_declared(tmp_path, monkeypatch):
+    monkeypatch.setattr(links, "SECONDS", 3.0)  # of which a machine may stand still for one or two
     site = opened(tmp_path, {"link": {"thin": {"rate": "50mbit", "mtu": 9000}}})
     try:
         found = links.measured(site.fleet, site.topology, ["thin"])["thin"]
@@ -134,15 +135,16 @@ def test_a_run_over_a_full_link_names_it_and_says_that_it_is_scaled(checkout):
     # Few at a time leave the link idle between two answers, on a busy machine for most of it.
     checkout.environment["WIRESPEED_FAKE_AT_ONCE"] = "16"
     recipe = checkout.recipe(
-        connections=[1], duration="2s", repeat=4, length=65536,
+        connections=[1], warmup="300ms", duration="1s", repeat=8, length=65536,
         server_options=["--payload", "65536"],
     )  # fmt: skip
     text = recipe.read_text().replace("axes = {", 'axes = { link = ["1G", "100G"],')
     recipe.write_text(text)
     code, _, err = checkout.call("run", recipe, "--site", "thin")
     assert code == 0, err
-    # A connection whose last segment is lost waits before it sends again: not every window is full.
-    found = [(trial["bottleneck"], trial["metrics"]["link.share"]) for trial in checkout.trials()]
+    # A connection whose last segment is lost waits before it sends again, and the machine may stand
+    # still for a moment: not every window is full.
+    found = [(one["bottleneck"], one["metrics"].get("link.share", 0)) for one in checkout.trials()]
     assert any(limit == "link" and share >= 0.95 for limit, share in found), found
     run = checkout.run_json()
     assert run["facts"]["link 1G"].startswith("declared 0.01 Gb/s, MTU 1500; measured 0.0")

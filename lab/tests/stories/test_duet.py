@@ -29,7 +29,7 @@ repeat = {repeat}
 warmup = "300ms"
 duration = "200ms"
 baseline = {{ variant = "A" }}
-duet = {{ pair = "{pair}", drain = "500ms" }}
+duet = {{ pair = "{pair}", drain = "5s" }}
 [[process]]
 name = "app"
 role = "server"

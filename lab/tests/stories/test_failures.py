@@ -61,12 +61,14 @@ def test_a_run_records_which_build_of_the_server_it_measured(checkout, tmp_path)
 
 
 def test_ctrl_c_in_a_trial_keeps_what_is_finished_and_resume_completes(checkout, interrupt):
-    recipe = checkout.recipe(duration="700ms", server_options=["--fork"])
+    recipe = checkout.recipe(server_options=["--fork"])
+    checkout.hold()
     process = checkout.start("run", recipe)
     checkout.wait_for_trials(1, process)
     interrupt(process)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
+    checkout.go_on()
     line = one_line(err, "stopped")
     assert "finished trials are kept; go on with: wirespeed run --resume" in line
     assert checkout.nothing_left(process.pid)
@@ -82,12 +84,14 @@ def test_ctrl_c_in_a_trial_keeps_what_is_finished_and_resume_completes(checkout,
 
 
 def test_kill_9_of_the_lab_leaves_no_process_and_recover_tidies_up(checkout):
-    recipe = checkout.recipe(duration="700ms", server_options=["--fork"])
+    recipe = checkout.recipe(server_options=["--fork"])
+    checkout.hold()
     process = checkout.start("run", recipe)
     checkout.wait_for_trials(1, process)
     process.kill()
     process.communicate(timeout=PATIENCE_S)
     assert checkout.nothing_left(process.pid)
+    checkout.go_on()
     assert checkout.run_json()["state"] == "running"
     name = checkout.latest.name
     code, out, _ = checkout.call("recover")
@@ -140,7 +144,7 @@ def test_a_server_that_never_becomes_ready_ends_the_run_with_what_it_said(checko
 
 
 def test_a_server_that_listens_but_never_answers_is_not_ready(checkout):
-    recipe = checkout.recipe(server_options=["--silent"], within="8s")
+    recipe = checkout.recipe(server_options=["--silent"], within="20s")
     code, _, err = checkout.call("run", recipe)
     assert code == 1
     assert "timed out" in one_line(err, "never became ready")
@@ -240,6 +244,36 @@ def test_two_runs_on_one_machine_exclude_each_other(checkout, interrupt):
     one_line(err, "is measuring on this machine")
 
 
+#: The lab, which asks at each change of a run's state what another command would see.
+ASKED = """
+from wirespeed.results import store
+from wirespeed.runner import recover
+write = store.write_run
+
+def written(run_dir, run):
+    write(run_dir, run)
+    assert recover.cut_off(run_dir.parent) == [], run.state
+
+store.write_run = written
+from wirespeed.cli.app import main
+main()
+"""
+
+
+def test_a_run_that_begins_or_goes_on_is_never_one_that_was_cut_off(checkout):
+    """It said that it was running before it was held: `recover`, called in between, removed the
+    files of its programs and called it interrupted."""
+    recipe = checkout.recipe(connections=[1])
+    for words in (("run", recipe), ("run", "--resume", "latest", "--add-rounds", "1")):
+        done = subprocess.run(
+            [sys.executable, "-c", ASKED, *map(str, words), "--accept-noise"],
+            env={**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)},
+            cwd=checkout.root, text=True, capture_output=True, timeout=PATIENCE_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert checkout.run_json()["state"] == "done"
+
+
 def test_without_cgroups_nothing_is_left_either(checkout, interrupt):
     checkout.environment["WIRESPEED_NO_CGROUPS"] = "1"
     recipe = checkout.recipe(duration="500ms", server_options=["--fork"], repeat=MANY)
@@ -257,10 +291,12 @@ def test_a_full_disk_ends_the_run_and_resume_completes_it(checkout, tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small], check=True)
     try:
         checkout.runs = small / "runs"
-        process = checkout.start("run", checkout.recipe(duration="700ms", connections=[1, 2, 3, 4]))
+        checkout.hold()
+        process = checkout.start("run", checkout.recipe(connections=[1, 2, 3, 4]))
         checkout.wait_for_trials(1, process)
         filler = small / "filler"
         fill(filler)
+        checkout.go_on()
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 1
         one_line(err, "the disk is full")
@@ -361,10 +397,12 @@ def test_term_and_a_closed_terminal_end_a_run_like_ctrl_c(checkout, number):
 
 
 def test_a_run_on_another_machine_is_not_resumed(checkout, interrupt):
-    process = checkout.start("run", checkout.recipe(duration="700ms"))
+    checkout.hold()
+    process = checkout.start("run", checkout.recipe())
     checkout.wait_for_trials(1, process)
     interrupt(process)
     process.communicate(timeout=PATIENCE_S)
+    checkout.go_on()
     path = checkout.latest / "run.json"
     path.write_text(path.read_text().replace('"kernel": "', '"kernel": "other-'))
     code, _, err = checkout.call("run", "--resume", "latest")
@@ -573,10 +611,12 @@ def test_exports_of_the_shell_reach_no_measured_program(checkout, tmp_path):
 
 def test_a_lost_agent_is_started_again_and_costs_no_trial(checkout):
     """It ended a run of hours."""
-    process = checkout.start("run", checkout.recipe(connections=[1], repeat=4, duration="700ms"))
+    checkout.hold()
+    process = checkout.start("run", checkout.recipe(connections=[1], repeat=4))
     checkout.wait_for_trials(1, process)
     (agent,) = agents_of(process)
     os.kill(agent, signal.SIGKILL)
+    checkout.go_on()
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     one_line(err, "its site is opened again, and the run goes on")

@@ -58,7 +58,7 @@ def measured(new_checkout, tmp_path_factory):
     folder = tmp_path_factory.mktemp("json")
     checkout = new_checkout(folder)
     # `tune apply` finds one program that it may move, and leaves everything else alone.
-    other = subprocess.Popen(["sleep", "500"])
+    other = subprocess.Popen(["sleep", "5000"])
     checkout.environment["WIRESPEED_TUNE_UNDER"] = str(other.pid)
     checkout.environment["WIRESPEED_TUNED"] = str(folder / "tuned.json")
     recipe = checkout.recipe(connections=[1])

@@ -46,15 +46,30 @@ def is_removed(checkout, process, run):
     return checkout.nothing_left(process.pid) and not scratch.exists()
 
 
+def tuning_agent(checkout):
+    """The process that put its settings into the file of the test."""
+    return json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]
+
+
+def kill_both(checkout, process):
+    """Stopped first, the lab cannot start another agent, which would put the settings back."""
+    process.send_signal(signal.SIGSTOP)
+    os.kill(tuning_agent(checkout), signal.SIGKILL)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+
+
 def events(checkout):
     lines = (checkout.latest / "journal.jsonl").read_text().splitlines()
     return {event["event"]: event for event in map(json.loads, lines)}
 
 
 def test_a_tuned_run_says_what_it_changed_and_puts_it_back(checkout, other):
-    process = checkout.start("run", checkout.recipe(duration="700ms"), "--tune")
+    checkout.hold()
+    process = checkout.start("run", checkout.recipe(), "--tune")
     checkout.wait_for_trials(1, process)
     assert cores_of(other) != CORES
+    checkout.go_on()
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert cores_of(other) == CORES
@@ -83,10 +98,12 @@ def test_a_run_that_is_ended_from_outside_puts_everything_back(checkout, other, 
 
 
 def test_a_tuned_run_is_tuned_again_when_it_goes_on(checkout, other, interrupt):
-    process = checkout.start("run", checkout.recipe(duration="400ms"), "--tune")
+    checkout.hold()
+    process = checkout.start("run", checkout.recipe(), "--tune")
     checkout.wait_for_trials(1, process)
     interrupt(process)
     process.communicate(timeout=PATIENCE_S)
+    checkout.go_on()
     code, _, err = checkout.call("run", "--resume", "latest")
     assert code == 0, err
     assert "for this run: 1 threads" in err
@@ -97,11 +114,8 @@ def test_a_tuned_run_is_tuned_again_when_it_goes_on(checkout, other, interrupt):
 def test_lab_and_agent_killed_together_are_made_good_by_the_next_command(checkout, other, remedy):
     process = checkout.start("run", checkout.recipe(duration="700ms", repeat=MANY), "--tune")
     checkout.wait_for_trials(1, process)
-    agent = json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]
     cut_off = checkout.latest.name
-    os.kill(agent, signal.SIGKILL)
-    process.kill()
-    process.communicate(timeout=PATIENCE_S)
+    kill_both(checkout, process)
     assert cores_of(other) != CORES
     following = checkout.recipe(name="next", connections=[1])
     words = ["recover"] if remedy == "recover" else ["run", following]
@@ -114,10 +128,11 @@ def test_lab_and_agent_killed_together_are_made_good_by_the_next_command(checkou
 
 
 def test_an_agent_that_is_killed_alone_leaves_nothing_changed(checkout, other):
-    process = checkout.start("run", checkout.recipe(duration="700ms"), "--tune")
+    checkout.hold()
+    process = checkout.start("run", checkout.recipe(), "--tune")
     checkout.wait_for_trials(1, process)
-    agent = json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]
-    os.kill(agent, signal.SIGKILL)
+    os.kill(tuning_agent(checkout), signal.SIGKILL)
+    checkout.go_on()
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert "the agent has ended" in err and "the run goes on" in err
@@ -129,11 +144,8 @@ def test_an_agent_that_is_killed_alone_leaves_nothing_changed(checkout, other):
 def test_settings_of_two_killed_runs_are_gone_after_the_next_run(checkout, other):
     process = checkout.start("run", checkout.recipe(duration="700ms", repeat=MANY), "--tune")
     checkout.wait_for_trials(1, process)
-    agent = json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]
     cut_off = checkout.latest.name
-    os.kill(agent, signal.SIGKILL)
-    process.kill()
-    process.communicate(timeout=PATIENCE_S)
+    kill_both(checkout, process)
     code, out, _ = checkout.call("runs")
     assert code == 0 and "cut off" in out
     code, _, err = checkout.call("run", checkout.recipe(name="next", connections=[1]))

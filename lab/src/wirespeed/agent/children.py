@@ -18,6 +18,7 @@ from wirespeed.agent import clock
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNET = 0x40000000
+REAPED_S = 5.0  # until what was killed has left its cgroup
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -119,7 +120,7 @@ class Cgroups:
 
 def remove_folder(folder):
     """A cgroup folder goes away only when its last process has been reaped."""
-    deadline = time.monotonic() + 1.0
+    deadline = time.monotonic() + REAPED_S
     while os.path.isdir(folder):
         try:
             os.rmdir(folder)

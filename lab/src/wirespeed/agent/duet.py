@@ -22,7 +22,7 @@ MAGIC = b"wsload1\0"
 THREADS_AT, WANTED_AT, UNTIL_AT, SLOTS_AT, SLOT_BYTES = 8, 12, 16, 64, 64
 HELD = 2
 LEASE_S = 10.0  # so long a hold lasts when this program is gone
-FOUND_S = 10.0  # until a generator's control file is there and it has had an answer
+FOUND_S = 20.0  # until a generator's control file is there and it has had an answer
 FROZEN_S = 5.0  # a process in an uninterruptible call takes so long at most
 LOOK_S = 0.00002
 SILENT_SLICES = 40  # without a response: nothing more will come
@@ -281,14 +281,16 @@ def one_slice(side, mark, message):
 def check_alone(cores, ours):
     """Refuses to take turns while a program with real-time priority uses these cores: it would
     stop one contender and not the other, and delay the controller."""
+    began = time.monotonic()
     before = realtime_tasks(set(cores), ours)
     if not before:
         return
     time.sleep(BUSY_LOOK_S)
+    limit_ns = BUSY_SHARE * (time.monotonic() - began) * CLOCK_NS  # a busy machine sleeps longer
     busy = [
         "%s (process %d)" % (read_text("/proc/%d/comm" % task).strip(), task)
         for task, used_ns in before.items()
-        if cpu_ns(task) - used_ns > BUSY_SHARE * BUSY_LOOK_S * CLOCK_NS
+        if cpu_ns(task) - used_ns > limit_ns
     ]
     if busy:
         raise Refused(

@@ -16,7 +16,7 @@ from wirespeed.agent import quota
 from wirespeed.agent.children import clean_environment, read_text
 from wirespeed.agent.files import hash_of
 
-ANSWER_S = 10.0
+ANSWER_S = 20.0  # a JVM that prints its version on a loaded host
 KEPT_SYSCTLS = (
     "net.core.somaxconn",
     "net.core.rmem_max",

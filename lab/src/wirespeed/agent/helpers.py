@@ -7,10 +7,13 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 from wirespeed.agent.children import Refused, die_with, send_signal
 
 OUTPUT_MAX = 1 << 20  # of a program's output; the rest is dropped
+ENDED_S = 5.0  # a killed helper needs a core to end
+PROGRAM_S = 20.0  # that a program may take; the lab waits for its answer a little longer
 
 
 class Helpers:
@@ -61,10 +64,23 @@ class Helpers:
                 send({"id": number, "error": "the helper was ended"})
 
     def end(self, names):
-        """Ends helpers that wait for children which are being stopped."""
-        for _, pid, own, _ in self.running.values():
-            if not set(own).isdisjoint(names):
-                send_signal(pid, signal.SIGKILL)
+        """Ends helpers that wait for children which are being stopped, and returns when they have:
+        one that is just freezing a child would do so behind the thaw of the stop."""
+        ending = [pid for _, pid, own, _ in self.running.values() if not set(own).isdisjoint(names)]
+        for pid in ending:
+            send_signal(pid, signal.SIGKILL)
+        for pid in ending:
+            await_end(pid)
+
+
+def await_end(pid):
+    """Returns when a killed child has ended, or at the latest after `ENDED_S`."""
+    deadline = time.monotonic() + ENDED_S
+    try:
+        while not os.waitpid(pid, os.WNOHANG)[0] and time.monotonic() < deadline:
+            time.sleep(0.001)
+    except ChildProcessError:  # it had ended before
+        pass
 
 
 def write_all(fd, data):
@@ -87,7 +103,7 @@ def run_program(message):
     except OSError as error:
         raise Refused("%s: %s" % (message["argv"][0], error.strerror)) from None
     try:
-        out, err = process.communicate(timeout=message.get("timeout_s", 10))
+        out, err = process.communicate(timeout=message.get("timeout_s", PROGRAM_S))
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

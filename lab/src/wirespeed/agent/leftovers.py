@@ -29,7 +29,7 @@ CGROUP_TREES = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 MARK = b"WIRESPEED_AGENT="
 OWNER = ".wirespeed-agent"  # the file in a scratch folder that names its agent
 OWNERS_NAMESPACE = ".wirespeed-namespace"  # and the one that says where its process id counts
-GONE_S = 3.0
+GONE_S = 15.0  # a killed process needs a core to end
 REMOVED_S = 5.0
 ENDING = "that is just ending"  # in the lock of an agent that tidies up
 

@@ -56,7 +56,7 @@ from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
 
 PROTOCOL = 2
 MARKER = "wirespeed-agent"  # begins the first line; a login shell may print before it
-KILL_WAIT_S = 5.0  # a killed process is gone in milliseconds; this bounds a process in D state
+KILL_WAIT_S = 15.0  # a killed process is gone when it gets a core; this bounds one in D state
 ALIVE_S = 1.0  # how often a kept lease is acknowledged
 
 
@@ -127,11 +127,11 @@ class Agent:
         handles = [handle for handle in map(open_lock, paths) if handle is not None]
         if not handles:
             raise Refused("no lock file can be opened among " + ", ".join(paths))
-        held_by = [holder(handle) for handle in handles if not is_taken(handle)]
-        if held_by:
+        held_by = first_holder(handles)
+        if held_by is not None:
             for handle in handles:
                 os.close(handle)
-            return {"held_by": held_by[-1]}
+            return {"held_by": held_by}
         self.locks = handles
         for handle in handles:
             sign(handle, message["owner"])
@@ -512,6 +512,18 @@ class Agent:
             disown(folder)
 
 
+def first_holder(handles):
+    """The owner of the first of these locks that another agent has; None when this one has them
+    all now.
+
+    Those behind it are not tried: of two agents that begin at once each would have one of the
+    locks, be refused the other, and neither would run."""
+    for handle in handles:
+        if not is_taken(handle):
+            return holder(handle)
+    return None
+
+
 def is_taken(handle):
     """Whether this agent has the lock now."""
     try:
@@ -568,4 +580,7 @@ def main(order):
         signal.signal(signal.SIGHUP, lambda *_: sys.exit(0))
         agent.run(0)
     finally:
-        agent.end()
+        try:
+            agent.end()
+        except SystemExit:  # a signal that came before the end ignored it: a batch system sends one
+            agent.end()

@@ -16,7 +16,7 @@ from wirespeed.driver import command, load, stack
 from wirespeed.recipe.resolve import Check, Instance
 
 COST_S = 3.0  # of one cell: two starts and stops, and three windows with their steps of load
-READY_S = 10.0
+READY_S = 30.0
 #: The null server's responses have no body, so they show the cost of requests and small responses.
 ANSWER_BYTES_MAX = 1500
 _RATE = ("-R", "--rate")

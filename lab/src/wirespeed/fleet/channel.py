@@ -25,6 +25,8 @@ MODULES = (
 )  # fmt: skip
 MARKER = b"wirespeed-agent "
 GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks
+LAST_WORDS_BYTES_MAX = 1 << 20
+LAST_WORDS_S = 5.0  # between the end of a program's output and its own
 KEEPS_A_LEASE = 5  # signs of life within one lease
 
 # Installs the sources as modules, so that they import each other there as in the package. The order
@@ -144,11 +146,12 @@ class Channel:
     def last_words(self) -> str:
         """Why the program ended, as it said itself."""
         try:
-            self.process.wait(timeout=2)
+            self.process.wait(timeout=LAST_WORDS_S)
         except subprocess.TimeoutExpired:
             pass
-        self._complaints.seek(0)
-        lines = self._complaints.read().decode(errors="replace").strip().splitlines()
+        # Not by seeking: the program has the same offset, and would write over what it wrote.
+        text = os.pread(self._complaints.fileno(), LAST_WORDS_BYTES_MAX, 0)
+        lines = text.decode(errors="replace").strip().splitlines()
         if lines:
             return lines[-1].strip()
         return "the agent has ended; nothing it started is left running"

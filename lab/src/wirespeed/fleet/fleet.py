@@ -14,7 +14,7 @@ from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import ANSWER_S, END_S, Host, pump
 
-START_S = 60.0  # until the last host has answered for the first time
+START_S = 180.0  # until the last host has answered for the first time; a queue, or a loaded host
 LOOK_S = 0.05  # between two looks at a lock whose agent is ending
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from wirespeed.probe.parse import LAB, TICKS_PER_S, CoreName, Snapshot, snapshot
 
 EDGES_APART_MIN = 0.9  # of the window: readings of threads that are nearer do not cover it
+COVERED_MIN = 0.5  # of the window: with less between the first and the last sample it is unknown
 EDGE_S = 0.001  # samples nearer than this to an edge are the edge
 LINK_BYTES_PER_S_MIN = 1e6  # less than this on real interfaces is not the load
 
@@ -48,9 +49,13 @@ class Usage:
 def of_window(
     raw: Sequence[dict[str, Any] | Snapshot], start_ns: int, length_ns: int, parts: Sequence[Part]
 ) -> Usage | None:
-    """None when no two samples surround the window: then nothing is known, and nothing is said."""
+    """None when the samples do not surround the window: then nothing is known, and nothing is
+    said."""
     shots = [snapshot(entry) for entry in raw]
     if len(shots) < 2 or length_ns <= 0:
+        return None
+    covered_ns = min(start_ns + length_ns, shots[-1].t_ns) - max(start_ns, shots[0].t_ns)
+    if covered_ns < COVERED_MIN * length_ns:
         return None
     first, last = _at(shots, start_ns), _at(shots, start_ns + length_ns)
     inside = [shot for shot in shots if start_ns <= shot.t_ns <= start_ns + length_ns]

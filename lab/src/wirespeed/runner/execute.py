@@ -51,7 +51,7 @@ DISK_FREE_BYTES_MIN = 1 << 20  # below this a failing program failed because of 
 AGENT_LOST = "agent_lost"  # an event, with the key of the trial that was on its way
 ATTEMPT_PREFIX = "attempt-"  # folders of the attempts that were repeated
 LOCK_FILE = "lock"
-HOLD_S = 2.0  # who only asks whether a run is held lets go at once
+HOLD_S = 20.0  # a command that only asks whether a run is held lets go as soon as it gets a core
 
 
 AnyLife = TypeVar("AnyLife", bound=Life)
@@ -434,6 +434,22 @@ def is_held(run_dir: Path) -> bool:
     return False
 
 
+def is_cut_off(run_dir: Path) -> bool:
+    """Whether the run says that it is running although no process works on it.
+
+    A run is held before it says so, and let go after it has said how it ended: what is not held is
+    read again, as it may have ended between the two looks.
+    """
+    return _says_running(run_dir) and not is_held(run_dir) and _says_running(run_dir)
+
+
+def _says_running(run_dir: Path) -> bool:
+    try:
+        return store.read_run(run_dir).state == "running"
+    except ResultsError:
+        return False
+
+
 def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -444,13 +460,14 @@ def execute(
     fleet: Fleet,
     watcher: Watcher,
     run: Run,
+    holder: IO[str],
     kind: type[Runner] = Runner,
 ) -> list[Trial]:
-    """Runs what is open of the plan; whatever happens, run.json says how it ended.
+    """Runs what is open of the plan; whatever happens, run.json says how it ended, and only then
+    the run is let go by closing `holder` (see `hold`).
 
     Returns the trials that stayed invalid.
     """
-    holder = hold(run_dir)
     state: RunState = "failed"
     runner = kind(run_dir, schedule, fleet, watcher)
     try:

@@ -13,7 +13,7 @@ from wirespeed.agent import clock
 from wirespeed.driver import command
 from wirespeed.driver.base import Figures, LoadRun, Window
 from wirespeed.driver.generator import Output
-from wirespeed.errors import LastingError, ProcessError
+from wirespeed.errors import HostError, LastingError, ProcessError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 from wirespeed.probe import merge, window
@@ -25,7 +25,7 @@ from wirespeed.recipe.resolve import Instance
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.life import Life
 
-LEAD_S = 0.06  # from the first spawn to the common start; a spawn takes 2-4 ms
+LEAD_S = 0.06  # from the first spawn to the common start; a spawn takes 2-4 ms, and so do samples
 LEAD_EACH_S = 0.01
 LEAD_HOST_S = 0.005  # a host more is a channel more to write to
 STARTS_MAX = 5  # each with three times the lead of the one before: the last has six seconds
@@ -86,20 +86,17 @@ def generate(
     t_start = clock.now()
     running: list[Started] = []
     samples: list[Any] = []
-    lab_core = None
     try:
-        run, running = _start(
-            life, instances, LoadRun(folder, duration_s, warmup_s, 0.0, timeout_s)
+        run, running, lab_core = _start(
+            life, instances, LoadRun(folder, duration_s, warmup_s, 0.0, timeout_s), sampling
         )
-        if sampling:
-            lab_core = core_for_lab(life, running)
-            _sample(life, running, run, sampling, lab_core)
         ended = _wait(life, running, run)
         if sampling:
             samples = merged(life, _sampled(life, running))
             life.bring_back(life.running)
         everyone = [*life.running, *running]
         state = {s.label: fleet.state(s.label) for s in everyone}
+        life.check_alive()  # after each host has been asked: an end that it reported is known now
         figures = _read(life, running, run, ended)
     except StartFailed as error:
         running = error.started
@@ -190,24 +187,41 @@ def _shares(used: list[list[Any]], seconds: float) -> tuple[tuple[str, float], .
     return tuple((str(name), float(cpu_s) / seconds) for name, cpu_s in used)
 
 
-def _start(life: Life, instances: list[Instance], run: LoadRun) -> tuple[LoadRun, list[Started]]:
-    """Starts all generators for one instant; a start that comes too late is tried with more time.
+def _start(
+    life: Life, instances: list[Instance], run: LoadRun, sampling: Sampling | None
+) -> tuple[LoadRun, list[Started], int | None]:
+    """Starts all generators for one instant, and the sampling before their window; what comes too
+    late is tried with more time. Returns the core to which the lab has moved, too.
 
     Programs that know `--start-at` wait on their own; others are held back until the window.
     """
     fullest = max(Counter(instance.host for instance in instances).values(), default=0)
     trip_s = max((host.trip_s for host in life.fleet.seats), default=0.0)
-    lead_s = LEAD_S + LEAD_EACH_S * fullest + LEAD_HOST_S * len(life.fleet.seats) + 2 * trip_s
+    lead_s = LEAD_S + LEAD_EACH_S * fullest + LEAD_HOST_S * len(life.fleet.seats) + 4 * trip_s
     for _ in range(STARTS_MAX):
         run = replace(run, start_at=clock.now() + lead_s)
         running = start.start_all(
             life.fleet, [_order(life, one, run) for one in instances], life.ours
         )
         if clock.now() < run.start_at:
-            return run, running
+            lab_core = _watched(life, running, run, sampling) if sampling else None
+            if not sampling or clock.now() < run.start_at + run.warmup_s:
+                return run, running, lab_core
+            _sampled(life, running)
         stop.stop(life.fleet, running, 0.0)
         lead_s *= 3
     raise ProcessError(f"the generators could not be started within {lead_s / 3:.1f} s")
+
+
+def _watched(life: Life, running: list[Started], run: LoadRun, sampling: Sampling) -> int | None:
+    """Begins to sample; without samples the generators are ended."""
+    lab_core = core_for_lab(life, running)
+    try:
+        _sample(life, running, run, sampling, lab_core)
+    except HostError:
+        stop.stop(life.fleet, running, 0.0)
+        raise
+    return lab_core
 
 
 def _order(life: Life, instance: Instance, run: LoadRun) -> Order:

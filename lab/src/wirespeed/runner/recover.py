@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.agent import leftovers
-from wirespeed.errors import ResultsError
+from wirespeed.errors import BusyError
 from wirespeed.fleet.fleet import LOOK_S, Fleet
 from wirespeed.fleet.host import END_S
 from wirespeed.results import store
@@ -34,27 +34,13 @@ def wait_for_ending() -> None:
 
 def cut_off(runs: Path) -> list[Path]:
     """Runs whose state is "running" although no process works on them."""
-    found = []
-    for run_dir in store.list_runs(runs):
-        try:
-            is_open = store.read_run(run_dir).state == "running"
-        except ResultsError:
-            continue
-        if is_open and not execute.is_held(run_dir):
-            found.append(run_dir)
-    return found
+    return [run_dir for run_dir in store.list_runs(runs) if execute.is_cut_off(run_dir)]
 
 
 def is_latest_cut_off(runs: Path) -> Path | None:
     """The cheap question of every call: the newest run only."""
     latest = runs / "latest"
-    if not store.is_run(latest):
-        return None
-    try:
-        is_open = store.read_run(latest).state == "running"
-    except ResultsError:
-        return None
-    return latest.resolve() if is_open and not execute.is_held(latest) else None
+    return latest.resolve() if store.is_run(latest) and execute.is_cut_off(latest) else None
 
 
 def with_hosts(done: Recovered, fleet: Fleet) -> Recovered:
@@ -78,15 +64,20 @@ def recover(runs: Path) -> Recovered:
     processes, folders = done["processes"], done["folders"]
     names = []
     for run_dir in cut_off(runs):
-        scratch = scratch_folder(run_dir.name)
-        if scratch.exists():
-            shutil.rmtree(scratch, ignore_errors=True)
-            folders.append(str(scratch))
-        execute.remove_unfinished(run_dir)
-        run = store.read_run(run_dir)
-        store.write_run(run_dir, replace(run, state="interrupted", ended=execute.now()))
-        store.append_event(run_dir, "recovered")
-        names.append(run_dir.name)
+        try:
+            holder = execute.hold(run_dir)
+        except BusyError:  # it goes on just now
+            continue
+        with holder:
+            scratch = scratch_folder(run_dir.name)
+            if scratch.exists():
+                shutil.rmtree(scratch, ignore_errors=True)
+                folders.append(str(scratch))
+            execute.remove_unfinished(run_dir)
+            run = store.read_run(run_dir)
+            store.write_run(run_dir, replace(run, state="interrupted", ended=execute.now()))
+            store.append_event(run_dir, "recovered")
+            names.append(run_dir.name)
     for folder in store.half_made(runs):
         shutil.rmtree(folder, ignore_errors=True)
         folders.append(str(folder))

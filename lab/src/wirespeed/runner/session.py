@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import wirespeed
 from wirespeed import units
@@ -181,19 +181,21 @@ def _started(
         store.write_plan(run_dir, schedule.lines())
         where = str(origin.recipe_file.resolve())
         store.append_event(run_dir, "created", recipe=where, pid=os.getpid())
-        store.announce(run_dir, run)
-        begun.append(run_dir)
-        with _tuned(run_dir, fleet, watcher, tuned):
-            invalid = _executed(run_dir, schedule, fleet, watcher, run)
-            if options.profile:
-                profile.take(run_dir, schedule, fleet, watcher)
-            return run_dir, invalid
+        # Before it is shown as running: else another command takes it for one that was cut off.
+        with execute.hold(run_dir) as holder:
+            store.announce(run_dir, run)
+            begun.append(run_dir)
+            with _tuned(run_dir, fleet, watcher, tuned):
+                invalid = _executed(run_dir, schedule, fleet, watcher, run, holder)
+                if options.profile:
+                    profile.take(run_dir, schedule, fleet, watcher)
+                return run_dir, invalid
 
 
 def _executed(
-    run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher, run: Run
+    run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher, run: Run, holder: IO[str]
 ) -> list[Trial]:
-    return execute.execute(run_dir, schedule, fleet, watcher, run, DuetRunner)
+    return execute.execute(run_dir, schedule, fleet, watcher, run, holder, DuetRunner)
 
 
 def _preflight(
@@ -326,6 +328,22 @@ def _resumed_on(
             f"this build differs from the one that began the run: {other}; "
             "--force goes on all the same"
         )
+    with execute.hold(run_dir) as holder:
+        return run_dir, _rest(run_dir, run, what, watcher, more, other, holder)
+
+
+def _rest(
+    run_dir: Path,
+    run: Run,
+    what: tuple[Source, Opened, Schedule],
+    watcher: Watcher,
+    more: More,
+    other: str,
+    holder: IO[str],
+) -> list[Trial]:
+    """Measures what is open of a run that may go on; returns the trials that stayed invalid."""
+    origin, site, schedule = what
+    fleet = site.fleet
     tuned = None if run.tuned is None else tune.apply(fleet, schedule)
     if more.until_decided and run.state != "done":
         run = extend.begun(run)
@@ -334,14 +352,14 @@ def _resumed_on(
         run = replace(added, is_sequential=run.is_sequential)
         schedule = _schedule_of(run_dir, run, origin, site.topology)
     schedule = replace(schedule, accept_noise=schedule.accept_noise or more.accept_noise)
-    store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force, other_build=other)
+    store.append_event(run_dir, "resumed", pid=os.getpid(), forced=more.force, other_build=other)
     store.point_latest(run_dir)
     run = replace(run, state="running", ended=None, tuned=tuned)
     told = [MIXED.format(other)] * bool(other) + [NOISE_ACCEPTED] * schedule.accept_noise
     run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *told])))
     store.write_run(run_dir, run)
     with _tuned(run_dir, fleet, watcher, tuned):
-        return run_dir, _executed(run_dir, schedule, fleet, watcher, run)
+        return _executed(run_dir, schedule, fleet, watcher, run, holder)
 
 
 def measure_links(fleet: Fleet, schedule: Schedule, watcher: Watcher) -> dict[str, str]:

@@ -24,9 +24,9 @@ from wirespeed.agent.children import (
 from wirespeed.errors import InputError
 from wirespeed.process.start import SEARCH_PATH
 
-WITHIN_S = 15.0
+WITHIN_S = 60.0  # a JVM that compiles its source first, on a loaded machine
 WRONG_ANSWER_S = 3.0  # a server may answer 503 while it starts, but not for long
-TERM_S = KILL_S = 2.0
+TERM_S, KILL_S = 2.0, 15.0
 LOOPBACK = "127.0.0.1"
 
 
@@ -103,6 +103,8 @@ def _answer(process: subprocess.Popen[bytes], others: set[int], port: int, path:
             continue
         except (OSError, http.client.HTTPException) as error:
             raise _Silent(f"no HTTP answer on port {port}: {error}") from None
+        if process.poll() is not None:  # a process that it left behind has answered
+            raise _Silent(_ended(process.returncode, others))
         if answer.status // 100 == 2:
             return answer
         problem = f"{path} responds with {answer.status} (choose a --path that responds with 200)"
