@@ -264,9 +264,14 @@ class ServerTest {
             long thread = server.server.loops().iterator().next().executor
                     .submit(() -> Thread.currentThread().getId()).get();
             exchange(client, 3000);
-            long before = threads.getThreadAllocatedBytes(thread);
-            exchange(client, 3000);
-            long bytes = (threads.getThreadAllocatedBytes(thread) - before) / 3000;
+            long bytes = Long.MAX_VALUE;
+            long end = System.nanoTime() + 60_000_000_000L;
+            // Until the compiler had its turn, which other work on the machine may put off.
+            while (bytes >= 1024 && System.nanoTime() < end) {
+                long before = threads.getThreadAllocatedBytes(thread);
+                exchange(client, 3000);
+                bytes = (threads.getThreadAllocatedBytes(thread) - before) / 3000;
+            }
             assertTrue(bytes < 1024, bytes + " bytes per request");
         }
     }

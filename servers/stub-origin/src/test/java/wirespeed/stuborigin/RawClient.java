@@ -11,7 +11,7 @@ import java.util.Locale;
 
 /** One connection to a server under test. */
 final class RawClient implements AutoCloseable {
-    private static final int TIMEOUT_MS = 30_000;
+    private static final int TIMEOUT_MS = 60_000;
     private final Socket socket;
     private final InputStream in;
 

@@ -32,7 +32,7 @@ abstract class CacheContract extends CarrierContract {
 
     private Carrier cached(String originMore, String more) {
         return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
-                + originMore + "[cache]\nenabled = true\ncollapse = \"20s\"\n" + more);
+                + originMore + "[cache]\nenabled = true\ncollapse = \"2m\"\n" + more);
     }
 
     private RawClient client() throws IOException {
@@ -110,7 +110,7 @@ abstract class CacheContract extends CarrierContract {
         assertEquals("body 1", get(client(), "").body());
         mayAnswer.countDown();
         assertEquals("fresh", first.read().body());
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         String next = get(client(), "").body();
         while (next.equals("body 1") && System.nanoTime() < end) {
             // A client may have its answer just before that is stored.
@@ -121,7 +121,7 @@ abstract class CacheContract extends CarrierContract {
 
     private static void await(CountDownLatch latch) {
         try {
-            latch.await(20, TimeUnit.SECONDS);
+            latch.await(60, TimeUnit.SECONDS);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -207,7 +207,7 @@ abstract class CacheContract extends CarrierContract {
 
     /** A client may have its answer just before that is stored: who asks then asks the origin too. */
     private RawClient.Answer answerOfAHit() throws Exception {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(5);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         RawClient.Answer answer = get(client(), "");
         while (answer.header("Set-Cookie") != null && System.nanoTime() < end) {
             answer = get(client(), "");
@@ -286,7 +286,7 @@ abstract class CacheContract extends CarrierContract {
 
     /** The responses to two requests; a client may get one just before the cache stores it. */
     private String stored(String fields, String others) throws Exception {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         while (System.nanoTime() < end) {
             String body = get(client(), fields).body();
             if (body.equals(get(client(), others).body())) {
@@ -409,7 +409,7 @@ abstract class CacheContract extends CarrierContract {
     }
 
     private void awaitAsked(int count) {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         while (asked.get() < count) {
             assertTrue(System.nanoTime() < end, "the origin was not asked " + count + " times");
             Thread.onSpinWait();
@@ -485,7 +485,7 @@ abstract class CacheContract extends CarrierContract {
         RawClient follower = client();
         leader.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
         follower.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         while (gateway.runtime.gateway().inFlight().get() < 2 && System.nanoTime() < end) {
             Thread.onSpinWait();
         }

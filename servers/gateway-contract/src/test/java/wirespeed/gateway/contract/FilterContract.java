@@ -23,7 +23,7 @@ abstract class FilterContract extends CarrierContract {
 
     private Carrier start() {
         return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
-                + "\"]\n[filters]\nfolder = \"" + folder + "\"\n");
+                + "\"]\nresponse = \"2m\"\n[filters]\nfolder = \"" + folder + "\"\n");
     }
 
     private void filter(String name, String header) throws IOException {

@@ -18,8 +18,9 @@ import wirespeed.gateway.runtime.Launcher;
 
 @Timeout(120)
 class NettyHedgeTest extends CarrierContract {
-    /** At least one of two begins at either address. */
     private static final int REQUESTS = 4;
+    /** Requests whose second attempt is to win over a silent address. */
+    private static final int HEDGED = 2;
 
     @Override
     public Launcher.Factory factory() {
@@ -54,24 +55,28 @@ class NettyHedgeTest extends CarrierContract {
 
     @Test
     void the_first_answer_counts_and_the_other_connection_is_closed() throws Exception {
-        CountDownLatch cancelled = new CountDownLatch(REQUESTS / 2);
+        CountDownLatch cancelled = new CountDownLatch(HEDGED);
         RecordingOrigin silent = silent(cancelled);
         Carrier gateway = gateway(silent.port(), "");
         RawClient client = client(gateway);
-        for (int i = 0; i < REQUESTS; i++) {
+        int asked = 0;
+        // Chance and a busy machine decide how many of the requests begin at the silent address.
+        for (; count(gateway, Meters.Count.HEDGES_WON) < HEDGED; asked++) {
+            assertTrue(asked < 1000, "no request begins at the silent address");
             client.send("PUT /p HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
             assertEquals("PUT /p HTTP/1.1|hello", client.read().body());
         }
         assertTrue(cancelled.await(60, TimeUnit.SECONDS), "the slower address was not notified");
         long won = count(gateway, Meters.Count.HEDGES_WON);
-        assertTrue(won >= REQUESTS / 2, won + " attempts at the silent address");
         while (silent.seen.size() < won) {
             // Its threads may read requests after the gateway has abandoned them.
             Thread.sleep(1);
         }
-        assertEquals(won, silent.seen.size());
+        // Where the quick address was the slower one for once, the silent one was asked, too.
+        long hedges = count(gateway, Meters.Count.HEDGES);
+        assertTrue(silent.seen.size() <= hedges, silent.seen.size() + " requests, " + hedges + " hedges");
         assertTrue(silent.seen.stream().allMatch(seen -> seen.body().equals("hello")));
-        assertEquals(REQUESTS, origin.seen.size());
+        assertEquals(asked, origin.seen.size());
     }
 
     @Test
@@ -188,7 +193,7 @@ class NettyHedgeTest extends CarrierContract {
 
     @Test
     void a_stream_of_http_2_that_lost_is_reset() throws Exception {
-        CountDownLatch reset = new CountDownLatch(REQUESTS / 2);
+        CountDownLatch reset = new CountDownLatch(HEDGED);
         RawHttp2Origin silent = closedLater(new RawHttp2Origin(connection -> {
             connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
             while (true) {
@@ -208,10 +213,12 @@ class NettyHedgeTest extends CarrierContract {
                 + "response = \"60s\"\nretry-budget = 100\nhedge-after = \"20ms\"\n"
                 + "http2 = \"prior-knowledge\"\n");
         RawClient client = client(gateway);
-        for (int i = 0; i < REQUESTS; i++) {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (reset.getCount() > 0) {
+            // Which address is asked first is chance.
+            assertTrue(System.nanoTime() < end, "the slower address was not notified");
             assertEquals("quick", client.get("/").body());
         }
-        assertTrue(reset.await(60, TimeUnit.SECONDS), "the slower address was not notified");
         assertTrue(silent.resets.stream().allMatch(one -> one.code() == 8), "CANCEL");
         assertEquals(1, silent.connections.get(), "the connection stays");
     }

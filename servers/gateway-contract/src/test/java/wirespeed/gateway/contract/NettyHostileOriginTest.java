@@ -166,15 +166,20 @@ class NettyHostileOriginTest extends CarrierContract {
 
     /** The detector reports what was lost when the next buffer is made after a collection. */
     private void endure(Case one) throws Exception {
+        // Buffers that earlier tests have lost do not count here.
+        reportLost();
         try (LogEar log = new LogEar()) {
             endureAll(one);
-            System.gc();
-            Thread.sleep(50);
-            io.netty.buffer.Unpooled.directBuffer(16).release();
-            io.netty.buffer.ByteBufAllocator.DEFAULT.directBuffer(16).release();
-            assertTrue(log.said.stream().noneMatch(line -> line.contains("LEAK")),
-                    () -> log.said.toString());
+            reportLost();
+            assertEquals(List.of(), log.lost);
         }
+    }
+
+    private static void reportLost() throws InterruptedException {
+        System.gc();
+        Thread.sleep(50);
+        io.netty.buffer.Unpooled.directBuffer(16).release();
+        io.netty.buffer.ByteBufAllocator.DEFAULT.directBuffer(16).release();
     }
 
     private void endureAll(Case one) throws Exception {
@@ -234,13 +239,16 @@ class NettyHostileOriginTest extends CarrierContract {
                 + "\", \"127.0.0.1:" + good.port() + "\"]\nbalance = \"round-robin\"\n"
                 + "http2 = \"prior-knowledge\"\n");
         int lost = 0;
+        long begin = System.nanoTime();
         for (int i = 0; i < 40; i++) {
             RawClient client = client(gateway);
             // A method that is not repeated: each reset is seen.
             client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
             lost += client.read().status() == 200 ? 0 : 1;
         }
-        assertEquals(5, lost, "five in a row eject an address");
+        // Five in a row eject an address; every ten seconds it gets one more request.
+        long probes = (System.nanoTime() - begin) / 10_000_000_000L;
+        assertTrue(lost >= 5 && lost <= 5 + probes, lost + " requests lost");
     }
 
     @Test

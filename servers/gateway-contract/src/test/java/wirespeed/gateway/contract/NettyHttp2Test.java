@@ -249,13 +249,10 @@ class NettyHttp2Test {
         RawHttp2 client = client();
         client.headers(1, false, with(":path", "/open"));
         try {
-            for (int i = 0; i < count; i++) {
-                client.frame(type, flags, stream, payload);
-            }
+            client.frames(count, type, flags, stream, payload);
         } catch (java.io.IOException ended) {
             return true;
         }
-        client.socket.setSoTimeout(20_000);
         return client.isClosed();
     }
 
@@ -342,7 +339,7 @@ class NettyHttp2Test {
             return true;
         };
         start("", "[origins.busy]\naddresses = [\"127.0.0.1:" + busy.port()
-                + "\"]\nconnections = 1\n[[route]]\nprefix = \"/busy\"\norigins = [\"busy\"]\n"
+                + "\"]\nconnections = 1\nresponse = \"2m\"\n[[route]]\nprefix = \"/busy\"\norigins = [\"busy\"]\n"
                 + "[[route]]\norigins = [\"o\"]\n[timeouts]\npool-wait = \"2m\"\n");
         RawHttp2 client = client();
         client.headers(1, true, with(":path", "/busy/first"));
@@ -395,7 +392,7 @@ class NettyHttp2Test {
             return true;
         };
         start("", "[origins.busy]\naddresses = [\"127.0.0.1:" + busy.port()
-                + "\"]\nconnections = 1\n[[route]]\nprefix = \"/busy\"\norigins = [\"busy\"]\n"
+                + "\"]\nconnections = 1\nresponse = \"2m\"\n[[route]]\nprefix = \"/busy\"\norigins = [\"busy\"]\n"
                 + "[[route]]\norigins = [\"o\"]\n[timeouts]\npool-wait = \"2m\"\n");
         RawHttp2 first = client();
         first.headers(1, true, with(":path", "/busy/first"));
@@ -421,7 +418,7 @@ class NettyHttp2Test {
     @Test
     void an_upload_that_waits_for_its_origin_arrives_whole_and_in_order() throws Exception {
         CountDownLatch mayAnswer = new CountDownLatch(1);
-        start("connections = 1\nrequest-trailers = true", "[timeouts]\npool-wait = \"2m\"\n");
+        start("connections = 1\nresponse = \"2m\"\nrequest-trailers = true", "[timeouts]\npool-wait = \"2m\"\n");
         origin.handler = (seen, out, socket) -> {
             RecordingOrigin.awaitQuietly(mayAnswer);
             RecordingOrigin.respond(out, 200, "", seen.body());

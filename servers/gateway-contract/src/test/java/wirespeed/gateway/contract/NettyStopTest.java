@@ -80,7 +80,7 @@ class NettyStopTest extends CarrierContract {
             waiting.add(client(gateway));
             waiting.get(i).send("GET /" + i + " HTTP/1.1\r\nHost: a\r\n\r\n");
         }
-        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
+        Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
         stopping.start();
         while (stopping.getState() != Thread.State.TIMED_WAITING) {
             // Until it waits for the loop; it would be blocked only for a moment before.
@@ -92,7 +92,7 @@ class NettyStopTest extends CarrierContract {
             assertEquals("GET /" + i + " HTTP/1.1|", answer.body());
             assertEquals("close", answer.header("Connection"));
         }
-        stopping.join(20_000);
+        stopping.join(60_000);
         assertFalse(stopping.isAlive());
     }
 
@@ -138,7 +138,7 @@ class NettyStopTest extends CarrierContract {
         SSLSocket socket = tls(certificate, gateway);
         Thread.sleep(100);
         long begin = System.nanoTime();
-        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
+        Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
         stopping.start();
         Thread.sleep(100);
         String answer;
@@ -150,7 +150,7 @@ class NettyStopTest extends CarrierContract {
         long millis = (System.nanoTime() - begin) / 1_000_000;
         boolean isAnswered = answer.contains("GET /x HTTP/1.1|");
         assertTrue(isAnswered || millis > 900 && millis < 15_000, answer);
-        stopping.join(20_000);
+        stopping.join(60_000);
         assertFalse(stopping.isAlive());
         return isAnswered;
     }
@@ -177,7 +177,7 @@ class NettyStopTest extends CarrierContract {
         client.frame(8, 0, 1, new byte[] {0x3f, 0, 0, 0});
         // All of it is with the gateway's socket, and most of it not with the client.
         Thread.sleep(300);
-        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
+        Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
         stopping.start();
         Thread.sleep(300);
         client.frame(6, 0, 0, new byte[8]);
@@ -185,7 +185,7 @@ class NettyStopTest extends CarrierContract {
         assertEquals(bytes, client.read(1).body().length());
         assertTrue(client.isClosed());
         client.close();
-        stopping.join(20_000);
+        stopping.join(60_000);
         assertFalse(stopping.isAlive());
     }
 

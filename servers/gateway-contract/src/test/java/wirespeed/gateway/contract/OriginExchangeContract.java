@@ -212,7 +212,7 @@ abstract class OriginExchangeContract extends CarrierContract {
             return true;
         };
         String address = "addresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
-                + "check-interval = \"100ms\"\n";
+                + "check-interval = \"100ms\"\ncheck-timeout = \"1m\"\n";
         Carrier gateway = start(twoOrigins(address + "check-path = \"/well\"",
                 address + "check-path = \"/ill\""));
         var origins = gateway.runtime.gateway().snapshot().origins();
@@ -314,11 +314,10 @@ abstract class OriginExchangeContract extends CarrierContract {
 
     @Test
     void a_failure_is_reported_where_no_other_address_is_in_service() throws Exception {
-        int nobody;
-        try (ServerSocket closed = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            nobody = closed.getLocalPort();
-        }
-        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + nobody
+        // Taken, so that no other process gets it, and without a listener.
+        Socket nobody = closedLater(new Socket());
+        nobody.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + nobody.getLocalPort()
                 + "\", \"127.0.0.1:" + origin.port() + "\"]\n");
         Address other = gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(1);
         other.administration(Address.Administration.DOWN);

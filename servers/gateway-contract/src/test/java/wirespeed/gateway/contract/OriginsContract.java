@@ -42,7 +42,7 @@ abstract class OriginsContract extends CarrierContract {
                 scgi_temp_path FOLDER;
                 merge_slashes off;
                 server {
-                    listen 127.0.0.1:PORT;
+                    listen HOST:PORT;
                     location / { return 200 "$request_method $request_uri"; }
                 }
             }
@@ -54,24 +54,32 @@ abstract class OriginsContract extends CarrierContract {
               timeout server 30s
               timeout connect 1s
             frontend echo
-              bind 127.0.0.1:PORT
+              bind HOST:PORT
               http-request return status 200 content-type text/plain lf-string "%[method] %[pathq]"
             """;
+
+    /** Of this process alone: no other one takes a port there before the program does. */
+    private static final String HOST = host(ProcessHandle.current().pid());
 
     @TempDir
     Path folder;
 
+    private static String host(long pid) {
+        return "127.77." + (pid >> 8 & 0xff) + "." + (pid & 0xff);
+    }
+
     private static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName(HOST))) {
             return socket.getLocalPort();
         }
     }
 
-    private int program(String text, String name, String... command) throws Exception {
+    /** The address at which the program listens. */
+    private String program(String text, String name, String... command) throws Exception {
         assumeTrue(Files.isExecutable(Path.of(command[0])), command[0] + " is not installed");
         int port = freePort();
         Path config = Files.writeString(folder.resolve(name), text.replace("PORT",
-                String.valueOf(port)).replace("FOLDER", folder.toString()));
+                String.valueOf(port)).replace("HOST", HOST).replace("FOLDER", folder.toString()));
         String[] whole = java.util.Arrays.copyOf(command, command.length + 1);
         whole[command.length] = config.toString();
         Process process = new ProcessBuilder(whole).redirectErrorStream(true)
@@ -81,14 +89,14 @@ abstract class OriginsContract extends CarrierContract {
             process.waitFor(30, TimeUnit.SECONDS);
         });
         awaitPort(process, port, folder.resolve(name + ".log"));
-        return port;
+        return HOST + ":" + port;
     }
 
     private static void awaitPort(Process process, int port, Path log) throws Exception {
         long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(1);
         while (true) {
             try (Socket socket = new Socket()) {
-                socket.connect(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), 1000);
+                socket.connect(new InetSocketAddress(HOST, port), 1000);
                 return;
             } catch (IOException notYet) {
                 assertTrue(process.isAlive() && System.nanoTime() < end, Files.readString(log));
@@ -125,9 +133,9 @@ abstract class OriginsContract extends CarrierContract {
     }
 
     /** Checks that the recording origin received what the gateway meant to send. */
-    private void compare(int port) throws IOException {
+    private void compare(String address) throws IOException {
         Carrier meant = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
-        Carrier understood = start("[origins.o]\naddresses = [\"127.0.0.1:" + port + "\"]\n");
+        Carrier understood = start("[origins.o]\naddresses = [\"" + address + "\"]\n");
         int compared = 0;
         for (CorpusContract.Case one : CorpusContract.cases()) {
             origin.seen.clear();
@@ -175,6 +183,6 @@ abstract class OriginsContract extends CarrierContract {
 
     @Test
     void tomcat_understands_what_was_meant() throws Exception {
-        compare(tomcat());
+        compare("127.0.0.1:" + tomcat());
     }
 }

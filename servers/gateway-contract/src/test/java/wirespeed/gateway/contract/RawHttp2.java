@@ -88,6 +88,16 @@ final class RawHttp2 implements AutoCloseable {
         socket.getOutputStream().write(bytes(type, flags, stream, payload));
     }
 
+    /** Many frames in one write: a slow machine does not spread them over minutes. */
+    void frames(int count, int type, int flags, int stream, byte[] payload) throws IOException {
+        byte[] one = bytes(type, flags, stream, payload);
+        ByteArrayOutputStream all = new ByteArrayOutputStream(count * one.length);
+        for (int i = 0; i < count; i++) {
+            all.write(one);
+        }
+        socket.getOutputStream().write(all.toByteArray());
+    }
+
     private static byte[] bytes(int type, int flags, int stream, byte[] payload)
             throws IOException {
         ByteArrayOutputStream frame = new ByteArrayOutputStream();

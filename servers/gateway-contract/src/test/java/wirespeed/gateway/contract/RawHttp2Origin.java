@@ -65,13 +65,14 @@ final class RawHttp2Origin implements AutoCloseable {
         while (!listener.isClosed()) {
             try {
                 Socket socket = listener.accept();
+                // Before the look: of the close and this thread, one sees what the other has done.
+                open.add(socket);
                 if (listener.isClosed()) {
                     // A thread that already waits for a client can still get one after the close.
                     socket.close();
                     return;
                 }
                 connections.incrementAndGet();
-                open.add(socket);
                 Thread serving = new Thread(() -> serve(socket), "h2-origin-connection");
                 serving.setDaemon(true);
                 serving.start();

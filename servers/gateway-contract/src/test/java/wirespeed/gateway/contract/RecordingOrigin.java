@@ -94,13 +94,14 @@ final class RecordingOrigin implements AutoCloseable {
         while (!listener.isClosed()) {
             try {
                 Socket socket = listener.accept();
+                // Before the look: of the close and this thread, one sees what the other has done.
+                open.add(socket);
                 if (listener.isClosed()) {
                     // A thread that already waits for a client can still get one after the close.
                     socket.close();
                     return;
                 }
                 int number = connections.incrementAndGet();
-                open.add(socket);
                 Thread thread = new Thread(() -> serve(socket, number), "origin-" + number);
                 thread.setDaemon(true);
                 thread.start();

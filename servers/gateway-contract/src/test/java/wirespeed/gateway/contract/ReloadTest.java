@@ -33,7 +33,7 @@ class ReloadTest {
         process = new ProcessBuilder(List.of(Path.of(System.getProperty("java.home"), "bin",
                 "java").toString(), "-cp", System.getProperty("java.class.path"), main.getName(),
                 "--config", folder.resolve("gateway.toml").toString(), "--listen",
-                "127.0.0.1:0")).redirectError(folder.resolve("errors").toFile()).start();
+                "127.0.0.1:0", "--set", "limits.loop-lag=1m")).redirectError(folder.resolve("errors").toFile()).start();
         String line = new BufferedReader(process.inputReader()).readLine();
         assertNotNull(line, () -> read("errors"));
         address = new InetSocketAddress("127.0.0.1",

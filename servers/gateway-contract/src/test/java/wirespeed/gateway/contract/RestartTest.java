@@ -49,7 +49,8 @@ class RestartTest {
         Path errors = folder.resolve("errors");
         process = new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-cp",
-                System.getProperty("java.class.path"), main.getName(), "--config",
+                System.getProperty("java.class.path"), main.getName(), "--set",
+                "limits.loop-lag=1m", "--config",
                 folder.resolve("gateway.toml").toString())
                 .redirectError(errors.toFile()).start();
         String line = new BufferedReader(process.inputReader()).readLine();

@@ -220,7 +220,7 @@ abstract class RouteContract extends CarrierContract {
         };
         Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + slow.port()
                 + "\", \"127.0.0.1:" + origin.port() + "\"]\nbalance = \"round-robin\"\n"
-                + "response = \"2s\"\n");
+                + "response = \"5s\"\n");
         for (int i = 0; i < 2; i++) {
             assertEquals("GET /" + i + " HTTP/1.1|", client(gateway).get("/" + i).body());
         }

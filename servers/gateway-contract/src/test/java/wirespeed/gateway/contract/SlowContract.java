@@ -351,11 +351,10 @@ abstract class SlowContract extends CarrierContract {
 
     @Test
     void any_method_is_tried_elsewhere_when_there_is_no_connection() throws Exception {
-        int closed;
-        try (RecordingOrigin gone = new RecordingOrigin()) {
-            closed = gone.port();
-        }
-        RawClient client = client(gateway("\"127.0.0.1:" + closed + "\", \"127.0.0.1:"
+        // Taken, so that no other process gets it, and without a listener.
+        Socket closed = closedLater(new Socket());
+        closed.bind(new InetSocketAddress("127.0.0.1", 0));
+        RawClient client = client(gateway("\"127.0.0.1:" + closed.getLocalPort() + "\", \"127.0.0.1:"
                 + origin.port() + "\"", ""));
         for (int i = 0; i < 10; i++) {
             client.send("POST /" + i + " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nok");

@@ -25,7 +25,7 @@ class StopTest {
         return new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-cp",
                 System.getProperty("java.class.path"), main.getName(), "--listen",
-                "127.0.0.1:0", "--config", config.toString())
+                "127.0.0.1:0", "--set", "limits.loop-lag=1m", "--config", config.toString())
                 .redirectError(folder.resolve("errors").toFile()).start();
     }
 

@@ -35,14 +35,14 @@ class TomcatStopTest extends CarrierContract {
             waiting.get(i).send("GET /" + i + " HTTP/1.1\r\nHost: a\r\n\r\n");
         }
         Thread.sleep(100);
-        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
+        Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
         stopping.start();
         for (int i = 0; i < 20; i++) {
             RawClient.Answer answer = waiting.get(i).read();
             assertEquals("GET /" + i + " HTTP/1.1|", answer.body());
             assertEquals("close", answer.header("Connection"));
         }
-        stopping.join(20_000);
+        stopping.join(60_000);
         assertFalse(stopping.isAlive());
     }
 }

@@ -111,8 +111,11 @@ public final class Gateway {
         certificates = reader;
     }
 
-    /** Reads certificates again for new connections; refuses invalid files, and keeps the old. */
-    public void readCertificates() {
+    /**
+     * Reads certificates again for new connections; refuses invalid files, and keeps the old. By one thread
+     * at a time: the one that began with older files must not be the last to end.
+     */
+    public synchronized void readCertificates() {
         if (certificates != null) {
             certificates.run();
         }

@@ -25,6 +25,8 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     private static final long SAID_EVERY_NANOS = TimeUnit.MINUTES.toNanos(1);
     private static final int LINES_MAX = 65_536;
     private static final int CHARS_MAX = 8 << 20;
+    private static final int CLOSING_WAITS = 40;
+    private static final int CLOSING_WAIT_MILLIS = 50;
 
     private final LineQueue lines = new LineQueue(LINES_MAX, CHARS_MAX);
     private final AtomicLong dropped = new AtomicLong();
@@ -150,7 +152,10 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     public void close() {
         isClosed = true;
         try {
-            thread.join(2000);
+            // In short waits: time in which this process stood still gave the thread none.
+            for (int i = 0; i < CLOSING_WAITS && thread.isAlive(); i++) {
+                thread.join(CLOSING_WAIT_MILLIS);
+            }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }

@@ -114,7 +114,7 @@ final class Http11 extends Http11NioProtocol {
     }
 
     private static final class Endpoint extends NioEndpoint {
-        private static final long TAKING_NANOS = 1_000_000_000;
+        private static final int ACCEPTOR_TURNS_MAX = 1000;
         private final Listener listener;
         private final Meters meters;
         private final StrictChannel.Factory channels;
@@ -186,15 +186,16 @@ final class Http11 extends Http11NioProtocol {
 
         /** Connections that wait in a listener's queue are reset when it closes. */
         private void takeWaiting(ServerSocketChannel listener) throws IOException {
-            long end = System.nanoTime() + TAKING_NANOS;
-            while (acceptor.getState() != Acceptor.AcceptorState.ENDED) {
-                if (System.nanoTime() - end > 0) {
+            // Turns and numbers, not times: a process that stands still here loses none of them.
+            for (int turns = 0; acceptor.getState() != Acceptor.AcceptorState.ENDED; turns++) {
+                if (turns == ACCEPTOR_TURNS_MAX) {
                     return;
                 }
                 LockSupport.parkNanos(1_000_000);
             }
             listener.configureBlocking(false);
-            while (System.nanoTime() - end < 0) {
+            // No more than these wait; who comes later may be refused.
+            for (int taken = 0; taken <= getAcceptCount(); taken++) {
                 SocketChannel waiting = listener.accept();
                 if (waiting == null) {
                     return;

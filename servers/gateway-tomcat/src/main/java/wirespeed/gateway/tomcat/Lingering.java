@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.LongSupplier;
 
 /**
  * RFC 9112 §9.6: the half towards the client is shut, and what comes is read and dropped until the client
@@ -24,7 +25,20 @@ final class Lingering implements AutoCloseable {
     private final Queue<SocketChannel> arrived = new ConcurrentLinkedQueue<>();
     private final AtomicInteger count = new AtomicInteger();
     private Selector selector;
+    /** How long this thread has run, on a clock that stands still with the process. */
+    private long ranNanos;
+    private long tickNanos;
+    private final LongSupplier nanoTime;
     private volatile boolean isClosed;
+
+    Lingering() {
+        this(System::nanoTime);
+    }
+
+    Lingering(LongSupplier nanoTime) {
+        this.nanoTime = nanoTime;
+        tickNanos = nanoTime.getAsLong();
+    }
 
     /** Whether this closes the socket from now on; else who asks has to. */
     boolean take(SocketChannel socket) {
@@ -62,10 +76,10 @@ final class Lingering implements AutoCloseable {
         try (Selector own = selector) {
             while (!isClosed) {
                 own.select(own.keys().isEmpty() ? 0 : LOOK_MILLIS);
+                tick();
                 begin();
-                long now = System.nanoTime();
                 for (SelectionKey key : List.copyOf(own.keys())) {
-                    if (key.isValid() && now - (long) key.attachment() >= 0) {
+                    if (key.isValid() && ranNanos - (long) key.attachment() >= 0) {
                         end(key);
                     }
                 }
@@ -84,8 +98,15 @@ final class Lingering implements AutoCloseable {
         }
     }
 
+    /** A turn that took longer is time in which this thread could not read: it counts as one turn. */
+    private void tick() {
+        long now = nanoTime.getAsLong();
+        ranNanos += Math.min(now - tickNanos, 2 * LOOK_MILLIS * 1_000_000L);
+        tickNanos = now;
+    }
+
     private void begin() {
-        long until = System.nanoTime() + NANOS;
+        long until = ranNanos + NANOS;
         for (SocketChannel socket = arrived.poll(); socket != null; socket = arrived.poll()) {
             try {
                 socket.register(selector, SelectionKey.OP_READ, until);

@@ -28,7 +28,7 @@ class FailureTest {
     }
 
     private static void await(BooleanSupplier condition, String what) {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         while (!condition.getAsBoolean()) {
             assertTrue(System.nanoTime() < end, what);
             Thread.onSpinWait();
@@ -50,7 +50,7 @@ class FailureTest {
     @Test
     void a_slow_origin_is_a_504() throws IOException {
         CountDownLatch end = new CountDownLatch(1);
-        origin.handler = (seen, socket, out) -> !end.await(20, TimeUnit.SECONDS);
+        origin.handler = (seen, socket, out) -> !end.await(60, TimeUnit.SECONDS);
         try (TestGateway gateway = TestGateway.before(origin, "response = \"200ms\"\n");
                 TestClient client = gateway.client()) {
             assertEquals(504, client.get("/").status());
@@ -111,7 +111,7 @@ class FailureTest {
                 assertTrue(client.read().status() != 200);
             }
             await(() -> gateway.runtime.gateway().inFlight().get() == 0, "the exchange ends");
-            assertTrue(ended.await(20, TimeUnit.SECONDS));
+            assertTrue(ended.await(60, TimeUnit.SECONDS));
             assertFalse(origin.seen.get(0).isComplete());
         }
     }
@@ -156,7 +156,7 @@ class FailureTest {
         CountDownLatch answered = new CountDownLatch(1);
         origin.handler = (seen, socket, out) -> {
             TestOrigin.respond(out, 413, "", "too much");
-            return !answered.await(20, TimeUnit.SECONDS);
+            return !answered.await(60, TimeUnit.SECONDS);
         };
         try (TestGateway gateway = TestGateway.before(origin, "");
                 TestClient client = gateway.client()) {
@@ -191,16 +191,16 @@ class FailureTest {
         CountDownLatch go = new CountDownLatch(1);
         origin.handler = (seen, socket, out) -> {
             arrived.countDown();
-            go.await(20, TimeUnit.SECONDS);
+            go.await(60, TimeUnit.SECONDS);
             TestOrigin.respond(out, 200, "", "late");
             return true;
         };
         try (TestGateway gateway = TestGateway.before(origin, "");
                 TestClient idle = gateway.client(); TestClient client = gateway.client()) {
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-            assertTrue(arrived.await(20, TimeUnit.SECONDS));
+            assertTrue(arrived.await(60, TimeUnit.SECONDS));
             int[] cut = {-1};
-            Thread stopper = new Thread(() -> cut[0] = gateway.stop(30_000));
+            Thread stopper = new Thread(() -> cut[0] = gateway.stop(60_000));
             stopper.start();
             assertTrue(idle.isClosed());
             go.countDown();

@@ -133,7 +133,7 @@ class ForwardingTest {
         origin.handler = (seen, socket, out) -> {
             TestOrigin.write(out, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                     + "Transfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n");
-            assertTrue(got.await(20, TimeUnit.SECONDS));
+            assertTrue(got.await(60, TimeUnit.SECONDS));
             TestOrigin.write(out, "7\r\nsecond\n\r\n0\r\n\r\n");
             return true;
         };

@@ -18,7 +18,7 @@ final class TestClient implements AutoCloseable {
         }
     }
 
-    private static final int TIMEOUT_MILLIS = 30_000;
+    private static final int TIMEOUT_MILLIS = 60_000;
     final Socket socket = new Socket();
     final InputStream in;
 

@@ -82,13 +82,14 @@ final class TestOrigin implements AutoCloseable {
         while (!listener.isClosed()) {
             try {
                 Socket socket = listener.accept();
+                // Before the look: of the close and this thread, one sees what the other has done.
+                open.add(socket);
                 if (listener.isClosed()) {
                     // A thread that already waits for a client can still get one after the close.
                     socket.close();
                     return;
                 }
                 connections.incrementAndGet();
-                open.add(socket);
                 daemon(() -> serve(socket));
             } catch (IOException closed) {
                 return;
