@@ -7,10 +7,10 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::clock::Waited;
 use crate::descriptor::Owned;
-use crate::kernel::Result;
+use crate::kernel::{self, Result};
 use crate::sandbox::is_confined;
-use crate::{clock, kernel};
 
 /// How much of a directory is read at once.
 const ENTRIES_BYTES: usize = 4096;
@@ -29,9 +29,6 @@ const CLOSE_NS_MAX: u64 = 100_000_000;
 /// Longest wait for the thread that takes numbers: a child created without the library's knowledge
 /// may inherit the lock held forever.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
-/// Between two checks at most this much counts: for the rest of the time the whole process did not
-/// run.
-const LOOK_NS_MAX: u64 = 10_000_000;
 /// Checks before the thread yields.
 const SPINS: u32 = 200;
 
@@ -64,16 +61,13 @@ fn try_hold() -> bool {
 
 #[cold]
 fn wait() {
-    let (mut looked_ns, mut waited_ns, mut spins) = (clock::now_ns(), 0, 0);
-    while !try_hold() && waited_ns < WAIT_NS_MAX {
+    let (mut waited, mut spins) = (Waited::begin(), 0);
+    while !try_hold() && waited.look_ns() < WAIT_NS_MAX {
         core::hint::spin_loop();
         spins += 1;
         if spins > SPINS && !is_confined() {
             kernel::let_others_run(spins - SPINS);
         }
-        let now_ns = clock::now_ns();
-        waited_ns += now_ns.saturating_sub(looked_ns).min(LOOK_NS_MAX);
-        looked_ns = now_ns;
     }
 }
 
@@ -125,14 +119,14 @@ pub fn forget_closes() {
 /// What does not end soon is not waited for again.
 #[cold]
 fn await_closes() {
-    let (begun_ns, mut spins) = (clock::now_ns(), 0);
+    let (mut waited, mut spins) = (Waited::begin(), 0);
     while CLOSING.load(Ordering::SeqCst) != 0 {
         core::hint::spin_loop();
         spins += 1;
         if spins > SPINS && !is_confined() {
             kernel::let_others_run(spins - SPINS);
         }
-        if clock::now_ns().saturating_sub(begun_ns) > CLOSE_NS_MAX {
+        if waited.look_ns() > CLOSE_NS_MAX {
             forget_closes();
         }
     }

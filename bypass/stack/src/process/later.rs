@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bypass_sys::clock::now_ns;
+use bypass_sys::clock::Waited;
 use bypass_sys::kernel;
 
 use super::table;
@@ -88,8 +88,8 @@ pub fn set_working(is_working: bool) {
 /// called until then.
 #[cold]
 pub fn beside_service<T>(made: T, is_short: impl Fn(&T) -> bool, make: impl Fn() -> T) -> T {
-    let (since, mut made) = (now_ns(), made);
-    while is_short(&made) && is_running() && now_ns() - since < WORK_NS_MAX {
+    let (mut made, mut waited) = (made, Waited::begin());
+    while is_short(&made) && is_running() && waited.look_ns() < WORK_NS_MAX {
         if IS_WORKING.load(Ordering::SeqCst) {
             let _ = kernel::poll(&mut [], Some(LOOK), None);
             continue;
