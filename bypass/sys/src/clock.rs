@@ -61,3 +61,50 @@ fn compare_clocks() -> u64 {
     TICKS_PER_MS.store(per_ms, Ordering::Relaxed);
     per_ms
 }
+
+/// How long something has been waited for, look by look: of the time between two looks at most so much counts. For the
+/// rest of it the process did not run, nor did, if the whole machine stood still, whoever is waited for.
+#[derive(Debug)]
+pub struct Waited {
+    looked_ns: u64,
+    counted_ns: u64,
+}
+
+const LOOK_NS_MAX: u64 = 10_000_000;
+
+impl Waited {
+    /// The wait begins.
+    pub fn begin() -> Self {
+        Self {
+            looked_ns: now_ns(),
+            counted_ns: 0,
+        }
+    }
+
+    /// How long it has lasted, at a look.
+    pub fn look_ns(&mut self) -> u64 {
+        self.look_at(now_ns())
+    }
+
+    fn look_at(&mut self, now_ns: u64) -> u64 {
+        let passed_ns = now_ns.saturating_sub(self.looked_ns);
+        self.looked_ns = now_ns;
+        self.counted_ns += passed_ns.min(LOOK_NS_MAX);
+        self.counted_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standstill_counts_as_one_look() {
+        let mut waited = Waited::begin();
+        let begun_ns = waited.looked_ns;
+        assert_eq!(waited.look_at(begun_ns + 1000), 1000);
+        let hour_ns = 3_600_000_000_000;
+        assert_eq!(waited.look_at(begun_ns + hour_ns), 1000 + LOOK_NS_MAX);
+        assert_eq!(waited.look_at(begun_ns + hour_ns + 5), 1005 + LOOK_NS_MAX);
+    }
+}

@@ -7,10 +7,10 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::clock::Waited;
 use crate::descriptor::Owned;
-use crate::kernel::Result;
+use crate::kernel::{self, Result};
 use crate::sandbox::is_confined;
-use crate::{clock, kernel};
 
 /// How much of a directory is read at once.
 const ENTRIES_BYTES: usize = 4096;
@@ -29,9 +29,6 @@ const CLOSE_NS_MAX: u64 = 100_000_000;
 /// Longest wait for the thread that takes numbers: a child created without the library's knowledge
 /// may inherit the lock held forever.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
-/// Between two checks at most this much counts: for the rest of the time the whole process did not
-/// run.
-const LOOK_NS_MAX: u64 = 10_000_000;
 /// Checks before the thread yields.
 const SPINS: u32 = 200;
 
@@ -62,34 +59,10 @@ fn try_hold() -> bool {
     taken.is_ok()
 }
 
-/// How much of a wait counts.
-struct Waited {
-    looked_ns: u64,
-    counted_ns: u64,
-}
-
-impl Waited {
-    fn new(now_ns: u64) -> Self {
-        Self {
-            looked_ns: now_ns,
-            counted_ns: 0,
-        }
-    }
-
-    /// So much of it, at a check.
-    fn at(&mut self, now_ns: u64) -> u64 {
-        let passed = now_ns.saturating_sub(self.looked_ns);
-        self.looked_ns = now_ns;
-        self.counted_ns += passed.min(LOOK_NS_MAX);
-        self.counted_ns
-    }
-}
-
 #[cold]
 fn wait() {
-    let mut waited = Waited::new(clock::now_ns());
-    let mut spins = 0;
-    while !try_hold() && waited.at(clock::now_ns()) < WAIT_NS_MAX {
+    let (mut waited, mut spins) = (Waited::begin(), 0);
+    while !try_hold() && waited.look_ns() < WAIT_NS_MAX {
         core::hint::spin_loop();
         spins += 1;
         if spins > SPINS && !is_confined() {
@@ -146,15 +119,14 @@ pub fn forget_closes() {
 /// What does not end soon is not waited for again.
 #[cold]
 fn await_closes() {
-    let mut waited = Waited::new(clock::now_ns());
-    let mut spins = 0;
+    let (mut waited, mut spins) = (Waited::begin(), 0);
     while CLOSING.load(Ordering::SeqCst) != 0 {
         core::hint::spin_loop();
         spins += 1;
         if spins > SPINS && !is_confined() {
             kernel::let_others_run(spins - SPINS);
         }
-        if waited.at(clock::now_ns()) > CLOSE_NS_MAX {
+        if waited.look_ns() > CLOSE_NS_MAX {
             forget_closes();
         }
     }
@@ -321,15 +293,6 @@ mod tests {
             });
         });
         assert_eq!(was_low.load(Ordering::SeqCst), 0);
-    }
-
-    /// The thread that closes could not run then either.
-    #[test]
-    fn a_stop_of_the_whole_process_does_not_use_up_a_wait() {
-        let mut waited = Waited::new(0);
-        let hour_ns = 3_600_000_000_000;
-        assert_eq!(waited.at(hour_ns), LOOK_NS_MAX);
-        assert_eq!(waited.at(hour_ns + 5), LOOK_NS_MAX + 5);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 use bypass_shm::layout::INFO_WORDS;
+use bypass_sys::clock::Waited;
 use bypass_sys::kernel;
 
 use super::inherited;
@@ -15,9 +16,8 @@ use crate::process::Outcome;
 use crate::sockets::{self, Socket};
 use crate::stream::{self, Stream};
 
-/// How long an engine of another process may take to answer: about a second, in looks. While the whole machine stands
-/// still, neither it nor this thread goes on, and one look is over by that.
-const LOOKS: u32 = 5000;
+/// How long an engine of another process may take to answer: then the shadow does, which knows no connection.
+const ANSWER_NS: u64 = 1_000_000_000;
 const LOOK: Duration = Duration::from_micros(200);
 
 /// Options that the program has set on a socket that is being connected.
@@ -108,15 +108,15 @@ fn congestion(fd: i32) -> Option<Vec<u8>> {
 /// `struct tcp_info` of the engine, which may be another process's.
 fn facts(stream: &Stream) -> Option<[u32; INFO_WORDS]> {
     let before = stream.ask_for_info().ok()?;
+    let mut waited = Waited::begin();
     packets::drive_in_turn();
-    for _ in 0..LOOKS {
+    loop {
         if stream.answers() != before {
             return Some(stream.info());
         }
-        if !stream.is_alive() {
+        if waited.look_ns() > ANSWER_NS || !stream.is_alive() {
             return None;
         }
         let _ = kernel::poll(&mut [], Some(LOOK), None);
     }
-    None
 }

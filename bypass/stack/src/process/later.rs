@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bypass_sys::clock::Waited;
 use bypass_sys::kernel;
 
 use super::table;
@@ -71,9 +72,8 @@ pub fn set_running(is_running: bool) {
 static IS_WORKING: AtomicBool = AtomicBool::new(false);
 /// How often it has begun to.
 static TURNS: AtomicU32 = AtomicU32::new(0);
-/// Looks for the end of its work, and time between them. Looks and not a time: while the whole machine stands still, the
-/// thread works no more than this one waits.
-const LOOKS_MAX: u32 = 5000;
+/// Longest wait for the end of its work, and time between looks.
+const WORK_NS_MAX: u64 = 1_000_000_000;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The service thread begins to work, or sleeps from now on.
@@ -88,9 +88,8 @@ pub fn set_working(is_working: bool) {
 /// called until then.
 #[cold]
 pub fn beside_service<T>(made: T, is_short: impl Fn(&T) -> bool, make: impl Fn() -> T) -> T {
-    let (mut made, mut looks) = (made, 0);
-    while is_short(&made) && is_running() && looks < LOOKS_MAX {
-        looks += 1;
+    let (mut made, mut waited) = (made, Waited::begin());
+    while is_short(&made) && is_running() && waited.look_ns() < WORK_NS_MAX {
         if IS_WORKING.load(Ordering::SeqCst) {
             let _ = kernel::poll(&mut [], Some(LOOK), None);
             continue;
