@@ -123,7 +123,10 @@ fn urls_of_one_server_alternate_over_its_connections() {
         let seen = &server.seen()[before..];
         assert_eq!(seen.len(), 100);
         let is_one = |request: &&Seen| request.path() == "/a";
-        assert_eq!(seen.iter().filter(is_one).count(), 50, "{mode}");
+        // five rounds, each of which begins with the other URL where connections have their own requests: one that
+        // is late when a round begins is asked in the wrong one
+        let of_one = seen.iter().filter(is_one).count();
+        assert!((48..=52).contains(&of_one), "{mode}: {of_one}");
         // the first twenty go to as many connections; in which order the server reads those is its own affair
         let mut known = HashSet::new();
         let firsts = seen
