@@ -509,7 +509,7 @@ assert all(os.waitpid(child, 0)[1] == 0 for child in children)
                     Ok((mut server, _)) => {
                         let _ = server.write_all(b"ok");
                         kept.push(server);
-                        // Of those that were only to be opened once.
+                        // Of connections that were only to be opened once.
                         if kept.len() > 4 * CONNECTS {
                             kept.remove(0);
                         }

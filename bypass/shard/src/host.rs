@@ -391,7 +391,7 @@ impl Host {
             .chain(&self.draining)
             .copied()
             .collect();
-        // What the program leaves now may reach the kernel's tables later, where the processor that has it stands still
+        // A connection that the program leaves now may reach the kernel's tables later, where the processor that has it stands still
         // between the two: such a port is looked at the next time.
         let mut just_left = Vec::new();
         for port in claimed {
@@ -584,7 +584,7 @@ mod tests {
 
     /// The program has set its word and is not done with the SYN yet.
     #[test]
-    fn what_was_left_a_moment_ago_is_the_kernels_until_the_next_look() {
+    fn a_connection_left_a_moment_ago_is_the_kernels_until_the_next_look() {
         // The last of seven words of a port.
         const LEFT_AT: u64 = (PORT as u64 * 7 + 6) * 8;
         let tables = tables();

@@ -94,8 +94,8 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || receiver.recv().is_err());
         let mut watch = Watch::new();
-        assert!(!watch.has_starved(), "nothing is known of before");
-        // Other tests' threads want to run, and may get no time: when they have ended, nobody starves.
+        assert!(!watch.has_starved(), "nothing is known of earlier times");
+        // Other tests' threads want to run, and may get no time: when they have ended, no thread starves.
         let since = std::time::Instant::now();
         while watch.has_starved() {
             assert!(since.elapsed() < Duration::from_secs(120), "a sleeper");

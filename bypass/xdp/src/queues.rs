@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_still_sends_is_waited_for_but_not_for_ever() {
+    fn frames_that_the_kernel_still_sends_are_waited_for_but_not_for_ever() {
         assert_eq!(opens_after(0), (Ok(7), 1));
         assert_eq!(opens_after(3), (Ok(7), 4));
         assert_eq!(opens_after(TRIES), (Err(libc::EBUSY), TRIES));

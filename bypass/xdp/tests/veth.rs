@@ -665,7 +665,7 @@ fn is_taken(side: &Namespace, at: SocketAddr, steering: &Steering, device: &mut 
             revents: 0,
         }];
         let is_answered = kernel::poll(&mut polled, Some(Duration::from_millis(1)), None) == Ok(1);
-        // First that: one that waits here for long is the kernel's when it is sent again.
+        // First that: one that waits here for long goes to the kernel when it is sent again.
         if arrived(device).contains(&true) {
             return true;
         }

@@ -80,7 +80,7 @@ fn lost_batches_do_not_hide_requests_without_a_connection() {
         drop(listener.accept().expect("a client"));
         let (mut client, _) = listener.accept().expect("a client");
         let _ = client.read(&mut [0; 4096]);
-        // first the listener: who is cut off comes again at once, and shall find nobody
+        // first the listener: who is cut off comes again at once, and must find no listener
         drop(listener);
         drop(client);
     });

@@ -220,7 +220,7 @@ fn idle_connections_may_be_closed_at_any_time() {
             conversation.send(HELLO);
         }
     });
-    // each connection has its requests a second apart
+    // the requests of a connection are one second apart
     let result = measured(&format!("-t1 -c20 -d2s -R 20 -T 30s {}", server.url()));
     // on a busy machine an end may take as long as the next request, or longer than a crossing does
     let crossed = count(&result, "/errors/stale") + count(&result, "/errors/read");
@@ -350,7 +350,7 @@ fn a_refusal_of_a_long_request_is_read_although_the_server_is_gone() {
 
 #[test]
 fn connections_that_end_before_the_start_are_opened_again() {
-    // as servers do that give a fresh connection a second for its request; those that are opened again
+    // as servers do that give a fresh connection a second for its request; connections that are opened again
     // are given more, or on a busy machine one might end as its first request comes
     let server = Server::start(|mut conversation| {
         if conversation.number() <= 3 {

@@ -365,7 +365,7 @@ fn a_request_whose_successor_is_due_already_is_sent_at_once() {
     );
     let result = measured(&line);
     std::fs::remove_file(&log).expect("ours");
-    // those that wait for the next look at the clock wait for up to 0.1 s, all of them; a busy machine that
+    // requests that wait for the next look at the clock wait for up to 0.1 s, all of them; a busy machine that
     // stands still now and then keeps a few waiting
     let usual = result["latency"]["response"]["quantiles"]["0.5"].as_f64();
     assert!(usual.expect("a figure") < 25e6, "{usual:?} ns");
@@ -700,7 +700,7 @@ impl Drop for Peer {
 }
 
 /// A port, and the socket that listens at it for a program that is to be started: what connects before
-/// the program runs waits for it, and nobody else can take the port.
+/// the program runs waits for it, and no other program can take the port.
 fn listening() -> (OwnedFd, u16) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();

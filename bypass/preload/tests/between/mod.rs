@@ -161,8 +161,8 @@ pub fn takes_packets(network: &Network, worker: u32) {
     assert_eq!(gained, (100, 0), "over packets, kernel");
 }
 
-/// Does `work` until the client has had to send no SYN again meanwhile. One that nobody looks at for a second, because
-/// the machine stands still or gives the server no time, is the kernel's when it is sent again, as it should be: then
+/// Does `work` until the client has had to send no SYN again meanwhile. One that no process looks at for a second, because
+/// the machine stands still or gives the server no time, goes to the kernel when it is sent again, as it should be: then
 /// the counts say nothing.
 pub fn undisturbed<T>(client: &Namespace, mut work: impl FnMut() -> T) -> T {
     let sent_again = || netstat(client, "TCPSynRetrans");

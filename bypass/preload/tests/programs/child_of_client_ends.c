@@ -64,7 +64,7 @@ static void client(void) {
     int served = is_served(port);
     close(until[1]);
     need(waitpid(child, &status, 0) == child, "waitpid");
-    /* Other processes hear of the end. */
+    /* Other processes are notified of the end. */
     usleep(100000);
     for (int i = 1; i < CONNECTIONS; i++)
         served += is_served(port);

@@ -335,7 +335,7 @@ UNUSED static double now_s(void) {
 }
 
 /* A clock that stands still while the machine does, or gives this process no turns: a thread counts how often it has
- * slept. What takes long by it has waited for something else. A forked child begins its own. */
+ * slept. A call that takes long by it has waited for something else. A forked child begins its own. */
 #define NAPS_PER_S 100
 static volatile int naps;
 

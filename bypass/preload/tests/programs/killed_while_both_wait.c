@@ -1,4 +1,4 @@
-/* pair: of two acceptors that wait one is killed, and a client that has not been told of it connects: the other one is
+/* pair: of two acceptors that wait one is killed, and a client that has not been notified of it connects: the other one is
  * woken, although a connection wakes one of them only (EPOLLEXCLUSIVE). */
 #include "starving.h"
 

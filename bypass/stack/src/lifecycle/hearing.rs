@@ -194,7 +194,7 @@ mod tests {
     use crate::service;
 
     #[test]
-    fn who_takes_part_in_a_segment_where_we_have_a_place_keeps_its_link() {
+    fn a_participant_of_a_segment_where_we_have_a_place_keeps_its_link() {
         let segment = Segment::create(1, 64, 4096).expect("memory");
         let id = segment.id();
         let peer = peer::Peer::join(segment, 0, 1).expect("a place");

@@ -234,7 +234,7 @@ fn has_maker(peer: &Peer) -> bool {
     (0..PROCESSES).any(|index| peer.segment.process(0, index) == maker)
 }
 
-/// Whoever has ended may have offered a connection and not come to wake those who wait for one.
+/// The process that has ended may have offered a connection without waking the threads that wait for one.
 fn look_again(peer: &Peer) {
     if peer.segment.queue().waiting() > 0 {
         of_peer(peer).iter().for_each(|one| one.wake_waiters());
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_to_be_woken_by_a_process_that_has_ended_is_woken() {
+    fn a_thread_that_an_ended_process_was_to_wake_is_woken() {
         const NUMBER: u32 = 0x7fff_0001;
         let waker = Waker::create(process::number(), NUMBER).expect("a waker");
         let segment = Segment::create(1, 64, 4096).expect("memory");

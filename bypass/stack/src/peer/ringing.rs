@@ -69,7 +69,7 @@ pub fn ring_some(segment: &Segment, which: impl Fn(u64) -> bool) {
         core::sync::atomic::fence(Ordering::SeqCst);
         let owner = ready_list.owner.load(Ordering::SeqCst);
         if listening != 0 && which(owner) && ready_list.take_sleeper() {
-            // Whoever sleeps there now: the list may be another's since, or not be rung for connections any more.
+            // The process that sleeps there now: the list may be another's since, or not be rung for connections any more.
             let owner = ready_list.owner.load(Ordering::SeqCst);
             let waker = ready_list.waker.load(Ordering::SeqCst);
             process::wake(owner, waker);

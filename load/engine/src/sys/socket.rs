@@ -278,7 +278,7 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(n as usize)
 }
 
-/// Whether bytes have come that nobody has read, also where the other side is gone since.
+/// Whether unread bytes have come, also where the other side is gone since.
 pub fn has_unread(fd: Fd) -> bool {
     let mut byte = 0_u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_a_reset_is_unread_behind_it() {
+    fn bytes_before_a_reset_are_unread_behind_it() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let own = listener.local_addr().expect("bound");
         let mut stream = TcpStream::connect(own).expect("it listens");
