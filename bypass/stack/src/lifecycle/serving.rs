@@ -16,6 +16,7 @@ use crate::operations::{release, signals};
 use crate::packets::{self, Service};
 use crate::peer::{self, trimming};
 use crate::process::deadline::shorter;
+use crate::process::deferral::inside;
 use crate::process::{self, later, pool, wakers};
 use crate::service::{self, Role, Work};
 
@@ -66,11 +67,23 @@ pub fn stop() {
 /// At exit: connections that have not been accepted yet can be accepted and read afterwards, as in the kernel.
 pub extern "C" fn leave() {
     process::keep(true);
-    if !service::is_running() {
-        return;
+    if service::is_running() {
+        // A handler may call exit, too.
+        inside(|| {
+            leave_as_client();
+            leave_as_holder();
+        });
     }
-    leave_as_client();
-    listener::all().iter().for_each(|one| one.leave_waiting());
+}
+
+fn leave_as_holder() {
+    let listeners = listener::all();
+    if listeners.iter().any(|one| one.has_waiting()) {
+        // What is left at a rendezvous socket is for others.
+        service::end();
+        listeners.iter().for_each(|one| one.leave_waiting());
+    }
+    listener::settle();
 }
 
 /// The holder that has our segment may have ended, or be about to, and be the only one to know the segment: whoever

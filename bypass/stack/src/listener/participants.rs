@@ -163,6 +163,18 @@ pub fn holder_ended(peer: &Arc<Peer>) {
     try_again(Unsure::OtherSide(peer.clone()));
 }
 
+/// For a child of this process that has not begun to accept, and so is no holder yet: it shares the rendezvous socket, which
+/// this process serves no more.
+pub fn leave_at_rendezvous(peer: &Peer) {
+    let hello = Message::Greet {
+        version: VERSION,
+        client: peer.segment.client(),
+    };
+    if let Ok(link) = connect(peer, &Name::of_listener(peer.inode), |_, _| false) {
+        let _ = link::send(link.0, hello, &[peer.segment.fd()]);
+    }
+}
+
 /// To be tried again soon, once for all that failed.
 fn try_again(one: Unsure) {
     let key = |one: &Unsure| match one {
