@@ -176,7 +176,7 @@ impl Listener {
                 return participants::leave_at_rendezvous(peer);
             }
             self.tell(&heirs, &Word::Forward(peer.clone(), proves));
-            // Those that were struck meanwhile had ended: then others are the heirs.
+            // Heirs that were struck meanwhile had ended: then other processes are the heirs.
             let others = self.others();
             if heirs.iter().any(|heir| others.contains(heir)) {
                 return;
