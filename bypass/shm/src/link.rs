@@ -296,7 +296,7 @@ pub fn ask(
 const CALLS_MAX: u32 = 4;
 
 /// As [`ask`], over a link that `call` makes; once more where whoever has taken the call ends before it answers, as
-/// another process may serve the same rendezvous socket. With the link over which the answer came.
+/// another process may serve the same rendezvous socket, all within `wait_ms`. With the link over which the answer came.
 pub fn ask_any(
     call: impl Fn() -> Result<Owned>,
     message: Message,
@@ -307,9 +307,9 @@ pub fn ask_any(
     loop {
         let link = call()?;
         calls += 1;
-        let has_time = || calls < CALLS_MAX && now_ns() - since < wait_ms * 1_000_000;
-        match ask(link.0, message, fds, wait_ms) {
-            Err(libc::EPIPE | libc::ECONNRESET) if has_time() => {}
+        let left_ms = || wait_ms.saturating_sub((now_ns() - since) / 1_000_000);
+        match ask(link.0, message, fds, left_ms()) {
+            Err(libc::EPIPE | libc::ECONNRESET) if calls < CALLS_MAX && left_ms() > 0 => {}
             other => return other.map(|(answer, fds)| (link, answer, fds)),
         }
     }

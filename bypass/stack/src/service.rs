@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 
 use bypass_shm::link::{self, Message};
 use bypass_sys::descriptor::Owned;
@@ -16,7 +16,7 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 use bypass_sys::{kernel, numbers};
 
-use crate::peer::{due, Peer};
+use crate::peer::{self, due, Peer};
 use crate::process::{self, later, table};
 
 pub use crate::process::later::{is_running, wake};
@@ -40,8 +40,9 @@ pub enum Role {
     Adopted(Arc<Peer>, usize, u64),
     /// The other side's process at place `index` of this segment, and its number.
     Participant(Arc<Peer>, usize, u64),
-    /// A process that takes part in a segment which is none of ours any more: it learns of our end by this link.
-    Bystander,
+    /// A process that takes part in the segment with this number, which is none of ours any more, but in which we have a
+    /// place still, on this side: it learns by this link when we have none.
+    Bystander(u64, usize),
     /// The rendezvous socket where a connection that was sent away can be asked for: its shadow's inode.
     Offer(u64),
     /// Somebody at such a rendezvous socket.
@@ -93,6 +94,8 @@ static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 /// Taken by the caller that ends the thread; in a forked child it is the handle of the parent's thread.
 static THREAD: Mutex<Option<std::thread::JoinHandle<()>>> = Mutex::new(None);
 static ROLES: OnceLock<Mutex<HashMap<i32, Role>>> = OnceLock::new();
+/// Whether there may be links in the role of [`Role::Bystander`].
+static HAS_BYSTANDERS: AtomicBool = AtomicBool::new(false);
 static STARTING: Mutex<()> = Mutex::new(());
 /// Links to the other sides, of a child whose thread does not run yet.
 static LINKS: Mutex<Vec<(Told, Arc<Peer>)>> = Mutex::new(Vec::new());
@@ -156,7 +159,9 @@ pub fn start() -> Result<(), i32> {
         *place = Some(thread);
     }
     later::set_running(true);
-    bypass_sys::process::at_exit(work.leave);
+    // Once: a forked child has its parent's handlers.
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| bypass_sys::process::at_exit(work.leave));
     bypass_shm::segment::when_grown(due::begin);
     (work.rejoin)();
     Ok(())
@@ -306,12 +311,33 @@ pub fn remove_participants(peer: &Arc<Peer>) {
     remove_all(|role| matches!(role, Role::Participant(of, ..) if Arc::ptr_eq(of, peer)));
 }
 
-/// The same where we have no place any more in segments that were ours.
-pub fn remove_bystanders() {
-    remove_all(|role| matches!(role, Role::Bystander));
+/// The link of a [bystander](Role::Bystander).
+pub fn stand_by(fd: i32, segment: u64, side: usize) {
+    HAS_BYSTANDERS.store(true, Ordering::Relaxed);
+    set_role(fd, Role::Bystander(segment, side));
 }
 
-fn remove_all(is_over: impl Fn(&Role) -> bool) {
+/// Closes the links of those where we have no place any more: each learns of it, although we may keep other places for
+/// as long as we live.
+pub fn remove_bystanders() {
+    if !HAS_BYSTANDERS.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let mut are_left = false;
+    remove_all(|role| {
+        let Role::Bystander(segment, side) = role else {
+            return false;
+        };
+        let is_kept = peer::keeps_place(*segment, *side);
+        are_left |= is_kept;
+        !is_kept
+    });
+    if are_left {
+        HAS_BYSTANDERS.store(true, Ordering::Relaxed);
+    }
+}
+
+fn remove_all(mut is_over: impl FnMut(&Role) -> bool) {
     if let Some(mut roles) = roles() {
         roles.retain(|fd, role| {
             let is_kept = !is_over(role);

@@ -116,11 +116,11 @@ plain! {
 
 /// Lets another thread run, at check number `looks` of a wait for it. After some checks it really
 /// sleeps: under SCHED_FIFO a thread that only yields never lets a thread of lower priority run,
-/// which may be the one that it waits for.
+/// which may be the one that it waits for. A confined thread only yields: its filter may forbid the other call.
 pub fn let_others_run(looks: u32) {
     const YIELDS: u32 = 100;
     const REST_NS: i64 = 50_000;
-    if looks < YIELDS {
+    if looks < YIELDS || is_confined() {
         let _ = sched_yield();
         return;
     }

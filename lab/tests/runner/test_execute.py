@@ -1,5 +1,6 @@
 """Trials whose programs fail."""
 
+import signal
 import threading
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ from wirespeed.errors import BusyError, HostError, ProcessError
 from wirespeed.results.model import PlannedTrial, Run
 from wirespeed.runner import duets, execute, turns
 from wirespeed.runner import trial as trials
+from wirespeed.runner.interrupts import signals_as_interrupts
 from wirespeed.runner.life import StartError
 from wirespeed.runner.trial import Attempt
 
@@ -26,10 +28,11 @@ class Fleet:
         return dict.fromkeys(hosts)
 
 
-def attempted(monkeypatch, tmp_path, has_died):
-    def measure(*_):
-        raise ProcessError("gen-0 failed (exit code 1): connection refused")
+def refused(*_):
+    raise ProcessError("gen-0 failed (exit code 1): connection refused")
 
+
+def attempted(monkeypatch, tmp_path, has_died, measure=refused):
     monkeypatch.setattr(execute.trials, "measure", measure)
     runner = object.__new__(execute.Runner)
     runner.run_dir, runner.fleet, runner.context = tmp_path, Fleet(has_died), None
@@ -50,6 +53,25 @@ def test_a_generator_that_fails_because_an_agent_was_killed_is_none(monkeypatch,
     """The server dies with its agent; the trial counted as failed, which `--resume` cannot fix."""
     with pytest.raises(HostError, match="has ended"):
         attempted(monkeypatch, tmp_path, has_died=True)
+
+
+def test_a_trial_that_fails_because_it_was_interrupted_ends_the_run(monkeypatch, tmp_path):
+    """The programs that the interrupt ended failed, and the run went on with the next trial."""
+    asked = []
+
+    def clock(*_):
+        asked.append(1)
+
+    def measure(*_):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            raise ProcessError("gen-0 cannot be killed")
+
+    monkeypatch.setattr(Fleet, "each", clock)
+    with pytest.raises(KeyboardInterrupt), signals_as_interrupts():
+        attempted(monkeypatch, tmp_path, has_died=False, measure=measure)
+    assert not asked
 
 
 def test_a_run_that_goes_on_counts_on_from_the_attempts_that_were_kept(tmp_path, monkeypatch):

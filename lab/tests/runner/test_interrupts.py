@@ -1,10 +1,12 @@
 """The first signal ends a run, and none stops what it tidies up."""
 
+import contextlib
 import signal
+import sys
 
 import pytest
 
-from wirespeed.runner.interrupts import Terminated, held_back, signals_as_interrupts
+from wirespeed.runner.interrupts import Terminated, check, held_back, signals_as_interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -39,6 +41,41 @@ def test_signals_after_the_first_are_ignored_until_the_run_has_ended():
     assert (done, stop.value.number) == (["removed"], signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("line", range(1, 4))
+def test_a_signal_within_the_handler_of_the_first_does_not_swallow_it(line):
+    """Both counted two signals, and neither was raised: a run that got Ctrl-C twice went on."""
+    nested = []
+
+    def trace(frame, event, _):
+        if frame.f_code.co_name != "stop":
+            return None
+        if event == "line" and frame.f_lineno == frame.f_code.co_firstlineno + line and not nested:
+            nested.append(line)
+            signal.raise_signal(signal.SIGINT)
+        return trace
+
+    before = sys.gettrace()
+    try:
+        with pytest.raises(KeyboardInterrupt), signals_as_interrupts():
+            sys.settrace(trace)
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        sys.settrace(before)
+    assert nested == [line]
+
+
+def test_an_interrupt_that_was_lost_is_raised_before_work_goes_on():
+    """In a finalizer, for example, or by a failure of what tidies up."""
+    check()
+    with pytest.raises(Terminated) as stop, signals_as_interrupts():
+        check()
+        with contextlib.suppress(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+        check()
+    assert stop.value.number == signal.SIGTERM
+    check()
 
 
 def test_hup_stays_ignored_under_nohup():

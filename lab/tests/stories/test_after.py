@@ -18,10 +18,11 @@ from ports import free_port
 from wirespeed.agent.children import is_alive
 from wirespeed.analysis import gate
 from wirespeed.analysis import trend as trends
-from wirespeed.cli import knee, trend
+from wirespeed.cli import knee, revisions, trend
 from wirespeed.errors import InputError
 from wirespeed.recipe import rates, read
 from wirespeed.report.wording import measure
+from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
 
 FAKES = Path(__file__).parents[1] / "fakes"
 PATIENCE_S = 120.0
@@ -359,6 +360,21 @@ def test_a_stop_while_a_revision_is_built_leaves_no_work_tree_and_no_program(
     while is_alive(built):
         assert time.monotonic() < deadline, "the build was ended"
         time.sleep(0.01)
+
+
+def test_a_stop_at_the_moment_in_which_a_build_is_started_ends_it(tmp_path, monkeypatch):
+    """The shell was at work before its parent knew it, and built on after the stop."""
+    begun, start = [], subprocess.Popen
+
+    def started(*words, **more):
+        begun.append(start(*words, **more))
+        signal.raise_signal(signal.SIGTERM)
+        return begun[0]
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    with pytest.raises(Terminated), signals_as_interrupts():
+        revisions._build(tmp_path, "HEAD", "sleep 600")
+    assert begun[0].returncode == -signal.SIGKILL
 
 
 def test_a_stopped_comparison_of_revisions_names_no_way_to_go_on_that_does_not_exist(repository):

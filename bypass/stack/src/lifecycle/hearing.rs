@@ -13,7 +13,7 @@ use crate::listener::{self, adopt, participants, proves, Listener};
 use crate::packets;
 use crate::peer;
 use crate::process;
-use crate::service::{dismiss, remove, set_role, Role};
+use crate::service::{dismiss, remove, set_role, stand_by, Role};
 
 /// Somebody in this role has said something.
 pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
@@ -62,7 +62,7 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
             match peer::find(segment, own_side) {
                 Some(peer) => set_role(fd, Role::Participant(peer, index as usize, process)),
                 // Our place is taken still: were the link to end, that process would look for us again at once, and so on.
-                None if peer::keeps_place(segment, own_side) => set_role(fd, Role::Bystander),
+                None if peer::keeps_place(segment, own_side) => stand_by(fd, segment, own_side),
                 None => drop(remove(fd)),
             }
         }
@@ -73,6 +73,8 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
                 let _ = (peer.segment).borrow(peer.side, index, number, memory.into_raw());
             }
         }
+        // We read nothing there any more.
+        (Role::Bystander(..), Message::Lend { .. }) => {}
         (Role::Stranger, Message::Forward { inode }) if is_trusted(fd, inode, fds.get(1)) => {
             forwarded(inode, fds.into_iter().next());
             remove(fd);

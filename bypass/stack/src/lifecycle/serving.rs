@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use bypass_shm::link::{self, Message};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::thread::thread;
 
 use super::{hearing, offers};
@@ -16,7 +17,8 @@ use crate::operations::{release, signals};
 use crate::packets::{self, Service};
 use crate::peer::{self, trimming};
 use crate::process::deadline::shorter;
-use crate::process::{self, later, pool, wakers};
+use crate::process::deferral::inside;
+use crate::process::{self, later, namespace, pool, wakers};
 use crate::service::{self, Role, Work};
 
 /// Links of peers that have not sent anything yet, oldest first.
@@ -66,15 +68,30 @@ pub fn stop() {
 /// At exit: connections that have not been accepted yet can be accepted and read afterwards, as in the kernel.
 pub extern "C" fn leave() {
     process::keep(true);
-    if !service::is_running() {
+    // Not by this thread where its filter may allow no socket, nor where names are another namespace's.
+    if !service::is_running() || is_confined() || namespace::has_left() {
         return;
     }
-    leave_as_client();
-    listener::all().iter().for_each(|one| one.leave_waiting());
+    // A handler may call exit, too.
+    inside(|| {
+        leave_as_client();
+        leave_as_holder();
+    });
+}
+
+fn leave_as_holder() {
+    let listeners = listener::all();
+    if listeners.iter().any(|one| one.has_waiting()) {
+        // What is left at a rendezvous socket is for others.
+        service::end();
+        listeners.iter().for_each(|one| one.leave_waiting());
+    }
+    listener::settle();
 }
 
 /// The holder that has our segment may have ended, or be about to, and be the only one to know the segment: whoever
-/// holds the listener now gets it, before it goes away with this process.
+/// holds the listener now gets it, before it goes away with this process. Where no holder can be found, what waits is left
+/// as it is: a holder that we are not to meet may accept it still.
 fn leave_as_client() {
     let is_ours = |peer: &peer::Peer| peer.side == 0 && peer.inode != 0 && !peer.is_relay;
     let waits = |peer: &peer::Peer| is_ours(peer) && peer.segment.queue().waiting() > 0;
@@ -84,8 +101,9 @@ fn leave_as_client() {
     // It may be at this very work.
     service::end();
     let all = peer::all();
-    let waiting = all.iter().filter(|peer| waits(peer));
-    waiting.for_each(participants::holder_ended);
+    for peer in all.iter().filter(|peer| waits(peer)) {
+        let _ = participants::greet_holder(peer);
+    }
 }
 
 /// After a fork: the inherited listeners are answered here too, and what clients the other
@@ -148,11 +166,8 @@ fn run(set: i32) {
         if tick.is_some() {
             signals::look();
         }
-        let was_cleaning = is_cleaning;
         is_cleaning = peer::clean_resting() | offers::expire();
-        if was_cleaning && !is_cleaning {
-            service::remove_bystanders();
-        }
+        service::remove_bystanders();
     }
 }
 

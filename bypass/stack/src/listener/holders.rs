@@ -11,7 +11,7 @@ use bypass_sys::thread::thread;
 use bypass_sys::waker::Name;
 
 use super::untold::{self, Word};
-use super::Listener;
+use super::{participants, Listener};
 use crate::peer::Peer;
 use crate::process;
 
@@ -159,14 +159,29 @@ impl Listener {
     /// all who might.
     pub fn pass_on(self: &Arc<Self>, peer: &Arc<Peer>) {
         // Without the socket as proof: its number may be another file's by now.
-        self.tell(&self.heirs(), &Word::Forward(peer.clone(), false));
+        self.bequeath(peer, false);
     }
 
     /// The same as this process ends, of what waits here: of the others' questions for segments some may be unread.
     pub fn leave_waiting(self: &Arc<Self>) {
         let peers = self.peers();
         let waiting = peers.iter().filter(|one| one.segment.queue().waiting() > 0);
-        waiting.for_each(|peer| self.tell(&self.heirs(), &Word::Forward(peer.clone(), true)));
+        waiting.for_each(|peer| self.bequeath(peer, true));
+    }
+
+    fn bequeath(self: &Arc<Self>, peer: &Arc<Peer>, proves: bool) {
+        loop {
+            let heirs = self.heirs();
+            if heirs.is_empty() {
+                return participants::leave_at_rendezvous(peer);
+            }
+            self.tell(&heirs, &Word::Forward(peer.clone(), proves));
+            // Heirs that were struck meanwhile had ended: then other processes are the heirs.
+            let others = self.others();
+            if heirs.iter().any(|heir| others.contains(heir)) {
+                return;
+            }
+        }
     }
 
     fn heirs(&self) -> Vec<u64> {

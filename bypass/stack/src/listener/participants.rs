@@ -144,23 +144,41 @@ pub fn retry_unsure() -> bool {
 /// in it, just as the kernel's queue belongs to all holders of the socket; if no process has the rendezvous socket,
 /// none will accept.
 pub fn holder_ended(peer: &Arc<Peer>) {
+    match greet_holder(peer) {
+        Ok(()) => {}
+        Err(libc::ECONNREFUSED) => abandoned(peer),
+        // The rendezvous socket is crowded, or we lack descriptors.
+        Err(_) => try_again(Unsure::OtherSide(peer.clone())),
+    }
+}
+
+/// Gives a segment to a process that holds its listener now. ECONNREFUSED: there is none that may have it.
+pub fn greet_holder(peer: &Arc<Peer>) -> Result<(), i32> {
     let hello = Message::Greet {
         version: VERSION,
         client: process::number(),
     };
     for _ in 0..GREETINGS {
-        let link = match connect(peer, &Name::of_listener(peer.inode), |_, _| false) {
-            Ok(link) => link,
-            Err(libc::ECONNREFUSED) => return abandoned(peer),
-            // The rendezvous socket is crowded, or we lack descriptors.
-            Err(_) => break,
-        };
+        let link = connect(peer, &Name::of_listener(peer.inode), |_, _| false)?;
         // It fails when who opened the rendezvous socket is just ending, too: another one will.
         if link::send(link.0, hello, &[peer.segment.fd()]).is_ok() {
-            return add_link(link, Role::Greeting(peer.clone()));
+            add_link(link, Role::Greeting(peer.clone()));
+            return Ok(());
         }
     }
-    try_again(Unsure::OtherSide(peer.clone()));
+    Err(libc::EAGAIN)
+}
+
+/// For a child of this process that has not begun to accept, and so is not a holder yet: it shares the rendezvous socket, which
+/// this process serves no more.
+pub fn leave_at_rendezvous(peer: &Peer) {
+    let hello = Message::Greet {
+        version: VERSION,
+        client: peer.segment.client(),
+    };
+    if let Ok(link) = connect(peer, &Name::of_listener(peer.inode), |_, _| false) {
+        let _ = link::send(link.0, hello, &[peer.segment.fd()]);
+    }
 }
 
 /// To be tried again soon, once for all that failed.
@@ -274,8 +292,15 @@ pub fn link_ended(peer: &Arc<Peer>, index: usize, number: u64) {
 /// A process of the other side has ended: it may have been the last one.
 fn process_ended(peer: &Arc<Peer>) {
     peer.wake_unheard();
-    if peer.side == 1 && is_alone(peer) {
-        client_ended(peer);
+    if peer.side == 0 {
+        return;
+    }
+    if !has_maker(peer) {
+        peer.is_stale.store(true, Ordering::SeqCst);
+    }
+    match is_alone(peer) {
+        true => client_ended(peer),
+        false => look_again(peer),
     }
 }
 

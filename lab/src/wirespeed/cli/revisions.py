@@ -18,7 +18,7 @@ from wirespeed.cli import run as runs_of
 from wirespeed.cli.compare import CompareOptions, Variant
 from wirespeed.cli.init import argv_of
 from wirespeed.errors import InputError, RunError
-from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
+from wirespeed.runner.interrupts import Terminated, held_back, signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 
 BUILD_S = 3600.0
@@ -105,14 +105,20 @@ def _git(*words: str) -> subprocess.CompletedProcess[str]:
 
 def _build(tree: Path, rev: str, command: str) -> None:
     print(f"wirespeed: building {rev}: {command}", file=sys.stderr)
-    process = subprocess.Popen(["sh", "-c", command], cwd=tree, stdout=sys.stderr,
-                               stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with held_back():  # else a shell that has just been started is not known yet
+            process = subprocess.Popen(
+                ["sh", "-c", command], cwd=tree, stdout=sys.stderr,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        assert process
         code = process.wait(BUILD_S)
     except BaseException as error:  # Ctrl-C too: what the shell started would go on without it
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         if isinstance(error, subprocess.TimeoutExpired):
             minutes = f"{BUILD_S / 60:.0f} minutes"
             raise RunError(f"the build of {rev} did not end in {minutes}") from None

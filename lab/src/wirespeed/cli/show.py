@@ -182,7 +182,8 @@ def _row(run_dir: Path) -> _Row:
         return _Row(run_dir.name, error=str(error))
     done = sum(1 for _ in (run_dir / "trials").glob("*/trial.json"))
     total = sum(line.state == "planned" for line in store.read_plan(run_dir))
-    state = "cut off" if execute.is_cut_off(run_dir) else run.state
+    is_cut_off = run.state == "running" and execute.is_cut_off(run_dir)
+    state = "cut off" if is_cut_off else run.state
     return _Row(
         run_dir.name, run.recipe, state, done, total, run.commit, run.started, run.labels, run.note
     )

@@ -150,7 +150,9 @@ class Channel:
         except subprocess.TimeoutExpired:
             pass
         # Not by seeking: the program has the same offset, and would write over what it wrote.
-        text = os.pread(self._complaints.fileno(), LAST_WORDS_BYTES_MAX, 0)
+        handle = self._complaints.fileno()
+        start = max(0, os.fstat(handle).st_size - LAST_WORDS_BYTES_MAX)
+        text = os.pread(handle, LAST_WORDS_BYTES_MAX, start)
         lines = text.decode(errors="replace").strip().splitlines()
         if lines:
             return lines[-1].strip()

@@ -199,7 +199,7 @@ class Fleet:
 
     def tidy(self) -> dict[str, Any]:
         """Ends and removes what killed agents have left on every machine."""
-        return self.each(self.machines, "leftovers")
+        return self.each(self.machines, "leftovers", END_S)
 
     def close(self) -> bool:
         """Ends every agent and with it everything it started; returns when they have.

@@ -279,6 +279,9 @@ class Host:
         except (KeyError, ValueError):
             pass
         self.channel.close()
+        if self.far.is_quoted and not self.info:
+            # No agent has answered: a program that still logs in ignores the end of its input.
+            self.channel.process.terminate()
 
 
 def pump(selector: selectors.BaseSelector, timeout_s: float) -> bool:

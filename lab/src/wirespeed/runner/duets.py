@@ -8,7 +8,7 @@ from pathlib import Path
 from wirespeed.errors import ProcessError, StorageError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.results.model import Duet, PlannedTrial, Trial
-from wirespeed.runner import turns, warm
+from wirespeed.runner import interrupts, turns, warm
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.duet import SIDE
 from wirespeed.runner.execute import (
@@ -38,6 +38,7 @@ class DuetRunner(Runner):
         if self._has_turns(queue):
             self._find_headroom(queue)
         while self._has_turns(queue):
+            interrupts.check()
             pair = self._new_pair(queue)
             try:
                 self._begin_pair(pair, queue)

@@ -29,7 +29,7 @@ from wirespeed.errors import (
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
-from wirespeed.runner import headroom, known
+from wirespeed.runner import headroom, interrupts, known
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.counters import Counting
@@ -144,6 +144,7 @@ class Runner:
         """Runs the trials of one life; a server that dies is started again for the rest."""
         self._find_headroom(queue)
         while queue:
+            interrupts.check()
             life = self._new_life(queue)
             try:
                 self._begin(life, queue)
@@ -238,6 +239,7 @@ class Runner:
 
     def _attempt(self, life: Life, order: Attempt) -> tuple[Trial, bool]:
         """(the trial, whether the servers still live)."""
+        interrupts.check()
         self.watcher.phase(
             order.line, "warming up" if order.is_first_of_life else "measuring", self.progress()
         )
@@ -248,6 +250,7 @@ class Runner:
             problem = self._disk_or(error)
             if isinstance(problem, StorageError):
                 raise problem from error
+            interrupts.check()  # its programs may have failed in the end of an interrupted trial
             self._check_agents()
             reason = str(error)
             if isinstance(error, LastingError):

@@ -13,7 +13,7 @@ from wirespeed.agent import clock
 from wirespeed.driver import command
 from wirespeed.driver.base import Figures, LoadRun, Window
 from wirespeed.driver.generator import Output
-from wirespeed.errors import HostError, LastingError, ProcessError
+from wirespeed.errors import LastingError, ProcessError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 from wirespeed.probe import merge, window
@@ -203,24 +203,24 @@ def _start(
         running = start.start_all(
             life.fleet, [_order(life, one, run) for one in instances], life.ours
         )
-        if clock.now() < run.start_at:
-            lab_core = _watched(life, running, run, sampling) if sampling else None
-            if not sampling or clock.now() < run.start_at + run.warmup_s:
-                return run, running, lab_core
-            _sampled(life, running)
+        try:
+            if clock.now() < run.start_at:
+                lab_core = _watched(life, running, run, sampling) if sampling else None
+                if not sampling or clock.now() < run.start_at + run.warmup_s:
+                    return run, running, lab_core
+                _sampled(life, running)
+        except BaseException:  # Ctrl-C, too: the caller does not know these generators yet
+            stop.stop(life.fleet, running, 0.0)
+            raise
         stop.stop(life.fleet, running, 0.0)
         lead_s *= 3
     raise ProcessError(f"the generators could not be started within {lead_s / 3:.1f} s")
 
 
 def _watched(life: Life, running: list[Started], run: LoadRun, sampling: Sampling) -> int | None:
-    """Begins to sample; without samples the generators are ended."""
+    """Begins to sample; returns the core to which the lab has moved."""
     lab_core = core_for_lab(life, running)
-    try:
-        _sample(life, running, run, sampling, lab_core)
-    except HostError:
-        stop.stop(life.fleet, running, 0.0)
-        raise
+    _sample(life, running, run, sampling, lab_core)
     return lab_core
 
 

@@ -18,6 +18,9 @@ class Terminated(KeyboardInterrupt):
         self.number = number
 
 
+_open: list[list[int]] = []  # the signals that have come, of each block below
+
+
 @contextmanager
 def signals_as_interrupts() -> Iterator[None]:
     """The first INT, TERM or HUP raises; those after it are ignored, since the run is ending and
@@ -25,12 +28,29 @@ def signals_as_interrupts() -> Iterator[None]:
     came: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        is_first = not came  # asked first: another signal may interrupt this function
         came.append(number)
-        if len(came) == 1:
-            raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+        if is_first:
+            raise _interrupt(number)
 
-    with _handled_by(stop):
-        yield
+    _open.append(came)
+    try:
+        with _handled_by(stop):
+            yield
+    finally:
+        _open.remove(came)
+
+
+def check() -> None:
+    """Raises what the first signal raised, where that was lost: Python drops it inside of a
+    finalizer, and a failure of the tidying up takes its place. To be called before work goes on."""
+    for came in _open:
+        if came:
+            raise _interrupt(came[0])
+
+
+def _interrupt(number: int) -> KeyboardInterrupt:
+    return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
 
 
 @contextmanager

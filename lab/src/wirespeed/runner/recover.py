@@ -69,12 +69,14 @@ def recover(runs: Path) -> Recovered:
         except BusyError:  # it goes on just now
             continue
         with holder:
+            run = store.read_run(run_dir)
+            if run.state != "running":  # it went on since, and has said how it ended
+                continue
             scratch = scratch_folder(run_dir.name)
             if scratch.exists():
                 shutil.rmtree(scratch, ignore_errors=True)
                 folders.append(str(scratch))
             execute.remove_unfinished(run_dir)
-            run = store.read_run(run_dir)
             store.write_run(run_dir, replace(run, state="interrupted", ended=execute.now()))
             store.append_event(run_dir, "recovered")
             names.append(run_dir.name)

@@ -40,6 +40,7 @@ from wirespeed.runner import (
     extend,
     files,
     fit,
+    interrupts,
     known,
     order,
     place,
@@ -279,6 +280,7 @@ def _gone_on(
     done, deadline = -1, 0.0
     watcher.told(f"{lost}; its site is opened again, and the run goes on")
     while True:
+        interrupts.check()
         finished = len(store.read_trials(run_dir))
         if finished > done:
             done, deadline = finished, time.monotonic() + AGAIN_FOR_S

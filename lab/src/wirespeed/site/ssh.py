@@ -26,7 +26,7 @@ from wirespeed.topology import Link, Seat, Topology, roles_of
 # ssh takes the first value it meets, so a site's own options win. The first key exchange of OpenSSH
 # costs ten times the CPU of this one, which matters for 24 hosts.
 OPTIONS = (
-    "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30",  # with the key exchange
+    "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15",  # with the key exchange
     "-o", "KexAlgorithms=^curve25519-sha256",
 )  # fmt: skip
 ALIVE_S = 2  # between two keep-alives, which find a cut cable

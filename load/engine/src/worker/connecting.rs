@@ -16,8 +16,6 @@ const BACKOFF_MIN_NS: u64 = 1_000_000;
 const BACKOFF_MAX_NS: u64 = 100_000_000;
 /// A server that ends an unused connection after so long did take it.
 const IDLE_NS: u64 = 1_000_000_000;
-/// The waits double up to the longest one.
-const BACKOFF_DOUBLINGS: u64 = 7;
 
 /// How far the opening of a connection came at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,12 +31,6 @@ enum Start {
 /// The token of a connection in its events.
 pub(super) fn token(index: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | index as u64
-}
-
-/// So often a connect to a full queue is tried again in silence: for about this time.
-fn full_queue_tries(time_ns: u64) -> u8 {
-    let tries = BACKOFF_DOUBLINGS + time_ns / BACKOFF_MAX_NS;
-    u8::try_from(tries).unwrap_or(u8::MAX)
 }
 
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
@@ -74,6 +66,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
 
     /// Starts to open a connection, or queues it behind those under way.
     pub(super) fn open(&mut self, index: usize, now: u64) {
+        let asks_again = std::mem::take(&mut self.connections[index].asks_again);
         let is_closed = self.connections[index].state == ConnectionState::Closed;
         if index >= self.connections.wanted || self.stopped || !is_closed {
             return;
@@ -82,7 +75,9 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             self.connector.enqueue(index);
             return;
         }
-        self.connections[index].sent_ns = now;
+        if !asks_again {
+            self.connections[index].sent_ns = now;
+        }
         let start = self.start_connect(index);
         self.started(index, start, now);
     }
@@ -320,13 +315,13 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// A Unix socket says that its queue is full where the kernel's TCP would try again, for as long as
     /// a connect may take.
     fn try_again(&mut self, index: usize, now: u64) -> bool {
-        let most = full_queue_tries(self.plan.connect_timeout_ns);
         let connection = &mut self.connections[index];
-        if connection.failures >= most {
+        if now.saturating_sub(connection.sent_ns) >= self.plan.connect_timeout_ns {
             return false;
         }
-        connection.failures += 1;
+        connection.failures = connection.failures.saturating_add(1);
         self.close(index);
+        self.connections[index].asks_again = true;
         self.reopen_later(index, now);
         true
     }
@@ -434,17 +429,5 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let wait_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
         let generation = connection.generation;
         self.deadlines.set_timer(now + wait_ns, index, generation);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_queue_is_asked_for_as_long_as_a_connect_may_take() {
-        assert_eq!(full_queue_tries(500_000_000), 12);
-        assert_eq!(full_queue_tries(2_000_000_000), 27);
-        assert_eq!(full_queue_tries(u64::MAX), u8::MAX);
     }
 }

@@ -50,6 +50,8 @@ pub struct Connection<S> {
     pub state: ConnectionState,
     /// It is one of those under way whose number is limited.
     pub holds_place: bool,
+    /// It is asked for again since `sent_ns`, as its server's queue was full.
+    pub asks_again: bool,
     /// Whether reports of room are wanted.
     pub wants_room: bool,
     /// Failures to connect in a row.
@@ -100,6 +102,7 @@ impl<S> Connection<S> {
             in_flight: 0,
             state: ConnectionState::Closed,
             holds_place: false,
+            asks_again: false,
             wants_room: false,
             failures: 0,
             answered: 0,

@@ -83,13 +83,17 @@ class OutBufferTest {
         connect("epoll");
         ByteBuf read = channel.alloc().directBuffer(1000).writeZero(1000);
         assumeTrue(read.hasMemoryAddress(), "a Java without Unsafe makes views");
-        long bytes = channel.eventLoop().submit(() -> {
-            List<ByteBuf> slices = new ArrayList<>();
-            for (int i = 0; i < 1000; i++) {
-                slices.add(read.retainedSlice(i, 1));
-            }
-            return allocatedBy(slices);
-        }).sync().getNow();
+        long bytes = Long.MAX_VALUE;
+        // The first round loads classes; later ones are few enough that no compiler removes the views.
+        for (int round = 0; round < 5; round++) {
+            bytes = Math.min(bytes, channel.eventLoop().submit(() -> {
+                List<ByteBuf> slices = new ArrayList<>();
+                for (int i = 0; i < 1000; i++) {
+                    slices.add(read.retainedSlice(i, 1));
+                }
+                return allocatedBy(slices);
+            }).sync().getNow());
+        }
         assertEquals(1, read.refCnt());
         read.release();
         assertTrue(bytes < 16 * 1000, bytes + " bytes for 1000 slices");

@@ -185,6 +185,12 @@ final class EndpointResolver implements AutoCloseable {
         }
 
         private void unanswered(Throwable cause) {
+            synchronized (followed) {
+                // After the end no answer is needed any more.
+                if (isStopped) {
+                    return;
+                }
+            }
             ThrottledLog.line("the name " + address.host() + " is not answered: " + cause.getMessage());
             if (System.nanoTime() - foundNanos > STALE_NANOS) {
                 lead(List.of());

@@ -143,7 +143,10 @@ final class FilterFolder implements AutoCloseable {
                 first = second;
             }
         } catch (IOException e) {
-            LOG.log(System.Logger.Level.WARNING, "filter folder cannot be read: " + e);
+            // The folder of a gateway that has ended may be gone while its thread still looks.
+            if (!isClosed) {
+                LOG.log(System.Logger.Level.WARNING, "filter folder cannot be read: " + e);
+            }
         } catch (RuntimeException fault) {
             // A filter's close, for one; the watch must go on.
             LOG.log(System.Logger.Level.ERROR, "filters are not taken", fault);
