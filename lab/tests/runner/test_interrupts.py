@@ -78,6 +78,16 @@ def test_an_interrupt_that_was_lost_is_raised_before_work_goes_on():
     check()
 
 
+def test_an_interrupt_of_an_outer_block_counts_after_an_inner_one_has_ended():
+    with pytest.raises(KeyboardInterrupt), signals_as_interrupts():
+        with signals_as_interrupts():
+            check()
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        check()
+    check()
+
+
 def test_hup_stays_ignored_under_nohup():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
