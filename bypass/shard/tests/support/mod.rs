@@ -278,11 +278,13 @@ fn over_xdp(
         Err(libc::EPERM) => skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)"),
         Err(error) => panic!("attach: error {error}"),
     };
-    let opened = match Opened::open(&link, 0, settings) {
-        Ok(opened) => opened,
+    // The kernel may still have frames of the shard that had the queue before.
+    let opened = Running::until(|| match Opened::open(&link, 0, settings) {
+        Ok(opened) => Some(opened),
+        Err(libc::EBUSY) => None,
         Err(libc::EAFNOSUPPORT) => skip("this kernel has no AF_XDP"),
         Err(error) => panic!("open: error {error}"),
-    };
+    });
     steering
         .set_socket(0, opened.socket())
         .expect("room in the map");
