@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bypass_device::{Device, Frame, Offload};
-use bypass_netlink::{Prefix, Tables};
+use bypass_netlink::{Link, Prefix, Tables};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{address, kernel, network};
 use bypass_testkit::contract::{self, Pair, PORT};
@@ -839,6 +839,17 @@ fn again(side: &Namespace, word: &str, with: impl FnOnce(&mut Command) + Send) -
     })
 }
 
+/// Queue 0 of an interface, of which the kernel lets go somewhat after a socket of it was closed.
+fn open_when_free(link: &Link) -> Opened {
+    let begun = Instant::now();
+    let mut opened = Opened::open(link, 0, Settings::default());
+    while matches!(opened, Err(libc::EBUSY)) && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+        opened = Opened::open(link, 0, Settings::default());
+    }
+    opened.expect("opened")
+}
+
 /// Holds vb with port 5000 claimed until it is killed.
 fn hold() {
     let link = Tables::new()
@@ -848,7 +859,7 @@ fn hold() {
         .clone();
     let steering = Steering::attach(link.index, link.mtu, Mode::Native, false).expect("attached");
     steering.add_address(ip(ADDRESSES[1]));
-    let opened = Opened::open(&link, 0, Settings::default()).expect("opened");
+    let opened = open_when_free(&link);
     steering.set_socket(0, opened.socket()).expect("room");
     steering.claim(Transport::Udp, 5000);
     println!("holds");
@@ -858,6 +869,7 @@ fn hold() {
 fn killed() {
     let sides = namespaces(1, 1500);
     drop(open(&sides[1], "vb", Mode::Native, Settings::default()));
+    await_detached(&sides[1]);
     let sender = socket(&sides[0], ADDRESSES[0], 0);
     let kernels = socket(&sides[1], ADDRESSES[1], 5000);
     for round in 0..5 {
@@ -1365,14 +1377,7 @@ fn checked() {
     let taken = sides[0].run(|| {
         let tables = Tables::new().expect("tables");
         let link = tables.link("mv").expect("the link");
-        // The kernel lets go of the queue of a closed socket somewhat later.
-        let begun = Instant::now();
-        let mut opened = Opened::open(link, 0, Settings::default());
-        while matches!(opened, Err(libc::EBUSY)) && begun.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
-            opened = Opened::open(link, 0, Settings::default());
-        }
-        let _opened = opened.expect("opened");
+        let _opened = open_when_free(link);
         check::interface("mv").expect("netlink").to_string()
     });
     assert!(taken.contains("has an AF_XDP socket already"), "{taken}");
