@@ -500,6 +500,7 @@ fn time_wait() {
             while !sides[1].run(|| keeps(table, TIME_WAIT)) {
                 assert!(Instant::now() < end, "{address}");
             }
+            await_answered(&sides[0], table);
             steering.share(5000, leaves_new);
             steering.claim(Transport::Tcp, 5000);
             if leaves_new {
@@ -537,6 +538,7 @@ fn noted_before() {
     while !sides[1].run(|| keeps("tcp", TIME_WAIT)) {
         assert!(Instant::now() < end, "no TIME_WAIT");
     }
+    await_answered(&sides[0], "tcp");
     steering.share(5000, false);
     steering.claim(Transport::Tcp, 5000);
     let is_taken = is_taken(&sides[0], at, &steering, &mut device);
@@ -575,6 +577,7 @@ fn fin_wait() {
 /// States of /proc/net/tcp.
 const FIN_WAIT2: &str = "05";
 const TIME_WAIT: &str = "06";
+const LAST_ACK: &str = "09";
 
 /// Whether the calling thread's namespace has a connection of the servers' ports in a state.
 fn keeps(table: &str, state: &str) -> bool {
@@ -585,6 +588,20 @@ fn keeps(table: &str, state: &str) -> bool {
         let is_own = fields.nth(1).is_some_and(|own| own.contains(":138"));
         is_own && fields.nth(1) == Some(state)
     })
+}
+
+/// Until the client's FINs are answered: the port of one that waits for that is taken, and the server is done before.
+fn await_answered(client: &Namespace, table: &str) {
+    let path = format!("/proc/thread-self/net/{table}");
+    let waits = || {
+        let sockets = std::fs::read_to_string(&path).expect("proc");
+        let mut states = sockets.lines().map(|line| line.split_whitespace().nth(3));
+        states.any(|state| state == Some(LAST_ACK))
+    };
+    let end = Instant::now() + PATIENCE;
+    while client.run(waits) {
+        assert!(Instant::now() < end, "{table}: no answer to a FIN");
+    }
 }
 
 /// Both ends of a connection of the kernel's.
