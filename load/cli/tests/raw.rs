@@ -200,7 +200,7 @@ fn datagrams_that_answer_nothing_are_counted_and_change_nothing() {
 
 #[test]
 fn a_closed_port_is_an_error_and_makes_no_busy_loop() {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let socket = UdpSocket::bind(own_address()).expect("a port");
     let address = socket.local_addr().expect("bound");
     drop(socket);
     let result = measured(&format!("-t1 -c1 -d500ms udp://{address}"));
