@@ -2,8 +2,8 @@
 
 The client opens a connection for each number of BYTES, sends as many, ends its direction, and gets twice
 as many back. Number 0 is a connection that it resets. A line on standard input lets it begin; before
-that it has made one connection, which both ends have ended, so that it is known as accelerated. The server takes the first free port from
-PORT on, and says which.
+that it has made one connection, which both ends have ended, so that it is known as accelerated. The server takes
+the first free port from PORT on, and says which.
 """
 
 import errno
