@@ -90,7 +90,7 @@ def _data(home):
 def _python(target):
     """The lab and the packages that it uses, as the environment of the checkout has them."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check",
-           "--no-compile", "--target", str(target)]
+           "--retries", "8", "--no-compile", "--target", str(target)]
     lock = ROOT / "lab" / "requirements.lock"
     subprocess.run([*pip, "--require-hashes", "-r", lock], check=True)
     for name in ("setuptools", "wheel", "pip", "pkg_resources", "_distutils_hack", "mypyc"):

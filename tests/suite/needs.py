@@ -98,7 +98,7 @@ def python_environment():
     wanted = lock.read_text() + (ROOT / "build" / "stamps" / "python").read_text()
     if not stamp.exists() or stamp.read_text() != wanted:
         subprocess.run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check",
-                        "--require-hashes", "-r", lock], cwd=ROOT, check=True)
+                        "--retries", "8", "--require-hashes", "-r", lock], cwd=ROOT, check=True)
         stamp.write_text(wanted)
     # Where PYTHONDONTWRITEBYTECODE is set, each start of the lab would compile all of it again.
     subprocess.run([PYTHON, "-m", "compileall", "-q", "lab/src"], cwd=ROOT, check=True)

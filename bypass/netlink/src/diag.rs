@@ -277,11 +277,9 @@ mod tests {
         let port = one.local_addr().expect("bound").port();
         let other = UdpSocket::bind(("127.0.0.3", port)).expect("the same port at another address");
         other.connect(("127.0.0.1", 9)).expect("connected");
-        let mut found = datagram_sockets(port).expect("an answer");
-        found.sort_unstable();
-        let mut wanted = [own(&one), own(&other)];
-        wanted.sort_unstable();
-        assert_eq!(found, wanted);
+        // Another program may have the port at an address of its own.
+        let found = datagram_sockets(port).expect("an answer");
+        assert!(found.contains(&own(&one)) && found.contains(&own(&other)));
     }
 
     #[test]

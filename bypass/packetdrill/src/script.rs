@@ -12,8 +12,10 @@ use crate::host::Host;
 
 /// Longest wait for another thread, in real time: after that the script hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest time in which a caller reads the clock after its call.
-const RETURN_MAX: Duration = Duration::from_millis(200);
+/// How often it is looked whether a caller has read the clock after its call, and how long each time: while the machine
+/// stands still, no time passes but one look's.
+const RETURN_LOOKS: u32 = 20;
+const RETURN_LOOK: Duration = Duration::from_millis(10);
 
 /// A result, or an error number.
 pub type Result<T> = std::result::Result<T, i32>;
@@ -80,7 +82,7 @@ impl Script {
             self.changed.notify_all();
             state = self.wait(state, PATIENCE, |state| state.looking == 0);
         }
-        self.wait(state, RETURN_MAX, |state| state.returning.is_empty())
+        self.settle_returning(state)
     }
 
     fn is_first(&self) -> bool {
@@ -164,8 +166,14 @@ impl Script {
         state.host.now_us()
     }
 
-    fn settle_returning<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.wait(state, RETURN_MAX, |state| state.returning.is_empty())
+    fn settle_returning<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        for _ in 0..RETURN_LOOKS {
+            if state.returning.is_empty() {
+                break;
+            }
+            state = self.wait(state, RETURN_LOOK, |state| state.returning.is_empty());
+        }
+        state
     }
 
     /// usleep(3).

@@ -134,11 +134,12 @@ impl Decisions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Stats, View};
+    use crate::only::Only;
+    use crate::View;
 
     #[test]
     fn the_latest_are_kept_with_what_they_are_about() {
-        let stats = Stats::create("", "", "test").expect("memory");
+        let stats = Only::create("");
         let view = View::of(&stats);
         assert_eq!(view.decisions(), []);
         for number in 0..DECISIONS + 10 {
@@ -176,7 +177,7 @@ mod tests {
     /// A hostile or damaged page shows nothing, and ends no reader.
     #[test]
     fn a_page_of_any_bytes_is_read() {
-        let stats = Stats::create("", "", "test").expect("memory");
+        let stats = Only::create("");
         let page = &stats.page().decisions;
         for (at, place) in page.places.iter().enumerate() {
             place.turn.store(2 * at as u64 + 2, Ordering::Relaxed);

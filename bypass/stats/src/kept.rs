@@ -109,6 +109,7 @@ fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::only::Only;
     use crate::{Counter, Reason};
 
     fn folder(name: &str) -> PathBuf {
@@ -122,7 +123,7 @@ mod tests {
     fn what_a_process_has_left_is_read_and_what_is_old_is_removed() {
         let folder = folder("read");
         let name = folder.to_str().expect("UTF-8");
-        let stats = Stats::create("wrk", "", "test").expect("memory");
+        let stats = Only::create("wrk");
         // A process that has ended.
         stats.page().pid.store(u32::MAX, Ordering::Relaxed);
         for reads in [3, 4] {
@@ -154,7 +155,7 @@ mod tests {
     fn invalid_files_and_running_processes_are_left_out() {
         let folder = folder("wrong");
         let name = folder.to_str().expect("UTF-8");
-        let stats = Stats::create("", "", "test").expect("memory");
+        let stats = Only::create("");
         assert_eq!(stats.keep(name), Ok(()));
         std::fs::write(folder.join("a.bypass"), [0; BYTES]).expect("a file");
         std::fs::write(folder.join("b.bypass"), "short").expect("a file");

@@ -611,12 +611,50 @@ fn read_row(row: &Row) -> Option<Connection> {
 }
 
 #[cfg(test)]
+mod only {
+    //! The only page of this process, whose tests run at once: readers find pages by the process.
+
+    use std::ops::Deref;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use crate::Stats;
+
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    /// While it exists, no other test has a page.
+    pub(crate) struct Only {
+        // Dropped first.
+        stats: Stats,
+        _alone: MutexGuard<'static, ()>,
+    }
+
+    impl Only {
+        pub(crate) fn create(profile: &str) -> Self {
+            let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+            Self {
+                stats: Stats::create(profile, "", "test").expect("memory"),
+                _alone: alone,
+            }
+        }
+    }
+
+    impl Deref for Only {
+        type Target = Stats;
+
+        fn deref(&self) -> &Stats {
+            &self.stats
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use super::only::Only;
     use super::*;
 
     #[test]
     fn a_reader_finds_what_was_counted() {
-        let stats = Stats::create("wrk", "", "test").expect("memory");
+        let stats = Only::create("wrk");
         let (first, second) = (stats.take_stripe(), stats.take_stripe());
         stats.add(first, Counter::BytesIn, 5);
         stats.add(second, Counter::BytesIn, 7);

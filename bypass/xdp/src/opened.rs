@@ -17,8 +17,9 @@ const ETHERNET: u32 = 14;
 /// Longest IP packet that a device takes at once.
 const IP_MAX: u32 = 65_535;
 const CHUNKS: [u32; 2] = [2048, 4096];
-/// A bind just after the former owner's death is refused for a moment.
-const BINDS_MAX: u32 = 50;
+/// A bind just after the former owner's death is refused for a moment: a thread of the kernel's lets go of the queue, which
+/// on a busy machine gets its turn late.
+const BINDS_MAX: u32 = 500;
 const BIND_PAUSE: core::time::Duration = core::time::Duration::from_millis(2);
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bypass_device::{Device, Frame, Offload};
-use bypass_netlink::{Prefix, Tables};
+use bypass_netlink::{Link, Prefix, Tables};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{address, kernel, network};
 use bypass_testkit::contract::{self, Pair, PORT};
@@ -500,6 +500,7 @@ fn time_wait() {
             while !sides[1].run(|| keeps(table, TIME_WAIT)) {
                 assert!(Instant::now() < end, "{address}");
             }
+            await_answered(&sides[0], table);
             steering.share(5000, leaves_new);
             steering.claim(Transport::Tcp, 5000);
             if leaves_new {
@@ -537,6 +538,7 @@ fn noted_before() {
     while !sides[1].run(|| keeps("tcp", TIME_WAIT)) {
         assert!(Instant::now() < end, "no TIME_WAIT");
     }
+    await_answered(&sides[0], "tcp");
     steering.share(5000, false);
     steering.claim(Transport::Tcp, 5000);
     let is_taken = is_taken(&sides[0], at, &steering, &mut device);
@@ -575,6 +577,7 @@ fn fin_wait() {
 /// States of /proc/net/tcp.
 const FIN_WAIT2: &str = "05";
 const TIME_WAIT: &str = "06";
+const LAST_ACK: &str = "09";
 
 /// Whether the calling thread's namespace has a connection of the servers' ports in a state.
 fn keeps(table: &str, state: &str) -> bool {
@@ -585,6 +588,20 @@ fn keeps(table: &str, state: &str) -> bool {
         let is_own = fields.nth(1).is_some_and(|own| own.contains(":138"));
         is_own && fields.nth(1) == Some(state)
     })
+}
+
+/// Until the client's FINs are answered: the port of one that waits for that is taken, and the server is done before.
+fn await_answered(client: &Namespace, table: &str) {
+    let path = format!("/proc/thread-self/net/{table}");
+    let waits = || {
+        let sockets = std::fs::read_to_string(&path).expect("proc");
+        let mut states = sockets.lines().map(|line| line.split_whitespace().nth(3));
+        states.any(|state| state == Some(LAST_ACK))
+    };
+    let end = Instant::now() + PATIENCE;
+    while client.run(waits) {
+        assert!(Instant::now() < end, "{table}: no answer to a FIN");
+    }
 }
 
 /// Both ends of a connection of the kernel's.
@@ -839,6 +856,17 @@ fn again(side: &Namespace, word: &str, with: impl FnOnce(&mut Command) + Send) -
     })
 }
 
+/// Queue 0 of an interface, of which the kernel lets go somewhat after a socket of it was closed.
+fn open_when_free(link: &Link) -> Opened {
+    let begun = Instant::now();
+    let mut opened = Opened::open(link, 0, Settings::default());
+    while matches!(opened, Err(libc::EBUSY)) && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+        opened = Opened::open(link, 0, Settings::default());
+    }
+    opened.expect("opened")
+}
+
 /// Holds vb with port 5000 claimed until it is killed.
 fn hold() {
     let link = Tables::new()
@@ -848,7 +876,7 @@ fn hold() {
         .clone();
     let steering = Steering::attach(link.index, link.mtu, Mode::Native, false).expect("attached");
     steering.add_address(ip(ADDRESSES[1]));
-    let opened = Opened::open(&link, 0, Settings::default()).expect("opened");
+    let opened = open_when_free(&link);
     steering.set_socket(0, opened.socket()).expect("room");
     steering.claim(Transport::Udp, 5000);
     println!("holds");
@@ -858,6 +886,7 @@ fn hold() {
 fn killed() {
     let sides = namespaces(1, 1500);
     drop(open(&sides[1], "vb", Mode::Native, Settings::default()));
+    await_detached(&sides[1]);
     let sender = socket(&sides[0], ADDRESSES[0], 0);
     let kernels = socket(&sides[1], ADDRESSES[1], 5000);
     for round in 0..5 {
@@ -1365,14 +1394,7 @@ fn checked() {
     let taken = sides[0].run(|| {
         let tables = Tables::new().expect("tables");
         let link = tables.link("mv").expect("the link");
-        // The kernel lets go of the queue of a closed socket somewhat later.
-        let begun = Instant::now();
-        let mut opened = Opened::open(link, 0, Settings::default());
-        while matches!(opened, Err(libc::EBUSY)) && begun.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
-            opened = Opened::open(link, 0, Settings::default());
-        }
-        let _opened = opened.expect("opened");
+        let _opened = open_when_free(link);
         check::interface("mv").expect("netlink").to_string()
     });
     assert!(taken.contains("has an AF_XDP socket already"), "{taken}");

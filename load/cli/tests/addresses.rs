@@ -32,14 +32,14 @@ fn requests_keep_their_host_and_go_where_it_was_typed() {
 #[test]
 fn connections_are_dealt_to_all_addresses() {
     let (one, other) = support::two_addresses();
-    let port = one.local_addr().expect("bound").port();
     let one = Server::start_at(one, always(HELLO));
     let other = Server::start_at(other, always(HELLO));
+    let (port, first, second) = (one.address.port(), one.address.ip(), other.address.ip());
     let line = |how: &str| {
         let before = (one.accepted(), other.accepted());
         measured(&format!(
             "-t1 -c4 -d200ms -T30s --addresses {how} \
-             --resolve both.test:{port}:127.0.0.1,127.0.0.2 http://both.test:{port}/"
+             --resolve both.test:{port}:{first},{second} http://both.test:{port}/"
         ));
         let taken = || (one.accepted() - before.0, other.accepted() - before.1);
         support::wait_until(|| taken().0 + taken().1 >= 5);
@@ -54,15 +54,16 @@ fn connections_are_dealt_to_all_addresses() {
 fn connections_move_to_the_address_that_is_there() {
     // the first takes the test whether the server is there, and nothing after it
     let (gone, there) = support::two_addresses();
-    let port = gone.local_addr().expect("bound").port();
+    let address = gone.local_addr().expect("bound");
     let there = Server::start_at(there, always(HELLO));
+    let (port, first, second) = (address.port(), address.ip(), there.address.ip());
     let accepted = std::thread::spawn(move || drop(gone.accept()));
     // connections that are opened before the first is gone end before the load begins
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let start = now.expect("after 1970").as_secs_f64() + 3.0;
     let result = measured(&format!(
         "-t1 -c2 -d1s -R50 -T30s --start-at {start} \
-         --resolve both.test:{port}:127.0.0.1,127.0.0.2 http://both.test:{port}/"
+         --resolve both.test:{port}:{first},{second} http://both.test:{port}/"
     ));
     accepted.join().expect("no panic");
     assert_eq!(there.asked(), 50);

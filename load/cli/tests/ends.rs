@@ -9,7 +9,9 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{always, count, measured, measured_or_not, program, run, unreached, Server, HELLO};
+use support::{
+    always, count, measured, measured_or_not, own_address, program, run, unreached, Server, HELLO,
+};
 
 #[test]
 fn as_many_requests_as_asked_for_are_sent() {
@@ -73,7 +75,8 @@ fn requests_that_no_connection_takes_end_the_run_too() {
 
 #[test]
 fn lost_batches_do_not_hide_requests_without_a_connection() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    // where no other test can take the port that is closed
+    let listener = TcpListener::bind(own_address()).expect("a port");
     let address = listener.local_addr().expect("its address");
     let server = thread::spawn(move || {
         // the first connection only finds out whether there is a server

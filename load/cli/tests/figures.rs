@@ -58,9 +58,15 @@ fn connections_of_the_warm_up_are_counted_among_all() {
         "-t1 -c1 -R20 --warmup 1s -d500ms -T30s -H Connection:close {}",
         server.url()
     ));
-    // one is the test whether the server is there
     let connects = count(&result, "/totals/connects") as usize;
-    assert_eq!(server.accepted_at_least(connects + 1), connects + 1);
+    assert!(connects >= 30, "one for each request: {connects}");
+    // one is the test whether the server is there; where the last answer comes after the window, the connection
+    // that is opened behind it is under way as the run ends, and not counted
+    let accepted = server.accepted_at_least(connects + 1);
+    assert!(
+        (connects + 1..=connects + 2).contains(&accepted),
+        "{connects} {accepted}"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
-use support::{count, measured, program, run, Conversation, Server};
+use support::{count, measured, own_address, program, run, Conversation, Server};
 
 /// Sends back what comes.
 fn echo(mut conversation: Conversation) {
@@ -172,7 +172,7 @@ fn lost_datagrams_are_counted_and_stand_in_the_percentiles() {
             send(socket, bytes, from);
         }
     });
-    let result = measured(&format!("-t1 -c1 -n 100 --window 16 -T2s udp://{address}"));
+    let result = measured(&format!("-t1 -c1 -n 100 --window 16 -T5s udp://{address}"));
     assert_eq!(count(&result, "/totals/sent"), 100);
     assert_eq!(count(&result, "/totals/completed"), 90);
     assert_eq!(count(&result, "/totals/lost"), 10);
@@ -200,7 +200,7 @@ fn datagrams_that_answer_nothing_are_counted_and_change_nothing() {
 
 #[test]
 fn a_closed_port_is_an_error_and_makes_no_busy_loop() {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let socket = UdpSocket::bind(own_address()).expect("a port");
     let address = socket.local_addr().expect("bound");
     drop(socket);
     let result = measured(&format!("-t1 -c1 -d500ms udp://{address}"));

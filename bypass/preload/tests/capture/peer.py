@@ -2,8 +2,8 @@
 
 The client opens a connection for each number of BYTES, sends as many, ends its direction, and gets twice
 as many back. Number 0 is a connection that it resets. A line on standard input lets it begin; before
-that it has made one connection, so that it is known as accelerated. The server takes the first free port from
-PORT on, and says which.
+that it has made one connection, which both ends have ended, so that it is known as accelerated. The server takes
+the first free port from PORT on, and says which.
 """
 
 import errno
@@ -47,7 +47,9 @@ def serve(host, first):
 
 
 def dial(address, counts):
-    socket.create_connection(address).close()
+    with socket.create_connection(address) as connection:
+        connection.shutdown(socket.SHUT_WR)
+        assert read_all(connection) == b"", "nothing was asked"
     print("ready", flush=True)
     sys.stdin.readline()
     for count in counts:

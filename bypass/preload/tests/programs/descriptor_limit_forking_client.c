@@ -35,7 +35,7 @@ static void client(void) {
         _exit(read(leave[0], &byte, 1) == 0 && write(fd, "c", 1) == 1 ? 0 : 1);
     }
     need(child > 0, "fork");
-    usleep(100000); /* a library's message to the server about the child may take until then; the kernel sends none */
+    usleep(1000000); /* a library's message to the server about the child may take until then; the kernel sends none */
     tell(0);
     for (int i = 0; i < 3; i++) {
         int other = dial_port(port);

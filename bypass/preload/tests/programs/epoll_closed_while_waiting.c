@@ -16,7 +16,8 @@ static volatile pid_t waiting;
 static void *wait_in_it(void *unused) {
     struct epoll_event event;
     waiting = gettid();
-    result("in the first", epoll_wait(set, &event, 1, 500));
+    /* Far longer than the other thread takes to see that this one waits: it must not have ended by then. */
+    result("in the first", epoll_wait(set, &event, 1, 3000));
     return unused;
 }
 

@@ -108,6 +108,7 @@ static void server(void) {
     say("an accepted socket has it not %d", (fcntl(second, F_GETFL) & O_ASYNC) == 0);
     on = 0;
     result("FIOASYNC off", ioctl(listening, FIOASYNC, &on));
+    drain(); /* what was on its way */
     tell(0);
     wait_for(listening, POLLIN);
     say_silence("another client");
@@ -134,6 +135,7 @@ static void client(void) {
     read_all(fd, buffer, 5);
     drain();
     set_flags("off", fd, O_RDWR);
+    drain();
     tell(0);
     hear();
     wait_for(fd, POLLIN);

@@ -1,6 +1,6 @@
 """Reads and writes run directories. Results are written once, by rename, and fsynced.
 
-runs/<UTC stamp>-<recipe>-<4 hex>/{run.json, plan.jsonl, journal.jsonl, trials/…, derived/…}
+runs/<UTC stamp>-<recipe>-<8 hex>/{run.json, plan.jsonl, journal.jsonl, trials/…, derived/…}
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
 def create(runs: Path, recipe: str) -> Path:
     """Makes a fresh run directory; it is a run when its run.json is there (`announce`)."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    run_dir = runs / f"{stamp}-{recipe}-{secrets.token_hex(2)}"
+    run_dir = runs / f"{stamp}-{recipe}-{secrets.token_hex(4)}"
     with storage(run_dir):
         (run_dir / "trials").mkdir(parents=True)
         (run_dir / "derived").mkdir()

@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Listeners at one port of two addresses, 127.0.0.1 and 127.0.0.2; other tests take ports, too.
+/// Listeners at one port of two addresses at which no other test listens: the port stays free where one
+/// of them is closed.
 pub fn two_addresses() -> (TcpListener, TcpListener) {
     (0..100)
         .find_map(|_| {
-            let one = TcpListener::bind("127.0.0.1:0").ok()?;
-            let port = one.local_addr().ok()?.port();
-            Some((one, TcpListener::bind(("127.0.0.2", port)).ok()?))
+            let one = TcpListener::bind(own_address()).ok()?;
+            let mut other = TcpListener::bind(own_address()).ok()?.local_addr().ok()?;
+            other.set_port(one.local_addr().ok()?.port());
+            Some((one, TcpListener::bind(other).ok()?))
         })
         .expect("a port that is free at both")
 }

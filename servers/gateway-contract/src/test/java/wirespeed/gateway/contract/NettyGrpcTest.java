@@ -255,13 +255,15 @@ class NettyGrpcTest extends CarrierContract {
 
     @Test
     void an_origin_that_comes_back_is_asked_again() throws Exception {
-        Server first = plainOrigin();
-        Carrier gateway = start(config(first));
+        // An address of its own: no other process takes the port there meanwhile.
+        String host = "127.0.0.78";
+        Server first = origin(NettyServerBuilder.forAddress(new InetSocketAddress(host, 0)));
+        Carrier gateway = start(config(first).replace("127.0.0.1", host));
         Channel channel = plain(gateway);
         assertEquals("one", ask(channel, "one"));
         int port = first.getPort();
         first.shutdownNow().awaitTermination();
-        origin(NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", port)));
+        origin(NettyServerBuilder.forAddress(new InetSocketAddress(host, port)));
         assertEquals("two", ask(channel, "two"));
     }
 

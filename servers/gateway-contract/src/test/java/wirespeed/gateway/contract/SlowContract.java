@@ -230,8 +230,14 @@ abstract class SlowContract extends CarrierContract {
 
     @Test
     void a_request_body_that_pauses_is_not_the_origins_failure() throws Exception {
-        RawClient client = client(start("[origins.o]\naddresses = [\"127.0.0.1:"
-                + origin.port() + "\"]\nresponse = \"2s\"\n"));
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\nresponse = \"2s\"\n");
+        // The pause is over after three seconds, and the origin's time after five.
+        inTime(4500, () -> pauseInABody(gateway));
+    }
+
+    private void pauseInABody(Carrier gateway) throws Exception {
+        RawClient client = client(gateway);
         client.send("POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
         Thread.sleep(3000);
         client.send("world");
@@ -403,6 +409,10 @@ abstract class SlowContract extends CarrierContract {
         Thread.sleep(100);
         Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
         stopping.start();
+        while (!gateway.runtime.gateway().isDraining()) {
+            // A thread that has been started need not run soon.
+            Thread.sleep(5);
+        }
         Thread.sleep(200);
         fresh.send("GET /fresh HTTP/1.1\r\nHost: a\r\n\r\n");
         begun.send("st: a\r\n\r\n");

@@ -257,11 +257,14 @@ final class ContentCache {
                 });
     }
 
-    /** The response of an exchange that ended between the look at the cache and now; null if none did. */
+    /**
+     * The response of an exchange that ended between the look at the cache and now; null if none did, or if
+     * the origin is to be asked whether that is still right.
+     */
     private Step storedMeanwhile(Context context, Asked asked, CacheControl control) {
         StoredResponse stored = table.find(asked);
         boolean isNew = stored != null && stored != context.attribute(ENTRY);
-        return isNew ? hit(asked, stored, control) : null;
+        return isNew ? serve(context, asked, control) : null;
     }
 
     /** Lets the requests go that wait for this exchange; when it has none, or did before, does nothing. */
