@@ -70,13 +70,19 @@ pub struct Waited {
     counted_ns: u64,
 }
 
-const LOOK_NS_MAX: u64 = 10_000_000;
+/// So much counts between two looks at most; they are microseconds to a millisecond apart.
+pub(crate) const LOOK_NS_MAX: u64 = 10_000_000;
 
 impl Waited {
     /// The wait begins.
     pub fn begin() -> Self {
+        Self::since(now_ns())
+    }
+
+    /// It has begun at this time.
+    pub(crate) fn since(now_ns: u64) -> Self {
         Self {
-            looked_ns: now_ns(),
+            looked_ns: now_ns,
             counted_ns: 0,
         }
     }
@@ -86,7 +92,8 @@ impl Waited {
         self.look_at(now_ns())
     }
 
-    fn look_at(&mut self, now_ns: u64) -> u64 {
+    /// How long it has lasted, at a look at this time.
+    pub(crate) fn look_at(&mut self, now_ns: u64) -> u64 {
         let passed_ns = now_ns.saturating_sub(self.looked_ns);
         self.looked_ns = now_ns;
         self.counted_ns += passed_ns.min(LOOK_NS_MAX);

@@ -8,14 +8,12 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::clock::{self, Waited};
+use crate::kernel;
 use crate::sandbox::is_confined;
-use crate::{clock, kernel};
 
 /// Longest wait before the connection is taken for broken.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
-/// Between two checks, which are microseconds apart, at most this much counts: for the rest of the
-/// time the whole process did not run.
-const LOOK_NS_MAX: u64 = 10_000_000;
 /// How often the wait is extended because the holder is stopped when it ends.
 const STOPS_MAX: u32 = 30;
 /// Checks before the wait asks whether the holder exists.
@@ -51,33 +49,28 @@ pub fn take(word: &AtomicU32, thread: u32) -> Option<Guard<'_>> {
 
 /// How much of a wait counts.
 struct Patience {
-    looked_ns: u64,
-    waited_ns: u64,
+    waited: Waited,
     stops: u32,
 }
 
 impl Patience {
     fn new(now_ns: u64) -> Self {
         Self {
-            looked_ns: now_ns,
-            waited_ns: 0,
+            waited: Waited::since(now_ns),
             stops: 0,
         }
     }
 
     /// Whether it is over, at a check; `is_stopped` asks about the holder only then.
     fn is_over(&mut self, now_ns: u64, is_stopped: impl FnOnce() -> bool) -> bool {
-        let passed = now_ns.saturating_sub(self.looked_ns);
-        self.looked_ns = now_ns;
-        self.waited_ns += passed.min(LOOK_NS_MAX);
-        if self.waited_ns <= WAIT_NS_MAX {
+        if self.waited.look_at(now_ns) <= WAIT_NS_MAX {
             return false;
         }
         if self.stops == STOPS_MAX || !is_stopped() {
             return true;
         }
         self.stops += 1;
-        self.waited_ns = 0;
+        self.waited = Waited::since(now_ns);
         false
     }
 }

@@ -3,7 +3,8 @@
 mod support;
 
 use std::path::PathBuf;
-use support::{always, count, measured, run, temporary, Server, HELLO};
+use std::time::Duration;
+use support::{always, count, measured, run, slow, temporary, Server, HELLO};
 
 fn file(text: &str) -> PathBuf {
     let path = temporary("txt");
@@ -153,12 +154,7 @@ fn a_log_is_replayed_in_its_order_at_its_times() {
 #[test]
 fn a_line_that_is_not_sent_moves_no_later_line() {
     // the first answer comes when the two lines after it are too late in either way
-    let server = Server::start(|mut conversation| {
-        while conversation.request().is_some() {
-            std::thread::sleep(std::time::Duration::from_millis(600));
-            conversation.send(HELLO);
-        }
-    });
+    let server = slow(Duration::from_millis(600));
     let log = file("0.0 GET /a\n0.0 GET /b\n0.0 GET /c\n4.0 GET /d\n");
     for (options, name) in [("--late drop", "dropped"), ("--deadline 200ms", "shed")] {
         let before = server.asked();

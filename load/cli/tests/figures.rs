@@ -6,7 +6,8 @@ mod support;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::process::Stdio;
-use support::{always, count, measured, program, run, temporary, wait_until, Server, HELLO};
+use std::time::Duration;
+use support::{always, count, measured, program, run, slow, temporary, wait_until, Server, HELLO};
 
 const CHUNKED: &[u8] =
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
@@ -143,12 +144,7 @@ fn a_rate_that_is_dropped_all_but_whole_ends_in_time() {
 
 #[test]
 fn the_page_for_prometheus_ends_with_the_counts_of_the_run() {
-    let server = Server::start(|mut conversation| {
-        while conversation.request().is_some() {
-            std::thread::sleep(std::time::Duration::from_millis(400));
-            conversation.send(HELLO);
-        }
-    });
+    let server = slow(Duration::from_millis(400));
     let page = temporary("prom");
     let place = page.display();
     let line = format!(

@@ -12,24 +12,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use support::{always, count, measured, run, temporary, Server, HELLO};
+use support::{always, count, measured, run, slow, temporary, Server, HELLO};
 
 fn warnings(result: &Value) -> Vec<String> {
     let each = result["warnings"].as_array().expect("a list").iter();
     each.map(|warning| warning["id"].as_str().expect("an id").to_string())
         .collect()
-}
-
-/// A server that answers after a while, each connection on its own.
-fn slow(each: Duration) -> Server {
-    Server::start(move |mut conversation| {
-        while conversation.request().is_some() {
-            std::thread::sleep(each);
-            if !conversation.send(HELLO) {
-                return;
-            }
-        }
-    })
 }
 
 #[test]

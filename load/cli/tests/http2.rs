@@ -27,14 +27,7 @@ fn a_closed_loop_over_streams_counts_what_the_server_counts() {
         server.url()
     ));
     // the server's threads read what was sent when they get a core
-    let connections = || {
-        server
-            .seen()
-            .iter()
-            .map(|asked| asked.connection)
-            .collect::<HashSet<_>>()
-    };
-    wait_until(|| connections().len() == 4);
+    wait_until(|| server.connections() == 4);
     let seen = server.seen();
     let (sent, completed) = (
         count(&result, "/totals/sent"),
@@ -47,7 +40,7 @@ fn a_closed_loop_over_streams_counts_what_the_server_counts() {
     assert_eq!(count(&result, "/latency/service/count"), completed);
     assert_eq!(count(&result, "/totals/status/200"), completed);
     assert_eq!(result["plan"]["streams"], 5);
-    assert_eq!(connections().len(), 4);
+    assert_eq!(server.connections(), 4);
     let residual = result["little"]["residual"].as_f64().expect("a figure");
     // what is in flight while the machine stands still at the end is in no sum
     assert!(

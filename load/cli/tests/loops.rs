@@ -12,14 +12,7 @@ fn a_closed_loop_counts_what_the_server_counts() {
     let server = Server::start(always(HELLO));
     let result = measured(&format!("-t2 -c5 -d1s -T 30s {}", server.url()));
     // the server's threads read what was sent when they get a core
-    let connections = || {
-        server
-            .seen()
-            .iter()
-            .map(|seen| seen.connection)
-            .collect::<HashSet<_>>()
-    };
-    wait_until(|| connections().len() == 5);
+    wait_until(|| server.connections() == 5);
     let seen = server.seen();
     let sent = count(&result, "/totals/sent");
     // the last ones in flight may not have been read by the server when it was asked
@@ -30,7 +23,7 @@ fn a_closed_loop_counts_what_the_server_counts() {
     );
     assert_eq!(count(&result, "/errors/total"), 0);
     assert_eq!(count(&result, "/totals/connects"), 5);
-    assert_eq!(connections().len(), 5, "each connection is used");
+    assert_eq!(server.connections(), 5, "each connection is used");
     let completed = count(&result, "/totals/completed");
     assert_eq!(count(&result, "/latency/service/count"), completed);
     assert_eq!(count(&result, "/totals/status/200"), completed);

@@ -226,13 +226,32 @@ fn a_unix_socket_takes_a_fixed_rate_and_one_request_per_connection() {
 
 #[test]
 fn a_unix_socket_with_a_full_queue_is_asked_again() {
+    // slower than a client connects
+    let result = twenty_connections_that_take(Duration::from_millis(1), 1);
+    assert_eq!(count(&result, "/totals/connects"), 20);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}
+
+#[test]
+fn the_time_for_which_a_full_queue_was_asked_is_connect_time() {
+    // of the connections behind the queue, all but the last few wait for most of these
+    let result = twenty_connections_that_take(Duration::from_millis(20), 4);
+    assert_eq!(count(&result, "/totals/connects"), 20);
+    assert!(
+        count(&result, "/latency/connect/max") > 200_000_000,
+        "{}",
+        result["latency"]["connect"]
+    );
+}
+
+/// Results of a load on a Unix socket whose server takes so long for each connection.
+fn twenty_connections_that_take(each: Duration, seconds: u32) -> serde_json::Value {
     let path = temporary("sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     load_engine::sys::socket::set_backlog(listener.as_raw_fd(), 1).expect("listening");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // slower than a client connects
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(each);
             std::thread::spawn(move || {
                 let mut buffer = [0; 4096];
                 while stream.read(&mut buffer).is_ok_and(|n| n > 0)
@@ -241,11 +260,13 @@ fn a_unix_socket_with_a_full_queue_is_asked_again() {
             });
         }
     });
-    let line = format!("-t1 -c20 -d1s -R 100 -T 30s unix://{}:/x", path.display());
+    let line = format!(
+        "-t1 -c20 -d{seconds}s -R 100 -T 30s unix://{}:/x",
+        path.display()
+    );
     let result = measured(&line);
     std::fs::remove_file(&path).expect("ours");
-    assert_eq!(count(&result, "/totals/connects"), 20);
-    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    result
 }
 
 #[test]

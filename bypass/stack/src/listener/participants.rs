@@ -154,16 +154,19 @@ pub fn holder_ended(peer: &Arc<Peer>) {
 
 /// Gives a segment to a process that holds its listener now. ECONNREFUSED: there is none that may have it.
 pub fn greet_holder(peer: &Arc<Peer>) -> Result<(), i32> {
-    let hello = Message::Greet {
-        version: VERSION,
-        client: process::number(),
-    };
+    let link = greet(peer, process::number())?;
+    add_link(link, Role::Greeting(peer.clone()));
+    Ok(())
+}
+
+fn greet(peer: &Peer, client: u64) -> Result<Owned, i32> {
+    let version = VERSION;
+    let hello = Message::Greet { version, client };
     for _ in 0..GREETINGS {
         let link = connect(peer, &Name::of_listener(peer.inode), |_, _| false)?;
         // It fails when who opened the rendezvous socket is just ending, too: another one will.
         if link::send(link.0, hello, &[peer.segment.fd()]).is_ok() {
-            add_link(link, Role::Greeting(peer.clone()));
-            return Ok(());
+            return Ok(link);
         }
     }
     Err(libc::EAGAIN)
@@ -172,13 +175,7 @@ pub fn greet_holder(peer: &Arc<Peer>) -> Result<(), i32> {
 /// For a child of this process that has not begun to accept, and so is not a holder yet: it shares the rendezvous socket, which
 /// this process serves no more.
 pub fn leave_at_rendezvous(peer: &Peer) {
-    let hello = Message::Greet {
-        version: VERSION,
-        client: peer.segment.client(),
-    };
-    if let Ok(link) = connect(peer, &Name::of_listener(peer.inode), |_, _| false) {
-        let _ = link::send(link.0, hello, &[peer.segment.fd()]);
-    }
+    let _ = greet(peer, peer.segment.client());
 }
 
 /// To be tried again soon, once for all that failed.
@@ -233,15 +230,13 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
             Err(_) => return try_again(Unsure::OtherSide(peer.clone())),
         }
     }
-    peer.wake_unheard();
-    if peer.side == 0 || !has_maker(peer) {
-        peer.is_stale.store(true, Ordering::SeqCst);
+    if peer.side == 1 {
+        return process_ended(peer);
     }
-    match (is_alone(peer), peer.side) {
-        (false, 0) => {}
-        (false, _) => look_again(peer),
-        (true, 0) => holders_ended(peer),
-        (true, _) => client_ended(peer),
+    peer.wake_unheard();
+    peer.is_stale.store(true, Ordering::SeqCst);
+    if is_alone(peer) {
+        holders_ended(peer);
     }
 }
 

@@ -4,6 +4,7 @@
 
 use load_http2::frame::{self, flag, kind, FrameHead, HEAD_BYTES, PREFACE};
 use load_http2::hpack::{self, Decoder};
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -189,5 +190,13 @@ impl Http2Server {
     /// Everything it was asked so far.
     pub fn seen(&self) -> Vec<Asked> {
         self.log.lock().expect("no panic").clone()
+    }
+
+    /// On how many connections it was asked so far.
+    pub fn connections(&self) -> usize {
+        let seen = self.seen().into_iter();
+        seen.map(|asked| asked.connection)
+            .collect::<HashSet<_>>()
+            .len()
     }
 }

@@ -3,13 +3,14 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use serde_json::Value;
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Listeners at one port of two addresses at which no other test listens: the port stays free where one
 /// of them is closed.
@@ -249,13 +250,33 @@ impl Server {
     pub fn seen(&self) -> Vec<Seen> {
         self.log.lock().expect("no panic").clone()
     }
+
+    /// On how many connections it was asked so far.
+    pub fn connections(&self) -> usize {
+        let seen = self.seen().into_iter();
+        seen.map(|seen| seen.connection)
+            .collect::<HashSet<_>>()
+            .len()
+    }
+}
+
+/// A server that answers after a while, each connection on its own.
+pub fn slow(each: Duration) -> Server {
+    Server::start(move |mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(each);
+            if !conversation.send(HELLO) {
+                return;
+            }
+        }
+    })
 }
 
 /// Waits for an event far longer than it takes on a busy machine; the test sees whether it came.
 pub fn wait_until(is_there: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_there() && began.elapsed().as_secs() < 60 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
