@@ -15,12 +15,14 @@ static void child_of_acceptor(int listening, int until) {
 
 static void acceptor(int listening) {
     int until[2];
-    need(accept(listening, NULL, NULL) >= 0 && pipe(until) == 0, "accept");
+    need(pipe(until) == 0, "pipe");
+    /* Before there is a client: the child knows none. */
     pid_t child = fork();
     if (child == 0) {
         close(until[1]);
         child_of_acceptor(listening, until[0]);
     }
+    need(accept(listening, NULL, NULL) >= 0, "accept");
     tell(0);
     hear();
     exit(0);
