@@ -108,6 +108,7 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::LOOK_NS_MAX;
 
     #[test]
     fn the_lock_of_a_dead_thread_is_taken_over() {
