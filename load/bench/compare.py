@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """Compares wirespeed-load with other generators: A B … B A on one server, ratios of medians.
 
-The server is bound to core 0, each generator to core 1, idle states are held off. Requests/s are
+The server is bound to core 0, a generator with one thread to core 1, idle states are held off. One with
+two threads (-t2) has the cores 1 and 2, or on a machine of two cores both: one of its threads then shares
+core 0 with the server, so its requests/s are those of the pair, while requests per CPU second still compare
+the tools. Requests/s are
 made of what each tool says itself, requests and time; CPU time is rusage of the tool's process, and
 so are its sleeps for a request (voluntary context switches). "server µs" is the CPU time that the
 server took for a request of this tool: waking a generator that sleeps is a part of it.
 A cell is CONNECTIONSxBYTES; with -close one connection per request, with -lua a static script,
 with -dynamic one that makes each request (tools without scripts are left out), with -chunked a body
 of chunks, with -tls encryption, with -urls two URLs in turn (wrk needs a script for that), with -vary
-a head that is another each time, with -h2sN HTTP/2 with N streams at once on each connection.
+a head that is another each time, with -h2sN HTTP/2 with N streams at once on each connection, and behind
+these with -t2 two threads.
 --set holdout has cells that nothing was tuned on: 137 bytes, 333 connections, chunks; --set all has
-every kind of cell, for a table within ten minutes:
+every kind of cell, for one table and a summary within 20 minutes:
 
-    load/bench/compare.py --set all --tools wrk,oha,h2load --rounds 3 --seconds 1 --markdown FILE
+    load/bench/compare.py --set all --tools wrk,oha,h2load --rounds 2 --seconds 1 --brief
 
 Against nginx the server is mostly the slower side, so
 requests/s mean little there; --server sink is faster than any generator.
@@ -56,13 +60,35 @@ SETS = {
           for connections in (1, 50, 1000)),
         "10000x0", "10000x1024", "10000x16384",
         *(f"{connections}x{size}-tls" for size in (0, 16384, 102400) for connections in (1, 50, 1000)),
+        "50x1048576-tls",
         *(f"{connections}x{size}-chunked" for size in (1024, 16384) for connections in (50, 1000)),
         *(f"{connections}x1024-{kind}" for kind in ("urls", "vary", "dynamic")
           for connections in (1, 50, 1000)),
         "50x0-close",
-        "1x0-h2s1", "50x1024-h2s10", "10x1024-h2s100",
+        "1x0-h2s1", "50x0-h2s1", "50x1024-h2s10", "10x1024-h2s100",
+        *(f"{connections}x{size}-t2" for size in (0, 1024, 16384, 102400, 1048576)
+          for connections in (50, 1000)),
+        *(f"{cell}-t2" for cell in (
+            "10000x0", "10000x1024", "10000x16384",
+            "50x0-tls", "50x16384-tls", "50x102400-tls", "1000x16384-tls",
+            "50x1024-chunked", "50x16384-chunked",
+            "50x1024-urls", "50x1024-vary", "50x1024-dynamic", "50x0-close",
+            "50x0-h2s1", "50x1024-h2s10")),
     ],
 }
+#: Groups of cells in the summary: name, the tool that ours is compared with, and whether a cell belongs to it.
+GROUPS = [
+    ("all cells", "wrk", lambda cell: not cell.streams),
+    ("one thread", "wrk", lambda cell: not cell.streams and cell.threads == 1),
+    ("two threads", "wrk", lambda cell: not cell.streams and cell.threads == 2),
+    ("TLS", "wrk", lambda cell: cell.kind == "tls"),
+    ("64 KiB and more", "wrk", lambda cell: not cell.streams and int(cell.size) >= 65536),
+    ("all cells", "oha", lambda cell: not cell.streams),
+    ("HTTP/1.1", "h2load", lambda cell: not cell.streams),
+    ("HTTP/2", "h2load", lambda cell: cell.streams > 0),
+]
+#: So many of the worst cells are named.
+NAMED = 5
 #: Pages out of nginx's memory, and pages out of files.
 SIZES = [0, 137, 1024, 10240]
 FILE_SIZES = [16384, 102400, 1048576]
@@ -196,15 +222,21 @@ def hold_idle_states():
         print("idle states are not held: not root")
 
 
+def cores_of(threads):
+    """Cores of a generator: off the server's, where there are enough."""
+    first = 1 if threads < os.cpu_count() else 0
+    return ",".join(str(first + number) for number in range(threads))
+
+
 def run(path, tool, job, server):
-    """The figures of one run on core 1; nothing if the tool does not take part in this cell."""
+    """The figures of one run; nothing if the tool does not take part in this cell."""
     arguments = tool.arguments(job)
     if arguments is None:
         return None
     server_before_s = server.cpu_s()
     process = subprocess.Popen(
-        ["taskset", "-c", "1", path, *arguments], stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, env=dict(os.environ, GOMAXPROCS="1"))
+        ["taskset", "-c", cores_of(job.cell.threads), path, *arguments], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env=dict(os.environ, GOMAXPROCS=str(job.cell.threads)))
     overdue = threading.Timer(RUN_SECONDS_MAX + job.seconds, process.kill)
     overdue.start()
     try:
@@ -291,33 +323,44 @@ def table(title, runs):
               f"| {ours['user_us'] / max(own['user_us'], 1e-9):.2f} |", flush=True)
 
 
-def summary(results, names):
-    """One line for each cell as Markdown: our requests per CPU second, and that over each tool's."""
+def ratio(median, name):
+    """Our requests per CPU second over another tool's; nothing where one of both gave no figures."""
+    if "wirespeed-load" in median and name in median:
+        return median["wirespeed-load"]["per_cpu_s"] / median[name]["per_cpu_s"]
+    return None
+
+
+def brief(results, names):
+    """All cells in one Markdown table, a row for each, and what they come to."""
     others = [name for name in names if name != "wirespeed-load"]
-    lines = ["| cell | requests per CPU s | requests/s | busy | " + " | ".join(
-        f"over {name}" for name in others) + " |", "|---" * (4 + len(others)) + "|"]
-    ratios = {name: [] for name in others}
+    heads = ["cell", "requests/s", "requests per CPU s", "user µs", "busy",
+             *(f"per CPU s, over {name}" for name in others)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    cells = {}
     for title, runs in results.items():
         median = medians(runs)
+        cells[title] = median
+        ratios = [ratio(median, other) for other in others]
         ours = median.get("wirespeed-load")
-        if not ours:
-            lines.append(f"| {title} | - | - | - |" + " - |" * len(others))
-            continue
-        cells = []
-        for name in others:
-            own = median.get(name)
-            if own:
-                ratios[name].append(ours["per_cpu_s"] / own["per_cpu_s"])
-            cells.append(f"{ratios[name][-1]:.2f}" if own else "-")
-        lines.append(f"| {title} | {ours['per_cpu_s']:,.0f} | {ours['rps']:,.0f} "
-                     f"| {ours['busy']:.2f} | {' | '.join(cells)} |")
-    lines.append("")
-    for name, own in ratios.items():
-        if own:
-            share = sum(ratio >= 1.2 for ratio in own) / len(own)
-            lines.append(f"{name}: at least 1.2 x in {share:.0%} of {len(own)} cells, least {min(own):.2f} x, "
-                         f"median {statistics.median(own):.2f} x.")
-    return "\n".join(lines) + "\n"
+        own = (f"{ours['rps']:,.0f} | {ours['per_cpu_s']:,.0f} | {ours['user_us']:.2f} | {ours['busy']:.2f}"
+               if ours else "- | - | - | -")
+        lines.append(f"| {title} | {own} | {' | '.join(f'{one:.2f}' if one else '-' for one in ratios)} |")
+    counted = [line for group in GROUPS if group[1] in others for line in counts(cells, *group)]
+    return "\n".join([*lines, "", *counted]) + "\n"
+
+
+def counts(cells, group, other, belongs):
+    """In how many cells of a group ours has so many times the other's requests per CPU second."""
+    found = {title: ratio(median, other) for title, median in cells.items()
+             if belongs(peers.Cell.parse(title.partition(" ")[0]))}
+    known = sorted((one, title) for title, one in found.items() if one)
+    if not known:
+        return []
+    shares = ", ".join(f"{least} × in {sum(one >= least for one, _ in known)}" for least in (1.3, 1.2, 1.0))
+    worst = ", ".join(f"{title} {one:.2f}" for one, title in known[:NAMED])
+    median = statistics.median(one for one, _ in known)
+    return [f"- {other}, {group}: at least {shares} of {len(known)} cells, median {median:.2f} ×; "
+            f"lowest: {worst}."]
 
 
 def allow_files():
@@ -345,7 +388,8 @@ def options_of():
                         help="server and tools go before what else runs on the machine (root)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--markdown", help="file for one table of all cells")
+    parser.add_argument("--brief", action="store_true",
+                        help="one table of all cells and a summary, at the end, instead of a table for each")
     parser.add_argument("--json", help="file of runs: its runs count too, and new ones are added")
     return parser.parse_args()
 
@@ -362,7 +406,7 @@ def main():
     if options.before:
         tools["wirespeed-load before"] = (options.before, peers.TOOLS["wirespeed-load"])
     if absent:
-        print("not found, so not compared:", ", ".join(absent))
+        print(f"Not found, so not compared: {', '.join(absent)}.\n")
     if "wirespeed-load" not in tools:
         raise SystemExit(f"{options.load}: not there; build it or say --load PATH")
     hold_idle_states()
@@ -371,17 +415,23 @@ def main():
         go_first()
     kept = Path(options.json) if options.json else None
     results = json.loads(kept.read_text()) if kept and kept.exists() else {}
-    for cell in map(peers.Cell.parse, options.cell or SETS[options.set]):
+    cells = [peers.Cell.parse(name) for name in options.cell or SETS[options.set]]
+    if any(cell.threads > 1 for cell in cells):
+        print(f"Server on core 0; two threads of a generator on cores {cores_of(2)}.\n")
+    for cell in cells:
         title = f"{cell.name} ({options.server})"
         # a new server for each cell: what one leaves behind does not touch the next
         with Server(options.server, tools["wirespeed-load"][0]) as server:
             for name, runs in measure(cell, tools, server, options).items():
                 results.setdefault(title, {}).setdefault(name, []).extend(runs)
-        table(title, results.get(title, {}))
+        if options.brief:
+            print(title, file=sys.stderr)
+        else:
+            table(title, results.get(title, {}))
         if kept:
             kept.write_text(json.dumps(results, indent=1) + "\n")
-        if options.markdown:
-            Path(options.markdown).write_text(summary(results, list(tools)))
+    if options.brief:
+        print(brief(results, list(tools)), end="")
 
 
 if __name__ == "__main__":

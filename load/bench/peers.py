@@ -1,10 +1,14 @@
 """The generators that compare.py runs: their command lines, and how their output is read."""
 
+import os
 import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+#: Load tools that `./test` builds.
+BUILT = Path(__file__).resolve().parents[2] / "build" / "tools" / "bin"
 #: Seconds of the units that the tools print.
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "m": 60.0}
 #: httperf opens one connection after the other, so its length is a number of connections. It polls
@@ -26,15 +30,20 @@ class Cell:
     kind: str = ""
     #: Streams of each HTTP/2 connection; 0 is HTTP/1.1.
     streams: int = 0
+    #: Threads of the generator.
+    threads: int = 1
 
     @staticmethod
     def parse(name: str) -> "Cell":
-        """From a name such as 50x1024, 50x0-close, 50x0-lua or 50x1024-chunked."""
-        shape = re.fullmatch(rf"(\d+)x(\d+)(?:-({'|'.join(KINDS)}|h2s(\d+)))?", name)
+        """From a name such as 50x1024, 50x0-close, 50x1024-chunked or 50x0-tls-t2."""
+        shape = re.fullmatch(rf"(\d+)x(\d+)(?:-({'|'.join(KINDS)}|h2s(\d+)))?(?:-t([12]))?", name)
         if not shape:
-            raise SystemExit(f"{name}: not a cell; write CONNECTIONSxBYTES, with -{', -'.join(KINDS)} "
-                             "or -h2sSTREAMS behind it")
-        return Cell(name, int(shape[1]), shape[2], shape[3] or "", int(shape[4] or 0))
+            raise SystemExit(f"{name}: not a cell (CONNECTIONSxBYTES, then -{', -'.join(KINDS)} "
+                             "or -h2sSTREAMS, then -t2)")
+        cell = Cell(name, int(shape[1]), shape[2], shape[3] or "", int(shape[4] or 0), int(shape[5] or 1))
+        if cell.connections < cell.threads:
+            raise SystemExit(f"{name}: fewer connections than threads (each needs one)")
+        return cell
 
     @property
     def close(self) -> bool:
@@ -91,8 +100,8 @@ class Tool:
 
 
 def _wrk(job, *more):
-    return ["-t1", f"-c{job.cell.connections}", f"-d{job.seconds}s", *more, *job.close_field,
-            job.url]
+    return [f"-t{job.cell.threads}", f"-c{job.cell.connections}", f"-d{job.seconds}s", *more,
+            *job.close_field, job.url]
 
 
 def _only_plain(arguments):
@@ -121,7 +130,7 @@ def _h2load(job):
     if job.cell.kind in ("lua", "dynamic"):
         return None
     protocol = ["-m", str(job.cell.streams)] if job.cell.streams else ["--h1"]
-    return [*protocol, "-t1", f"-c{job.cell.connections}", f"-D{job.seconds}", *job.close_field,
+    return [*protocol, f"-t{job.cell.threads}", f"-c{job.cell.connections}", f"-D{job.seconds}", *job.close_field,
             *job.urls]
 
 
@@ -222,11 +231,12 @@ TOOLS = {
 def find(names, places):
     """Name → (path, tool) of the installed tools; the names of the missing ones."""
     here, absent = {}, []
+    search = os.pathsep.join([os.environ.get("PATH", ""), str(BUILT)])
     for name in names:
         if name not in TOOLS:
             raise SystemExit(f"{name}: unknown tool; known are {', '.join(TOOLS)}")
         program = TOOLS[name].program
-        path = shutil.which(places.get(program, program))
+        path = shutil.which(places.get(program, program), path=search)
         if path:
             here[name] = (path, TOOLS[name])
         else:

@@ -50,6 +50,16 @@ http {{
 """
 
 
+def steady_sockets(processes):
+    """Open sockets of processes that have just started, once their number does not change any more."""
+    before, now = None, []
+    while now != before:
+        before = now
+        time.sleep(0.2)
+        now = [sockets(process) for process in processes]
+    return now
+
+
 def free_port():
     """A free port."""
     with socket.socket() as probe:
@@ -99,6 +109,7 @@ class Stopper(threading.Thread):
         self.workers, self.base, self.stall, self.period = workers, base, stall, period
         self.over = threading.Event()
         self.most, self.share = 0, 0.0
+        self.lengths = []
 
     def run(self):
         victim = self.workers[1]
@@ -108,14 +119,22 @@ class Stopper(threading.Thread):
             if sum(own) > self.most:
                 self.most, self.share = sum(own), own[1] / sum(own)
             os.kill(victim, signal.SIGSTOP)
+            stopped = time.monotonic()
             self.over.wait(self.stall)
             os.kill(victim, signal.SIGCONT)
             number += 1
+            if not self.over.is_set():
+                self.lengths.append(time.monotonic() - stopped)
 
     def end(self):
         """Ends it, with the worker running."""
         self.over.set()
         self.join()
+
+    def truth(self):
+        """The percentiles that belong to the stalls as they were: a busy core makes them longer."""
+        stall = sum(self.lengths) / len(self.lengths) if self.lengths else self.stall
+        return truth(self.share, stall, self.period)
 
 
 def truth(share, stall, period):
@@ -141,20 +160,22 @@ def ours(arguments, connections, way, url):
 
 
 def measure(arguments, connections, way, url, workers, base):
-    """A generator's percentiles, and the share of connections that were stopped."""
+    """A generator's percentiles, the true ones, and the share of connections that were stopped."""
     while [sockets(worker) for worker in workers] != base:
         time.sleep(0.05)  # connections of the run before
     stopper = Stopper(workers, base, arguments.stall, arguments.period)
     stopper.start()
     try:
         if way != "wrk2":
-            return ours(arguments, connections, way, url), stopper.share
+            found = ours(arguments, connections, way, url)
+            return found, stopper.truth(), stopper.share
         path = os.pathsep.join([*arguments.tools, os.environ["PATH"]])
         # wrk2 throws away what it measured in its first 10 s
         command = [*(["chrt", "--fifo", "10"] if arguments.realtime else []),
                    shutil.which("wrk2", path=path), "-t1", f"-c{connections}", "-L", "-T10s",
                    f"-d{arguments.seconds + 10}s", f"-R{round(arguments.rate)}", url]
-        return wrk_like(command), stopper.share
+        found = wrk_like(command)
+        return found, stopper.truth(), stopper.share
     finally:
         stopper.end()
 
@@ -174,7 +195,7 @@ def options():
     parser.add_argument("--stall", type=float, default=1.0)
     parser.add_argument("--period", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=997.37)
-    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=20, help="of fewer p99.9 is not known")
     parser.add_argument("--connections", type=int, action="append")
     parser.add_argument("--way", action="append", help=f"one of {', '.join([*WAYS, 'wrk2'])}")
     parser.add_argument("--realtime", action="store_true",
@@ -193,13 +214,12 @@ def main():
     print("| connections | way | stopped of them | " + " | ".join(COLUMNS) + " |")
     print("|---" * (len(COLUMNS) + 3) + "|")
     with serving() as (url, workers):
-        base = [sockets(worker) for worker in workers]
+        base = steady_sockets(workers)
         for worker in workers if arguments.realtime else []:
             os.sched_setscheduler(worker, os.SCHED_FIFO, os.sched_param(10))
         for connections in arguments.connections or [50, 200]:
             for way in arguments.way or list(WAYS):
-                found, share = measure(arguments, connections, way, url, workers, base)
-                expected = truth(share, arguments.stall, arguments.period)
+                found, expected, share = measure(arguments, connections, way, url, workers, base)
                 cells = [cell(found[column], expected[column]) for column in COLUMNS]
                 print(f"| {connections} | {way} | {share * 100:.0f} % | " + " | ".join(cells) + " |",
                       flush=True)

@@ -19,6 +19,8 @@ const TEST_CONNECT: Duration = Duration::from_secs(5);
 pub struct Book<'a> {
     resolve: &'a [Resolve],
     connect_to: &'a [ConnectTo],
+    /// Connections go over UDP, whatever the URLs are.
+    is_udp: bool,
 }
 
 impl Book<'_> {
@@ -31,6 +33,7 @@ impl Book<'_> {
         Ok(Book {
             resolve: &args.resolve,
             connect_to: &args.connect_to,
+            is_udp: args.http3,
         })
     }
 
@@ -43,7 +46,7 @@ impl Book<'_> {
             return Ok(vec![Address::Unix(path)]);
         }
         let mut found = self.lookup(url)?;
-        if url.scheme == "udp" {
+        if url.scheme == "udp" || self.is_udp {
             // only an answer shows whether a server listens
             return Ok(found.into_iter().map(Address::Inet).collect());
         }

@@ -1,4 +1,4 @@
-//! Times as people read them, with the mark of lower bounds.
+//! Times as people read them, with `≥` for lower bounds.
 
 use crate::units::time_us;
 use load_engine::latency::Latency;

@@ -40,11 +40,7 @@ pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
     let mut text = String::new();
     let times = &outcome.total.times;
     let open = plan.open().is_some();
-    let latency = if open {
-        &times.response
-    } else {
-        &times.service
-    };
+    let latency = times.counting(open);
     let _ = writeln!(
         text,
         "  Thread Stats{:>6}{:>11}{:>8}{:>12}",
@@ -94,12 +90,7 @@ fn steps(text: &mut String, plan: &Plan, outcome: &Outcome) {
         "\n  Step  Connections  Requests/sec       p50       p99       Max"
     );
     for (number, (step, interval)) in plan.steps.iter().zip(&outcome.steps).enumerate() {
-        let times = &interval.times;
-        let latency = if plan.open().is_some() {
-            &times.response
-        } else {
-            &times.service
-        };
+        let latency = interval.times.counting(plan.open().is_some());
         let length_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1) as f64;
         let rps = interval.counts.completed as f64 * 1e9 / length_ns;
         let value = |at: f64| padded(&quantile(latency, at), 10);
@@ -121,7 +112,7 @@ fn probe(text: &mut String, outcome: &Outcome) {
     let _ = writeln!(
         text,
         "\n  Probe: {} requests, p50 {}, p99 {}, max {}, errors {}",
-        probe.counts.completed,
+        probe.counts.completed - probe.counts.earlier,
         quantile(latency, 0.5),
         quantile(latency, 0.99),
         quantile(latency, 1.0),
@@ -201,7 +192,7 @@ fn without_answer(text: &mut String, plan: &Plan, outcome: &Outcome) {
         }
         let _ = writeln!(
             text,
-            "  Without an answer: {lost} lost, {unfinished} unfinished{never_sent}; ≥ marks what they may raise"
+            "  Without a response: {lost} lost, {unfinished} unfinished{never_sent}; ≥ marks what they may raise"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! From what was measured to the result file.
+//! Makes the result file from the outcome of a run.
 
 use crate::parts;
 use crate::result::record::Same;
@@ -11,6 +11,7 @@ use load_engine::interval::{Counts, Errors, Interval};
 use load_engine::outcome::{Outcome, SecondSummary, ThreadOutcome};
 use load_engine::plan::{Late, Open, Phase, Plan, Protocol, TlsOptions};
 use load_engine::schedule::Stretch;
+use load_engine::sys::options::SocketOptions;
 use load_engine::warnings::{self, Warning};
 use load_http1::Malformed;
 use std::collections::BTreeMap;
@@ -86,6 +87,7 @@ fn plan_facts(plan: &Plan) -> PlanFacts {
         connections: plan.connections_max() as u64,
         depth: plan.protocol.depth() as u64,
         http2: matches!(plan.protocol, Protocol::Http2 { .. }),
+        http3: matches!(plan.protocol, Protocol::Http3 { .. }),
         websocket: matches!(plan.protocol, Protocol::WebSocket { .. }),
         grpc: plan.protocol.is_grpc(),
         raw: raw(plan),
@@ -185,7 +187,13 @@ fn settings(plan: &Plan) -> String {
         ..plan.tls.clone()
     };
     let files = (plan.tls.authorities.is_some(), plan.tls.identity.is_some());
-    let sockets = (&plan.socket, plan.proxy_header, plan.all_addresses);
+    // addresses and ports of this side are each host's own
+    let options = SocketOptions {
+        ports: None,
+        ..plan.socket.clone()
+    };
+    let polls = plan.busy_poll_us;
+    let sockets = (options, plan.proxy_header, plan.all_addresses, polls);
     let mut hash = Fingerprint::default();
     hash.add(format!("{:?} {tls:?} {files:?} {sockets:?}", plan.expect).as_bytes());
     hash.text()
@@ -272,6 +280,7 @@ fn errors(errors: &Errors) -> ErrorCounts {
         stale: errors.stale,
         stream_reset: errors.stream_reset,
         http2: errors.http2,
+        http3: errors.http3,
         websocket: errors.websocket,
         echo: errors.echo,
         grpc: errors.grpc,
@@ -290,11 +299,7 @@ fn errors(errors: &Errors) -> ErrorCounts {
 fn latencies(plan: &Plan, total: &Interval, probe: Option<&Interval>) -> Latencies {
     let times = &total.times;
     let is_split = matches!(plan.protocol, Protocol::Http1 { .. });
-    let counting = if plan.open().is_some() {
-        &times.response
-    } else {
-        &times.service
-    };
+    let counting = times.counting(plan.open().is_some());
     Latencies {
         service: Distribution::of(&times.service),
         response: Distribution::of(&times.response),
@@ -308,7 +313,7 @@ fn latencies(plan: &Plan, total: &Interval, probe: Option<&Interval>) -> Latenci
             .flatten(),
         censored: counting.lost().and_then(Distribution::of),
         probe: probe.map(|probe| ProbeFacts {
-            completed: probe.counts.completed,
+            completed: probe.counts.completed - probe.counts.earlier,
             errors: probe.counts.errors.total(),
             service: Distribution::of(&probe.times.service),
             response: Distribution::of(&probe.times.response),
@@ -384,8 +389,8 @@ fn second(second: &SecondSummary) -> Option<SecondFacts> {
     (second.phase == Phase::Measured).then(|| SecondFacts {
         t_s: second.offset_ns as f64 / 1e9,
         completed: second.completed,
-        p50: Some(second.p50_ns),
-        p99: Some(second.p99_ns),
+        p50: second.p50_ns,
+        p99: second.p99_ns,
         errors: Some(second.errors),
     })
 }

@@ -70,11 +70,7 @@ impl View {
             self.all.clear();
         }
         let length_ns = interval.end_ns - interval.start_ns;
-        let times = if self.open {
-            &interval.times.response
-        } else {
-            &interval.times.service
-        };
+        let times = interval.times.counting(self.open);
         self.now = times.clone();
         self.all.add(times);
         self.elapsed_ns = (offset_ns + length_ns as i64).max(0) as u64;
@@ -188,10 +184,10 @@ impl View {
 
 fn percentiles(latency: &Latency) -> String {
     if latency.is_empty() {
-        return "no answers".to_string();
+        return "no responses".to_string();
     }
     let at = |share: f64| quantile(latency, share);
-    let max = time(latency.max_ns() as f64, latency.lost().is_some());
+    let max = time(latency.max_ns() as f64, latency.is_incomplete());
     format!(
         "p50 {:>8}  p90 {:>8}  p99 {:>8}  p99.9 {:>8}  max {max:>8}",
         at(0.5),
@@ -275,5 +271,14 @@ mod tests {
         (refused.counts.shed, refused.counts.unconnected) = (1, 1);
         view.add(&refused, 2_000_000_000);
         assert!(view.lines()[0].ends_with("4000 requests left"));
+    }
+
+    #[test]
+    fn a_maximum_that_dropped_requests_may_raise_is_marked() {
+        let mut latency = Latency::default();
+        latency.record_many(1_000_000, 20);
+        latency.note_dropped(1);
+        let text = percentiles(&latency);
+        assert!(text.ends_with("≥1.00ms"), "{text}");
     }
 }

@@ -9,6 +9,7 @@ mod figures;
 mod file;
 mod headroom;
 mod help;
+mod http3;
 mod human;
 mod json;
 mod live;

@@ -170,6 +170,7 @@ fn script(
         method,
         headers,
         body,
+        is_udp: args.http3,
         open_loop,
     };
     let main = ScriptMain::open(script).map_err(failed)?;
@@ -355,12 +356,7 @@ fn write_files(
             Failure::Option(name, wrong)
         }));
     };
-    let times = &outcome.total.times;
-    let latency = if plan.open().is_some() {
-        &times.response
-    } else {
-        &times.service
-    };
+    let latency = outcome.total.times.counting(plan.open().is_some());
     if let Some(path) = &args.json {
         let result = json::result(plan, outcome, found, arguments);
         note("json", path, result.save(Path::new(path)));

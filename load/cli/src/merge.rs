@@ -392,6 +392,65 @@ mod tests {
         );
     }
 
+    /// Durations from a microsecond to minutes, of which some are lower bounds.
+    fn scattered(host: u64) -> Vec<(u64, bool)> {
+        let mut state = host + 1;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state >> 33
+        };
+        (0..5_000)
+            .map(|_| {
+                let decade = 10u64.pow(3 + (next() % 9) as u32);
+                (decade + next() % decade * (host + 1), next() % 50 == 0)
+            })
+            .collect()
+    }
+
+    fn of_samples(samples: &[(u64, bool)]) -> Distribution {
+        let mut latency = Latency::default();
+        for (duration_ns, is_lost) in samples {
+            if *is_lost {
+                latency.record_lost(*duration_ns, 1);
+            } else {
+                latency.record(*duration_ns);
+            }
+        }
+        Distribution::of(&latency).expect("samples")
+    }
+
+    #[test]
+    fn percentiles_of_four_results_are_those_of_all_samples_together() {
+        let files = ["a", "b", "c", "d"].map(String::from);
+        let samples: Vec<_> = (0..4).map(scattered).collect();
+        let mut results: Vec<Measured> = (10_000_000_000..)
+            .zip(&samples)
+            .map(|(start_ns, own)| {
+                let mut one = result(start_ns, 2_500, 1);
+                one.latency.service = Some(of_samples(own));
+                one
+            })
+            .collect();
+        let merged = add(&results, &files).expect("they belong together");
+        let (found, all) = (
+            merged.latency.service.expect("times"),
+            of_samples(&samples.concat()),
+        );
+        assert_eq!(found.quantiles, all.quantiles);
+        assert_eq!(found.at_least, all.at_least);
+        assert_eq!(
+            (found.count, found.min, found.max, found.lost),
+            (20_000, all.min, all.max, all.lost)
+        );
+        assert!((found.mean / all.mean - 1.0).abs() < 1e-9);
+        assert!((found.stdev / all.stdev - 1.0).abs() < 1e-9);
+        results[3].plan.rate_rps = Some(7.0);
+        let text = add(&results, &files).expect_err("another plan");
+        assert_eq!(text, "the plans differ: rate_rps is null in a and 7.0 in d");
+    }
+
     #[test]
     fn equal_poisson_arrivals_are_reported() {
         let drawn = |start_ns, arrival: &str, seed: u64| {

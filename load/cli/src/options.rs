@@ -1,4 +1,4 @@
-//! The command line as getopt_long reads it: what was typed, not yet what it means.
+//! Splits the command line as getopt_long does, without interpreting values.
 
 use crate::refusal::{Mistake, Wrong};
 use crate::table::{Entry, Group, Typed, TABLE};

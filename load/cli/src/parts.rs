@@ -72,12 +72,7 @@ fn targets(plan: &Plan, outcome: &Outcome) -> Vec<TargetPart> {
 /// `2xx` is what is left of all without the others; `lost` are requests without an answer, with those
 /// that were unfinished at the end.
 fn statuses(plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Distribution> {
-    let times = &outcome.total.times;
-    let all = if plan.open().is_some() {
-        &times.response
-    } else {
-        &times.service
-    };
+    let all = outcome.total.times.counting(plan.open().is_some());
     let mut others = Latency::default();
     let mut found = BTreeMap::new();
     let mut enter = |name: String, latency: &Latency| {

@@ -73,7 +73,11 @@ impl Page {
                 "Requests that failed, by whatever cause.",
                 counts.errors.total(),
             ),
-            ("received_bytes_total", "Bytes of answers.", counts.bytes_in),
+            (
+                "received_bytes_total",
+                "Bytes of responses.",
+                counts.bytes_in,
+            ),
             ("sent_bytes_total", "Bytes of requests.", counts.bytes_out),
             (
                 "connects_total",
@@ -111,7 +115,7 @@ impl Page {
             text,
             name,
             "histogram",
-            "Time from a request to its answer.",
+            "Time from a request to its response.",
         );
         for end_s in BUCKETS_S {
             let inside = self

@@ -1,4 +1,4 @@
-//! Messages over TCP and UDP (`tcp://`, `udp://`): their sizes, and what goes with them.
+//! Messages over TCP and UDP (`tcp://`, `udp://`): their sizes, and options that exclude each other.
 
 use crate::refusal::{because, wrong, Refusal, Wrong};
 use crate::scheme::Scheme;
@@ -60,6 +60,7 @@ pub fn check(args: &Args, scheme: Scheme, message_bytes: usize) -> Result<(), Re
     }
     let of_http = [
         "http2",
+        "http3",
         "grpc",
         "script",
         "method",

@@ -1,4 +1,4 @@
-//! Why a run cannot be made: what is wrong, and the one line that says so.
+//! Reasons why a run cannot start, each with its one-line message.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};

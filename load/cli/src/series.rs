@@ -1,4 +1,4 @@
-//! What is done second by second: the live view, the CSV file, the HdrHistogram log.
+//! Outputs written each second: the live view, the CSV file, the HdrHistogram log.
 
 use crate::live::View;
 use crate::prometheus::Page;
@@ -59,16 +59,16 @@ impl Series {
     /// Takes one second.
     pub fn take(&mut self, second: &Second) {
         let interval = &second.interval;
-        let times = if self.open {
-            &interval.times.response
-        } else {
-            &interval.times.service
-        };
+        let times = interval.times.counting(self.open);
         let length_s = (interval.end_ns - interval.start_ns) as f64 / 1e9;
         let completed = interval.counts.completed;
         let rps = completed as f64 / length_s.max(1e-9);
         let errors = interval.counts.errors.total();
-        let us = |quantile| times.at_ns(quantile) as f64 / 1e3;
+        // a second without an answer has no latencies; zeros would be the best ones of all
+        let us = |ns: u64| match times.is_empty() {
+            true => String::new(),
+            false => format!("{:.1}", ns as f64 / 1e3),
+        };
         let phase = if interval.phase == Phase::Warmup {
             "warmup"
         } else {
@@ -76,12 +76,12 @@ impl Series {
         };
         let _ = writeln!(
             self.csv,
-            "{:.3},{length_s:.3},{phase},{},{completed},{rps:.1},{:.1},{:.1},{:.1},{errors}",
+            "{:.3},{length_s:.3},{phase},{},{completed},{rps:.1},{},{},{},{errors}",
             second.offset_ns as f64 / 1e9,
             interval.step,
-            us(0.5),
-            us(0.99),
-            times.max_ns() as f64 / 1e3,
+            us(times.at_ns(0.5)),
+            us(times.at_ns(0.99)),
+            us(times.max_ns()),
         );
         if self.keep_hlog && interval.phase == Phase::Measured {
             self.log(second, length_s);
@@ -111,13 +111,7 @@ impl Series {
     /// Takes the live view away, and the whole run into the page that shows the counts so far.
     pub fn end(&mut self, total: &Interval) {
         if let Some(page) = &mut self.prometheus {
-            let times = &total.times;
-            let latency = if self.open {
-                &times.response
-            } else {
-                &times.service
-            };
-            page.end(&total.counts, latency);
+            page.end(&total.counts, total.times.counting(self.open));
         }
         if let Some(view) = &mut self.view {
             view.end();

@@ -1,5 +1,6 @@
-//! From what was typed to what it means: a checked [`Plan`].
+//! Turns the parsed command line into a checked [`Plan`].
 
+use crate::http3;
 use crate::raw;
 use crate::refusal::{because, usage, wrong, Mistake, Refusal, Wrong};
 use crate::replay::Log;
@@ -13,12 +14,14 @@ use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::control::Control;
 use load_engine::sys::socket::Address;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Files open besides the connections.
 const OTHER_FILES: u64 = 64;
+/// Of each thread: its set of connections and the alarm in it.
+const FILES_OF_THREAD: u64 = 2;
 /// Shortest step: its figures have to be handed over when it ends.
 const STEP_MIN_NS: u64 = 10_000_000;
 /// Most requests in a batch.
@@ -28,7 +31,7 @@ const DEPTH_MAX: usize = 10_000;
 pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     let depth = args.depth.0;
     let streams = args.streams.0;
-    check_http2(args, depth, streams)?;
+    check_streams(args, depth, streams)?;
     if args.has("dispatch") && !is_open(args) {
         return wrong("dispatch", Wrong::OnlyFor("an open loop; give a rate (-R)"));
     }
@@ -48,11 +51,9 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
         threads(args, &steps, 0)?;
     }
     let common = Common::read(args, depth)?;
-    if is_http2(args) && common.asks_to_close() {
-        return because(
-            "header",
-            "'Connection: close' is of HTTP/1.1; leave it out with --http2",
-        );
+    if let (Some(version), true) = (streams_by(args), common.asks_to_close()) {
+        let why = format!("'Connection: close' is of HTTP/1.1; leave it out with --{version}");
+        return because("header", why);
     }
     let window = args.window.0;
     if window > STREAMS_MAX {
@@ -69,6 +70,7 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     if scheme == Scheme::WebSocket {
         check_websocket(args, &common)?;
     }
+    http3::check(args, &targets)?;
     let threads = threads(args, &steps, targets.len())?;
     let timeout_ns = args.timeout.0;
     if timeout_ns == 0 {
@@ -78,9 +80,11 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     if connect_timeout_ns == 0 {
         return because("connect-timeout", "must be longer than 0");
     }
+    let sources = args.source.clone().map_or(Vec::new(), |list| list.0);
+    keep_reachable(&mut targets, &sources);
     let tls = tls(args, &targets)?;
     let expect = args.expect.clone();
-    let socket = sockets::options(args)?;
+    let socket = sockets::options(args, threads)?;
     let proxy_header = sockets::proxy_header(args, &targets)?;
     let requests = requests(args)?;
     if scheme != Scheme::Http && (expect.status.is_some() || expect.body.is_some()) {
@@ -112,11 +116,12 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
         expect,
         all_addresses: args.addresses == Addresses::All,
         tls,
-        sources: args.source.clone().map_or(Vec::new(), |list| list.0),
+        sources,
         abort: args.abort,
         close: common.asks_to_close(),
         trigger: args.epoll,
         wait: args.wait,
+        busy_poll_us: sockets::busy_poll(args)?,
         coalesce: args.coalesce == Coalesce::Auto,
         pins: args.pin.clone().map_or(Vec::new(), |cores| cores.0),
         realtime: args.realtime,
@@ -179,24 +184,39 @@ fn is_http2(args: &Args) -> bool {
     args.http2 || args.grpc
 }
 
-/// What HTTP/2 does otherwise, or cannot do here.
-fn check_http2(args: &Args, depth: usize, streams: usize) -> Result<(), Refusal> {
+/// The option that puts requests on streams, if one does.
+fn streams_by(args: &Args) -> Option<&'static str> {
+    if is_http2(args) {
+        return Some("http2");
+    }
+    args.http3.then_some("http3")
+}
+
+/// Refuses options that do not go with protocols that have streams.
+fn check_streams(args: &Args, depth: usize, streams: usize) -> Result<(), Refusal> {
     if args.grpc && args.script.is_some() {
         return wrong(
             "grpc",
             Wrong::Clash("--script (set the message with --body or --body-file)".into()),
         );
     }
-    if !is_http2(args) {
+    if args.http3 && is_http2(args) {
+        let other = if args.grpc { "--grpc" } else { "--http2" };
+        return wrong(
+            "http3",
+            Wrong::Clash(format!("{other} (remove one)").into()),
+        );
+    }
+    let Some(version) = streams_by(args) else {
         return if args.has("streams") {
             wrong(
                 "streams",
-                Wrong::Needs("--http2 (for HTTP/1.1 use --depth)"),
+                Wrong::Needs("--http2 or --http3 (for HTTP/1.1 use --depth)"),
             )
         } else {
             Ok(())
         };
-    }
+    };
     if streams > STREAMS_MAX {
         return wrong(
             "streams",
@@ -204,17 +224,15 @@ fn check_http2(args: &Args, depth: usize, streams: usize) -> Result<(), Refusal>
         );
     }
     if depth != 1 {
-        return wrong("depth", Wrong::Clash("--http2 (use --streams)".into()));
+        let why = format!("--{version} (use --streams)");
+        return wrong("depth", Wrong::Clash(why.into()));
     }
     let without = [
-        (
-            "sink",
-            "does not work with --http2 (the null server speaks HTTP/1.1 only)",
-        ),
-        ("rx-timestamps", "does not work with --http2"),
+        ("sink", " (the null server speaks HTTP/1.1 only)"),
+        ("rx-timestamps", ""),
     ];
     match without.iter().find(|(name, _)| args.has(name)) {
-        Some((name, why)) => because(name, *why),
+        Some((name, why)) => wrong(name, Wrong::Clash(format!("--{version}{why}").into())),
         None => Ok(()),
     }
 }
@@ -223,6 +241,7 @@ fn check_http2(args: &Args, depth: usize, streams: usize) -> Result<(), Refusal>
 fn check_websocket(args: &Args, common: &Common) -> Result<(), Refusal> {
     let without = [
         ("http2", "does not work with ws:// (an upgrade of HTTP/1.1)"),
+        ("http3", "does not work with ws:// (an upgrade of HTTP/1.1)"),
         ("grpc", "does not work with ws://"),
         (
             "script",
@@ -454,13 +473,13 @@ fn tls(args: &Args, targets: &[Target]) -> Result<TlsOptions, Refusal> {
 }
 
 /// Whether first requests are sent with the handshake. HTTP/2 and WebSocket begin with an exchange of
-/// their own.
+/// their own; over QUIC it is not built.
 fn early_data(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
     if !args.early_data {
         return Ok(false);
     }
-    if is_http2(args) {
-        return wrong("early-data", Wrong::Clash("--http2".into()));
+    if let Some(version) = streams_by(args) {
+        return wrong("early-data", Wrong::Clash(format!("--{version}").into()));
     }
     if targets.iter().any(|target| target.upgrade.is_some()) {
         return wrong("early-data", Wrong::Clash("wss://".into()));
@@ -503,6 +522,9 @@ fn protocol(args: &Args, scheme: Scheme, targets: &[Target]) -> Result<Protocol,
             streams: args.streams.0,
             grpc: args.grpc,
         },
+        Scheme::Http if args.http3 => Protocol::Http3 {
+            streams: args.streams.0,
+        },
         Scheme::Http => Protocol::Http1 {
             depth,
             timestamps: args.rx_timestamps,
@@ -524,7 +546,7 @@ fn drop_bodies(args: &Args, targets: &[Target]) -> Result<bool, Refusal> {
         let is_tcp = matches!(target.address, Address::Inet(_));
         is_tcp && target.tls_name.is_none() && target.upgrade.is_none()
     };
-    let is_other = is_http2(args) || args.rx_timestamps;
+    let is_other = streams_by(args).is_some() || args.rx_timestamps;
     if is_wanted && (is_other || !targets.iter().all(is_plain)) {
         return because(
             "bodies",
@@ -572,6 +594,20 @@ fn refused_realtime(plan: &Plan) -> Option<std::io::Error> {
     // a thread that panics was not refused, and the run's own threads would report it
     let tried = std::thread::spawn(affinity::become_realtime).join();
     tried.ok().and_then(Result::err)
+}
+
+/// Leaves out further addresses of names that no source address could reach.
+fn keep_reachable(targets: &mut [Target], sources: &[IpAddr]) {
+    let Some(source) = sources.first() else {
+        return;
+    };
+    let is_of_family = |address: &Address| match address {
+        Address::Inet(address) => address.is_ipv4() == source.is_ipv4(),
+        Address::Unix(_) => true,
+    };
+    for target in targets {
+        target.others.retain(is_of_family);
+    }
 }
 
 /// Addresses from which no target could be reached.
@@ -626,7 +662,10 @@ fn check_limits(args: &Args, plan: &Plan) -> Result<(), Refusal> {
     }
     // the null server inside this program has the other end of each
     let ends = if plan.sink { 2 } else { 1 };
-    let wanted = ends * plan.connections_max() as u64 + OTHER_FILES;
+    let probe = plan.probe.as_ref().map(|probe| probe.plan(plan));
+    let probe = probe.map_or(0, |probe| probe.connections_max());
+    let connections = (plan.connections_max() + probe) as u64;
+    let wanted = ends * connections + FILES_OF_THREAD * plan.threads as u64 + OTHER_FILES;
     let allowed = affinity::allow_files(wanted);
     if allowed < wanted {
         return because(
@@ -635,4 +674,27 @@ fn check_limits(args: &Args, plan: &Plan) -> Result<(), Refusal> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_from_a_source_address_go_to_addresses_of_its_family() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let resolve = format!("--resolve=h.test:{port}:127.0.0.1,::1,127.0.0.2");
+        let others = |options: &[&str]| {
+            let words: Vec<String> = options.iter().map(ToString::to_string).collect();
+            let typed = crate::options::parse(&words).expect("options");
+            let args = Args::read(&typed).expect("values");
+            let plan = plan(&args, &[format!("http://h.test:{port}/")]).expect("a plan");
+            let each = plan.targets[0].others.iter();
+            each.map(Address::to_string).collect::<Vec<_>>()
+        };
+        let all = [format!("::1:{port}"), format!("127.0.0.2:{port}")];
+        assert_eq!(others(&[&resolve]), all);
+        assert_eq!(others(&[&resolve, "--source=127.0.0.1"]), all[1..]);
+    }
 }

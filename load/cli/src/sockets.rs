@@ -1,14 +1,21 @@
 //! Options of sockets, and the header that proxies send first.
 
-use crate::refusal::{because, Failure, Mistake, Refusal};
+use crate::refusal::{because, wrong, Failure, Mistake, Refusal, Wrong};
 use crate::table::Args;
 use load_engine::plan::Target;
-use load_engine::sys::options::SocketOptions;
+use load_engine::sys::epoll::{Epoll, Trigger, Waits};
+use load_engine::sys::is_preloaded;
+use load_engine::sys::options::{Ports, SocketOptions};
 use load_engine::sys::socket::{self, Address, Kind};
+
+/// The ports that the kernel chooses from.
+const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+/// Longer polls would keep a thread from its checks.
+const BUSY_POLL_MAX_US: u32 = 1_000_000;
 
 /// The options of each socket. They are tried on a socket of its own, so that an option that the
 /// kernel refuses is named before the run.
-pub fn options(args: &Args) -> Result<SocketOptions, Refusal> {
+pub fn options(args: &Args, threads: usize) -> Result<SocketOptions, Refusal> {
     let options = SocketOptions {
         congestion_control: args.tcp_congestion.clone(),
         segment_bytes: args.tcp_mss.map(|bytes| bytes.0 as u16),
@@ -17,11 +24,63 @@ pub fn options(args: &Args) -> Result<SocketOptions, Refusal> {
         fast_open: args.tcp_fast_open,
         dscp: args.dscp.map(|class| class.0 as u8),
         device: args.device.clone(),
+        ports: args.source_ports,
     };
+    if let Some(ports) = options.ports {
+        check_ports(ports, threads)?;
+    }
     if !options.is_empty() {
         try_out(&options)?;
     }
     Ok(options)
+}
+
+/// Each thread needs a port, and the kernel would leave out ports that are not among its own.
+fn check_ports(ports: Ports, threads: usize) -> Result<(), Refusal> {
+    if ports.count() < threads {
+        return because("source-ports", "fewer ports than threads (each needs one)");
+    }
+    let read = std::fs::read_to_string(PORT_RANGE);
+    let own = read.ok().and_then(|text| {
+        let mut ends = text.split_whitespace().map(str::parse::<u16>);
+        Some((ends.next()?.ok()?, ends.next()?.ok()?))
+    });
+    let Some((first, last)) = own else {
+        return Ok(());
+    };
+    if ports.first < first || last < ports.last {
+        return because(
+            "source-ports",
+            format!(
+                "{}-{} is not within {first}-{last} (see the sysctl net.ipv4.ip_local_port_range)",
+                ports.first, ports.last
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// For how long waits poll network cards, microseconds. Tried on a set of its own, so that a kernel
+/// that cannot is named before the run.
+pub fn busy_poll(args: &Args) -> Result<Option<u32>, Refusal> {
+    let Some(time) = args.busy_poll else {
+        return Ok(None);
+    };
+    let poll_us = match u32::try_from(time.0 / 1_000) {
+        Ok(poll_us @ 1..=BUSY_POLL_MAX_US) => poll_us,
+        _ => return because("busy-poll", "must be from 1us to 1s"),
+    };
+    if is_preloaded() {
+        return wrong("busy-poll", Wrong::Clash("LD_PRELOAD".into()));
+    }
+    let epoll = Epoll::open(Trigger::Edge, Waits::Late);
+    if epoll
+        .and_then(|epoll| epoll.set_busy_poll(poll_us))
+        .is_err()
+    {
+        return because("busy-poll", "this kernel cannot (Linux 6.9 or newer)");
+    }
+    Ok(Some(poll_us))
 }
 
 fn try_out(options: &SocketOptions) -> Result<(), Refusal> {

@@ -29,6 +29,10 @@ pub fn table(latency: &Latency) -> String {
         "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
     );
     let (mut total, histogram) = (0, latency.histogram());
+    if latency.is_empty() {
+        // as wrk2: the last row is there without samples, too
+        let _ = writeln!(text, "{:>12.3} {:>12.6} {:>12} {:>12}", 0.0, 1.0, 0, "inf");
+    }
     for step in histogram.iter_quantiles(TICKS_PER_HALF) {
         total += step.count_since_last_iteration();
         let quantile = step.quantile_iterated_to();
@@ -61,6 +65,19 @@ pub fn table(latency: &Latency) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_samples_it_has_its_last_row() {
+        let text = table(&Latency::default());
+        let rows: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains(" 1.000000 "))
+            .collect();
+        assert_eq!(
+            rows,
+            ["       0.000     1.000000            0          inf"]
+        );
+    }
 
     #[test]
     fn ends_at_one_hundred_percent_with_all_samples() {

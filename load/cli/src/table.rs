@@ -11,6 +11,7 @@ use crate::values::{
 };
 use load_engine::plan::{Dispatch, Expect, Late, Think, Wait};
 use load_engine::sys::epoll::Trigger;
+use load_engine::sys::options::Ports;
 
 /// Where an option comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +159,7 @@ options! {
     Wrk "duration" / 'd' = "TIME" => duration: Option<Time> | "10s",
         "length of the measured window";
     Wrk "threads" / 't' = "N" => threads: Option<Count> | "2",
-        "threads that send; one where there is a single connection";
+        "threads that send; 1 if there is a single connection";
     Wrk "script" / 's' = "FILE" => script: Option<String>,
         "Lua script as for wrk (setup, init, delay, request, response, done)";
     Wrk "header" / 'H' = "FIELD" => header: Vec<HeaderField>,
@@ -195,32 +196,34 @@ options! {
         "open loop: the GET, HEAD and OPTIONS requests of an access log (common or combined \
          format, or lines 'SECONDS METHOD PATH') at the times at which they came";
     Load "speed" = "N" => speed: Option<Number> | "1",
-        "how many times as fast as it was a log is replayed";
+        "replay the log N times as fast";
     Load "depth" = "N" => depth: Count = "1",
         "requests that are sent together on a connection (pipelining)";
     Load "http2" => http2: bool,
         "HTTP/2: by prior knowledge with http://, chosen by ALPN with https://";
+    Load "http3" => http3: bool,
+        "HTTP/3 over QUIC, with https://";
     Load "streams" = "N" => streams: Count = "1",
-        "requests in flight on each HTTP/2 connection";
+        "requests in flight on each connection of HTTP/2 or HTTP/3";
     Load "grpc" => grpc: bool,
         "unary gRPC calls over HTTP/2: --body or --body-file is the serialized message of \
          each";
     Load "size" = "BYTES" => size: Option<Bytes> | "64",
         "size of the messages of tcp:// and udp:// URLs";
     Load "reply-size" = "BYTES" => reply_size: Option<Bytes> | "that of the message",
-        "size of each answer of a tcp:// server that is not an echo server";
+        "size of each response of a tcp:// server that is not an echo server";
     Load "window" = "N" => window: Count = "1",
         "messages in flight on each connection of tcp:// and udp:// URLs";
     Load "arrival" = "even|poisson" => arrival: Arrival = "even",
         "how the requests of an open loop are spread over time";
     Load "think" = "TIME" => think: Option<Think>,
-        "closed loop: each user waits so long before each request; A..B draws the time from a \
+        "closed loop: each user waits TIME before each request; A..B draws the time from a \
          range";
     Load "seed" = "N" => seed: Number = "1",
         "seed of the Poisson arrivals";
     Load "dispatch" = "pinned|any|random" => dispatch: Dispatch = "pinned",
         "connection of a due request: pinned: the next in turn, busy or not, as under wrk2; \
-         any: the one that has been free for longest; random: one drawn by lot, busy or not";
+         any: the one that has been free longest; random: a random one, busy or not";
     Load "late" = "queue|drop" => late: Late = "queue",
         "whether a due request waits (queue) or is dropped (drop) when its connection is not \
          free";
@@ -232,13 +235,13 @@ options! {
     Load "probe-connections" = "N" => probe_connections: Count = "2",
         "connections of the probe";
     Load "sink" => sink: bool,
-        "send to a null server inside this program instead of a URL: the headroom of the path";
+        "send to a null server inside this program instead of a URL, to measure the generator";
     Engine "warmup" = "TIME" => warmup: Option<Time> | "0s",
         "load before the window, not measured; in an open loop overdue requests of the \
          warm-up are sent first";
     Engine "connect-timeout" = "TIME" => connect_timeout: Option<Time> | "the timeout",
         "longest wait for a connection with its handshakes; the load begins when all are \
-         open, or when for so long none has been opened";
+         open, or when none has opened for TIME";
     Engine "drain" = "TIME" => drain: Option<Time> | "the timeout",
         "longest wait for responses after the window of an open loop";
     Engine "pin" = "CORES" => pin: Option<Cores>,
@@ -270,14 +273,14 @@ options! {
         "send the first request of each connection that resumes a TLS session with the \
          handshake (0-RTT, implies --tls-resume), where the server lets it";
     Load "requests" / 'n' = "N" => requests: Option<Requests>,
-        "end after so many requests; the duration is then no more than a bound";
+        "end after N requests; the duration is then an upper bound";
     Load "requests-per-connection" = "N" => requests_per_connection: Option<Count>,
-        "close a connection after so many responses, and open it again";
+        "close a connection after N responses, and open it again";
     Load "expect" = "LIST" => expect: Expect,
         "count responses as errors that differ: status=200,length=1024,body~TEXT; may be \
          repeated";
     Load "deadline" = "TIME" => deadline: Option<Time>,
-        "open loop: do not send a request that is so late; it counts as lost after its wait";
+        "open loop: do not send a request that is TIME late; it counts as lost after its wait";
     Load "stop-when" = "LIST" => stop_when: Conditions,
         "end early, with exit code 1, after a second that meets one of these: \
          errors>100,p99>50ms";
@@ -288,12 +291,15 @@ options! {
         "connect to the second host and port for requests to the first; an empty one is any, \
          or the same; may be repeated";
     Load "addresses" = "first|all" => addresses: Addresses = "first",
-        "addresses of a name that connections go to: first: the first that takes them, and \
-         the next one when it fails; all: dealt to all of them";
+        "addresses of a host name to connect to: first: the first that accepts, and the next \
+         one when it fails; all: spread over all";
     Engine "source" = "ADDRESSES" => source: Option<Sources>,
         "source addresses, separated by commas; each has its own 28 thousand ports";
+    Engine "source-ports" = "A-B" => source_ports: Option<Ports>,
+        "source ports, of which each thread gets an equal part, in order: for a card that steers \
+         by ports (Linux 6.3)";
     Engine "proxy-protocol" = "v1|v2" => proxy_protocol: Option<ProxyVersion>,
-        "begin each connection with a PROXY header that has its own addresses";
+        "begin each connection with a PROXY header that names its addresses";
     Engine "tcp-congestion" = "NAME" => tcp_congestion: Option<String>,
         "congestion control of the sockets, such as cubic or bbr";
     Engine "tcp-mss" = "BYTES" => tcp_mss: Option<UpTo<65_535>>,
@@ -305,15 +311,17 @@ options! {
     Engine "tcp-fast-open" => tcp_fast_open: bool,
         "send the first request with the SYN, where kernel and server allow it";
     Engine "dscp" = "N" => dscp: Option<UpTo<63>>,
-        "class of traffic of the packets, 0 to 63";
+        "DSCP of the packets, 0 to 63";
     Engine "device" = "NAME" => device: Option<String>,
         "interface that packets leave by (root or CAP_NET_RAW)";
     Engine "abort" => abort: bool,
-        "close connections with RST: leaves nothing in TIME_WAIT, but is another load";
+        "close connections with RST: leaves nothing in TIME_WAIT, but loads the server differently";
     Engine "wait" = "sleep|hybrid|spin" => wait: Wait = "hybrid",
         "how a thread waits for the time of the next request";
+    Engine "busy-poll" = "TIME" => busy_poll: Option<Time>,
+        "poll network cards for TIME before each wait sleeps (Linux 6.9, no effect on loopback)";
     Engine "coalesce" = "auto|never" => coalesce: Coalesce = "auto",
-        "closed loop: pause up to 20 us before waiting while many requests are in flight, so \
+        "closed loop: sleep some 20 us before waiting while many requests are in flight, so \
          that the server need not wake this program for each response";
     Engine "bodies" = "read|drop" => bodies: Bodies = "read",
         "drop: bodies of http:// responses that nothing looks at are dropped in the kernel, \
@@ -322,7 +330,7 @@ options! {
         "end latencies when the kernel received the response, not when it was read (audit; \
          TCP only)";
     Engine "epoll" = "edge|level" => epoll: Trigger = "edge",
-        "how readiness is reported; level for stacks that know only that";
+        "epoll's trigger mode; level for stacks that support only that";
     Engine "control" = "FILE" => control: Option<String>,
         "closed loop: make FILE, through which another program holds the load back and reads \
          its counters (docs/internals/load.md, Holding the load back)";

@@ -297,6 +297,12 @@ pub fn targets(
         });
     }
     if let Some(path) = &args.urls {
+        if args.script.is_some() {
+            return wrong(
+                "urls",
+                Wrong::Clash("--script (which makes the requests itself)".into()),
+            );
+        }
         let text = std::fs::read_to_string(path).map_err(|error| {
             Refusal::option(
                 "urls",
@@ -400,6 +406,9 @@ fn read_lines(text: &str, base: Option<&Url>) -> Result<Vec<Line>, String> {
             }
             None => (1, line),
         };
+        if place.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(fault("a blank in a URL (write %20)"));
+        }
         let url = match base {
             Some(base) if place.starts_with('/') => Url {
                 path: place.to_string(),
@@ -513,6 +522,10 @@ mod tests {
             Err("line 1: invalid weight: x /a".to_string())
         );
         assert!(read_lines("/a", None).is_err());
+        for text in ["1 /a b", "1 /a\u{1}", "1 http://h/a b"] {
+            let fault = read_lines(text, Some(&base)).expect_err(text);
+            assert!(fault.starts_with("line 1: a blank in a URL"), "{fault}");
+        }
     }
 
     #[test]

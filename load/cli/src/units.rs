@@ -1,5 +1,7 @@
 //! Numbers as wrk reads and writes them.
 
+/// Largest count; a schedule reckons with no higher rate.
+const COUNT_MAX: f64 = 1e15;
 /// Nanoseconds of a second.
 pub const SECOND_NS: f64 = 1e9;
 
@@ -110,7 +112,7 @@ pub fn parse_metric(text: &str) -> Option<f64> {
         "p" => 5,
         _ => return None,
     };
-    Some(number * 1000f64.powi(exponent))
+    Some(number * 1000f64.powi(exponent)).filter(|count| *count <= COUNT_MAX)
 }
 
 /// A length of time in nanoseconds; seconds without a unit.
@@ -161,6 +163,9 @@ mod tests {
         assert_eq!(parse_metric("1.5M"), Some(1_500_000.0));
         assert_eq!(parse_metric("-1"), None);
         assert_eq!(parse_metric("1x"), None);
+        assert_eq!(parse_metric("1P"), Some(1e15));
+        assert_eq!(parse_metric("1.1P"), None);
+        assert_eq!(parse_metric(&"9".repeat(400)), None, "infinite");
         assert_eq!(parse_time_ns("10"), Some(10_000_000_000));
         assert_eq!(parse_time_ns("500ms"), Some(500_000_000));
         assert_eq!(parse_time_ns("1.5s"), Some(1_500_000_000));

@@ -7,10 +7,12 @@ mod support;
 use http2::Http2Server;
 use std::io::Read;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{
-    always, count, measured, measured_or_not, own_address, program, run, unreached, Server, HELLO,
+    always, count, measured, measured_or_not, own_address, program, run, temporary, unreached,
+    wait_until, Server, HELLO,
 };
 
 #[test]
@@ -69,7 +71,7 @@ fn requests_that_no_connection_takes_end_the_run_too() {
     }
     let output = run(&format!("-n 20 -d60s -t2 -c4 -T500ms {url}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let expected = "Without an answer: 0 lost, 0 unfinished, 20 without a connection; ≥ marks";
+    let expected = "Without a response: 0 lost, 0 unfinished, 20 without a connection; ≥ marks";
     assert!(text.contains(expected), "{text}");
 }
 
@@ -92,7 +94,7 @@ fn lost_batches_do_not_hide_requests_without_a_connection() {
     ));
     server.join().expect("the server");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let expected = "Without an answer: 4 lost, 0 unfinished, 4 without a connection";
+    let expected = "Without a response: 4 lost, 0 unfinished, 4 without a connection";
     assert!(text.contains(expected), "{text}");
 }
 
@@ -200,6 +202,41 @@ fn requests_that_are_too_late_are_shed_and_stand_in_the_percentiles() {
     assert_eq!(count(&result, "/latency/response/count"), 100);
     assert_eq!(count(&result, "/latency/censored/count"), shed);
     assert!(count(&result, "/latency/censored/min") > 100_000_000);
+}
+
+#[test]
+fn requests_that_are_too_late_by_the_generators_own_doing_are_shed_too() {
+    for dispatch in ["pinned", "any"] {
+        let server = Server::start(always(HELLO));
+        let file = temporary("json");
+        let mut command = program();
+        let line = "-t1 -c64 -d4s -R300 -T30s --deadline 100ms --dispatch";
+        command.args(line.split(' ')).arg(dispatch);
+        command.arg("--json").arg(&file).arg(server.url());
+        let mut child = command.stdout(Stdio::null()).spawn().expect("it starts");
+        let signal = |name: &str| {
+            let pid = child.id().to_string();
+            let sent = Command::new("kill").args([name, &pid]).status();
+            assert!(sent.expect("kill").success());
+        };
+        // the first 100 of 1200
+        wait_until(|| server.asked() >= 100);
+        signal("-STOP");
+        std::thread::sleep(Duration::from_millis(1000));
+        signal("-CONT");
+        assert!(child.wait().expect("it ends").success());
+        let text = std::fs::read_to_string(&file).expect("written");
+        std::fs::remove_file(&file).expect("ours");
+        let result: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        // 300 fell due meanwhile, the last 30 of them in time
+        let shed = count(&result, "/totals/shed");
+        assert!(shed >= 250, "{dispatch}: {shed}");
+        let sent = count(&result, "/totals/sent");
+        assert_eq!((shed + sent, count(&result, "/totals/due")), (1200, 1200));
+        assert_eq!(count(&result, "/latency/response/count"), 1200);
+        let late = result["latency"]["lateness"]["max"].as_u64();
+        assert!(late.is_some_and(|ns| ns > 500_000_000), "{late:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 use support::{always, count, measured, run, slow, temporary, Server, HELLO};
@@ -75,6 +76,23 @@ fn users_who_think_ask_less_often() {
     assert!(completed > 0 && completed <= 50, "{completed}");
     assert_eq!(result["plan"]["think_s"], serde_json::json!([0.1, 0.3]));
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}
+
+#[test]
+fn users_who_think_when_their_step_ends_send_no_more() {
+    let server = Server::start(always(HELLO));
+    // each sends after 300 ms, and three of four are not wanted any more after 500 ms
+    let line = format!(
+        "-t1 -c4..1:3 --step 500ms --think 300ms -T30s {}",
+        server.url()
+    );
+    let result = measured(&line);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    let seen = server.seen();
+    let of = |number| seen.iter().filter(|seen| seen.connection == number).count();
+    let numbers: HashSet<usize> = seen.iter().map(|seen| seen.connection).collect();
+    let busy = numbers.iter().filter(|number| of(**number) > 1).count();
+    assert!(busy <= 1, "{busy} users went on");
 }
 
 #[test]

@@ -38,6 +38,19 @@ fn a_closed_loop_records_batches_as_wrk_does() {
 }
 
 #[test]
+fn a_batch_that_counts_once_counts_once_when_it_is_lost_too() {
+    let server = Server::start(|mut conversation| while conversation.request().is_some() {});
+    let result = measured(&format!(
+        "-t1 -c1 --depth 4 -B -R80 -d1s -T30s --drain 100ms {}",
+        server.url()
+    ));
+    // one batch in flight, 19 that wait for the connection
+    assert_eq!(count(&result, "/totals/unfinished"), 80);
+    assert_eq!(count(&result, "/latency/response/count"), 20);
+    assert_eq!(count(&result, "/latency/service/count"), 1);
+}
+
+#[test]
 fn a_line_end_too_many_behind_a_body_is_tolerated() {
     let stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\r\n".as_bytes();
     let server = Server::start(always(stray));
@@ -116,7 +129,7 @@ fn requests_that_were_too_late_to_be_sent_are_counted() {
     });
     let line = format!("-t1 -c1 -d1s -R100 --deadline 50ms -T30s {}", server.url());
     let text = String::from_utf8_lossy(&run(&line).stdout).into_owned();
-    let before = "  Without an answer: 0 lost, 0 unfinished, ";
+    let before = "  Without a response: 0 lost, 0 unfinished, ";
     let rest = text.split_once(before).expect("a line about them").1;
     let (shed, rest) = rest.split_once(' ').expect("a number");
     assert!(shed.parse::<u64>().expect("a number") > 50, "{text}");

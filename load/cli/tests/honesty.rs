@@ -227,6 +227,18 @@ fn pauses_before_waits_are_reported_and_can_be_left_out() {
 }
 
 #[test]
+fn waits_of_the_warm_up_are_not_those_of_the_window() {
+    let server = slow(Duration::from_millis(50));
+    let result = measured(&format!(
+        "-t1 -c1 --warmup 3s -d400ms -T30s {}",
+        server.url()
+    ));
+    // one for each answer, and the checks: some 12, or fewer on a busy machine. The warm-up has 90 of them
+    let waits = count(&result, "/waiting/waits");
+    assert!(waits <= 30, "{waits}");
+}
+
+#[test]
 fn a_delay_next_to_a_rate_is_reported() {
     let server = Server::start(always(HELLO));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts/delay.lua");

@@ -5,7 +5,7 @@ mod http2;
 mod support;
 
 use http2::{Http2Server, Side};
-use load_http2::frame::{flag, kind};
+use load_http2::frame::{self, flag, kind};
 use load_http2::hpack;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -427,6 +427,82 @@ fn streams_that_are_reset_are_lost_and_reported() {
         result["notes"]
     );
     assert!(result["warnings"].to_string().contains("stream-resets"));
+}
+
+#[test]
+fn a_later_response_has_nothing_of_one_that_was_reset() {
+    let server = Http2Server::start(&[], |mut side, _| {
+        while let Some(asked) = side.request() {
+            let stream = asked.stream;
+            let sent = if stream % 8 == 1 {
+                let mut block = Vec::new();
+                hpack::put_plain(b":status", b"200", &mut block);
+                side.send(kind::HEADERS, flag::END_HEADERS, stream, &block)
+                    && side.send(kind::DATA, 0, stream, b"needle")
+                    && side.send(kind::RST_STREAM, 0, stream, &[0, 0, 0, 2])
+            } else {
+                side.answer(stream, "200", b"hay")
+            };
+            if !sent {
+                return;
+            }
+        }
+    });
+    let line = "--http2 --streams 1 -t1 -c1 -n 40 -d60s -T30s --expect body~needle";
+    let result = measured(&format!("{line} {}", server.url()));
+    assert_eq!(count(&result, "/errors/stream_reset"), 10);
+    assert_eq!(count(&result, "/totals/completed"), 30);
+    assert_eq!(
+        count(&result, "/errors/unexpected"),
+        30,
+        "{}",
+        result["notes"]
+    );
+}
+
+#[test]
+fn a_chunked_body_is_sent_in_frames() {
+    let server = Http2Server::hello();
+    let options = "--http2 -t1 -c1 -n 2 -d60s -T30s -H Transfer-Encoding:chunked --body hello";
+    let result = measured(&format!("{options} {}", server.url()));
+    assert_eq!(count(&result, "/totals/completed"), 2);
+    for asked in server.seen() {
+        assert_eq!(asked.body, b"hello");
+        let fields = asked.fields.join(" ");
+        assert!(!fields.contains("transfer-encoding"), "{fields}");
+    }
+}
+
+#[test]
+fn frames_that_come_with_the_settings_are_read() {
+    // the body needs windows that the server has widened before anything was asked
+    let mut first = Vec::new();
+    frame::write(&mut first, kind::SETTINGS, 0, 0, &[0, 4, 0, 2, 0, 0]);
+    // a frame of an unknown type is ignored (RFC 9113, 4.1)
+    frame::write(&mut first, 0xfa, 0, 0, &[0; 5000]);
+    frame::write(&mut first, kind::WINDOW_UPDATE, 0, 0, &[0, 2, 0, 0]);
+    let server = Http2Server::start_with(first, |mut side, log| {
+        // anything that it said later would show what had come before
+        (side.is_generous, side.is_awake) = (false, false);
+        while let Some(asked) = side.request() {
+            log(&asked);
+            if !side.answer(asked.stream, "200", b"hello") {
+                return;
+            }
+        }
+    });
+    let file = temporary("body");
+    std::fs::write(&file, vec![b'z'; 100_000]).expect("a file");
+    let line = format!(
+        "--http2 -t1 -c1 -n 1 -d60s -T10s --body-file {} {}",
+        file.display(),
+        server.url()
+    );
+    let result = measured(&line);
+    std::fs::remove_file(&file).expect("ours");
+    let completed = count(&result, "/totals/completed");
+    assert_eq!(completed, 1, "{}", result["errors"]);
+    assert_eq!(server.seen()[0].body.len(), 100_000);
 }
 
 #[test]

@@ -4,10 +4,9 @@
 mod support;
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
-use support::{always, count, program, temporary, Server, HELLO};
+use support::{always, c_library, count, program, temporary, Server, HELLO};
 
 const COUNTER: &str = r#"
 #define _GNU_SOURCE
@@ -63,21 +62,6 @@ ssize_t send(int fd, const void *p, size_t n, int f) {
 }
 "#;
 
-/// Makes a library of C; its path.
-fn library(text: &str) -> PathBuf {
-    let (source, library) = (temporary("c"), temporary("so"));
-    std::fs::write(&source, text).expect("a file");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&library, &source])
-        .arg("-ldl")
-        .status()
-        .expect("a C compiler, which building LuaJIT needed too");
-    assert!(compiled.success());
-    std::fs::remove_file(source).expect("ours");
-    library
-}
-
 /// The calls that were counted in a run: reads, writes, waits, connects, closes, and the waits between
 /// the first write and the six hundredth.
 fn counted(library: &Path, options: &str, url: &str) -> [usize; 6] {
@@ -99,7 +83,7 @@ fn counted(library: &Path, options: &str, url: &str) -> [usize; 6] {
 
 #[test]
 fn every_call_of_the_hot_path_passes_libc() {
-    let library = library(COUNTER);
+    let library = c_library(COUNTER);
     let server = Server::start(always(HELLO));
     for (options, requests) in [("-n 100 -d60s", 100), ("-R 200 -d1s", 200)] {
         let line = format!("-t1 -c3 -T30s {options}");
@@ -116,7 +100,7 @@ fn every_call_of_the_hot_path_passes_libc() {
 
 #[test]
 fn first_answers_are_looked_for_before_the_last_first_request_is_written() {
-    let library = library(COUNTER);
+    let library = c_library(COUNTER);
     let server = Server::start(always(HELLO));
     let calls = counted(&library, "-t1 -c600 -n 1200 -d60s -T30s", &server.url());
     assert!(calls[5] > 0, "{calls:?}");
@@ -137,7 +121,7 @@ fn a_refusal_that_comes_between_a_look_and_a_write_is_read() {
         conversation.send(refusal);
         conversation.abort();
     });
-    let library = library(SLOW_WRITER);
+    let library = c_library(SLOW_WRITER);
     let (body, json) = (temporary("body"), temporary("json"));
     std::fs::write(&body, vec![b'x'; 20_000_000]).expect("a file");
     let output = program()

@@ -1,196 +1,15 @@
-//! wrk's Lua interface: scripts send what they would send under wrk, and where wrk is installed
-//! the two are compared.
+//! wrk's Lua interface: what scripts send, see and print. `lua_peers.rs` compares with wrk itself.
 
+#[path = "support/scripts.rs"]
+mod scripts;
 mod support;
 
+use scripts::{play, play_file, server, wire};
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
-use support::{is_installed, program, report_skip, Seen, Server, HELLO};
-
-/// Where Debian's package puts wrk's scripts.
-const SCRIPTS: &str = "/usr/share/doc/wrk/examples/scripts";
-const TOKEN: &[u8] = b"HTTP/1.1 200 OK\r\nX-Token: t1\r\nContent-Length: 5\r\n\r\nhello";
-
-fn script(name: &str) -> String {
-    format!("{}/tests/scripts/{name}.lua", env!("CARGO_MANIFEST_DIR"))
-}
-
-fn server() -> Server {
-    Server::start(|mut conversation| {
-        while let Some(seen) = conversation.request() {
-            let answer = if seen.path() == "/login" {
-                TOKEN
-            } else {
-                HELLO
-            };
-            if !conversation.send(answer) {
-                return;
-            }
-        }
-    })
-}
-
-/// Runs a script; what the server saw and what was printed.
-fn play(command: Command, name: &str, options: &str) -> (Vec<Seen>, String) {
-    play_file(command, script(name).as_ref(), options)
-}
-
-fn play_file(mut command: Command, file: &Path, options: &str) -> (Vec<Seen>, String) {
-    let server = server();
-    command
-        .args(options.split_whitespace())
-        .arg("-s")
-        .arg(file)
-        .arg(server.url());
-    let output = command.args(["--", "x", "y"]).output().expect("it starts");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{}: {errors}", file.display());
-    (
-        server.seen(),
-        String::from_utf8_lossy(&output.stdout).into_owned(),
-    )
-}
+use support::{program, Seen, Server, HELLO};
 
 fn ours(name: &str) -> (Vec<Seen>, String) {
     play(program(), name, "-t2 -c2 -n 40 -d60s")
-}
-
-/// Line, fields and body of a request.
-type Request = (String, Vec<String>, Vec<u8>);
-
-/// The requests of one thread's connection, the port of Host left out.
-fn requests(seen: &[Seen], connection: usize, first: usize) -> Vec<Request> {
-    let own = seen
-        .iter()
-        .filter(|seen| seen.connection == connection)
-        .take(first);
-    own.map(|seen| {
-        let headers = seen
-            .headers
-            .iter()
-            .map(|header| match header.split_once(": 127.0.0.1:") {
-                Some((name, _)) => format!("{name}: here"),
-                None => header.clone(),
-            });
-        (seen.line.clone(), headers.collect(), seen.body.clone())
-    })
-    .collect()
-}
-
-/// The first requests of every connection that sent any, as a set: threads start in any order.
-fn wire(seen: &[Seen]) -> BTreeSet<Vec<Request>> {
-    let connections: BTreeSet<usize> = seen.iter().map(|seen| seen.connection).collect();
-    connections
-        .into_iter()
-        .map(|connection| requests(seen, connection, 6))
-        .collect()
-}
-
-#[test]
-fn the_same_requests_as_wrk() {
-    if !is_installed("wrk") {
-        return;
-    }
-    let names = [
-        "addr", "auth", "counter", "pipeline", "post", "report", "large",
-    ];
-    // four runs at once: what is compared is the first requests of each connection
-    for some in names.chunks(2) {
-        std::thread::scope(|scope| {
-            let start = |name| {
-                let play = move |command| wire(&play(command, name, "-t2 -c2 -d1s").0);
-                let own = scope.spawn(move || play(program()));
-                (own, scope.spawn(move || play(Command::new("wrk"))))
-            };
-            let runs: Vec<_> = some.iter().map(|name| (name, start(name))).collect();
-            for (name, (own, theirs)) in runs {
-                let (own, theirs) = (own.join(), theirs.join());
-                assert_eq!(own.expect("run"), theirs.expect("run"), "{name}");
-            }
-        });
-    }
-}
-
-#[test]
-fn the_same_requests_as_wrk2() {
-    if !is_installed("wrk2") {
-        return;
-    }
-    // not report: latency(i) is of wrk alone
-    for name in ["addr", "auth", "counter", "pipeline", "post"] {
-        let options = "-t2 -c2 -d1s -R100";
-        let (own, _) = play(program(), name, options);
-        let (theirs, _) = play(Command::new("wrk2"), name, options);
-        assert_eq!(wire(&own), wire(&theirs), "{name}");
-    }
-}
-
-/// The scripts that come with wrk send the same under both programs; WRK_SCRIPTS=FOLDER and
-/// WRK_PEER=wrk2 compare with others.
-#[test]
-fn the_scripts_of_wrk_send_the_same() {
-    let named = std::env::var_os("WRK_SCRIPTS").map(std::path::PathBuf::from);
-    let folder = named.unwrap_or_else(|| SCRIPTS.into());
-    if !folder.is_dir() {
-        return report_skip("wrk's scripts are not installed");
-    }
-    let (peer, options) = match std::env::var("WRK_PEER").as_deref() {
-        Ok("wrk2") => ("wrk2", "-t2 -c2 -d1s -R100"),
-        _ => ("wrk", "-t2 -c2 -d1s"),
-    };
-    let scripts = scripts_in(&folder);
-    assert!(!scripts.is_empty());
-    for path in scripts {
-        compare(&path, peer, options);
-    }
-}
-
-/// Scripts of the kinds that public repositories hold, written for this test: paths from a file, forms, logins,
-/// random users, weights, pipelines, reports.
-#[test]
-fn scripts_as_people_write_them_send_the_same() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts/patterns");
-    let scripts = scripts_in(folder.as_ref());
-    assert!(scripts.len() >= 10);
-    if !is_installed("wrk") {
-        return;
-    }
-    let peers = [("wrk", "-t2 -c2 -d1s"), ("wrk2", "-t2 -c2 -d1s -R100")];
-    for (peer, options) in peers {
-        // the other tests report a missing wrk2
-        if Command::new(peer).arg("-v").output().is_err() {
-            continue;
-        }
-        // four runs at once: what is compared is the first requests of each connection
-        for some in scripts.chunks(2) {
-            std::thread::scope(|scope| {
-                for path in some {
-                    scope.spawn(|| compare(path, peer, options));
-                }
-            });
-        }
-    }
-}
-
-fn scripts_in(folder: &Path) -> Vec<std::path::PathBuf> {
-    let files = std::fs::read_dir(folder).expect("the folder");
-    let paths = files.map(|entry| entry.expect("a file").path());
-    let is_script = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "lua");
-    paths.filter(is_script).collect()
-}
-
-/// A script sends and prints the same under a peer as under ours; figures are left out.
-fn compare(path: &Path, peer: &str, options: &str) {
-    let (own, printed) = play_file(program(), path, options);
-    let (theirs, they_printed) = play_file(Command::new(peer), path, options);
-    assert_eq!(wire(&own), wire(&theirs), "{}", path.display());
-    let words = |text: &str| -> BTreeSet<String> {
-        let words = text.split(|c: char| !c.is_ascii_alphabetic());
-        let long = words.filter(|word| word.len() > 3);
-        long.map(String::from).collect()
-    };
-    assert_eq!(words(&printed), words(&they_printed), "{}", path.display());
 }
 
 #[test]
@@ -495,6 +314,33 @@ fn a_fault_in_a_callback_ends_the_run_with_its_place() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{callback}: {text}");
         assert!(text.contains(":1: broken"), "{callback}: {text}");
+    }
+}
+
+#[test]
+fn a_request_that_is_not_a_text_is_named() {
+    // the first request is made before the run begins, the second one in it
+    let later =
+        "local n = 0\nfunction request() n = n + 1 return n < 2 and wrk.format() or {} end\n";
+    let table = [
+        ("function request() end\n", "request: returned nil"),
+        (later, "request: returned table"),
+    ];
+    for (script, message) in table {
+        let file = support::temporary("lua");
+        std::fs::write(&file, script).expect("ok");
+        let server = server();
+        let output = program()
+            .args(["-t1", "-c1", "-d2s", "-s"])
+            .arg(&file)
+            .arg(server.url())
+            .output()
+            .expect("it starts");
+        std::fs::remove_file(&file).expect("ours");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let message = format!("wirespeed-load: {message}");
+        assert!(text.starts_with(&message), "{text}");
     }
 }
 

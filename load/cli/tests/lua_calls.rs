@@ -62,6 +62,29 @@ fn a_delay_that_a_script_replaces_is_the_next_one() {
 }
 
 #[test]
+fn all_values_of_a_repeated_field_are_there_and_the_table_has_the_last() {
+    let server = Server::start(always(
+        b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nSet-Cookie: c=3\r\n\
+          Content-Length: 0\r\n\r\n",
+    ));
+    let script = r#"
+        local fields = wrk.fields
+        assert(select('#', fields("Set-Cookie")) == 0)
+        response = function(status, headers, body)
+            local all = table.concat({ fields("Set-Cookie") }, ";")
+            request = function()
+                return wrk.format("GET", "/" .. all .. "/" .. headers["Set-Cookie"] .. headers["set-cookie"])
+            end
+            response = function() wrk.thread:stop() end
+        end
+        request = function() return wrk.format("GET", "/first") end
+    "#;
+    let (_, errors, is_done) = play(script, "-t1 -c1 -d10s -T30s", &server.url());
+    assert!(is_done, "{errors}");
+    assert_eq!(paths(&server.seen()), ["/first", "/a=1;b=2;c=3/c=3b=2"]);
+}
+
+#[test]
 fn a_script_sends_the_user_of_its_url() {
     let server = Server::start(always(HELLO));
     let url = format!("http://me:pw@{}/", server.address);

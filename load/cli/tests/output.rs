@@ -6,7 +6,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use hdrhistogram::serialization::Deserializer;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use support::{always, count, is_installed, program, run, temporary, Server, HELLO};
+use support::{always, count, is_installed, measured, program, run, temporary, Server, HELLO};
 
 /// Digits and units become one sign, runs of blanks one blank: the layout remains.
 fn masked(text: &str) -> Vec<String> {
@@ -70,7 +70,8 @@ fn the_report_is_line_for_line_that_of_wrk() {
     }
     let good = Server::start(always(HELLO));
     let bad = Server::start(always(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"));
-    for server in [good, bad] {
+    let mute = Server::start(|mut conversation| while conversation.request().is_some() {});
+    for server in [good, bad, mute] {
         let lines = [
             "-t2 -c4 -d1s -T 30s",
             "-t1 -c2 -d1s -T 30s --latency",
@@ -340,6 +341,26 @@ fn files_of_all_kinds_agree_with_the_result() {
     assert_eq!(count(&result, "/latency/response/count"), 200);
     // late answers come in the drain, after the last logged second
     assert!((1..=200).contains(&logged), "{logged}");
+}
+
+#[test]
+fn a_second_without_a_response_has_no_latencies() {
+    let server = Server::start(|mut conversation| while conversation.request().is_some() {});
+    let csv = temporary("csv");
+    let result = measured(&format!(
+        "-t1 -c1 -d1s -R20 -T30s --drain 100ms --csv {} {}",
+        csv.display(),
+        server.url()
+    ));
+    let text = std::fs::read_to_string(&csv).expect("written");
+    std::fs::remove_file(&csv).expect("ours");
+    let line = text.lines().nth(1).expect("a second");
+    assert_eq!(line, "0.000,1.000,measured,0,0,0.0,,,,0");
+    assert!(
+        result["seconds"][0]["p50"].is_null(),
+        "{}",
+        result["seconds"]
+    );
 }
 
 /// Samples of the response times in a log, read as other tools read it.

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use support::{
-    always, count, measured, own_address, program, run, temporary, wait_until, Server, HELLO,
+    always, c_library, count, measured, own_address, program, run, temporary, wait_until, Server,
+    HELLO,
 };
 
 /// A unix socket that takes one connection, the test whether it is there, and is gone.
@@ -382,6 +383,10 @@ fn mistakes_in_odd_places_are_one_line_too() {
             &format!("--urls {name}"),
             &format!("--urls: {name}, line 2"),
         ),
+        (
+            &format!("--urls {name} -s /none.lua"),
+            "--urls: does not work with --script",
+        ),
         ("merge /none /none", "merge: cannot read /none"),
         (
             &format!("merge {name} {name}"),
@@ -545,16 +550,58 @@ fn a_server_that_comes_back_is_asked_again() {
 
 #[test]
 fn a_null_server_inside_that_needs_more_files_than_there_are_is_refused() {
-    // each connection has two ends here
-    let output = std::process::Command::new("sh")
-        .args(["-c", "ulimit -n 1024 && exec \"$0\" -t1 -c600 -d1s --sink"])
-        .arg(env!("CARGO_BIN_EXE_wirespeed-load"))
-        .output()
-        .expect("a shell");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{errors}");
-    let message = "--connections: needs 1264 open files, but 1024 are allowed (raise ulimit -n)";
-    assert!(errors.contains(message), "{errors}");
+    // each connection has two ends here, the probe has connections too, and each thread has files of its own
+    for options in [
+        "-t1 -c600",
+        "-t1 -c400 --probe 10 --probe-connections 200",
+        "-t101 -c500",
+    ] {
+        let line = format!("ulimit -n 1024 && exec \"$0\" {options} -d1s --sink");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &line])
+            .arg(env!("CARGO_BIN_EXE_wirespeed-load"))
+            .output()
+            .expect("a shell");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        let message =
+            "--connections: needs 1266 open files, but 1024 are allowed (raise ulimit -n)";
+        assert!(errors.contains(message), "{errors}");
+    }
+}
+
+/// As if the system had no room for a fourth thread.
+const FEW_THREADS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+typedef int (*Create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *with) {
+    static int count;
+    Create real = (Create)dlsym(RTLD_NEXT, "pthread_create");
+    return ++count > 3 ? EAGAIN : real(thread, how, run, with);
+}
+"#;
+
+#[test]
+fn a_thread_that_cannot_be_started_ends_the_run() {
+    let server = Server::start(always(HELLO));
+    let library = c_library(FEW_THREADS);
+    for options in ["-t5 -c5", "-t3 -c3 --probe 10"] {
+        let mut command = program();
+        command.args(options.split(' ')).args(["-d1s", "-T30s"]);
+        let output = command
+            .arg(server.url())
+            .env("LD_PRELOAD", &library)
+            .output()
+            .expect("it starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let message = "wirespeed-load: cannot start thread 4: Resource temporarily unavailable";
+        assert!(errors.starts_with(message), "{errors}");
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+    }
+    std::fs::remove_file(library).expect("ours");
 }
 
 #[test]

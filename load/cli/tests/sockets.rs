@@ -2,9 +2,10 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::channel;
-use support::{count, measured, run, Server, HELLO};
+use support::{always, count, measured, run, Server, HELLO};
 
 #[test]
 fn connections_begin_with_a_proxy_header_of_their_own_addresses() {
@@ -50,6 +51,61 @@ fn connections_begin_with_a_proxy_header_of_their_own_addresses() {
 }
 
 #[test]
+fn each_thread_has_source_ports_of_its_own() {
+    let probe = Server::start(always(HELLO));
+    let output = run(&format!(
+        "-t2 -c2 -n 2 -T30s --source-ports 40000-40999 {}",
+        probe.url()
+    ));
+    if output.status.code() == Some(2) {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let refusals = [
+            "--source-ports: this kernel cannot (Linux 6.3 or newer)\n",
+            "--source-ports: 40000-40999 is not within ",
+        ];
+        let is_known = |refusal: &&str| errors.starts_with(&format!("wirespeed-load: {refusal}"));
+        assert!(refusals.iter().any(is_known), "{errors}");
+        return;
+    }
+    let server = Server::start(always(HELLO));
+    let result = measured(&format!(
+        "-t2 -c6 -n 60 -T30s --source-ports 40000-40999 {}",
+        server.url()
+    ));
+    assert_eq!(count(&result, "/totals/completed"), 60);
+    let seen = server.seen();
+    let ports: HashSet<u16> = seen
+        .iter()
+        .filter_map(|seen| Some(seen.source?.port()))
+        .collect();
+    assert_eq!(ports.len(), 6, "{ports:?}");
+    assert!(ports.iter().all(|port| (40_000..41_000).contains(port)));
+    let of_first = ports.iter().filter(|port| **port < 40_500).count();
+    assert_eq!(of_first, 3, "{ports:?}");
+}
+
+#[test]
+fn busy_polling_is_set_or_refused_in_one_line() {
+    let server = Server::start(always(HELLO));
+    for pace in ["", "-R200 -d60s"] {
+        let line = format!(
+            "-t1 -c2 -n 40 -T30s --busy-poll 50us {pace} {}",
+            server.url()
+        );
+        let output = run(&line);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() == Some(2) {
+            let refusal = "wirespeed-load: --busy-poll: this kernel cannot (Linux 6.9 or newer)\n";
+            assert_eq!(errors, refusal);
+        } else {
+            assert_eq!(output.status.code(), Some(0), "{errors}");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(text.contains("  40 requests in"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn options_are_set_on_the_sockets() {
     let (sender, sizes) = channel();
     let server = Server::start(move |mut conversation| {
@@ -73,6 +129,16 @@ fn options_are_set_on_the_sockets() {
         ("--tcp-congestion nonsense", "--tcp-congestion: "),
         ("--dscp 64", "--dscp: must be a whole number from 0 to 63"),
         ("--device no-such-one", "--device: "),
+        (
+            "--source-ports 5-4",
+            "--source-ports: invalid range '5-4' (for example 40000-49999)",
+        ),
+        ("--source-ports 1-9", "--source-ports: 1-9 is not within "),
+        (
+            "-t2 -c2 --source-ports 40000-40000",
+            "--source-ports: fewer ports than threads",
+        ),
+        ("--busy-poll 2s", "--busy-poll: must be from 1us to 1s"),
         (
             "--proxy-protocol v3",
             "--proxy-protocol: unknown value 'v3' (v1, v2)",

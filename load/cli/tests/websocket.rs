@@ -306,7 +306,7 @@ fn an_upgrade_that_is_refused_is_an_error_to_connect() {
         ),
         (
             b"SSH-2.0-OpenSSH\r\n\r\n",
-            "malformed answer to the upgrade",
+            "malformed response to the upgrade",
         ),
     ] {
         let server = Server::start(support::always(answer));

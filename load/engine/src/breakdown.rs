@@ -1,4 +1,4 @@
-//! The time that counts (response time with a rate, else service time) by request and by status.
+//! Latency (response time at a rate, else service time) by request and by status.
 //!
 //! The plain cell pays nothing for it: with one request there is one row, and answers
 //! with a status of 2xx are what is left of all without the others.

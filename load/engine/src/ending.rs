@@ -1,4 +1,4 @@
-//! What a thread knows when it ends, beyond its intervals.
+//! Results that a thread reports only when it ends.
 
 use crate::latency::Latency;
 use crate::machine::waited_for_core;
@@ -62,9 +62,10 @@ pub struct Ending {
     pub aged: BTreeMap<usize, Aged>,
     /// CPU time when the measured window began and ended.
     pub window_cpu: [CpuMark; 2],
-    /// Time spent polling for a due time within the window; CPU that was not needed.
-    pub polling_ns: u64,
-    /// Pauses before waits.
+    /// CPU time within the window that was spent without work to do: polling for a due time or network
+    /// cards.
+    pub idle_ns: u64,
+    /// Pauses before waits within the window.
     pub pauses: Pauses,
     /// When the thread stopped, monotonic.
     pub stopped_ns: u64,

@@ -1,4 +1,4 @@
-//! The figures of one thread over one stretch of at most a second.
+//! Results of one thread over an interval of at most a second.
 //!
 //! Threads hand intervals over and get empty ones back, so that adding up and printing never take
 //! time from the hot path.
@@ -9,6 +9,7 @@ use crate::peaks::Peaks;
 use crate::plan::Phase;
 use crate::tcp::TcpSamples;
 use load_http1::Malformed;
+use std::collections::BTreeMap;
 
 /// Everything that is only counted.
 #[derive(Clone, Debug)]
@@ -94,10 +95,12 @@ pub struct Errors {
     /// Requests that met a connection which had carried answers and which the server was closing:
     /// RFC 9112, 9.3.1 lets a client repeat them.
     pub stale: u64,
-    /// Requests that the server ended without an answer (HTTP/2).
+    /// Requests that the server ended without an answer (HTTP/2, HTTP/3).
     pub stream_reset: u64,
     /// Connections whose server broke the rules of HTTP/2.
     pub http2: u64,
+    /// Connections whose server broke the rules of HTTP/3.
+    pub http3: u64,
     /// Connections whose server broke the rules of WebSocket, or spoke unasked.
     pub websocket: u64,
     /// Connections on which something else came than the echo of what was sent (`tcp://`).
@@ -136,14 +139,15 @@ impl Errors {
 
     /// Read errors in wrk's sense: answers that broke off, never came or made no sense.
     pub fn broken(&self) -> u64 {
-        let rules = self.http2 + self.websocket + self.echo + self.malformed.iter().sum::<u64>();
-        self.read + self.stale + self.stream_reset + rules
+        let rules = self.http2 + self.http3 + self.websocket + self.echo;
+        let malformed: u64 = self.malformed.iter().sum();
+        self.read + self.stale + self.stream_reset + rules + malformed
     }
 
     /// All of them; short bodies are whole answers.
     pub fn total(&self) -> u64 {
         let malformed: u64 = self.malformed.iter().sum();
-        let rules = self.stream_reset + self.http2 + self.websocket + self.echo;
+        let rules = self.stream_reset + self.http2 + self.http3 + self.websocket + self.echo;
         let lost = self.read + self.stale + self.write + self.timeout + rules;
         self.connect() + lost + malformed + self.grpc + self.unexpected
     }
@@ -158,6 +162,7 @@ impl Errors {
         self.stale += other.stale;
         self.stream_reset += other.stream_reset;
         self.http2 += other.http2;
+        self.http3 += other.http3;
         self.websocket += other.websocket;
         self.echo += other.echo;
         self.grpc += other.grpc;
@@ -244,6 +249,21 @@ impl Distributions {
         ]
     }
 
+    /// The time that counts: from the due time in an open loop, service time in a closed one.
+    pub fn counting(&self, is_open_loop: bool) -> &Latency {
+        if is_open_loop {
+            &self.response
+        } else {
+            &self.service
+        }
+    }
+
+    /// Enters when the first and the last byte came of an answer that came in more than one read.
+    pub fn note_split(&mut self, first_ns: u64, last_ns: u64) {
+        self.first_of_split.record(first_ns);
+        self.last_of_split.record(last_ns);
+    }
+
     /// Write to first byte (HTTP/1.1).
     pub fn first_byte(&self) -> Latency {
         let mut all = self.service.without(&self.last_of_split);
@@ -285,6 +305,8 @@ pub struct Straggler {
     pub service_ns: Option<u64>,
     /// Due time to last byte.
     pub response_ns: u64,
+    /// Write to first byte, of an answer that came in more than one read.
+    pub first_byte_ns: Option<u64>,
     /// It was lost: its true times are at least these.
     pub lost: bool,
     /// Its row and its status.
@@ -305,6 +327,9 @@ impl Straggler {
         enter(&mut times.response, self.response_ns);
         if let Some(service_ns) = self.service_ns {
             enter(&mut times.service, service_ns);
+            if let Some(first_byte_ns) = self.first_byte_ns {
+                times.note_split(first_byte_ns, service_ns);
+            }
         }
     }
 }
@@ -330,6 +355,8 @@ pub struct Interval {
     pub breakdown: Breakdown,
     /// Requests of earlier steps that ended here; they are not in the distributions.
     pub stragglers: Vec<Straggler>,
+    /// How many requests of earlier steps were dropped here, by step; the distributions do not know of them.
+    pub dropped_earlier: BTreeMap<usize, u64>,
     /// The longest latencies and when they were.
     pub peaks: Peaks,
     /// Answers per second in stretches of about 100 ms, for the thread statistics.
@@ -350,6 +377,7 @@ impl Default for Interval {
             tcp: TcpSamples::default(),
             breakdown: Breakdown::default(),
             stragglers: Vec::new(),
+            dropped_earlier: BTreeMap::new(),
             peaks: Peaks::default(),
             rates: Vec::new(),
             notes: Vec::new(),
@@ -365,6 +393,7 @@ impl Interval {
         self.tcp.clear();
         self.breakdown.clear();
         self.stragglers.clear();
+        self.dropped_earlier.clear();
         self.peaks.clear();
         self.rates.clear();
         self.notes.clear();

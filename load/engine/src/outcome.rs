@@ -23,7 +23,7 @@ pub struct ThreadOutcome {
     pub core: Option<usize>,
     /// CPU time in the window.
     pub cpu: CpuTime,
-    /// Share of the window in which the thread was at work; polling for due times is not work.
+    /// Share of the window in which the thread was at work; polling for due times and pauses are not.
     pub busy: f64,
     /// Share of the window in which it had work and waited for its core.
     pub waited: f64,
@@ -85,10 +85,10 @@ pub struct SecondSummary {
     pub errors: u64,
     /// Bytes of answers.
     pub bytes_in: u64,
-    /// Median of the time that counts (response in open loop, else service).
-    pub p50_ns: u64,
+    /// Median of the time that counts (response in open loop, else service), if enough times are known.
+    pub p50_ns: Option<u64>,
     /// 99th percentile of it.
-    pub p99_ns: u64,
+    pub p99_ns: Option<u64>,
     /// Longest.
     pub max_ns: u64,
 }

@@ -4,13 +4,14 @@ use crate::ending::Ending;
 use crate::machine::{self, Ticks};
 use crate::outcome::{Outcome, Second};
 use crate::plan::{self, Plan, Shape};
-use crate::protocol::{EchoDatagrams, EchoStream, Http1, Http2, Protocol, WebSocket, Wire};
+use crate::protocol::{EchoDatagrams, EchoStream, Http1, Http2, Http3, Protocol, WebSocket, Wire};
 use crate::script::{Command, Script, ScriptMain, ThreadScript};
 use crate::sum::Sum;
 use crate::sys::affinity;
 use crate::sys::clock::both_ns;
+use crate::sys::signal;
 pub use crate::transport::TlsFault;
-use crate::transport::{Datagrams, Plain, Timestamped, Tls, Transport};
+use crate::transport::{Batches, Datagrams, Plain, Timestamped, Tls, Transport};
 use crate::worker::{Handover, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -126,6 +127,15 @@ pub fn run(
                 protocol: EchoDatagrams::new(own.protocol.streams(), &own.targets),
             })
         }
+        plan::Protocol::Http3 { .. } => {
+            let make = |own: &Plan| Http3::new(own.protocol.streams(), &own.targets, &own.tls);
+            // tried once here, so that the threads cannot fail
+            make(plan).map_err(RunFault::Tls)?;
+            return run.with(&|own| Wire {
+                transport: Batches::default(),
+                protocol: make(own).expect("it could be made before"),
+            });
+        }
         plan::Protocol::Http1 {
             timestamps: true, ..
         } => {
@@ -215,11 +225,21 @@ fn run_threads<T: Transport, P: Protocol>(
                 asked,
                 ended: ended.clone(),
             };
-            scope.spawn(move || thread.run(common));
-            (commands, give_back)
+            let builder = std::thread::Builder::new();
+            match builder.spawn_scoped(scope, move || thread.run(common)) {
+                Ok(_) => Ok((commands, give_back)),
+                Err(error) => {
+                    // those before it wait for all
+                    signal::request_stop();
+                    gate.abandon();
+                    let why = format!("cannot start thread {}: {error}", source + 1);
+                    Err(io::Error::other(why + " (use fewer: -t)"))
+                }
+            }
         };
         let load = (0..plan.threads).map(|number| start(plan, number, number));
-        let (mut commands, mut give_back): (Vec<_>, Vec<_>) = load.unzip();
+        let load: Vec<_> = load.collect::<io::Result<_>>()?;
+        let (mut commands, mut give_back): (Vec<_>, Vec<_>) = load.into_iter().unzip();
         let mut decided = None;
         if let Some(main) = script {
             match main.set_up(&commands) {
@@ -239,7 +259,7 @@ fn run_threads<T: Transport, P: Protocol>(
         }
         observer.begins();
         if let Some(probe_plan) = &probe_plan {
-            let probe = start(probe_plan, 0, plan.threads);
+            let probe = start(probe_plan, 0, plan.threads)?;
             commands.push(probe.0);
             give_back.push(probe.1);
         }

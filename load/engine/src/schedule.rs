@@ -7,6 +7,9 @@
 use crate::random::Random;
 use std::sync::Arc;
 
+/// Most requests that are counted: beyond it two numbers of requests may be the same f64.
+const COUNT_MAX: u64 = 1 << f64::MANTISSA_DIGITS;
+
 /// A stretch of time in which the rate changes linearly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
@@ -208,7 +211,7 @@ impl Schedule {
         if left <= 0.0 {
             return 0;
         }
-        (left / self.threads as f64).ceil() as u64
+        ((left / self.threads as f64).ceil() as u64).min(COUNT_MAX)
     }
 
     /// The due time of the request that is `ahead` after the next one, for large backlogs.
@@ -217,7 +220,7 @@ impl Schedule {
             let number = self.number + ahead * self.threads;
             return times_ns.get(number as usize).copied();
         }
-        let lambda = self.lambda + (ahead * self.threads) as f64;
+        let lambda = self.lambda + ahead as f64 * self.threads as f64;
         let part = self.curve.parts.iter().find(|part| lambda < part.until())?;
         Some(part.time_at(lambda).round() as u64)
     }
@@ -374,5 +377,8 @@ mod tests {
         schedule.next_ns();
         assert_eq!(schedule.left_until(30e9), 1_500_000_000);
         assert_eq!(schedule.ahead_ns(50_000_000), Some(SECOND_NS));
+        let endless = Schedule::even(constant(1e15, 1_000_000 * SECOND_NS), 0, 4096);
+        assert_eq!(endless.left_until(1e15), COUNT_MAX);
+        assert!(endless.ahead_ns(COUNT_MAX).is_some());
     }
 }

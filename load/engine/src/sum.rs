@@ -122,6 +122,12 @@ impl<'p> Sum<'p> {
                 straggler.record(&mut step.times, &mut step.breakdown);
             }
         }
+        for (&step, &dropped) in &interval.dropped_earlier {
+            self.outcome.total.times.response.note_dropped(dropped);
+            if let Some(step) = self.outcome.steps.get_mut(step) {
+                step.times.response.note_dropped(dropped);
+            }
+        }
     }
 
     /// From before the window only connections count.
@@ -144,6 +150,8 @@ impl<'p> Sum<'p> {
         for straggler in &interval.stragglers {
             straggler.record(&mut sum.times, &mut sum.breakdown);
         }
+        let dropped = interval.dropped_earlier.values().sum();
+        sum.times.response.note_dropped(dropped);
         if *reports == self.plan.threads {
             if let Some((_, complete)) = self.pending.remove(&interval.start_ns) {
                 self.tell(interval.start_ns, complete, observe);
@@ -152,12 +160,7 @@ impl<'p> Sum<'p> {
     }
 
     fn tell(&mut self, start_ns: u64, interval: Interval, observe: &mut dyn FnMut(&Second)) {
-        let open = self.plan.open().is_some();
-        let times = if open {
-            &interval.times.response
-        } else {
-            &interval.times.service
-        };
+        let times = interval.times.counting(self.plan.open().is_some());
         let offset_ns = start_ns as i64 - self.window_start_ns as i64;
         self.outcome.seconds.push(SecondSummary {
             phase: interval.phase,
@@ -167,8 +170,8 @@ impl<'p> Sum<'p> {
             completed: interval.counts.completed,
             errors: interval.counts.errors.total(),
             bytes_in: interval.counts.bytes_in,
-            p50_ns: times.at_ns(0.5),
-            p99_ns: times.at_ns(0.99),
+            p50_ns: times.known_at_ns(0.5),
+            p99_ns: times.known_at_ns(0.99),
             max_ns: times.max_ns(),
         });
         observe(&Second {
@@ -201,7 +204,7 @@ impl<'p> Sum<'p> {
                 }
             }
             let waited_ns = end.waited.saturating_sub(start.waited).as_nanos();
-            let working_ns = cpu.total_ns().saturating_sub(ending.polling_ns);
+            let working_ns = cpu.total_ns().saturating_sub(ending.idle_ns);
             self.outcome.threads.push(ThreadOutcome {
                 core: self.plan.pins.get(number).copied(),
                 cpu,
@@ -237,4 +240,40 @@ fn add(sum: &mut Interval, more: &Interval) {
         sum.start_ns = more.start_ns;
     }
     sum.end_ns = sum.end_ns.max(more.end_ns);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Step;
+
+    #[test]
+    fn requests_that_were_dropped_later_count_in_the_step_in_which_they_fell_due() {
+        const STEP_NS: u64 = 1_000_000_000;
+        let step = Step {
+            connections: 1,
+            length_ns: STEP_NS,
+        };
+        let plan = Plan {
+            steps: vec![step; 2],
+            ..Plan::plain(1, STEP_NS)
+        };
+        let mut sum = Sum::new(&plan, 0);
+        let interval = Interval {
+            phase: Phase::Measured,
+            step: 1,
+            start_ns: STEP_NS,
+            end_ns: 2 * STEP_NS,
+            dropped_earlier: BTreeMap::from([(0, 5)]),
+            ..Interval::default()
+        };
+        let mut shown = 0;
+        sum.take(0, &interval, &mut |second| {
+            shown = second.interval.times.response.dropped();
+        });
+        let dropped = |interval: &Interval| interval.times.response.dropped();
+        let steps: Vec<u64> = sum.outcome.steps.iter().map(dropped).collect();
+        assert_eq!(steps, [5, 0]);
+        assert_eq!((dropped(&sum.outcome.total), shown), (5, 5));
+    }
 }

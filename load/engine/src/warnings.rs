@@ -1,4 +1,4 @@
-//! Findings that make a run untrustworthy, each with its figure and an advice.
+//! Conditions that make a run untrustworthy, each with its value and advice.
 
 use crate::latency::Latency;
 use crate::outcome::Outcome;
@@ -149,7 +149,7 @@ fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
         // in closed loop on a busy core queueing in the generator is part of the picture
         if share > DELAY_SHARE_MAX && plan.open().is_some() {
             let text = format!(
-                "answers waited in the generator: p99 {} against a median service time of {}; \
+                "responses waited in the generator: p99 {} against a median service time of {}; \
                  use more threads",
                 us(p99 as f64),
                 us(p50 as f64)
@@ -188,7 +188,7 @@ fn machine(outcome: &Outcome, add: Add) {
     let unstamped = counts.unstamped as f64 / counts.completed.max(1) as f64;
     if unstamped > UNSTAMPED_MAX {
         let text = format!(
-            "the kernel did not stamp {} of the answers: their latencies end when they were read; \
+            "the kernel did not stamp {} of the responses: their latencies end when they were read; \
              does a preloaded stack or the device leave stamps out?",
             percent(unstamped)
         );
@@ -392,19 +392,20 @@ fn errors(outcome: &Outcome, add: Add) {
         let own = notes.find(|note| beginnings.iter().any(|text| note.starts_with(text)));
         own.map_or(String::new(), |note| format!(" ({note})"))
     };
-    let table: [(_, _, _, &[&str]); 12] = [
-        ("read-errors", errors.read, "answers were cut off; the server closes connections or fails", &["read: "]),
+    let table: [(_, _, _, &[&str]); 13] = [
+        ("read-errors", errors.read, "responses were cut off; the server closes connections or fails", &["read: "]),
         ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?", &["a connection in use was closed", "the server went away"]),
-        ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json", &["stream reset: "]),
+        ("stream-resets", errors.stream_reset, "requests were ended by the server without a response (RST_STREAM, RESET_STREAM); the code is among the notes of --json", &["stream reset: "]),
         ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json", &["HTTP/2: "]),
+        ("http3-errors", errors.http3, "connections were ended because the server broke the rules of HTTP/3; which is among the notes of --json", &["HTTP/3: "]),
         ("websocket-errors", errors.websocket, "connections were ended because the server broke the rules of WebSocket or spoke unasked; which is among the notes of --json", &["WebSocket: "]),
-        ("echo-errors", errors.echo, "connections were ended because something else came than the echo of the message; does the server answer with another size (--reply-size)?", &["the answer is not the echo"]),
-        ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json", &["grpc-status: ", "an answer without grpc-status"]),
+        ("echo-errors", errors.echo, "connections were ended because something else came than the echo of the message; does the server answer with another size (--reply-size)?", &["the response is not the echo"]),
+        ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json", &["grpc-status: ", "a response without grpc-status"]),
         ("unexpected", errors.unexpected, "responses were not as --expect has it; which is among the notes of --json", &["unexpected: "]),
         ("write-errors", errors.write, "requests could not be written; the server closes connections", &["write: "]),
-        ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds", &["no answer in time"]),
-        ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json", &classes),
-        ("short-bodies", errors.short_body, "answers were shorter than the first one to the same request; does the page vary, or does the server cut it?", &[]),
+        ("timeouts", errors.timeout, "requests had no response in time; --timeout sets the time, their ages are in the figures as lower bounds", &["no response in time"]),
+        ("malformed", malformed, "responses were malformed; the first bytes are among the notes of --json", &classes),
+        ("short-bodies", errors.short_body, "responses were shorter than the first one to the same request; does the page vary, or does the server cut it?", &[]),
     ];
     for (id, count, advice, beginnings) in table {
         if count > 0 {
@@ -422,7 +423,7 @@ fn errors(outcome: &Outcome, add: Add) {
     let share = failed / answers.max(1) as f64;
     if share > NON_2XX_MAX {
         let text = format!(
-            "{} of the answers have a status other than 2xx; they count as answers in every figure",
+            "{} of the responses have a status other than 2xx; they count as responses in every figure",
             percent(share)
         );
         add("non-2xx", share, NON_2XX_MAX, text);
@@ -430,12 +431,7 @@ fn errors(outcome: &Outcome, add: Add) {
 }
 
 fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
-    let times = &outcome.total.times;
-    let latency = if plan.open().is_some() {
-        &times.response
-    } else {
-        &times.service
-    };
+    let latency = outcome.total.times.counting(plan.open().is_some());
     const SAMPLES_MIN: f64 = 1000.0;
     if (latency.count() as f64) < SAMPLES_MIN {
         let text = format!(
@@ -470,17 +466,12 @@ fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
         let text = format!("{missing} connections were not open at the end");
         add("connections", share, MISSING_MAX, text);
     }
-    drift(outcome, add);
+    drift(plan, outcome, add);
 }
 
 /// Separate events that the latencies above a quantile belong to; nothing where too few are known.
 pub fn episodes(plan: &Plan, outcome: &Outcome, quantile: f64) -> Option<usize> {
-    let times = &outcome.total.times;
-    let latency = if plan.open().is_some() {
-        &times.response
-    } else {
-        &times.service
-    };
+    let latency = outcome.total.times.counting(plan.open().is_some());
     let threshold_ns = latency.known_at_ns(quantile)?;
     Some(outcome.peaks.episodes(threshold_ns)).filter(|&episodes| episodes > 0)
 }
@@ -494,14 +485,14 @@ fn few_episodes(plan: &Plan, outcome: &Outcome) -> Option<Warning> {
         value: found as f64,
         threshold: EPISODES_MIN as f64,
         text: format!(
-            "all answers slower than p99.9 were in flight during {found} separate event(s): p99.9 \
+            "all responses slower than p99.9 were in flight during {found} separate event(s): p99.9 \
              and beyond may be others in the next run; run longer"
         ),
     })
 }
 
-/// Compares the last quarter of the window with the third.
-fn drift(outcome: &Outcome, add: Add) {
+/// Compares the last quarter of the window with the third, where their rates should be equal.
+fn drift(plan: &Plan, outcome: &Outcome, add: Add) {
     const DRIFT_MAX: f64 = 0.05;
     const SECONDS_MIN: usize = 8;
     let rates: Vec<f64> = outcome
@@ -512,7 +503,8 @@ fn drift(outcome: &Outcome, add: Add) {
         .collect();
     let threads = &outcome.threads;
     let was_stopped = threads.iter().any(|thread| thread.ending.was_stopped);
-    if rates.len() < SECONDS_MIN || outcome.steps.len() > 1 || was_stopped {
+    let changes = outcome.steps.len() > 1 || plan.open().is_some_and(|open| !open.is_steady());
+    if rates.len() < SECONDS_MIN || changes || was_stopped {
         return;
     }
     let quarter = rates.len() / 4;

@@ -1,8 +1,8 @@
 //! Each warning appears at its figure and not below it.
 
 use load_engine::latency::Latency;
-use load_engine::outcome::{Outcome, ThreadOutcome};
-use load_engine::plan::{Late, Open, Pace, Plan, Protocol, Shape, Step};
+use load_engine::outcome::{Outcome, SecondSummary, ThreadOutcome};
+use load_engine::plan::{Late, Open, Pace, Phase, Plan, Protocol, Shape, Step};
 use load_engine::schedule::Stretch;
 use load_engine::warnings::{find, Warning};
 use load_http1::Malformed;
@@ -235,7 +235,7 @@ fn each_warning_names_the_first_cause_of_its_own_error() {
     let mut outcome = calm();
     outcome.total.notes = [
         "connect: refused",
-        "no answer in time",
+        "no response in time",
         "unasked: \"x\"",
         "read: reset",
         "read: closed",
@@ -254,7 +254,7 @@ fn each_warning_names_the_first_cause_of_its_own_error() {
             .to_string()
     };
     assert_eq!(told("read-errors"), "read: reset)");
-    assert_eq!(told("timeouts"), "no answer in time)");
+    assert_eq!(told("timeouts"), "no response in time)");
     assert_eq!(told("malformed"), "unasked: \"x\")");
     assert_eq!(told("write-errors"), "", "none is known");
 }
@@ -262,7 +262,7 @@ fn each_warning_names_the_first_cause_of_its_own_error() {
 #[test]
 fn every_error_has_its_warning() {
     type Change = fn(&mut Outcome);
-    let table: [(&str, Change); 8] = [
+    let table: [(&str, Change); 9] = [
         ("connect-errors", |o| {
             o.total.counts.errors.connect_refused = 7
         }),
@@ -270,6 +270,7 @@ fn every_error_has_its_warning() {
         ("write-errors", |o| o.total.counts.errors.write = 7),
         ("timeouts", |o| o.total.counts.errors.timeout = 7),
         ("malformed", |o| o.total.counts.errors.malformed[0] = 7),
+        ("http3-errors", |o| o.total.counts.errors.http3 = 7),
         ("websocket-errors", |o| o.total.counts.errors.websocket = 7),
         ("grpc-errors", |o| o.total.counts.errors.grpc = 7),
         ("short-bodies", |o| o.total.counts.errors.short_body = 7),
@@ -303,4 +304,36 @@ fn few_samples_are_said() {
     let mut outcome = calm();
     outcome.total.times.service = many(1_000_000, 999);
     assert!(ids(&closed(), &outcome).contains(&"few-samples"));
+}
+
+#[test]
+fn a_rate_that_changes_is_said_unless_it_shall_change() {
+    let mut outcome = calm();
+    let growing = (0..8).map(|second| SecondSummary {
+        phase: Phase::Measured,
+        step: 0,
+        offset_ns: second * SECOND_NS as i64,
+        length_ns: SECOND_NS,
+        completed: 1_000 + 100 * second as u64,
+        errors: 0,
+        bytes_in: 0,
+        p50_ns: None,
+        p99_ns: None,
+        max_ns: 0,
+    });
+    outcome.seconds = growing.collect();
+    assert!(ids(&closed(), &outcome).contains(&"drift"));
+    assert!(ids(&open(), &outcome).contains(&"drift"));
+    let ramp = Stretch {
+        length_ns: SECOND_NS,
+        from_rps: 1_000.0,
+        to_rps: 1_800.0,
+    };
+    for (stretches, recorded) in [(vec![ramp], None), (Vec::new(), Some(vec![0u64, 5].into()))] {
+        let mut plan = open();
+        if let Pace::Open(open) = &mut plan.pace {
+            (open.stretches, open.recorded) = (stretches, recorded);
+        }
+        assert!(!ids(&plan, &outcome).contains(&"drift"));
+    }
 }

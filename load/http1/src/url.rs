@@ -39,6 +39,12 @@ impl Url {
         if host.is_empty() {
             return None;
         }
+        // the zone of an address stands behind an encoded % (RFC 6874, 2)
+        let host = if host.contains(':') {
+            host.replacen("%25", "%", 1)
+        } else {
+            host.to_string()
+        };
         let path = if path.starts_with('/') {
             path.to_string()
         } else {
@@ -46,7 +52,7 @@ impl Url {
         };
         Some(Url {
             scheme,
-            host: host.to_string(),
+            host,
             port,
             user,
             path,
@@ -78,7 +84,9 @@ impl Url {
             return "localhost".to_string();
         }
         let mut text = if self.host.contains(':') {
-            String::from("[") + &self.host + "]"
+            // a zone means nothing to the server (RFC 6874, 4)
+            let address = self.host.split('%').next().unwrap_or_default();
+            String::from("[") + address + "]"
         } else {
             self.host.clone()
         };
@@ -160,6 +168,12 @@ mod tests {
             parts("http://[::1]:8080/"),
             own("::1", 8080, "/", "[::1]:8080")
         );
+        for zone in ["%", "%25"] {
+            assert_eq!(
+                parts(&format!("http://[fe80::1{zone}eth0]:8080/")),
+                own("fe80::1%eth0", 8080, "/", "[fe80::1]:8080")
+            );
+        }
         assert_eq!(parts("wss://h/x"), own("h", 443, "/x", "h"));
         assert_eq!(parts("http://h?q"), own("h", 80, "/?q", "h"));
         for path in ["/p", "/p?to=http://h/"] {

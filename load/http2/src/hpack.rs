@@ -1,7 +1,7 @@
 //! Header compression (RFC 7541): decodes blocks into fields, and encodes the pieces of blocks.
 
 use crate::fault::Fault;
-use crate::huffman;
+use crate::primitive::{put_number, put_text, Input};
 use crate::static_table::{index_of, index_of_name, STATIC};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,10 +17,11 @@ pub const DYNAMIC_FIRST: usize = STATIC.len() + 1;
 /// the size of that number in the octet.
 mod form {
     pub const INDEXED: (u8, u32) = (0x80, 7);
-    pub const REMEMBERED: (u8, u32) = (0x40, 6);
+    pub const INCREMENTAL_INDEXING: (u8, u32) = (0x40, 6);
     pub const RESIZE: (u8, u32) = (0x20, 5);
-    pub const PLAIN: (u8, u32) = (0x00, 4);
-    pub const HUFFMAN: (u8, u32) = (0x80, 7);
+    pub const WITHOUT_INDEXING: (u8, u32) = (0x00, 4);
+    /// Of a string, whose first bit says whether it is in the Huffman code.
+    pub const STRING: (u8, u32) = (0x00, 7);
 }
 
 /// Decodes the blocks of one connection.
@@ -79,15 +80,15 @@ impl Decoder {
         rest: &mut Input,
         each: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<(), Fault> {
-        let index = rest.number(form::REMEMBERED.1)?;
+        let index = rest.number(form::INCREMENTAL_INDEXING.1)?;
         let start = self.table.bytes.len();
         if index == 0 {
-            rest.text(&mut self.table.bytes)?;
+            rest.text(form::STRING.1, &mut self.table.bytes)?;
         } else {
             self.table.copy_name(index)?;
         }
         let middle = self.table.bytes.len();
-        rest.text(&mut self.table.bytes)?;
+        rest.text(form::STRING.1, &mut self.table.bytes)?;
         let (name, value) = self.table.bytes[start..].split_at(middle - start);
         each(name, value);
         self.table.insert(start, middle);
@@ -96,13 +97,13 @@ impl Decoder {
 
     /// A literal that does not enter the table.
     fn pass(&mut self, rest: &mut Input, each: &mut impl FnMut(&[u8], &[u8])) -> Result<(), Fault> {
-        let index = rest.number(form::PLAIN.1)?;
+        let index = rest.number(form::WITHOUT_INDEXING.1)?;
         self.scratch.clear();
         if index == 0 {
-            rest.text(&mut self.scratch)?;
+            rest.text(form::STRING.1, &mut self.scratch)?;
         }
         let middle = self.scratch.len();
-        rest.text(&mut self.scratch)?;
+        rest.text(form::STRING.1, &mut self.scratch)?;
         let (own, value) = self.scratch.split_at(middle);
         let name = if index == 0 {
             own
@@ -110,55 +111,6 @@ impl Decoder {
             self.table.get(index)?.0
         };
         each(name, value);
-        Ok(())
-    }
-}
-
-/// The rest of a block.
-struct Input<'b>(&'b [u8]);
-
-impl<'b> Input<'b> {
-    /// A number of which the first octet has `bits` bits (RFC 7541, 5.1).
-    #[inline]
-    fn number(&mut self, bits: u32) -> Result<usize, Fault> {
-        let (&first, rest) = self.0.split_first().ok_or(Fault::Compression)?;
-        self.0 = rest;
-        let most = (1u8 << bits).wrapping_sub(1);
-        let start = usize::from(first & most);
-        if start < usize::from(most) {
-            return Ok(start);
-        }
-        self.long_number(start)
-    }
-
-    #[cold]
-    fn long_number(&mut self, mut number: usize) -> Result<usize, Fault> {
-        // four octets are more than any number here needs
-        for shift in [0, 7, 14, 21] {
-            let (&octet, rest) = self.0.split_first().ok_or(Fault::Compression)?;
-            self.0 = rest;
-            number += usize::from(octet & 0x7f) << shift;
-            if octet & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(Fault::Compression)
-    }
-
-    /// Appends a text (RFC 7541, 5.2).
-    #[inline]
-    fn text(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let is_huffman = self.0.first().is_some_and(|first| first & 0x80 != 0);
-        let length = self.number(form::HUFFMAN.1)?;
-        if length > self.0.len() {
-            return Err(Fault::Compression);
-        }
-        let (text, rest) = self.0.split_at(length);
-        self.0 = rest;
-        if is_huffman {
-            return huffman::decode(text, out);
-        }
-        out.extend_from_slice(text);
         Ok(())
     }
 }
@@ -269,34 +221,6 @@ impl Table {
     }
 }
 
-/// Appends a number after `prefix`, whose octet has `bits` bits of it.
-fn put_number((prefix, bits): (u8, u32), number: usize, out: &mut Vec<u8>) {
-    let most = (1usize << bits) - 1;
-    if number < most {
-        out.push(prefix | number as u8);
-        return;
-    }
-    out.push(prefix | most as u8);
-    let mut rest = number - most;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
-/// Appends a text in the shorter of its two forms.
-fn put_text(text: &[u8], out: &mut Vec<u8>) {
-    let short = huffman::encoded_len(text);
-    if short < text.len() {
-        put_number(form::HUFFMAN, short, out);
-        huffman::encode(text, out);
-    } else {
-        put_number((0, form::HUFFMAN.1), text.len(), out);
-        out.extend_from_slice(text);
-    }
-}
-
 /// Appends a reference to a field that both sides know.
 pub fn put_indexed(index: usize, out: &mut Vec<u8>) {
     put_number(form::INDEXED, index, out);
@@ -306,13 +230,13 @@ pub fn put_indexed(index: usize, out: &mut Vec<u8>) {
 pub fn put_plain(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     match index_of(name, value) {
         Some(index) => put_indexed(index, out),
-        None => put_literal(form::PLAIN, name, value, out),
+        None => put_literal(form::WITHOUT_INDEXING, name, value, out),
     }
 }
 
 /// Appends a field that enters the other side's table.
 pub fn put_remembered(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    put_literal(form::REMEMBERED, name, value, out);
+    put_literal(form::INCREMENTAL_INDEXING, name, value, out);
 }
 
 /// Resizes the other side's table to 0.
@@ -325,10 +249,10 @@ fn put_literal(form: (u8, u32), name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         Some(index) => put_number(form, index, out),
         None => {
             put_number(form, 0, out);
-            put_text(name, out);
+            put_text(form::STRING, name, out);
         }
     }
-    put_text(value, out);
+    put_text(form::STRING, value, out);
 }
 
 #[cfg(test)]

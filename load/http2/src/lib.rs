@@ -1,6 +1,6 @@
 //! HTTP/2 as a client's bytes: frames, streams, header compression; no I/O and no clock.
 //!
-//! [`request`] turns requests into header blocks once, before the run. [`client`] is one
+//! [`request`] turns requests into header blocks once, before the run. A [`Client`] is one
 //! connection: it frames these blocks, reads the server's bytes, cut anywhere, and reports the
 //! streams with a response. Bodies are counted and never kept, so the memory of a connection is
 //! limited to the table of its header compression and one frame.
@@ -9,15 +9,17 @@
 
 extern crate alloc;
 
-pub mod client;
-pub mod fault;
+mod client;
+mod fault;
 pub mod frame;
 pub mod hpack;
 pub mod huffman;
+pub mod primitive;
 pub mod request;
 mod settings;
 mod static_table;
 mod streams;
+pub mod value;
 
 pub use client::{Client, Event};
 pub use fault::Fault;

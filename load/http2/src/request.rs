@@ -4,6 +4,7 @@
 //! connection on; a later request is then a few octets and the fields in which it differs.
 
 use crate::hpack::{self, DYNAMIC_FIRST, FIELD_OVERHEAD, TABLE_MAX};
+use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -34,12 +35,23 @@ pub struct Encoded {
     pub is_head: bool,
 }
 
-type Field = (String, String);
+/// Name and value.
+pub type Field = (String, String);
 
 /// A request in its parts.
-struct Parts<'t> {
-    fields: Vec<Field>,
-    body: &'t [u8],
+pub struct Parts<'t> {
+    /// Its fields, pseudo-header fields first.
+    pub fields: Vec<Field>,
+    /// Its body; it may be empty.
+    pub body: Cow<'t, [u8]>,
+}
+
+impl Parts<'_> {
+    /// Whether it is a HEAD request, whose response has no body.
+    pub fn is_head(&self) -> bool {
+        let mut fields = self.fields.iter();
+        fields.any(|(name, value)| name == ":method" && value == "HEAD")
+    }
 }
 
 /// Converts the HTTP/1 texts of all requests to one server for HTTP/2. Fails if one is invalid.
@@ -95,26 +107,31 @@ fn encode(parts: &Parts, common: &[Field]) -> Encoded {
         first,
         later,
         plain,
-        body: parts.body.into(),
-        is_head: parts
-            .fields
-            .iter()
-            .any(|(name, value)| name == ":method" && value == "HEAD"),
+        body: Arc::from(&parts.body[..]),
+        is_head: parts.is_head(),
     }
 }
 
-fn parts<'t>(text: &'t [u8], scheme: &str) -> Option<Parts<'t>> {
+/// The parts of an HTTP/1 text, for HTTP/2 and HTTP/3; nothing if it is invalid.
+pub fn parts<'t>(text: &'t [u8], scheme: &str) -> Option<Parts<'t>> {
     let end = text.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = core::str::from_utf8(&text[..end]).ok()?;
     let mut lines = head.split("\r\n");
     let mut words = lines.next()?.split(' ');
     let (method, path) = (words.next()?, words.next()?);
-    let (mut authority, mut own) = (None, Vec::new());
+    let (mut authority, mut own, mut is_chunked) = (None, Vec::new(), false);
     for line in lines {
         let (name, value) = line.split_once(':')?;
         let (name, value) = (name.to_ascii_lowercase(), value.trim());
         if name == "host" {
             authority = Some(value.to_string());
+        }
+        if name == "transfer-encoding" {
+            if !value.eq_ignore_ascii_case("chunked") {
+                // HTTP/2 has no transfer codings, and another one cannot be undone here
+                return None;
+            }
+            is_chunked = true;
         }
         let is_te = name == "te" && value != "trailers";
         if !LEFT_OUT.contains(&name.as_str()) && !is_te {
@@ -126,8 +143,29 @@ fn parts<'t>(text: &'t [u8], scheme: &str) -> Option<Parts<'t>> {
     fields.extend(authority.map(|authority| field(":authority", &authority)));
     fields.push(field(":path", path));
     fields.append(&mut own);
-    let body = &text[end + 4..];
+    let mut body = Cow::Borrowed(&text[end + 4..]);
+    if is_chunked {
+        body = Cow::Owned(unchunked(&body)?);
+    }
     Some(Parts { fields, body })
+}
+
+/// The bytes of a chunked body: frames are what chunks are in HTTP/1.1 (RFC 9113, 8.1). Trailers are
+/// left out.
+fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        let line = core::str::from_utf8(&rest[..end]).ok()?;
+        let size = line.split(';').next()?.trim();
+        let size = usize::from_str_radix(size, 16).ok()?;
+        rest = &rest[end + 2..];
+        if size == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(rest.get(..size)?);
+        rest = rest[size..].strip_prefix(b"\r\n")?;
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +230,24 @@ mod tests {
         let one = &encode_all([&text[..]].into_iter(), "http").expect("a request")[0];
         assert_eq!(one.later.len(), 5);
         assert!(one.first.len() > 30);
+    }
+
+    #[test]
+    fn chunks_of_a_body_are_joined() {
+        let text = |coding: &str, body: &str| {
+            alloc::format!("PUT / HTTP/1.1\r\nTransfer-Encoding: {coding}\r\n\r\n{body}")
+        };
+        let body = |text: &str| Some(encode_one(text.as_bytes(), "http")?.body.to_vec());
+        let two = text("Chunked", "5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nT: 1\r\n\r\n");
+        assert_eq!(body(&two), Some(b"hello!".to_vec()));
+        assert_eq!(body(&text("chunked", "0\r\n\r\n")), Some(Vec::new()));
+        for wrong in [
+            text("chunked", "5\r\nhell"),
+            text("chunked", "5\r\nhello!\r\n0\r\n\r\n"),
+            text("gzip, chunked", "0\r\n\r\n"),
+        ] {
+            assert_eq!(body(&wrong), None, "{wrong:?}");
+        }
     }
 
     #[test]

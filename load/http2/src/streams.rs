@@ -1,5 +1,6 @@
 //! The streams of a connection: a ring of slots, found by the number of the stream.
 
+use crate::value::{is_cut, NO_LENGTH};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,6 +9,8 @@ use alloc::vec::Vec;
 pub trait Sink {
     /// Whether it uses anything.
     const SEES: bool = true;
+    /// A response begins on a slot: what came before it there was of another one, which did not end.
+    fn begin(&mut self, _slot: usize) {}
     /// A field of the response on a slot; pseudo-header fields are not passed.
     fn field(&mut self, _slot: usize, _name: &[u8], _value: &[u8]) {}
     /// A piece of the body.
@@ -53,15 +56,12 @@ pub struct Stream<U> {
     pub user: U,
 }
 
-/// No length was declared.
-pub const NO_LENGTH: u64 = u64::MAX;
-
 impl<U> Stream<U> {
     /// Whether the body's length differs from the declared one (RFC 9113, 8.1.1).
     #[inline]
     pub fn is_cut(&self) -> bool {
-        let told = self.content_length != NO_LENGTH && self.content_length != self.body_bytes;
-        told && !self.is_head && !matches!(self.status, 204 | 304)
+        let (declared, come) = (self.content_length, self.body_bytes);
+        is_cut(declared, come, self.is_head, self.status)
     }
 }
 

@@ -227,6 +227,49 @@ fn the_servers_limits_are_obeyed() {
 }
 
 #[test]
+fn a_window_that_shrinks_below_what_was_sent_is_made_up_for_first() {
+    let body = "z".repeat(70_000);
+    let text = format!("POST / HTTP/1.1\r\nContent-Length: 70000\r\n\r\n{body}");
+    let mut client = settled(1, &[]);
+    client.request(&encoded(text.as_bytes()), 0);
+    written(&mut client);
+    let more = |stream: u32, bytes: u32| frame_of(8, 0, stream, &bytes.to_be_bytes());
+    // 65,535 bytes were sent: the window is now 1000 - 65,535
+    let bytes = [more(0, 100_000), settings(&[(4, 1000)]), more(1, 64_535)].concat();
+    feed(&mut client, &bytes).expect("well formed");
+    assert_eq!(kinds(&written(&mut client)), [(kind::SETTINGS, 0)]);
+    feed(&mut client, &more(1, 7)).expect("well formed");
+    let frames = written(&mut client);
+    assert_eq!(
+        (kinds(&frames), frames[0].1.len()),
+        (vec![(kind::DATA, 1)], 7)
+    );
+}
+
+#[test]
+fn a_table_that_shrinks_later_is_emptied_once_and_not_used_again() {
+    let mut client = settled(4, &[]);
+    let get = encoded(GET);
+    for user in 0..2 {
+        client.request(&get, user);
+    }
+    assert_eq!(written(&mut client)[1].1, get.later);
+    for table in [100, 4096] {
+        feed(&mut client, &settings(&[(1, table)])).expect("well formed");
+    }
+    for user in 2..4 {
+        client.request(&get, user);
+    }
+    let frames = written(&mut client);
+    let blocks = frames.iter().filter(|(head, _)| head.kind == kind::HEADERS);
+    let blocks: Vec<_> = blocks.map(|(_, block)| block.clone()).collect();
+    assert_eq!(
+        blocks,
+        [[&[0x20], &get.plain[..]].concat(), get.plain.clone()]
+    );
+}
+
+#[test]
 fn a_long_head_is_cut_into_frames() {
     let text = format!(
         "GET / HTTP/1.1\r\nX-Long: {}\r\n\r\n",

@@ -30,7 +30,7 @@ impl fmt::Display for Refused {
                 to.write_str("the server's Sec-WebSocket-Accept is wrong or missing")
             }
             Refused::Malformed(class) => {
-                write!(to, "malformed answer to the upgrade: {}", class.name())
+                write!(to, "malformed response to the upgrade: {}", class.name())
             }
         }
     }

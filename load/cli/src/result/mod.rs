@@ -37,7 +37,7 @@ record! {
         totals: Totals,
         /// Responses per second of the window.
         rps: f64,
-        /// Bytes of responses per second of the window.
+        /// Bytes of responses per second of the window; of a sum, of each run's own.
         bytes_per_second: f64,
         /// Errors by cause.
         errors: ErrorCounts,
@@ -100,13 +100,15 @@ record! {
         depth: u64,
         /// HTTP/2.
         http2: bool,
+        /// HTTP/3.
+        http3: bool,
         /// WebSocket.
         websocket: bool,
         /// Calls of gRPC.
         grpc: bool,
         /// Messages over TCP or UDP.
         raw: Option<RawFacts>,
-        /// Requests at once on a connection: streams of HTTP/2, the window of messages.
+        /// Requests at once on a connection: streams of HTTP/2 and HTTP/3, the window of messages.
         streams: u64,
         /// Threads that sent.
         threads: u64,
@@ -249,10 +251,12 @@ record! {
         read: u64,
         /// Requests on a connection in use that the server was closing.
         stale: u64,
-        /// Requests that the server ended without a response (HTTP/2).
+        /// Requests that the server ended without a response (HTTP/2, HTTP/3).
         stream_reset: u64,
         /// Connections whose server broke the rules of HTTP/2.
         http2: u64,
+        /// Connections whose server broke the rules of HTTP/3.
+        http3: u64,
         /// Connections whose server broke the rules of WebSocket.
         websocket: u64,
         /// Connections on which something else came than the echo of the message (`tcp://`).
@@ -297,7 +301,7 @@ record! {
         response: Option<Distribution>,
         /// Due time to write while a connection was free: the generator's own delay.
         lateness: Option<Distribution>,
-        /// Due time until the connection was free.
+        /// Due time until the connection was free, of requests that waited for it.
         queue: Option<Distribution>,
         /// Connect to established.
         connect: Option<Distribution>,
@@ -435,9 +439,9 @@ record! {
         t_s: f64,
         /// Responses that came in it.
         completed: u64,
-        /// Median of the time that counts; null of a sum.
+        /// Median of the time that counts; null where fewer than ten times lie above, and of a sum.
         p50: Option<u64>,
-        /// 99th percentile of it; null of a sum.
+        /// 99th percentile of it; null as the median.
         p99: Option<u64>,
         /// Errors; null of a sum.
         errors: Option<u64>,

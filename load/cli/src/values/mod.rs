@@ -13,6 +13,7 @@ use load_engine::plan::{Dispatch, Late, Think, Wait};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::epoll::Trigger;
+use load_engine::sys::options::Ports;
 use std::net::IpAddr;
 
 /// Most connections, threads and the like; more need more than one process.
@@ -282,6 +283,21 @@ impl Value for List {
         let words = text.split(',').map(str::trim);
         let words = words.filter(|word| !word.is_empty());
         Ok(List(words.map(String::from).collect()))
+    }
+}
+
+/// `A-B`.
+impl Value for Ports {
+    fn read(name: &'static str, text: &str) -> Result<Ports, Refusal> {
+        let ends = text.split_once('-');
+        let read = ends.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+        match read {
+            Some((first, last)) if 0 < first && first <= last => Ok(Ports { first, last }),
+            _ => wrong(
+                name,
+                Wrong::Invalid("range", text.to_string(), "for example 40000-49999"),
+            ),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `--resolve` and `--connect-to`: what stands for a host and a port.
+//! `--resolve` and `--connect-to`: replacements for a host and a port.
 
 use super::Value;
 use crate::refusal::{wrong, Refusal, Wrong};

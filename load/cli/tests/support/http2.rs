@@ -35,6 +35,8 @@ pub struct Side {
     pub pings: usize,
     /// Whether it answers PING and SETTINGS.
     pub is_awake: bool,
+    /// Whether it lets the client send as much as it has read.
+    pub is_generous: bool,
     unfinished: Vec<Asked>,
 }
 
@@ -76,8 +78,10 @@ impl Side {
                     let place = self.unfinished.iter().position(own).expect("it was begun");
                     self.unfinished[place].body.extend_from_slice(&payload);
                     let more = (payload.len() as u32).to_be_bytes();
-                    for stream in [0, head.stream] {
-                        self.send(kind::WINDOW_UPDATE, 0, stream, &more);
+                    if self.is_generous {
+                        for stream in [0, head.stream] {
+                            self.send(kind::WINDOW_UPDATE, 0, stream, &more);
+                        }
                     }
                     if head.has(flag::END_STREAM) {
                         return Some(self.unfinished.remove(place));
@@ -129,13 +133,29 @@ impl Http2Server {
         settings: &'static [(u16, u32)],
         serve: impl Fn(Side, &dyn Fn(&Asked)) + Send + Sync + 'static,
     ) -> Http2Server {
+        let pairs = settings.iter();
+        let payload: Vec<u8> = pairs
+            .flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat())
+            .collect();
+        let mut first = Vec::new();
+        frame::write(&mut first, kind::SETTINGS, 0, 0, &payload);
+        Http2Server::start_with(first, serve)
+    }
+
+    /// As [`Http2Server::start`], with these bytes in the place of settings, in one write.
+    pub fn start_with(
+        first: Vec<u8>,
+        serve: impl Fn(Side, &dyn Fn(&Asked)) + Send + Sync + 'static,
+    ) -> Http2Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let log = Arc::new(Mutex::new(Vec::new()));
         let (own, serve, number) = (Arc::clone(&log), Arc::new(serve), AtomicUsize::new(0));
+        let first: Arc<[u8]> = first.into();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let (log, serve) = (Arc::clone(&own), Arc::clone(&serve));
+                let first = Arc::clone(&first);
                 let number = number.fetch_add(1, Ordering::Relaxed);
                 std::thread::spawn(move || {
                     stream.set_nodelay(true).expect("a socket");
@@ -152,15 +172,12 @@ impl Http2Server {
                         given_up: Vec::new(),
                         pings: 0,
                         is_awake: true,
+                        is_generous: true,
                         unfinished: Vec::new(),
                     };
-                    let pairs = settings.iter();
-                    let payload: Vec<u8> = pairs
-                        .flat_map(|(id, value)| {
-                            [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()
-                        })
-                        .collect();
-                    side.send(kind::SETTINGS, 0, 0, &payload);
+                    if side.stream.write_all(&first).is_err() {
+                        return;
+                    }
                     serve(side, &|asked| {
                         log.lock().expect("no panic").push(asked.clone())
                     });

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -320,8 +321,23 @@ pub fn measured_or_not(line: &str) -> (Value, i32) {
     (serde_json::from_str(&text).expect("JSON"), code)
 }
 
+/// Makes a library of C; its path.
+pub fn c_library(text: &str) -> PathBuf {
+    let (source, library) = (temporary("c"), temporary("so"));
+    std::fs::write(&source, text).expect("a file");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .arg("-ldl")
+        .status()
+        .expect("a C compiler, which building LuaJIT needed too");
+    assert!(compiled.success());
+    std::fs::remove_file(source).expect("ours");
+    library
+}
+
 /// A path that no other test uses.
-pub fn temporary(extension: &str) -> std::path::PathBuf {
+pub fn temporary(extension: &str) -> PathBuf {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("wirespeed-load-{}-{number}.{extension}", std::process::id());

@@ -1,4 +1,4 @@
-//! What a run shall do, complete and checked before anything starts.
+//! The plan of a run: complete, and checked before anything starts.
 
 mod pace;
 mod protocol;
@@ -103,6 +103,11 @@ impl Probe {
                 .collect(),
             requests: None,
             probe: None,
+            // those of the threads that send are for their responses only
+            socket: SocketOptions {
+                ports: None,
+                ..load.socket.clone()
+            },
             ..load.clone()
         }
     }
@@ -141,7 +146,7 @@ pub struct Plan {
     pub all_addresses: bool,
     /// How https and wss are spoken.
     pub tls: TlsOptions,
-    /// What is set on each socket.
+    /// What is set on each socket; threads share the source ports.
     pub socket: SocketOptions,
     /// Connections begin with a PROXY header of this version (1 or 2).
     pub proxy_header: Option<u8>,
@@ -155,6 +160,8 @@ pub struct Plan {
     pub trigger: Trigger,
     /// How a thread waits for a due time.
     pub wait: Wait,
+    /// Microseconds for which a wait polls network cards before it sleeps.
+    pub busy_poll_us: Option<u32>,
     /// Closed loop: short pauses before waits that would find little.
     pub coalesce: bool,
     /// Cores, one a thread; empty: wherever the kernel likes.
@@ -231,6 +238,7 @@ impl Plan {
             close: false,
             trigger: Trigger::Edge,
             wait: Wait::Hybrid,
+            busy_poll_us: None,
             coalesce: true,
             pins: Vec::new(),
             realtime: false,

@@ -24,6 +24,18 @@ pub struct Open {
     pub deadline_ns: Option<u64>,
 }
 
+impl Open {
+    /// Whether the rate is the same all the time.
+    pub fn is_steady(&self) -> bool {
+        let mut rates = self
+            .stretches
+            .iter()
+            .flat_map(|one| [one.from_rps, one.to_rps]);
+        let first = rates.next();
+        self.recorded.is_none() && rates.all(|rate| Some(rate) == first)
+    }
+}
+
 /// The closed loop: each user sends when the answer to the last request is there.
 #[derive(Clone, Debug, Default)]
 pub struct Closed {

@@ -23,6 +23,11 @@ pub enum Protocol {
         /// Each request is a gRPC call, and its answer says how it went.
         grpc: bool,
     },
+    /// HTTP/3.
+    Http3 {
+        /// Streams at once on a connection, each the place of one user.
+        streams: usize,
+    },
     /// Each request is a message of WebSocket, and so is its answer.
     WebSocket {
         /// Messages sent together on a connection.
@@ -47,7 +52,10 @@ impl Protocol {
     pub fn depth(self) -> usize {
         match self {
             Protocol::Http1 { depth, .. } | Protocol::WebSocket { depth } => depth,
-            Protocol::Http2 { .. } | Protocol::Tcp { .. } | Protocol::Udp { .. } => 1,
+            Protocol::Http2 { .. }
+            | Protocol::Http3 { .. }
+            | Protocol::Tcp { .. }
+            | Protocol::Udp { .. } => 1,
         }
     }
 
@@ -55,14 +63,17 @@ impl Protocol {
     pub fn streams(self) -> usize {
         match self {
             Protocol::Http1 { .. } | Protocol::WebSocket { .. } => 1,
-            Protocol::Http2 { streams, .. } => streams,
+            Protocol::Http2 { streams, .. } | Protocol::Http3 { streams } => streams,
             Protocol::Tcp { window, .. } | Protocol::Udp { window } => window,
         }
     }
 
     /// Whether answers have a status.
     pub fn is_http(self) -> bool {
-        matches!(self, Protocol::Http1 { .. } | Protocol::Http2 { .. })
+        matches!(
+            self,
+            Protocol::Http1 { .. } | Protocol::Http2 { .. } | Protocol::Http3 { .. }
+        )
     }
 
     /// Whether requests are gRPC calls.
@@ -98,6 +109,7 @@ impl Protocol {
             Protocol::Http1 { depth: many, .. }
             | Protocol::WebSocket { depth: many }
             | Protocol::Http2 { streams: many, .. }
+            | Protocol::Http3 { streams: many }
             | Protocol::Tcp { window: many, .. }
             | Protocol::Udp { window: many } => *many = 1,
         }

@@ -1,4 +1,4 @@
-//! Servers, what they are asked, and their shares of connections and requests.
+//! Servers, the requests to them, and their shares of connections and requests.
 
 use crate::sys::socket::Address;
 use load_http1::request;

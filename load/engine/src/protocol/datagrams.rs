@@ -116,10 +116,6 @@ impl InFlight for Datagrams {
             .collect()
     }
 
-    fn is_going(&self) -> bool {
-        false
-    }
-
     fn request(&mut self, request: &Arc<[u8]>, asked: RequestMeta) {
         while self.slots[self.place(self.next)].number != 0 {
             self.next += 1;
@@ -200,7 +196,12 @@ impl Protocol for EchoDatagrams {
             let one = &own.out[own.sent..own.sent + own.message_bytes];
             match bytes.write(one) {
                 Ok(length) => written += length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(written),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // where there is always a rest, what was written would pile up
+                    own.out.drain(..own.sent);
+                    own.sent = 0;
+                    return Ok(written);
+                }
                 Err(error) => return Err(error),
             }
             own.sent += own.message_bytes;

@@ -1,5 +1,5 @@
-//! Connections that carry several requests at once, each with its own times: streams of HTTP/2,
-//! messages in a window of `tcp://` and `udp://`.
+//! Connections that carry several requests at once, each with its own times: streams of HTTP/2 and
+//! HTTP/3, messages in a window of `tcp://` and `udp://`.
 
 use crate::plan::Target;
 use load_http2::request::{encode_all, encode_one};
@@ -22,8 +22,21 @@ pub struct RequestMeta {
 pub enum Fault {
     /// The server broke the rules of HTTP/2.
     Http2(load_http2::Fault),
+    /// The server broke the rules of HTTP/3.
+    Http3(load_http3::Fault),
     /// The peer sent something else than the echo of the message.
     Echo,
+}
+
+impl Fault {
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Http2(fault) => fault.name(),
+            Fault::Http3(fault) => fault.name(),
+            Fault::Echo => "the response is not the echo of the message",
+        }
+    }
 }
 
 /// The effect of giving up on requests on the others of their connection.
@@ -65,8 +78,10 @@ pub trait InFlight: Sized {
     /// Those in flight, with their slots.
     fn each(&self) -> Vec<(usize, RequestMeta)>;
 
-    /// Whether the connection takes no more of them and is to be opened again.
-    fn is_going(&self) -> bool;
+    /// Whether the other side takes no more of them and the connection is to be opened again.
+    fn is_going(&self) -> bool {
+        false
+    }
 
     /// Takes a request; there must be room. It is written with what is pending.
     fn request(&mut self, request: &Self::Request, asked: RequestMeta);
@@ -84,6 +99,12 @@ pub trait InFlight: Sized {
 
     /// Gives up on requests that have waited too long.
     fn expire(&mut self, slots: &[usize]) -> Expired;
+
+    /// How many of the `length` bytes that the last read has brought were those of responses and their
+    /// protocol, not of what carries them.
+    fn count_read(&mut self, length: usize) -> u64 {
+        length as u64
+    }
 
     /// Datagrams since the last call that belong to no request in flight.
     fn take_strays(&mut self) -> u64 {
@@ -121,10 +142,6 @@ impl InFlight for OneByOne {
         match *self {}
     }
 
-    fn is_going(&self) -> bool {
-        match *self {}
-    }
-
     fn request(&mut self, _request: &(), _asked: RequestMeta) {
         match *self {}
     }
@@ -147,8 +164,8 @@ impl InFlight for OneByOne {
     }
 }
 
-/// The scheme of a target's requests in HTTP/2.
-fn scheme(target: &Target) -> &'static str {
+/// The scheme of a target's requests in HTTP/2 and HTTP/3.
+pub(super) fn scheme(target: &Target) -> &'static str {
     if target.tls_name.is_some() {
         "https"
     } else {
@@ -157,8 +174,8 @@ fn scheme(target: &Target) -> &'static str {
 }
 
 /// The fault of a text that cannot be translated.
-fn no_request() -> io::Error {
-    io::Error::other("a request cannot be sent over HTTP/2: it is not a request of HTTP/1")
+pub(super) fn no_request() -> io::Error {
+    io::Error::other("a request cannot be translated: it is not a request of HTTP/1")
 }
 
 impl InFlight for Client<RequestMeta> {

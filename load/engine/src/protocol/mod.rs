@@ -1,10 +1,11 @@
-//! How requests and answers share the bytes of a connection: HTTP/1, HTTP/2, WebSocket, messages
-//! that come back. Chosen once for a run, as the [`Transport`] of the bytes is; any protocol goes
-//! over any transport of streams.
+//! How requests and answers share the bytes of a connection: HTTP/1, HTTP/2, HTTP/3, WebSocket,
+//! messages that come back. Chosen once for a run, as the [`Transport`] of the bytes is; any protocol
+//! but HTTP/3 and datagrams goes over any transport of streams.
 
 mod datagrams;
 mod echo;
 mod http2;
+mod http3;
 mod in_flight;
 mod websocket;
 mod wire;
@@ -12,6 +13,7 @@ mod wire;
 pub use datagrams::EchoDatagrams;
 pub use echo::EchoStream;
 pub use http2::Http2;
+pub use http3::Http3;
 pub use in_flight::{Expired, Fault, InFlight, OneByOne, RequestMeta};
 pub use websocket::WebSocket;
 pub use wire::{Bytes, SessionOf, Wire};
@@ -30,17 +32,22 @@ pub trait Protocol {
     /// Whether a connection begins with an exchange before its first request.
     const HANDSHAKES: bool = false;
 
-    /// Whether a connection carries several requests at once (streams of HTTP/2, a window of messages),
+    /// Whether a connection carries several requests at once (streams of HTTP/2 and HTTP/3, a window of
+    /// messages),
     /// not one after the other.
     const STREAMS: bool = false;
 
     /// Whether a connection carries messages, which have no status, not requests of HTTP.
     const MESSAGES: bool = false;
 
+    /// Whether a connection has to act at times of its own.
+    const TIMERS: bool = false;
+
     /// A new connection to target number `target`.
     fn begin(&self, target: usize) -> Self::Session;
 
-    /// Goes on with the exchange that a connection begins with; true once it is over.
+    /// Goes on with the exchange that a connection begins with; true once it is over. Interrupted where
+    /// there is more to read than is read at once.
     fn handshake<T: Transport>(
         &self,
         _session: &mut Self::Session,
@@ -92,6 +99,17 @@ pub trait Protocol {
 
     /// Says on a connection that is about to be closed that it is, where that is the custom.
     fn send_close<T: Transport>(&self, _session: &mut Self::Session, _bytes: Bytes<'_, T>) {}
+
+    /// When a connection's timer shall come (monotonic), if none is set that comes as early; it counts
+    /// as set then.
+    fn take_timer(&self, _session: &mut Self::Session) -> Option<u64> {
+        None
+    }
+
+    /// A timer of a connection has come; whether it is the one that is set, and no earlier one.
+    fn timer_came(&self, _session: &mut Self::Session, _at_ns: u64) -> bool {
+        false
+    }
 
     /// The requests in flight on a connection.
     #[inline]

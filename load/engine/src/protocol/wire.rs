@@ -52,6 +52,18 @@ impl<T: Transport> Bytes<'_, T> {
         self.transport.write(self.session, self.fd, bytes)
     }
 
+    /// Bytes of each datagram of the last read; the last of them may have fewer.
+    pub fn datagram_bytes(&self) -> usize {
+        self.transport.datagram_bytes()
+    }
+
+    /// Writes datagrams of `each` bytes, of which the last may have fewer; how many bytes of them there
+    /// was room for.
+    pub fn write_datagrams(&mut self, bytes: &[u8], each: usize) -> io::Result<usize> {
+        self.transport
+            .write_datagrams(self.session, self.fd, bytes, each)
+    }
+
     /// Writes what the transport still holds; true once it holds nothing.
     #[inline]
     pub fn flush(&mut self) -> io::Result<bool> {
@@ -146,6 +158,16 @@ impl<T: Transport, P: Protocol> Wire<T, P> {
     pub fn send_pending(&self, session: &mut SessionOf<T, P>, fd: Fd) -> io::Result<usize> {
         let (own, bytes) = self.parts(session, fd);
         self.protocol.send_pending(own, bytes)
+    }
+
+    /// When a connection's timer shall come, if none is set that comes as early; it counts as set then.
+    pub fn take_timer(&self, session: &mut SessionOf<T, P>) -> Option<u64> {
+        self.protocol.take_timer(&mut session.protocol)
+    }
+
+    /// A timer of a connection has come; whether it is the one that is set, and no earlier one.
+    pub fn timer_came(&self, session: &mut SessionOf<T, P>, at_ns: u64) -> bool {
+        self.protocol.timer_came(&mut session.protocol, at_ns)
     }
 
     /// The requests in flight on a connection.

@@ -10,7 +10,7 @@ use crate::plan::Shape;
 use crate::sys::lua::flush_output;
 use crate::sys::socket::Address;
 use load_http1::request;
-use mlua::{Lua, Table, UserData, UserDataFields, UserDataMethods, UserDataRef};
+use mlua::{Lua, MetaMethod, Table, UserData, UserDataFields, UserDataMethods, UserDataRef};
 use std::cell::RefCell;
 use std::sync::mpsc::{channel, Sender};
 
@@ -62,6 +62,8 @@ impl UserData for ThreadHandle {
         });
         // before the run and after it there is nothing to stop; a thread stops itself
         methods.add_method("stop", |_, _, ()| Ok(()));
+        // as under wrk, an unknown field is its own name
+        methods.add_meta_method(MetaMethod::Index, |_, _, key: mlua::Value| Ok(key));
     }
 }
 
@@ -145,13 +147,7 @@ impl ScriptMain {
         summary.set("bytes", outcome.bytes_in_window)?;
         summary.set("errors", errors)?;
         let open = self.script.open_loop;
-        let times = &outcome.total.times;
-        let latency = if open {
-            &times.response
-        } else {
-            &times.service
-        };
-        let latency = Statistics::latency(latency, open);
+        let latency = Statistics::latency(outcome.total.times.counting(open), open);
         done.call::<()>((
             summary,
             latency,

@@ -33,6 +33,8 @@ pub struct Script {
     pub headers: Vec<(String, String)>,
     /// The body of the command line.
     pub body: Option<Vec<u8>>,
+    /// Connections go over UDP, where only a response shows that a server is there.
+    pub is_udp: bool,
     /// Whether figures are those of wrk2, whose `latency[i]` means another thing.
     pub open_loop: bool,
 }

@@ -1,6 +1,15 @@
 -- The table `wrk` as scripts know it. `lookup` and `connect` are added by the host.
 local wrk = { scheme = "http", host = "localhost", method = "GET", path = "/", headers = {} }
 
+-- Under wrk it is a module; some scripts require it.
+package.loaded.wrk = wrk
+
+-- Modules that distributions install. The LuaJIT inside this program knows those of /usr/local only.
+local folder = ({ x64 = "x86_64", arm64 = "aarch64" })[jit.arch] or jit.arch
+package.path = package.path .. ";/usr/share/lua/5.1/?.lua;/usr/share/lua/5.1/?/init.lua"
+package.cpath = package.cpath .. ";/usr/lib/" .. folder .. "-linux-gnu/lua/5.1/?.so;/usr/lib64/lua/5.1/?.so"
+  .. ";/usr/lib/lua/5.1/?.so"
+
 -- Keeps the addresses that take a connection.
 function wrk.resolve(host, service)
   local reachable = {}
@@ -32,7 +41,8 @@ function wrk.init(args)
   wrk.request = function() return ready end
 end
 
--- The text of a request. Host and Content-Length are set in the table that was given.
+-- The text of a request. Host and Content-Length are set in the table that was given. Names and values may
+-- be of any type that has a text.
 function wrk.format(method, path, headers, body)
   headers = headers or wrk.headers
   body = body or wrk.body
@@ -40,12 +50,12 @@ function wrk.format(method, path, headers, body)
   -- one framing alone: a script that names a transfer coding has applied it to the body
   local coded = false
   for name in pairs(headers) do
-    coded = coded or name:lower() == "transfer-encoding"
+    coded = coded or tostring(name):lower() == "transfer-encoding"
   end
-  headers["Content-Length"] = body and not coded and #body or nil
-  local text = (method or wrk.method) .. " " .. (path or wrk.path) .. " HTTP/1.1\r\n"
+  headers["Content-Length"] = body and not coded and string.len(body) or nil
+  local text = string.format("%s %s HTTP/1.1\r\n", method or wrk.method, path or wrk.path)
   for name, value in pairs(headers) do
-    text = text .. name .. ": " .. tostring(value) .. "\r\n"
+    text = text .. tostring(name) .. ": " .. tostring(value) .. "\r\n"
   end
   return text .. "\r\n" .. (body or "")
 end

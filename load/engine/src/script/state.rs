@@ -4,7 +4,7 @@ use super::Script;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::lua;
 use crate::sys::socket::Address;
-use mlua::{Function, Lua, MetaMethod, Table, UserData, UserDataMethods, Value};
+use mlua::{Function, Lua, MetaMethod, Table, UserData, UserDataMethods, Value, Variadic};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -72,7 +72,13 @@ fn fill(lua: &Lua, wrk: &Table, script: &Script) -> mlua::Result<()> {
         headers.raw_set(name.as_str(), value.as_str())?;
     }
     wrk.set("lookup", lua.create_function(lookup)?)?;
-    wrk.set("connect", lua.create_function(connect)?)?;
+    let connect = if script.is_udp {
+        lua.create_function(|_, _: mlua::UserDataRef<ScriptAddress>| Ok(true))
+    } else {
+        lua.create_function(connect)
+    };
+    wrk.set("connect", connect?)?;
+    wrk.set("fields", lua.create_function(fields)?)?;
     wrk.set(
         "time_us",
         lua.create_function(|_, ()| Ok((monotonic_ns() / 1000) as f64))?,
@@ -136,6 +142,18 @@ fn connect(_: &Lua, address: mlua::UserDataRef<ScriptAddress>) -> mlua::Result<b
         Address::Inet(address) => TcpStream::connect_timeout(address, CONNECT_MAX).is_ok(),
         Address::Unix(path) => UnixStream::connect(path).is_ok(),
     })
+}
+
+/// Header fields of the last response, in the order in which they came.
+pub struct LastFields(pub Vec<(Vec<u8>, Vec<u8>)>);
+
+/// All values of a field of the last response. The table that `response` receives has one value for each
+/// field, as under wrk: the last.
+fn fields(lua: &Lua, name: mlua::String) -> mlua::Result<Variadic<mlua::String>> {
+    let last = lua.app_data_ref::<LastFields>();
+    let all = last.iter().flat_map(|last| &last.0);
+    let own = all.filter(|(own, _)| own.eq_ignore_ascii_case(&name.as_bytes()));
+    own.map(|(_, value)| lua.create_string(value)).collect()
 }
 
 /// A global function, if the script has defined it.

@@ -1,12 +1,14 @@
 //! A script's state in a sending thread.
 
-use super::state::{function, message, open, ScriptAddress};
+use super::state::{function, message, open, LastFields, ScriptAddress};
 use super::transfer::Transfer;
 use super::Script;
 use crate::plan::Shape;
 use crate::sys::socket::Address;
 use load_http1::Sink;
-use mlua::{Function, Lua, Table, UserData, UserDataFields, UserDataMethods, UserDataRef};
+use mlua::{
+    Function, Lua, MetaMethod, Table, UserData, UserDataFields, UserDataMethods, UserDataRef,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -53,12 +55,12 @@ impl Place {
 }
 
 /// The thread as its own script sees it: `wrk.thread`.
-struct Own {
+struct OwnThread {
     address: Rc<Place>,
     stop: Rc<Cell<bool>>,
 }
 
-impl UserData for Own {
+impl UserData for OwnThread {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
         fields.add_field_method_get("addr", |_, this| {
             Ok(this.address.address.borrow().clone().map(ScriptAddress))
@@ -80,6 +82,8 @@ impl UserData for Own {
         methods.add_method("set", |lua, _, (name, value): (String, mlua::Value)| {
             lua.globals().set(name, value)
         });
+        // as under wrk, an unknown field is its own name
+        methods.add_meta_method(MetaMethod::Index, |_, _, key: mlua::Value| Ok(key));
     }
 }
 
@@ -178,7 +182,7 @@ impl ThreadScript {
 
     fn try_init(&mut self) -> mlua::Result<()> {
         let wrk: Table = self.lua.globals().get("wrk")?;
-        let own = Own {
+        let own = OwnThread {
             address: Rc::clone(&self.place),
             stop: Rc::clone(&self.stop),
         };
@@ -205,20 +209,25 @@ impl ThreadScript {
 
     /// The next request.
     pub fn request(&mut self) -> Result<Vec<u8>, String> {
-        let text = self
-            .request
-            .call::<mlua::String>(())
-            .map_err(|error| message(&error))?;
+        let made = self.request.call::<mlua::Value>(());
+        let made = made.map_err(|error| message(&error))?;
+        let kind = made.type_name();
+        let text = self.lua.coerce_string(made).ok().flatten();
+        let text = text.ok_or_else(|| {
+            format!(
+                "request: returned {kind} (return the text of a request, as wrk.format makes it)"
+            )
+        })?;
         let bytes = text.as_bytes().to_vec();
         Ok(bytes)
     }
 
     /// Shows an answer to the script.
     pub fn answer(&mut self, status: u16, answer: Answer) -> Result<(), String> {
-        self.show(status, &answer).map_err(|error| message(&error))
+        self.show(status, answer).map_err(|error| message(&error))
     }
 
-    fn show(&self, status: u16, answer: &Answer) -> mlua::Result<()> {
+    fn show(&self, status: u16, answer: Answer) -> mlua::Result<()> {
         let headers = self.lua.create_table()?;
         for (name, value) in &answer.headers {
             headers.raw_set(
@@ -227,6 +236,7 @@ impl ThreadScript {
             )?;
         }
         let body = self.lua.create_string(&answer.body)?;
+        self.lua.set_app_data(LastFields(answer.headers));
         self.response.call::<()>((status, headers, body))
     }
 

@@ -44,8 +44,13 @@ pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// CPU time of the calling thread, read by a system call.
+pub fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// CLOCK_REALTIME, since 1970.
-pub fn realtime_ns() -> u64 {
+fn realtime_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 

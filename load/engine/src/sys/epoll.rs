@@ -9,6 +9,9 @@ use std::io;
 /// Events taken by one wait.
 pub const EVENTS_MAX: usize = 128;
 
+/// Packets that one busy poll takes at most: as many as the kernel's own polls, and no privilege is needed.
+const BUSY_POLL_PACKETS: u16 = 64;
+
 /// A wait that only events and the alarm end.
 pub const FOREVER_NS: u64 = u64::MAX;
 /// The token of the alarm's event; no connection has it.
@@ -118,6 +121,21 @@ impl Epoll {
         })
     }
 
+    /// Lets a wait poll the network cards of its sockets for so long before it sleeps. An error where the
+    /// kernel cannot (before Linux 6.9).
+    pub fn set_busy_poll(&self, poll_us: u32) -> io::Result<()> {
+        let params = libc::epoll_params {
+            busy_poll_usecs: poll_us,
+            busy_poll_budget: BUSY_POLL_PACKETS,
+            // would keep interrupts off beyond the poll, where the card is set up for it
+            prefer_busy_poll: 0,
+            __pad: 0,
+        };
+        let pointer: *const libc::epoll_params = &params;
+        // SAFETY: the call reads the parameters, which live until it returns.
+        check(unsafe { libc::ioctl(self.fd, libc::EPIOCSPARAMS, pointer) }).map(drop)
+    }
+
     /// Adds the alarm, unless a preloaded stack would have to bear a kernel descriptor in its set.
     pub fn add_alarm(&mut self) -> io::Result<()> {
         if is_preloaded() {
@@ -157,6 +175,11 @@ impl Epoll {
             return Ok(());
         }
         self.control(libc::EPOLL_CTL_MOD, fd, self.flags(room), token)
+    }
+
+    /// Ends waiting for room where each datagram that has left is an edge (UDP).
+    pub fn want_no_room(&self, fd: libc::c_int, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, self.flags(false), token)
     }
 
     /// Waits for room alone, until `want_room` is called: what comes meanwhile stays unread.
@@ -297,6 +320,24 @@ mod tests {
         assert!(epoll.set_alarm(1), "a time that is over");
         assert_eq!(epoll.wait(&mut events, FOREVER_NS), 1);
         assert_eq!(epoll.wait(&mut events, 0), 0, "once only");
+    }
+
+    #[test]
+    fn a_kernel_that_polls_for_a_set_keeps_the_time() {
+        let epoll = Epoll::open(Trigger::Edge, Waits::Late).expect("an instance");
+        let set = epoll.set_busy_poll(50);
+        let mut params = libc::epoll_params {
+            busy_poll_usecs: 0,
+            busy_poll_budget: 0,
+            prefer_busy_poll: 0,
+            __pad: 0,
+        };
+        let pointer: *mut libc::epoll_params = &mut params;
+        // SAFETY: the call writes the parameters, which live until it returns.
+        let told = unsafe { libc::ioctl(epoll.fd, libc::EPIOCGPARAMS, pointer) };
+        assert_eq!(set.is_ok(), told == 0, "an older kernel knows neither call");
+        let expected = if told == 0 { (50, 64) } else { (0, 0) };
+        assert_eq!((params.busy_poll_usecs, params.busy_poll_budget), expected);
     }
 
     /// From here on the calling thread's `epoll_pwait2` fails with EPERM, as below a container's

@@ -1,4 +1,4 @@
-//! The system calls of the engine; the only unsafe code of this room.
+//! The system calls of the engine; the only unsafe code of this component.
 //!
 //! Everything the hot path calls (`epoll_wait`, `recv`, `send`, `connect`, `close`,
 //! `clock_gettime`) is the libc function of that name wherever something stands in front of libc: a

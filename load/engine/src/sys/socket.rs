@@ -310,12 +310,25 @@ pub fn set_receive_timestamps(fd: Fd) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Room for one timestamp besides the bytes of a read, aligned as control messages are.
+/// Room for one control message besides the bytes of a read or a write, aligned as these are.
 #[repr(align(8))]
 struct Control([u8; 64]);
 
 /// As [`read`], with the time since 1970 at which the kernel received the last of the bytes.
 pub fn read_stamped(fd: Fd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
+    let kind = (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
+    let (length, time) = read_with::<libc::timespec>(fd, buffer, kind)?;
+    let in_ns = |time: libc::timespec| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    Ok((length, time.map(in_ns)))
+}
+
+/// As [`read`], with the control message of this level and type, if the kernel gives one; its data is a
+/// `T`, which the kernel fills with any bits.
+fn read_with<T: Copy>(
+    fd: Fd,
+    buffer: &mut [u8],
+    kind: (libc::c_int, libc::c_int),
+) -> io::Result<(usize, Option<T>)> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -332,23 +345,82 @@ pub fn read_stamped(fd: Fd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>
     if n < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok((n as usize, stamp_of(&head)))
+    // SAFETY: the kernel has filled the control area and its length.
+    let first = unsafe { libc::CMSG_FIRSTHDR(&head) };
+    // SAFETY: a first message, if any, lies whole in the control area, which is aligned for it.
+    let message = unsafe { first.as_ref() };
+    let own = message.filter(|message| (message.cmsg_level, message.cmsg_type) == kind);
+    let data = own.map(|_| {
+        // SAFETY: a message has its data behind its head; that of this kind is a `T`, which may not be
+        // aligned.
+        unsafe { libc::CMSG_DATA(first).cast::<T>().read_unaligned() }
+    });
+    Ok((n as usize, data))
 }
 
-/// The timestamp among the control messages of a head that a call has filled.
-fn stamp_of(head: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the kernel has filled the control area and its length.
-    let first = unsafe { libc::CMSG_FIRSTHDR(head) };
-    // SAFETY: a first message, if any, lies whole in the control area, which is aligned for it.
-    let message = unsafe { first.as_ref() }?;
-    if (message.cmsg_level, message.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
-        return None;
+/// UDP_SEGMENT and UDP_GRO of linux/udp.h.
+const UDP_SEGMENT: libc::c_int = 103;
+const UDP_GRO: libc::c_int = 104;
+
+/// Prepares a socket of UDP for QUIC, as far as the kernel can: nothing is fragmented (RFC 9000, 14), and
+/// datagrams that follow each other are read together (Linux 5.0).
+pub fn set_batches(fd: Fd) {
+    let options = [
+        (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        ),
+        // a socket of IPv4 does not know this one
+        (
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        ),
+        (libc::SOL_UDP, UDP_GRO, 1),
+    ];
+    for (level, name, value) in options {
+        // without them datagrams come and go one by one, and may be fragmented
+        let _ = set_option(fd, level, name, value);
     }
-    // SAFETY: a message has its data behind its head.
-    let data = unsafe { libc::CMSG_DATA(first) }.cast::<libc::timespec>();
-    // SAFETY: the data of this kind is a timespec; it may not be aligned.
-    let time = unsafe { data.read_unaligned() };
-    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Reads datagrams that came together: their bytes, and how many each of them has where there are
+/// several (the last may have fewer).
+pub fn read_batch(fd: Fd, buffer: &mut [u8]) -> io::Result<(usize, Option<usize>)> {
+    let (length, each) = read_with::<libc::c_int>(fd, buffer, (libc::SOL_UDP, UDP_GRO))?;
+    Ok((length, each.map(|each| each as usize)))
+}
+
+/// Writes datagrams of `each` bytes, of which the last may have fewer, by one call.
+pub fn write_batch(fd: Fd, bytes: &[u8], each: u16) -> io::Result<()> {
+    const SIZE: u32 = size_of::<u16>() as u32;
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: all zeros is an empty message head.
+    let mut head: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    head.msg_iov = &mut part;
+    head.msg_iovlen = 1;
+    head.msg_control = control.0.as_mut_ptr().cast();
+    // SAFETY: it computes a size.
+    head.msg_controllen = unsafe { libc::CMSG_SPACE(SIZE) } as usize;
+    // SAFETY: the control area has room for a message of this size, and is aligned for it.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(&head);
+        (*message).cmsg_level = libc::SOL_UDP;
+        (*message).cmsg_type = UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(SIZE) as usize;
+        libc::CMSG_DATA(message).cast::<u16>().write_unaligned(each);
+    }
+    // SAFETY: the head names one readable buffer, which is not written to, and one control area, both alive.
+    let n = unsafe { libc::sendmsg(fd, &head, libc::MSG_NOSIGNAL) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Writes `bytes`, or the part of them that there is room for.
@@ -376,7 +448,7 @@ pub fn close(fd: Fd) {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsRawFd;
     use std::time::Duration;
 
@@ -473,5 +545,33 @@ mod tests {
         let patience = Duration::from_secs(30);
         peer.set_read_timeout(Some(patience)).expect("a time");
         assert_eq!(peer.read(&mut [0; 1]).expect("a good end"), 0);
+    }
+
+    #[test]
+    fn datagrams_that_are_written_together_arrive_one_by_one_and_are_read_together() {
+        let peer = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let own = peer.local_addr().expect("bound");
+        let address = Address::Inet(own).raw().expect("an address");
+        let fd = open(&address, Kind::Datagram).expect("a socket");
+        set_batches(fd);
+        connect(fd, &address).expect("UDP connects at once");
+        write_batch(fd, b"onetwofo", 3).expect("a kernel since 4.18");
+        let mut seen = [0; 8];
+        let mut from = own;
+        for expected in [&b"one"[..], b"two", b"fo"] {
+            let (length, sender) = peer.recv_from(&mut seen).expect("a datagram");
+            assert_eq!(&seen[..length], expected);
+            from = sender;
+        }
+        // what one call sends arrives as one
+        let address = Address::Inet(from).raw().expect("an address");
+        connect(peer.as_raw_fd(), &address).expect("UDP connects at once");
+        write_batch(peer.as_raw_fd(), b"onetwofo", 3).expect("as above");
+        let mut batch = [0; 64];
+        let (length, each) = read_batch(fd, &mut batch).expect("there at once on loopback");
+        assert_eq!((&batch[..length], each), (&b"onetwofo"[..], Some(3)));
+        peer.send(b"x").expect("room");
+        assert_eq!(read_batch(fd, &mut batch).expect("as above").0, 1);
+        close(fd);
     }
 }

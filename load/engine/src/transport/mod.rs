@@ -1,6 +1,7 @@
-//! The bytes of a connection: as they are, or encrypted. Chosen once for a run, so the plain way
+//! The bytes of a connection: plain or encrypted. Chosen once for a run, so the plain way
 //! pays nothing for the other.
 
+mod batches;
 mod certificate;
 mod datagrams;
 mod plain;
@@ -8,14 +9,17 @@ mod stamped;
 mod tls;
 mod tls_config;
 
+pub use batches::Batches;
 pub use datagrams::Datagrams;
 pub use plain::Plain;
 pub use stamped::Timestamped;
+pub(crate) use tls::server_name;
 pub use tls::Tls;
+pub(crate) use tls_config::configuration;
 pub use tls_config::TlsFault;
 
 use crate::sys::socket::Fd;
-use std::io;
+use std::io::{self, ErrorKind};
 
 /// Handshakes that went on behind the first request of their connection and are over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,8 +98,43 @@ pub trait Transport {
     /// Writes bytes of requests; may take only some.
     fn write(&self, session: &mut Self::Session, fd: Fd, bytes: &[u8]) -> io::Result<usize>;
 
+    /// Bytes of each datagram of the last read; the last of them may have fewer.
+    fn datagram_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Writes datagrams of `each` bytes, of which the last may have fewer; how many bytes of them there
+    /// was room for.
+    fn write_datagrams(
+        &self,
+        session: &mut Self::Session,
+        fd: Fd,
+        bytes: &[u8],
+        each: usize,
+    ) -> io::Result<usize> {
+        one_by_one(self, session, fd, (bytes, each))
+    }
+
     /// Writes what the session itself still holds; true once it holds nothing.
     fn flush(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<bool> {
         Ok(true)
     }
+}
+
+/// Writes each of some datagrams by a call of its own, as far as there is room.
+fn one_by_one<T: Transport + ?Sized>(
+    transport: &T,
+    session: &mut T::Session,
+    fd: Fd,
+    (bytes, each): (&[u8], usize),
+) -> io::Result<usize> {
+    let mut written = 0;
+    for datagram in bytes.chunks(each) {
+        match transport.write(session, fd, datagram) {
+            Ok(_) => written += datagram.len(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock && written > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(written)
 }

@@ -1,4 +1,4 @@
-//! Bytes as they are.
+//! Unencrypted bytes.
 
 use super::Transport;
 use crate::sys::socket::{self, Fd};

@@ -1,7 +1,7 @@
-//! Bytes as they are, with the kernel's time of their reception: the audit of our own clock.
+//! Unencrypted bytes, with the kernel's time of their reception: the audit of our own clock.
 
 use super::Transport;
-use crate::sys::clock::{monotonic_ns, realtime_ns};
+use crate::sys::clock::both_ns;
 use crate::sys::socket::{self, Fd};
 use std::cell::Cell;
 use std::io;
@@ -31,9 +31,10 @@ impl Transport for Timestamped {
     fn read(&self, _session: &mut (), fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
         let (length, stamp_ns) = socket::read_stamped(fd, buffer)?;
         // stamps are of the wall clock, which may be stepped: its distance is taken each time
-        let ago_ns = stamp_ns.map(|stamp_ns| realtime_ns().saturating_sub(stamp_ns));
-        self.arrived_ns
-            .set(ago_ns.map(|ago_ns| monotonic_ns().saturating_sub(ago_ns)));
+        self.arrived_ns.set(stamp_ns.map(|stamp_ns| {
+            let (monotonic_ns, real_ns) = both_ns();
+            monotonic_ns.saturating_sub(real_ns.saturating_sub(stamp_ns))
+        }));
         Ok(length)
     }
 

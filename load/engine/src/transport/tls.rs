@@ -163,7 +163,8 @@ impl Tls {
     }
 }
 
-fn server_name(
+/// The name of a target in handshakes; nothing where there is none.
+pub(crate) fn server_name(
     target: &Target,
     options: &TlsOptions,
 ) -> Result<Option<ServerName<'static>>, TlsFault> {

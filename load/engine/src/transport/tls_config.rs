@@ -41,7 +41,7 @@ fn fault(option: &'static str, why: String) -> TlsFault {
 }
 
 /// The configuration that the options ask for, or the option that cannot be met.
-pub(super) fn configuration(options: &TlsOptions) -> Result<ClientConfig, TlsFault> {
+pub(crate) fn configuration(options: &TlsOptions) -> Result<ClientConfig, TlsFault> {
     let provider = Arc::new(provider(options)?);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(options)?)

@@ -1,4 +1,4 @@
-//! Checks of answers: the properties that `--expect` names, and their lengths.
+//! Checks of responses: the properties that `--expect` names, and their lengths.
 
 use super::recorder::Recorder;
 use crate::plan::{Expect, Plan, Shape, Target};

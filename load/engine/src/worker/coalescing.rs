@@ -1,15 +1,17 @@
-//! Coalesced waiting: a short pause before a wait that would find little.
+//! Coalesced waiting: a short sleep before a wait that would find little.
 //!
 //! Where the server is the limit, a closed loop sleeps for each few answers, and the server pays for
-//! each wake-up. A pause lets more answers gather, and the generator is awake when they come. It is
-//! short compared with the time that answers take: at most a tenth of it.
+//! each wake-up. In a pause more answers gather, and a timer of this core ends it, which costs the server
+//! nothing. It is slept, as a sleep for many answers takes less of this core than spinning. With the time
+//! that the wake-up takes, it is short compared with the time that answers take: at most a tenth of it on
+//! average.
 
 use crate::ending::Pauses;
 use crate::sys::clock::monotonic_ns;
 use std::time::Duration;
 
-/// Longest pause; in it a fast server gives several answers, and a slow one one in two.
-const PAUSE_MAX_NS: u64 = 20_000;
+/// Longest sleep that is asked for; in it a fast server gives several answers, and a slow one one in two.
+const SLEEP_MAX_NS: u64 = 20_000;
 /// A shorter one gathers too little.
 const PAUSE_MIN_NS: u64 = 5_000;
 /// An answer takes so many pauses at least.
@@ -22,31 +24,27 @@ const FOUND_ENOUGH: usize = 32;
 const OUTSTANDING_MIN: usize = 16;
 /// A rate is taken over at least so long a time.
 const STRETCH_NS: u64 = 50_000_000;
-/// Looks at the processor's hint between two looks at the clock.
-const HINTS: usize = 8;
 
 /// Decides before each wait of a thread.
 #[derive(Debug, Default)]
 pub struct Coalescing {
-    /// Length of a pause at the present rate; 0 if there shall be none.
-    pause_ns: u64,
-    /// Pauses are slept, not spun: where the answers of several streams gather in one read, that
-    /// saves more of this core than it costs of the rate.
-    sleeps: bool,
+    /// The sleep that is asked for at the present rate; 0 if there shall be none.
+    sleep_ns: u64,
+    /// How much longer sleeps take: until the timer has woken this thread.
+    late_ns: u64,
     found: usize,
     marked_ns: u64,
     marked_answers: u64,
+    /// The pauses since then, and their length together.
+    marked_pauses: (u64, u64),
     /// The waits and pauses so far.
     pub pauses: Pauses,
 }
 
 impl Coalescing {
-    /// For connections with so many streams.
-    pub fn new(streams: usize) -> Coalescing {
-        Coalescing {
-            sleeps: streams > 1,
-            ..Coalescing::default()
-        }
+    /// The measured window begins: waits and pauses before it do not count.
+    pub fn begin_window(&mut self) {
+        self.pauses = Pauses::default();
     }
 
     /// Chooses the length of pauses from what has been answered since the last time.
@@ -56,12 +54,23 @@ impl Coalescing {
         if is_same_count && elapsed_ns < STRETCH_NS {
             return;
         }
+        self.note_late();
         // counts begin again with each interval; the choice holds on for a stretch then
         if is_same_count {
             let more = answers - self.marked_answers;
-            self.pause_ns = pause_ns(elapsed_ns, more, outstanding);
+            self.sleep_ns = sleep_ns(elapsed_ns, more, outstanding, self.late_ns);
         }
         (self.marked_ns, self.marked_answers) = (now, answers);
+    }
+
+    /// Learns how late timers wake this thread. Where that has ended the pauses, they are tried again after
+    /// a while.
+    fn note_late(&mut self) {
+        let (count, length_ns) = std::mem::take(&mut self.marked_pauses);
+        self.late_ns = match length_ns.checked_div(count) {
+            Some(mean_ns) => mean_ns.saturating_sub(self.sleep_ns),
+            None => self.late_ns / 2,
+        };
     }
 
     /// Events of the last wait.
@@ -75,40 +84,35 @@ impl Coalescing {
     #[inline]
     pub fn pause(&mut self, outstanding: usize) -> Option<u64> {
         let few = self.found < FOUND_ENOUGH && self.found * OUTSTANDING_PER_EVENT <= outstanding;
-        if self.pause_ns == 0 || !few || outstanding < OUTSTANDING_MIN {
+        if self.sleep_ns == 0 || !few || outstanding < OUTSTANDING_MIN {
             return None;
         }
         let began_ns = monotonic_ns();
-        if self.sleeps {
-            std::thread::sleep(Duration::from_nanos(self.pause_ns));
-        } else {
-            // a server on the same core goes first
-            std::thread::yield_now();
-        }
-        let mut now = monotonic_ns();
-        while now < began_ns + self.pause_ns {
-            (0..HINTS).for_each(|_| std::hint::spin_loop());
-            now = monotonic_ns();
-        }
+        std::thread::sleep(Duration::from_nanos(self.sleep_ns));
+        let took_ns = monotonic_ns() - began_ns;
+        self.marked_pauses.0 += 1;
+        self.marked_pauses.1 += took_ns;
         self.pauses.paused += 1;
-        self.pauses.paused_ns += now - began_ns;
+        self.pauses.paused_ns += took_ns;
         Some(began_ns)
     }
 }
 
-/// The pause for so many answers in a time, with so many requests outstanding; 0 for none.
-fn pause_ns(elapsed_ns: u64, answers: u64, outstanding: usize) -> u64 {
+/// The sleep to ask for at so many answers in a time, with so many requests outstanding, where it takes
+/// `late_ns` more; 0 for none.
+fn sleep_ns(elapsed_ns: u64, answers: u64, outstanding: usize, late_ns: u64) -> u64 {
     if answers == 0 {
         return 0;
     }
     let between_ns = elapsed_ns / answers;
     // N = X·R: an answer takes as long as it takes to answer all that are outstanding
     let answer_ns = between_ns * outstanding as u64;
-    let pause_ns = (answer_ns / ANSWER_PAUSES).min(PAUSE_MAX_NS);
+    let longest_ns = answer_ns / ANSWER_PAUSES;
+    let pause_ns = longest_ns.min(SLEEP_MAX_NS);
     if pause_ns < PAUSE_MIN_NS || between_ns > 2 * pause_ns {
         return 0;
     }
-    pause_ns
+    longest_ns.saturating_sub(late_ns).min(SLEEP_MAX_NS)
 }
 
 #[cfg(test)]
@@ -120,14 +124,23 @@ mod tests {
     #[test]
     fn pauses_are_shorter_than_an_answer_and_long_enough_to_gather_some() {
         // 50 connections at 200,000/s: 250 us each
-        assert_eq!(pause_ns(SECOND_NS, 200_000, 50), 20_000);
+        assert_eq!(sleep_ns(SECOND_NS, 200_000, 50, 0), 20_000);
         // at 400,000/s 125 us each
-        assert_eq!(pause_ns(SECOND_NS, 400_000, 50), 12_500);
+        assert_eq!(sleep_ns(SECOND_NS, 400_000, 50, 0), 12_500);
         // a user-level stack, too fast for any pause
-        assert_eq!(pause_ns(SECOND_NS, 1_000_000, 20), 0);
+        assert_eq!(sleep_ns(SECOND_NS, 1_000_000, 20, 0), 0);
         // a server that takes its time: nothing would gather
-        assert_eq!(pause_ns(SECOND_NS, 10_000, 1000), 0);
-        assert_eq!(pause_ns(SECOND_NS, 0, 1000), 0);
+        assert_eq!(sleep_ns(SECOND_NS, 10_000, 1000, 0), 0);
+        assert_eq!(sleep_ns(SECOND_NS, 0, 1000, 0), 0);
+    }
+
+    #[test]
+    fn the_time_of_the_wake_up_is_a_part_of_the_pause() {
+        assert_eq!(sleep_ns(SECOND_NS, 200_000, 50, 15_000), 10_000);
+        // a tenth of 250 us, and nothing would be left to sleep
+        assert_eq!(sleep_ns(SECOND_NS, 200_000, 50, 25_000), 0);
+        // an answer takes 5 ms: as long as ever
+        assert_eq!(sleep_ns(SECOND_NS, 200_000, 1000, 60_000), 20_000);
     }
 
     #[test]
@@ -147,6 +160,26 @@ mod tests {
         let pauses = coalescing.pauses;
         assert_eq!((pauses.waits, pauses.paused), (3, 1));
         assert!(pauses.paused_ns >= 20_000);
+        coalescing.begin_window();
+        assert_eq!(coalescing.pauses, Pauses::default());
+    }
+
+    #[test]
+    fn pauses_that_end_late_are_asked_for_sooner_and_tried_again_after_a_time_without() {
+        let mut coalescing = Coalescing::default();
+        let mut second = |pauses: u64, length_ns: u64| {
+            coalescing.marked_pauses = (pauses, pauses * length_ns);
+            coalescing.marked_answers = 0;
+            let now = coalescing.marked_ns + SECOND_NS;
+            coalescing.adapt(now, 200_000, 50);
+            coalescing.sleep_ns
+        };
+        assert_eq!(second(0, 0), 20_000, "nothing is known of timers");
+        assert_eq!(second(1000, 32_000), 13_000, "12 us late");
+        assert_eq!(second(1000, 25_000), 13_000, "a tenth of 250 us");
+        assert_eq!(second(1000, 73_000), 0, "60 us late");
+        assert_eq!(second(0, 0), 0, "30 us");
+        assert_eq!(second(0, 0), 10_000, "15 us");
     }
 
     #[test]
@@ -154,12 +187,12 @@ mod tests {
         let mut coalescing = Coalescing::default();
         coalescing.adapt(SECOND_NS, 0, 50);
         coalescing.adapt(2 * SECOND_NS, 200_000, 50);
-        assert_eq!(coalescing.pause_ns, 20_000);
+        assert_eq!(coalescing.sleep_ns, 20_000);
         coalescing.adapt(2 * SECOND_NS + STRETCH_NS, 10, 50);
-        assert_eq!(coalescing.pause_ns, 20_000);
+        assert_eq!(coalescing.sleep_ns, 20_000);
         coalescing.adapt(2 * SECOND_NS + STRETCH_NS + 1_000, 10, 50);
-        assert_eq!(coalescing.pause_ns, 20_000, "too soon to change");
+        assert_eq!(coalescing.sleep_ns, 20_000, "too soon to change");
         coalescing.adapt(3 * SECOND_NS, 20, 50);
-        assert_eq!(coalescing.pause_ns, 0);
+        assert_eq!(coalescing.sleep_ns, 0);
     }
 }

@@ -34,6 +34,9 @@ pub(super) fn token(index: usize, generation: u32) -> u64 {
 }
 
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
+    /// Whether only the handshake shows that a server is there: a socket of UDP connects at once.
+    const CONNECTS_BY_HANDSHAKE: bool = T::DATAGRAMS && P::HANDSHAKES;
+
     /// From now on so many connections shall be open.
     pub(super) fn want(&mut self, wanted: usize, now: u64) {
         let before = self.connections.wanted;
@@ -44,9 +47,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                 self.open(index, now);
             }
         }
-        // the surplus ones close when they become idle
+        // the surplus ones close when they have their answers; a user who thinks sends no more
         for index in wanted..before {
-            if self.connections[index].state == ConnectionState::Idle {
+            let state = self.connections[index].state;
+            if matches!(state, ConnectionState::Idle | ConnectionState::Delayed) {
                 self.close(index);
             }
         }
@@ -91,6 +95,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                 (connection.state, connection.holds_place) = (ConnectionState::Connecting, true);
             }
             Ok(Start::Connected) => {
+                if Self::CONNECTS_BY_HANDSHAKE {
+                    self.connector.begin();
+                    self.connections[index].holds_place = true;
+                }
                 self.established(index, now);
             }
             Err(error) => self.connect_failed(index, &error, now),
@@ -150,7 +158,9 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             Connect::Pending if self.send_first(index)? => Start::Sent,
             Connect::Pending => Start::Pending,
         };
-        let room = start != Start::Sent || self.connections[index].is_writing();
+        // a socket of UDP has room as soon as it is there, and would report it after each datagram
+        let is_awaited = start != Start::Sent && !T::DATAGRAMS;
+        let room = is_awaited || self.connections[index].is_writing();
         Ok((start, room))
     }
 
@@ -209,7 +219,9 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     }
 
     fn established(&mut self, index: usize, now: u64) {
-        self.count_connect(index, now);
+        if !Self::CONNECTS_BY_HANDSHAKE {
+            self.count_connect(index, now);
+        }
         if let Err(error) = self.send_proxy_header(index) {
             self.connect_failed(index, &error, now);
             return;
@@ -243,7 +255,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         Ok(())
     }
 
-    /// Goes on with a TLS handshake; the time after it.
+    /// Goes on with the handshakes; the time after it.
     pub(super) fn shake_hands(&mut self, index: usize) -> u64 {
         let connection = &mut self.connections[index];
         let Some(session) = connection.session.as_mut() else {
@@ -252,37 +264,56 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let result = self.wire.handshake(session, connection.fd);
         let now = monotonic_ns();
         match result {
-            Ok(false) => {}
-            Ok(true) => {
-                let target = usize::from(connection.target);
-                let is_early = self.wire.is_early(session);
-                if self.requests.targets[target].tls_name.is_some() && !is_early {
-                    let took_ns = now - connection.sent_ns;
-                    self.recorder.now.times.tls.record(took_ns);
-                    let resumed = self.wire.was_resumed(session);
-                    self.recorder.now.counts.resumed += u64::from(resumed);
-                }
-                connection.state = ConnectionState::Idle;
-                let generation = connection.generation;
-                if connection.holds_place {
-                    self.leave_connecting(index);
-                    self.connections[index].state = ConnectionState::Idle;
-                }
-                if P::MESSAGES {
-                    // frames may have come with the answer to the upgrade; no event reports them
-                    self.receive(index, false, now);
-                }
-                if self.connections[index].generation == generation {
-                    self.offer(index, now);
-                }
+            Ok(false) => self.set_wake(index),
+            Ok(true) => self.handshakes_ended(index, now),
+            Err(error) if P::TIMERS && error.kind() == ErrorKind::Interrupted => {
+                let generation = self.connections[index].generation;
+                self.reads.note_unfinished(index, generation, false);
+                self.set_wake(index);
             }
             Err(error) => self.connect_failed(index, &error, now),
         }
         now
     }
 
+    /// The handshakes of a connection have ended well.
+    fn handshakes_ended(&mut self, index: usize, now: u64) {
+        if Self::CONNECTS_BY_HANDSHAKE {
+            self.count_connect(index, now);
+        }
+        self.set_wake(index);
+        let connection = &mut self.connections[index];
+        let Some(session) = &connection.session else {
+            return;
+        };
+        let target = usize::from(connection.target);
+        let is_early = self.wire.is_early(session);
+        if self.requests.targets[target].tls_name.is_some() && !is_early {
+            let took_ns = now - connection.sent_ns;
+            self.recorder.now.times.tls.record(took_ns);
+            let resumed = self.wire.was_resumed(session);
+            self.recorder.now.counts.resumed += u64::from(resumed);
+        }
+        connection.state = ConnectionState::Idle;
+        let generation = connection.generation;
+        if connection.holds_place {
+            self.leave_connecting(index);
+            self.connections[index].state = ConnectionState::Idle;
+        }
+        // frames may have come with the end of the handshake; no event reports them
+        if P::MESSAGES {
+            self.receive(index, false, now);
+        } else if P::STREAMS {
+            self.reads.note_unfinished(index, generation, false);
+        }
+        if self.connections[index].generation == generation {
+            self.offer(index, now);
+        }
+    }
+
     pub(super) fn connect_failed(&mut self, index: usize, error: &io::Error, now: u64) {
-        if error.kind() == ErrorKind::WouldBlock && self.try_again(index, now) {
+        let is_full = error.kind() == ErrorKind::WouldBlock;
+        if is_full && !T::DATAGRAMS && self.try_again(index, now) {
             return;
         }
         let errors = &mut self.recorder.now.counts.errors;
@@ -290,6 +321,8 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             (ErrorKind::ConnectionRefused, _) => errors.connect_refused += 1,
             (ErrorKind::TimedOut, _) => errors.connect_timeout += 1,
             (_, Some(libc::EADDRNOTAVAIL)) => errors.connect_no_port += 1,
+            // udp(7): no port is left
+            (_, Some(libc::EAGAIN)) if T::DATAGRAMS => errors.connect_no_port += 1,
             _ => errors.connect_other += 1,
         }
         self.recorder.note(|| format!("connect: {error}"));
@@ -328,10 +361,12 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
 
     /// Closes a connection; what is still reported of it is ignored.
     pub(super) fn close(&mut self, index: usize) {
-        self.set_not_busy_or_connecting(index);
+        self.leave_connecting(index);
         if P::STREAMS {
-            self.connections.busy -= self.connections[index].in_flight as usize;
+            let streams = self.connections[index].in_flight as usize;
+            self.connections.end_streams(index, streams);
         }
+        self.set_not_busy(index, ConnectionState::Closed);
         let connection = &mut self.connections[index];
         if let Some(session) = connection.session.as_mut() {
             self.wire.send_close(session, connection.fd);
@@ -343,11 +378,6 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         connection.begin_anew();
         connection.wants_room = false;
         connection.session = None;
-    }
-
-    fn set_not_busy_or_connecting(&mut self, index: usize) {
-        self.leave_connecting(index);
-        self.set_not_busy(index, ConnectionState::Closed);
     }
 
     /// The server has ended a connection on which it owed nothing. One that has carried an answer, or

@@ -5,6 +5,7 @@ use crate::plan::{Plan, Target};
 use crate::sys::clock::SECOND_NS;
 use crate::sys::epoll::Trigger;
 use crate::sys::is_preloaded;
+use crate::sys::options::SocketOptions;
 use crate::sys::socket::{self, Address, Connect, Fd, RawAddress};
 use std::collections::VecDeque;
 use std::io;
@@ -18,6 +19,8 @@ const RENEWALS_MAX: u8 = 16;
 /// The connects of a thread.
 pub(super) struct Connector<'p> {
     plan: &'p Plan,
+    /// What is set on each socket of this thread.
+    socket: SocketOptions,
     /// Those of each target.
     addresses: Vec<Addresses>,
     /// Connects under way, and connections that wait because these are many.
@@ -47,8 +50,14 @@ impl<'p> Connector<'p> {
         sends_first: bool,
     ) -> io::Result<Connector<'p>> {
         let addresses: io::Result<Vec<_>> = targets.iter().map(Addresses::of).collect();
+        let ports = plan.socket.ports;
+        let socket = SocketOptions {
+            ports: ports.map(|ports| ports.of_thread(number, plan.threads)),
+            ..plan.socket.clone()
+        };
         Ok(Connector {
             plan,
+            socket,
             addresses: addresses?,
             under_way: 0,
             queue: VecDeque::new(),
@@ -83,8 +92,8 @@ impl<'p> Connector<'p> {
         if self.needs_no_delay && is_stream {
             socket::set_no_delay(fd)?;
         }
-        if !self.plan.socket.is_empty() {
-            self.plan.socket.set(fd, address.is_ipv6())?;
+        if !self.socket.is_empty() {
+            self.socket.set(fd, address.is_ipv6())?;
         }
         if !self.plan.sources.is_empty() {
             let source = self.plan.sources[self.source % self.plan.sources.len()];

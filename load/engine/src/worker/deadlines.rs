@@ -12,13 +12,18 @@ const SCANNED_AT_ONCE: usize = 4096;
 /// Shortest time between two looks.
 const SCAN_PAUSE_NS: u64 = 1_000_000;
 
+/// Connections with times, the earliest first: time, number, generation.
+type Timers = BinaryHeap<Reverse<(u64, u32, u32)>>;
+
 /// When this thread's next check is due, and what is due then.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     /// The next check: the earliest of everything below, at most [`CHECK_NS`] away.
     pub next_check_ns: u64,
-    /// Connections to open or to send on later: time, number, generation.
-    timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Connections to open or to send on later.
+    timers: Timers,
+    /// Connections whose protocol has to act at a time.
+    wakes: Timers,
     next_scan_ns: u64,
     /// The connection whose timeout is looked at next.
     next_scanned: usize,
@@ -36,10 +41,24 @@ impl Deadlines {
 
     /// The number and the generation of a timer that has come.
     pub fn pop_timer(&mut self, now: u64) -> Option<(u32, u32)> {
-        let Reverse((_, index, generation)) =
-            *self.timers.peek().filter(|next| next.0 .0 <= now)?;
-        self.timers.pop();
+        let (_, index, generation) = pop(&mut self.timers, now)?;
         Some((index, generation))
+    }
+
+    /// The protocol of a connection has to act, unless it is another connection by then.
+    pub fn set_wake(&mut self, at_ns: u64, index: usize, generation: u32) {
+        self.wakes.push(Reverse((at_ns, index as u32, generation)));
+        self.next_check_ns = self.next_check_ns.min(at_ns);
+    }
+
+    /// How many protocols have to act at a time.
+    pub fn wakes(&self) -> usize {
+        self.wakes.len()
+    }
+
+    /// A connection whose protocol has to act now: since when, its number, its generation.
+    pub fn pop_wake(&mut self, now: u64) -> Option<(u64, u32, u32)> {
+        pop(&mut self.wakes, now)
     }
 
     /// Whether a connection's TCP shall be looked at now; the next time is some way off then.
@@ -83,12 +102,20 @@ impl Deadlines {
 
     /// A check at `now` is over; the interval being filled ends at `interval_end_ns`.
     pub fn set_next_check(&mut self, now: u64, interval_end_ns: u64) {
-        let timer_ns = self.timers.peek().map_or(u64::MAX, |next| next.0 .0);
+        let first = |timers: &Timers| timers.peek().map_or(u64::MAX, |next| next.0 .0);
+        let timer_ns = first(&self.timers).min(first(&self.wakes));
         self.next_check_ns = (now + CHECK_NS)
             .min(self.next_scan_ns)
             .min(interval_end_ns)
             .min(timer_ns);
     }
+}
+
+/// The first entry, if its time has come.
+fn pop(timers: &mut Timers, now: u64) -> Option<(u64, u32, u32)> {
+    let Reverse(first) = *timers.peek().filter(|next| next.0 .0 <= now)?;
+    timers.pop();
+    Some(first)
 }
 
 #[cfg(test)]
@@ -134,5 +161,13 @@ mod tests {
         assert_eq!(deadlines.pop_timer(49), None);
         assert_eq!(deadlines.pop_timer(60), Some((5, 1)));
         assert_eq!(deadlines.pop_timer(60), None);
+        deadlines.set_wake(40, 9, 2);
+        assert_eq!(deadlines.next_check_ns, 40);
+        deadlines.set_next_check(30, u64::MAX);
+        assert_eq!(deadlines.next_check_ns, 40);
+        assert_eq!(deadlines.pop_wake(39), None);
+        assert_eq!(deadlines.pop_wake(45), Some((40, 9, 2)));
+        deadlines.set_next_check(45, u64::MAX);
+        assert_eq!(deadlines.next_check_ns, 70, "the other timer");
     }
 }

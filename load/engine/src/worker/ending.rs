@@ -1,4 +1,4 @@
-//! What is left when a run ends: open connections, requests without answers, CPU time.
+//! The end of a thread: open connections, requests without responses, CPU time.
 
 use super::connections::is_established;
 use super::Worker;
@@ -18,15 +18,9 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// read.
     pub(super) fn end(mut self, stopped_ns: u64) -> (Ending, Option<ThreadScript>) {
         let now = monotonic_ns();
-        let pauses = self.waiter.pauses();
-        let spun_ns = if self.plan.protocol.streams() > 1 {
-            0
-        } else {
-            pauses.paused_ns
-        };
         let mut ending = Ending {
-            polling_ns: self.waiter.polling_ns + spun_ns,
-            pauses,
+            idle_ns: self.waiter.idle_ns(),
+            pauses: self.waiter.pauses(),
             stopped_ns: now,
             wanted: self.connections.wanted,
             missing_at_start: self.missing_at_start,
@@ -68,10 +62,11 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         }
         ending.unfinished += times;
         if self.pacer.is_open() {
+            let samples = self.recorder.samples(times);
             let step = self.recorder.step_at(asked.due_ns);
             let aged = ending.aged.entry(step).or_default();
-            aged.response.record_lost(now - asked.due_ns, times);
-            aged.service.record_lost(service_ns, times);
+            aged.response.record_lost(now - asked.due_ns, samples);
+            aged.service.record_lost(service_ns, samples);
         }
     }
 
@@ -83,16 +78,16 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         };
         let end_ns = now.min(self.recorder.window_start_ns + self.plan.duration_ns());
         let window_start_ns = self.recorder.window_start_ns;
+        let depth = self.requests.depth as u64;
+        let samples = self.recorder.samples(depth);
         let waiting = self.pacer.dispatch.due_times();
         for due_ns in waiting.filter(|&due_ns| due_ns >= window_start_ns) {
             let step = self.recorder.step_at(due_ns);
             let aged = ending.aged.entry(step).or_default();
             let age_ns = now.saturating_sub(due_ns);
-            aged.response
-                .record_lost(age_ns, self.requests.depth as u64);
-            ending.unsent += self.requests.depth as u64;
+            aged.response.record_lost(age_ns, samples);
+            ending.unsent += depth;
         }
-        let depth = self.requests.depth as u64;
         // the warm-up's come first, and are not the window's
         let before = schedule.left_until(self.plan.warmup_ns as f64);
         let left = schedule.left_until((end_ns - self.pacer.base_ns.min(end_ns)) as f64);
@@ -100,16 +95,19 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let still_wanted = self.requests.not_due();
         let unsent = left.saturating_sub(before).min(still_wanted);
         let points = unsent.min(POINTS);
+        // the product may be larger than either
+        let until =
+            |point: u64| (u128::from(unsent) * u128::from(point) / u128::from(points)) as u64;
         for point in 0..points {
             // the batches [from, to) have about the age of the one in their middle
-            let (from, to) = (unsent * point / points, unsent * (point + 1) / points);
+            let (from, to) = (until(point), until(point + 1));
             let Some(due_ns) = schedule.ahead_ns(before + (from + to) / 2) else {
                 break;
             };
             let age_ns = now.saturating_sub(self.pacer.base_ns + due_ns);
             let step = self.recorder.step_at(self.pacer.base_ns + due_ns);
             let aged = ending.aged.entry(step).or_default();
-            aged.response.record_lost(age_ns, (to - from) * depth);
+            aged.response.record_lost(age_ns, (to - from) * samples);
         }
         ending.unsent += unsent * depth;
         ending.unfinished += ending.unsent;

@@ -17,7 +17,7 @@ pub(super) enum Failure {
     Write(io::Error),
     Timeout,
     Malformed(Malformed),
-    /// The server broke the rules of HTTP/2, or sent something else than an echo.
+    /// The server broke the rules of HTTP/2 or HTTP/3, or sent something else than an echo.
     Fault(Fault),
     /// The server broke the rules of WebSocket, or spoke unasked.
     Frame(load_websocket::Fault),
@@ -46,7 +46,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             }
             Failure::Closed => {
                 errors.read += lost;
-                "read: closed by the server before the answer".to_string()
+                "read: closed by the server before the response".to_string()
             }
             Failure::Write(error) => {
                 errors.write += lost;
@@ -54,17 +54,22 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             }
             Failure::Timeout => {
                 errors.timeout += lost;
-                "no answer in time".to_string()
+                "no response in time".to_string()
             }
-            Failure::Fault(Fault::Http2(fault)) => {
+            Failure::Fault(fault @ Fault::Http2(_)) => {
                 errors.http2 += 1;
                 errors.read += lost.saturating_sub(1);
                 format!("HTTP/2: {}", fault.name())
             }
-            Failure::Fault(Fault::Echo) => {
+            Failure::Fault(fault @ Fault::Http3(_)) => {
+                errors.http3 += 1;
+                errors.read += lost.saturating_sub(1);
+                format!("HTTP/3: {}", fault.name())
+            }
+            Failure::Fault(fault @ Fault::Echo) => {
                 errors.echo += 1;
                 errors.read += lost.saturating_sub(1);
-                "the answer is not the echo of the message".to_string()
+                fault.name().to_string()
             }
             Failure::Frame(fault) => {
                 errors.websocket += 1;
@@ -75,7 +80,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                 errors.malformed[class as usize] += 1;
                 // the rest of a batch is lost with its connection
                 errors.read += lost.saturating_sub(1);
-                format!("malformed answer: {}", class.name())
+                format!("malformed response: {}", class.name())
             }
         };
         self.recorder.note(|| text);

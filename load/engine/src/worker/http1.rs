@@ -1,4 +1,4 @@
-//! Answers of HTTP/1: recognised by a template where that is possible, parsed where not.
+//! HTTP/1 responses: matched with a template where possible, else parsed.
 
 use super::failing::Failure;
 use super::Worker;

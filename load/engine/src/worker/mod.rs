@@ -263,6 +263,9 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         let answers = self.recorder.now.counts.completed;
         self.waiter.adapt(now, answers, self.connections.busy);
         self.fire_timers(now);
+        if P::TIMERS {
+            self.wake_protocols(now);
+        }
         if self.recorder.now.phase == Phase::Measured && self.deadlines.wants_tcp_sample(now) {
             self.sample_tcp();
         }
@@ -289,7 +292,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         self.recorder.rotate(now);
         let after = self.recorder.now.phase;
         if before == Phase::Warmup && after != Phase::Warmup {
-            self.waiter.polling_ns = 0;
+            self.waiter.begin_window();
         }
         if let Some(stage) = self.recorder.stage() {
             let wanted = self.plan.share(stage.connections, self.number);
@@ -319,6 +322,9 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
     /// Handles timers that have come.
     fn fire_timers(&mut self, now: u64) {
         while let Some((index, generation)) = self.deadlines.pop_timer(now) {
+            if P::STREAMS {
+                self.streams.thinking.end(index, generation);
+            }
             let connection = &self.connections[index as usize];
             if connection.generation != generation {
                 continue;
@@ -338,6 +344,30 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         }
         if P::STREAMS {
             self.flush_streams();
+        }
+    }
+
+    /// Lets connections go on whose protocol has to act now.
+    fn wake_protocols(&mut self, now: u64) {
+        // one that is set meanwhile has its turn at the next check
+        for _ in 0..self.deadlines.wakes() {
+            let Some((at_ns, index, generation)) = self.deadlines.pop_wake(now) else {
+                return;
+            };
+            let index = index as usize;
+            let connection = &mut self.connections[index];
+            let is_same = connection.generation == generation;
+            let session = connection.session.as_mut().filter(|_| is_same);
+            if !session.is_some_and(|session| self.wire.timer_came(session, at_ns)) {
+                continue;
+            }
+            if connection.state == ConnectionState::Handshaking {
+                self.shake_hands(index);
+            } else {
+                // it may have ended by its timer, which no event reports
+                self.receive(index, false, now);
+                self.write_if_same(index, generation);
+            }
         }
     }
 }

@@ -14,7 +14,8 @@ const QUEUED_AT_ONCE: usize = 1024;
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// How long the next wait may last.
     pub(super) fn waiting_time(&mut self) -> u64 {
-        if self.waiter.epoll.set_alarm(self.deadlines.next_check_ns) {
+        let is_closed = !self.pacer.is_open();
+        if is_closed && self.waiter.epoll.set_alarm(self.deadlines.next_check_ns) {
             return FOREVER_NS;
         }
         let now = monotonic_ns();
@@ -40,7 +41,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             self.pacer.advance(self.requests.are_all_due());
             let target = self.pacer.dispatch.next_target();
             let (own, free) = self.find_connection(target);
-            if let Some(index) = free {
+            if let Some(index) = free.filter(|_| self.pacer.is_stale(due_ns, now)) {
+                queued += 1;
+                self.shed_late(index, due_ns, gap_ns, now);
+            } else if let Some(index) = free {
                 self.send_due(index, due_ns, gap_ns, now);
                 now = monotonic_ns();
             } else if self.pacer.drops_late() {
@@ -122,6 +126,19 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             }
             None => self.pacer.dispatch.note_free(target, index, generation),
         }
+    }
+
+    /// A due request for which a connection was free is too late: this thread was away for so long.
+    #[cold]
+    fn shed_late(&mut self, index: usize, due_ns: u64, away_ns: u64, now: u64) {
+        let connection = &self.connections[index];
+        let (target, generation) = (usize::from(connection.target), connection.generation);
+        if self.recorder.is_counted(due_ns) {
+            let idle_ns = connection.idle_ns;
+            self.recorder.record_delay(idle_ns, due_ns, away_ns, now);
+        }
+        self.pacer.dispatch.note_free(target, index, generation);
+        self.shed(target, due_ns, now);
     }
 
     /// A request is not sent any more: it would have taken longer than it has waited.

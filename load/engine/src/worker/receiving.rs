@@ -1,4 +1,4 @@
-//! Answers in: one half of the hot path. The bytes of each protocol are understood in [`http1`](super::http1),
+//! Receives responses: one half of the hot path. The bytes of each protocol are understood in [`http1`](super::http1),
 //! [`websocket`](super::websocket) and [`streams`](super::streams).
 
 use super::failing::Failure;
@@ -45,6 +45,11 @@ impl Reads {
     #[inline]
     pub fn are_finished(&self) -> bool {
         self.unfinished.is_empty()
+    }
+
+    /// A connection has bytes to read that no event will report.
+    pub fn note_unfinished(&mut self, index: usize, generation: u32, ended: bool) {
+        self.unfinished.push((index as u32, generation, ended));
     }
 
     /// Counts a read; whether its delay is recorded.
@@ -145,8 +150,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                     }
                     left = left.saturating_sub(length.max(READ_LEAST_BYTES));
                     if left == 0 {
-                        let unfinished = (index as u32, generation, ended);
-                        self.reads.unfinished.push(unfinished);
+                        self.reads.note_unfinished(index, generation, ended);
                         break;
                     }
                 }
@@ -178,9 +182,15 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     pub(super) fn read_on(&mut self, mut now: u64) -> u64 {
         for (index, generation, ended) in std::mem::take(&mut self.reads.unfinished) {
             let index = index as usize;
-            if self.connections[index].generation == generation {
-                now = self.receive(index, ended, now);
+            let connection = &self.connections[index];
+            if connection.generation != generation {
+                continue;
             }
+            now = if connection.state == ConnectionState::Handshaking {
+                self.shake_hands(index)
+            } else {
+                self.receive(index, ended, now)
+            };
             if self.pacer.due_ns <= now {
                 self.pace(now);
             }

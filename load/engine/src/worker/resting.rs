@@ -1,4 +1,4 @@
-//! Short rests of a thread with real-time priority that would otherwise never sleep.
+//! Short sleeps of a thread with real-time priority that would otherwise never yield its core.
 //!
 //! The kernel lets real-time threads run for 95 % of each second (`kernel.sched_rt_runtime_us`) and
 //! takes the rest in one piece: a thread that polls for its due times would stand still for 50 ms.

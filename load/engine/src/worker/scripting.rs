@@ -3,6 +3,7 @@
 use crate::plan::{Plan, Rendered, Shape, Target, Think};
 use crate::random::Random;
 use crate::script::{Answer, ThreadScript};
+use crate::sys::signal::request_stop;
 use crate::sys::socket::Address;
 use std::io;
 
@@ -100,9 +101,10 @@ impl Scripting {
         self.script.as_ref().and_then(ThreadScript::new_address)
     }
 
-    /// Keeps the first fault of the script.
+    /// Keeps the first fault of the script, which ends the load of all threads.
     pub fn note_fault(&mut self, fault: String) {
         self.fault.get_or_insert(fault);
+        request_stop();
     }
 
     /// Whether the script has failed.

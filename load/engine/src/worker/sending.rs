@@ -1,4 +1,4 @@
-//! Requests out: the other half of the hot path.
+//! Sends requests: the other half of the hot path.
 
 use super::burst::Ready;
 use super::connecting::token;
@@ -114,6 +114,9 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                 let at_ns = now.saturating_add(delay_ns);
                 let generation = connection.generation;
                 self.deadlines.set_timer(at_ns, index, generation);
+                if P::STREAMS {
+                    self.streams.thinking.begin(index, generation);
+                }
             }
             Err(fault) => self.give_up(fault),
         }
@@ -290,8 +293,13 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         if connection.wants_room != wanted || wanted {
             connection.wants_room = wanted;
             let token = token(index, connection.registered);
+            let (epoll, fd) = (&self.waiter.epoll, connection.fd);
             // a failure shows as a timeout of this request
-            let _ = self.waiter.epoll.want_room(connection.fd, token, wanted);
+            let _ = if T::DATAGRAMS && !wanted {
+                epoll.want_no_room(fd, token)
+            } else {
+                epoll.want_room(fd, token, wanted)
+            };
         }
     }
 

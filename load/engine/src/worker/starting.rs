@@ -25,7 +25,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         self.want(self.plan.share(first, self.number), now);
         // a server that takes connections slowly is waited for, one that takes none is not
         let patience_ns = self.plan.connect_timeout_ns;
-        let last_ns = now + SETUP_TIMEOUTS * patience_ns;
+        let last_ns = now.saturating_add(SETUP_TIMEOUTS.saturating_mul(patience_ns));
         let mut open = 0;
         let mut progress_ns = now;
         loop {
@@ -38,7 +38,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             if self.connections.are_settled() || now >= deadline_ns || stop_wanted() {
                 break;
             }
-            self.turn((deadline_ns - now).min(CHECK_NS));
+            self.turn((deadline_ns - now).min(self.until_check_ns(now)));
         }
     }
 
@@ -56,11 +56,17 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             }
             let left_ns = moment_ns - now;
             if left_ns > PUNCTUAL_NS {
-                self.turn((left_ns - PUNCTUAL_NS).min(CHECK_NS));
+                self.turn((left_ns - PUNCTUAL_NS).min(self.until_check_ns(now)));
             } else {
                 std::thread::sleep(Duration::from_nanos(left_ns));
             }
         }
+    }
+
+    /// How long a wait may last: timers of protocols run before the start as well.
+    fn until_check_ns(&self, now: u64) -> u64 {
+        let until_ns = self.deadlines.next_check_ns.saturating_sub(now);
+        until_ns.min(CHECK_NS)
     }
 
     pub(super) fn start(&mut self, base_ns: u64) {
@@ -68,6 +74,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         self.scripting.forget_stop();
         self.pacer.base_ns = base_ns;
         self.recorder.begin(base_ns, self.plan);
+        self.waiter.begin_window();
         self.running = true;
         self.pacer.set_due(self.requests.are_all_due());
         self.deadlines.next_check_ns = 0;

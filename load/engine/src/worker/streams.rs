@@ -10,6 +10,8 @@ use crate::sys::epoll::Ready;
 use crate::transport::Transport;
 use load_http1::Sink as _;
 use load_http2::{Event, Ignore, Sink};
+use std::collections::hash_map::Entry;
+use std::collections::HashMap;
 use std::io;
 
 /// Further state of connections with several requests at once.
@@ -20,6 +22,35 @@ pub(super) struct Streams<C: InFlight> {
     unwritten: Vec<(u32, u32)>,
     /// The events of a read; kept for its memory.
     events: Vec<Event<RequestMeta>>,
+    /// Users of each connection that a script delays.
+    pub thinking: Thinking,
+}
+
+/// Users who think (a script's delay), by number and generation of their connection.
+#[derive(Default)]
+pub(super) struct Thinking(HashMap<(u32, u32), u32>);
+
+impl Thinking {
+    /// A user begins to.
+    pub fn begin(&mut self, index: usize, generation: u32) {
+        *self.0.entry((index as u32, generation)).or_default() += 1;
+    }
+
+    /// A user has thought, if one did.
+    pub fn end(&mut self, index: u32, generation: u32) {
+        if let Entry::Occupied(mut users) = self.0.entry((index, generation)) {
+            *users.get_mut() -= 1;
+            if *users.get() == 0 {
+                users.remove();
+            }
+        }
+    }
+
+    /// How many do.
+    pub fn on(&self, index: usize, generation: u32) -> u32 {
+        let users = self.0.get(&(index as u32, generation));
+        users.copied().unwrap_or(0)
+    }
 }
 
 impl<C: InFlight> Streams<C> {
@@ -27,7 +58,8 @@ impl<C: InFlight> Streams<C> {
     pub fn new(targets: &[Target], depth: usize) -> io::Result<Streams<C>> {
         if depth != 1 {
             return Err(io::Error::other(
-                "with --http2 a script returns one request at a time; --streams sends several at once",
+                "with --http2 and --http3 a script returns one request at a time; --streams sends several \
+                 at once",
             ));
         }
         let each = targets.iter().map(C::requests);
@@ -35,6 +67,7 @@ impl<C: InFlight> Streams<C> {
             requests: each.collect::<io::Result<_>>()?,
             unwritten: Vec::new(),
             events: Vec::new(),
+            thinking: Thinking::default(),
         })
     }
 
@@ -44,6 +77,7 @@ impl<C: InFlight> Streams<C> {
             requests: Vec::new(),
             unwritten: Vec::new(),
             events: Vec::new(),
+            thinking: Thinking::default(),
         }
     }
 }
@@ -52,6 +86,10 @@ impl<C: InFlight> Streams<C> {
 struct Shown<'a>(&'a mut Vec<Answer>);
 
 impl Sink for Shown<'_> {
+    fn begin(&mut self, slot: usize) {
+        self.0[slot] = Answer::default();
+    }
+
     fn field(&mut self, slot: usize, name: &[u8], value: &[u8]) {
         self.0[slot].header(name, value);
     }
@@ -172,14 +210,33 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     pub(super) fn flush_streams(&mut self) {
         let mut unwritten = std::mem::take(&mut self.streams.unwritten);
         for &(index, generation) in &unwritten {
-            if self.connections[index as usize].generation == generation {
-                self.write_streams(index as usize);
-            }
+            self.write_if_same(index as usize, generation);
         }
         unwritten.clear();
         // a failure may have opened another connection at once
         unwritten.append(&mut self.streams.unwritten);
         self.streams.unwritten = unwritten;
+    }
+
+    /// Writes what a connection has to say, unless it is another one by now.
+    pub(super) fn write_if_same(&mut self, index: usize, generation: u32) {
+        if self.connections[index].generation == generation {
+            self.write_streams(index);
+        }
+    }
+
+    /// Sets the timer of a connection whose protocol has to act at a time of its own.
+    #[inline]
+    pub(super) fn set_wake(&mut self, index: usize) {
+        if !P::TIMERS {
+            return;
+        }
+        let connection = &mut self.connections[index];
+        let session = connection.session.as_mut();
+        if let Some(at_ns) = session.and_then(|session| self.wire.take_timer(session)) {
+            let generation = connection.generation;
+            self.deadlines.set_wake(at_ns, index, generation);
+        }
     }
 
     /// Writes what a connection has to say, as far as there is room.
@@ -198,6 +255,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             (Ok(length), Ok(is_flushed)) => {
                 self.recorder.now.counts.bytes_out += length as u64;
                 self.want_room(index, !(is_empty && is_flushed));
+                self.set_wake(index);
             }
             (Err(error), _) | (_, Err(error)) => self.not_written(index, error),
         }
@@ -205,7 +263,6 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
 
     /// Takes the bytes of one read.
     pub(super) fn take_frames(&mut self, index: usize, bytes: &[u8], now: u64) {
-        self.recorder.now.counts.bytes_in += bytes.len() as u64;
         let is_seen = self.checks.keeps_answers;
         let connection = &mut self.connections[index];
         let generation = connection.generation;
@@ -219,7 +276,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             return;
         };
         let had_nothing = !client.has_pending();
-        let allowed = client.limit();
+        let (allowed, open) = (client.limit(), client.open());
         let mut events = std::mem::take(&mut self.streams.events);
         let fed = if is_seen {
             answers.resize_with(client.places(), Answer::default);
@@ -230,7 +287,15 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         if had_nothing && client.has_pending() {
             self.streams.unwritten.push((index as u32, generation));
         }
-        let more = client.limit().saturating_sub(allowed);
+        let limit = client.limit();
+        // its other users wait for a response, or think
+        let more = if limit > allowed {
+            let thinking = self.streams.thinking.on(index, generation);
+            limit.saturating_sub(open + thinking)
+        } else {
+            0
+        };
+        self.recorder.now.counts.bytes_in += client.count_read(bytes.len());
         self.recorder.now.counts.strays += client.take_strays();
         for event in events.drain(..) {
             self.take_event(index, event, &mut answers, now);
@@ -250,7 +315,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         }
     }
 
-    /// The server allows so many more streams than before.
+    /// The server allows more streams than before: so many users were turned away.
     fn offer_more(&mut self, index: usize, more: u32, now: u64) {
         // a server that takes back and allows again for ever must not fill the list
         let places = self.connections.wanted * self.plan.protocol.streams();
@@ -343,7 +408,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         self.recorder.now.counts.errors.grpc += 1;
         self.recorder.note(|| match call {
             Some(number) => format!("grpc-status: {number}"),
-            None => "an answer without grpc-status".into(),
+            None => "a response without grpc-status".into(),
         });
     }
 
@@ -369,7 +434,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         }
         self.streams.unwritten.push((index as u32, generation));
         self.recorder.now.counts.errors.timeout += late.len() as u64;
-        self.recorder.note(|| "no answer in time".into());
+        self.recorder.note(|| "no response in time".into());
         let target = usize::from(self.connections[index].target);
         for (_, asked) in late {
             self.recorder.lose(target, asked, 1, now);

@@ -118,7 +118,7 @@ impl Templates {
         if let (Some(expected), Progress::Done(_, done)) = (expected, progress) {
             if expected.done != done && heads > 0 {
                 self.are_usable = false;
-                recorder.note(|| "an answer was misread by the fast path; it is off now".into());
+                recorder.note(|| "a response was misread by the fast path; it is off now".into());
             }
         }
         Ok(progress)

@@ -1,4 +1,4 @@
-//! Which figure a latency belongs to: this second's, that of the step in which it fell due, or none.
+//! Which result a latency counts for: this second's, that of the step in which it fell due, or none.
 
 use super::recorder::Recorder;
 use crate::breakdown::Ended;
@@ -65,7 +65,7 @@ impl Recorder {
         if !self.is_earlier(asked.due_ns) {
             self.now.counts.lost += times;
         }
-        let samples = if self.batch_latency { 1 } else { times };
+        let samples = self.samples(times);
         let service_ns = now.saturating_sub(asked.sent_ns);
         let step_start_ns = self.step_start_ns;
         let interval = &mut *self.now;
@@ -103,6 +103,7 @@ impl Recorder {
             step: self.step_at(due_ns),
             service_ns: sent_ns.map(|sent_ns| ended_ns - sent_ns),
             response_ns,
+            first_byte_ns: None,
             lost: ended.status == 0,
             ended,
         };
@@ -124,12 +125,30 @@ impl Recorder {
         }
     }
 
-    /// Requests that fell due are dropped, as no connection is free.
+    /// How many times are entered for the requests of a batch that end together.
+    #[inline]
+    pub fn samples(&self, requests: u64) -> u64 {
+        if self.batch_latency {
+            1
+        } else {
+            requests
+        }
+    }
+
+    /// Requests that fell due are dropped, as no connection is free. They belong to the step in which they
+    /// fell due, which may be over.
     pub fn drop_due(&mut self, due_ns: u64, requests: u64) {
-        if self.is_counted(due_ns) {
-            self.now.counts.due += requests;
-            self.now.counts.dropped += requests;
-            self.now.times.response.note_dropped(requests);
+        if !self.is_counted(due_ns) {
+            return;
+        }
+        self.now.counts.due += requests;
+        self.now.counts.dropped += requests;
+        let samples = self.samples(requests);
+        if due_ns >= self.step_start_ns {
+            self.now.times.response.note_dropped(samples);
+        } else {
+            let step = self.step_at(due_ns);
+            *self.now.dropped_earlier.entry(step).or_default() += samples;
         }
     }
 
@@ -142,27 +161,123 @@ impl Recorder {
         self.now.counts.shed += times;
         let row = self.rows.row(target, request);
         let ended = Ended { row, status: 0 };
+        let samples = self.samples(times);
         if due_ns < self.step_start_ns {
-            self.record_straggler(due_ns, None, now, ended, times);
+            self.record_straggler(due_ns, None, now, ended, samples);
             return;
         }
         let waited_ns = now.saturating_sub(due_ns);
         let interval = &mut *self.now;
-        interval.times.response.record_lost(waited_ns, times);
-        interval.breakdown.record(ended, waited_ns, times);
+        interval.times.response.record_lost(waited_ns, samples);
+        interval.breakdown.record(ended, waited_ns, samples);
         interval.peaks.note(now, waited_ns);
     }
 
-    /// Enters when the first byte came of an answer that came in more than one read.
+    /// Enters when the first byte came of an answer that came in more than one read, and whose times were
+    /// entered just now.
     pub fn record_first_byte(&mut self, asked: RequestMeta, first_ns: u64, ended_ns: u64) {
-        let is_straggler = self.is_open && asked.due_ns < self.step_start_ns;
-        if first_ns == 0 || is_straggler {
+        if first_ns == 0 {
             return;
         }
-        let times = &mut self.now.times;
-        times
-            .first_of_split
-            .record(first_ns.saturating_sub(asked.sent_ns));
-        times.last_of_split.record(ended_ns - asked.sent_ns);
+        let first_byte_ns = first_ns.saturating_sub(asked.sent_ns);
+        if !self.is_open || asked.due_ns >= self.step_start_ns {
+            let service_ns = ended_ns - asked.sent_ns;
+            self.now.times.note_split(first_byte_ns, service_ns);
+        } else if self.is_counted(asked.due_ns) {
+            if let Some(straggler) = self.now.stragglers.last_mut() {
+                straggler.first_byte_ns = Some(first_byte_ns);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::breakdown::Rows;
+    use crate::interval::Interval;
+    use crate::plan::{Dispatch, Late, Open, Pace, Plan, Step};
+    use crate::protocol::RequestMeta;
+    use crate::worker::recorder::{Handover, Recorder};
+    use std::sync::mpsc::channel;
+
+    const STEP_NS: u64 = 1_000_000_000;
+
+    /// The recorder of an open loop at the beginning of its second step, of batches if `batch_latency`.
+    fn in_second_step(batch_latency: bool) -> Recorder {
+        let step = Step {
+            connections: 1,
+            length_ns: STEP_NS,
+        };
+        let plan = Plan {
+            steps: vec![step; 2],
+            batch_latency,
+            pace: Pace::Open(Open {
+                stretches: Vec::new(),
+                recorded: None,
+                poisson: false,
+                seed: 1,
+                dispatch: Dispatch::Pinned,
+                late: Late::Drop,
+                deadline_ns: None,
+            }),
+            ..Plan::plain(1, STEP_NS)
+        };
+        let (finished, _) = channel();
+        let (_, spare) = channel();
+        let handover = Handover {
+            source: 0,
+            finished,
+            spare,
+        };
+        let mut recorder = Recorder::new(handover, &plan, Rows::of(&[]));
+        recorder.begin(0, &plan);
+        recorder.rotate(STEP_NS);
+        recorder
+    }
+
+    #[test]
+    fn what_is_dropped_behind_the_end_of_its_step_belongs_to_that_step() {
+        let mut recorder = in_second_step(false);
+        recorder.drop_due(STEP_NS - 1, 2);
+        recorder.drop_due(STEP_NS - 2, 2);
+        recorder.drop_due(STEP_NS, 1);
+        let Interval {
+            counts,
+            times,
+            dropped_earlier,
+            ..
+        } = &*recorder.now;
+        assert_eq!((counts.due, counts.dropped), (5, 5));
+        assert_eq!(times.response.dropped(), 1);
+        assert_eq!(dropped_earlier.get(&0), Some(&4));
+    }
+
+    #[test]
+    fn a_batch_that_is_dropped_or_shed_counts_as_its_one_sample() {
+        let mut recorder = in_second_step(true);
+        recorder.drop_due(STEP_NS, 4);
+        recorder.shed(0, 0, STEP_NS, 4, STEP_NS + 5);
+        let Interval { counts, times, .. } = &*recorder.now;
+        assert_eq!((counts.dropped, counts.shed), (4, 4));
+        let response = &times.response;
+        assert_eq!((response.dropped(), response.count()), (1, 1));
+    }
+
+    #[test]
+    fn a_split_answer_of_an_earlier_step_keeps_the_time_of_its_first_byte() {
+        let mut recorder = in_second_step(false);
+        let asked = RequestMeta {
+            due_ns: STEP_NS - 100,
+            sent_ns: STEP_NS - 100,
+            request: 0,
+        };
+        recorder.record_times(0, asked, 200, STEP_NS + 900);
+        recorder.record_first_byte(asked, STEP_NS + 100, STEP_NS + 900);
+        let mut sum = Interval::default();
+        for straggler in &recorder.now.stragglers {
+            straggler.record(&mut sum.times, &mut sum.breakdown);
+        }
+        assert_eq!(sum.times.service.max_ns(), 1000);
+        assert_eq!(sum.times.first_byte().max_ns(), 200);
     }
 }

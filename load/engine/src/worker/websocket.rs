@@ -1,4 +1,4 @@
-//! Answers of WebSocket: each message is the answer to the oldest one that was sent.
+//! WebSocket responses: each message answers the oldest one that was sent.
 
 use super::failing::Failure;
 use super::Worker;

@@ -24,8 +24,6 @@ const RETURN_BYTES: u64 = 1 << 30;
 const REPLIES_MAX: usize = 1000;
 /// CANCEL (RFC 9113, 7).
 const CANCEL: u32 = 8;
-/// UNKNOWN among the status codes of gRPC.
-const UNKNOWN: u32 = 2;
 /// PROTOCOL_ERROR (RFC 9113, 7).
 const PROTOCOL_ERROR: u32 = 1;
 
@@ -50,7 +48,7 @@ pub enum Event<U> {
         /// The caller's value for the request.
         user: U,
         /// The error code.
-        code: u32,
+        code: u64,
     },
     /// The server is going away and has not processed this request: it may be sent again elsewhere.
     Unprocessed {

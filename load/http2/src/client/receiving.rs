@@ -1,12 +1,13 @@
 //! Receives the server's frames: responses, resets, settings.
 
 use super::{Client, Event, Reading};
-use super::{BLOCK_MAX, CANCEL, PROTOCOL_ERROR, REPLIES_MAX, RETURN_BYTES, UNKNOWN};
+use super::{BLOCK_MAX, CANCEL, PROTOCOL_ERROR, REPLIES_MAX, RETURN_BYTES};
 use crate::fault::Fault;
 use crate::frame::{self, flag, kind, FrameHead};
 use crate::hpack::TABLE_MAX;
 use crate::settings::WINDOW_MAX;
-use crate::streams::{Sink, NO_LENGTH};
+use crate::streams::Sink;
+use crate::value::{self, NO_LENGTH};
 use alloc::vec::Vec;
 
 impl<U: Copy + Default> Client<U> {
@@ -145,7 +146,7 @@ impl<U: Copy + Default> Client<U> {
         let user = self.streams.at(slot).user;
         events.push(Event::Reset {
             user,
-            code: PROTOCOL_ERROR,
+            code: PROTOCOL_ERROR.into(),
         });
         self.reset(slot, PROTOCOL_ERROR);
     }
@@ -236,20 +237,25 @@ impl<U: Copy + Default> Client<U> {
         let slot = self.streams.find(id);
         let (mut status, mut is_first, mut call) = (0u16, true, None);
         let mut content_length = NO_LENGTH;
+        if let (true, Some(slot)) = (S::SEES, slot) {
+            if self.streams.at(slot).status == 0 {
+                sink.begin(slot);
+            }
+        }
         // blocks of streams that are gone change the table too
-        self.decoder.decode(block, |name, value| {
+        self.decoder.decode(block, |name, text| {
             if is_first && name == b":status" {
-                status = code(value);
+                status = value::status(text);
             }
             is_first = false;
             match name {
-                b"grpc-status" => call = Some(call_status(value)),
-                b"content-length" => content_length = length(value),
+                b"grpc-status" => call = Some(value::call_status(text)),
+                b"content-length" => content_length = value::length(text),
                 _ => {}
             }
             if let (true, Some(slot)) = (S::SEES && (status == 0 || status >= 200), slot) {
                 if !name.starts_with(b":") {
-                    sink.field(slot, name, value);
+                    sink.field(slot, name, text);
                 }
             }
         })?;
@@ -280,6 +286,7 @@ impl<U: Copy + Default> Client<U> {
     fn take_reset(&mut self, id: u32, code: u32, events: &mut Vec<Event<U>>) {
         if let Some(slot) = self.streams.find(id) {
             let user = self.streams.at(slot).user;
+            let code = code.into();
             events.push(Event::Reset { user, code });
             self.streams.end(slot);
         }
@@ -377,27 +384,4 @@ impl<U: Copy + Default> Client<U> {
 fn number(payload: &[u8]) -> Result<u32, Fault> {
     let octets: [u8; 4] = payload.try_into().map_err(|_| Fault::FrameSize)?;
     Ok(u32::from_be_bytes(octets))
-}
-
-/// The number of a `grpc-status`; UNKNOWN if it is invalid.
-fn call_status(value: &[u8]) -> u32 {
-    let text = core::str::from_utf8(value).ok();
-    text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
-}
-
-/// The value of a Content-Length; [`UNTOLD`] if it is invalid.
-fn length(value: &[u8]) -> u64 {
-    let is_number = value.iter().all(u8::is_ascii_digit);
-    let text = core::str::from_utf8(value).ok().filter(|_| is_number);
-    text.and_then(|text| text.parse().ok()).unwrap_or(NO_LENGTH)
-}
-
-/// A status code; an invalid one becomes a code that no status has.
-fn code(value: &[u8]) -> u16 {
-    match value {
-        [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
-            u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0')
-        }
-        _ => u16::MAX,
-    }
 }

@@ -16,5 +16,5 @@ function done(summary, latency, rates)
     summary.errors.write, summary.errors.status, summary.errors.timeout)
   io.write("errors ", line, "\n")
   io.write(string.format("median %s\n", tostring(latency:percentile(50.0) > 0)))
-  io.write(string.format("stdev %s\n", tostring(latency.stdev >= 0 and rates.stdev >= 0)))
+  io.write(string.format("stdev %s\n", tostring(latency.stdev >= 0)))
 end
