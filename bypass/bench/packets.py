@@ -10,6 +10,8 @@ makes its round an error. All processes that it starts end with it.
     bypass/bench/packets.py --size 0 100 10000      several sizes, each a table
     bypass/bench/packets.py --close                 one connection per request; with --multi-accept too
     bypass/bench/packets.py --latency --connections 1   wirespeed-load in place of wrk: p50 and p99.9 too
+    bypass/bench/packets.py --rps                   each server a second time, with each end's receiving on its own core
+    bypass/bench/packets.py --rate 20000 kernel sleeping   open loop: CPU of the server per request
     bypass/bench/packets.py --mtu 9000 --size 100000
     bypass/bench/packets.py kernel performance both --connections 1
     ./wirespeed build http-server && bypass/bench/packets.py --program netty-nio --size 128 kernel performance both
@@ -19,8 +21,14 @@ makes its round an error. All processes that it starts end with it.
 
 kernel       nginx and wrk on the kernel          balanced, performance   nginx over packets, with that profile
 both         nginx with performance and wrk with the profile --client, both over packets; --program chooses other servers
+sleeping     nginx over packets without a profile: it does not spin
 performance-other, both-other    the same with another build: --other FOLDER, which has its bypass and libbypass_preload.so
 `responder-kernel`, `native`, `busy-poll`, `generic`, `trains`    a minimal HTTP responder, on the kernel and on a shard
+
+Over veth the sender's core does the receiver's work up to its socket. With --rps (rps_cpus) the core of each end does it,
+as behind a network card, at the price of an interrupt between the cores; rows of this kind end with `rps`, and compare with
+each other. --rate prints the CPU time of the server's processes, and the time in which its core was not idle, which
+includes receiving. A server that spins is never idle.
 """
 
 import argparse
@@ -37,6 +45,7 @@ import tempfile
 import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 
 from figures import Distance
@@ -52,7 +61,7 @@ RESPONDERS = {
     "generic": ["serve", "--interface", "vb", "--generic"],
     "trains": ["serve", "--interface", "vb", "--gso"],
 }
-PROFILES = {"balanced": "balanced", "performance": "performance", "both": "performance"}
+PROFILES = {"balanced": "balanced", "performance": "performance", "both": "performance", "sleeping": None}
 OTHER = "-other"
 PROFILES |= {name + OTHER: profile for name, profile in PROFILES.items()}
 PROGRAMS = {"nginx": "nginx", "netty-nio": "nettyio", "netty-epoll": "nettyio"}
@@ -61,6 +70,8 @@ JAR = ROOT / "servers" / "http-server" / "target" / "http-server.jar"
 QUIET = 0.05
 SERVERS = ["kernel", *PROFILES, *RESPONDERS]
 ADDRESS, PORT = "10.77.0.2", 8080
+SERVER_CORE, CLIENT_CORE = 0, 1
+RPS = " rps"
 NGINX = """\
 worker_processes 1; daemon off; user root; pid {folder}/pid; error_log {folder}/error.log;
 events {{ worker_connections 20000; accept_mutex off; multi_accept {multi}; }}
@@ -118,6 +129,12 @@ class Link:
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
 
+    def receive_at_own_cores(self):
+        """Each end's core does what the kernel does for frames that come to it; else the sender's core does."""
+        for name, end, core in ((self.names[0], "va", CLIENT_CORE), (self.names[1], "vb", SERVER_CORE)):
+            line = f"echo {1 << core:x} >/sys/class/net/{end}/queues/rx-0/rps_cpus"
+            run("ip", "netns", "exec", name, "sh", "-c", line)
+
     def inside(self, side, core, *words):
         return ["ip", "netns", "exec", self.names[side], "taskset", "-c", str(core), *map(str, words)]
 
@@ -153,7 +170,7 @@ def started(command):
 
 def accelerated(server, profile, interface, options):
     bypass = options.other / "bypass" if server.endswith(OTHER) else BYPASS
-    return [bypass, "run", "-p", profile, "--interface", interface, "--"]
+    return [bypass, "run", *(["-p", profile] if profile else []), "--interface", interface, "--"]
 
 
 def command_of(server, folder, options):
@@ -166,7 +183,8 @@ def command_of(server, folder, options):
                    "--payload", options.now, "--transport", options.program.removeprefix("netty-")]
     if server == "kernel":
         return command
-    return [*accelerated(server, f"{PROGRAMS[options.program]}-{PROFILES[server]}", "vb", options), *command]
+    profile = PROFILES[server] and f"{PROGRAMS[options.program]}-{PROFILES[server]}"
+    return [*accelerated(server, profile, "vb", options), *command]
 
 
 def jvm_options():
@@ -209,6 +227,13 @@ def cpu_ns(group):
     return found
 
 
+def core_ns(core):
+    """Nanoseconds in which a core was not idle."""
+    ticks = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith(f"cpu{core} ")).split()[1:]
+    user, nice, system, _, _, irq, softirq = map(int, ticks[:7])
+    return (user + nice + system + irq + softirq) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
 def other_threads_s(before, after):
     """Seconds of CPU that all threads but the busiest used between two samples: a JVM's compilers, which run on the
     server's core too."""
@@ -228,8 +253,10 @@ def warm_up(load, group, options):
 
 
 def load_of(options, folder):
-    """The generator's command; with --latency one that writes percentiles."""
+    """The generator's command; with --latency and --rate one that writes percentiles."""
     load = [GENERATOR, "--json", folder / "json"] if options.latency else ["wrk"]
+    if options.rate:
+        load += ["--rate", options.rate]
     load += ["-t1", f"-c{options.connections}", f"-d{options.seconds}s"]
     if options.close:
         load += ["-H", "Connection: close"]
@@ -252,7 +279,7 @@ def read(done, folder, options):
 
 def measure(link, server, folder, options):
     """The figures of one round with a fresh server."""
-    with started(link.inside(1, 0, *command_of(server, folder, options))) as (process, said):
+    with started(link.inside(1, SERVER_CORE, *command_of(server, folder, options))) as (process, said):
         deadline = time.monotonic() + 15
         # The first connections may be faster than nginx's first wait: these stay on the kernel.
         while not (answers(link) and (server not in PROFILES or counters(link, process.pid)["accepts_packets"])):
@@ -264,15 +291,19 @@ def measure(link, server, folder, options):
         if server.removesuffix(OTHER) == "both":
             load = [*accelerated(server, options.client, "va", options), *load]
         if options.warmup:
-            warm_up(link.inside(0, 1, *load), process.pid, options)
-        before, spent = counters(link, process.pid), cpu_ns(process.pid)
-        done = subprocess.run(link.inside(0, 1, *load), capture_output=True, text=True, timeout=options.seconds + 30)
-        after, others = counters(link, process.pid), other_threads_s(spent, cpu_ns(process.pid))
+            warm_up(link.inside(0, CLIENT_CORE, *load), process.pid, options)
+        before, spent, busy = counters(link, process.pid), cpu_ns(process.pid), core_ns(SERVER_CORE)
+        done = subprocess.run(link.inside(0, CLIENT_CORE, *load), capture_output=True, text=True, timeout=options.seconds + 30)
+        busy, now = core_ns(SERVER_CORE) - busy, cpu_ns(process.pid)
+        after, others = counters(link, process.pid), other_threads_s(spent, now)
         if others >= QUIET * options.seconds:
             print(f"  {server}: its other threads had {others / options.seconds:.0%} of a core in this round")
         found = read(done, folder, options)
         if not found:
             sys.exit(f"{server}: {load[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        if options.rate:
+            own = sum(now.values()) - sum(spent.values())
+            found += [ns / 1000 / (found[0] * options.seconds) for ns in (own, busy)]
         if wrong := re.search(r"(Non-2xx.*|Socket errors: .*)", done.stdout):
             print(f"  {server}: {wrong[1]}")
         if server in PROFILES:
@@ -288,25 +319,34 @@ def table(options, folder):
     distance, rounds = Distance(folder), defaultdict(list)
     for _ in range(options.rounds):
         before, found = distance.now(), {}
-        for server in dict.fromkeys(options.servers):
+        for server, way in product(dict.fromkeys(options.servers), ["", RPS] if options.rps else [""]):
             # A link of its own: what the kernel keeps of one round's connections (TIME_WAIT) must not burden the next.
             with Link(options.mtu) as link:
-                found[server] = measure(link, server, folder, options)
+                if way:
+                    link.receive_at_own_cores()
+                found[server + way] = measure(link, server, folder, options)
         rounds[before if distance.now() == before else "moved"].append(found)
     print(f"{options.program}, {options.now} B, {options.connections} connections, MTU {options.mtu}"
           f"{', one connection per request' if options.close else ''}"
-          f"{', multi_accept' if options.multi_accept else ''}, {options.rounds} rounds of {options.seconds} s, "
+          f"{', multi_accept' if options.multi_accept else ''}"
+          f"{f', {options.rate} requests/s' if options.rate else ''}, {options.rounds} rounds of {options.seconds} s, "
           f"kernel with {link.control}")
     for where, group in rounds.items():
         print(f"cores {where}, {len(group)} of {options.rounds} rounds")
         show(group, options)
 
 
+def columns(options):
+    """Units of what `measure` finds."""
+    latency = ["µs p50", "µs p99.9"] if options.latency else []
+    return ["requests/s", *latency, *(["µs of the server", "µs of its core"] if options.rate else [])]
+
+
 def show(rounds, options):
     """Medians, and those of each round's ratio to the first server."""
-    first = options.servers[0]
-    for column, unit in enumerate(["requests/s", "µs p50", "µs p99.9"][:3 if options.latency else 1]):
+    for column, unit in enumerate(columns(options)):
         for server in rounds[0]:
+            first = options.servers[0] + (RPS if server.endswith(RPS) else "")
             found = [of[server][column] for of in rounds]
             ratios = [of[server][column] / of[first][column] for of in rounds]
             ratio = "" if server == first else (f"  {statistics.median(ratios):.2f} × {first}"
@@ -332,6 +372,8 @@ def main():
     parser.add_argument("--client", default="wrk", help="profile of an accelerated wrk; wrk-profile pauses between polls")
     parser.add_argument("--close", action="store_true", help="one connection per request")
     parser.add_argument("--latency", action="store_true", help="wirespeed-load in place of wrk, with p50 and p99.9")
+    parser.add_argument("--rps", action="store_true", help="a second time with each end's receiving on its own core")
+    parser.add_argument("--rate", type=int, help="requests per second, open loop (--latency), with CPU time per request")
     parser.add_argument("--other", type=Path, help="folder of another build, for servers that end in -other")
     parser.add_argument("--multi-accept", action="store_true", help="nginx takes all connections that wait at once")
     options = parser.parse_args()
@@ -340,6 +382,7 @@ def main():
     if any(server.endswith(OTHER) for server in options.servers) and not options.other:
         parser.error("--other FOLDER names the other build")
     options.servers = options.servers or ["kernel", "balanced", "performance"]
+    options.latency |= options.rate is not None
     is_java = options.program != "nginx"
     options.warmup = (40 if is_java else 0) if options.warmup is None else options.warmup
     tools = ("ip", "wrk", "curl", "taskset", options.java if is_java else "nginx")

@@ -6,8 +6,8 @@
 
 Compares four marks that a program without privileges can set or see: a nonce in an IP option, the keys of MPTCP, a
 program in BPF, and the initial sequence numbers, which each end reads in the headers of the first segment it sends.
-Decision 34 rests on what this prints. Ends with 1 when the sequence numbers, which that decision chooses, are missing,
-differ between the two ends of a connection, or are the same for two connections.
+Decision 34 rests on what this prints. Ends with 1 when the sequence numbers are missing, differ between
+the two ends of a connection, or are the same for two connections.
 """
 
 import argparse

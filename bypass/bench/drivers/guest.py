@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 #: Modules that the guest needs to reach this host's files, and those of links that tests make.
@@ -156,16 +157,27 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         initrd = archive(Path(name), wanted.kernel, wanted.card, wanted.command, wanted.mtu,
                          wanted.queues == 1)
-        run = subprocess.run(
+        return watched(
             ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(wanted.cpus),
              "-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
              "-kernel", image, "-initrd", initrd, "-append",
              "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check",
-             "-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap", *cards],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=wanted.seconds)
-    sys.stdout.buffer.write(run.stdout)
-    end = END.search(run.stdout)
-    return int(end.group(1)) if end else 1
+             "-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap", *cards], wanted.seconds)
+
+
+def watched(command, limit_s):
+    """Shows what the guest prints, as it comes; the status of its command, or 1 where it has not ended in time."""
+    status = 1
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as guest:
+        limit = threading.Timer(limit_s, guest.kill)
+        limit.start()
+        for line in guest.stdout:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+            if end := END.search(line):
+                status = int(end.group(1))
+        limit.cancel()
+    return status
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def start_postgresql(place):
     with open(data / "pg_hba.conf", "a") as rules:
         rules.write("host all all samenet trust\n")
     place.server([f"{PSQL}/postgres", "-D", data, "-p", "5433", "-k", data, "-c", "fsync=off", "-c",
-                  "listen_addresses=127.0.0.1"], 5433, user="postgres", cwd=data)
+                  "listen_addresses=127.0.0.1", "-c", "max_connections=220"], 5433, user="postgres", cwd=data)
 
 
 def ask_postgresql(place, port):
@@ -89,6 +89,10 @@ def ask_postgresql(place, port):
 def postgresql(place):
     start_postgresql(place)
     yield from ask_postgresql(place, 5433)
+    # A process for each of the connections of one client.
+    text = place.client(["pgbench", "-n", "-S", "-c", "200", "-j", "2", "-t", "50", "-h", "127.0.0.1", "-p", "5433",
+                         "-U", "postgres", "postgres"])
+    yield re.findall(r"actually processed: (\S+)|failed transactions: (\d+)", text)
 
 
 def pgbouncer(place):

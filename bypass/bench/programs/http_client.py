@@ -33,9 +33,9 @@ def ask(place, port, paths=("/small.txt", "/large.bin"), requests=2000, keep=Tru
             yield load(place, base + paths[0], requests, ["-k"])
 
 
-def load(place, url, requests, words):
+def load(place, url, requests, words, connections=8):
     """ab's counts: all complete, none failed."""
-    text = place.client(["ab", "-q", "-d", "-S", "-s", "10", "-n", requests, "-c", 8, *words, url])
+    text = place.client(["ab", "-q", "-d", "-S", "-s", "10", "-n", requests, "-c", connections, *words, url])
     counts = re.findall(r"^(Complete requests|Failed requests|Non-2xx responses):\s+(\d+)", text, re.M)
     return dict(counts) or text[-200:]
 

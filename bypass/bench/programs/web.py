@@ -84,8 +84,10 @@ MaxKeepAliveRequests 0
 
 
 def apache_prefork(place):
-    yield from apache(place, "prefork", "StartServers 4\nMinSpareServers 4\nMaxRequestWorkers 12\n"
-                                        "MaxConnectionsPerChild 500")
+    yield from apache(place, "prefork", "StartServers 256\nMinSpareServers 256\nMaxSpareServers 256\nServerLimit 256\n"
+                                        "MaxRequestWorkers 256\nMaxConnectionsPerChild 500")
+    # A process for each of the connections that are kept open.
+    yield http.load(place, "http://127.0.0.1:8080/small.txt", 20000, ["-k"], connections=250)
 
 
 def apache_worker(place):

@@ -205,7 +205,7 @@ fn listeners(text: &mut String) {
         }
     }
     if count == 0 {
-        text.push_str("  none; a server is reached once it was started by bypass run, too\n");
+        text.push_str("  none: start the server with bypass run too\n");
     }
 }
 

@@ -14,7 +14,7 @@ Another name of bypass run: starts PROGRAM on user-level sockets.
 
   -p, --profile NAME[,NAME]   settings by name or path
       --force-profiles        the profile wins over EF_ variables of the environment
-  -v                          say what is exported before starting
+  -v                          print the exported variables before starting
       --app=NAME, --no-app-handler
                               taken and without effect: no program has settings of its own here
       --version, -h, --help

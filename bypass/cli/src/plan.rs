@@ -7,6 +7,7 @@ use std::process::Command;
 
 use bypass_options::profile::{self, Profile, Reader};
 use bypass_options::{programs, Resolved, KEEP_VARIABLE, PROFILE_VARIABLE};
+use bypass_sys::directory;
 
 use crate::failure::Failure;
 use crate::program::{self, Program};
@@ -15,6 +16,8 @@ pub(crate) const LIBRARY: &str = "libbypass_preload.so";
 
 /// The variable that `--interface` sets.
 const INTERFACES: &str = "EF_INTERFACE_WHITELIST";
+/// The variable that `--share` sets.
+const DIRECTORY: &str = "EF_SHARE_DIR";
 
 /// Choices made on the command line.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +34,8 @@ pub(crate) struct Chosen<'a> {
     pub(crate) except: &'a [String],
     /// The folder given to `--keep-stats`.
     pub(crate) keep_stats: &'a str,
+    /// The directory given to `--share`.
+    pub(crate) share: &'a str,
 }
 
 /// What it means: everything that is known before the program starts.
@@ -64,6 +69,7 @@ impl Plan {
             only,
             except,
             keep_stats,
+            share,
         } = chosen;
         if !keep_stats.is_empty() && !std::path::Path::new(keep_stats).is_dir() {
             let text = format!("run: --keep-stats {keep_stats}: not a folder (make it, writable for the program's user)");
@@ -93,11 +99,25 @@ impl Plan {
         } else {
             Vec::new()
         };
-        let named = (!interfaces.is_empty()).then(|| (INTERFACES.to_owned(), interfaces.join(",")));
-        let is_kept =
-            |name: &String| !overruled.contains(name) && (named.is_none() || name != INTERFACES);
+        let named = [
+            (INTERFACES, interfaces.join(",")),
+            (DIRECTORY, share.to_owned()),
+        ];
+        let named = named.into_iter().filter(|(_, value)| !value.is_empty());
+        let named: Vec<_> = named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        let is_kept = |name: &String| {
+            !overruled.contains(name) && named.iter().all(|(other, _)| other != name)
+        };
         let kept = variables().filter(|(name, _)| is_kept(name));
         let resolved = Resolved::new(&profile, kept.chain(named.clone()));
+        let directory = resolved.text(DIRECTORY);
+        let refusal = directory::refusal(&directory).filter(|_| !directory.is_empty());
+        if let Some(why) = refusal {
+            let text = format!("run: {DIRECTORY}: {directory}: {why}");
+            return Err(Failure::usage(text));
+        }
         if let Some(complaint) = resolved.complaints.first() {
             return Err(Failure::usage(format!("{complaint} (in the environment)")));
         }
@@ -179,9 +199,11 @@ impl Plan {
         }
         command.envs(self.resolved.exported());
         // Of the command line, not of a profile.
-        let interfaces = self.interfaces();
-        if !interfaces.is_empty() {
-            command.env(INTERFACES, interfaces.join(","));
+        for name in [INTERFACES, DIRECTORY] {
+            let value = self.resolved.text(name);
+            if !value.is_empty() {
+                command.env(name, value);
+            }
         }
         command.env(
             PROFILE_VARIABLE,

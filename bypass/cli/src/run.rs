@@ -10,22 +10,24 @@ use crate::plan::{Chosen, Plan};
 const HELP: &str = "\
 usage: bypass run [OPTIONS] [--] PROGRAM [ARGUMENTS]
 
-Starts PROGRAM with the library that puts its TCP connections to accelerated programs of the
-same host on shared memory, and those with other hosts over the named interfaces into the program
-itself (AF_XDP). Everything else stays on the kernel. PROGRAM replaces this command: signals, exit
-code, terminal and process id are its own.
+Starts PROGRAM with the library loaded. Its TCP connections with accelerated programs of the same
+host then use shared memory, and with --interface those with other hosts use TCP in the program
+(AF_XDP). Everything else stays on the kernel. PROGRAM replaces this command: signals, exit code,
+terminal and process id are its own.
 
-  -p, --profile NAME[,NAME]   settings by name or path (docs/profiles.md); may be repeated
+  -p, --profile NAME[,NAME]   profile by name or path (docs/profiles.md); may be repeated
   -i, --interface IF          accelerate connections with other hosts over IF too; may be repeated;
                               needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, at the start
+      --share DIR             accelerate connections between network namespaces (containers) too, among
+                              programs with the same directory (docs/containers.md)
       --only NAME[,NAME]      accelerate only programs of these names, of all that PROGRAM starts;
                               may be repeated
       --except NAME[,NAME]    leave programs of these names to the kernel; may be repeated
       --keep-stats DIR        keep the counters of each process in this folder for an hour after its end;
                               bypass stat --ended DIR shows them
       --force-profiles        the profile wins over EF_ variables of the environment
-      --check                 say what would be accelerated and why not; start nothing
-  -v, --verbose               say what is exported before starting
+      --check                 show what would be accelerated and why not; start nothing
+  -v, --verbose               print the exported variables before starting
   -h, --help
 
 EF_ variables of the environment override the profile; bypass options lists them.
@@ -41,6 +43,7 @@ struct Arguments {
     only: Vec<String>,
     except: Vec<String>,
     keep_stats: String,
+    share: String,
     force: bool,
     check: bool,
     verbose: bool,
@@ -61,6 +64,7 @@ pub(crate) fn command(words: Vec<OsString>) -> Result<ExitCode, Failure> {
         only: &arguments.only,
         except: &arguments.except,
         keep_stats: &arguments.keep_stats,
+        share: &arguments.share,
     };
     let plan = Plan::new(chosen, &arguments.command)?;
     if arguments.check {
@@ -93,10 +97,12 @@ impl Arguments {
                 "-i" | "--interface" => arguments.interfaces.push(name_after(&text, &mut words)?),
                 "--only" => arguments.only.push(name_after(&text, &mut words)?),
                 "--keep-stats" => arguments.keep_stats = name_after(&text, &mut words)?,
+                "--share" => arguments.share = name_after(&text, &mut words)?,
                 "--except" => arguments.except.push(name_after(&text, &mut words)?),
                 _ if text.starts_with("--keep-stats=") => {
                     arguments.keep_stats = text[13..].to_owned()
                 }
+                _ if text.starts_with("--share=") => arguments.share = text[8..].to_owned(),
                 _ if text.starts_with("--only=") => arguments.only.push(text[7..].to_owned()),
                 _ if text.starts_with("--except=") => arguments.except.push(text[9..].to_owned()),
                 _ if text.starts_with("--profile=") => {

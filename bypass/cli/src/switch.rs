@@ -12,10 +12,10 @@ const HELP: &str = "\
 usage: bypass off PID … | --all
        bypass on PID … | --all
 
-off: new connections of these processes use the kernel, existing ones go on until they end. A
-listener stops taking clients through shared memory with the next one that it accepts. Children
-that are forked later are switched off too; a program that is started by exec is not. Over an
-interface connections that were named with --interface go on.
+off: new connections of these processes use the kernel; existing ones keep their path. A listener
+refuses shared memory from the next connection that it accepts on. Children forked later are
+switched off too, programs started by exec are not. Clients that come over an interface named
+with --interface stay accelerated.
 on: new connections are accelerated again.
 
       --all    every accelerated process that may be changed: own ones, or all as root

@@ -172,6 +172,27 @@ fn the_programs_that_are_meant_reach_the_library() {
 }
 
 #[test]
+fn a_shared_directory_reaches_the_program_if_only_its_own_users_can_write_to_it() {
+    let bench = Bench::new("share");
+    let folder = PathBuf::from(format!("/tmp/share-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let set = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&folder, mode).expect("ours");
+    };
+    let path = folder.display().to_string();
+    let words = ["run", "--share", &path, "sh", "-c", "echo $EF_SHARE_DIR"];
+    set(0o770);
+    let shared = bench.run(&words);
+    set(0o777);
+    let refused = bench.run(&words);
+    std::fs::remove_dir(&folder).expect("empty");
+    assert_eq!(text(&shared.stdout).trim(), path);
+    assert!(refusal(&refused, 2).contains("every user can write to it (chmod o-w)"));
+    assert!(refusal(&bench.run(&words), 2).contains("make it, with mode 770"));
+}
+
+#[test]
 fn exit_code_and_signal_are_the_programs_own() {
     let bench = Bench::new("exit");
     assert_eq!(

@@ -12,6 +12,11 @@ const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+// IFLA_BOND_MODE, IFLA_IPVLAN_MODE.
+const MODE: u16 = 1;
+const IFLA_VLAN_FLAGS: u16 = 2;
+const VLAN_FLAG_REORDER_HDR: u32 = 1;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_XDP: u16 = 43;
@@ -29,6 +34,10 @@ pub struct Link {
     pub name: String,
     /// Kind of a virtual interface, e.g. `veth`; empty for a device.
     pub kind: String,
+    /// The mode of a bond or an ipvlan, by the kernel's number.
+    pub mode: Option<u32>,
+    /// A VLAN whose frames keep their tag (`reorder_hdr off`).
+    pub keeps_tag: bool,
     /// Its address; None for links without a 6-byte address.
     pub mac: Option<Mac>,
     /// Largest IP packet.
@@ -162,6 +171,8 @@ impl Link {
             index: u32_at(body, 4),
             name: String::new(),
             kind: String::new(),
+            mode: None,
+            keeps_tag: false,
             mac: None,
             mtu: 0,
             is_up: flags & libc::IFF_UP as u32 != 0,
@@ -181,7 +192,10 @@ impl Link {
                 IFLA_NUM_RX_QUEUES => found.rx_queues = u32_at(value, 0),
                 IFLA_NUM_TX_QUEUES => found.tx_queues = u32_at(value, 0),
                 IFLA_LINKINFO => {
-                    found.kind = inner(value, IFLA_INFO_KIND).map_or_else(String::new, text)
+                    found.kind = inner(value, IFLA_INFO_KIND).map_or_else(String::new, text);
+                    let data = inner(value, IFLA_INFO_DATA).unwrap_or_default();
+                    found.mode = mode(&found.kind, data);
+                    found.keeps_tag = found.kind == "vlan" && keeps_tag(data);
                 }
                 IFLA_XDP => {
                     let mode = inner(value, IFLA_XDP_ATTACHED).and_then(|mode| mode.first());
@@ -306,6 +320,21 @@ fn inner(bytes: &[u8], kind: u16) -> Option<&[u8]> {
         .map(|(_, value)| value)
 }
 
+/// The mode that the data of a link's kind names.
+fn mode(kind: &str, data: &[u8]) -> Option<u32> {
+    let value = inner(data, MODE)?;
+    match kind {
+        "bond" => value.first().map(|number| u32::from(*number)),
+        "ipvlan" => Some(u32::from(u16_at(value, 0))),
+        _ => None,
+    }
+}
+
+/// The kernel leaves flags out that are all clear.
+fn keeps_tag(data: &[u8]) -> bool {
+    inner(data, IFLA_VLAN_FLAGS).is_none_or(|flags| u32_at(flags, 0) & VLAN_FLAG_REORDER_HDR == 0)
+}
+
 fn text(bytes: &[u8]) -> String {
     let end = bytes
         .iter()
@@ -343,5 +372,45 @@ pub(crate) fn family(ip: IpAddr) -> u8 {
     match ip {
         IpAddr::V4(_) => libc::AF_INET as u8,
         IpAddr::V6(_) => libc::AF_INET6 as u8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Request, HEADER};
+
+    fn attributes_of(all: &[(u16, &[u8])]) -> Vec<u8> {
+        let begun = Request::new(0, 0, &[]);
+        let request = all.iter().fold(begun, |request, (kind, value)| {
+            request.attribute(*kind, value)
+        });
+        request.finish(0).split_off(HEADER)
+    }
+
+    fn link(kind: &[u8], data: &[(u16, &[u8])]) -> Link {
+        let data = attributes_of(data);
+        let info = attributes_of(&[(IFLA_INFO_KIND, kind), (IFLA_INFO_DATA, &data)]);
+        let named: &[(u16, &[u8])] = &[(libc::IFLA_IFNAME, b"u1\0"), (IFLA_LINKINFO, &info)];
+        let body = [vec![0; 16], attributes_of(named)].concat();
+        Link::read(&body).expect("a link")
+    }
+
+    #[test]
+    fn a_link_has_the_mode_of_its_kind() {
+        assert_eq!(link(b"bond\0", &[(MODE, &[4])]).mode, Some(4));
+        assert_eq!(link(b"ipvlan\0", &[(MODE, &[2, 0])]).mode, Some(2));
+        // The same number is a VLAN's own.
+        let vlan = link(b"vlan\0", &[(MODE, &[7, 0])]);
+        assert_eq!((vlan.kind.as_str(), vlan.mode), ("vlan", None));
+    }
+
+    #[test]
+    fn a_vlan_keeps_tags_where_no_flag_says_otherwise() {
+        let vlan = |flags: &[(u16, &[u8])]| link(b"vlan\0", flags).keeps_tag;
+        let flags = |bits: u8| [bits, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        assert!(vlan(&[]) && vlan(&[(IFLA_VLAN_FLAGS, &flags(2))]));
+        assert!(!vlan(&[(IFLA_VLAN_FLAGS, &flags(3))]));
+        assert!(!link(b"veth\0", &[]).keeps_tag);
     }
 }

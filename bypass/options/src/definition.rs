@@ -1,6 +1,6 @@
 //! The definition of an option: a row of the table, and a value that fits it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// One option, declared once.
 #[derive(Debug)]
@@ -94,6 +94,8 @@ pub enum Kind {
     Text,
     /// Networks, apart by blanks or commas.
     Networks,
+    /// Addresses with the ports that they are translated to, apart by blanks or commas.
+    Translations,
 }
 
 /// Whether an option does something here.
@@ -152,6 +154,13 @@ impl Definition {
                     self.name
                 )),
             },
+            Kind::Translations => match translations(text) {
+                Ok(_) => Ok(Value::Text(text.to_owned())),
+                Err(word) => Err(format!(
+                    "{}: {word:?} is not ADDRESS:PORT:OWN_PORT over IPv4 (such as 192.0.2.1:8080:80)",
+                    self.name
+                )),
+            },
             Kind::Switch => match text.trim() {
                 "0" => Ok(Value::Number(0)),
                 "1" => Ok(Value::Number(1)),
@@ -200,17 +209,36 @@ impl Definition {
             Kind::Switch => "0 or 1".to_owned(),
             Kind::Text => "text".to_owned(),
             Kind::Networks => "networks".to_owned(),
+            Kind::Translations => "ADDRESS:PORT:OWN_PORT, …".to_owned(),
             Kind::Number { min, max: i64::MAX } => format!("number ≥ {min}"),
             Kind::Number { min, max } => format!("{min} … {max}"),
         }
     }
 }
 
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    let words = list.split([' ', ',', ';', '\t']);
+    words.filter(|word| !word.is_empty())
+}
+
 /// Networks apart by blanks or commas, an address alone being one. Err: the word that is none.
 pub(crate) fn networks(list: &str) -> Result<Vec<(IpAddr, u8)>, &str> {
-    let words = list.split([' ', ',', ';', '\t']);
-    let words = words.filter(|word| !word.is_empty());
-    words.map(|word| network(word).ok_or(word)).collect()
+    let each = words(list).map(|word| network(word).ok_or(word));
+    each.collect()
+}
+
+/// Addresses that are translated to an own one, each with the own port, apart by blanks or commas. Err: the word that is none.
+pub(crate) fn translations(list: &str) -> Result<Vec<(SocketAddr, u16)>, &str> {
+    let each = words(list).map(|word| translation(word).ok_or(word));
+    each.collect()
+}
+
+fn translation(word: &str) -> Option<(SocketAddr, u16)> {
+    let (address, port) = word.rsplit_once(':')?;
+    let address: SocketAddr = address.parse().ok()?;
+    let port = port.parse().ok()?;
+    let is_one = address.is_ipv4() && address.port() != 0 && port != 0;
+    is_one.then_some((address, port))
 }
 
 fn network(word: &str) -> Option<(IpAddr, u8)> {
@@ -267,6 +295,11 @@ pub(crate) const fn text(
 /// Networks, none by default.
 pub(crate) const fn networks_of(name: &'static str, text: &'static str) -> Definition {
     row(name, Kind::Networks, "", text)
+}
+
+/// Translated addresses, none by default.
+pub(crate) const fn translations_of(name: &'static str, text: &'static str) -> Definition {
+    row(name, Kind::Translations, "", text)
 }
 
 const fn row(

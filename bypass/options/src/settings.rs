@@ -1,8 +1,8 @@
 //! The options with an effect, in the types that the library uses.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use crate::definition::networks;
+use crate::definition::{networks, translations};
 use crate::engine::Tcp;
 use crate::messages::LogKinds;
 use crate::resolve::Resolved;
@@ -60,6 +60,10 @@ pub struct Settings {
     pub cluster_ignore: bool,
     /// EF_SHARE_WITH.
     pub share_with: ShareWith,
+    /// EF_SHARE_DIR: empty for none.
+    pub share_dir: String,
+    /// EF_SHARE_AS: addresses by which other network namespaces reach a port of this one.
+    pub share_as: Vec<(SocketAddr, u16)>,
     /// EF_INTERFACE_WHITELIST: connections to other hosts over these are accelerated.
     pub interfaces: Vec<String>,
     /// EF_ACCEPT_FROM: new connections over them are accelerated from these networks only; None: from everywhere.
@@ -133,6 +137,8 @@ impl From<&Resolved> for Settings {
             cluster_size: count("EF_CLUSTER_SIZE"),
             cluster_ignore: switch("EF_CLUSTER_IGNORE"),
             share_with: ShareWith::from(from.number("EF_SHARE_WITH")),
+            share_dir: from.text("EF_SHARE_DIR"),
+            share_as: translations(&from.text("EF_SHARE_AS")).unwrap_or_default(),
             interfaces: interfaces(&from.text("EF_INTERFACE_WHITELIST")),
             accept_from: networks(&from.text("EF_ACCEPT_FROM"))
                 .ok()
@@ -178,6 +184,27 @@ mod tests {
             assert_eq!(read(wrong), Err(wrong));
         }
         assert_eq!(Settings::default().accept_from, None);
+    }
+
+    #[test]
+    fn translations_are_read_and_mistakes_are_named() {
+        assert_eq!(
+            translations("192.0.2.1:8080:80, 10.0.0.9:443:8443"),
+            Ok(vec![
+                (([192, 0, 2, 1], 8080).into(), 80),
+                (([10, 0, 0, 9], 443).into(), 8443),
+            ])
+        );
+        for wrong in [
+            "8080:80",
+            "10.0.0.9:443",
+            "10.0.0.9:0:80",
+            "[::1]:80:80",
+            "a:1:2",
+        ] {
+            assert_eq!(translations(wrong), Err(wrong));
+        }
+        assert_eq!(Settings::default().share_as, []);
     }
 
     #[test]

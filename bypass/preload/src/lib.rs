@@ -22,6 +22,7 @@
 #[global_allocator]
 static ALLOCATOR: bypass_sys::allocator::Allocator = bypass_sys::allocator::Allocator;
 
+mod address;
 mod cancel;
 mod environment;
 mod forking;

@@ -41,6 +41,7 @@ macro_rules! real {
 real! {
     socket = c"socket": fn(c_int, c_int, c_int) -> c_int;
     bind = c"bind": fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    bindresvport = c"bindresvport": fn(c_int, *mut sockaddr) -> c_int;
     listen = c"listen": fn(c_int, c_int) -> c_int;
     accept4 = c"accept4": fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
     accept = c"accept": fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
@@ -131,12 +132,15 @@ real! {
     unshare = c"unshare": fn(c_int) -> c_int;
     setuid = c"setuid": fn(libc::uid_t) -> c_int;
     seteuid = c"seteuid": fn(libc::uid_t) -> c_int;
+    chroot = c"chroot": fn(*const c_char) -> c_int;
     setreuid = c"setreuid": fn(libc::uid_t, libc::uid_t) -> c_int;
     setresuid = c"setresuid": fn(libc::uid_t, libc::uid_t, libc::uid_t) -> c_int;
     setns = c"setns": fn(c_int, c_int) -> c_int;
     prctl = c"prctl": fn(c_int, usize, usize, usize, usize) -> c_int;
     setrlimit = c"setrlimit": fn(c_int, *const libc::rlimit) -> c_int;
     prlimit = c"prlimit": fn(pid_t, c_int, *const libc::rlimit, *mut libc::rlimit) -> c_int;
+    mlockall = c"mlockall": fn(c_int) -> c_int;
+    munlock = c"munlock": fn(*const c_void, size_t) -> c_int;
     fork = c"fork": fn() -> pid_t;
     exit_at_once = c"_exit": fn(c_int) -> ();
     execvpe = c"execvpe": fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
@@ -156,4 +160,6 @@ real! {
     sigaction_real = c"sigaction": fn(c_int, *const sigaction, *mut sigaction) -> c_int;
     syscall = c"syscall": fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
     pread = c"pread": fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
+    preadv2 = c"preadv2": fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
+    pwritev2 = c"pwritev2": fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
 }

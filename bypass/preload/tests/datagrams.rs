@@ -27,6 +27,7 @@ const CASES: &[Case] = &[
     ),
     ("a_flood_costs_bounded_memory_and_nobody_else", flood),
     ("a_refusal_is_told", refused),
+    ("a_warm_datagram_is_not_sent", warm),
     ("a_port_of_the_process_before_is_not_taken", follower),
     ("no_datagram_is_lost_while_others_fork", forks),
     (
@@ -176,6 +177,26 @@ fn both_families() {
     let each = echo(&network, &format!("{v6}echo(bound('10.79.0.2'), one)"));
     for address in [SERVER, "[fd79::2]:8000"] {
         are_carried(&network, &each, address);
+    }
+}
+
+/// The server makes a warm send before each answer, which says what that returned.
+fn warm() {
+    let network = Network::new();
+    let program = "\
+one = bound('10.79.0.2')
+ready()
+while True:
+    sender = one.recvfrom(64)[1]
+    one.sendto(b'%d' % one.sendto(b'warm', 0x400, sender), sender)
+";
+    let _server = echo(&network, program);
+    let client = client(&network, SERVER);
+    for _ in 0..20 {
+        let mut answer = [0; 64];
+        client.send(b"ask").expect("sent");
+        let length = client.recv(&mut answer).expect("an answer");
+        assert_eq!(&answer[..length], b"0");
     }
 }
 

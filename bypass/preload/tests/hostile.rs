@@ -183,7 +183,9 @@ fn scribble(peer: &Mapping, segment: &Segment, index: usize, is_over: &AtomicBoo
             let (start, length) = match dice.next() % 10 {
                 // Not the queue: its end would be the end of the test.
                 0 => (READY_LISTS_AT, 512),
-                1 => (0, size_of::<Header>()),
+                // Its first words, and the places of processes behind them.
+                1 => (0, 512),
+                2 => (0, size_of::<Header>()),
                 _ => (SLOTS_AT, 64 * 1280),
             };
             let at = (start + dice.next() as usize % length) & !7;

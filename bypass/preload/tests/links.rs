@@ -24,6 +24,7 @@ const CASES: &[Case] = &[
     ("a_macvlan_above_a_bridge_carries_every_byte", || {
         carried(&[Upper::Bridge, Upper::Macvlan])
     }),
+    ("a_tap_interface_carries_every_byte", tap),
     ("what_is_not_known_to_work_is_refused_by_name", refused),
     (
         "each_kind_of_interface_is_carried_right_or_refused_by_name",
@@ -197,6 +198,22 @@ fn carried(above: &[Upper]) {
     exchange_over_packets(&client, &running);
 }
 
+/// As of a virtual machine's host, or of a tunnel: this process forwards between the two.
+fn tap() {
+    let (client, server) = (Namespace::new(), Namespace::new());
+    let ends = [
+        Tap::new(&client, "ta", false),
+        Tap::new(&server, "tb", false),
+    ];
+    let _hop = Hop::new(ends, |_, _| {});
+    client.ip(&format!("addr add {CLIENT}/24 dev ta"));
+    server.ip(&format!("addr add {SERVER}/24 dev tb"));
+    let report = server.run(|| check::interface("tb")).expect("a report");
+    assert!(report.is_usable(), "{report}");
+    let running = Server::start(&server, "tb");
+    exchange_over_packets(&client, &running);
+}
+
 /// Two cards that are joined outside, as `bypass/bench/drivers/guest.py --card` gives them.
 fn cards() {
     let named = std::env::var("BYPASS_TEST_CARDS").unwrap_or_default();
@@ -309,6 +326,17 @@ const KINDS: &[Kind] = &[
         says: Says::Used("u1: vlan, generic mode, "),
     },
     Kind {
+        name: "VLAN that keeps tags",
+        make: &[
+            "link add u1 link vb type vlan id 7 reorder_hdr off",
+            "client link add u7 link va type vlan id 7",
+        ],
+        ends: ["u7", "u1"],
+        says: Says::Missing(
+            "its frames keep their VLAN tag, which is not read; ip link set u1 type vlan reorder_hdr on",
+        ),
+    },
+    Kind {
         name: "port of a bridge",
         make: &["link add u1 type bridge", "link set vb master u1"],
         ends: ["va", "vb"],
@@ -322,9 +350,19 @@ const KINDS: &[Kind] = &[
             "link set vb master u1",
         ],
         ends: ["va", "u1"],
+        says: Says::Used("u1: bond, generic mode, "),
+    },
+    Kind {
+        name: "bond in another mode",
+        make: &[
+            "link add u1 type bond mode balance-alb miimon 100",
+            "link set vb down",
+            "link set vb master u1",
+        ],
+        ends: ["va", "u1"],
         says: Says::Missing(
-            "programs that run on its members would lose frames, and generic mode on it has not been tried; \
-             ip link set MEMBER nomaster, and name MEMBER with the addresses of u1",
+            "bonds in mode balance-alb have not been tried; \
+             ip link set u1 type bond mode active-backup, while it has no members",
         ),
     },
     Kind {
@@ -335,7 +373,7 @@ const KINDS: &[Kind] = &[
             "link set vb master u1",
         ],
         ends: ["va", "vb"],
-        says: Says::Nowhere("it belongs to bond u1, which has the addresses; ip link set vb nomaster"),
+        says: Says::Nowhere("it belongs to bond u1, which has the addresses; name u1 instead"),
     },
     Kind {
         name: "VRF",
@@ -353,8 +391,15 @@ const KINDS: &[Kind] = &[
         name: "ipvlan",
         make: &["link add u1 link vb type ipvlan mode l2"],
         ends: ["va", "u1"],
-        says: Says::Missing(
-            "it shares its link address with others; ip link add link PARENT name u1 type macvlan mode bridge",
+        says: Says::Used("u1: ipvlan, generic mode, "),
+    },
+    Kind {
+        name: "ipvlan in L3 mode",
+        make: &["link add u1 link vb type ipvlan mode l3"],
+        ends: ["va", "u1"],
+        says: Says::Nowhere(
+            "its parent's routes decide where its packets go, which are not followed; \
+             ip link add link PARENT name u1 type ipvlan mode l2",
         ),
     },
     Kind {

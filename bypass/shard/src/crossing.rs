@@ -1,4 +1,4 @@
-//! Frames that come by one shard's queue and belong to another: the shards of an interface's queues hand them on.
+//! Passes frames that arrive at one shard's queue to the shard that has their connection.
 //!
 //! A shard without the connection of a frame gives it to the owner of a queue that was not asked yet: the one where
 //! the flow was last found, else the next one. The shard that has it takes it. When all were asked, no shard has the

@@ -1,4 +1,4 @@
-//! What a shard knows of the host whose addresses it shares: kept as the kernel has it.
+//! A shard's copy of the kernel's addresses, routes and neighbours, kept up to date.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +8,7 @@ use bypass_netlink::{diag, neighbour, Neighbour, Tables};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::numbers;
+use bypass_sys::thread::thread;
 use bypass_sys::{address, clock};
 use bypass_tcp::{Address, Engine, TxSink, Way};
 use bypass_xdp::{Steering, Transport};
@@ -280,6 +281,9 @@ impl Host {
     /// Has the kernel look for neighbours that the engine misses, and confirm neighbours that it uses without
     /// hearing anything from there: the kernel sees no traffic of ours.
     pub fn find_neighbours(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
+        if !thread().may_ask() {
+            return;
+        }
         for ip in engine.wanted_neighbours() {
             let known = self.neighbours.get(&ip);
             if let Some(mac) = known.and_then(|known| known.mac) {
@@ -416,8 +420,8 @@ impl Host {
 
     /// New connections that are read now may be the kernel's already: see [`Steering::is_late`].
     #[inline]
-    pub fn is_late(&self, now_us: u64) -> bool {
-        self.steering.is_late((now_us + 1) * 1000)
+    pub fn is_late(&self) -> bool {
+        self.steering.is_late(clock::now_ns)
     }
 
     /// The queues were looked at: see [`Steering::looked`].

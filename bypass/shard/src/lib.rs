@@ -1,4 +1,4 @@
-//! Transport over packets: a TCP engine with its device, its timers and what it knows of the network.
+//! Transport over packets: a TCP engine with its device, its timers and its copy of the kernel's routes.
 //!
 //! A [`Shard`] serves the queues of an interface and is driven by one thread at a time: frames in,
 //! timers, then the application acts, then frames out ([`Shard::drive`], [`Shard::finish`]). On an

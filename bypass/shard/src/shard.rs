@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bypass_device::{Capabilities, Checksum, Counters, Device};
 use bypass_netlink::Mac;
+use bypass_sys::thread::thread;
 use bypass_sys::{clock, kernel};
 use bypass_tcp::{
     Address, Config, Datagram, Engine, Error, Event, Handle, Route, Rx, Shutdown, Sum, Way,
@@ -220,20 +221,27 @@ impl Shard {
     /// are reported by [`next_event`](Self::next_event); after the application has acted comes
     /// [`finish`](Self::finish).
     pub fn drive(&mut self) -> usize {
-        self.now_us = now_us();
-        if self.now_us >= self.network_us {
+        self.drive_at(now_us())
+    }
+
+    /// The same at a time of the caller's, in microseconds: in a simulation, that of another clock, which is ahead of the
+    /// real one from the start.
+    pub fn drive_at(&mut self, now_us: u64) -> usize {
+        self.now_us = now_us;
+        // It is left to a thread that may.
+        if self.now_us >= self.network_us && thread().may_ask() {
             self.look_at_network();
         }
-        let (engine, urgent, now_us) = (&mut self.engine, &mut self.urgent, self.now_us);
+        let (engine, urgent) = (&mut self.engine, &mut self.urgent);
         let mut crossing = self.crossing.as_deref_mut();
         let receiver = self.receiver;
         let (host, strays) = (self.host.as_ref(), &mut self.strays);
         let takes_datagrams = host.and_then(Host::takes_datagrams);
-        self.drops_new |= host.is_some_and(|host| host.is_late(now_us));
-        let drops_new = self.drops_new;
+        let mut drops_new = self.drops_new;
         let mut take = |taken: &[Rx]| {
             // Two answers to one SYN, by the kernel and by the engine, would end in a reset. Whose SYN is dropped sends
-            // it again.
+            // it again. The thread may have stood still since the round began.
+            drops_new |= host.is_some_and(Host::is_late);
             let kept: Vec<Rx>;
             let taken = match drops_new {
                 true => {
@@ -293,17 +301,12 @@ impl Shard {
             host.looked();
         }
         self.urgent.release(&mut *self.device);
+        // A look at the clock of the timers costs less than to ask for the next of them.
         let mut sink = ToDevice(&mut *self.device);
-        if self
-            .engine
-            .next_timer()
-            .is_some_and(|at_us| at_us <= now_us)
-        {
-            self.engine.poll_timers(now_us, &mut sink);
-        }
+        self.engine.poll_timers(now_us, &mut sink);
         // A device that fails is one that receives nothing: it may come back.
         let received = received.unwrap_or(0);
-        self.drops_new &= received >= Self::ROUND;
+        self.drops_new = drops_new && received >= Self::ROUND;
         received + handed
     }
 

@@ -1,4 +1,4 @@
-//! The engine's way out: to the device, or into memory while the device is being read.
+//! Where the engine sends frames: to the device, or into memory while the device is being read.
 
 use bypass_device::{Device, Error, Offload, Partial, Protocol, Segments};
 use bypass_tcp::{TxMeta, TxSink};

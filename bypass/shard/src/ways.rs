@@ -1,4 +1,4 @@
-//! Which ways lead over an interface, from each of its addresses, by all policy rules and tables of the kernel.
+//! Destinations that the kernel's policy rules and routing tables lead over an interface, from each of its addresses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

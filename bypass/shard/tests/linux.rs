@@ -7,11 +7,13 @@ use std::net::{Shutdown, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bypass_device::impaired::{Faults, Impaired};
 use bypass_device::pcap::{Capture, Tee};
+use bypass_device::{Capabilities, Counters, Device, Error as DeviceError, Frame, Offload};
 use bypass_netlink::Tables;
 use bypass_shard::tcp::{Config, Error};
 use bypass_sys::{clock, kernel};
@@ -81,6 +83,10 @@ const CASES: &[Case] = &[
         dropped_neighbour,
     ),
     ("a_client_that_waited_too_long_has_one_answer", late),
+    (
+        "a_client_that_waited_too_long_for_a_round_to_go_on_has_one_answer",
+        late_in_a_round,
+    ),
     (
         "nothing_leaves_from_an_address_that_was_removed",
         removed_address,
@@ -652,6 +658,90 @@ fn late() {
             (shard.engine().counts().connections == 1).then_some(())
         });
         drop(second);
+    });
+}
+
+/// Says that a round stands still, and waits for its going on.
+type Pause = Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>;
+
+/// A device whose thread stands still before it reads, where there is a pause.
+struct Pausing(Box<dyn Device>, Pause);
+
+impl Device for Pausing {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, DeviceError> {
+        let pause = self.1.lock().expect("whole").take();
+        if let Some((begins, ends)) = pause {
+            begins.send(()).expect("somebody waits");
+            ends.recv().expect("it ends");
+        }
+        self.0.receive(most, take)
+    }
+
+    fn send(
+        &mut self,
+        length: usize,
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        self.0.send(length, offload, fill)
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.0.flush()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.0.has_unsent()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.arm()
+    }
+
+    fn poll_fd(&self) -> Option<i32> {
+        self.0.poll_fd()
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+}
+
+/// The same where the machine gives the thread no turn between the begin of a round and its frames: the client's SYN, and
+/// the one that the kernel answers, come in between.
+fn late_in_a_round() {
+    let link = &Link::veth(1500, Mode::Native);
+    let at = link.own_address(PORT);
+    let ((begins, begun), (end, ends)) = (channel(), channel());
+    let pause = Pause::default();
+    std::thread::scope(|scope| {
+        let client = scope.spawn(move || {
+            begun.recv().expect("a round");
+            let connect = || TcpStream::connect_timeout(&at, PATIENCE);
+            let client = link.linux().run(connect).expect("the kernel answers");
+            end.send(()).expect("the round waits");
+            client
+        });
+        link.own().run(|| {
+            let kernels = TcpListener::bind(at).expect("a port");
+            let mut shard = link.shard(|device| Box::new(Pausing(device, pause.clone())));
+            shard.listen(at, 16).expect("a listener");
+            shard.drive();
+            shard.finish();
+            *pause.lock().expect("whole") = Some((begins, ends));
+            shard.drive();
+            shard.finish();
+            let counts = shard.engine().counts();
+            assert!(shard.counters().received > 0, "the SYN has come");
+            assert_eq!((counts.half_open, counts.connections), (0, 0));
+            let (_, from) = kernels.accept().expect("a connection");
+            let client = client.join().expect("no panic");
+            assert_eq!(client.local_addr().expect("bound"), from);
+        });
     });
 }
 

@@ -2,10 +2,11 @@
 //!
 //! The client writes slot numbers; any holder of the listener takes them. The slot decides, not
 //! the queue: a holder owns the connection when it has turned the server end's QUEUED
-//! into its own bit. The queue's head is then moved by whoever gets there first, so a holder may
+//! into its own name. The queue's head is then moved by whoever gets there first, so a holder may
 //! die at any point without leaving a connection in between.
 
 use crate::atomic::Ordering;
+use crate::holders::Holders;
 use crate::layout::{ConnectQueue, QUEUED, SLOTS_MAX};
 use crate::segment::Segment;
 
@@ -44,7 +45,7 @@ pub struct Forged;
 
 /// Takes the oldest waiting connection for the server process with index `process`.
 pub fn take(segment: &Segment, process: usize) -> Result<Option<usize>, Forged> {
-    let queue = segment.queue();
+    let (queue, mine) = (segment.queue(), Holders::only(process).0);
     // Bounded, because a forged queue could go round for ever.
     for _ in 0..SLOTS_MAX {
         // The one head that was found to be behind the tail is moved, and no later one: another
@@ -56,7 +57,6 @@ pub fn take(segment: &Segment, process: usize) -> Result<Option<usize>, Forged> 
         let slot = queue.entries[head as usize % SLOTS_MAX].load(Ordering::Relaxed) as usize;
         let slot = segment.clamp(slot);
         let holders = &segment.slot(slot).meta.holders[1];
-        let mine = 1u32 << process;
         let won = holders.compare_exchange(QUEUED, mine, Ordering::SeqCst, Ordering::Relaxed);
         let next = head.wrapping_add(1);
         let _ = queue

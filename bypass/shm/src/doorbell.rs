@@ -17,7 +17,7 @@
 //! a heavy one ([`bypass_sys::barrier`]), so at least one of them sees the other.
 
 use crate::atomic::{fence, fetch_for_writing, light, ringing, AtomicU32, AtomicU64, Ordering};
-use crate::layout::{ReadyList, DIRECT_GROUPS, FLAG_GROUP, PROCESSES, SLOTS_MAX};
+use crate::layout::{ReadyList, DIRECT_GROUPS, FLAG_GROUP, MASKED, SLOTS_MAX};
 
 impl ReadyList {
     /// Takes a free ready list for process `owner`.
@@ -91,12 +91,12 @@ impl ReadyList {
         self.news[slot % SLOTS_MAX].load(Ordering::Relaxed)
     }
 
-    /// Instead of an [`announce`](Self::announce) by process `process` of the other side, which has
-    /// only one thread that does so; true when the owner sleeps, and must be notified at once.
+    /// Instead of an [`announce`](Self::announce) by process `process` of the other side, one of the first
+    /// [`MASKED`], which has only one thread that does so; true when the owner sleeps, and must be notified at once.
     #[inline]
     pub fn hold_back(&self, slot: usize, process: usize, fenced: bool) -> bool {
-        let process = process % PROCESSES;
-        let bit = 1 << process;
+        let process = process % MASKED;
+        let bit = 1u64 << process;
         if self.holders_back.load(Ordering::Relaxed) & bit == 0 {
             self.holders_back.fetch_or(bit, Ordering::SeqCst);
         }
@@ -111,7 +111,7 @@ impl ReadyList {
     #[inline]
     pub fn hold_no_more(&self, process: usize) {
         // Plain: only this process names slots here. A reader that takes the old one makes a spurious check.
-        let word = &self.held_back[process % PROCESSES].0;
+        let word = &self.held_back[process % MASKED].0;
         word.store(0, Ordering::Relaxed);
     }
 
@@ -120,7 +120,7 @@ impl ReadyList {
     pub fn drain_held_back(&self, mut visit: impl FnMut(usize)) {
         let mut left = self.holders_back.load(Ordering::Relaxed);
         while left != 0 {
-            let process = left.trailing_zeros() as usize % PROCESSES;
+            let process = left.trailing_zeros() as usize % MASKED;
             left &= left - 1;
             let word = &self.held_back[process].0;
             if word.load(Ordering::Relaxed) != 0 {
@@ -137,7 +137,7 @@ impl ReadyList {
     pub fn is_held_back(&self) -> bool {
         let mut left = self.holders_back.load(Ordering::Relaxed);
         while left != 0 {
-            let word = &self.held_back[left.trailing_zeros() as usize % PROCESSES].0;
+            let word = &self.held_back[left.trailing_zeros() as usize % MASKED].0;
             if word.load(Ordering::Relaxed) != 0 {
                 return true;
             }
@@ -297,6 +297,11 @@ impl Sleeper {
             .is_ok()
     }
 
+    /// Whether it is registered there still: no ringer has taken it.
+    pub fn is_in(self, place: &AtomicU64) -> bool {
+        place.load(Ordering::SeqCst) == self.word()
+    }
+
     /// Withdraws the registration, unless another thread has done so.
     pub fn withdraw(self, place: &AtomicU64) {
         let _ = place.compare_exchange(self.word(), 0, Ordering::SeqCst, Ordering::Relaxed);
@@ -399,9 +404,7 @@ mod tests {
     #[test]
     fn a_held_back_announcement_is_seen_once_and_reports_a_sleeper() {
         let ready_list = ready_list();
-        assert!(
-            !ready_list.hold_back(7, 0, false) && !ready_list.hold_back(9, PROCESSES - 1, false)
-        );
+        assert!(!ready_list.hold_back(7, 0, false) && !ready_list.hold_back(9, MASKED - 1, false));
         assert!(ready_list.is_held_back());
         let mut slots = Vec::new();
         ready_list.drain_held_back(|slot| slots.push(slot));
@@ -437,6 +440,7 @@ mod tests {
             },
         );
         assert!(first.register(&place) && !second.register(&place));
+        assert!(first.is_in(&place) && !second.is_in(&place));
         second.withdraw(&place);
         assert_eq!(Sleeper::take(&place), Some(first));
         assert_eq!(Sleeper::take(&place), None);

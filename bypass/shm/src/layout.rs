@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! 0        Header          who, how many slots, how large the rings are
-//! 4096     ConnectQueue    client ──slot numbers──► whoever holds the listener
-//!          ReadyList       64 for each side: ready flags of one waiting place (an epoll set)
+//! QUEUE_AT ConnectQueue    client ──slot numbers──► whoever holds the listener
+//!          ReadyList       512 for each side: ready flags of one waiting place (an epoll set)
 //!          Contents        of each side: which processes have mapped the contents shared without copying
 //!          Owners          which direction has which extent
 //!          Slots           1280 bytes each: cursors, ends, names, records of one connection
@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x09\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x0a\0");
 /// Slots of a segment: bounded by the two levels of a ready list.
 pub const SLOTS_MAX: usize = 16_384;
 /// Ready flags under one byte of the summary: a cache line of them.
@@ -31,7 +31,7 @@ pub const FLAG_GROUP: usize = 64;
 /// Groups that are looked at without a summary: ringing there is one store, not two.
 pub const DIRECT_GROUPS: usize = 16;
 /// Waiting places of one side of a segment.
-pub const READY_LISTS: usize = 64;
+pub const READY_LISTS: usize = 512;
 /// Records under way in one direction of a connection, see [`Record`].
 pub const RECORDS: usize = 8;
 /// A content is shared without copying only while fewer records are in flight: the rest are for larger rings, of
@@ -39,12 +39,16 @@ pub const RECORDS: usize = 8;
 pub const LOANS: usize = 4;
 /// Contents that one side of a segment may share without copying.
 pub const CONTENTS: usize = 512;
-/// Processes of one side that may hold ends of a segment; the mask's two top bits are these:
-pub const PROCESSES: usize = 30;
+/// Processes of one side that may hold ends of a segment; see [`crate::holders`].
+pub const PROCESSES: usize = 1000;
+/// So many of them, the first, have a bit where a set of processes is a mask: the others do without what needs one.
+pub const MASKED: usize = 60;
 /// In `holders`: the connection waits to be accepted.
-pub const QUEUED: u32 = 1 << 31;
+pub const QUEUED: u64 = 1 << 63;
 /// In `holders`: the last holder is writing the end.
-pub const CLOSING: u32 = 1 << 30;
+pub const CLOSING: u64 = 1 << 62;
+/// Words of a mask of all processes of a side.
+pub const PROCESS_WORDS: usize = PROCESSES.div_ceil(32);
 /// In `credits`: any process of the listener could be the one that accepts, and this one has no room.
 pub const NO_ROOM: u32 = u32::MAX;
 /// Smallest and largest first ring.
@@ -140,10 +144,8 @@ pub struct Header {
     pub extents_used: [AtomicU32; CLASSES.len()],
     /// 1 when the last holder has closed the listener: connections offered from then on are never accepted.
     pub closed: AtomicU32,
-    /// Processes of each side.
-    pub processes: [[AtomicU64; PROCESSES]; 2],
-    /// Those of them that cannot wake others (a bit each): who waits on the other side must look.
-    pub silent: [AtomicU32; 2],
+    /// Places of each side's processes that were ever taken: the others need not be looked at.
+    pub processes_used: [AtomicU32; 2],
     /// Not 0 when the connections lead to other hosts, over packets: a relay is at their other end. 2 when waiting
     /// connections are reserved for the relay's own process and for processes without an engine.
     pub over_packets: AtomicU32,
@@ -153,6 +155,10 @@ pub struct Header {
     /// 1 when the listener's processes serve connections without a child for each, by all that is known; 2 when one
     /// waits in an epoll set, so that it will soon have shown the one thing or the other.
     pub proven: AtomicU32,
+    /// Processes of each side that cannot wake others (a bit each): who waits on the other side must look.
+    pub silent: [[AtomicU32; PROCESS_WORDS]; 2],
+    /// Processes of each side.
+    pub processes: [[AtomicU64; PROCESSES]; 2],
     /// By process of the listener's side: how many connections may wait here for it to accept them. 0 until it has
     /// accepted or waited for one, and whenever it does not accept from segments: a client then uses the kernel.
     /// [`NO_ROOM`] while it has none for more connections.
@@ -186,7 +192,7 @@ pub struct ReadyList {
     /// Whether new connections are to wake it: 0 no, 1 yes, 2 as one of several.
     pub listening: AtomicU32,
     /// Bit of every process of the other side that has ever held an announcement back here.
-    pub holders_back: AtomicU32,
+    pub holders_back: AtomicU64,
     /// 1 for each group of [`FLAG_GROUP`] ready flags that is worth a look.
     pub summary: Summary,
     /// 1 for each slot that rang.
@@ -195,7 +201,7 @@ pub struct ReadyList {
     /// what it has seen and stores nothing here: the lines travel one way only.
     pub news: [AtomicU8; SLOTS_MAX],
     /// By process of the other side.
-    pub held_back: [HeldBack; PROCESSES],
+    pub held_back: [HeldBack; MASKED],
 }
 
 /// The slot, plus one, whose bytes its writer has published and will announce with more that is to
@@ -267,7 +273,7 @@ pub struct Contents {
     /// Numbers given away.
     pub used: AtomicU32,
     /// By number: bit of every process of the other side that has mapped it.
-    pub mapped_by: [AtomicU32; CONTENTS],
+    pub mapped_by: [AtomicU64; CONTENTS],
 }
 
 /// Locks of one side's end, and its writer's state. On a cache line that the other side never touches:
@@ -312,8 +318,8 @@ pub struct Locks {
 /// Holders of the two ends, and where they wait.
 #[repr(C, align(128))]
 pub struct Meta {
-    /// Bit of every process that holds the side's end.
-    pub holders: [AtomicU32; 2],
+    /// The processes that hold the side's end, see [`crate::holders`].
+    pub holders: [AtomicU64; 2],
     /// Ready list of the side's waiting place plus one, 0 for none.
     pub ready_list: [AtomicU32; 2],
     /// Thread that waits for bytes: process index and waker, 0 for none.
@@ -374,7 +380,7 @@ pub struct Transport {
 }
 
 /// Offset of the connect queue.
-pub const QUEUE_AT: usize = 4096;
+pub const QUEUE_AT: usize = size_of::<Header>().next_multiple_of(4096);
 /// Offset of the ready lists, client's first.
 pub const READY_LISTS_AT: usize = QUEUE_AT + size_of::<ConnectQueue>();
 /// Offset of the contents shared without copying, the client's first.
@@ -415,4 +421,4 @@ pub fn segment_bytes(slots: usize, ring_bytes: usize) -> usize {
     end.next_multiple_of(4096)
 }
 
-const _: () = assert!(size_of::<Header>() <= QUEUE_AT && size_of::<Slot>() == 1280);
+const _: () = assert!(size_of::<Slot>() == 1280);

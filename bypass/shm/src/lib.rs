@@ -13,6 +13,7 @@ pub mod accept_queue;
 mod atomic;
 pub mod doorbell;
 pub mod extents;
+pub mod holders;
 pub mod layout;
 pub mod link;
 mod record;

@@ -1,16 +1,17 @@
-//! How two processes meet: rendezvous sockets with abstract names, and short messages with descriptors.
+//! How two processes meet: rendezvous sockets with [names](Name), and short messages with descriptors.
 //!
 //! A link is a connected pair of sequenced-packet sockets, one in each process. It carries a few
 //! messages and is then kept open for what its end means: the other process is gone.
 
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
+use bypass_sys::directory;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::numbers;
 use bypass_sys::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
-pub const VERSION: u64 = 10;
+pub const VERSION: u64 = 12;
 /// Descriptors in one message.
 pub const FDS_MAX: usize = 64;
 const WORDS: usize = 6;
@@ -138,16 +139,26 @@ const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOC
 /// Opens a rendezvous socket under `name`.
 pub fn open_rendezvous(name: &Name) -> Result<Owned> {
     let rendezvous = numbers::high(|| kernel::socket(libc::AF_UNIX, KIND, 0))?;
-    kernel::bind(rendezvous.0, name.bytes())?;
+    match name.bind(rendezvous.0) {
+        // A file outlives its process.
+        Err(libc::EADDRINUSE) if name.file().is_some_and(directory::remove_stale) => {
+            name.bind(rendezvous.0)?;
+        }
+        bound => bound?,
+    }
     kernel::listen(rendezvous.0, 1024)?;
     Ok(rendezvous)
 }
 
-/// Connects; the queue of a rendezvous socket that no process serves fills up, then this fails with EAGAIN.
+/// Connects; the queue of a rendezvous socket that no process serves fills up, then this fails with EAGAIN. ECONNREFUSED:
+/// there is none of this name, or its directory is out of reach, and whoever asks must do without it for ever.
 pub fn connect(name: &Name) -> Result<Owned> {
     let link = numbers::high(|| kernel::socket(libc::AF_UNIX, KIND, 0))?;
-    kernel::connect(link.0, name.bytes())?;
-    Ok(link)
+    match kernel::connect(link.0, name.bytes()) {
+        Err(libc::ENOENT) => Err(libc::ECONNREFUSED),
+        Err(libc::EACCES) if name.file().is_some() => Err(libc::ECONNREFUSED),
+        other => other.map(|_| link),
+    }
 }
 
 /// Takes whoever connects; the rendezvous socket does not block.

@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 
 use crate::atomic::fetch;
 use crate::extents::Place;
+use crate::holders::Holders;
 use crate::layout::{
     extents_at, rings_at, segment_bytes, transports_at, ConnectQueue, Contents, Header, Owners,
-    ReadyList, Slot, Transport, CLOSING, CONTENTS, CONTENTS_AT, MAGIC, NO_ROOM, OWNERS_AT,
-    PROCESSES, QUEUED, QUEUE_AT, READY_LISTS, READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN,
-    SLOTS_AT, SLOTS_MAX,
+    ReadyList, Slot, Transport, CONTENTS, CONTENTS_AT, MAGIC, MASKED, NO_ROOM, OWNERS_AT,
+    PROCESSES, QUEUE_AT, READY_LISTS, READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT,
+    SLOTS_MAX,
 };
 use crate::ring::{Ring, Surroundings};
 use bypass_sys::barrier;
@@ -346,9 +347,11 @@ impl Segment {
         self.ring(index, 1 - (side & 1)).prefetch();
     }
 
-    /// Maps the content that is shared as `number` with process-index `index` of `side` (ours), and records it.
+    /// Maps the content that is shared as `number` with process-index `index` of `side` (ours), and records it. Only
+    /// the first processes do: the others get what they read by copying.
     pub fn borrow(&self, side: usize, index: usize, number: u32, content: i32) -> Result<()> {
-        let Some(place) = self.borrowed.0.get(number as usize) else {
+        let place = self.borrowed.0.get(number as usize);
+        let Some(place) = place.filter(|_| index < MASKED) else {
             let _ = kernel::close(content);
             return Err(libc::EPROTO);
         };
@@ -358,7 +361,7 @@ impl Segment {
         }
         // After the mapping: a lender that sees the bit may rely on it.
         let mapped_by = &self.contents(1 - (side & 1)).mapped_by[number as usize];
-        mapped_by.fetch_or(1 << (index % PROCESSES), Ordering::SeqCst);
+        mapped_by.fetch_or(1 << index, Ordering::SeqCst);
         Ok(())
     }
 
@@ -381,7 +384,9 @@ impl Segment {
         let before = mapped_by.load(Ordering::SeqCst);
         let holders = self.slot(index).meta.holders[1 - (side & 1)].load(Ordering::SeqCst);
         let mapped = before & mapped_by.load(Ordering::SeqCst);
-        holders != 0 && holders & (QUEUED | CLOSING) == 0 && holders & !mapped == 0
+        let has_mapped = |process: usize| process < MASKED && mapped & 1 << process != 0;
+        let holders = Holders(holders);
+        holders != Holders(0) && !holders.is_in_between() && holders.processes().all(has_mapped)
     }
 
     /// Prepares a free slot for a new connection.
@@ -415,19 +420,30 @@ impl Segment {
 
     /// Enters process `number` among those of `side`; None when there are too many.
     pub fn enter(&self, side: usize, number: u64) -> Option<usize> {
+        let header = self.header();
         if barrier::asks_for_fences() {
             // Before any ready list or sleeper of ours: who sees those sees this.
-            self.header().fenced[side & 1].store(1, Ordering::SeqCst);
+            header.fenced[side & 1].store(1, Ordering::SeqCst);
         }
-        let places = &self.header().processes[side & 1];
-        let index = places.iter().position(|place| {
-            place
-                .compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst)
-                .is_ok()
-        })?;
-        // What a former holder of the place has mapped, this process has not.
-        for mapped_by in &self.contents(1 - (side & 1)).mapped_by {
-            mapped_by.fetch_and(!(1 << index), Ordering::SeqCst);
+        let take = |place: &AtomicU64, index: usize| {
+            // Loaded first, because most are somebody's.
+            if place.load(Ordering::Relaxed) != 0 {
+                return false;
+            }
+            // Before the place is taken: where the process is killed in between, no place is taken that no process looks at.
+            header.processes_used[side & 1].fetch_max(index as u32 + 1, Ordering::SeqCst);
+            let taken = place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
+            taken.is_ok()
+        };
+        let mut places = header.processes[side & 1].iter().enumerate();
+        let (index, _) = places.find(|(index, place)| take(place, *index))?;
+        if index < MASKED {
+            // What a former holder of the place has mapped, this process has not.
+            let contents = self.contents(1 - (side & 1));
+            let used = contents.used.load(Ordering::SeqCst) as usize;
+            for mapped_by in contents.mapped_by.iter().take(used) {
+                mapped_by.fetch_and(!(1 << index), Ordering::SeqCst);
+            }
         }
         Some(index)
     }
@@ -435,6 +451,27 @@ impl Segment {
     /// The number of process `index` of `side`, 0 when there is none.
     pub fn process(&self, side: usize, index: usize) -> u64 {
         self.header().processes[side & 1][index % PROCESSES].load(Ordering::SeqCst)
+    }
+
+    /// The places of `side` that were ever taken, by index.
+    fn places(&self, side: usize) -> &[AtomicU64] {
+        let header = self.header();
+        let used = header.processes_used[side & 1].load(Ordering::SeqCst) as usize;
+        &header.processes[side & 1][..used.min(PROCESSES)]
+    }
+
+    /// The processes of `side`: index and number of each.
+    pub fn processes(&self, side: usize) -> impl Iterator<Item = (usize, u64)> + use<'_> {
+        let places = self.places(side).iter();
+        let numbers = places.map(|place| place.load(Ordering::SeqCst));
+        numbers.enumerate().filter(|(_, number)| *number != 0)
+    }
+
+    /// The index of process `number` of `side`.
+    pub fn index_of(&self, side: usize, number: u64) -> Option<usize> {
+        let mut processes = self.processes(side);
+        let found = processes.find(|(_, one)| *one == number);
+        found.map(|(index, _)| index)
     }
 
     /// Whether who waits on `side` wants publishers to fence.
@@ -450,28 +487,45 @@ impl Segment {
         used.min(self.slots)
     }
 
-    /// Takes a ready list of `side` for process `owner`.
-    pub fn claim_ready_list(&self, side: usize, owner: u64, waker: u32) -> Option<usize> {
-        let index =
-            (0..READY_LISTS).find(|index| self.ready_list(side, *index).claim(owner, waker))?;
-        self.header().ready_lists_used[side & 1].fetch_max(index as u32 + 1, Ordering::SeqCst);
-        Some(index)
+    /// The ready lists of `side` that were ever taken.
+    pub fn ready_lists(&self, side: usize) -> impl ExactSizeIterator<Item = &ReadyList> {
+        let used = self.header().ready_lists_used[side & 1].load(Ordering::SeqCst) as usize;
+        (0..used.min(READY_LISTS)).map(move |index| self.ready_list(side, index))
+    }
+
+    /// Takes a ready list of `side` for process `owner`; `from` is where the search begins.
+    pub fn claim_ready_list(
+        &self,
+        side: usize,
+        (owner, from): (u64, usize),
+        waker: u32,
+    ) -> Option<usize> {
+        let used = &self.header().ready_lists_used[side & 1];
+        let mut indices = (0..READY_LISTS).map(|step| from.wrapping_add(step) % READY_LISTS);
+        indices.find(|index| {
+            let ready_list = self.ready_list(side, *index);
+            // Before it is taken: where its owner is killed in between, it is found and freed like the others.
+            if ready_list.owner.load(Ordering::Relaxed) == 0 {
+                used.fetch_max(*index as u32 + 1, Ordering::SeqCst);
+            }
+            ready_list.claim(owner, waker)
+        })
     }
 
     /// Removes a process of `side` that is gone: its place and its ready lists.
     pub fn leave(&self, side: usize, index: usize) {
-        let number = self.process(side, index);
-        for ready_list in (0..READY_LISTS).map(|ready_list| self.ready_list(side, ready_list)) {
+        let (number, index) = (self.process(side, index), index % PROCESSES);
+        for ready_list in self.ready_lists(side) {
             if number != 0 && ready_list.owner.load(Ordering::SeqCst) == number {
                 ready_list.free();
             }
         }
-        let silent = &self.header().silent[side & 1];
-        silent.fetch_and(!(1 << (index % PROCESSES)), Ordering::SeqCst);
+        let silent = &self.header().silent[side & 1][index / 32];
+        silent.fetch_and(!(1 << (index % 32)), Ordering::SeqCst);
         if side == 1 {
             self.set_credits(index, 0);
         }
-        self.header().processes[side & 1][index % PROCESSES].store(0, Ordering::SeqCst);
+        self.header().processes[side & 1][index].store(0, Ordering::SeqCst);
     }
 
     /// Process `index` of `side` cannot wake others from now on. The caller has to ring threads that already sleep
@@ -479,7 +533,8 @@ impl Segment {
     pub fn set_silent(&self, side: usize, index: usize) {
         let header = self.header();
         header.fenced[side & 1].store(1, Ordering::SeqCst);
-        header.silent[side & 1].fetch_or(1 << (index % PROCESSES), Ordering::SeqCst);
+        let (index, silent) = (index % PROCESSES, &header.silent[side & 1]);
+        silent[index / 32].fetch_or(1 << (index % 32), Ordering::SeqCst);
     }
 
     /// Process `index` of the listener's side lets `credits` connections wait here; 0: it accepts none from here, [`NO_ROOM`]:
@@ -491,7 +546,7 @@ impl Segment {
     /// How many connections may wait here, by what the processes of the listener's side have published; None while one of
     /// them has no room.
     pub fn credits(&self) -> Option<u32> {
-        let published = self.header().credits.iter();
+        let published = self.header().credits[..self.places(1).len()].iter();
         let mut published = published.map(|credits| credits.load(Ordering::SeqCst));
         published.try_fold(0, |most, credits| {
             (credits != NO_ROOM).then_some(credits.max(most))
@@ -533,15 +588,15 @@ impl Segment {
 
     /// How many more processes of `side` can take part.
     pub fn places_left(&self, side: usize) -> usize {
-        let is_free = |place: &&AtomicU64| place.load(Ordering::Relaxed) == 0;
-        let places = &self.header().processes[side & 1];
-        places.iter().filter(is_free).count()
+        PROCESSES - self.processes(side).count()
     }
 
     /// Whether a process of `side` cannot wake who waits for it.
     #[inline]
     pub fn has_silent(&self, side: usize) -> bool {
-        self.header().silent[side & 1].load(Ordering::SeqCst) != 0
+        let used = self.places(side).len().div_ceil(32);
+        let words = &self.header().silent[side & 1][..used];
+        words.iter().any(|word| word.load(Ordering::SeqCst) != 0)
     }
 }
 
@@ -597,9 +652,9 @@ mod tests {
     fn a_dead_process_leaves_its_ready_lists() {
         let segment = Segment::create(1, 64, 4096).expect("memory");
         let index = segment.enter(1, 77).expect("room");
-        let ready_list = segment.claim_ready_list(1, 77, 5).expect("room");
+        let ready_list = segment.claim_ready_list(1, (77, 3), 5).expect("room");
         segment.leave(1, index);
         assert_eq!(segment.process(1, index), 0);
-        assert_eq!(segment.claim_ready_list(1, 78, 6), Some(ready_list));
+        assert_eq!(segment.claim_ready_list(1, (78, 3), 6), Some(ready_list));
     }
 }

@@ -153,8 +153,12 @@ fn serve(segment: &Segment, slot: usize, open: &mut Open, number: u32, client: &
 }
 
 fn run_server(segment: &Segment, number: u32, client: &Thread) {
-    let ready_list =
-        segment.ready_list(1, segment.claim_ready_list(1, 7, 3).expect("a ready list"));
+    let ready_list = segment.ready_list(
+        1,
+        segment
+            .claim_ready_list(1, (7, 0), 3)
+            .expect("a ready list"),
+    );
     ready_list.listening.store(1, Ordering::SeqCst);
     let mut seen = Seen::of(SLOTS);
     let mut open = vec![Open::default(); SLOTS];

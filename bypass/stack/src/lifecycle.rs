@@ -3,6 +3,7 @@
 pub mod confinement;
 pub mod exec;
 pub mod fork;
+mod former;
 pub mod handover;
 mod hearing;
 mod offers;

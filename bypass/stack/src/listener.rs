@@ -18,7 +18,7 @@ use bypass_sys::process::Held;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::{kernel, numbers};
 
-use crate::peer::Peer;
+use crate::peer::{self, Peer};
 use crate::process::{self, table, uring};
 use crate::service::{self, Role};
 use crate::sockets::Socket;
@@ -28,6 +28,7 @@ mod adopting;
 mod closing;
 mod holders;
 pub mod participants;
+pub mod published;
 mod ready_lists;
 pub mod untold;
 
@@ -38,7 +39,7 @@ pub use accepting::{
 pub use adopting::{admit, adopt, adopt_from_relay, backlog_of, join, names, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
 pub use holders::HOLDER_TABLE_BYTES;
-pub use ready_lists::{Blocked, ReadyLists};
+pub use ready_lists::{Blocked, ReadyLists, Rung};
 
 /// See the module.
 #[derive(Debug)]
@@ -298,6 +299,12 @@ impl Listener {
         self.generation.load(Ordering::SeqCst)
     }
 
+    /// The segment with this number, if connections may come from it.
+    pub fn peer(&self, id: u64) -> Option<Arc<Peer>> {
+        let peers = self.peers.lock().ok()?;
+        peers.iter().find(|peer| peer.segment.id() == id).cloned()
+    }
+
     /// The segments that connections may come from.
     pub fn peers(&self) -> Vec<Arc<Peer>> {
         self.peers
@@ -394,6 +401,24 @@ impl Listener {
         self.kernel_is_first.load(Ordering::Relaxed)
     }
 
+    /// How a thread that is blocked in accept is rung: of hundreds of processes not all are to wake for one connection.
+    pub fn rung(&self) -> Rung {
+        match self.peers().iter().any(has_several) {
+            true => Rung::InTurn,
+            false => Rung::Always,
+        }
+    }
+
+    /// A thread that was rung in turn leaves accept: another one is rung for what it has not taken, also where the other
+    /// processes have ended since.
+    pub fn pass_turn(&self) {
+        let peers = self.peers();
+        let waiting = peers
+            .iter()
+            .filter(|peer| peer.segment.queue().waiting() > 0);
+        waiting.for_each(|peer| peer::ring_listeners(&peer.segment));
+    }
+
     /// Counts the looks of accept.
     pub fn next_turn(&self) -> u32 {
         self.turn.fetch_add(1, Ordering::Relaxed)
@@ -443,6 +468,11 @@ impl Listener {
         }
         Some(found)
     }
+}
+
+/// Whether several processes of the listener's side take part.
+fn has_several(peer: &Arc<Peer>) -> bool {
+    peer.segment.processes(1).nth(1).is_some()
 }
 
 impl Drop for Listener {

@@ -4,6 +4,7 @@ pub mod accept;
 pub mod connect;
 pub mod datagrams;
 pub mod descriptors;
+pub mod extensions;
 mod inherited;
 pub mod listen;
 pub mod options;

@@ -395,10 +395,12 @@ pub fn serve() -> Service {
             false => Service::None,
         };
     }
+    // Of a process that has confined itself only this thread may ask the kernel for an engine.
+    let idle_us = if is_confined() { 0 } else { IDLE_US };
     let (mut is_busy, mut strays) = (false, Vec::new());
     for relay in RELAYS.get().into_iter().flatten() {
         if let Ok(mut relay) = relay.try_lock() {
-            relay.drive_if_idle(IDLE_US);
+            relay.drive_if_idle(idle_us);
             strays.append(&mut relay.take_strays());
             is_busy |= relay.is_busy();
             if relay.has_gone() {

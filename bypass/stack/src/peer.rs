@@ -3,26 +3,32 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
+use bypass_shm::holders::Holders;
 use bypass_shm::layout::{FIN, NO_ROOM, PROCESSES};
 use bypass_shm::segment::Segment;
 use bypass_sys::clock::now_ns;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::tasks::Watch;
 
 use crate::process::{self, ports, table};
 use bypass_sys::process::Held;
 
 pub mod admission;
+mod asleep;
 pub mod due;
 mod lent;
 mod limbo;
+pub mod marks;
 mod places;
 mod releasing;
 mod ringing;
 pub mod trimming;
 
-pub use ringing::{ring_listeners, ring_some, Notice};
+pub use asleep::Asleep;
+pub use marks::Mark;
+pub use ringing::{ring_listeners, ring_some, Notice, SEEK_SLEEPS};
 
 use lent::Lent;
 use limbo::Limbo;
@@ -48,6 +54,10 @@ pub struct Peer {
     pub is_stale: AtomicBool,
     /// Clients: a process that holds the listener has answered our first message.
     is_welcome: AtomicBool,
+    /// Clients: the last connection to its address, in another network namespace, has reached it.
+    pub is_reached: AtomicBool,
+    /// Clients: connects that have a slot in which no socket lives yet; see [`Self::begin_entering`].
+    entering: AtomicU32,
     /// Listener's side: how many connections may wait here for this process when it has room.
     credits: AtomicU32,
     /// Clients: how long connects have waited for a process that accepts, together.
@@ -55,14 +65,28 @@ pub struct Peer {
     /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
     pub is_relay: bool,
     slots: Mutex<Slots>,
-    /// By place on our side: the number of the child for which this process has taken it.
-    children: [AtomicU64; PROCESSES],
+    /// By place on our side: the number of the child for which this process has taken it. From the first child on.
+    children: OnceLock<Box<[AtomicU64]>>,
     /// Since when connections wait for the end of one of them, 0 when none does.
     delayed_ns: AtomicU64,
     /// Clients: how long they have waited for the listener to show whether it makes children.
     has_waited_ms: AtomicU64,
     /// Number of each content that we share without copying; [`crate::stream::lending`] sends these contents.
     pub lent: Lent,
+    /// The ready list that this process took last, plus one.
+    ready_list: AtomicU32,
+    /// Sleeps since there was none left.
+    ready_list_misses: AtomicU32,
+}
+
+/// A connect waits in the segment.
+pub struct Entering(Arc<Peer>);
+
+impl Drop for Entering {
+    fn drop(&mut self) {
+        self.0.entering.fetch_sub(1, Ordering::SeqCst);
+        retire(self.0.clone());
+    }
 }
 
 /// Among the side's processes: this one is none of them.
@@ -74,6 +98,8 @@ struct Slots {
     next: usize,
     /// Closed by us, perhaps still open at the other side; oldest first.
     lingering: VecDeque<u32>,
+    /// Threads of this process that sleep on one of its connections.
+    asleep: Vec<Asleep>,
 }
 
 /// This process, or one that it comes from, has forked with connections of its listeners.
@@ -110,6 +136,9 @@ impl Peer {
 
     fn known(peer: Arc<Self>) -> Option<Arc<Self>> {
         let mut peers = PEERS.lock().ok()?;
+        if is_confined() {
+            peer.segment.set_silent(peer.side, peer.process_index());
+        }
         peer.publish_credits(0);
         if peer.side == 1 && FORKS_WITH_CONNECTIONS.load(Ordering::Relaxed) {
             peer.segment.note_forking();
@@ -133,14 +162,18 @@ impl Peer {
             maker: process::number(),
             is_stale: AtomicBool::new(false),
             is_welcome: AtomicBool::new(false),
+            is_reached: AtomicBool::new(false),
+            entering: AtomicU32::new(0),
             credits: AtomicU32::new(0),
             has_awaited_ms: AtomicU64::new(0),
             is_relay,
             slots: Mutex::default(),
-            children: [const { AtomicU64::new(0) }; PROCESSES],
+            children: OnceLock::new(),
             delayed_ns: AtomicU64::new(0),
             has_waited_ms: AtomicU64::new(0),
             lent: Lent::new(),
+            ready_list: AtomicU32::new(0),
+            ready_list_misses: AtomicU32::new(0),
         })
     }
 
@@ -148,7 +181,7 @@ impl Peer {
     /// meanwhile ends with it.
     pub fn take_back(&self, index: usize) {
         for slot in 0..self.segment.slots_used() {
-            self.let_go_as(slot, 1 << index, FIN);
+            self.let_go_as(slot, index, FIN);
         }
         self.segment.leave(self.side, index);
     }
@@ -162,10 +195,14 @@ impl Peer {
     /// In a forked child: the place that the parent took for it.
     pub fn become_process(&self, index: usize) {
         self.process.store(index, Ordering::Relaxed);
-        for child in &self.children {
+        for child in self.children.get().into_iter().flatten() {
             child.store(0, Ordering::Relaxed);
         }
+        self.forget_asleep();
         self.publish_credits(0);
+        if is_confined() {
+            self.segment.set_silent(self.side, index);
+        }
     }
 
     /// Listener's side: publishes how many connections may wait here for this process, as long as it has room; see
@@ -203,10 +240,16 @@ impl Peer {
         self.process.store(NO_PLACE, Ordering::Relaxed);
     }
 
-    /// Our bit among the holders.
+    /// The word of an end that this process alone holds.
     #[inline]
-    pub fn bit(&self) -> u32 {
-        1 << self.process_index()
+    pub fn alone(&self) -> u64 {
+        Holders::only(self.process_index()).0
+    }
+
+    /// Whether this process is among the holders of its side's end of `slot`.
+    pub fn holds(&self, slot: usize) -> bool {
+        let holders = &self.segment.slot(slot).meta.holders[self.side];
+        Holders(holders.load(Ordering::SeqCst)).has(self.process_index())
     }
 
     /// In a forked child: ends that no socket of it means, because a thread of the parent was closing
@@ -214,8 +257,7 @@ impl Peer {
     pub fn let_go_unknown(&self) {
         let used = self.segment.slots_used();
         for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
-            let holders = &self.segment.slot(slot).meta.holders[self.side];
-            if holders.load(Ordering::SeqCst) & self.bit() != 0 {
+            if self.holds(slot) {
                 self.let_go(slot, FIN);
             }
         }
@@ -242,12 +284,25 @@ impl Peer {
 
     /// A place was taken for a child of this process.
     pub fn note_child(&self, index: usize, number: u64) {
-        self.children[index % PROCESSES].store(number, Ordering::Relaxed);
+        let none = || (0..PROCESSES).map(|_| AtomicU64::new(0)).collect();
+        self.children.get_or_init(none)[index % PROCESSES].store(number, Ordering::Relaxed);
     }
 
     /// Slots where sockets of ours live.
     pub fn occupied(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.sockets.len()).filter(|slot| self.socket(*slot).is_some())
+    }
+
+    /// Whether nothing of this process is in it, nor about to be.
+    pub fn is_idle(&self) -> bool {
+        self.entering.load(Ordering::SeqCst) == 0 && self.occupied().next().is_none()
+    }
+
+    /// Before a slot is taken by a connect that waits: the segment is not forgotten until it is done. The service thread
+    /// says that the listener has gone before it looks here, so the caller looks whether it has gone after this.
+    pub fn begin_entering(self: &Arc<Self>) -> Entering {
+        self.entering.fetch_add(1, Ordering::SeqCst);
+        Entering(self.clone())
     }
 
     /// Clients: whether the listener has answered our first message.
@@ -463,7 +518,7 @@ fn strike(peer: &Arc<Peer>) -> bool {
 pub fn retire(peer: Arc<Peer>) {
     // A client whose server has gone kept the segment for the connections that were open.
     let is_stale = peer.side == 0 && peer.is_stale.load(Ordering::SeqCst);
-    if is_stale && peer.occupied().next().is_none() {
+    if is_stale && peer.is_idle() {
         forget(&peer);
     }
 }

@@ -1,6 +1,7 @@
 //! The state of a process, once: settings, statistics, its number, the table of descriptors with its
 //! pool, wakers, and who may leave locks out.
 
+pub mod choices;
 pub mod deadline;
 pub mod deferral;
 pub mod kept;
@@ -13,6 +14,7 @@ pub mod pool;
 pub mod ports;
 mod settings;
 pub mod sole;
+pub mod spin_clock;
 mod statistics;
 pub mod table;
 pub mod uring;

@@ -57,6 +57,8 @@ pub enum Role {
     Deferred,
     /// Readable when something has happened on a socket with O_ASYNC.
     Signals,
+    /// Readable when the kernel's connection behind one between network namespaces has failed.
+    Shadows,
 }
 
 /// A link over which the other side's process at place `index` was informed that we take part.
@@ -241,6 +243,7 @@ pub fn forget() {
     if passed >= 0 {
         close(passed);
     }
+    SHADOWS.store(-1, Ordering::Release);
     let set = SET.swap(-1, Ordering::AcqRel);
     if set >= 0 {
         table::show(set);
@@ -271,6 +274,40 @@ pub fn watch(fd: i32) {
     let events = libc::EPOLLIN as u32;
     let set = SET.load(Ordering::Acquire);
     let _ = kernel::epoll_control(set, libc::EPOLL_CTL_ADD, fd, events, fd as u64);
+}
+
+/// The set of the shadows that are watched.
+static SHADOWS: AtomicI32 = AtomicI32::new(-1);
+
+/// Watches the kernel's connection `fd` behind socket `index`, in its life `life`, for its failure. The kernel forgets it
+/// with its last descriptor.
+pub fn watch_shadow(fd: i32, index: usize, life: u32) {
+    let Some(set) = shadows() else {
+        return;
+    };
+    let (events, name) = (libc::EPOLLET as u32, (index as u64) << 32 | u64::from(life));
+    let watch = |how| kernel::epoll_control(set, how, fd, events, name);
+    // Connected once more, it is watched as what it was before.
+    if watch(libc::EPOLL_CTL_ADD) == Err(libc::EEXIST) {
+        let _ = watch(libc::EPOLL_CTL_MOD);
+    }
+}
+
+fn shadows() -> Option<i32> {
+    let known = SHADOWS.load(Ordering::Acquire);
+    if known >= 0 {
+        return Some(known);
+    }
+    start().ok()?;
+    let made = numbers::high(|| kernel::epoll_create1(libc::EPOLL_CLOEXEC)).ok()?;
+    match SHADOWS.compare_exchange(-1, made.0, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            let set = made.into_raw();
+            add(set, Role::Shadows);
+            Some(set)
+        }
+        Err(other) => Some(other),
+    }
 }
 
 /// Watches a link and owns it.
@@ -407,12 +444,12 @@ pub fn is_linked(peer: &Arc<Peer>, index: usize, process: u64) -> bool {
 }
 
 /// Whether a link of ours to this process of the other side is open still.
-pub fn has_told(peer: &Arc<Peer>, index: usize, process: u64) -> bool {
+pub fn has_told(peer: &Arc<Peer>, process: u64) -> bool {
     let of = |role: &Role| match role {
-        Role::Adopted(of, at, number) => Some((Arc::as_ptr(of), *at, *number)),
+        Role::Adopted(of, _, number) => Some((Arc::as_ptr(of), *number)),
         _ => None,
     };
-    let wanted = Some((Arc::as_ptr(peer), index, process));
+    let wanted = Some((Arc::as_ptr(peer), process));
     roles().is_some_and(|roles| roles.values().any(|role| of(role) == wanted))
 }
 

@@ -58,7 +58,7 @@ pub const HANDED_ON: u32 = NODELAY
     | URGENT_IN_LINE;
 /// TCP_CORK is set.
 pub const CORK: u32 = 1 << 12;
-/// connect() was called and the program has not asked for the result.
+/// connect() has returned before its result was known, and the program has not asked for that.
 pub const CONNECTING: u32 = 1 << 13;
 /// TCP_QUICKACK was set.
 pub const QUICKACK: u32 = 1 << 14;
@@ -71,16 +71,16 @@ pub const LOW_WATER: u32 = 1 << 19;
 /// Came from a listener, whose options it has as far as the program has not set them since.
 pub const ACCEPTED: u32 = 1 << 20;
 
-/// Was a member of an epoll set before, with a ready list.
-pub const HAD_READY_LIST: u32 = 1 << 24;
-
 /// Other processes hold it too: O_NONBLOCK is what the kernel says of the shadow, which is the same file in all of them.
 pub const SHARED: u32 = 1 << 16;
 
 /// The program has dissolved its connection, and ECONNRESET has not been reported to it yet.
 pub const DISSOLVED: u32 = 1 << 17;
 
-/// connect() to another host was called and is not over; see [`State`].
+/// The program has the kernel keep SYNs (TCP_SAVE_SYN).
+pub const KEEPS_SYNS: u32 = 1 << 24;
+
+/// connect() to another host or network namespace was called and is not over; see [`State`].
 pub const OPENING: u32 = 1 << 21;
 
 /// connect() to another host has failed: there never was a connection; see [`State`].
@@ -137,10 +137,10 @@ const _: () = {
         ASYNC,
         AWAITS_ROOM,
         OWNED,
+        KEEPS_SYNS,
         IN_USE,
         LISTENING,
         CONNECTED,
-        HAD_READY_LIST,
         CHOOSES,
     ];
     let (mut at, mut seen) = (0, 0);
@@ -178,8 +178,13 @@ pub struct Socket {
     pub watch: AtomicU64,
     /// Mark of the urgent byte that recv with MSG_OOB took last.
     pub urgent_taken: AtomicU64,
+    /// The number of its mark, where it is to be taken in another network namespace: not in the segment, whose other side
+    /// could read it.
+    pub mark: AtomicU64,
     /// Sets that watch it besides.
     pub other_watches: AtomicU32,
+    /// Number plus one of the ready list that it was notified through last, of this connection's segment; 0 for none.
+    pub last_ready_list: AtomicU32,
     /// 1: was written to since the last read.
     pub has_answered: AtomicU32,
     /// 1: the last answer's second part came by sendfile.
@@ -221,7 +226,9 @@ impl Socket {
             send_timeout_ns: AtomicU64::new(0),
             watch: AtomicU64::new(0),
             urgent_taken: AtomicU64::new(0),
+            mark: AtomicU64::new(0),
             other_watches: AtomicU32::new(0),
+            last_ready_list: AtomicU32::new(0),
             has_answered: AtomicU32::new(0),
             sends_files: AtomicU32::new(0),
             low_water: AtomicU32::new(0),
@@ -235,6 +242,12 @@ impl Socket {
             reading: AtomicU32::new(0),
             writing: AtomicU32::new(0),
         }
+    }
+
+    /// Notes ready list `ready_list` (its number plus one). Whether a peer that is at work may still ring a former one.
+    pub fn moves_to(&self, ready_list: u32) -> bool {
+        let last = self.last_ready_list.swap(ready_list, Ordering::Relaxed);
+        self.has(SHARED) || (last != 0 && last != ready_list)
     }
 
     /// Whether a flag is set.
@@ -263,15 +276,56 @@ impl Socket {
         self.peer.share()
     }
 
-    /// Whether connect() to another host was called and its result is not known.
+    /// Whether connect() was called and its result is not known.
+    #[inline]
     pub fn is_opening(&self) -> bool {
-        self.has(OPENING)
+        self.has(OPENING) && !self.was_taken()
+    }
+
+    /// Whether connect() is under way for the program. Between network namespaces one that may wait ends when the kernel's
+    /// connection stands, which no process may have taken yet.
+    pub fn is_in_progress(&self) -> bool {
+        self.is_opening() && (self.has(CONNECTING) || self.across().is_none())
+    }
+
+    /// Whether a process of another network namespace is to take the connection still.
+    pub fn is_undecided(&self) -> bool {
+        self.is_opening() && self.across().is_some()
+    }
+
+    /// Whether it is a connection to another network namespace whose state does not say yet that a process has taken it.
+    pub fn is_begun_across(&self) -> bool {
+        self.has(OPENING) && self.across().is_some()
+    }
+
+    /// Between network namespaces memory says that the connection stands. The state follows with the next write.
+    #[cold]
+    fn was_taken(&self) -> bool {
+        let slot = self.slot.load(Ordering::Relaxed) as usize;
+        let number = self.mark.load(Ordering::Relaxed);
+        let peer = self.across();
+        peer.is_some_and(|peer| peer.is_taken(slot, number))
+    }
+
+    /// The segment of a connection that is [being opened](OPENING) to another network namespace: the others of that state are
+    /// over packets.
+    fn across(&self) -> Option<&'static Peer> {
+        self.peer().filter(|peer| !peer.segment.is_over_packets())
     }
 
     /// What a connection over packets has failed with, once.
     pub fn take_error(&self) -> Option<i32> {
         let error = self.error.swap(0, Ordering::AcqRel) as i32;
         (error != 0).then_some(error)
+    }
+
+    /// Whether the reset of a dissolved connection is yet to be reported; it is from now on.
+    pub fn take_dissolved(&self) -> bool {
+        let is_due = self.has(DISSOLVED);
+        if is_due {
+            self.set(DISSOLVED, false);
+        }
+        is_due
     }
 
     /// The generation as table entries carry it.
@@ -335,6 +389,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     }
     socket.linger_s.store(0, Ordering::Relaxed);
     socket.other_watches.store(0, Ordering::Relaxed);
+    socket.last_ready_list.store(0, Ordering::Relaxed);
     socket.sends_files.store(0, Ordering::Relaxed);
     socket.own_options.store(0, Ordering::Relaxed);
     socket.send_buffer.store(0, Ordering::Relaxed);
@@ -377,8 +432,16 @@ pub fn each(mut visit: impl FnMut(usize, &'static Socket)) {
 
 /// The address that the kernel knows a descriptor by.
 pub fn kernel_name(fd: i32) -> Option<SocketAddr> {
-    let name = kernel::socket_name(fd).ok()?;
-    address::from_bytes(&name.bytes[..name.length as usize])
+    address_in(&kernel::socket_name(fd).ok()?)
+}
+
+/// The address to which the kernel has connected it.
+pub fn kernel_peer(fd: i32) -> Option<SocketAddr> {
+    address_in(&kernel::peer_name(fd).ok()?)
+}
+
+fn address_in(name: &kernel::NameBytes) -> Option<SocketAddr> {
+    address::from_bytes(name.bytes.get(..name.length as usize)?)
 }
 
 /// Locks the arena across a fork.
@@ -402,5 +465,15 @@ mod tests {
             assert_eq!(peer::is_crowded(), freed <= 2 * RESERVE);
             free(index);
         }
+    }
+
+    #[test]
+    fn a_connection_moves_when_its_ready_list_is_another_or_another_process_holds_it() {
+        let socket = Socket::new();
+        assert!(!socket.moves_to(3), "the first");
+        assert!(!socket.moves_to(3), "removed from its set and added again");
+        assert!(socket.moves_to(4));
+        socket.set(SHARED, true);
+        assert!(socket.moves_to(4));
     }
 }

@@ -28,7 +28,7 @@ mod writing;
 
 pub use attaching::{attach, revive, share_buffers};
 pub use capturing::{opened as show_opened, By};
-pub use ending::{end, retire, Lingering};
+pub use ending::{alone_with, end, end_with_shadow, retire, Lingering};
 pub use holding::{announce_held_back, index_of, named};
 pub use lending::send as lend;
 pub use readiness::{readiness, readiness_of, ALWAYS};
@@ -103,8 +103,7 @@ pub fn of_socket(index: usize) -> Option<Stream> {
 #[cold]
 fn unconnected(entry: Entry) -> Outcome {
     let socket = sockets::get(entry.index());
-    if entry.kind() == Kind::Unbound && socket.has(sockets::DISSOLVED) {
-        socket.set(sockets::DISSOLVED, false);
+    if entry.kind() == Kind::Unbound && socket.take_dissolved() {
         return Outcome::Error(libc::ECONNRESET);
     }
     Outcome::Error(libc::ENOTCONN)
@@ -127,6 +126,8 @@ pub enum Attempt {
     Failed(i32),
     /// Not now.
     Blocked,
+    /// Nothing can be written before a process of another network namespace takes the connection, or the kernel gets it.
+    Undecided,
 }
 
 impl From<Broken> for Attempt {
@@ -172,7 +173,20 @@ impl Stream {
     #[inline]
     pub fn inbound_ends(&self) -> u32 {
         let line = &self.peer.segment.slot(self.slot).producer[1 - self.peer.side];
-        line.ends.load(Ordering::Acquire)
+        let ends = line.ends.load(Ordering::Acquire);
+        if ends != 0 && self.socket.has(sockets::OPENING) {
+            return self.decided_ends(ends);
+        }
+        ends
+    }
+
+    /// What a process says that was refused the connection does not count.
+    #[cold]
+    fn decided_ends(&self, ends: u32) -> u32 {
+        match self.socket.is_undecided() {
+            true => 0,
+            false => ends,
+        }
     }
 
     fn lock(&self, what: For) -> Result<Right, i32> {
@@ -293,7 +307,7 @@ impl Stream {
             ring.is_roomy()
         };
         if is_roomy {
-            return !self.socket.has(sockets::OPENING);
+            return !self.socket.is_in_progress();
         }
         self.inbound_ends() & (CLOSED | RST | SHUT) != 0 || self.is_shut(sockets::SHUT_WRITE)
     }

@@ -161,6 +161,8 @@ names! {
     Namespace = "namespace",
     /// No accelerated process has accepted at the listener yet, or waited for a connection.
     NotAccepting = "not-accepting",
+    /// The network did not lead to the accelerated server that the shared directory names.
+    NotRecognised = "not-recognised",
 }
 
 const COUNTER_WORDS: usize = 64;

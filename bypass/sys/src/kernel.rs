@@ -98,6 +98,8 @@ plain! {
     gettid = SYS_gettid();
     /// geteuid(2).
     geteuid = SYS_geteuid();
+    /// setfsuid(2), which the kernel has for the calling thread alone. Gives the user before.
+    setfsuid = SYS_setfsuid(user: u32);
     /// tgkill(2).
     tgkill = SYS_tgkill(group: i32, thread: i32, signal: i32);
     /// kill(2).
@@ -127,6 +129,29 @@ pub fn let_others_run(looks: u32) {
     let time = [0i64, REST_NS];
     // SAFETY: the kernel reads the time, which lives on this frame.
     let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// How often the calling thread has given its core away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// To sleep, or because it was stopped or frozen.
+    pub voluntary: i64,
+    /// To another thread, while it could have gone on.
+    pub preemptions: i64,
+}
+
+/// The calling thread's switches so far.
+pub fn switches() -> Result<Switches> {
+    // SAFETY: numbers only, for which zero is valid.
+    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+    let place = core::ptr::from_mut(&mut usage) as usize;
+    let arguments = [libc::RUSAGE_THREAD as usize, place, 0, 0, 0, 0];
+    // SAFETY: the kernel fills one rusage, which lives on this stack frame.
+    unsafe { call(libc::SYS_getrusage, arguments) }?;
+    Ok(Switches {
+        voluntary: usage.ru_nvcsw,
+        preemptions: usage.ru_nivcsw,
+    })
 }
 
 /// Gives the calling thread the default policy, on all processors that it may use, if it has
@@ -236,6 +261,11 @@ pub fn descriptor_limit() -> usize {
 /// The largest file that this process may create: a larger one would end it by SIGXFSZ.
 pub fn file_size_limit() -> usize {
     soft_limit(libc::RLIMIT_FSIZE as usize).unwrap_or(usize::MAX)
+}
+
+/// The bytes that a process without CAP_IPC_LOCK may lock in memory.
+pub fn locked_memory_limit() -> usize {
+    soft_limit(libc::RLIMIT_MEMLOCK as usize).unwrap_or(0)
 }
 
 fn soft_limit(of: usize) -> Result<usize> {
@@ -350,6 +380,68 @@ pub fn create(path: &core::ffi::CStr, flags: i32, mode: u32) -> Result<i32> {
     let arguments = [libc::AT_FDCWD as usize, at, flags, mode as usize, 0, 0];
     // SAFETY: the path is a C string that outlives the call.
     unsafe { call(libc::SYS_openat, arguments) }.map(|fd| fd as i32)
+}
+
+/// Whether the effective user may do this with a file (access(2)). ENOSYS: the kernel is older than 5.8.
+pub fn access(path: &core::ffi::CStr, how: i32) -> Result<usize> {
+    let (at, flags) = (path.as_ptr() as usize, libc::AT_EACCESS as usize);
+    let arguments = [libc::AT_FDCWD as usize, at, how as usize, flags, 0, 0];
+    // SAFETY: the path is a C string that outlives the call.
+    unsafe { call(libc::SYS_faccessat2, arguments) }
+}
+
+/// chmod(2) of the file that is open as `fd`, also with O_PATH. Before Linux 6.6 it needs /proc.
+pub fn change_mode(fd: i32, mode: u32) -> Result<usize> {
+    /// fchmodat2(2), with this number on every architecture.
+    const BY_DESCRIPTOR: i64 = 452;
+    let (empty, flags) = (c"".as_ptr() as usize, libc::AT_EMPTY_PATH as usize);
+    // SAFETY: the path is a C string that outlives the call.
+    let changed = unsafe {
+        call(
+            BY_DESCRIPTOR,
+            [fd as usize, empty, mode as usize, flags, 0, 0],
+        )
+    };
+    if changed != Err(libc::ENOSYS) {
+        return changed;
+    }
+    let path = std::ffi::CString::new(format!("/proc/self/fd/{fd}")).map_err(|_| libc::EINVAL)?;
+    let at = path.as_ptr() as usize;
+    let arguments = [libc::AT_FDCWD as usize, at, mode as usize, 0, 0, 0];
+    // SAFETY: as above.
+    unsafe { call(libc::SYS_fchmodat, arguments) }
+}
+
+/// unlink(2).
+pub fn unlink(path: &core::ffi::CStr) -> Result<usize> {
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the path is a C string that outlives the call.
+    unsafe { call(libc::SYS_unlinkat, arguments) }
+}
+
+/// link(2).
+pub fn link(from: &core::ffi::CStr, to: &core::ffi::CStr) -> Result<usize> {
+    // SAFETY: as in `two_paths`.
+    unsafe { call(libc::SYS_linkat, two_paths(from, to)) }
+}
+
+/// rename(2).
+pub fn rename(from: &core::ffi::CStr, to: &core::ffi::CStr) -> Result<usize> {
+    // SAFETY: as in `two_paths`.
+    unsafe { call(libc::SYS_renameat2, two_paths(from, to)) }
+}
+
+/// Arguments of a call that takes two paths, both C strings that outlive it.
+fn two_paths(from: &core::ffi::CStr, to: &core::ffi::CStr) -> [usize; 6] {
+    let here = libc::AT_FDCWD as usize;
+    [
+        here,
+        from.as_ptr() as usize,
+        here,
+        to.as_ptr() as usize,
+        0,
+        0,
+    ]
 }
 
 /// pipe2(2), close-on-exec: reading end and writing end.

@@ -15,6 +15,7 @@ pub mod barrier;
 pub mod cache;
 pub mod clock;
 pub mod descriptor;
+pub mod directory;
 pub mod interrupt;
 pub mod iovec;
 pub mod kernel;

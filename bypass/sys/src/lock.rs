@@ -8,9 +8,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use core::time::Duration;
+
 use crate::clock::{self, Waited};
-use crate::kernel;
 use crate::sandbox::is_confined;
+use crate::{kernel, numbers};
 
 /// Longest wait before the connection is taken for broken.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
@@ -18,6 +20,8 @@ const WAIT_NS_MAX: u64 = 2_000_000_000;
 const STOPS_MAX: u32 = 30;
 /// Checks before the wait asks whether the holder exists.
 const SPINS: u32 = 200;
+/// Of the checks from then on, one in so many asks whether the holder's process has ended.
+const END_CHECKS: u32 = 32;
 
 /// See [`never_ask`].
 static MAY_NOT_ASK: AtomicBool = AtomicBool::new(false);
@@ -75,6 +79,26 @@ impl Patience {
     }
 }
 
+/// Frees a lock that `thread` seems to hold, which has just started: the holder was a thread of the program that called
+/// execve(2), after which the first thread has the number of the process again.
+pub fn free_at_start(word: &AtomicU32, thread: u32) {
+    let _ = word.compare_exchange(thread, 0, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+/// Whether a process has ended. Its number lives on until its parent has waited for it; a descriptor of it (pidfd) is
+/// readable before. False for a thread that is not the first of its process: the number of such a one ends with it.
+fn has_ended(process: u32) -> bool {
+    let Ok(process) = numbers::high(|| kernel::pidfd_open(process as i32, 0)) else {
+        return false;
+    };
+    let mut end = [libc::pollfd {
+        fd: process.0,
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    kernel::poll(&mut end, Some(Duration::ZERO), None) == Ok(1)
+}
+
 #[cold]
 fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
     let mut patience = Patience::new(clock::now_ns());
@@ -82,11 +106,11 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
     loop {
         let is_known = !MAY_NOT_ASK.load(Ordering::Relaxed);
         let may_ask = spins >= SPINS && is_known && !is_confined();
-        let expected = if may_ask && !kernel::thread_exists(holder as i32) {
-            holder
-        } else {
-            0
+        let is_dead = || {
+            !kernel::thread_exists(holder as i32)
+                || (spins.is_multiple_of(END_CHECKS) && has_ended(holder))
         };
+        let expected = if may_ask && is_dead() { holder } else { 0 };
         match word.compare_exchange(expected, thread, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return Some(Guard(word)),
             Err(other) => holder = other,
@@ -115,6 +139,33 @@ mod tests {
         let dead = std::thread::spawn(|| kernel::gettid().expect("a number") as u32);
         let word = AtomicU32::new(dead.join().expect("no panic"));
         assert!(take(&word, 1).is_some());
+    }
+
+    #[test]
+    fn the_lock_of_a_killed_process_that_was_not_waited_for_is_taken_over() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep");
+        let id = child.id();
+        let word = AtomicU32::new(id);
+        assert!(!has_ended(id));
+        child.kill().expect("own child");
+        while !has_ended(id) {
+            std::thread::yield_now();
+        }
+        assert!(kernel::thread_exists(id as i32));
+        assert!(take(&word, 1).is_some());
+        child.wait().expect("its end");
+    }
+
+    #[test]
+    fn a_lock_of_the_program_before_exec_is_free() {
+        let word = AtomicU32::new(7);
+        free_at_start(&word, 8);
+        assert_eq!(word.load(Ordering::Relaxed), 7);
+        free_at_start(&word, 7);
+        assert!(take(&word, 7).is_some());
     }
 
     #[test]

@@ -13,6 +13,8 @@ const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// A larger mapping is never locked in memory: it has far more pages than are in use.
 const POPULATED_MAX: usize = 16 << 20;
+/// How /proc/self/maps names a mapping of a file that this library has made.
+const OWN_FILE: &[u8] = b"/memfd:wirespeed-";
 
 /// A mapping that is undone when dropped; the descriptor stays open with it, unless it is taken.
 #[derive(Debug)]
@@ -40,6 +42,22 @@ pub fn may_be_refused_when_touched() -> bool {
     })
 }
 
+/// A file in memory with these bytes. EFBIG beyond the process's limit, where a write would end it by SIGXFSZ.
+pub fn file_of(name: &CStr, bytes: &[u8]) -> Result<Owned> {
+    if bytes.len() > kernel::file_size_limit() {
+        return Err(libc::EFBIG);
+    }
+    let file = numbers::high(|| kernel::memfd_create(name))?;
+    let mut written = 0;
+    while written < bytes.len() {
+        match kernel::write(file.0, &bytes[written..])? {
+            0 => return Err(libc::ENOSPC),
+            count => written += count,
+        }
+    }
+    Ok(file)
+}
+
 fn counts_all(text: &[u8]) -> bool {
     text.trim_ascii() == b"2"
 }
@@ -64,26 +82,10 @@ impl Mapping {
 
     /// Makes a file of these bytes that can never change.
     pub fn of_bytes(name: &CStr, bytes: &[u8]) -> Result<Self> {
-        if bytes.len() > kernel::file_size_limit() {
-            return Err(libc::EFBIG);
-        }
-        let fd = numbers::high(|| kernel::memfd_create(name))?.into_raw();
-        let mut written = 0;
-        while written < bytes.len() {
-            match kernel::write(fd, &bytes[written..]) {
-                Ok(count) if count > 0 => written += count,
-                other => {
-                    let _ = kernel::close(fd);
-                    return Err(other.err().unwrap_or(libc::ENOSPC));
-                }
-            }
-        }
+        let file = file_of(name, bytes)?;
         let seals = (SEALS | libc::F_SEAL_WRITE) as usize;
-        if let Err(error) = kernel::fcntl(fd, libc::F_ADD_SEALS, seals) {
-            let _ = kernel::close(fd);
-            return Err(error);
-        }
-        Self::map(fd, bytes.len(), false)
+        kernel::fcntl(file.0, libc::F_ADD_SEALS, seals)?;
+        Self::map(file.into_raw(), bytes.len(), false)
     }
 
     /// Maps what a peer passed: only if the peer can no longer change its size.
@@ -279,6 +281,50 @@ impl Drop for Mapping {
     }
 }
 
+/// A range of this process's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Its first address.
+    pub start: usize,
+    /// Its bytes.
+    pub length: usize,
+    /// A mapping of the library's that is never to be locked: it has far more pages than are in use.
+    pub is_sparse: bool,
+}
+
+/// All ranges that are mapped in this process now.
+pub fn ranges() -> Result<Vec<Range>> {
+    let file = numbers::high(|| kernel::open(c"/proc/self/maps", libc::O_RDONLY))?;
+    let (mut text, mut piece) = (Vec::new(), [0u8; 4096]);
+    loop {
+        match kernel::read(file.0, &mut piece)? {
+            0 => break,
+            count => text.extend_from_slice(&piece[..count]),
+        }
+    }
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .filter_map(range)
+        .collect())
+}
+
+/// A line of /proc/PID/maps; None for one without a range.
+fn range(line: &[u8]) -> Option<Range> {
+    let ends = line.split(|byte| *byte == b' ').next()?;
+    let (start, end) = core::str::from_utf8(ends).ok()?.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let (start, end) = (address(start)?, address(end)?);
+    let length = end.checked_sub(start)?;
+    // Of all fields only the name has slashes.
+    let name = line.iter().position(|byte| *byte == b'/');
+    let is_own = name.is_some_and(|at| line[at..].starts_with(OWN_FILE));
+    Some(Range {
+        start,
+        length,
+        is_sparse: is_own && length > POPULATED_MAX,
+    })
+}
+
 /// A page of atomics at the start of a mapping.
 pub fn shared<T>(memory: &Mapping) -> &T {
     // SAFETY: used with structures of atomics only, for which every bit pattern is valid.
@@ -293,6 +339,43 @@ mod tests {
     fn only_strict_overcommit_is_reported() {
         assert!(counts_all(b"2\n"));
         assert!(!counts_all(b"0\n") && !counts_all(b"1\n") && !counts_all(b""));
+    }
+
+    #[test]
+    fn large_mappings_of_the_library_are_sparse() {
+        fn of(line: &str) -> Option<Range> {
+            range(line.as_bytes())
+        }
+        fn sparse(line: &str) -> Option<bool> {
+            of(line).map(|one| one.is_sparse)
+        }
+        let own =
+            "7f0000000000-7f0040000000 rw-s 00000000 00:01 77   /memfd:wirespeed-segment (deleted)";
+        let expected = Range {
+            start: 0x7f00_0000_0000,
+            length: 1 << 30,
+            is_sparse: true,
+        };
+        assert_eq!(of(own), Some(expected));
+        assert_eq!(
+            sparse(&own.replace("0040000000", "0000001000")),
+            Some(false)
+        );
+        assert_eq!(sparse(&own.replace("wirespeed-", "theirs-")), Some(false));
+        assert_eq!(
+            sparse("55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0 [heap]"),
+            Some(false)
+        );
+        assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn a_mapping_is_among_the_ranges_of_its_process() {
+        let made = Mapping::create(c"wirespeed-test", POPULATED_MAX * 2).expect("memory");
+        let at = made.bytes_at(0, 1) as usize;
+        let all = ranges().expect("/proc");
+        let found = all.iter().find(|one| one.start == at);
+        assert!(found.is_some_and(|one| one.is_sparse && one.length == POPULATED_MAX * 2));
     }
 
     #[test]

@@ -172,18 +172,23 @@ pub fn all() -> Result<Vec<i32>> {
 
 /// The numbers that a folder of /proc lists, but the descriptor by which it is read.
 pub fn listed(folder: &core::ffi::CStr) -> Result<Vec<i32>> {
-    let folder = high(|| kernel::open(folder, libc::O_RDONLY | libc::O_DIRECTORY))?;
     let mut found = Vec::new();
+    let own = each_name(folder, |name| found.extend(name.parse::<i32>()))?;
+    found.retain(|fd| *fd != own);
+    Ok(found)
+}
+
+/// Calls `each` with the names in a folder; the number by which it was read, which is closed.
+pub fn each_name(folder: &core::ffi::CStr, mut each: impl FnMut(&str)) -> Result<i32> {
+    let folder = high(|| kernel::open(folder, libc::O_RDONLY | libc::O_DIRECTORY))?;
     let mut entries = [0; ENTRIES_BYTES];
     loop {
         let count = kernel::read_folder(folder.0, &mut entries)?;
         if count == 0 {
-            break;
+            return Ok(folder.0);
         }
-        found.extend(names(&entries[..count]).filter_map(|name| name.parse::<i32>().ok()));
+        names(&entries[..count]).for_each(&mut each);
     }
-    found.retain(|fd| *fd != folder.0);
-    Ok(found)
 }
 
 /// The names in the output of getdents64(2): each entry has its length in two bytes after the first

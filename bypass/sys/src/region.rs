@@ -26,6 +26,10 @@ impl Region {
         // SAFETY: a new mapping at an address of the kernel's choice disturbs no other memory.
         let at = kernel::check(unsafe { kernel::raw(libc::SYS_mmap, arguments) })?;
         let base = NonNull::new(at as *mut u8).ok_or(libc::ENOMEM)?;
+        // Frames of packets do not explain a crash, and there are many.
+        let advice = [at, length, libc::MADV_DONTDUMP as usize, 0, 0, 0];
+        // SAFETY: it changes what a core dump holds, and nothing here.
+        let _ = unsafe { kernel::raw(libc::SYS_madvise, advice) };
         Ok(Self { base, length })
     }
 

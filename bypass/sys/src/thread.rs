@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::kernel;
+use crate::sandbox::is_confined;
 
 /// Per-thread state; zero at the start.
 #[repr(C, align(64))]
@@ -30,7 +31,20 @@ pub struct Thread {
     pub sleeps_on: AtomicU32,
     /// An address in the frame that called the program's signal handler; 0 outside of handlers.
     handler_frame: AtomicU64,
+    /// Which calls of the thread spin, by its own choice; 0: as the options say.
+    pub spins: AtomicU32,
+    /// Whether its new sockets are accelerated, and by whose choice; 0: as those of its process.
+    pub acceleration: AtomicU32,
+    /// Such choices that are kept to come back to, one above the other; 0 for none.
+    pub acceleration_kept: AtomicU32,
+    /// Not 0: the library has started the thread, and the program's filters (seccomp) do not concern it.
+    pub is_librarys: AtomicU32,
+    /// The time until which it only spins briefly, because it shares its core; 0 for never.
+    pub spins_briefly_until: AtomicU64,
 }
+
+/// As the assembler has it below.
+const _: () = assert!(size_of::<Thread>() == 128);
 
 /// A cancellation of the thread was requested.
 pub const CANCEL_REQUESTED: u32 = 1;
@@ -47,9 +61,9 @@ core::arch::global_asm!(
     ".globl wirespeed_thread",
     ".hidden wirespeed_thread",
     ".type wirespeed_thread,@object",
-    ".size wirespeed_thread,64",
+    ".size wirespeed_thread,128",
     ".p2align 6",
-    "wirespeed_thread: .zero 64",
+    "wirespeed_thread: .zero 128",
     ".text",
 );
 
@@ -58,7 +72,7 @@ core::arch::global_asm!(
 #[inline(always)]
 pub fn thread() -> &'static Thread {
     let place: *const Thread;
-    // SAFETY: initial-exec access to a thread-local of 64 zeroed bytes, as the ABI defines it.
+    // SAFETY: initial-exec access to a thread-local of 128 zeroed bytes, as the ABI defines it.
     unsafe {
         core::arch::asm!("mov {0}, qword ptr [rip + wirespeed_thread@gottpoff]",
             "add {0}, qword ptr fs:[0]", out(reg) place, options(pure, readonly, nostack));
@@ -73,9 +87,9 @@ core::arch::global_asm!(
     ".globl wirespeed_thread",
     ".hidden wirespeed_thread",
     ".type wirespeed_thread,%object",
-    ".size wirespeed_thread,64",
+    ".size wirespeed_thread,128",
     ".p2align 6",
-    "wirespeed_thread: .zero 64",
+    "wirespeed_thread: .zero 128",
     ".text",
 );
 
@@ -84,7 +98,7 @@ core::arch::global_asm!(
 #[inline(always)]
 pub fn thread() -> &'static Thread {
     let place: *const Thread;
-    // SAFETY: initial-exec access to a thread-local of 64 zeroed bytes, as the ABI defines it.
+    // SAFETY: initial-exec access to a thread-local of 128 zeroed bytes, as the ABI defines it.
     unsafe {
         core::arch::asm!("adrp {0}, :gottprel:wirespeed_thread",
             "ldr {0}, [{0}, #:gottprel_lo12:wirespeed_thread]", "mrs {1}, tpidr_el0",
@@ -148,6 +162,13 @@ impl Thread {
     pub fn end_sleep(&self, before: u32) {
         let now = self.sleeps.load(Ordering::SeqCst).wrapping_add(2);
         self.sleeps.store(now & !1 | before & 1, Ordering::SeqCst);
+    }
+
+    /// Whether the thread may make sockets to ask the kernel something: in a process that has confined itself only the library's
+    /// thread may, which has ended where the filter holds for all threads.
+    #[inline]
+    pub fn may_ask(&self) -> bool {
+        !is_confined() || self.is_librarys.load(Ordering::Relaxed) != 0
     }
 
     /// Counts in the thread's place, after `take` has found one for it.

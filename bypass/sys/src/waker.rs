@@ -2,9 +2,11 @@
 //!
 //! A waker is a datagram socket with an abstract name made of its process's random number and its
 //! own. The sleeper polls it; a datagram without content wakes it. Abstract names belong to a
-//! network namespace, as ports do, and vanish with the process.
+//! network namespace, as ports do, and vanish with the process. Where processes of several namespaces
+//! meet, the name is that of a file in their [directory].
 
 use crate::descriptor::Owned;
+use crate::directory;
 use crate::kernel::{self, Result};
 use crate::numbers;
 
@@ -27,7 +29,7 @@ impl Waker {
         let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         let fd = numbers::high(|| kernel::socket(libc::AF_UNIX, kind, 0))?.into_raw();
         let waker = Self { fd, number };
-        kernel::bind(fd, Name::of_waker(process, number).bytes())?;
+        Name::of_waker(process, number).bind(fd)?;
         Ok(waker)
     }
 
@@ -118,58 +120,111 @@ fn ring_by_another(sender: i32, name: &Name) -> Result<()> {
     Ok(())
 }
 
-/// An abstract Unix socket address.
+/// The address of a Unix socket: abstract, or a file in the [directory].
 pub struct Name {
-    bytes: [u8; 64],
+    bytes: [u8; NAME_BYTES],
     length: usize,
+    is_file: bool,
 }
+
+/// Bytes of `struct sockaddr_un`.
+const NAME_BYTES: usize = 110;
 
 impl Name {
     /// Name of a waker.
     pub fn of_waker(process: u64, number: u32) -> Self {
-        Self::new(b"wirespeed/w/", process, Some(number))
+        Self::new(b'w', process, Some(number))
     }
 
     /// Name of a process's rendezvous socket.
     pub fn of_process(process: u64) -> Self {
-        Self::new(b"wirespeed/p/", process, None)
+        Self::new(b'p', process, None)
     }
 
     /// Name of the socket that reserves a block of local ports.
     pub fn of_ports(block: u64) -> Self {
-        Self::new(b"wirespeed/b/", block, None)
+        Self::of_namespace(b'b', block, None)
     }
 
     /// Name of the rendezvous socket of a listening socket, by inode.
     pub fn of_listener(inode: u64) -> Self {
-        Self::new(b"wirespeed/l/", inode, None)
+        Self::new(b'l', inode, None)
     }
 
     /// Name of rendezvous socket `turn` at which a connection in transit, by its shadow's inode, is
     /// available.
     pub fn of_offer(inode: u64, turn: u32) -> Self {
-        Self::new(b"wirespeed/o/", inode, Some(turn))
+        Self::new(b'o', inode, Some(turn))
     }
 
     /// Name of the rendezvous socket of programs that share interface `link`, by a hash of their
     /// cluster's name.
     pub fn of_cluster(cluster: u64, link: u32) -> Self {
-        Self::new(b"wirespeed/c/", cluster, Some(link))
+        Self::of_namespace(b'c', cluster, Some(link))
     }
 
-    fn new(prefix: &[u8; 12], number: u64, second: Option<u32>) -> Self {
+    fn new(kind: u8, number: u64, second: Option<u32>) -> Self {
+        let Some(mut name) = Self::in_directory() else {
+            return Self::of_namespace(kind, number, second);
+        };
+        name.append(&[kind]);
+        name.append_numbers(b"-", number, second);
+        name.append(b"\0");
+        name
+    }
+
+    /// An abstract one, of which each network namespace has its own.
+    fn of_namespace(kind: u8, number: u64, second: Option<u32>) -> Self {
+        let mut name = Self::empty();
+        name.append(b"\0wirespeed/");
+        name.append(&[kind]);
+        name.append_numbers(b"/", number, second);
+        name
+    }
+
+    fn empty() -> Self {
         let mut name = Self {
-            bytes: [0; 64],
-            length: 3,
+            bytes: [0; NAME_BYTES],
+            length: 2,
+            is_file: false,
         };
         name.bytes[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
-        name.append(prefix);
-        name.append_hex(number);
-        if let Some(second) = second {
-            name.append(b"/");
-            name.append_hex(u64::from(second));
-        }
         name
+    }
+
+    fn in_directory() -> Option<Self> {
+        let path = directory::path()?;
+        let mut name = Self::empty();
+        name.is_file = true;
+        name.append(path.to_bytes());
+        name.append(b"/");
+        Some(name)
+    }
+
+    fn append_numbers(&mut self, between: &[u8], number: u64, second: Option<u32>) {
+        self.append(between);
+        self.append_hex(number);
+        if let Some(second) = second {
+            self.append(between);
+            self.append_hex(u64::from(second));
+        }
+    }
+
+    /// Gives the name to a socket.
+    pub fn bind(&self, fd: i32) -> Result<()> {
+        kernel::bind(fd, self.bytes())?;
+        match self.file() {
+            Some(file) => directory::open_to_users(file),
+            None => Ok(()),
+        }
+    }
+
+    /// The file's name within the directory.
+    pub fn file(&self) -> Option<&str> {
+        let path = self.bytes.get(2..self.length.checked_sub(1)?)?;
+        let name = path.rsplit(|byte| *byte == b'/').next()?;
+        let name = core::str::from_utf8(name).ok();
+        name.filter(|_| self.is_file)
     }
 
     fn append(&mut self, bytes: &[u8]) {

@@ -25,6 +25,14 @@ impl Engine {
     /// [`Engine::end_batch`].
     pub fn rx_burst<S: TxSink>(&mut self, now_us: u64, frames: &[Rx<'_>], sink: &mut S) {
         self.cx.now_us = self.cx.now_us.max(now_us);
+        // One alone needs no room for others.
+        if let [frame] = frames {
+            if let Some(segment) = self.take_frame(frame, sink) {
+                let hash = self.demux.hash(&segment.flow);
+                self.take_segment(&segment, hash, frame.bytes, sink);
+            }
+            return;
+        }
         for burst in frames.chunks(BURST) {
             self.take_burst(burst, sink);
         }

@@ -61,7 +61,9 @@ impl Ring {
         let start = (self.head as usize + offset) & (self.data.len() - 1);
         let first = bytes.len().min(self.data.len() - start);
         self.data[start..start + first].copy_from_slice(&bytes[..first]);
-        self.data[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+        if first < bytes.len() {
+            self.data[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+        }
     }
 
     /// Takes bytes that were written behind the end into the queue.
@@ -90,7 +92,9 @@ impl Ring {
         let count = into.len();
         let (first, second) = self.slices(offset, count);
         into[..first.len()].copy_from_slice(first);
-        into[first.len()..count].copy_from_slice(second);
+        if !second.is_empty() {
+            into[first.len()..count].copy_from_slice(second);
+        }
         count
     }
 }

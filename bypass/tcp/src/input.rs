@@ -106,6 +106,11 @@ impl Conn {
         if self.state == State::TimeWait || self.state == State::Closed {
             return Reply::None;
         }
+        if seg.has(SYN) {
+            // The answer to crossed SYNs: bytes and a FIN behind it are sent again, in segments whose numbers are those of
+            // their bytes.
+            return Reply::None;
+        }
         if seg.has(URG) {
             self.take_urgent(cx, seg);
         }
@@ -330,10 +335,10 @@ impl Conn {
             // RFC 9293, 3.10.7.4, seventh: after the peer's FIN nothing more can come.
             _ => return Reply::Ack,
         }
-        let beyond_fin = self
+        let is_behind_fin = self
             .fin_seq
-            .is_some_and(|fin| after(seg.end(), fin.wrapping_add(1)));
-        if beyond_fin {
+            .is_some_and(|fin| !before(seg.seq, fin) && after(seg.end(), fin.wrapping_add(1)));
+        if is_behind_fin {
             return Reply::Ack;
         }
         let is_gone = self.is_orphan || self.is_shut_reading && self.fin_queued;

@@ -325,10 +325,10 @@ impl Conn {
     #[inline]
     fn train_segments(&self, cx: &Context, bytes: u32, mss: u32, room: u32) -> u32 {
         let frame = cx.config.segmentation_max;
-        let most = frame / mss.max(1);
-        if most < 2 || bytes <= mss {
+        if bytes <= mss || frame < 2 * mss {
             return 1;
         }
+        let most = frame / mss;
         let paced = self.bytes_in_a_millisecond(frame) / mss;
         let most = most.min(paced.max(cx.config.train_segments));
         most.min(room).min((self.cwnd / 2).max(1))

@@ -31,7 +31,8 @@ impl Conn {
             return Reply::Ack;
         }
         if has_fin {
-            self.fin_seq = Some(end);
+            // Of two the first is the end.
+            self.fin_seq = Some(self.fin_seq.map_or(end, |known| earlier(known, end)));
         }
         self.after_bytes(cx, from, bytes.len() as u32)
     }
@@ -95,6 +96,8 @@ impl Conn {
         if !self.reassembly.is_empty() {
             next = self.reassembly.advance(next);
         }
+        // Where a peer has sent bytes behind its FIN too, its stream ends with the FIN.
+        next = self.fin_seq.map_or(next, |fin| earlier(next, fin));
         let total = next.wrapping_sub(self.rcv_nxt);
         self.rx.extend(total as usize);
         self.totals.bytes_received += u64::from(total);

@@ -218,13 +218,14 @@ impl Entry {
         self.snd_nxt.wrapping_add(0x1_0001)
     }
 
-    /// RFC 6191: a later timestamp, or a later number, cannot be an old duplicate.
+    /// RFC 6191, 2: a later timestamp, or with the same one or none a later number, cannot be an old duplicate.
     fn may_reopen(&self, seg: &Segment) -> bool {
-        let later = match seg.options.timestamps {
-            Some((value, _)) if self.has_timestamps => after(value, self.ts_recent),
-            _ => false,
+        let timestamp = seg.options.timestamps.filter(|_| self.has_timestamps);
+        let is_new = match timestamp {
+            Some((value, _)) if value != self.ts_recent => after(value, self.ts_recent),
+            _ => after(seg.seq, self.rcv_nxt),
         };
         // One with FIN opens nothing.
-        !seg.has(ACK | FIN) && (later || after(seg.seq, self.rcv_nxt))
+        !seg.has(ACK | FIN) && is_new
     }
 }

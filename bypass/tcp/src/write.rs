@@ -118,11 +118,11 @@ impl Conn {
         let (end, unit) = (self.tx_end(), self.unit_bytes(&cx.config));
         let leaves = self.snd_nxt.wrapping_add(self.leaves_at_once());
         let from = later(self.unit_from, earlier(leaves, end));
-        let begun = distance(from, end);
-        if begun == 0 {
-            self.unit_from = end;
+        let mut at = end;
+        match distance(from, end) {
+            0 => self.unit_from = end,
+            begun => at = end.wrapping_add((unit - begun % unit) % unit),
         }
-        let mut at = end.wrapping_add((unit - begun % unit) % unit);
         if self.bytes_below_limits(at, leaves) > 0 {
             // Bytes that leave at once make room for as many in their unit.
             at = later(at, leaves).wrapping_add(unit);
@@ -143,14 +143,21 @@ impl Conn {
     fn unit_bytes(&self, config: &Config) -> u32 {
         let mss = self.mss.max(1);
         let most = config.segmentation_max.min(self.snd_wnd_max / 2);
-        (most / mss).max(1) * mss
+        if most < 2 * mss {
+            return mss;
+        }
+        most / mss * mss
     }
 
     /// Bytes of full segments that congestion window and the peer's window allow now.
     fn leaves_at_once(&self) -> u32 {
         let segments = self.cwnd.saturating_sub(self.in_flight());
         let bytes = segments.saturating_mul(self.mss);
-        bytes.min(self.window_left()) / self.mss.max(1) * self.mss
+        let window = self.window_left();
+        if bytes <= window {
+            return bytes;
+        }
+        window / self.mss.max(1) * self.mss
     }
 
     /// Takes the mark of the socket, or of the engine, as its own (TCP_NOTSENT_LOWAT).

@@ -65,6 +65,29 @@ fn data_with_an_impossible_acknowledgment_is_dropped() {
     );
 }
 
+/// Segments with other bytes for numbers that have come before: what is in order stays, and of what lies behind a hole the
+/// bytes that fill it count, as on Linux.
+#[test]
+fn bytes_in_order_are_not_replaced_by_others_of_their_numbers() {
+    let mut dialogue = play(ACCEPTED);
+    dialogue.play_loosely(
+        "< P. 1:11 ack 1 fill 1
+        < P. 6:16 ack 1 fill 2
+        < P. 1:16 ack 1 fill 3
+        < P. 26:36 ack 1 fill 4
+        < P. 11:31 ack 1 fill 5",
+    );
+    let handle = dialogue.handle.expect("a connection");
+    let mut buffer = [0; 100];
+    let count = dialogue.engine.recv(dialogue.now_us, handle, &mut buffer);
+    let runs = [(1, 10), (2, 5), (5, 15), (4, 5)];
+    let expected: Vec<u8> = runs
+        .iter()
+        .flat_map(|(byte, times)| [*byte].repeat(*times))
+        .collect();
+    assert_eq!(&buffer[..count.expect("bytes")], &expected[..]);
+}
+
 #[test]
 fn challenges_of_one_connection_are_limited_to_two_a_second() {
     accepted(
@@ -197,6 +220,24 @@ fn an_old_timestamp_is_refused() {
         < . 1:11 ack 1 win 65535 <nop,nop,TS 601 last>
         > . 1:1 ack 11
         recv 10",
+    );
+}
+
+/// RFC 7323, 5.2: the clock of a peer goes round, and old is what is behind by up to half of it.
+#[test]
+fn a_timestamp_that_goes_round_is_later() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1000,sackOK,TS 4294967290 0>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535 <nop,nop,TS 4294967295 last>
+        accept
+        < . 1:11 ack 1 win 65535 <nop,nop,TS 5 last>
+        > . 1:1 ack 11
+        < . 11:21 ack 1 win 65535 <nop,nop,TS 4294967294 last>
+        > . 1:1 ack 11
+        recv 10
+        recv wouldblock",
     );
 }
 

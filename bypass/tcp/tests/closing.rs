@@ -57,6 +57,55 @@ fn a_fin_ahead_of_a_hole_counts_when_the_hole_is_filled() {
     );
 }
 
+/// RFC 9293, 3.10.7.4: nothing follows a FIN. Bytes that a peer sends behind it all the same, before or after, are left out
+/// of the stream, whose end is reported.
+#[test]
+fn bytes_behind_a_fin_are_left_out_of_the_stream() {
+    // Ahead of a hole, and right behind where the FIN comes.
+    accepted(
+        "< . 201:301 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 201:301>
+        < F. 1:201 ack 1 win 65535
+        > . 1:1 ack 202
+        state CloseWait
+        recv 200
+        recv eof
+        < . 202:302 ack 1 win 65535
+        > . 1:1 ack 202",
+    );
+    // The FIN comes without bytes and ahead of a hole, which a segment fills and goes beyond.
+    accepted(
+        "< F. 101:101 ack 1 win 65535
+        > . 1:1 ack 1
+        < . 1:301 ack 1 win 65535
+        > . 1:1 ack 102
+        state CloseWait
+        recv 100
+        recv eof",
+    );
+    accepted(
+        "< F. 101:101 ack 1 win 65535
+        > . 1:1 ack 1
+        < . 51:301 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 51:301>
+        < F. 1:401 ack 1 win 65535
+        > . 1:1 ack 102
+        recv 100
+        recv eof",
+    );
+    // Of two the first is the end.
+    accepted(
+        "< F. 201:201 ack 1 win 65535
+        > . 1:1 ack 1
+        < F. 101:101 ack 1 win 65535
+        > . 1:1 ack 1
+        < . 1:101 ack 1 win 65535
+        > . 1:1 ack 102
+        recv 100
+        recv eof",
+    );
+}
+
 #[test]
 fn a_lost_fin_is_sent_again() {
     accepted(
@@ -113,6 +162,34 @@ fn a_new_syn_reopens_time_wait_when_it_cannot_be_old() {
         > S. 0:0 ack 5001",
     );
     assert_eq!(dialogue.engine.counts().time_wait, 0);
+    assert_eq!(dialogue.engine.stats().time_wait_recycled, 1);
+}
+
+/// RFC 6191, 2: a SYN with an older timestamp is an old one, however high its number. The same timestamp leaves it to the
+/// number.
+#[test]
+fn a_syn_with_an_older_timestamp_does_not_reopen_time_wait() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000,sackOK,TS 500 0>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535 <nop,nop,TS 600 last>
+        accept
+        close
+        > F. 1:1 ack 1
+        < F. 1:1 ack 2 win 65535 <nop,nop,TS 600 last>
+        > . 2:2 ack 2
+        < S 5000:5000 win 65535 <mss 1000,sackOK,TS 599 0>
+        > . 2:2 ack 2
+        +1s
+        < S 1:1 win 65535 <mss 1000,sackOK,TS 600 0>
+        > . 2:2 ack 2",
+    );
+    assert_eq!(dialogue.engine.stats().time_wait_recycled, 0);
+    dialogue.play(
+        "< S 5000:5000 win 65535 <mss 1000,sackOK,TS 600 0>
+        > S. 0:0 ack 5001",
+    );
     assert_eq!(dialogue.engine.stats().time_wait_recycled, 1);
 }
 

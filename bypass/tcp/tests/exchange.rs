@@ -205,6 +205,26 @@ fn a_closed_window_is_probed_with_backoff_and_reopens() {
     );
 }
 
+/// RFC 9293, 3.8.6.1: as long as probes are answered the connection stays, for hours.
+#[test]
+fn a_window_that_stays_closed_for_hours_ends_nothing_while_probes_are_answered() {
+    let mut dialogue = accepted(
+        "< . 1:1 ack 1 win 0
+        send 100",
+    );
+    for _ in 0..100 {
+        dialogue.play_loosely(
+            "+121s
+            < . 1:1 ack 1 win 0",
+        );
+    }
+    dialogue.play(
+        "state Established
+        < . 1:1 ack 1 win 65535
+        > P. 1:101 ack 1",
+    );
+}
+
 #[test]
 fn a_small_window_is_not_filled_with_small_segments() {
     accepted(

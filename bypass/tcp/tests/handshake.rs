@@ -266,6 +266,52 @@ fn both_sides_may_open_at_once() {
     );
 }
 
+/// A peer may send bytes and a FIN along (RFC 9293, 3.4); they count when they come again. Their numbers begin behind that
+/// of the SYN.
+#[test]
+fn bytes_with_the_answer_to_crossed_syns_come_again() {
+    for (early, late) in [
+        ("SF. 0:0", "F. 1:1"),
+        ("S. 0:10", ". 1:11"),
+        ("SF. 0:10", "F. 1:11"),
+        ("SFPU. 0:10", "F. 1:11"),
+    ] {
+        let mut dialogue = play(&format!(
+            "connect
+            > S 0:0
+            < S 0:0 win 65535 <mss 1000>
+            > S. 0:0 ack 1
+            < {early} ack 1 win 65535 urg 3 <mss 1000>
+            state Established
+            recv wouldblock"
+        ));
+        dialogue.play_loosely(&format!("< {late} ack 1 win 65535"));
+        dialogue.play_loosely(if late.ends_with(":11") {
+            "recv 10"
+        } else {
+            "recv eof"
+        });
+        if late.starts_with('F') {
+            dialogue.play_loosely("recv eof");
+        }
+    }
+}
+
+/// RFC 9293, 3.10.7.4: an attempt ends when its peer resets it, also where both have opened at once.
+#[test]
+fn a_reset_ends_an_attempt_of_crossed_syns() {
+    play(
+        "connect
+        > S 0:0
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < R 2:2
+        > . 1:1 ack 1
+        < R 1:1
+        error connection refused",
+    );
+}
+
 /// RFC 9293, 3.10.4, SYN-RECEIVED: the FIN comes after the handshake, which may yet have to be repeated.
 #[test]
 fn what_is_ended_while_both_sides_open_ends_once_it_is_open() {

@@ -742,3 +742,37 @@ fn a_timeout_during_a_recovery_is_not_taken_for_early() {
     assert_eq!(dialogue.engine.stats().spurious_timeouts, 0);
     assert!(windows(&mut dialogue).1 <= 7);
 }
+
+/// RFC 2018, 8: the peer may drop what it has selectively acknowledged. Nothing of that is given up before it is
+/// acknowledged in order.
+#[test]
+fn segments_whose_selective_acknowledgment_is_taken_back_are_sent_again() {
+    let mut dialogue = accepted(
+        "send 3000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > P. 2001:3001 ack 1",
+    );
+    // The first is sent again, and then no more is acknowledged than that.
+    dialogue.play_loosely(
+        "+1ms
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:3001>
+        +1s
+        < . 1:1 ack 1001 win 65535",
+    );
+    let before = dialogue.engine.stats().retrans_segs;
+    dialogue.play_loosely("+3s");
+    assert!(dialogue.engine.stats().retrans_segs > before);
+    dialogue.play_loosely(
+        "< . 1:1 ack 2001 win 65535
+        +3s
+        < . 1:1 ack 3001 win 65535",
+    );
+    let counts = dialogue.engine.counts();
+    assert_eq!((counts.segments, counts.connections), (0, 1));
+    dialogue.play(
+        "send 10
+        > P. 3001:3011 ack 1
+        < . 1:1 ack 3011 win 65535",
+    );
+}

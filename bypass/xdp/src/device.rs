@@ -1,4 +1,4 @@
-//! The device made of an opened socket.
+//! An opened AF_XDP socket as a packet device.
 
 use std::sync::Arc;
 

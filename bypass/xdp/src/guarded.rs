@@ -1,4 +1,4 @@
-//! Tables that only bpf(2) writes: which claims are believed, and which socket a queue feeds. Their descriptors are closed
+//! Tables that only bpf(2) writes: permitted claims of ports, and each queue's socket. Their descriptors are closed
 //! when a process gives up its privileges, so that whoever takes it over can claim nothing else.
 
 use std::collections::HashSet;

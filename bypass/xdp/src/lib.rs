@@ -4,7 +4,7 @@
 //! everything else to the kernel. [`Opened`] is a socket of one queue with its memory; it and the
 //! steering are made with privilege, can be passed on, and work without privilege. [`Xdp`] is the
 //! device made of one, [`queues::over`] that of a whole interface. [`check`](check::interface) says what an interface can do, and what is
-//! missing.
+//! missing. [`memory`] has the same rings between two programs, without a kernel.
 //!
 //! Everything is held by descriptors: when the last holder goes, killed or not, the kernel takes the
 //! program off the interface, which is then as before.
@@ -13,6 +13,7 @@ pub mod check;
 mod device;
 mod exchange;
 mod guarded;
+pub mod memory;
 mod opened;
 mod program;
 pub mod queues;

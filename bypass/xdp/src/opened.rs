@@ -1,4 +1,4 @@
-//! An AF_XDP socket of one queue with its memory: what is made with privilege and passed on.
+//! An AF_XDP socket of one queue with its memory: made with privilege, then passed to other processes.
 
 use std::sync::Arc;
 

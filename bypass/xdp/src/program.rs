@@ -1,4 +1,4 @@
-//! The steering program, instruction by instruction (linux/bpf.h, RFC 9669).
+//! The BPF program that steers frames, instruction by instruction (linux/bpf.h, RFC 9669).
 //!
 //! It takes a frame when the destination of its TCP or UDP header is claimed, or when it is an ICMP
 //! error about a TCP packet whose source is. Everything else, and everything unusual, goes to the

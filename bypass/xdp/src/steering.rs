@@ -1,4 +1,4 @@
-//! The program on an interface, and what it takes.
+//! Attaches the steering program to an interface, and sets which ports and addresses it takes.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -330,8 +330,9 @@ impl Steering {
     }
 
     /// Whether the program may have left a new connection to the kernel that is read here now too: its SYN came before the
-    /// owner was found not to look, and then once more. Asked before frames are read, and before [`looked`](Self::looked).
-    pub fn is_late(&self, now_ns: u64) -> bool {
+    /// owner was found not to look, and then once more. Asked once it is read, and before [`looked`](Self::looked); for the
+    /// time only where one waits.
+    pub fn is_late(&self, now_ns: impl FnOnce() -> u64) -> bool {
         let mut queues = self.queues.load(Ordering::Relaxed);
         let mut oldest = u64::MAX;
         while queues != 0 {
@@ -342,7 +343,7 @@ impl Steering {
                 since_ns => since_ns,
             });
         }
-        now_ns.saturating_sub(oldest) > RESEND_NS
+        oldest < u64::MAX && now_ns().saturating_sub(oldest) > RESEND_NS
     }
 
     /// Whether the program has left new connections of a port to the kernel, since that was [forgotten](Self::forget_left).

@@ -1,4 +1,4 @@
-//! Kind, driver, queues and checksums of an interface, and the ways of receiving that follow: decided in one place.
+//! Kind, driver, queues and checksums of an interface, and the receive modes that follow from them.
 
 use bypass_netlink::features::{self, Features};
 use bypass_netlink::{Link, Tables};
@@ -177,6 +177,19 @@ impl LinkTraits {
 
 /// Kinds of interfaces that have been tried and carry, in the words of `ip -d link`; all others are refused.
 const CARRYING: [&str; 6] = ["", "veth", "macvlan", "bridge", "vlan", "tun"];
+/// Modes of bonds by the kernel's number, and whether they have been tried. In the last one peers send to the addresses
+/// of members, which the engine does not know.
+const BOND_MODES: [(&str, bool); 7] = [
+    ("balance-rr", true),
+    ("active-backup", true),
+    ("balance-xor", true),
+    ("broadcast", false),
+    ("802.3ad", true),
+    ("balance-tlb", false),
+    ("balance-alb", false),
+];
+/// The mode of an ipvlan that sends Ethernet frames, and finds its neighbours itself.
+const IPVLAN_L2: u32 = 0;
 
 fn refused_kind(link: &Link) -> Option<Refusal> {
     let refusal = |what: &str, remedy: &str| Some((what.to_owned(), remedy.to_owned()));
@@ -191,30 +204,48 @@ fn refused_kind(link: &Link) -> Option<Refusal> {
             "name the interface below it, or one that is switched, not routed",
         );
     }
+    let name = &link.name;
+    if link.keeps_tag {
+        return Some((
+            "its frames keep their VLAN tag, which is not read".to_owned(),
+            format!("ip link set {name} type vlan reorder_hdr on"),
+        ));
+    }
     if CARRYING.contains(&link.kind.as_str()) {
         return None;
     }
-    let name = &link.name;
     let (what, remedy) = match link.kind.as_str() {
-        "bond" | "team" => (
-            "programs that run on its members would lose frames, and generic mode on it has not been tried".to_owned(),
-            format!("ip link set MEMBER nomaster, and name MEMBER with the addresses of {name}"),
-        ),
+        "bond" => return refused_bond(link),
         "vrf" => (
             "it carries packets by a routing table of its own, which is not followed".to_owned(),
             "ip link set MEMBER nomaster, and name MEMBER".to_owned(),
         ),
-        "ipvlan" | "ipvtap" => (
-            "it shares its link address with others".to_owned(),
-            format!("ip link add link PARENT name {name} type macvlan mode bridge"),
+        "ipvlan" if link.mode == Some(IPVLAN_L2) => return None,
+        "ipvlan" => (
+            "its parent's routes decide where its packets go, which are not followed".to_owned(),
+            format!("ip link add link PARENT name {name} type ipvlan mode l2"),
         ),
-        "dummy" | "ifb" => ("it carries no packets to other hosts".to_owned(), String::new()),
+        "dummy" | "ifb" => (
+            "it carries no packets to other hosts".to_owned(),
+            String::new(),
+        ),
         kind => (
             format!("interfaces of the kind {kind} have not been tried"),
             "name the interface below it, or leave these connections to the kernel".to_owned(),
         ),
     };
     Some((what, remedy))
+}
+
+fn refused_bond(link: &Link) -> Option<Refusal> {
+    let mode = link.mode.and_then(|mode| BOND_MODES.get(mode as usize));
+    let (mode, is_tried) = mode.copied().unwrap_or(("of a new kernel", false));
+    let what = format!("bonds in mode {mode} have not been tried");
+    let remedy = format!(
+        "ip link set {} type bond mode active-backup, while it has no members",
+        link.name
+    );
+    (!is_tried).then_some((what, remedy))
 }
 
 /// A member's frames are its master's business, except that a VRF's members keep their addresses.
@@ -234,4 +265,54 @@ fn refused_master(tables: &Tables, link: &Link) -> Option<Refusal> {
         Some(_) => format!("ip link set {} nomaster", link.name),
     };
     Some((what, remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(kind: &str, mode: Option<u32>) -> Link {
+        Link {
+            index: 7,
+            name: "u1".to_owned(),
+            kind: kind.to_owned(),
+            mode,
+            keeps_tag: false,
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            is_up: true,
+            has_carrier: true,
+            is_loopback: false,
+            master: None,
+            rx_queues: 1,
+            tx_queues: 1,
+            xdp_program: None,
+        }
+    }
+
+    fn why(link: &Link) -> String {
+        refused_kind(link).map_or_else(String::new, |(what, _)| what)
+    }
+
+    /// One that was not tried may give the same address to two hosts, or lose frames.
+    #[test]
+    fn of_bonds_and_ipvlans_only_the_modes_that_were_tried_are_used() {
+        for mode in [0, 1, 2, 4] {
+            assert_eq!(why(&link("bond", Some(mode))), "");
+        }
+        for (mode, name) in [(3, "broadcast"), (6, "balance-alb"), (9, "of a new kernel")] {
+            assert!(why(&link("bond", Some(mode))).contains(name), "{mode}");
+        }
+        assert!(why(&link("bond", None)).contains("of a new kernel"));
+        assert_eq!(why(&link("ipvlan", Some(0))), "");
+        assert!(why(&link("ipvlan", Some(1))).contains("its parent's routes"));
+    }
+
+    #[test]
+    fn a_vlan_that_keeps_tags_is_refused() {
+        let vlan = link("vlan", None);
+        assert_eq!(why(&vlan), "");
+        let keeps_tag = true;
+        assert!(why(&Link { keeps_tag, ..vlan }).contains("VLAN tag"));
+    }
 }

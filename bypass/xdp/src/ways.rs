@@ -1,4 +1,4 @@
-//! Where new connections may come from, by address of this host: lists that the program goes through.
+//! Networks that new connections may come from, for each address of this host: lists that the BPF program searches.
 //!
 //! Several processes keep the same tables, each for itself, from what the kernel says of its routes. So a list is found
 //! by its content: whoever needs one that is there uses it.

@@ -64,12 +64,6 @@ impl Facts {
         Some(line.strip_prefix(':')?.trim())
     }
 
-    /// Kilobytes that a line of the status says.
-    pub(super) fn kilobytes_of(&self, name: &str) -> u64 {
-        let words = self.status_of(name).and_then(|line| line.split(' ').next());
-        words.and_then(|word| word.parse().ok()).unwrap_or(0)
-    }
-
     /// The soft limit of this name; None for none.
     pub(super) fn limit_of(&self, name: &str) -> Option<u64> {
         let line = self
@@ -97,25 +91,28 @@ impl Facts {
 
     /// Kilobytes of this process that lie in mappings of files whose names begin so.
     pub(super) fn resident_kilobytes(&self, file: &str) -> u64 {
+        let all = self.mapped(file, "Rss:");
+        let kilobytes = |rest: &str| rest.split_whitespace().next()?.parse::<u64>().ok();
+        all.filter_map(kilobytes).sum()
+    }
+
+    /// Whether a mapping of such a file is locked in memory.
+    pub(super) fn is_locked(&self, file: &str) -> bool {
+        let mut all = self.mapped(file, "VmFlags:");
+        all.any(|flags| flags.split_whitespace().any(|flag| flag == "lo"))
+    }
+
+    /// This field of each mapping of files whose names begin so, from smaps.
+    fn mapped<'a>(&'a self, file: &'a str, field: &'a str) -> impl Iterator<Item = &'a str> {
         let mut is_it = false;
-        let mut sum = 0;
-        for line in self.smaps.lines() {
-            match line.strip_prefix("Rss:") {
-                Some(rest) if is_it => {
-                    let word = rest.split_whitespace().next();
-                    sum += word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-                }
-                // The head of a mapping begins with its addresses.
-                None if line.starts_with(|first: char| {
-                    first.is_ascii_hexdigit() && !first.is_ascii_uppercase()
-                }) =>
-                {
-                    is_it = line.contains(file);
-                }
-                _ => {}
+        self.smaps.lines().filter_map(move |line| {
+            // The head of a mapping begins with its addresses.
+            if line.starts_with(|first: char| first.is_ascii_digit() || first.is_ascii_lowercase())
+            {
+                is_it = line.contains(file);
             }
-        }
-        sum
+            line.strip_prefix(field).filter(|_| is_it)
+        })
     }
 
     /// The library, as it is mapped.

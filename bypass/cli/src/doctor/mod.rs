@@ -27,8 +27,8 @@ Exit codes: 0 no problem, 1 problems, or a process that is not accelerated or no
 
 /// Of the limit, from which on descriptors are called few.
 const DESCRIPTORS_PART: u64 = 80;
-/// Locked memory beyond which segments may be part of it.
-const LOCKED_KB: u64 = 256 << 10;
+/// How descriptors and mappings of segments begin.
+const SEGMENT: &str = "/memfd:wirespeed-segment";
 /// The user that stands for all whom a user namespace does not know.
 const OVERFLOW_USER: &str = "65534";
 /// Sleeps in a hundred that look again each millisecond, from which on that is a problem.
@@ -190,11 +190,9 @@ fn machine(findings: &mut Findings, facts: &Facts) {
         let text = "it runs as a user that its user namespace does not know: memory is shared with root only";
         findings.add(Grade::Problem, text);
     }
-    if facts.kilobytes_of("VmLck") > LOCKED_KB {
-        let megabytes = facts.kilobytes_of("VmLck") >> 10;
-        let text = format!(
-            "{megabytes} MiB are locked: mlockall with MCL_CURRENT makes memory of whole segments"
-        );
+    if facts.is_locked(SEGMENT) {
+        let text =
+            "segments are locked, 1.2 GiB of memory each: a module called mlockall past the library";
         findings.add(Grade::Note, text);
     }
     if matches!(facts.policy(), 1 | 2) {
@@ -210,8 +208,8 @@ fn statistics(findings: &mut Findings, facts: &Facts, view: &View) {
     }
     let connections = view.connections();
     let shared = connections.iter().filter(|one| one.path == "shm").count();
-    let segments = facts.count_of("/memfd:wirespeed-segment");
-    let memory = facts.resident_kilobytes("/memfd:wirespeed-segment") >> 10;
+    let segments = facts.count_of(SEGMENT);
+    let memory = facts.resident_kilobytes(SEGMENT) >> 10;
     let text = format!(
         "{shared} sockets over shared memory, {segments} segments with {memory} MiB in memory"
     );
@@ -296,14 +294,15 @@ mod tests {
         stat.extend(std::iter::repeat_n(" 1", 37));
         stat.push_str(" 0 0");
         Facts {
-            status: "Name:\tx\nUid:\t0\t0\t0\t0\nVmLck:\t       0 kB\nSeccomp:\t0\n".to_owned(),
+            status: "Name:\tx\nUid:\t0\t0\t0\t0\nSeccomp:\t0\n".to_owned(),
             stat,
             limits: "Max file size             unlimited            unlimited            bytes\n\
                      Max open files            1024                 4096                 files\n"
                 .to_owned(),
             maps: "7f0-7f1 r-xp 00000000 08:01 99   /usr/lib/libbypass_preload.so\n".to_owned(),
             smaps: "7f2-7f3 rw-s 00000000 00:01 7   /memfd:wirespeed-segment (deleted)\nRss:     2048 kB\n\
-                    7f3-7f4 rw-p 00000000 00:00 0\nRss:     4096 kB\n"
+                    VmFlags: rd wr sh mr mw me ms dd sd\n\
+                    7f3-7f4 rw-p 00000000 00:00 0\nRss:     4096 kB\nVmFlags: rd wr mr mw me lo ac sd\n"
                 .to_owned(),
             uid_map: "         0          0 4294967295\n".to_owned(),
             descriptors: vec!["socket:[1]".to_owned(); 10],
@@ -339,7 +338,7 @@ mod tests {
     #[test]
     fn memory_is_counted_by_the_file_that_is_mapped() {
         let of = |file| healthy().resident_kilobytes(file);
-        assert_eq!(of("/memfd:wirespeed-segment"), 2048);
+        assert_eq!(of(SEGMENT), 2048);
         assert_eq!(of("/memfd:another"), 0);
     }
 
@@ -365,8 +364,8 @@ mod tests {
             ("seccomp filter", |facts| {
                 facts.status = facts.status.replace("Seccomp:\t0", "Seccomp:\t2")
             }),
-            ("locked", |facts| {
-                facts.status = facts.status.replace("       0 kB", " 1300000 kB")
+            ("segments are locked", |facts| {
+                facts.smaps = facts.smaps.replace("ms dd", "ms lo dd")
             }),
             ("real-time", |facts| {
                 facts.stat = facts.stat.replace(" 0 0", " 1 0")

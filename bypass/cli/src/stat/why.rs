@@ -58,7 +58,7 @@ fn line(decision: &Decision, unix_ns: u128) -> String {
 /// What a reason means, and what to do.
 pub(crate) fn meaning(reason: &str) -> &'static str {
     match reason {
-        "no-holder" => "no accelerated process listens there (start the server by bypass run, too)",
+        "no-holder" => "no accelerated process listens there (start the server with bypass run too)",
         "not-local" => "another host, and no interface is named (bypass run --interface)",
         "other-user" => "the two ends run as different users (EF_SHARE_WITH at both)",
         "sandbox" => {
@@ -81,10 +81,15 @@ pub(crate) fn meaning(reason: &str) -> &'static str {
         }
         "passed-fd" => "the connection came by exec or SCM_RIGHTS and could not be followed",
         "peer-protocol" => "the process at the other end broke the protocol: look at it",
-        "interface" => "the interface cannot be used, or another program uses it",
-        "bound-address" => "the socket is bound to an address that packets cannot use",
+        "interface" => {
+            "the interface cannot be used (bypass run --check says why), or another program uses it"
+        }
+        "bound-address" => "the socket was bound before connect",
         "namespace" => "the process has entered another network namespace",
         "not-accepting" => "the other end had not accepted yet, or another program accepts for it",
+        "not-recognised" => {
+            "the connection reached another server than the shared directory names, or it accepted late"
+        }
         _ => "unknown to this version of bypass",
     }
 }

@@ -1,6 +1,6 @@
 //! Options about processes, names and messages.
 
-use crate::definition::{number, switch, text, Definition, Group};
+use crate::definition::{number, switch, text, translations_of, Definition, Group};
 
 pub(super) const OPTIONS: &[Definition] = &[
     switch(
@@ -67,6 +67,28 @@ pub(super) const OPTIONS: &[Definition] = &[
              allow it; root is trusted by everybody.",
     )
     .does("connections with that user's processes are accelerated; 0: with the own user's only"),
+    text(
+        "EF_SHARE_DIR",
+        "",
+        "A directory where processes of other network namespaces of this host are met",
+    )
+    .of(Group::Process)
+    .long(
+        "An absolute path of at most 60 bytes, the same directory in all containers; only its owner and its group may \
+             write to it. The kernel makes each connection first; one that does not reach an accelerated server of the \
+             directory is handled by the kernel. All programs that are to meet need the option, also within one namespace.",
+    )
+    .does("TCP connections over IPv4 to listeners of other network namespaces are accelerated"),
+    translations_of(
+        "EF_SHARE_AS",
+        "Addresses that are translated to ports of a server with EF_SHARE_DIR",
+    )
+    .of(Group::Process)
+    .long(
+        "As Docker publishes ports, and Kubernetes services with one server: the address and port to which clients of other \
+             network namespaces connect, and the server's own port, apart by blanks or commas.",
+    )
+    .does("those clients find the server by these addresses, too"),
     number(
         "EF_FORK_NETIF",
         "3",

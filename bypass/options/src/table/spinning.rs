@@ -19,7 +19,10 @@ pub(super) const OPTIONS: &[Definition] = &[
              EF_INT_DRIVEN off; accept and connect spin only when enabled. 20 shares a \
              core well; 100000 takes the whole core while there is any traffic.",
     )
-    .does("the limit of every spin, from the last useful event; then the thread sleeps"),
+    .does(
+        "the limit of every spin, from the last useful event; then the thread sleeps. A thread that loses its core to \
+             another one while it spins spins for at most 20 µs in the next waits",
+    ),
     number(
         "EF_SPIN_USEC",
         "0",

@@ -3,7 +3,8 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use bypass_stack::operations::{
-    read as stack_read, sendfile as stack_sendfile, splice as stack_splice, write as stack_write,
+    options, read as stack_read, sendfile as stack_sendfile, splice as stack_splice,
+    write as stack_write,
 };
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::table;
@@ -13,6 +14,7 @@ use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::waiting::of_timespec;
 use super::{control, datagrams, rights};
+use crate::address::{is_kernels, is_wild};
 use crate::cancel::point;
 use crate::outcome::{errno, fail, finish, set_errno};
 use crate::real;
@@ -30,6 +32,9 @@ fn one(at: *const c_void, length: size_t) -> [iovec; 1] {
 
 #[inline(always)]
 unsafe fn get(fd: c_int, at: *mut c_void, length: size_t, flags: c_int) -> Outcome {
+    if is_wild(at) && (length > 0 || is_kernels(at)) {
+        return get_nowhere(fd, at, length, flags);
+    }
     let piece = one(at, length);
     // SAFETY: the caller promises a writable buffer.
     match unsafe { Pieces::new(&piece) } {
@@ -40,6 +45,9 @@ unsafe fn get(fd: c_int, at: *mut c_void, length: size_t, flags: c_int) -> Outco
 
 #[inline(always)]
 unsafe fn put(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> Outcome {
+    if is_wild(at) && (length > 0 || is_kernels(at)) {
+        return put_from_nowhere(fd, at, flags);
+    }
     let piece = one(at, length);
     // SAFETY: the caller promises a readable buffer; writing only reads it.
     match unsafe { Pieces::new(&piece) } {
@@ -48,8 +56,86 @@ unsafe fn put(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> Out
     }
 }
 
+/// Reads to an address that is [wild](is_wild): EFAULT once there is something, unless it is thrown away.
+#[cold]
+fn get_nowhere(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> Outcome {
+    if is_kernels(at) {
+        // The kernel says so of the shadow, too.
+        return Outcome::Kernel;
+    }
+    let is_urgent = flags & libc::MSG_OOB != 0;
+    let is_thrown_away = flags & libc::MSG_TRUNC != 0 && !is_urgent;
+    let looks = match is_thrown_away {
+        true => flags,
+        false => flags | libc::MSG_PEEK | libc::MSG_TRUNC,
+    };
+    let piece = one(at, if is_urgent { 0 } else { length });
+    // SAFETY: a read with MSG_TRUNC touches no buffer, nor does one of no bytes.
+    let Some(mut pieces) = (unsafe { Pieces::new(&piece) }) else {
+        return Outcome::Error(libc::EINVAL);
+    };
+    match inside(|| stack_read::read(fd, &mut pieces, looks)) {
+        Outcome::Done(count) if !is_thrown_away && (count > 0 || is_urgent) => {
+            Outcome::Error(libc::EFAULT)
+        }
+        other => other,
+    }
+}
+
+/// Writes from such an address: EFAULT where the socket takes bytes at all.
+#[cold]
+fn put_from_nowhere(fd: c_int, at: *const c_void, flags: c_int) -> Outcome {
+    if is_kernels(at) {
+        return Outcome::Kernel;
+    }
+    // SAFETY: no buffer at all.
+    let Some(mut nothing) = (unsafe { Pieces::new(&[]) }) else {
+        return Outcome::Error(libc::EINVAL);
+    };
+    match inside(|| stack_write::write(fd, &mut nothing, flags)) {
+        Outcome::Done(_) => Outcome::Error(libc::EFAULT),
+        other => other,
+    }
+}
+
+/// The buffers of a call that reads them; None where one is [wild](is_wild), too.
+unsafe fn touched<'a>(pieces: *const iovec, count: usize) -> Option<Pieces<'a>> {
+    // SAFETY: the caller's buffers.
+    let all = unsafe { many(pieces, count) }?;
+    // SAFETY: an array that was just looked at.
+    match unsafe { before_wild(pieces, count) } {
+        Some(_) => None,
+        None => Some(all),
+    }
+}
+
+/// The buffers of a call that fills them, up to the first that is [wild](is_wild); None where no byte is before that.
+unsafe fn filled<'a>(pieces: *const iovec, count: usize) -> Option<Pieces<'a>> {
+    // SAFETY: the caller's buffers.
+    let mut all = unsafe { many(pieces, count) }?;
+    // SAFETY: an array that was just looked at.
+    match unsafe { before_wild(pieces, count) } {
+        Some(0) => return None,
+        Some(before) => all.limit(before),
+        None => {}
+    }
+    Some(all)
+}
+
+/// The bytes before the first buffer that is wild, if one is.
+unsafe fn before_wild(pieces: *const iovec, count: usize) -> Option<usize> {
+    if count == 0 {
+        return None;
+    }
+    // SAFETY: the caller promises an array of that many buffers.
+    let each = unsafe { core::slice::from_raw_parts(pieces, count) };
+    let is_bad = |piece: &iovec| piece.iov_len > 0 && is_wild(piece.iov_base);
+    let bad = each.iter().position(is_bad)?;
+    Some(each[..bad].iter().map(|piece| piece.iov_len).sum())
+}
+
 unsafe fn many<'a>(pieces: *const iovec, count: usize) -> Option<Pieces<'a>> {
-    if count > PIECES_MAX || (pieces.is_null() && count > 0) {
+    if count > PIECES_MAX || (is_wild(pieces) && count > 0) {
         return None;
     }
     if count == 0 {
@@ -180,13 +266,19 @@ pub unsafe extern "C-unwind" fn recvfrom(
     }
     // SAFETY: the caller's buffer.
     let result = point(|| unsafe { get(fd, at, length, flags) }, kernel);
-    // SAFETY: null or a length, by recvfrom(2).
-    if let Some(address_length) = unsafe { address_length.as_mut() } {
-        if result >= 0 && !address.is_null() && !table::is_kernel(fd) {
-            // A stream has no sender's address.
-            *address_length = 0;
-        }
+    if result < 0 || address.is_null() || table::is_kernel(fd) {
+        return result;
     }
+    if is_wild(address_length) {
+        return fail(libc::EFAULT) as ssize_t;
+    }
+    // SAFETY: a length, by recvfrom(2).
+    let room = unsafe { &mut *address_length };
+    if *room > i32::MAX as socklen_t {
+        return fail(libc::EINVAL) as ssize_t;
+    }
+    // A stream has no sender's address.
+    *room = 0;
     result
 }
 
@@ -205,6 +297,12 @@ pub unsafe extern "C-unwind" fn sendto(
         let to = (address, address_length);
         // SAFETY: the caller's buffer and name.
         return unsafe { sent(fd, &one(at, length), flags, to) }.unwrap_or_else(kernel);
+    }
+    let has_name = !address.is_null();
+    let is_too_long = address_length as usize > size_of::<libc::sockaddr_storage>();
+    if has_name && (is_wild(address) || is_too_long) {
+        // A connection ignores it, but the kernel copies it first, and says what is wrong.
+        return kernel();
     }
     // SAFETY: the caller's buffer.
     point(|| unsafe { put(fd, at, length, flags) }, kernel)
@@ -226,9 +324,24 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
         return kernel();
     }
     // SAFETY: the caller's buffers.
-    match unsafe { many(pieces, count as usize) } {
+    unsafe { read_pieces(fd, pieces, count, 0, kernel) }
+}
+
+/// readv from a socket of ours, with flags of recv(2).
+pub(super) unsafe fn read_pieces(
+    fd: c_int,
+    pieces: *const iovec,
+    count: c_int,
+    flags: c_int,
+    kernel: impl Fn() -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's buffers.
+    match unsafe { filled(pieces, count as usize) } {
         Some(pieces) if is_answered_by_shadow(fd, pieces.left()) => kernel(),
-        Some(mut pieces) => point(|| inside(|| stack_read::read(fd, &mut pieces, 0)), kernel),
+        Some(mut pieces) => point(
+            || inside(|| stack_read::read(fd, &mut pieces, flags)),
+            kernel,
+        ),
         None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
@@ -240,7 +353,7 @@ fn wrong_vector(pieces: *const iovec, count: usize) -> c_int {
     if count > PIECES_MAX {
         return libc::EINVAL;
     }
-    if pieces.is_null() {
+    if is_wild(pieces) {
         return libc::EFAULT;
     }
     // SAFETY: the caller promises an array of that many buffers.
@@ -266,9 +379,24 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
         return kernel();
     }
     // SAFETY: the caller's buffers.
-    match unsafe { many(pieces, count as usize) } {
+    unsafe { write_pieces(fd, pieces, count, 0, kernel) }
+}
+
+/// writev to a socket of ours, with flags of send(2).
+pub(super) unsafe fn write_pieces(
+    fd: c_int,
+    pieces: *const iovec,
+    count: c_int,
+    flags: c_int,
+    kernel: impl Fn() -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's buffers.
+    match unsafe { touched(pieces, count as usize) } {
         Some(pieces) if is_answered_by_shadow(fd, pieces.left()) => kernel(),
-        Some(mut pieces) => point(|| inside(|| stack_write::write(fd, &mut pieces, 0)), kernel),
+        Some(mut pieces) => point(
+            || inside(|| stack_write::write(fd, &mut pieces, flags)),
+            kernel,
+        ),
         None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
@@ -277,6 +405,9 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::recvmsg()(fd, message, flags) };
+    if is_wild(message) {
+        return kernel();
+    }
     if table::is_kernel(fd) {
         // SAFETY: null or a header, by recvmsg(2).
         if let Some(header) = unsafe { message.as_mut() }.filter(|_| table::is_datagram(fd)) {
@@ -294,12 +425,18 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         }
         return result;
     }
-    // SAFETY: null or a header, by recvmsg(2).
+    // SAFETY: a header, by recvmsg(2).
     let Some(header) = (unsafe { message.as_mut() }) else {
-        return fail(libc::EFAULT) as ssize_t;
+        return kernel();
     };
     // SAFETY: the header's buffers are the caller's.
-    let Some(mut pieces) = (unsafe { many(header.msg_iov, header.msg_iovlen) }) else {
+    let pieces = unsafe {
+        match flags & libc::MSG_TRUNC {
+            0 => filled(header.msg_iov, header.msg_iovlen),
+            _ => many(header.msg_iov, header.msg_iovlen),
+        }
+    };
+    let Some(mut pieces) = pieces else {
         return fail(wrong_message(header)) as ssize_t;
     };
     let result = point(
@@ -307,9 +444,11 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         kernel,
     );
     if result >= 0 && !table::is_kernel(fd) {
-        header.msg_namelen = 0;
+        if !header.msg_name.is_null() {
+            header.msg_namelen = 0;
+        }
         header.msg_controllen = 0;
-        header.msg_flags = flags & libc::MSG_OOB;
+        header.msg_flags = flags & (libc::MSG_OOB | libc::MSG_CMSG_CLOEXEC);
     }
     result
 }
@@ -322,6 +461,9 @@ pub unsafe extern "C-unwind" fn sendmsg(
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::sendmsg()(fd, message, flags) };
+    if is_wild(message) {
+        return kernel();
+    }
     if table::is_kernel(fd) {
         // SAFETY: null or a header, by sendmsg(2).
         let header = unsafe { message.as_ref() };
@@ -346,12 +488,10 @@ pub unsafe extern "C-unwind" fn sendmsg(
         }
         return result;
     }
-    // SAFETY: null or a header, by sendmsg(2).
-    let Some(header) = (unsafe { message.as_ref() }) else {
-        return fail(libc::EFAULT) as ssize_t;
-    };
+    // SAFETY: a header, by sendmsg(2).
+    let header = unsafe { &*message };
     // SAFETY: the header's buffers are the caller's.
-    match unsafe { many(header.msg_iov, header.msg_iovlen) } {
+    match unsafe { touched(header.msg_iov, header.msg_iovlen) } {
         Some(_) if header.msg_controllen > 0 && is_wrong(fd, header) => -1,
         Some(mut pieces) => point(
             || inside(|| stack_write::write(fd, &mut pieces, flags)),
@@ -386,7 +526,8 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut libc::timespec,
 ) -> c_int {
-    if table::is_kernel(fd) && !table::is_datagram(fd) {
+    let is_plain = table::is_kernel(fd) && !table::is_datagram(fd);
+    if is_plain || is_wild(messages) {
         // SAFETY: the caller's arguments.
         let received = unsafe { real::recvmmsg()(fd, messages, count, flags, timeout) };
         // SAFETY: so many headers were filled.
@@ -398,6 +539,9 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         Ok(wait) => wait,
         Err(error) => return fail(error),
     };
+    if let Some(error) = inside(|| options::take_error(fd)) {
+        return fail(error);
+    }
     let start = std::time::Instant::now();
     // The time is looked at between messages only.
     let is_late = || wait.is_some_and(|wait| start.elapsed() >= wait);
@@ -429,6 +573,10 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
+    if is_wild(messages) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::sendmmsg()(fd, messages, count, flags) };
+    }
     if table::is_kernel(fd) && !table::is_datagram(fd) {
         // SAFETY: the caller's array.
         unsafe { rights::each_of(messages, count, rights::before_sending) };
@@ -503,13 +651,13 @@ pub unsafe extern "C-unwind" fn sendfile(
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::sendfile()(out, file, offset, count) };
-    if table::is_kernel(out) {
-        // From a connection of ours into something else: as the kernel says of sockets.
-        return if table::is_kernel(file) {
-            kernel()
-        } else {
-            fail(libc::EINVAL) as ssize_t
-        };
+    if !table::is_kernel(file) && offset.is_null() && stack_splice::is_pipe(out) == Ok(true) {
+        // The kernel does what splice does, and says of other sockets that it cannot.
+        let work = || inside(|| stack_splice::splice(file, out, count, 0, false));
+        return finish(work(), kernel);
+    }
+    if table::is_kernel(out) || !table::is_kernel(file) {
+        return kernel();
     }
     // SAFETY: null or an offset, by sendfile(2).
     let place = unsafe { offset.as_mut() };
@@ -563,20 +711,6 @@ pub unsafe extern "C-unwind" fn splice(
         // SAFETY: the caller's arguments.
         unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) }
     })
-}
-
-#[no_mangle]
-pub unsafe extern "C-unwind" fn pread(
-    fd: c_int,
-    at: *mut c_void,
-    length: size_t,
-    offset: off_t,
-) -> ssize_t {
-    if table::is_kernel(fd) {
-        // SAFETY: the caller's arguments.
-        return unsafe { real::pread()(fd, at, length, offset) };
-    }
-    fail(libc::ESPIPE) as ssize_t
 }
 
 #[no_mangle]

@@ -12,6 +12,7 @@ use bypass_sys::numbers;
 use libc::FILE;
 
 use super::creating::{or_give_back, taking};
+use crate::address::is_wild;
 use crate::cancel::point;
 use crate::outcome::{fail, finish, set_errno};
 use crate::{real, streams};
@@ -158,7 +159,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: u64, argument: usize) 
             libc::FIONBIO | libc::FIOASYNC | options::FIOSETOWN | options::SIOCSPGRP
         );
     let place = argument as *mut c_int;
-    if takes_int && place.is_null() {
+    if takes_int && is_wild(place) {
         return fail(libc::EFAULT);
     }
     // SAFETY: these requests take a pointer to an int.
@@ -172,6 +173,17 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: u64, argument: usize) 
             0
         }
         Err(outcome) => finish(outcome, || kernel() as isize) as c_int,
+    }
+}
+
+/// libc's own asks the kernel itself.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sockatmark(fd: c_int) -> c_int {
+    let mut is_at_mark = 0;
+    // SAFETY: this request takes a pointer to an int, which lives on this frame.
+    match unsafe { ioctl(fd, options::SIOCATMARK, &raw mut is_at_mark as usize) } {
+        0 => is_at_mark,
+        error => error,
     }
 }
 

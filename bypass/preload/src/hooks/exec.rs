@@ -149,6 +149,27 @@ pub unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: List, environment:
     unsafe { replace(environment, |all| real::fexecve()(fd, arguments, all)) }
 }
 
+#[no_mangle]
+pub unsafe extern "C-unwind" fn execveat(
+    folder: c_int,
+    path: *const c_char,
+    arguments: List,
+    environment: List,
+    flags: c_int,
+) -> c_int {
+    let call = |all: List| {
+        let [folder, flags] = [folder as usize, flags as usize];
+        let [path, arguments, all] = [path as usize, arguments as usize, all as usize];
+        // By its number, because older versions of libc do not have it.
+        // SAFETY: the caller's arguments.
+        unsafe {
+            real::syscall()(libc::SYS_execveat, folder, path, arguments, all, flags, 0) as c_int
+        }
+    };
+    // SAFETY: the caller's list.
+    unsafe { replace(environment, call) }
+}
+
 macro_rules! spawn {
     ($name:ident) => {
         #[no_mangle]

@@ -11,7 +11,7 @@ use bypass_sys::network::ioctl_number;
 use libc::pid_t;
 
 use super::creating::or_give_back;
-use super::{clone, data, descriptors, sockets, uring, waiting};
+use super::{clone, data, descriptors, exec, memory, offsets, sockets, uring, waiting};
 use crate::outcome::fail;
 use crate::{forking, real};
 
@@ -30,9 +30,13 @@ const SECCOMP_SET_MODE_STRICT: usize = 0;
 const SECCOMP_SET_MODE_FILTER: usize = 1;
 const SECCOMP_FILTER_FLAG_TSYNC: usize = 1;
 
-/// The library prepares for the filter before it is on. Programs ask with a null pointer whether there
-/// are filters at all.
-fn confining(is_real: bool, all_threads: bool, confine: impl FnOnce() -> c_long) -> c_long {
+/// The library prepares for the filter before it is on, and for other calls that leave a process without what it needs to
+/// wake others. Programs ask with a null pointer whether there are filters at all.
+pub(super) fn confining(
+    is_real: bool,
+    all_threads: bool,
+    confine: impl FnOnce() -> c_long,
+) -> c_long {
     if is_real {
         inside(|| confinement::prepare(all_threads));
     }
@@ -164,7 +168,15 @@ pub unsafe extern "C-unwind" fn syscall(
                 let (to, length, flags) = (c as c_int, e, f as u32);
                 data::splice(fd, b as *mut _, to, d as *mut _, length, flags) as c_long
             }
-            libc::SYS_pread64 => data::pread(fd, b as *mut c_void, c, d as i64) as c_long,
+            libc::SYS_pread64 => offsets::pread(fd, b as *mut c_void, c, d as i64) as c_long,
+            libc::SYS_preadv2 => {
+                let (pieces, count, offset) = (b as *const _, c as c_int, d as i64);
+                offsets::preadv2(fd, pieces, count, offset, f as c_int) as c_long
+            }
+            libc::SYS_pwritev2 => {
+                let (pieces, count, offset) = (b as *const _, c as c_int, d as i64);
+                offsets::pwritev2(fd, pieces, count, offset, f as c_int) as c_long
+            }
             libc::SYS_bind => sockets::bind(fd, b as *const _, c as u32).into(),
             libc::SYS_listen => sockets::listen(fd, b as c_int).into(),
             libc::SYS_accept => sockets::accept(fd, b as *mut _, c as *mut _).into(),
@@ -218,6 +230,14 @@ pub unsafe extern "C-unwind" fn syscall(
                 real::syscall()(number, a, b, c, d, e, f)
             }
             libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_fork => clone::fork(libc::SIGCHLD as usize),
+            libc::SYS_execve => exec::execve(a as *const _, b as *const _, c as *const _).into(),
+            libc::SYS_execveat => {
+                let (path, arguments, environment) = (b as *const _, c as *const _, d as *const _);
+                exec::execveat(fd, path, arguments, environment, e as c_int).into()
+            }
+            libc::SYS_mlockall => c_long::from(memory::mlockall(fd)),
             libc::SYS_unshare => c_long::from(unshare(fd)),
             libc::SYS_setns => c_long::from(setns(fd, b as c_int)),
             libc::SYS_prctl => c_long::from(prctl(fd, b, c, d, e)),

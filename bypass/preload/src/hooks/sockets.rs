@@ -4,8 +4,9 @@ use core::ffi::{c_int, c_void};
 
 use bypass_stack::lifecycle::serving;
 use bypass_stack::operations::{
-    accept as stack_accept, connect as stack_connect, datagrams as stack_datagrams, descriptors,
-    listen as stack_listen, options, shadow, shutdown as stack_shutdown,
+    accept as stack_accept, connect as stack_connect, datagrams as stack_datagrams,
+    descriptors as stack_descriptors, listen as stack_listen, options, shadow,
+    shutdown as stack_shutdown,
 };
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::{self, table};
@@ -14,9 +15,10 @@ use bypass_stats::Reason;
 use libc::{sockaddr, socklen_t};
 
 use super::creating::or_give_back;
-use super::datagrams;
+use super::{datagrams, descriptors};
+use crate::address::is_wild;
 use crate::cancel::point;
-use crate::outcome::{fail, finish};
+use crate::outcome::{errno, fail, finish};
 use crate::real;
 
 #[no_mangle]
@@ -26,7 +28,7 @@ pub unsafe extern "C-unwind" fn socket(family: c_int, kind: c_int, protocol: c_i
         serving::provide();
     }
     finish(
-        inside(|| descriptors::socket(family, kind, protocol)),
+        inside(|| stack_descriptors::socket(family, kind, protocol)),
         || {
             // SAFETY: the caller's arguments.
             let made = or_give_back(|| unsafe { real::socket()(family, kind, protocol) });
@@ -38,20 +40,32 @@ pub unsafe extern "C-unwind" fn socket(family: c_int, kind: c_int, protocol: c_i
     ) as c_int
 }
 
+/// bind by the real call `kernel`.
+fn bind_by(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    finish(inside(|| stack_descriptors::bind(fd)), || {
+        let result = kernel();
+        if result == 0 {
+            inside(|| stack_descriptors::bound(fd));
+        }
+        datagrams::after_naming(fd, result) as isize
+    }) as c_int
+}
+
 #[no_mangle]
 pub unsafe extern "C-unwind" fn bind(
     fd: c_int,
     address: *const sockaddr,
     length: socklen_t,
 ) -> c_int {
-    finish(inside(|| descriptors::bind(fd)), || {
-        // SAFETY: the caller's arguments.
-        let result = unsafe { real::bind()(fd, address, length) };
-        if result == 0 {
-            inside(|| descriptors::bound(fd));
-        }
-        datagrams::after_naming(fd, result) as isize
-    }) as c_int
+    // SAFETY: the caller's arguments.
+    bind_by(fd, || unsafe { real::bind()(fd, address, length) })
+}
+
+/// libc binds the socket without a call of bind that could be seen.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn bindresvport(fd: c_int, address: *mut sockaddr) -> c_int {
+    // SAFETY: the caller's arguments.
+    bind_by(fd, || unsafe { real::bindresvport()(fd, address) })
 }
 
 #[no_mangle]
@@ -73,10 +87,11 @@ pub unsafe extern "C-unwind" fn connect(
     if table::is_kernel(fd) {
         return datagrams::after_naming(fd, kernel());
     }
-    if length as usize > size_of::<libc::sockaddr_storage>() {
+    let lengths = size_of::<libc::sa_family_t>()..=size_of::<libc::sockaddr_storage>();
+    if !lengths.contains(&(length as usize)) {
         return fail(libc::EINVAL);
     }
-    if address.is_null() {
+    if is_wild(address) {
         return fail(libc::EFAULT);
     }
     // SAFETY: connect(2) promises `length` readable bytes.
@@ -104,10 +119,18 @@ pub unsafe extern "C-unwind" fn accept4(
         // SAFETY: the caller's arguments.
         unsafe { real::accept4()(fd, address, length, flags) as isize }
     }) as c_int;
-    if new >= 0 && !address.is_null() && !length.is_null() {
-        let name = Ok((client.bytes, client.length));
-        // SAFETY: accept(2) promises a writable address of that length.
-        unsafe { give_name(name, address, length, || 0) };
+    // The kernel itself has given the name where there is none here.
+    if new < 0 || address.is_null() || client.length == 0 {
+        return new;
+    }
+    let name = Ok((client.bytes, client.length));
+    // SAFETY: accept(2) promises a writable address of that length.
+    if unsafe { give_name(name, address, length, || 0) } < 0 {
+        // As by the kernel, the connection is lost.
+        let error = errno();
+        // SAFETY: numbers only.
+        unsafe { descriptors::close(new) };
+        return fail(error);
     }
     new
 }
@@ -160,7 +183,7 @@ unsafe fn give_name(
         Ok(name) => name,
         Err(outcome) => return finish(outcome, || real() as isize) as c_int,
     };
-    if address.is_null() || length.is_null() {
+    if is_wild(address) || is_wild(length) {
         return fail(libc::EFAULT);
     }
     // SAFETY: the man page promises a readable length.
@@ -228,7 +251,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
         return result;
     }
     // The kernel says what is wrong with these.
-    if table::is_kernel(fd) || value.is_null() || is_negative(length) {
+    if table::is_kernel(fd) || is_wild(value) || is_negative(length) {
         return kernel();
     }
     // SAFETY: setsockopt(2) promises `length` readable bytes.
@@ -249,9 +272,11 @@ pub unsafe extern "C-unwind" fn getsockopt(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::getsockopt()(fd, level, name, value, length) };
-    // SAFETY: null or a length, by getsockopt(2).
-    let is_wrong = unsafe { length.as_ref() }.is_none_or(|length| is_negative(*length));
-    if table::is_kernel(fd) || value.is_null() || is_wrong {
+    if table::is_kernel(fd) || is_wild(value) || is_wild(length) {
+        return kernel();
+    }
+    // SAFETY: a length, by getsockopt(2).
+    if is_negative(unsafe { *length }) {
         return kernel();
     }
     match inside(|| options::get(fd, level, name)) {

@@ -9,9 +9,12 @@ use bypass_stack::process::table;
 use bypass_stack::wait::epoll;
 use bypass_stack::wait::poll::{self as stack_poll, Sets};
 use bypass_stack::Outcome;
+use bypass_sys::kernel::descriptor_limit;
 use bypass_sys::numbers;
+use bypass_sys::sandbox::is_confined;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
+use crate::address::is_wild;
 use crate::cancel::point;
 use crate::outcome::{fail, finish};
 use crate::real;
@@ -55,7 +58,7 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
 /// Reads an event in the pieces in which programs have just written it: flags, the descriptor in the
 /// lower half of the data, the upper half. A load across several young stores waits for all of them.
 unsafe fn read_event(event: *const epoll_event) -> Option<epoll::Event> {
-    if event.is_null() {
+    if is_wild(event) {
         return None;
     }
     let words: *const u32 = event.cast();
@@ -79,6 +82,9 @@ fn of_millis(timeout: c_int) -> Option<Duration> {
 
 /// None: for ever. Err: not a time.
 pub(super) unsafe fn of_timespec(time: *const timespec) -> Result<Option<Duration>, c_int> {
+    if !time.is_null() && is_wild(time) {
+        return Err(libc::EFAULT);
+    }
     // SAFETY: null or a time, by the man pages.
     let Some(time) = (unsafe { time.as_ref() }) else {
         return Ok(None);
@@ -108,7 +114,7 @@ unsafe fn wait(
     if count as usize > i32::MAX as usize / size_of::<epoll_event>() {
         return Outcome::Error(libc::EINVAL);
     }
-    if events.is_null() {
+    if is_wild(events) {
         return Outcome::Error(libc::EFAULT);
     }
     // SAFETY: epoll_wait(2) promises room for that many events.
@@ -174,8 +180,22 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     point(work, || kernel() as isize) as c_int
 }
 
+/// So many entries are not compared with the limit, for which the kernel has to be asked.
+const FEW_ENTRIES: nfds_t = 64;
+
+/// Whether the kernel refuses so many entries, and so does not read them: more than there may be descriptors.
+fn are_too_many(count: nfds_t) -> bool {
+    if count <= FEW_ENTRIES || is_confined() {
+        return false;
+    }
+    // 0: the limit is not known.
+    let limit = descriptor_limit();
+    limit > 0 && count as usize > limit
+}
+
+/// The entries; none of what the kernel refuses, which is to say why.
 unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
-    if fds.is_null() || count == 0 {
+    if is_wild(fds) || count == 0 || are_too_many(count) {
         return &mut [];
     }
     // SAFETY: poll(2) promises that many entries.
@@ -287,6 +307,9 @@ unsafe fn select_ours(
     mask: Option<u64>,
 ) -> Option<c_int> {
     let count = usize::try_from(count).ok()?;
+    if sets.iter().any(|set| !set.is_null() && is_wild(*set)) {
+        return None;
+    }
     // SAFETY: the caller's sets.
     let of = sets.map(|set| unsafe { words(set, count) });
     let mut sets = Sets { of };

@@ -145,11 +145,14 @@ pub fn accepts(process: u32, path: &str) -> u64 {
     counter(process, &format!("accepts_{path}")).unwrap_or(0)
 }
 
-/// Every connection of a worker is carried by packets, once the first is.
+/// Every connection of a worker is carried by packets, once the first is that comes from now on: one that came before may have
+/// been handed over by a worker that had the queue and has ended since, and until the queue is this worker's the kernel
+/// serves.
 pub fn takes_packets(network: &Network, worker: u32) {
     let taken = || (accepts(worker, "packets"), accepts(worker, "kernel"));
+    let earlier = taken().0;
     wait_until("the worker takes packets", || {
-        try_get(network, "/page").is_ok_and(|body| body.len() == PAGE) && taken().0 > 0
+        try_get(network, "/page").is_ok_and(|body| body.len() == PAGE) && taken().0 > earlier
     });
     let gained = undisturbed(&network.client, || {
         let before = taken();

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
+use bypass_shm::doorbell::Sleeper;
 use bypass_shm::layout::QUEUED;
 use bypass_shm::link;
 use bypass_shm::segment::Segment;
@@ -121,6 +123,31 @@ fn sleeps_that_look_again_are_counted() {
     let before = polling();
     assert_eq!(read(server, 10), Err(libc::EAGAIN));
     assert!(polling() > before);
+    close(server);
+    listening.close();
+}
+
+/// A peer that is killed after it has taken the word of a sleeping thread, and before it wakes it.
+#[test]
+fn a_thread_that_a_dying_peer_was_about_to_wake_wakes() {
+    let listening = Listening::open();
+    let client = Client::of(&listening);
+    client
+        .segment
+        .header()
+        .slots_used
+        .store(64, Ordering::SeqCst);
+    let server = client.connect(&listening, 9);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(read(server, 10)));
+    let place = &client.segment.slot(9).meta.sleeper_read[1];
+    let since = Instant::now();
+    while Sleeper::take(place).is_none() {
+        assert!(since.elapsed() < PATIENCE, "it does not sleep");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(client);
+    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(Ok(Vec::new())));
     close(server);
     listening.close();
 }

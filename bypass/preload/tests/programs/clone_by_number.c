@@ -1,4 +1,4 @@
-/* pair: a child that is made by the number of clone, in namespaces of its own where that is allowed, has
+/* pair: a child that is made by the number of clone or fork, in namespaces of its own where that is allowed, has
  * the connection as the child of a fork has. */
 #include "contract.h"
 #include <sched.h>
@@ -6,8 +6,16 @@
 
 static pid_t clone_with(int namespaces) { return syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL); }
 
-static void served_by_child(const char *name, int fd, int namespaces) {
-    pid_t child = clone_with(namespaces);
+/* Not every architecture has the call. */
+static pid_t fork_by_number(void) {
+#ifdef SYS_fork
+    return syscall(SYS_fork);
+#else
+    return -1;
+#endif
+}
+
+static void served_by_child(const char *name, int fd, pid_t child) {
     if (child == -1)
         child = fork();
     if (child == 0) {
@@ -24,14 +32,19 @@ static void served_by_child(const char *name, int fd, int namespaces) {
 
 static void server(void) {
     int listening = listener(16);
-    served_by_child("plain", accept(listening, NULL, NULL), 0);
-    served_by_child("processes", accept(listening, NULL, NULL), CLONE_NEWPID | CLONE_NEWIPC);
-    served_by_child("again", accept(listening, NULL, NULL), 0);
+    int fd = accept(listening, NULL, NULL);
+    served_by_child("plain", fd, clone_with(0));
+    fd = accept(listening, NULL, NULL);
+    served_by_child("processes", fd, clone_with(CLONE_NEWPID | CLONE_NEWIPC));
+    fd = accept(listening, NULL, NULL);
+    served_by_child("again", fd, clone_with(0));
+    fd = accept(listening, NULL, NULL);
+    served_by_child("fork", fd, fork_by_number());
 }
 
 static void client(void) {
     int port = hear();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         int fd = dial_port(port);
         char byte = 0;
         usleep(20000);

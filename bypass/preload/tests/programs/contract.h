@@ -140,6 +140,22 @@ UNUSED static int dial_port(int port) {
     return fd;
 }
 
+/* As dial_port, where connections that the library leaves to the kernel are to fail (EF_NO_FAIL=0): it leaves them
+ * there until the server's processes are known to accept. */
+UNUSED static int dial_strictly(int port) {
+    for (;;) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        need(fd >= 0, "socket");
+        struct sockaddr_in name = ipv4("127.0.0.1", port);
+        int failed = connect(fd, (struct sockaddr *)&name, sizeof name);
+        if (!failed)
+            return fd;
+        need(errno == EOPNOTSUPP, "connect");
+        close(fd);
+        usleep(1000);
+    }
+}
+
 /* Connects to the other role's listener. */
 UNUSED static int dial(void) { return dial_port(hear()); }
 

@@ -1,6 +1,12 @@
 /* pair: a connection over every form of exec and over posix_spawn, also under another number. */
 #include "contract.h"
 #include <spawn.h>
+#include <sys/syscall.h>
+
+/* Forms of exec, and after them two of posix_spawn: the last one under another number. */
+#define FORMS 12
+#define SPAWN (FORMS - 2)
+#define MOVED (FORMS - 1)
 
 extern char **environ;
 
@@ -31,6 +37,8 @@ static void become(int form) {
     case 5: execve("/proc/self/exe", arguments, environ); break;
     case 6: execvpe("/proc/self/exe", arguments, environ); break;
     case 7: fexecve(open("/proc/self/exe", O_RDONLY), arguments, environ); break;
+    case 8: execveat(AT_FDCWD, "/proc/self/exe", arguments, environ, 0); break;
+    case 9: syscall(SYS_execve, "/proc/self/exe", arguments, environ); break;
     }
     _exit(9);
 }
@@ -39,15 +47,15 @@ static void in_child(int form, int fd) {
     char number[16], word[16];
     int status;
     snprintf(number, sizeof number, "%d", fd);
-    snprintf(word, sizeof word, "form%d", form);
-    setenv("CONTRACT_NUMBER", form == 9 ? "7" : number, 1);
+    snprintf(word, sizeof word, "form%c", 'a' + form);
+    setenv("CONTRACT_NUMBER", form == MOVED ? "7" : number, 1);
     setenv("CONTRACT_WORD", word, 1);
     pid_t child = -1;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    if (form == 9)
+    if (form == MOVED)
         posix_spawn_file_actions_adddup2(&actions, fd, 7);
-    if (form >= 8)
+    if (form >= SPAWN)
         need(posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environ) == 0, "spawn");
     else if ((child = fork()) == 0)
         become(form);
@@ -57,7 +65,7 @@ static void in_child(int form, int fd) {
 
 static void server(void) {
     int listening = listener(16);
-    for (int form = 0; form < 10; form++) {
+    for (int form = 0; form < FORMS; form++) {
         int fd = accept(listening, NULL, NULL);
         in_child(form, fd);
         result("still ours", send(fd, "parent", 6, MSG_NOSIGNAL));
@@ -78,7 +86,7 @@ static void server(void) {
 
 static void client(void) {
     int port = hear();
-    for (int form = 0; form < 10; form++) {
+    for (int form = 0; form < FORMS; form++) {
         int fd = dial_port(port);
         char word[8] = "", rest[8] = "";
         result("read", recv(fd, word, 5, MSG_WAITALL));

@@ -1,18 +1,5 @@
 /* pair: a server that locks its memory, that to come included, as databases do: what it gets for a client is small. */
-#include "contract.h"
-#include <sys/mman.h>
-
-static long kilobytes(const char *field) {
-    char line[256];
-    long found = -1;
-    FILE *file = fopen("/proc/self/status", "r");
-    need(file != NULL, "/proc/self/status");
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, field, strlen(field)) == 0)
-            found = atol(line + strlen(field));
-    fclose(file);
-    return found;
-}
+#include "memory.h"
 
 static void serve(int listening) {
     int fd = accept(listening, NULL, NULL);
@@ -20,7 +7,7 @@ static void serve(int listening) {
     need(fd >= 0, "accept");
     need(read(fd, &letter, 1) == 1, "read");
     write_all(fd, &letter, 1);
-    say("more than 300 MB are resident: %d", kilobytes("VmRSS:") > 300 << 10);
+    say("more than 300 MB are resident: %d", status_of("VmRSS:") > 300 << 10);
     say("the end %zd", read(fd, &letter, 1));
     close(fd);
 }

@@ -44,8 +44,10 @@ static void all(int fd) {
     memset(&linger, 0, sizeof linger);
     result("SO_LINGER", getsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, &length));
     say("  %d %d", linger.l_onoff, linger.l_linger);
-    linger.l_onoff = 0;
+    linger = (struct linger){0, 9};
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    getsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, &length);
+    say("  off %d %d", linger.l_onoff, linger.l_linger);
     int on = 1;
     result("FIONBIO", ioctl(fd, FIONBIO, &on));
     say("  nonblock %d", (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);

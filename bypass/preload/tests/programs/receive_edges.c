@@ -63,6 +63,9 @@ static void server(void) {
     prepare(1);
     result("urgent", recvmsg(fd, &messages[0].msg_hdr, MSG_OOB));
     say("flags say so: %d", (messages[0].msg_hdr.msg_flags & MSG_OOB) != 0);
+    messages[0].msg_hdr.msg_namelen = 77;
+    result("a byte", recvmsg(fd, &messages[0].msg_hdr, MSG_CMSG_CLOEXEC));
+    say("flags %x, name %u", messages[0].msg_hdr.msg_flags, messages[0].msg_hdr.msg_namelen);
     struct sockaddr_storage name;
     for (socklen_t length = 8; length <= 32; length += 8) {
         socklen_t now = length;
@@ -84,6 +87,6 @@ static void client(void) {
     usleep(300000);
     write_all(fd, "lmn", 3);
     hear();
-    need(send(fd, "!", 1, MSG_OOB) == 1, "urgent");
+    need(send(fd, "!", 1, MSG_OOB) == 1 && send(fd, "o", 1, 0) == 1, "urgent");
     meet();
 }

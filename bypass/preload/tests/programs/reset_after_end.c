@@ -1,4 +1,5 @@
-/* pair: a reset behind the end of the stream: reads find the end, and writes a broken pipe; one behind our own end. */
+/* pair: a reset behind the end of the stream: reads find the end, and writes a broken pipe; one behind our own end, and
+ * none where both sides have ended. */
 #include "contract.h"
 
 static void reads(int fd) {
@@ -35,6 +36,29 @@ static void server(void) {
     wait_for(fd, POLLHUP);
     result("write", write(fd, "x", 1));
     result("send", send(fd, "x", 1, MSG_NOSIGNAL));
+    /* A close with bytes unread, and one without time to linger, after both have ended. */
+    for (int i = 0; i < 2; i++) {
+        fd = accept(listening, NULL, NULL);
+        need(fd >= 0 && write(fd, "x", 1 - i) == 1 - i, "accept");
+        shutdown(fd, SHUT_WR);
+        wait_for(fd, POLLHUP);
+        meet();
+        meet();
+        say_poll("both have ended", fd, POLLIN | POLLOUT | POLLRDHUP, 0);
+        say("SO_ERROR %s", error_name(so_error(fd)));
+        close(fd);
+    }
+}
+
+static void closes_when_both_have_ended(int port, const struct linger *linger) {
+    int fd = dial_port(port);
+    if (linger)
+        need(setsockopt(fd, SOL_SOCKET, SO_LINGER, linger, sizeof *linger) == 0, "SO_LINGER");
+    shutdown(fd, SHUT_WR);
+    wait_for(fd, POLLHUP);
+    meet();
+    close(fd);
+    meet();
 }
 
 static void client(void) {
@@ -52,4 +76,6 @@ static void client(void) {
     need(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0, "SO_LINGER");
     meet();
     close(fd);
+    closes_when_both_have_ended(port, NULL);
+    closes_when_both_have_ended(port, &at_once);
 }

@@ -1,5 +1,6 @@
-/* pair: splice from a socket to a pipe and from a pipe to a socket; tee between pipes. */
+/* pair: splice from a socket to a pipe and from a pipe to a socket; sendfile from a socket to a pipe; tee between pipes. */
 #include "contract.h"
+#include <sys/sendfile.h>
 
 static void server(void) {
     int fd = serve_one(), pipes[2];
@@ -9,7 +10,7 @@ static void server(void) {
         exit(3);
     meet();
     wait_for(fd, POLLIN);
-    result("socket to pipe", splice(fd, NULL, pipes[1], NULL, 4, 0));
+    result("socket to pipe by sendfile", sendfile(pipes[1], fd, NULL, 4));
     result("socket to pipe", splice(fd, NULL, pipes[1], NULL, 1000, 0));
     char buffer[32] = "";
     read_all(pipes[0], buffer, 8);

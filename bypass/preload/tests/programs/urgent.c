@@ -20,6 +20,7 @@ static void server(void) {
 static int at_mark(int fd) {
     int mark = -1;
     need(ioctl(fd, SIOCATMARK, &mark) == 0, "SIOCATMARK");
+    need(sockatmark(fd) == mark, "sockatmark");
     return mark;
 }
 

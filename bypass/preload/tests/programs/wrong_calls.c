@@ -37,6 +37,7 @@ static void every_call(const char *what, int fd) {
     int value = 0;
     say("%s", what);
     result("recv", recv(fd, &byte, 1, MSG_DONTWAIT));
+    result("urgent", recv(fd, &byte, 1, MSG_OOB));
     result("send", send(fd, &byte, 1, MSG_NOSIGNAL));
     result("recvmsg", recvmsg(fd, &message, MSG_DONTWAIT));
     result("getpeername", getpeername(fd, (struct sockaddr *)&name, &length));

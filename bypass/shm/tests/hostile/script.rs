@@ -1,10 +1,14 @@
 //! What a hostile peer may do, as bytes: the fuzz targets and the ordinary tests play the same
 //! scripts.
 
+use core::sync::atomic::Ordering;
+
 use bypass_shm::accept_queue;
 use bypass_shm::doorbell::{ring_ready_list, Seen, Sleeper};
+use bypass_shm::holders::{self, Holders};
 use bypass_shm::layout::{
-    rings_at, ReadyList, OWNERS_AT, QUEUE_AT, READY_LISTS_AT, SLOTS_AT, UNREAD_MAX,
+    rings_at, ReadyList, MASKED, OWNERS_AT, PROCESSES, QUEUE_AT, READY_LISTS, READY_LISTS_AT,
+    SLOTS_AT, UNREAD_MAX,
 };
 use bypass_shm::link;
 use bypass_shm::ring::Ring;
@@ -41,7 +45,9 @@ impl Shared {
     /// The peer writes a word anywhere in the memory, most often where the cursors are.
     pub fn scribble(&self, region: u8, place: u32, value: u64) {
         let (start, length) = match region % 8 {
-            0 => (0, 4096),
+            // What is often looked at first; the places of processes are behind it.
+            0 if place % 2 == 0 => (0, 512),
+            0 => (0, QUEUE_AT),
             1 => (QUEUE_AT, 512),
             2 => (READY_LISTS_AT, 512),
             3 => (0, rings_at(SLOTS)),
@@ -75,7 +81,7 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
     // SAFETY: the buffer is readable and writable.
     let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
     let ring: Ring = segment.ring(slot, 1);
-    match what % 14 {
+    match what % 15 {
         0 => check(segment.ring(slot, 0).push(&mut pieces), most),
         1 => check(ring.pop(&mut pieces), most),
         2 => check(ring.peek(&mut pieces, size % 5000), most),
@@ -92,7 +98,7 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
         }
         7 => act_on_ready_lists(segment, slot),
         8 => {
-            if let Ok(Some(taken)) = accept_queue::take(segment, size % 30) {
+            if let Ok(Some(taken)) = accept_queue::take(segment, size % PROCESSES) {
                 assert!(taken < SLOTS);
             }
         }
@@ -101,6 +107,7 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
             let _ = (names.of[0].load(), names.of[1].load());
         }
         10 => act_on_places(segment, size),
+        14 => act_on_holders(segment, slot, size % (PROCESSES + 1)),
         12 => act_on_extents(segment, slot),
         13 => {
             let own = segment.ring(slot, 0);
@@ -157,14 +164,32 @@ fn act_on_extents(segment: &Segment, slot: usize) {
     segment.set_buffers(slot, 0, slot as u32, slot as u32);
 }
 
+/// Holders come and go, whatever the word of them says.
+fn act_on_holders(segment: &Segment, slot: usize, process: usize) {
+    let word = &segment.slot(slot).meta.holders[slot % 2];
+    let holders = Holders(word.load(Ordering::SeqCst));
+    assert!(holders.processes().count() <= MASKED);
+    assert!(holders.processes().all(|one| one < PROCESSES));
+    let _ = holders::enter(word, process, |now| !now.is_in_between());
+    if holders::leave(word, process) {
+        holders::forget(word, process);
+    }
+}
+
 fn act_on_places(segment: &Segment, size: usize) {
-    if let Some(ready_list) = segment.claim_ready_list(0, 7, 3) {
+    if let Some(ready_list) = segment.claim_ready_list(0, (7, size), 3) {
         segment.ready_list(0, ready_list).free();
     }
     if let Some(index) = segment.enter(0, 9) {
         segment.leave(0, index);
     }
     segment.leave(1, size);
+    segment.set_silent(1, size);
+    segment.set_credits(size, size as u32);
+    let _ = (segment.has_silent(0), segment.credits());
+    assert!(segment.places_left(1) <= PROCESSES);
+    assert!(segment.processes(1).all(|(index, _)| index < PROCESSES));
+    assert!(segment.ready_lists(1).len() <= READY_LISTS);
     segment.release(size);
     let _ = segment.is_borrowed(size, 0, size as u32);
     let _ = segment.number_for_loan(0);

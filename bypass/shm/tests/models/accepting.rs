@@ -7,6 +7,7 @@ use loom::thread;
 
 use crate::accept_queue;
 use crate::atomic::Ordering;
+use crate::holders::Holders;
 use crate::layout::QUEUED;
 use crate::segment::Segment;
 use crate::Model;
@@ -49,7 +50,12 @@ fn holder_dies() {
     let thread = thread::spawn(move || {
         let holders = &other.slot(2).meta.holders[1];
         holders
-            .compare_exchange(QUEUED, 1 << 5, Ordering::SeqCst, Ordering::Relaxed)
+            .compare_exchange(
+                QUEUED,
+                Holders::only(5).0,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            )
             .is_ok()
     });
     let first = take(&segment, 0);

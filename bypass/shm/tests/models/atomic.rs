@@ -84,6 +84,11 @@ macro_rules! atomic {
                 self.0.fetch_or(value, order)
             }
 
+            pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                before(order);
+                self.0.fetch_add(value, order)
+            }
+
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                 before(order);
                 self.0.fetch_max(value, order)

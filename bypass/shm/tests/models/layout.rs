@@ -9,20 +9,24 @@ pub const FLAG_GROUP: usize = 2;
 /// The other group has a summary.
 pub const DIRECT_GROUPS: usize = 1;
 /// As in the real one.
-pub const QUEUED: u32 = 1 << 31;
+pub const QUEUED: u64 = 1 << 63;
+/// Likewise.
+pub const CLOSING: u64 = 1 << 62;
 /// Processes of a side.
-pub const PROCESSES: usize = 2;
+pub const PROCESSES: usize = 8;
+/// Those of them that have a bit in masks.
+pub const MASKED: usize = 2;
 
 pub struct ReadyList {
     pub owner: AtomicU64,
     pub waker: AtomicU32,
     pub sleeping: AtomicU32,
     pub listening: AtomicU32,
-    pub holders_back: AtomicU32,
+    pub holders_back: AtomicU64,
     pub summary: Summary,
     pub flags: [AtomicU8; SLOTS_MAX],
     pub news: [AtomicU8; SLOTS_MAX],
-    pub held_back: [HeldBack; PROCESSES],
+    pub held_back: [HeldBack; MASKED],
 }
 
 pub struct HeldBack(pub AtomicU32);
@@ -36,7 +40,7 @@ impl ReadyList {
             waker: AtomicU32::new(0),
             sleeping: AtomicU32::new(0),
             listening: AtomicU32::new(0),
-            holders_back: AtomicU32::new(0),
+            holders_back: AtomicU64::new(0),
             summary: Summary(core::array::from_fn(|_| AtomicU8::new(0))),
             flags: core::array::from_fn(|_| AtomicU8::new(0)),
             news: core::array::from_fn(|_| AtomicU8::new(0)),

@@ -20,6 +20,9 @@ mod doorbell;
 #[path = "../../src/extents.rs"]
 #[allow(dead_code, unused_imports)]
 mod extents;
+#[path = "../../src/holders.rs"]
+#[allow(dead_code, unused_imports)]
+mod holders;
 mod layout;
 #[path = "../../src/record.rs"]
 #[allow(dead_code, unused_imports)]
@@ -30,6 +33,7 @@ mod ring;
 mod segment;
 
 mod accepting;
+mod holding;
 mod ringing;
 mod streaming;
 
@@ -40,7 +44,13 @@ static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-    let models: Vec<Model> = [streaming::MODELS, ringing::MODELS, accepting::MODELS]
+    let all = [
+        streaming::MODELS,
+        ringing::MODELS,
+        accepting::MODELS,
+        holding::MODELS,
+    ];
+    let models: Vec<Model> = all
         .concat()
         .into_iter()
         .filter(|(name, _)| {

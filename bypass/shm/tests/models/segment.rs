@@ -13,7 +13,7 @@ pub struct Slot {
 }
 
 pub struct Meta {
-    pub holders: [AtomicU32; 2],
+    pub holders: [AtomicU64; 2],
 }
 
 impl Segment {
@@ -21,7 +21,7 @@ impl Segment {
         let line = || Line(AtomicU64::new(0));
         let slot = || Slot {
             meta: Meta {
-                holders: [AtomicU32::new(0), AtomicU32::new(0)],
+                holders: [AtomicU64::new(0), AtomicU64::new(0)],
             },
         };
         let entries = || AtomicU32::new(0);

@@ -3,13 +3,17 @@
 //! A filter of one's own (sshd's child before a login) lets through what the program calls: read,
 //! write, poll. So a confined process makes no sockets, starts no thread and wakes no other process: it
 //! records this in its segments, and threads that sleep there poll every millisecond instead.
+//!
+//! So does a process that is about to lose the shared directory, by another user or another root directory: it finds no process
+//! by its name any more, and none finds it.
 
 use bypass_sys::sandbox::{is_confined, set_confined};
 use bypass_sys::thread::thread;
-use bypass_sys::{barrier, kernel};
+use bypass_sys::{barrier, directory, kernel};
 
 use super::serving;
 use crate::listener::{self, Listener};
+use crate::operations::connect;
 use crate::packets;
 use crate::peer::{self, Notice};
 use crate::process::table::{self, Kind};
@@ -27,6 +31,7 @@ pub fn prepare(all_threads: bool) {
     }
     stream::announce_held_back();
     sole::end_unless_ours();
+    connect::settle(0..table::used());
     note_flags();
     listener::withdraw_credits();
     packets::leave_listeners();
@@ -76,9 +81,9 @@ fn provide_descriptors(listener: &Listener) {
     }
 }
 
-/// The filter was refused: the process may wake others again, though they need not rely on it.
+/// The filter was refused, or the change: the process may wake others again, though they need not rely on it.
 pub fn undo() {
-    if is_confined() && kernel::seccomp_mode() == 0 {
+    if is_confined() && kernel::seccomp_mode() == 0 && directory::is_reachable() {
         set_confined(false);
         let all = listener::all();
         all.iter().for_each(|listener| listener.publish_credits());

@@ -11,16 +11,17 @@ use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bypass_shm::layout::{CLOSING, FIN, QUEUED};
+use bypass_shm::holders;
+use bypass_shm::layout::FIN;
 use bypass_shm::link;
 use bypass_shm::segment::Segment;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::waker::Name;
-use bypass_sys::{kernel, numbers};
+use bypass_sys::{kernel, memory, numbers};
 
-use super::{handover, sharing};
+use super::{former, handover, sharing};
 use crate::listener::participants;
-use crate::operations::shadow;
+use crate::operations::{connect, shadow};
 use crate::packets;
 use crate::peer::{self, Peer};
 use crate::process;
@@ -29,7 +30,7 @@ use crate::service;
 use crate::sockets::{self, Event, Socket};
 use crate::stream;
 
-/// Names the memory file for the new image.
+/// Says to the new image what is passed to it.
 pub const VARIABLE: &str = "WIRESPEED_PASSED";
 const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x03\0");
 /// How often a place is looked for in segments that have none left, all together, and how long between two looks.
@@ -60,6 +61,7 @@ const KEPT: u32 = sockets::HANDED_ON
     | sockets::BOUND
     | sockets::CORK
     | sockets::SHARED
+    | sockets::KEEPS_SYNS
     | sockets::LOW_WATER;
 
 /// The preparations for a new image; taken back when exec fails.
@@ -72,6 +74,8 @@ pub struct Prepared {
     links: Vec<Owned>,
     /// Taken for the new image, once in each segment.
     places: Vec<(Arc<Peer>, usize)>,
+    /// Slots in which the new image stands in our place already, and its place: as many hold these as can.
+    replaced: Vec<(Arc<Peer>, usize, usize)>,
     uncovered: Vec<i32>,
     /// The new image runs in a child: this process goes on, and may start more of them.
     is_spawning: bool,
@@ -80,13 +84,15 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The value of the [variable](VARIABLE): the numbers of both files, each empty where there is none.
+    /// The value of the [variable](VARIABLE): the numbers of both files, and of the process that goes on in the new image,
+    /// each empty where there is none.
     pub fn record(&self) -> Option<String> {
         let text = |file: &Option<Owned>| file.as_ref().map(|file| file.0.to_string());
-        let both = [text(&self.file), text(&self.interfaces)];
-        both.iter()
+        let process = (!self.is_spawning).then(|| former::number().to_string());
+        let all = [text(&self.file), text(&self.interfaces), process];
+        all.iter()
             .any(Option::is_some)
-            .then(|| both.map(Option::unwrap_or_default).join(","))
+            .then(|| all.map(Option::unwrap_or_default).join(","))
     }
 
     /// Descriptors of ours that the new image needs.
@@ -132,6 +138,13 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
         // What it starts may hold its listeners.
         peer::note_fork();
     }
+    let goes_along = |fd: &i32| {
+        let entry = table::get(*fd);
+        let is_ours = matches!(entry.kind(), Kind::Connected | Kind::Unbound);
+        is_ours && (survives(*fd, sockets::get(entry.index())) || given.contains(fd))
+    };
+    let opening = (0..table::used()).filter(|fd| connect::is_undecided(*fd));
+    connect::settle(opening.filter(goes_along));
     let mut connected = Vec::new();
     let mut unconnected = Vec::new();
     let mut uncovered = Vec::new();
@@ -140,12 +153,12 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
         let entry = table::get(fd);
         let socket = sockets::get(entry.index());
         match entry.kind() {
-            Kind::Connected if survives(fd, socket) || given.contains(&fd) => {
+            Kind::Connected if goes_along(&fd) => {
                 // The spawned process has the kernel's socket behind it too.
                 socket.set(sockets::DIRTY, true);
                 connected.push((fd, entry));
             }
-            Kind::Unbound if survives(fd, socket) || given.contains(&fd) => {
+            Kind::Unbound if goes_along(&fd) => {
                 shadow::apply(fd, socket);
                 uncovered.extend(is_covered(fd, socket).then_some(fd));
                 has_unconnected = true;
@@ -159,8 +172,11 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
             _ => {}
         }
     }
-    let left = inherits_listener(given).then(packets::leave).flatten();
-    if connected.is_empty() && !has_unconnected && left.is_none() {
+    let inherits_listener = inherits_listener(given);
+    let left = inherits_listener.then(packets::leave).flatten();
+    // The new image frees locks of its listeners.
+    let frees = inherits_listener && waits;
+    if connected.is_empty() && !has_unconnected && left.is_none() && !frees {
         return None;
     }
     let interfaces = left.map(|left| {
@@ -173,6 +189,7 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
         kept_open: Vec::new(),
         links: Vec::new(),
         places: Vec::new(),
+        replaced: Vec::new(),
         uncovered,
         is_spawning: !waits,
         looks: if waits { PLACE_LOOKS } else { 0 },
@@ -205,7 +222,6 @@ fn pack(
     let number = kernel::random() | 1;
     let rendezvous = link::open_rendezvous(&Name::of_process(number))?;
     let mut words = vec![MAGIC, number, rendezvous.0 as u64];
-    let file = numbers::high(|| kernel::memfd_create(c"wirespeed-passed"))?;
     prepared.kept_open.push(rendezvous);
     let mut objects = HashSet::new();
     let mut places: HashMap<(u64, usize), Option<(usize, i32)>> = HashMap::new();
@@ -222,12 +238,7 @@ fn pack(
             continue;
         };
         let slot = socket.slot.load(Ordering::Relaxed) as usize;
-        let holders = &peer.segment.slot(slot).meta.holders[peer.side];
-        let add = |now: u32| (now & (QUEUED | CLOSING) == 0).then_some(now | 1 << index);
-        if holders
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
-            .is_err()
-        {
+        if !enter_slot(&peer, slot, index, prepared) {
             continue;
         }
         sharing::share_flags(*fd);
@@ -254,8 +265,7 @@ fn pack(
     let links = prepared.links.iter().map(|link| link.0 as u64);
     words.splice(3..3, links.chain([NO_MORE]));
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    kernel::write(file.0, &bytes)?;
-    prepared.file = Some(file);
+    prepared.file = Some(memory::file_of(c"wirespeed-passed", &bytes)?);
     Ok(())
 }
 
@@ -304,6 +314,20 @@ fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usiz
     Some((index, fd))
 }
 
+/// Names the new image among the holders of a connection. Where no more fit, it takes the place of this
+/// process, which ends as the new image begins.
+fn enter_slot(peer: &Arc<Peer>, slot: usize, index: usize, prepared: &mut Prepared) -> bool {
+    let word = &peer.segment.slot(slot).meta.holders[peer.side];
+    if holders::enter(word, index, |now| !now.is_in_between()) {
+        return true;
+    }
+    if prepared.is_spawning || !holders::replace(word, peer.process_index(), index) {
+        return false;
+    }
+    prepared.replaced.push((peer.clone(), slot, index));
+    true
+}
+
 /// As long as the other side has not noticed the end of a former image, that one has a place too: of many children that
 /// call exec at once, each for its connection, some find all taken for a while.
 fn take_place(peer: &Peer, number: u64, looks: &mut u32) -> Option<usize> {
@@ -332,6 +356,14 @@ fn cover(prepared: &Prepared) {
 /// exec has failed: the program goes on as it was.
 pub fn undo(prepared: Prepared) {
     cover(&prepared);
+    for (peer, slot, index) in &prepared.replaced {
+        let word = &peer.segment.slot(*slot).meta.holders[peer.side];
+        holders::replace(word, *index, peer.process_index());
+        if peer.socket(*slot).is_none() {
+            // Another thread has closed it meanwhile.
+            peer.let_go(*slot, FIN);
+        }
+    }
     for (peer, index) in &prepared.places {
         peer.take_back(*index);
     }
@@ -340,11 +372,14 @@ pub fn undo(prepared: Prepared) {
 /// In the new image, before anything else of ours exists: takes over what the old one had, as its
 /// [record](Prepared::record) says.
 pub fn adopt(record: &str) {
-    let (file, interfaces) = record.split_once(',').unwrap_or((record, ""));
-    if let Ok(file) = file.parse() {
+    let mut parts = record.split(',');
+    let mut number = || parts.next()?.parse().ok();
+    let (file, interfaces, process) = (number(), number(), number());
+    former::note(process);
+    if let Some(file) = file {
         adopt_sockets(file);
     }
-    if let Ok(file) = interfaces.parse() {
+    if let Some(file) = interfaces {
         packets::inherit(file);
     }
 }
@@ -429,6 +464,11 @@ fn take_over_unconnected(one: &[u64], numbers: &[i32]) -> Option<()> {
 fn revive(one: &[u64], peer: &Arc<Peer>, numbers: &[i32]) -> Option<()> {
     let (fd, others) = numbers.split_first()?;
     let index = allocate(one, one[FLAGS] as u32 & KEPT)?;
+    let slot = peer.segment.slot(peer.segment.clamp(one[SLOT] as usize));
+    // Another thread may have read or written as one called exec.
+    for word in [&slot.locks[peer.side].read, &slot.locks[peer.side].write] {
+        former::free_lock(word);
+    }
     stream::revive(*fd, index, peer, one[SLOT] as usize);
     mean(index, others);
     Some(())

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use bypass_shm::layout::{CLOSING, QUEUED};
+use bypass_shm::holders::{self, Holders};
 use bypass_shm::link;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
@@ -20,7 +20,7 @@ use bypass_sys::waker::Name;
 use super::{offers, serving, sharing};
 use crate::datagrams;
 use crate::listener::{self, participants};
-use crate::operations::{connect, signals};
+use crate::operations::{connect, shadow, signals};
 use crate::packets;
 use crate::peer::{self, Peer};
 use crate::process::table::{self, Entry};
@@ -45,6 +45,8 @@ struct Place {
     peer: Arc<Peer>,
     /// Index among the processes of its side; None when all are taken, or when it needs none.
     index: Option<usize>,
+    /// Connections that the child does not get, because as many hold them as can.
+    lost: Vec<usize>,
     /// To the other side's processes, which know the child by them.
     links: Vec<Told>,
 }
@@ -116,34 +118,41 @@ fn no_place(peer: Arc<Peer>) -> Place {
     Place {
         peer,
         index: None,
+        lost: Vec::new(),
         links: Vec::new(),
     }
 }
 
 fn place(peer: Arc<Peer>, number: u64) -> Place {
-    let index = enter(&peer, number);
+    let (index, lost) = enter(&peer, number);
     let links = index.map_or_else(Vec::new, |index| {
         participants::connect_participants(&peer, index)
     });
-    Place { peer, index, links }
+    Place {
+        peer,
+        index,
+        lost,
+        links,
+    }
 }
 
-/// Takes a place for the child at every end that we hold.
-fn enter(peer: &Arc<Peer>, number: u64) -> Option<usize> {
-    let slots: Vec<usize> = peer.occupied().collect();
+/// Takes a place for the child at every end that we hold; says at which there was none.
+fn enter(peer: &Arc<Peer>, number: u64) -> (Option<usize>, Vec<usize>) {
+    let mut slots: Vec<usize> = peer.occupied().collect();
     if peer.side == 1 && !slots.is_empty() {
         peer.note_forking();
     }
-    let index = peer.segment.enter(peer.side, number)?;
+    let Some(index) = peer.segment.enter(peer.side, number) else {
+        return (None, Vec::new());
+    };
     peer.note_child(index, number);
-    for slot in slots {
-        let holders = &peer.segment.slot(slot).meta.holders[peer.side];
-        let add = |now: u32| {
-            (now & (QUEUED | CLOSING) == 0 && now & peer.bit() != 0).then_some(now | 1 << index)
-        };
-        let _ = holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
-    }
-    Some(index)
+    let own = peer.process_index();
+    let is_ours = |now: Holders| !now.is_in_between() && now.has(own);
+    slots.retain(|slot| {
+        let word = &peer.segment.slot(*slot).meta.holders[peer.side];
+        !holders::enter(word, index, is_ours) && is_ours(Holders(word.load(Ordering::SeqCst)))
+    });
+    (Some(index), slots)
 }
 
 /// Places that were taken for a child.
@@ -206,7 +215,13 @@ pub fn child(prepared: Option<Prepared>) {
     signals::forget();
     datagrams::forget();
     packets::forget();
-    for Place { peer, index, links } in places {
+    for Place {
+        peer,
+        index,
+        lost,
+        links,
+    } in places
+    {
         match index {
             Some(index) => {
                 // The free slots are the parent's to give away: the child connects by its own.
@@ -215,6 +230,7 @@ pub fn child(prepared: Option<Prepared>) {
                 }
                 peer.become_process(index);
                 peer.let_go_unknown();
+                lose(&peer, lost);
                 participants::keep_links(&peer, links);
             }
             None => abandon(&peer),
@@ -225,29 +241,40 @@ pub fn child(prepared: Option<Prepared>) {
 /// The child could not get a place, or needs none: only the parent holds the connections.
 fn abandon(peer: &Arc<Peer>) {
     let lost: Vec<usize> = peer.occupied().collect();
-    for slot in &lost {
-        let Some(index) = peer.socket(*slot) else {
-            continue;
-        };
-        peer.set_socket(*slot, None);
-        epoll::forget(index);
-        stream::retire(sockets::get(index).peer.take());
-    }
+    let has_lost = !lost.is_empty();
+    lose(peer, lost);
     peer.is_stale.store(true, Ordering::SeqCst);
     // Connections accepted from it would be marked as the parent's. An attending process requests it again.
     for listener in listener::all() {
         listener.forget(peer);
     }
     peer.become_nobody();
-    if lost.is_empty() {
+    match has_lost {
+        true => peer::forget(peer),
         // Nobody here looks at it without a reference, so it need not rest, which would take a service.
-        return peer::drop_reference(peer);
+        false => peer::drop_reference(peer),
     }
-    peer::forget(peer);
+}
+
+/// The child does not hold these connections of its parent's: their numbers mean the kernel's sockets behind them.
+fn lose(peer: &Arc<Peer>, lost: Vec<usize>) {
+    if lost.is_empty() {
+        return;
+    }
+    for slot in lost {
+        if let Some(index) = peer.socket(slot) {
+            peer.set_socket(slot, None);
+            epoll::forget(index);
+            stream::retire(sockets::get(index).peer.take());
+        }
+    }
     for fd in 0..table::used() {
         let entry = table::get(fd);
         if entry.kind() == table::Kind::Connected && stream::of_socket(entry.index()).is_none() {
             table::set(fd, Entry::KERNEL);
+            if shadow::is_connected(fd) {
+                shadow::detach(fd);
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Listeners that survive exec, or that another process passed: this process becomes one more holder.
 
 use core::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use bypass_sys::{kernel, numbers};
 
-use super::{serving, sharing};
-use crate::listener;
+use super::{former, serving, sharing};
+use crate::listener::{self, Listener};
 use crate::operations::release;
 use crate::process;
 use crate::process::table;
@@ -45,7 +46,9 @@ pub fn adopt_inherited() {
         .into_iter()
         .filter(|(fd, _)| is_listener(*fd))
     {
-        let _ = adopt(fd);
+        let adopted = adopt(fd);
+        // Another thread may have accepted as one called exec.
+        adopted.inspect(|listener| former::free_lock(listener.accepting()));
     }
 }
 
@@ -79,7 +82,7 @@ pub fn is_listener(fd: i32) -> bool {
         && is(libc::SO_ACCEPTCONN, &[1])
 }
 
-fn adopt(fd: i32) -> Option<()> {
+fn adopt(fd: i32) -> Option<Arc<Listener>> {
     let settings = process::settings();
     if settings.dont_accelerate || !settings.tcp_server_loopback {
         return None;
@@ -95,5 +98,5 @@ fn adopt(fd: i32) -> Option<()> {
     socket.change(Event::Listen);
     table::set(fd, socket.entry(index));
     sharing::share_listener(table::get(fd));
-    Some(())
+    listener::get(number)
 }

@@ -45,9 +45,9 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
             remove(fd);
         }
         (Role::Greeting(_), Message::Welcome) => {}
-        (Role::Greeting(peer), Message::Refuse { .. }) => {
-            participants::abandoned(peer);
+        (Role::Greeting(peer), Message::Refuse { reason }) => {
             remove(fd);
+            participants::refused(peer, reason);
         }
         (
             Role::Stranger,

@@ -11,7 +11,7 @@ use bypass_sys::waker::Name;
 
 use super::sharing;
 use crate::operations::release::let_go;
-use crate::operations::shadow;
+use crate::operations::{connect, shadow};
 use crate::process::table::{self, Kind};
 use crate::service;
 use crate::sockets;
@@ -46,6 +46,7 @@ pub fn hold() -> impl Sized {
 
 /// Before `fd` is sent.
 pub fn offer(fd: i32) {
+    connect::settle(std::iter::once(fd));
     let entry = table::get(fd);
     if entry.kind() == Kind::Unbound {
         // Two processes that both may connect it: the kernel keeps them apart.
@@ -63,6 +64,7 @@ pub fn offer(fd: i32) {
     let socket = sockets::get(entry.index());
     // The sender and the receiver change the flags of the same file.
     sharing::share_flags(fd);
+    shadow::apply_times(fd, socket);
     sharing::share(entry.index(), socket);
     socket.set(sockets::DIRTY, true);
     let Ok(mut offers) = OFFERS.lock() else {

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use bypass_shm::layout::{CLOSING, QUEUED};
+use bypass_shm::holders::{self, Holders};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_sys::descriptor::Owned;
@@ -14,6 +14,7 @@ use bypass_sys::waker::Name;
 
 use super::{handover, offers};
 use crate::listener::participants;
+use crate::operations::options;
 use crate::peer::{self, Peer};
 use crate::process;
 use crate::process::table::{self, Kind};
@@ -102,11 +103,9 @@ fn hold(fd: i32, given: Message, memory: Owned) -> Option<()> {
     let _making = peer::making();
     let peer = enter(Segment::adopt(memory.into_raw()).ok()?, side as usize & 1)?;
     let slot = peer.segment.clamp(slot as usize);
-    let holders = &peer.segment.slot(slot).meta.holders[peer.side];
-    let add = |now: u32| (now & (QUEUED | CLOSING) == 0 && now != 0).then_some(now | peer.bit());
-    holders
-        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
-        .ok()?;
+    let word = &peer.segment.slot(slot).meta.holders[peer.side];
+    let may = |now: Holders| !now.is_in_between() && now != Holders(0);
+    holders::enter(word, peer.process_index(), may).then_some(())?;
     if peer.socket(slot).is_some() {
         // It has come back to a process that holds it still: another descriptor of the same.
         return share(fd, &peer, slot);
@@ -118,6 +117,7 @@ fn hold(fd: i32, given: Message, memory: Owned) -> Option<()> {
     let socket = sockets::get(index);
     socket.set(sockets::DUPLICATED, true);
     socket.linger_s.store(linger_s as u32, Ordering::Relaxed);
+    options::adopt(fd, socket);
     revive(fd, index, &peer, slot);
     Some(())
 }

@@ -13,13 +13,14 @@ use bypass_sys::thread::thread;
 
 use super::{hearing, offers};
 use crate::listener::{self, participants};
-use crate::operations::{release, signals};
+use crate::operations::{connect, release, signals};
 use crate::packets::{self, Service};
 use crate::peer::{self, trimming};
 use crate::process::deadline::shorter;
 use crate::process::deferral::inside;
 use crate::process::{self, later, namespace, pool, wakers};
 use crate::service::{self, Role, Work};
+use crate::stream;
 
 /// Links of peers that have not sent anything yet, oldest first.
 static SILENT: Mutex<VecDeque<i32>> = Mutex::new(VecDeque::new());
@@ -67,9 +68,13 @@ pub fn stop() {
 
 /// At exit: connections that have not been accepted yet can be accepted and read afterwards, as in the kernel.
 pub extern "C" fn leave() {
+    // Not by this thread where its filter may allow no file and no socket.
+    if is_confined() {
+        return;
+    }
     process::keep(true);
-    // Not by this thread where its filter may allow no socket, nor where names are another namespace's.
-    if !service::is_running() || is_confined() || namespace::has_left() {
+    // Nor where names are another namespace's.
+    if !service::is_running() || namespace::has_left() {
         return;
     }
     // A handler may call exit, too.
@@ -132,8 +137,10 @@ pub fn ask_others(inode: u64) {
 fn run(set: i32) {
     kernel::leave_real_time();
     thread().inside.store(1, Ordering::Relaxed);
+    thread().is_librarys.store(1, Ordering::Relaxed);
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     let (mut is_cleaning, mut has_met_cluster) = (false, false);
+    let mut undecided = connect::Undecided::default();
     loop {
         let has_unsure =
             participants::retry_unsure() | listener::untold::retry() | listener::end_left();
@@ -145,6 +152,7 @@ fn run(set: i32) {
         };
         let tick = signals::tick();
         let wait = shorter(tick.or(wait), process::keep(false));
+        let wait = shorter(wait, undecided.look());
         later::set_working(false);
         let slept = sleep(set, &mut events, wait);
         later::set_working(true);
@@ -198,6 +206,8 @@ enum Seen {
     Deferred,
     /// A process has to be notified by a signal.
     Signals,
+    /// A connection of the kernel's behind one of ours has failed.
+    Shadows,
     /// Somebody in this role has said something.
     Word(Role, Message, Vec<Owned>),
     /// A link has ended; it is closed.
@@ -221,6 +231,7 @@ fn look(fd: i32) -> Seen {
             return Seen::Deferred;
         }
         Some(Role::Signals) => return Seen::Signals,
+        Some(Role::Shadows) => return Seen::Shadows,
         Some(Role::OwnRendezvous) => Role::Stranger,
         Some(Role::Rendezvous(number)) => Role::Caller(*number),
         Some(Role::Offer(inode)) => Role::Taker(*inode),
@@ -275,9 +286,22 @@ fn serve(fd: i32) {
                 return listener::settle();
             }
             Seen::Signals => return signals::look(),
+            Seen::Shadows => return look_at_shadows(fd),
             Seen::Word(role, message, fds) => return hearing::hear(fd, &role, message, fds),
             Seen::End(role) => return ended(role),
         }
+    }
+}
+
+/// Connections end with the kernel's behind them: they were reset, killed (`ss --kill`), or keepalive has found no one.
+fn look_at_shadows(set: i32) {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+    let count = kernel::epoll_wait(set, &mut events, Some(Duration::ZERO), None);
+    for event in &events[..count.unwrap_or(0)] {
+        let (index, life) = ((event.u64 >> 32) as usize, event.u64 as u32);
+        // The kernel handles one that no process has taken, with the bytes that came before its end.
+        connect::give_up(index, life);
+        stream::end_with_shadow(index, life);
     }
 }
 
@@ -343,7 +367,7 @@ mod tests {
         let peer = peer::Peer::join(segment, 0, 1).expect("a place");
         let slot = peer.take_slot().expect("a slot");
         let place = peer.segment.slot(slot);
-        place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
+        place.meta.holders[0].store(peer.alone(), Ordering::SeqCst);
         place.meta.holders[1].store(1 << index, Ordering::SeqCst);
         let ends = || place.producer[1].ends.load(Ordering::SeqCst);
         let link_ended = || ended(Role::Participant(peer.clone(), index, number));

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::listener;
-use crate::operations::options::set_file_nonblocking;
+use crate::operations::shadow;
 use crate::process::sole;
 use crate::process::table::{self, Entry, Kind};
 use crate::{sockets, stream};
@@ -29,7 +29,7 @@ pub fn share_flags(fd: i32) {
     let is_nonblocking = socket.has(sockets::NONBLOCK);
     // A shadow that is not clean may have had the flag before the socket was connected.
     if is_first && (is_nonblocking || socket.has(sockets::DIRTY)) {
-        set_file_nonblocking(fd, is_nonblocking);
+        shadow::set_nonblocking(fd, is_nonblocking);
     }
 }
 

@@ -77,6 +77,7 @@ pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
     let peer = Peer::join(segment, 1, listener.inode)?;
     let links = participants::connect_participants(&peer, peer.process_index());
     listener.peers.lock().ok()?.push(peer.clone());
+    listener.note_client();
     listener.tell_proven(&peer);
     listener.publish_credits_to(&peer);
     participants::watch(&peer, links);

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
+use bypass_shm::layout::PROCESSES;
 use bypass_shm::link;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
@@ -11,12 +12,12 @@ use bypass_sys::thread::thread;
 use bypass_sys::waker::Name;
 
 use super::untold::{self, Word};
-use super::{participants, Listener};
-use crate::peer::Peer;
+use super::{participants, published, Listener};
+use crate::peer::{marks, Peer};
 use crate::process;
 
-/// Processes that hold one listener.
-const HOLDERS_MAX: usize = 256;
+/// Processes that hold one listener: as many as take part in one segment.
+const HOLDERS_MAX: usize = PROCESSES;
 
 #[repr(C)]
 struct HolderTable {
@@ -34,9 +35,18 @@ struct HolderTable {
     /// 1 when a holder serves without a child for each connection, see [`Listener::prove`]; 2 when one is expected
     /// to show it.
     proven: AtomicU32,
+    /// 1 when a holder has had the segment of a client.
+    has_clients: AtomicU32,
     /// The thread that takes a connection out of the kernel's queue; see [`Listener::with_kernels_queue`].
     accepting: AtomicU32,
+    /// For whom the kernel keeps SYNs, or has kept them last: 0, [`OURS`] or [`PROGRAMS`].
+    kept_syns: AtomicU32,
 }
+
+/// SYNs are kept for the holders; see [`Listener::keep_syns`].
+const OURS: u32 = 1;
+/// Whether SYNs are kept is for the program to say.
+const PROGRAMS: u32 = 2;
 
 /// Smallest holder table.
 pub const HOLDER_TABLE_BYTES: usize = size_of::<HolderTable>();
@@ -52,6 +62,32 @@ impl Listener {
     pub fn with_kernels_queue<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let _guard = lock::take(&self.holder_table().accepting, thread().tid())?;
         Some(work())
+    }
+
+    /// The lock of that.
+    pub fn accepting(&self) -> &AtomicU32 {
+        &self.holder_table().accepting
+    }
+
+    /// The kernel keeps the SYNs of clients over IPv6, in which the holders look for [marks], each until a process
+    /// accepts its connection. False where the program has said whether it keeps them.
+    pub fn keep_syns(&self) -> bool {
+        let kept = &self.holder_table().kept_syns;
+        let _ = kept.compare_exchange(0, OURS, Ordering::SeqCst, Ordering::SeqCst);
+        self.keeps_syns() && marks::keep_syns(self.any_fd())
+    }
+
+    /// Whether it does.
+    pub fn keeps_syns(&self) -> bool {
+        self.holder_table().kept_syns.load(Ordering::SeqCst) == OURS
+    }
+
+    /// The program has said whether the kernel keeps SYNs, and reads them itself.
+    pub fn leave_syns(&self) {
+        let kept = &self.holder_table().kept_syns;
+        if kept.swap(PROGRAMS, Ordering::SeqCst) == OURS {
+            published::withdraw_ipv6(self.inode);
+        }
     }
 
     /// The listener's processes make no child for each connection: by what this one has done, or because it has
@@ -146,6 +182,12 @@ impl Listener {
         if !self.attends.load(Ordering::SeqCst) {
             return;
         }
+        let has_carriers = || others_in(&self.holder_table().carriers).next().is_some();
+        if self.holder_table().has_clients.load(Ordering::SeqCst) == 0 && !has_carriers() {
+            // Hundreds of processes that start would each ask all others. The first client's segment is passed to whoever
+            // attends by then, as this process does since before it looked.
+            return;
+        }
         let holders = self.others();
         // A process that has closed the listener may still carry connections of other hosts to it.
         let carriers =
@@ -153,6 +195,11 @@ impl Listener {
         let asked: Vec<u64> = holders.iter().copied().chain(carriers).collect();
         // As proof that we hold it, whatever user we have become.
         self.tell(&asked, &Word::Share);
+    }
+
+    /// This process has the segment of a client; before it is passed to the attending processes.
+    pub fn note_client(&self) {
+        self.holder_table().has_clients.store(1, Ordering::SeqCst);
     }
 
     /// Passes a segment of a listener that is closed here to the others that attend; where none does, to
@@ -275,6 +322,10 @@ fn enter(places: &[AtomicU64], users: &[AtomicU32]) -> Option<usize> {
     let number = process::number();
     let user = kernel::geteuid().unwrap_or(0) as u32;
     let is_ours = |place: &AtomicU64| {
+        // Loaded first, because most are taken.
+        if ![0, number].contains(&place.load(Ordering::Relaxed)) {
+            return false;
+        }
         let taken = place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
         taken.is_ok() || taken == Err(number)
     };

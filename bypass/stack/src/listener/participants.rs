@@ -1,18 +1,21 @@
 //! How processes monitor each other: when a link ends, the rendezvous socket shows whether its process has.
 
 use core::sync::atomic::Ordering;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use bypass_shm::layout::PROCESSES;
 use bypass_shm::link::{self, Message, VERSION};
+use bypass_stats::Reason;
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 use bypass_sys::waker::Name;
+use bypass_sys::{directory, kernel};
 
 use super::{all, Listener};
 use crate::peer::{self, Peer};
 use crate::process;
+use crate::process::wakers::LEFT_TO_PROGRAM;
 use crate::service::{self, add_link, add_told, Role, Told};
+use crate::sockets;
 
 /// Holders are greeted so often in a row before others get a turn.
 const GREETINGS: u32 = 16;
@@ -90,13 +93,17 @@ pub fn watch(peer: &Arc<Peer>, links: Vec<Told>) {
     }
 }
 
-/// Links to all processes of the other side, which are informed of our process at place `index`.
+/// Links to all processes of the other side, which are informed of our process at place `index`. A hostile one may have
+/// written itself into every place: it gets one link, and the last descriptors are left to the program.
 pub fn connect_participants(peer: &Peer, index: usize) -> Vec<Told> {
-    let mut links = Vec::new();
-    for other in 0..PROCESSES {
-        let number = peer.segment.process(1 - peer.side, other);
-        if number == 0 {
+    let mut links: Vec<Told> = Vec::new();
+    let mut seen = HashSet::new();
+    for (other, number) in peer.segment.processes(1 - peer.side) {
+        if !seen.insert(number) {
             continue;
+        }
+        if !links.is_empty() && !kernel::has_descriptors_left(LEFT_TO_PROGRAM) {
+            break;
         }
         let Ok(link) = connect_process(peer, number) else {
             continue;
@@ -191,21 +198,29 @@ fn try_again(one: Unsure) {
     }
 }
 
+/// The next holder does not take the segment. Where it only lacks a place, what waits there is offered again until a
+/// process of the segment has ended.
+pub fn refused(peer: &Arc<Peer>, reason: u64) {
+    match reason == Reason::Limit as u64 {
+        true => try_again(Unsure::OtherSide(peer.clone())),
+        false => abandoned(peer),
+    }
+}
+
 /// Nobody will accept what waits in a segment.
 pub fn abandoned(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
-    peer.reset_unaccepted();
-    if peer.occupied().next().is_none() {
+    peer.reset_unaccepted(|index| sockets::get(index).has(sockets::OPENING));
+    if peer.is_idle() {
         peer::forget(peer);
     }
 }
 
 /// A process of the other side has ended that we know by a link of ours.
 pub fn other_side_ended(peer: &Arc<Peer>) {
-    for index in 0..PROCESSES {
-        let number = peer.segment.process(1 - peer.side, index);
+    for (index, number) in peer.segment.processes(1 - peer.side) {
         // An existing link will already show its end: another link for each death would add up.
-        if number == 0 || service::has_told(peer, index, number) {
+        if service::has_told(peer, number) {
             continue;
         }
         // Its forked children may live on; they are found at their own rendezvous sockets.
@@ -223,6 +238,7 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
             Err(libc::ECONNREFUSED) if service::is_linked(peer, index, number) => {}
             Err(libc::ECONNREFUSED) => {
                 peer.reap(index, number);
+                directory::remove_of(number);
                 let listeners = of_peer(peer);
                 listeners.iter().for_each(|one| one.strike_carrier(number));
             }
@@ -235,7 +251,7 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
     }
     peer.wake_unheard();
     peer.is_stale.store(true, Ordering::SeqCst);
-    if is_alone(peer) {
+    if peer.is_alone() {
         holders_ended(peer);
     }
 }
@@ -243,8 +259,7 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
 /// Whether the process that makes the connections of a segment takes part in it still. Children of it that have some of
 /// them, too, come and go meanwhile.
 fn has_maker(peer: &Peer) -> bool {
-    let maker = peer.segment.client();
-    (0..PROCESSES).any(|index| peer.segment.process(0, index) == maker)
+    peer.segment.index_of(0, peer.segment.client()).is_some()
 }
 
 /// The process that has ended may have offered a connection without waking the threads that wait for one.
@@ -277,6 +292,7 @@ pub fn link_ended(peer: &Arc<Peer>, index: usize, number: u64) {
         Ok(link) => add_link(link, Role::Participant(peer.clone(), index, number)),
         Err(libc::ECONNREFUSED) => {
             peer.reap(index, number);
+            directory::remove_of(number);
             process_ended(peer);
         }
         // Its rendezvous socket is crowded or we lack descriptors: it may live.
@@ -293,14 +309,10 @@ fn process_ended(peer: &Arc<Peer>) {
     if !has_maker(peer) {
         peer.is_stale.store(true, Ordering::SeqCst);
     }
-    match is_alone(peer) {
+    match peer.is_alone() {
         true => client_ended(peer),
         false => look_again(peer),
     }
-}
-
-fn is_alone(peer: &Peer) -> bool {
-    (0..PROCESSES).all(|index| peer.segment.process(1 - peer.side, index) == 0)
 }
 
 /// No process of the client's side is left.
@@ -387,14 +399,61 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_stands_in_every_place_gets_one_link() {
+        let client = kernel::random() | 1;
+        let segment = Segment::create(client, 64, 4096).expect("memory");
+        while segment.enter(0, client).is_some() {}
+        let _rendezvous = link::open_rendezvous(&Name::of_process(client)).expect("free");
+        let peer = Peer::join(segment, 1, 1).expect("a place");
+        say_adopted(&peer, peer.process_index());
+        other_side_ended(&peer);
+        let is_link =
+            |role: &&Role| matches!(role, Role::Adopted(of, ..) if Arc::ptr_eq(of, &peer));
+        let roles = service::roles().expect("no panic");
+        assert_eq!(roles.values().filter(is_link).count(), 1);
+    }
+
+    #[test]
+    fn a_holder_that_lacks_a_place_is_asked_again_and_resets_nothing() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let peer = Peer::join(segment, 0, 1).expect("a place");
+        let is_asked = || {
+            let is_it =
+                |one: &Unsure| matches!(one, Unsure::OtherSide(of) if Arc::ptr_eq(of, &peer));
+            UNSURE.lock().expect("no panic").iter().any(is_it)
+        };
+        refused(&peer, Reason::Limit as u64);
+        assert!(is_asked() && !peer.is_stale.load(Ordering::SeqCst));
+        UNSURE.lock().expect("no panic").clear();
+        refused(&peer, Reason::OtherUser as u64);
+        assert!(!is_asked() && peer.is_stale.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn a_segment_is_kept_for_a_connect_that_waits_when_the_listener_closes() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let peer = Peer::join(segment, 0, 1).expect("a place");
+        let entering = peer.begin_entering();
+        let slot = peer.take_slot().expect("a slot");
+        abandoned(&peer);
+        assert!(!peer::is_forgotten(&peer));
+        peer.set_socket(slot, Some(5));
+        drop(entering);
+        assert!(!peer::is_forgotten(&peer));
+        // The connection ends.
+        peer.set_socket(slot, None);
+        peer::retire(peer.clone());
+        assert!(peer::is_forgotten(&peer));
+    }
+
+    #[test]
     fn a_thread_that_an_ended_process_was_to_wake_is_woken() {
         const NUMBER: u32 = 0x7fff_0001;
         let waker = Waker::create(process::number(), NUMBER).expect("a waker");
         let segment = Segment::create(1, 64, 4096).expect("memory");
         segment.enter(0, 1).expect("a place");
         let peer = Peer::join(segment, 1, 1).expect("a place");
-        let number = process::number();
-        let index = peer.segment.claim_ready_list(1, number, NUMBER);
+        let index = peer.claim_ready_list(NUMBER);
         let ready_list = peer.segment.ready_list(1, index.expect("room"));
         ready_list.sleep();
         process_ended(&peer);

@@ -5,7 +5,15 @@ use std::sync::Arc;
 
 use super::Listener;
 use crate::peer::Peer;
-use crate::process;
+
+/// How a thread is rung for connections: [`bypass_shm::layout::ReadyList::listening`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rung {
+    /// For each.
+    Always = 1,
+    /// As one of several processes that wait for the same: another is rung for the next.
+    InTurn = 2,
+}
 
 /// Waking places of one thread at all segments of a listener.
 pub struct ReadyLists(Vec<(Arc<Peer>, usize)>);
@@ -18,14 +26,14 @@ impl ReadyLists {
 
     /// Takes a ready list in each segment; with it false when one had none left, or a connection waits for
     /// what no process reports.
-    pub fn take(listener: &Listener, waker: u32) -> (Self, bool) {
+    pub fn take(listener: &Listener, waker: u32, rung: Rung) -> (Self, bool) {
         let mut ready_lists = Vec::new();
         let mut is_complete = !listener.has_delayed();
         for peer in listener.peers() {
-            match peer.segment.claim_ready_list(1, process::number(), waker) {
+            match peer.claim_ready_list_to_sleep(waker) {
                 Some(index) => {
                     let ready_list = peer.segment.ready_list(1, index);
-                    ready_list.listening.store(1, Ordering::SeqCst);
+                    ready_list.listening.store(rung as u32, Ordering::SeqCst);
                     ready_list.sleep();
                     ready_lists.push((peer, index));
                 }

@@ -6,17 +6,18 @@ use std::net::SocketAddr;
 use bypass_shm::layout::RST;
 use bypass_stats::{About, Call, Counter, Reason};
 use bypass_sys::sandbox::is_confined;
-use bypass_sys::{address, kernel};
+use bypass_sys::{address, directory, kernel};
 
 use crate::listener::{self, Listener};
 use crate::packets;
-use crate::peer::Peer;
+use crate::peer::{marks, Mark, Peer};
 use crate::process::deadline::timeout;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, pool, Outcome};
+use crate::service;
 use crate::sockets::{self, Event, Socket};
 use crate::stream::{attach, show_opened};
-use crate::wait::blocking::block_on_listener;
+use crate::wait::blocking::{block_on_listener, Slept};
 
 /// The kernel's own queue is looked at before ours once in so many accepts.
 const KERNEL_TURN: u32 = 16;
@@ -72,6 +73,7 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
     listener.attend();
     let timeout_ns = socket.receive_timeout_ns.load(Ordering::Relaxed);
     let deadline = timeout(timeout_ns);
+    let mut turn = Turn(&listener, Slept::default());
     loop {
         match attempt(&listener, fd, socket, flags, client) {
             Outcome::Error(libc::EAGAIN) if !is_nonblocking(fd, socket) => {}
@@ -85,8 +87,19 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
         if table::get(fd) != entry {
             return Outcome::Error(libc::EINVAL);
         }
-        if let Err(error) = block_on_listener(&listener, fd, deadline) {
+        if let Err(error) = block_on_listener(&listener, fd, deadline, &mut turn.1) {
             return Outcome::Error(error);
+        }
+    }
+}
+
+/// See [`Listener::pass_turn`].
+struct Turn<'a>(&'a Listener, Slept);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.1.in_turn {
+            self.0.pass_turn();
         }
     }
 }
@@ -159,8 +172,9 @@ fn accept_kernel(
     flags: i32,
     client: &mut Client,
 ) -> Outcome {
+    let mut take = || take_from_kernel((listener, socket), fd, flags, client);
     if is_nonblocking(fd, socket) {
-        return take_from_kernel(fd, flags, client);
+        return take();
     }
     // The shadow may block and must not: others, who know nothing of us, may hold it too. Nor must
     // one of ours who finds that another was faster: connections of segments could not wake it.
@@ -173,18 +187,21 @@ fn accept_kernel(
         match kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) {
             // A look at which a signal came has seen nothing.
             Ok(0) | Err(libc::EINTR) => Outcome::Error(libc::EAGAIN),
-            _ => take_from_kernel(fd, flags, client),
+            _ => take(),
         }
     });
     taken.unwrap_or(Outcome::Error(libc::EAGAIN))
 }
 
-fn take_from_kernel(fd: i32, flags: i32, client: &mut Client) -> Outcome {
+fn take_from_kernel(of: (&Listener, &Socket), fd: i32, flags: i32, client: &mut Client) -> Outcome {
     let accepted = pool::for_program(|| kernel::accept_from(fd, flags));
     if let Ok((new, name)) = &accepted {
         client.set(name);
         let new = *new;
         table::set(new, Entry::KERNEL);
+        if directory::is_set() && enter_marked(of, new, flags, client.address()) {
+            return Outcome::Done(new as isize);
+        }
         process::count(Counter::AcceptsKernel, 1);
         let about = || About {
             call: Call::Accept,
@@ -219,23 +236,7 @@ fn accept_shm(
 ) -> Result<Option<i32>, i32> {
     let family = from.family.load(Ordering::Relaxed);
     let fd = pool::take(family)?;
-    let inherited = sockets::NODELAY
-        | sockets::KEEPALIVE
-        | sockets::LINGER
-        | sockets::URGENT_IN_LINE
-        | sockets::LOW_WATER;
-    let mut own = from.flags.load(Ordering::Relaxed) & inherited;
-    own |= sockets::ACCEPTED;
-    own |= if flags & libc::SOCK_NONBLOCK != 0 {
-        sockets::NONBLOCK
-    } else {
-        0
-    };
-    own |= if flags & libc::SOCK_CLOEXEC != 0 {
-        sockets::CLOEXEC
-    } else {
-        0
-    };
+    let own = flags_of_new(from, flags);
     let room = (fd as usize) < table::NUMBERS_MAX;
     let Some(index) = room.then(|| sockets::allocate(family, own)).flatten() else {
         pool::give(fd, family, false);
@@ -251,6 +252,39 @@ fn accept_shm(
         return Ok(None);
     };
     let socket = sockets::get(index);
+    inherit(socket, from);
+    let names = &peer.segment.slot(slot).names;
+    socket.local.store(names.of[1].load());
+    let remote = names.of[0].load();
+    socket.remote.store(remote);
+    client.length = address::to_bytes(remote, family, &mut client.bytes);
+    socket.change(Event::Connect);
+    attach(fd, index, &peer, slot);
+    if !peer.segment.is_proven() && peer.shows_no_children(false) {
+        listener.prove();
+    }
+    peer.reap_in(slot);
+    show_opened(index);
+    process::count(counter(&peer), 1);
+    Ok(Some(fd))
+}
+
+/// Flags of a socket that is accepted from another one.
+fn flags_of_new(from: &Socket, flags: i32) -> u32 {
+    let inherited = sockets::NODELAY
+        | sockets::KEEPALIVE
+        | sockets::LINGER
+        | sockets::URGENT_IN_LINE
+        | sockets::LOW_WATER;
+    let given = |flag, own| if flags & flag != 0 { own } else { 0 };
+    from.flags.load(Ordering::Relaxed) & inherited
+        | sockets::ACCEPTED
+        | given(libc::SOCK_NONBLOCK, sockets::NONBLOCK)
+        | given(libc::SOCK_CLOEXEC, sockets::CLOEXEC)
+}
+
+/// Gives a socket that is accepted what else it has from the listener.
+fn inherit(socket: &Socket, from: &Socket) {
     socket
         .linger_s
         .store(from.linger_s.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -268,20 +302,55 @@ fn accept_shm(
     ] {
         own.store(of.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    let names = &peer.segment.slot(slot).names;
-    socket.local.store(names.of[1].load());
-    let remote = names.of[0].load();
-    socket.remote.store(remote);
-    client.length = address::to_bytes(remote, family, &mut client.bytes);
-    socket.change(Event::Connect);
-    attach(fd, index, &peer, slot);
-    if !peer.segment.is_proven() && peer.shows_no_children(false) {
-        listener.prove();
+}
+
+/// The kernel's connection `new` becomes one in memory, if it carries the [mark](marks) of a client in another network
+/// namespace.
+#[cold]
+fn enter_marked(
+    (listener, from): (&Listener, &Socket),
+    new: i32,
+    flags: i32,
+    client: Option<SocketAddr>,
+) -> bool {
+    let Some(mark) = client.and_then(|client| Mark::of(new, client, listener.keeps_syns())) else {
+        return false;
+    };
+    // Over IPv4 the answers carry it, too.
+    if let Some(client) = client.filter(SocketAddr::is_ipv4) {
+        marks::clear(new, client);
     }
+    let Some(peer) = listener.peer(mark.segment) else {
+        return false;
+    };
+    let family = from.family.load(Ordering::Relaxed);
+    let room = (new as usize) < table::NUMBERS_MAX;
+    // The kernel's socket is not one to be kept for others.
+    let own = flags_of_new(from, flags) | sockets::DIRTY;
+    let Some(index) = room.then(|| sockets::allocate(family, own)).flatten() else {
+        return false;
+    };
+    let socket = sockets::get(index);
+    let _making = crate::peer::making();
+    let Some(slot) = peer.take_marked(&mark) else {
+        socket.descriptors.store(0, Ordering::Release);
+        sockets::free(index);
+        return false;
+    };
+    inherit(socket, from);
+    let names = [sockets::kernel_name(new), client];
+    for (own, name) in [&socket.local, &socket.remote].into_iter().zip(names) {
+        if let Some(name) = name {
+            own.store(name);
+        }
+    }
+    socket.change(Event::Connect);
+    attach(new, index, &peer, slot);
+    service::watch_shadow(new, index, socket.life());
     peer.reap_in(slot);
     show_opened(index);
-    process::count(counter(&peer), 1);
-    Ok(Some(fd))
+    process::count(Counter::AcceptsShm, 1);
+    true
 }
 
 fn counter(peer: &Peer) -> Counter {

@@ -21,8 +21,8 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 use bypass_sys::{address, kernel, numbers};
 
-use super::shadow;
 use super::shutdown::{dissolve, unconnect};
+use super::{listen, shadow};
 use crate::listener;
 use crate::packets;
 use crate::peer::admission::Admission;
@@ -35,9 +35,14 @@ use crate::sockets::{self, Event, Socket};
 use crate::stream::{self, attach, show_opened, Stream};
 use crate::wait::epoll;
 
+mod across;
 mod over_packets;
+mod undecided;
 
 use over_packets::Connected;
+pub use undecided::{
+    await_taker, find_decided, give_up, is_undecided, may_wait_for_taker, settle, Undecided,
+};
 
 /// How long the finding that no process listens is cached.
 const NEGATIVE_NS: u64 = 50_000_000;
@@ -67,6 +72,8 @@ struct Target {
     /// One for each listening socket of the address.
     peers: Vec<Met>,
     turn: usize,
+    /// They are other network namespaces', each of which may have this address.
+    is_across: bool,
 }
 
 /// What is known of who holds a listening socket.
@@ -119,7 +126,8 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
     let entry = table::get(fd);
     let socket = sockets::get(entry.index());
     match entry.kind() {
-        Kind::Unbound => {}
+        Kind::Unbound => drop(socket.take_dissolved()),
+        Kind::Listener if is_dissolving(bytes) => return listen::dissolve(fd, entry),
         Kind::Connected if is_dissolving(bytes) => return dissolve(fd, entry),
         Kind::Connected if socket.has(sockets::CONNECTING) => return result(fd, entry, socket),
         Kind::Connected | Kind::Listener => return Outcome::Error(libc::EISCONN),
@@ -195,7 +203,8 @@ fn result(fd: i32, entry: Entry, socket: &Socket) -> Outcome {
 /// Connects through shared memory or over packets; a reason: the kernel is to do it.
 fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<Connected, Reason> {
     match decide(target, patience_ms(socket)) {
-        Ok(peer) => establish(fd, entry, &peer, target),
+        Ok((peer, false)) => establish(fd, entry, &peer, target),
+        Ok((peer, true)) => across::connect(fd, entry, &peer, target),
         Err(Reason::NotLocal) if packets::is_wanted() && uring::may_hide_sockets_soon() => {
             Err(Reason::IoUring)
         }
@@ -255,14 +264,19 @@ fn patience_ms(socket: &Socket) -> u64 {
     }
 }
 
-fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
+/// The segment for a connection to `target`, and whether its listener is another network namespace's.
+fn decide(target: SocketAddr, patience_ms: u64) -> Result<(Arc<Peer>, bool), Reason> {
     let known = known(target).ok_or(Reason::Limit)?;
     let mut known = known.lock().map_err(|_| Reason::Limit)?;
     let now = now_ns();
     if known.is_fresh(now) {
         return known.pick(patience_ms);
     }
-    let holders = match ask_kernel(target) {
+    let (asked, is_across) = match ask_kernel(target) {
+        Err(Reason::NotLocal) => (across::holders(target), true),
+        asked => (asked, false),
+    };
+    let holders = match asked {
         Ok(holders) => holders,
         Err(reason) => {
             *known = Target::negative(now, reason);
@@ -278,6 +292,7 @@ fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
             // Clients of few connections each must not all begin with the same worker.
             turn: process::number() as usize ^ known.turn,
             holders,
+            is_across,
         };
     }
     let picked = known.pick(patience_ms);
@@ -304,6 +319,7 @@ impl Target {
             holders: Vec::new(),
             peers: vec![Met::No(reason)],
             turn: 0,
+            is_across: false,
         }
     }
 
@@ -320,7 +336,8 @@ impl Target {
         if self.peers.is_empty() {
             return false;
         }
-        let is_silent = |met: &Met| matches!(met, Met::No(Reason::NoAnswer));
+        let is_silent =
+            |met: &Met| matches!(met, Met::No(Reason::NoAnswer | Reason::NotRecognised));
         let is_of_another_host = |met: &Met| matches!(met, Met::No(Reason::NotLocal));
         let life_ns = if self.is_whole() || self.peers.iter().all(is_of_another_host) {
             POSITIVE_NS
@@ -334,18 +351,28 @@ impl Target {
         now.saturating_sub(self.checked_ns) < life_ns && !has_stale
     }
 
-    fn pick(&mut self, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
+    fn pick(&mut self, patience_ms: u64) -> Result<(Arc<Peer>, bool), Reason> {
         self.turn = self.turn.wrapping_add(1);
+        if self.is_across {
+            // One of them is meant; others do not take a share of its connections.
+            let rest = (0..self.peers.len()).map(|more| self.turn.wrapping_add(more));
+            let mut rest = rest.filter(|at| {
+                let met = &self.peers[at % self.peers.len()];
+                !matches!(met, Met::No(_))
+            });
+            self.turn = rest.next().unwrap_or(self.turn);
+        }
         let at = self.turn % self.peers.len().max(1);
         let met = self.peers.get_mut(at).ok_or(Reason::NoHolder)?;
         if let (Met::NotYet, Some(holder)) = (&*met, self.holders.get(at)) {
-            *met = meet(*holder, patience_ms).map_or_else(Met::No, Met::Yes);
+            let made = meet(*holder, self.is_across, patience_ms);
+            *met = made.map_or_else(Met::No, Met::Yes);
             if matches!(met, Met::No(_)) {
                 self.checked_ns = now_ns();
             }
         }
         match met {
-            Met::Yes(peer) => Ok(peer.clone()),
+            Met::Yes(peer) => Ok((peer.clone(), self.is_across)),
             Met::No(reason) => Err(*reason),
             Met::NotYet => Err(Reason::NoHolder),
         }
@@ -399,7 +426,7 @@ fn listens(peer: &Peer) -> bool {
 }
 
 /// A segment shared with the processes that hold a listening socket.
-fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
+fn meet(holder: Holder, is_across: bool, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     // Not one that another address of the listener is still being greeted for: that may come to nothing.
     let is_met = |peer: &Peer| peer.has_been_welcomed() && listens(peer);
     let known = peer::all()
@@ -423,7 +450,7 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let segment =
         Segment::create(number, slots, process::ring_bytes()).map_err(|_| Reason::Limit)?;
     let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
-    match greet(rendezvous, &peer, holder, patience_ms) {
+    match greet(rendezvous, &peer, (holder, is_across), patience_ms) {
         Ok(link) => {
             service::add_link(link, service::Role::Greeting(peer.clone()));
             Ok(peer)
@@ -448,7 +475,7 @@ fn withdraw_greeting(peer: &Arc<Peer>) {
 fn greet(
     rendezvous: Owned,
     peer: &Peer,
-    holder: Holder,
+    (holder, is_across): (Holder, bool),
     patience_ms: u64,
 ) -> Result<Owned, Reason> {
     let hello = Message::Greet {
@@ -456,14 +483,26 @@ fn greet(
         client: process::number(),
     };
     let first = Cell::new(Some(rendezvous));
-    let call = || match first.take() {
-        Some(link) => Ok(link),
-        None => link::connect(&Name::of_listener(holder.inode)),
+    let call = || {
+        let link = match first.take() {
+            Some(link) => link,
+            None => link::connect(&Name::of_listener(holder.inode))?,
+        };
+        // Before it gets the segment.
+        match !is_across || across::is_of(link.0, holder.uid) {
+            true => Ok(link),
+            false => Err(libc::EPERM),
+        }
     };
     let answer = link::ask_any(call, hello, &[peer.segment.fd()], patience_ms);
-    let (link, answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
+    let (link, answer, fds) = answer.map_err(|error| match error {
+        libc::EPERM => Reason::NameSquatted,
+        _ => Reason::NoAnswer,
+    })?;
     match (answer, fds.first()) {
-        (Message::Welcome, Some(proof)) if listener::names(proof.0, holder.inode, link.0) => {}
+        (Message::Welcome, Some(proof))
+            if listener::names(proof.0, holder.inode, link.0)
+                && (!is_across || across::is_made_by(proof.0, holder.uid)) => {}
         // Another user's listener shows no socket; that its rendezvous socket is that user's must do.
         (Message::Welcome, None) => match kernel::peer_credentials(link.0) {
             Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => {}

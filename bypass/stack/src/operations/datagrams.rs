@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bypass_sys::iovec::Pieces;
 use bypass_sys::{address, kernel};
 
+use super::write::MSG_WARM;
 use crate::datagrams::{self, Patience, Said, Taken};
 use crate::packets;
 use crate::process::deadline::{self, Deadline};
@@ -49,6 +50,7 @@ pub fn made(fd: i32, family: i32, kind: i32, protocol: i32) {
         kind & !flags == libc::SOCK_DGRAM && (protocol == 0 || protocol == libc::IPPROTO_UDP);
     let settings = process::settings();
     let is_wanted = settings.udp && !settings.dont_accelerate && packets::is_wanted();
+    let is_wanted = is_wanted && !process::choices::is_left_to_kernel();
     let may_be = is_ip && is_udp && is_wanted && !bypass_sys::sandbox::is_confined();
     if may_be && !process::namespace::has_left() {
         process::number();
@@ -152,6 +154,10 @@ pub fn family(fd: i32) -> Option<i32> {
 /// sendmsg(2) with what is said in its control data; the length that was sent. None: the kernel is to do it.
 pub fn send(fd: i32, to: Option<&[u8]>, pieces: &Pieces, flags: i32, said: &Said) -> Option<usize> {
     let (index, socket) = datagrams::of(fd)?;
+    // onload_fd_stat calls the socket accelerated, also where the kernel sends for it.
+    if flags & MSG_WARM != 0 {
+        return Some(0);
+    }
     if flags & !SENDABLE_FLAGS != 0 || socket.is_left() {
         return None;
     }

@@ -8,7 +8,7 @@ use super::datagrams;
 use super::release::{release, share};
 use crate::listener;
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, namespace, pool, Outcome};
+use crate::process::{self, choices, namespace, pool, Outcome};
 use crate::sockets::{self, Event};
 use crate::wait::epoll;
 
@@ -18,7 +18,8 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
     let is_tcp =
         kind & !flags == libc::SOCK_STREAM && (protocol == 0 || protocol == libc::IPPROTO_TCP);
-    if !is_ip || !is_tcp || process::settings().dont_accelerate || is_confined() {
+    let is_refused = process::settings().dont_accelerate || choices::is_left_to_kernel();
+    if !is_ip || !is_tcp || is_refused || is_confined() {
         return Outcome::Kernel;
     }
     if namespace::has_left() {

@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use bypass_shm::link;
 use bypass_stats::{About, Call, Reason};
-use bypass_sys::kernel;
 use bypass_sys::memory::Mapping;
 use bypass_sys::waker::Name;
+use bypass_sys::{directory, kernel};
 
 use super::{release, shadow};
-use crate::listener::{self, HOLDER_TABLE_BYTES};
+use crate::listener::{self, published, HOLDER_TABLE_BYTES};
 use crate::packets;
 use crate::peer;
 use crate::process::table::{self, Entry, Kind};
@@ -62,6 +62,7 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
                 table::replace_all(entry, listening);
             }
             describe(fd, index, socket);
+            publish(number, fd, socket);
             epoll::add_to_kernel(index);
             // Now, before privileges are dropped.
             packets::open_interfaces();
@@ -89,6 +90,17 @@ fn leave_call_to_kernel(fd: i32, reason: Reason) -> Outcome {
     }
     shadow::leave(reason, about);
     Outcome::Done(0)
+}
+
+/// For clients in other network namespaces.
+fn publish(number: usize, fd: i32, socket: &Socket) {
+    let at = directory::is_set().then(|| sockets::kernel_name(fd));
+    if let (Some(listener), Some(at)) = (listener::get(number), at.flatten()) {
+        if socket.has(sockets::KEEPS_SYNS) {
+            listener.leave_syns();
+        }
+        published::publish(&listener, at);
+    }
 }
 
 fn describe(fd: i32, index: usize, socket: &Socket) {
@@ -153,6 +165,16 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
         give_up(fd, entry);
         listener::settle_waiting();
     }
+    Outcome::Done(0)
+}
+
+/// connect(2) of a listener to AF_UNSPEC ends it, too.
+pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
+    shadow::disconnect(fd);
+    for number in table::all(entry) {
+        give_up(number, entry);
+    }
+    listener::settle_waiting();
     Outcome::Done(0)
 }
 

@@ -4,9 +4,9 @@ use core::sync::atomic::Ordering;
 
 use bypass_sys::{address, kernel};
 
-use super::shadow::{timeval_bytes, SWITCHES};
+use super::shadow::{self, timeval_bytes, SWITCHES};
 use super::{inherited, listen, signals, transport};
-use crate::listener;
+use crate::listener::{self, published};
 use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Kind};
 use crate::process::Outcome;
@@ -100,6 +100,8 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     }
     inherited::set_by_program(socket, (level, name));
     let is_kept = remember(socket, level, name, value);
+    note_late_accepts(socket, kind, (level, name), value);
+    note_kept_syns(socket, kind, (level, name), value);
     let told = match kind {
         Kind::Listener => transport::set_listener(fd, (level, name), value),
         Kind::Connected => transport::set(fd, socket, (level, name), value),
@@ -112,6 +114,10 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         return Outcome::Kernel;
     }
     if is_kept {
+        if name == libc::SO_LINGER && socket.is_undecided() {
+            // Closed before a process takes it, the connection ends in the kernel.
+            shadow::set_linger(fd, socket);
+        }
         return Outcome::Done(0);
     }
     if DEMAND_KERNEL.contains(&(level, name)) {
@@ -119,6 +125,35 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     }
     socket.set(sockets::DIRTY, true);
     Outcome::Kernel
+}
+
+/// A listener whose connections the kernel gives with their first data alone is not for clients that wait for its accept.
+fn note_late_accepts(socket: &Socket, kind: Kind, option: (i32, i32), value: &[u8]) {
+    let is_it = kind == Kind::Listener && option == (libc::SOL_TCP, libc::TCP_DEFER_ACCEPT);
+    if !is_it || int(value) == Some(0) {
+        return;
+    }
+    if let Some(listener) = listener::of(socket) {
+        published::withdraw(listener.inode);
+    }
+}
+
+/// A program that has the kernel keep SYNs reads them itself.
+fn note_kept_syns(socket: &Socket, kind: Kind, option: (i32, i32), value: &[u8]) {
+    // The kernel refuses other values.
+    let value = int(value).filter(|value| (0..=2).contains(value));
+    let Some(value) = value.filter(|_| option == (libc::SOL_TCP, libc::TCP_SAVE_SYN)) else {
+        return;
+    };
+    socket.set(sockets::KEEPS_SYNS, value != 0);
+    if kind == Kind::Listener {
+        listener::of(socket).inspect(|listener| listener.leave_syns());
+    }
+}
+
+/// Whether the kernel keeps a listener's SYNs although the program has not asked for them.
+fn keeps_syns(socket: &Socket, kind: Kind) -> bool {
+    kind == Kind::Listener && listener::of(socket).is_some_and(|listener| listener.keeps_syns())
 }
 
 /// A program chooses among the listeners of an address. That of a socket which does not listen yet does so once it
@@ -172,6 +207,13 @@ fn note_buffer(fd: i32, socket: &Socket, option: (i32, i32), value: &[u8]) {
         _ => return,
     };
     if let Some(bytes) = int(value) {
+        let is_bounded = matches!(option.1, libc::SO_SNDBUF | libc::SO_RCVBUF);
+        // The kernel takes a negative size for one beyond its bound, but where no bound holds for nothing.
+        let bytes = if bytes < 0 && is_bounded {
+            i32::MAX
+        } else {
+            bytes
+        };
         word.store(bytes.max(smallest) as u32, Ordering::Relaxed);
     }
     if let Ok(stream) = stream::find(fd) {
@@ -218,9 +260,12 @@ fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
             let (Some(on), Some(seconds)) = (int(value), value.get(4..).and_then(int)) else {
                 return false;
             };
-            socket
-                .linger_s
-                .store(seconds.max(0) as u32, Ordering::Relaxed);
+            // Switched off, it keeps the time that it had.
+            if on != 0 {
+                // A negative time is one without an end.
+                let seconds = if seconds < 0 { i32::MAX } else { seconds };
+                socket.linger_s.store(seconds as u32, Ordering::Relaxed);
+            }
             socket.set(sockets::LINGER, on != 0);
             true
         }
@@ -238,6 +283,24 @@ fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
             true
         }
         _ => false,
+    }
+}
+
+/// A connection has come from another process, whose times and low-water mark its shadow has.
+pub fn adopt(fd: i32, socket: &Socket) {
+    let option = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+    if let Ok(bytes) = kernel::option_int(fd, option.0, option.1) {
+        note_low_water(socket, option, &bytes.to_ne_bytes());
+    }
+    for (name, word) in [
+        (libc::SO_RCVTIMEO, &socket.receive_timeout_ns),
+        (libc::SO_SNDTIMEO, &socket.send_timeout_ns),
+    ] {
+        let mut value = [0; 16];
+        let is_known = kernel::option(fd, libc::SOL_SOCKET, name, &mut value).is_ok();
+        if let Some(ns) = timeval_ns(&value).filter(|_| is_known) {
+            word.store(ns, Ordering::Relaxed);
+        }
     }
 }
 
@@ -268,8 +331,14 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
         return Ok(i32::from(socket.has(*flag)).to_ne_bytes().to_vec());
     }
     match (level, name) {
+        (libc::SOL_TCP, libc::TCP_SAVE_SYN) if keeps_syns(socket, kind) => {
+            Ok(0i32.to_ne_bytes().to_vec())
+        }
         (libc::SOL_SOCKET, libc::SO_ERROR) if kind == Kind::Connected => {
             Ok(pending_error(fd).to_ne_bytes().to_vec())
+        }
+        (libc::SOL_SOCKET, libc::SO_ERROR) if socket.take_dissolved() => {
+            Ok(libc::ECONNRESET.to_ne_bytes().to_vec())
         }
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
             let mut bytes = i32::from(socket.has(sockets::LINGER))
@@ -303,6 +372,17 @@ const LOOPBACK_MTU: i32 = 65_536;
 
 fn is_on_this_host(fd: i32) -> bool {
     stream::find(fd).is_ok_and(|stream| !stream.is_over_packets())
+}
+
+/// The error that is to be reported before anything is received, as recvmmsg(2) does.
+pub fn take_error(fd: i32) -> Option<i32> {
+    let (socket, kind) = object(fd).ok()?;
+    let error = match kind {
+        Kind::Connected => pending_error(fd),
+        _ if socket.take_dissolved() => libc::ECONNRESET,
+        _ => 0,
+    };
+    (error != 0).then_some(error)
 }
 
 fn pending_error(fd: i32) -> i32 {
@@ -352,7 +432,7 @@ pub fn name(fd: i32, is_peer: bool) -> Result<([u8; 28], usize), Outcome> {
     let mut bytes = [0u8; 28];
     match kind {
         Kind::Connected => {
-            let has_no_peer = |stream: stream::Stream| socket.is_opening() || is_over(&stream);
+            let has_no_peer = |stream: stream::Stream| socket.is_in_progress() || is_over(&stream);
             if is_peer && stream::find(fd).is_ok_and(has_no_peer) {
                 return Err(Outcome::Error(libc::ENOTCONN));
             }
@@ -428,14 +508,8 @@ fn is_shared(socket: &Socket, kind: Kind) -> bool {
 fn set_nonblocking(fd: i32, socket: &Socket, kind: Kind, on: bool) {
     socket.set(sockets::NONBLOCK, on);
     if is_shared(socket, kind) {
-        set_file_nonblocking(fd, on);
+        shadow::set_nonblocking(fd, on);
     }
-}
-
-/// Sets O_NONBLOCK of a connection's shadow, which is where all processes look that hold it.
-pub fn set_file_nonblocking(fd: i32, on: bool) {
-    let flag = if on { libc::O_NONBLOCK } else { 0 };
-    let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | flag) as usize);
 }
 
 /// What ioctl(2) of one int does, for the requests that concern streams.

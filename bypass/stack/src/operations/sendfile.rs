@@ -5,7 +5,9 @@ use core::sync::atomic::Ordering;
 
 use bypass_sys::kernel;
 
+use super::connect::find_decided;
 use super::release::{keep, Hold};
+use super::shadow::is_handed_over;
 use super::write::broken_pipe;
 use crate::process::deadline::{timeout, Deadline};
 use crate::process::deferral::asleep;
@@ -74,9 +76,12 @@ impl Source<'_> {
 
 /// Sends up to `count` bytes of `file` from `offset` on; returns how many were sent.
 pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
-    let stream = match stream::find(socket) {
+    let stream = match find_decided(socket, For::Room) {
         Ok(stream) => stream,
-        Err(Outcome::Error(libc::ENOTCONN)) if count > 0 => return broken_pipe(libc::EPIPE, 0),
+        Err(Outcome::Error(libc::ENOTCONN)) if count > 0 && !is_at_end(file, offset) => {
+            return broken_pipe(libc::EPIPE, 0);
+        }
+        Err(Outcome::Error(libc::ENOTCONN)) => return Outcome::Done(0),
         Err(outcome) => return outcome,
     };
     if offset < 0 {
@@ -89,13 +94,18 @@ pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
         None => Source::of(file),
     };
     let outcome = match source {
-        Ok(source) => Sending::new(stream, source, offset, wanted).run(),
+        Ok(source) => Sending::new(stream, source, offset, wanted).run(socket),
         Err(error) => Outcome::Error(error),
     };
     if let Some(content) = content {
         content::give_back(file, content);
     }
     outcome
+}
+
+/// Nothing of a file is left: the socket is not asked then.
+fn is_at_end(file: i32, offset: i64) -> bool {
+    Source::of(file).is_ok_and(|source| source.left_after(offset) == 0)
 }
 
 /// One call under way.
@@ -137,12 +147,13 @@ impl<'a> Sending<'a> {
         }
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self, fd: i32) -> Outcome {
         while self.done < self.wanted {
             match self.step_and_keep() {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(_) if self.done > 0 => break,
+                Err(error) if is_handed_over(fd, error) => return Outcome::Kernel,
                 Err(error) => return broken_pipe(error, 0),
             }
         }
@@ -198,7 +209,15 @@ impl<'a> Sending<'a> {
     fn attempt(&mut self) -> Result<Step, i32> {
         let left = self.wanted - self.done;
         let at = self.offset + self.done as i64;
-        if self.stream.check_writable()?.is_some() {
+        if self.done > 0 && self.stream.is_refusing() {
+            // That is for the next call to say.
+            return Ok(Step::End);
+        }
+        let vanishes = match self.stream.check_writable() {
+            Err(libc::EAGAIN) => return Ok(Step::Full),
+            other => other?.is_some(),
+        };
+        if vanishes {
             let count = left.min(self.source.left_after(at));
             return Ok(match count.min(self.stream.vanishing_max()) {
                 0 => Step::End,

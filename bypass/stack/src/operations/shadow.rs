@@ -3,11 +3,11 @@
 use core::sync::atomic::Ordering;
 
 use bypass_stats::{About, Call, Reason};
-use bypass_sys::kernel;
+use bypass_sys::{directory, kernel, numbers};
 
-use crate::process;
 use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Entry};
+use crate::process::{self, Outcome};
 use crate::sockets::{self, Socket};
 use crate::wait::epoll;
 
@@ -24,35 +24,15 @@ pub const SWITCHES: &[(i32, i32, u32)] = &[
     (libc::SOL_TCP, libc::TCP_QUICKACK, sockets::QUICKACK),
 ];
 
+/// Sets O_NONBLOCK of a shadow's file, which is where all processes look that hold it.
+pub fn set_nonblocking(fd: i32, on: bool) {
+    let flag = if on { libc::O_NONBLOCK } else { 0 };
+    let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | flag) as usize);
+}
+
 /// Gives the shadow what was only remembered.
 pub fn apply(fd: i32, socket: &Socket) {
-    socket.set(sockets::DIRTY, true);
-    for (level, name, flag) in SWITCHES {
-        if socket.has(*flag) {
-            let _ = kernel::set_option_int(fd, *level, *name, 1);
-        }
-    }
-    if socket.has(sockets::LINGER) {
-        let seconds = socket.linger_s.load(Ordering::Relaxed) as i32;
-        let mut value = [0u8; 8];
-        value[..4].copy_from_slice(&1i32.to_ne_bytes());
-        value[4..].copy_from_slice(&seconds.to_ne_bytes());
-        let _ = kernel::set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &value);
-    }
-    for (name, word) in [
-        (libc::SO_RCVTIMEO, &socket.receive_timeout_ns),
-        (libc::SO_SNDTIMEO, &socket.send_timeout_ns),
-    ] {
-        let value = match word.load(Ordering::Relaxed) {
-            0 => continue,
-            AT_ONCE_NS => negative_timeval(),
-            ns => timeval_bytes(ns),
-        };
-        let _ = kernel::set_option(fd, libc::SOL_SOCKET, name, &value);
-    }
-    let flag = |flag, value| if socket.has(flag) { value } else { 0 };
-    let flags = flag(sockets::NONBLOCK, libc::O_NONBLOCK) | flag(sockets::ASYNC, libc::O_ASYNC);
-    let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | flags) as usize);
+    apply_to_file(fd, socket);
     if socket.has(sockets::DUPLICATED) {
         // Each duplicate has its own bit, which is right in the kernel already.
         return;
@@ -63,6 +43,62 @@ pub fn apply(fd: i32, socket: &Socket) {
         0
     };
     let _ = kernel::fcntl(fd, libc::F_SETFD, cloexec as usize);
+}
+
+/// The same where the program may have switched off since what an earlier call has given the shadow.
+pub fn apply_again(fd: i32, socket: &Socket) {
+    for (level, name, flag) in SWITCHES {
+        // A new socket has QUICKACK on: the program may have never switched it off.
+        if !socket.has(*flag) && *flag != sockets::QUICKACK {
+            let _ = kernel::set_option_int(fd, *level, *name, 0);
+        }
+    }
+    set_linger(fd, socket);
+    apply_times(fd, socket);
+    apply(fd, socket);
+}
+
+/// Gives the shadow SO_LINGER.
+pub fn set_linger(fd: i32, socket: &Socket) {
+    let seconds = socket.linger_s.load(Ordering::Relaxed) as i32;
+    let mut value = [0u8; 8];
+    value[..4].copy_from_slice(&i32::from(socket.has(sockets::LINGER)).to_ne_bytes());
+    value[4..].copy_from_slice(&seconds.to_ne_bytes());
+    let _ = kernel::set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &value);
+}
+
+/// The same, but for what belongs to the number (close-on-exec).
+pub fn apply_to_file(fd: i32, socket: &Socket) {
+    socket.set(sockets::DIRTY, true);
+    for (level, name, flag) in SWITCHES {
+        if socket.has(*flag) {
+            let _ = kernel::set_option_int(fd, *level, *name, 1);
+        }
+    }
+    if socket.has(sockets::LINGER) {
+        set_linger(fd, socket);
+    }
+    let times = [&socket.receive_timeout_ns, &socket.send_timeout_ns];
+    if times.iter().any(|time| time.load(Ordering::Relaxed) != 0) {
+        apply_times(fd, socket);
+    }
+    let flag = |flag, value| if socket.has(flag) { value } else { 0 };
+    let flags = flag(sockets::NONBLOCK, libc::O_NONBLOCK) | flag(sockets::ASYNC, libc::O_ASYNC);
+    let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | flags) as usize);
+}
+
+/// Gives the shadow SO_RCVTIMEO and SO_SNDTIMEO.
+pub fn apply_times(fd: i32, socket: &Socket) {
+    for (name, word) in [
+        (libc::SO_RCVTIMEO, &socket.receive_timeout_ns),
+        (libc::SO_SNDTIMEO, &socket.send_timeout_ns),
+    ] {
+        let value = match word.load(Ordering::Relaxed) {
+            AT_ONCE_NS => negative_timeval(),
+            ns => timeval_bytes(ns),
+        };
+        let _ = kernel::set_option(fd, libc::SOL_SOCKET, name, &value);
+    }
 }
 
 /// Makes a socket the kernel's, before it is connected.
@@ -84,7 +120,7 @@ pub fn leave(reason: Reason, about: About) {
     let index = entry.index();
     let socket = sockets::get(index);
     apply(fd, socket);
-    epoll::move_to_kernel(index);
+    epoll::move_to_kernel(index, || ());
     give_up(fd, entry);
     if socket.has(sockets::DUPLICATED) {
         for other in table::all(entry) {
@@ -100,6 +136,47 @@ fn give_up(fd: i32, entry: Entry) {
         && socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1
     {
         sockets::free(entry.index());
+    }
+}
+
+/// Ends the kernel's connection behind a socket, which is an unconnected one then.
+pub fn disconnect(fd: i32) {
+    let mut nowhere = [0; 16];
+    nowhere[..2].copy_from_slice(&(libc::AF_UNSPEC as u16).to_ne_bytes());
+    let _ = kernel::connect(fd, &nowhere);
+}
+
+/// Whether the kernel has a connection behind a socket: between network namespaces.
+pub fn is_connected(fd: i32) -> bool {
+    directory::is_set() && kernel::peer_name(fd).is_ok()
+}
+
+/// Whether a call has failed because the kernel has got the connection since it began: between network namespaces.
+#[cold]
+pub fn is_handed_over(fd: i32, error: i32) -> bool {
+    error == libc::EBADF && directory::is_set() && table::is_kernel(fd)
+}
+
+/// The outcome of a call that finds its connection gone before it has done anything.
+#[cold]
+pub fn closed_or_kernel(fd: i32) -> Outcome {
+    match is_handed_over(fd, libc::EBADF) {
+        true => Outcome::Kernel,
+        false => Outcome::Error(libc::EBADF),
+    }
+}
+
+/// A connection of the kernel's stays with other processes: here its number means a socket without one.
+pub fn detach(fd: i32) {
+    let cloexec = kernel::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags != 0);
+    let flags = if cloexec { libc::O_CLOEXEC } else { 0 };
+    let family = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
+    let fresh = family.and_then(|family| {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        numbers::high(|| kernel::socket(family, kind, 0))
+    });
+    if let Ok(fresh) = fresh {
+        let _ = kernel::dup3(fresh.0, fd, flags);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use super::shadow;
 use crate::process::table::{self, Entry};
 use crate::process::Outcome;
 use crate::sockets::{self, Event};
@@ -17,7 +18,7 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
         return Outcome::Error(libc::EINVAL);
     }
-    if stream.socket.is_opening() {
+    if stream.socket.is_opening() && stream.is_over_packets() {
         // As the kernel does in SYN-SENT: the attempt is over, and a connect that waits for it.
         return dissolve(fd, table::get(fd));
     }
@@ -28,11 +29,13 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
     Outcome::Done(0)
 }
 
-/// connect(2) to AF_UNSPEC: resets the connection; its descriptors are unconnected sockets again,
-/// whose next call says ECONNRESET.
+/// connect(2) to AF_UNSPEC: resets the connection, if it is not over; its descriptors are unconnected sockets again,
+/// whose next call says ECONNRESET then. As in the kernel, it also does where the peer's reset was not reported yet.
 pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
+    let owes_reset = stream::of_socket(entry.index())
+        .is_some_and(|stream| !stream.is_over() || stream.take_reset() == Some(libc::ECONNRESET));
     unconnect(fd, entry);
-    sockets::get(entry.index()).set(sockets::DISSOLVED, true);
+    sockets::get(entry.index()).set(sockets::DISSOLVED, owes_reset);
     Outcome::Done(0)
 }
 
@@ -42,7 +45,7 @@ pub fn unconnect(fd: i32, entry: Entry) {
     socket.linger_s.store(0, Ordering::Relaxed);
     let had_linger = socket.has(sockets::LINGER);
     socket.set(sockets::LINGER, true);
-    epoll::forget(entry.index());
+    let members = epoll::take(entry.index());
     // It has no time to linger now.
     drop(stream::end(entry.index()));
     socket.set(sockets::LINGER, had_linger);
@@ -51,10 +54,14 @@ pub fn unconnect(fd: i32, entry: Entry) {
         false,
     );
     socket.change(Event::Dissolve);
+    if shadow::is_connected(fd) {
+        shadow::disconnect(fd);
+    }
     let fresh = socket.entry(entry.index());
     if socket.descriptors.load(Ordering::Relaxed) == 1 {
         table::replace(fd, entry, fresh);
     } else {
         table::replace_all(entry, fresh);
     }
+    epoll::put_back(members, fresh);
 }

@@ -5,12 +5,15 @@ use core::time::Duration;
 
 use bypass_sys::kernel;
 
+use super::connect::find_decided;
 use super::release::Hold;
+use super::shadow::{closed_or_kernel, is_handed_over};
 use super::write::broken_pipe;
 use crate::process::deadline::{timeout, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::table;
 use crate::process::Outcome;
+use crate::sockets;
 use crate::stream::{self, By, For, Stream};
 use crate::sys;
 use crate::wait::blocking::block;
@@ -25,7 +28,8 @@ enum Step {
     Blocked,
 }
 
-fn is_pipe(fd: i32) -> Result<bool, i32> {
+/// Whether it is a pipe.
+pub fn is_pipe(fd: i32) -> Result<bool, i32> {
     if !table::is_kernel(fd) {
         return Ok(false);
     }
@@ -72,13 +76,13 @@ fn wait_for_pipe(pipe: i32, events: i16, flags: u32) -> Result<(), i32> {
 }
 
 fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
-    let stream = match stream::find(from) {
+    let stream = match find_decided(from, For::Bytes) {
         Ok(stream) => stream,
         Err(outcome) => return outcome,
     };
     // The descriptor may be closed, and mean another connection, while this waits.
     let Some(_held) = Hold::take(stream) else {
-        return Outcome::Error(libc::EBADF);
+        return closed_or_kernel(from);
     };
     if let Err(error) = wait_for_pipe(to, libc::POLLOUT, flags) {
         return Outcome::Error(error);
@@ -110,7 +114,10 @@ fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
             },
             Err(error) => error,
         };
-        return or_done(done, Outcome::Error(error));
+        return match done {
+            0 if is_handed_over(from, error) => Outcome::Kernel,
+            _ => or_done(done, Outcome::Error(error)),
+        };
     }
     Outcome::Done(done as isize)
 }
@@ -143,6 +150,12 @@ fn wait(
 
 /// Writes a piece into the pipe and frees what the pipe took. The reader's lock is held.
 fn move_out(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
+    if stream.socket.is_undecided() {
+        return Ok(match stream.is_shut(sockets::SHUT_READ) {
+            true => Step::End,
+            false => Step::Blocked,
+        });
+    }
     let ring = stream.inbound();
     let mut bytes = [0u8; PIECE];
     let broken = |_| libc::ECONNRESET;
@@ -167,13 +180,13 @@ fn move_out(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
 }
 
 fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
-    let stream = match stream::find(to) {
+    let stream = match find_decided(to, For::Room) {
         Ok(stream) => stream,
         Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, 0),
         Err(outcome) => return outcome,
     };
     let Some(_held) = Hold::take(stream) else {
-        return Outcome::Error(libc::EBADF);
+        return closed_or_kernel(to);
     };
     if let Err(error) = wait_for_pipe(from, libc::POLLIN, flags) {
         return Outcome::Error(error);
@@ -204,6 +217,9 @@ fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
         if done > 0 && error != libc::EPIPE {
             break;
         }
+        if is_handed_over(to, error) {
+            return Outcome::Kernel;
+        }
         return broken_pipe(error, 0);
     }
     Outcome::Done(done as isize)
@@ -211,7 +227,12 @@ fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
 
 /// Reads from the pipe into free ring space. The writer's lock is held.
 fn move_in(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
-    if stream.check_writable()?.is_some() {
+    let vanishes = match stream.check_writable() {
+        // The connection, not the pipe: connect is under way.
+        Err(libc::EAGAIN) => return Ok(Step::Blocked),
+        other => other?.is_some(),
+    };
+    if vanishes {
         let mut bytes = [0u8; PIECE];
         let room = wanted.min(PIECE);
         let lost = sys::read_now(pipe, bytes.as_mut_ptr(), room)?;

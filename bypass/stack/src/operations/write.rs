@@ -9,12 +9,15 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::thread::thread;
 
 use super::release::{current, keep};
-use super::shadow;
+use super::{connect, shadow};
 use crate::process::deadline::timeout;
 use crate::process::table::{self, Kind};
 use crate::process::Outcome;
 use crate::stream::{is_nonblocking, Attempt, For, PIECE};
 use crate::wait::blocking::block;
+
+/// ONLOAD_MSG_WARM: the send is for the caches only. The kernel's MSG_SYN, which it ignores.
+pub(super) const MSG_WARM: i32 = 0x400;
 
 /// write and its relatives.
 #[inline]
@@ -40,9 +43,13 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
                 }
             }
         };
-        if wanted == 0 {
+        if wanted == 0 || flags & MSG_WARM != 0 {
             let refusal = stream.refusal();
             return refusal.map_or(Outcome::Done(0), |error| broken_pipe(error, flags));
+        }
+        if done > 0 && stream.is_refusing() {
+            // That is for the next call to say.
+            return Outcome::Done(done as isize);
         }
         let piece = from.left().min(PIECE);
         let error = match stream.attempt_write(from, flags) {
@@ -58,6 +65,12 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
                 }
             }
             Attempt::Failed(error) => error,
+            // It may be decided since: then the write is only tried again.
+            Attempt::Undecided if connect::may_wait_for_taker(&stream, For::Room, flags) => {
+                connect::await_taker(fd);
+                continue;
+            }
+            Attempt::Undecided => libc::EAGAIN,
             Attempt::Blocked if is_nonblocking(&stream, flags) => libc::EAGAIN,
             Attempt::Blocked => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
@@ -72,6 +85,9 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
         };
         if done > 0 {
             return Outcome::Done(done as isize);
+        }
+        if shadow::is_handed_over(fd, error) {
+            return Outcome::Kernel;
         }
         return broken_pipe(error, flags);
     }

@@ -16,6 +16,7 @@ use bypass_shm::layout::{ReadyList, FIN, SLOTS_MAX};
 use bypass_shm::segment::Segment;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
+use bypass_sys::thread::thread;
 use bypass_sys::waker::Waker;
 use bypass_sys::{kernel, numbers};
 
@@ -228,7 +229,7 @@ impl Relay {
             self.look_at_room();
         }
         self.look_at_interface();
-        if self.shard.driven_us() >= self.others_us {
+        if self.shard.driven_us() >= self.others_us && thread().may_ask() {
             self.look_at_others();
             self.count_losses();
         }
@@ -395,10 +396,7 @@ impl Relay {
         listener: Option<Arc<Listener>>,
     ) -> Option<usize> {
         let peer = Peer::join_as_relay(segment, side)?;
-        let number = process::number();
-        let ready_list = peer
-            .segment
-            .claim_ready_list(side, number, self.waker.number())?;
+        let ready_list = peer.claim_ready_list(self.waker.number())?;
         let slots = peer.segment.slots();
         self.places.push(Place {
             seen: Seen::of(SLOTS_MAX.min(slots)),
@@ -442,7 +440,7 @@ impl Relay {
         let place = &mut self.places[at];
         let peer = &place.peer;
         let meta = &peer.segment.slot(slot).meta;
-        meta.holders[peer.side].store(peer.bit(), Ordering::SeqCst);
+        meta.holders[peer.side].store(peer.alone(), Ordering::SeqCst);
         meta.ready_list[peer.side].store(place.ready_list as u32 + 1, Ordering::SeqCst);
         peer.set_socket(slot, Some(0));
         place.conns[slot] = Some(Conn {

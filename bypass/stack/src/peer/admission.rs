@@ -64,7 +64,7 @@ impl Peer {
         let place = self.segment.slot(slot);
         place.names.of[0].store(local);
         place.names.of[1].store(target);
-        place.meta.holders[0].store(self.bit(), Ordering::SeqCst);
+        place.meta.holders[0].store(self.alone(), Ordering::SeqCst);
     }
 
     /// Offers a prepared slot to the listener's processes. A process that stops accepting publishes that before its last look
@@ -95,7 +95,7 @@ impl Peer {
     }
 
     /// False when a process has accepted it.
-    fn take_offer_back(&self, slot: usize) -> bool {
+    pub fn take_offer_back(&self, slot: usize) -> bool {
         let holders = &self.segment.slot(slot).meta.holders[1];
         let taken = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
         taken.is_ok()
@@ -114,6 +114,7 @@ mod tests {
         let segment = Segment::create(1, 64, 4096).expect("memory");
         let shared = kernel::dup(segment.fd()).expect("a descriptor") as i32;
         let server = Segment::adopt(shared).expect("memory");
+        assert_eq!(server.enter(1, 77), Some(0));
         let client = Peer::join(segment, 0, 1).expect("a place");
         let published = Admission {
             credits: 4,

@@ -1,10 +1,11 @@
 //! Places of the listener's side: each process that holds a connection of a segment has one, and a child for each
 //! connection soon has them all.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use bypass_shm::layout::{CLOSING, PROCESSES, QUEUED};
+use bypass_shm::holders::Holders;
+use bypass_shm::layout::PROCESSES;
 use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
@@ -41,12 +42,15 @@ impl Peer {
     }
 
     fn is_full_of_children(&self) -> bool {
-        let own = self.process_index();
-        let is_childs = |(index, child): (usize, &AtomicU64)| {
-            let number = self.segment.process(self.side, index);
-            index == own || number != 0 && number == child.load(Ordering::Relaxed)
+        let Some(children) = self.children.get() else {
+            return false;
         };
-        self.children.iter().enumerate().all(is_childs)
+        let own = self.process_index();
+        let is_childs = |(index, number): &(usize, u64)| {
+            *index == own || *number == children[*index].load(Ordering::Relaxed)
+        };
+        let of_children = self.segment.processes(self.side).filter(is_childs);
+        of_children.count() == PROCESSES
     }
 
     /// Whether a new connection would be one too many for the places of the listener's side, and must go
@@ -91,8 +95,7 @@ impl Peer {
     }
 
     fn is_our_own_listener(&self) -> bool {
-        let own = process::number();
-        (0..PROCESSES).any(|index| self.segment.process(1, index) == own)
+        self.segment.index_of(1, process::number()).is_some()
     }
 
     /// Whether there may soon be no place for the children that a process of the listener's side makes.
@@ -149,16 +152,15 @@ impl Peer {
         if self.segment.places_left(1) > 0 {
             return false;
         }
-        let (mut busy, mut accepted) = (0, 0);
+        let (mut busy, mut accepted) = ([false; PROCESSES], 0);
         for slot in self.occupied() {
             let holders = self.segment.slot(slot).meta.holders[1].load(Ordering::Relaxed);
-            let serving = holders & !(QUEUED | CLOSING);
-            if serving & busy != 0 {
+            let mut serving = Holders(holders).processes().peekable();
+            accepted += usize::from(serving.peek().is_some());
+            if serving.any(|process| core::mem::replace(&mut busy[process], true)) {
                 // It serves several at once, and so takes more.
                 return false;
             }
-            busy |= serving;
-            accepted += usize::from(serving != 0);
         }
         accepted + self.segment.queue().waiting() >= PROCESSES - PLACES_KEPT
     }

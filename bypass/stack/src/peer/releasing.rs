@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use bypass_shm::holders::{self, Holders};
 use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, LATE, PROCESSES, QUEUED, RST};
 use bypass_stats::Counter;
 
@@ -11,16 +12,16 @@ use crate::process;
 impl Peer {
     /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
     pub fn let_go(&self, slot: usize, ends: u32) {
-        self.let_go_as(slot, self.bit(), ends);
+        self.let_go_as(slot, self.process_index(), ends);
         if self.side == 0 {
             self.return_slot(slot);
         }
     }
 
-    /// The same for the holder with bit `bit`.
-    pub(super) fn let_go_as(&self, slot: usize, bit: u32, ends: u32) {
+    /// The same for process `index` of our side.
+    pub(super) fn let_go_as(&self, slot: usize, index: usize, ends: u32) {
         let place = self.segment.slot(slot);
-        if let Some(before) = drop_holder(place, self.side, bit, ends) {
+        if let Some(before) = drop_holder(place, self.side, index, ends) {
             // The close of an end that was shut before sends nothing in TCP, unless it resets the connection.
             let is_news = before & FIN == 0 || ends & RST != 0;
             if is_news || self.segment.is_over_packets() {
@@ -28,7 +29,7 @@ impl Peer {
                 self.ring(slot, Notice::Room);
             }
             self.give_memory_back(slot);
-            forget_holder(place, self.side, bit);
+            holders::forget(&place.meta.holders[self.side], index);
         }
     }
 
@@ -52,19 +53,19 @@ impl Peer {
         }
         process::count(Counter::PeerDeaths, 1);
         let used = self.segment.slots_used();
-        let (bit, mut waiting) = (1 << index, Vec::new());
+        let mut waiting = Vec::new();
         for slot in 0..used {
-            if self.is_waiting(slot, bit) {
+            if self.is_waiting(slot, index) {
                 waiting.push(slot);
             } else {
-                self.reap_slot(slot, bit);
+                self.reap_slot(slot, index);
             }
         }
         self.segment.leave(other, index);
         // One that was accepted meanwhile, by who still found the process there.
         for slot in waiting {
-            if self.segment.process(other, index) == 0 && !self.is_waiting(slot, bit) {
-                self.reap_slot(slot, bit);
+            if self.segment.process(other, index) == 0 && !self.is_waiting(slot, index) {
+                self.reap_slot(slot, index);
             }
         }
         // A connection may have woken that process alone, as one of several.
@@ -73,17 +74,17 @@ impl Peer {
         }
     }
 
-    /// Whether a connection that the holder with bit `bit` of the other side has is yet to be accepted: whoever
-    /// accepts it looks too.
-    fn is_waiting(&self, slot: usize, bit: u32) -> bool {
+    /// Whether a connection that process `index` of the other side has is yet to be accepted: whoever accepts it
+    /// looks too.
+    fn is_waiting(&self, slot: usize, index: usize) -> bool {
         let holders = &self.segment.slot(slot).meta.holders;
-        holders[1 - self.side].load(Ordering::SeqCst) & bit != 0
-            && holders[self.side].load(Ordering::SeqCst) & QUEUED != 0
+        holders[self.side].load(Ordering::SeqCst) & QUEUED != 0
+            && Holders(holders[1 - self.side].load(Ordering::SeqCst)).has(index)
     }
 
-    /// The holder with bit `bit` of the other side has ended. Connections of other processes of our side
-    /// are updated, too: its place is free at once, and later processes cannot find out whose the bit was.
-    fn reap_slot(&self, slot: usize, bit: u32) {
+    /// Process `index` of the other side has ended. Connections of other processes of our side are updated, too: its
+    /// place is free at once, and later processes cannot find out who it was.
+    fn reap_slot(&self, slot: usize, index: usize) {
         let (ours, other) = (self.side, 1 - self.side);
         let place = self.segment.slot(slot);
         let holders = place.meta.holders[ours].load(Ordering::SeqCst);
@@ -97,18 +98,23 @@ impl Peer {
             RST
         };
         // One that had closed has announced all that it did.
-        let has_held = place.meta.holders[other].load(Ordering::SeqCst) & bit != 0;
-        let is_over = drop_holder(place, other, bit, ends).is_some();
+        let has_held = Holders(place.meta.holders[other].load(Ordering::SeqCst)).has(index);
+        let is_over = drop_holder(place, other, index, ends).is_some();
         if is_over {
             // We have closed and the dead process had not: no other process gives back what it held.
             if holders == 0 && self.segment.give_back_extents(slot) {
                 due::begin();
             }
-            forget_holder(place, other, bit);
+            holders::forget(&place.meta.holders[other], index);
         }
         if has_held && (self.socket(slot).is_some() || is_over && holders != 0) {
             self.ring_ourselves(slot);
         }
+    }
+
+    /// Whether no process of the other side is left.
+    pub fn is_alone(&self) -> bool {
+        self.segment.processes(1 - self.side).next().is_none()
     }
 
     /// No process of the other side is left: whatever it wrote about its holders, all is over.
@@ -130,23 +136,25 @@ impl Peer {
     pub fn reap_in(&self, slot: usize) {
         let other = 1 - self.side;
         let place = self.segment.slot(slot);
-        let is_gone = |index: usize| self.segment.process(other, index) == 0;
-        let mut left = place.meta.holders[other].load(Ordering::SeqCst) & !(QUEUED | CLOSING);
-        while left != 0 {
-            let index = left.trailing_zeros() as usize;
-            left &= left - 1;
-            if is_gone(index) && drop_holder(place, other, 1 << index, FIN).is_some() {
-                forget_holder(place, other, 1 << index);
+        let word = &place.meta.holders[other];
+        for index in Holders(word.load(Ordering::SeqCst)).processes() {
+            let is_gone = self.segment.process(other, index) == 0;
+            if is_gone && drop_holder(place, other, index, FIN).is_some() {
+                holders::forget(word, index);
             }
         }
-        if self.is_stale.load(Ordering::SeqCst) && (0..PROCESSES).all(is_gone) {
+        if self.is_stale.load(Ordering::SeqCst) && self.is_alone() {
             self.reap_rest();
         }
     }
 
-    /// The listener is gone for good: connections that were not accepted are reset.
-    pub fn reset_unaccepted(&self) {
+    /// The listener is gone for good: connections of this process that were not accepted are reset. Between network
+    /// namespaces the kernel does so, or another process has its listener.
+    pub fn reset_unaccepted(&self, is_across: impl Fn(usize) -> bool) {
         for slot in self.occupied() {
+            if self.socket(slot).is_none_or(&is_across) {
+                continue;
+            }
             let place = self.segment.slot(slot);
             let holders = &place.meta.holders[1];
             let took = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
@@ -160,22 +168,11 @@ impl Peer {
     }
 }
 
-/// Takes `bit` away. When it was the last, which has then written `ends` and must be forgotten: the ends as they were.
-/// The last bit stays with [`CLOSING`] until then: a process that is killed in between is found by it.
-fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> Option<u32> {
-    let holders = &place.meta.holders[side];
-    let mut now = holders.load(Ordering::SeqCst);
-    loop {
-        if now & bit == 0 || now & QUEUED != 0 {
-            return None;
-        }
-        let is_last = now & !CLOSING == bit;
-        let next = if is_last { bit | CLOSING } else { now & !bit };
-        match holders.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) if is_last => break,
-            Ok(_) => return None,
-            Err(other) => now = other,
-        }
+/// Takes process `index` away. When it was the last, which has then written `ends` and must be
+/// [forgotten](holders::forget): the ends as they were.
+fn drop_holder(place: &Slot, side: usize, index: usize, ends: u32) -> Option<u32> {
+    if !holders::leave(&place.meta.holders[side], index) {
+        return None;
     }
     let written = &place.producer[side].ends;
     let add = |before: u32| {
@@ -184,10 +181,4 @@ fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> Option<u32> {
     };
     let before = written.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
     Some(before.unwrap_or_default())
-}
-
-/// The second half: from now on the slot may be used again, so it may be another connection's by now.
-fn forget_holder(place: &Slot, side: usize, bit: u32) {
-    let holders = &place.meta.holders[side];
-    let _ = holders.compare_exchange(bit | CLOSING, 0, Ordering::SeqCst, Ordering::SeqCst);
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use bypass_options::{programs, Resolved, Settings, KEEP_VARIABLE, PROFILE_VARIABLE};
-use bypass_sys::kernel;
+use bypass_sys::{directory, kernel};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 /// Errors found in the environment.
@@ -24,7 +24,6 @@ pub fn read_environment() {
 
 fn resolve() -> Settings {
     let resolved = Resolved::from_environment(std::env::vars());
-    let _ = COMPLAINTS.set(resolved.complaints.clone());
     let _ = PROFILE.set(std::env::var(PROFILE_VARIABLE).unwrap_or_default());
     let _ = KEPT_FOLDER.set(std::env::var(KEEP_VARIABLE).unwrap_or_default());
     let bytes = std::env::var(RING_BYTES_VARIABLE)
@@ -37,7 +36,24 @@ fn resolve() -> Settings {
     );
     let mut settings = Settings::from(&resolved);
     settings.dont_accelerate |= !is_included();
+    let complaint = meet_in(&settings);
+    let complaints = resolved.complaints.iter().cloned().chain(complaint);
+    let _ = COMPLAINTS.set(complaints.collect());
     settings
+}
+
+/// Before the first socket that others find by its name. A complaint: the directory is not used.
+fn meet_in(settings: &Settings) -> Option<String> {
+    let path = settings.share_dir.as_str();
+    if path.is_empty() || settings.dont_accelerate {
+        return None;
+    }
+    let refusal = directory::refusal(path);
+    if refusal.is_none() {
+        directory::set(path);
+    }
+    refusal
+        .map(|why| format!("EF_SHARE_DIR: {path}: {why}; other network namespaces are not reached"))
 }
 
 /// Whether this program is to be accelerated.

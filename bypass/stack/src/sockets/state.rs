@@ -21,7 +21,7 @@ pub enum State {
     Bound,
     /// Accepts connections.
     Listening,
-    /// connect(2) to another host is under way.
+    /// connect(2) to another host or network namespace is under way.
     Connecting,
     /// connect(2) to another host has failed, and the program has not closed or dissolved it yet.
     Refused,
@@ -44,7 +44,7 @@ pub enum Event {
     Bind,
     /// listen(2), or a listener comes from another process.
     Listen,
-    /// connect(2) to another host begins.
+    /// connect(2) to another host or network namespace begins.
     Open,
     /// connect(2) has worked, accept(2) has taken it, or it comes from another process.
     Connect,

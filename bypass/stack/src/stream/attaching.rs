@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bypass_stats::Row;
+use bypass_sys::directory;
 
 use crate::peer::Peer;
 use crate::process;
@@ -50,13 +51,18 @@ pub(super) fn describe(row: &Row, socket: &Socket, peer: &Peer) {
     row.bytes_out.store(0, Ordering::Relaxed);
 }
 
-/// [`attach`] for a connection that another process had before: its names are in the slot.
+/// [`attach`] for a connection that another process had before: its names are in the slot. Between network namespaces those
+/// are the client's, and may be there too late: the kernel has them, too.
 pub fn revive(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     let slot = peer.segment.clamp(slot);
     let names = &peer.segment.slot(slot).names;
     let socket = sockets::get(index);
-    socket.local.store(names.of[peer.side].load());
-    socket.remote.store(names.of[1 - peer.side].load());
+    let of_kernel = || Some((sockets::kernel_name(fd)?, sockets::kernel_peer(fd)?));
+    let of_kernel = directory::is_set().then(of_kernel).flatten();
+    let of_slot = || (names.of[peer.side].load(), names.of[1 - peer.side].load());
+    let (local, remote) = of_kernel.unwrap_or_else(of_slot);
+    socket.local.store(local);
+    socket.remote.store(remote);
     socket.change(Event::Connect);
     attach(fd, index, peer, slot);
 }

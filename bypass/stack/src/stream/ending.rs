@@ -3,12 +3,13 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use bypass_shm::layout::{FIN, LINGERS, RST, SHUT};
+use bypass_shm::layout::{CLOSED, FIN, LINGERS, RST, SHUT};
 use bypass_stats::Counter;
+use bypass_sys::kernel;
 
 use super::{of_socket, By, For, Stream};
 use crate::peer::{self, Notice, Peer};
-use crate::process;
+use crate::process::{self, table};
 use crate::sockets::{self, Event};
 
 /// A connection over packets whose close waits for the other host to have everything (SO_LINGER).
@@ -44,10 +45,17 @@ pub fn end(index: usize) -> Option<Lingering> {
     // No reader or writer is under way once both were ours; later ones see another generation.
     let reader = stream.lock(For::Bytes);
     let writer = stream.lock(For::Room);
+    if !stream.is_alive() {
+        return None; // the kernel has it
+    }
+    stream.withdraw();
     socket.generation.fetch_add(1, Ordering::AcqRel);
     let unread = stream.inbound().available(usize::MAX).unwrap_or(1) > 0;
     let is_abort = socket.has(sockets::LINGER) && socket.linger_s.load(Ordering::Relaxed) == 0;
-    let ends = if unread || is_abort { RST | FIN } else { FIN };
+    // Where both directions have ended the kernel has no connection to reset.
+    let is_over = stream.is_over() && !stream.is_over_packets();
+    let resets = (unread || is_abort) && !is_over;
+    let ends = if resets { RST | FIN } else { FIN };
     if ends & RST != 0 {
         process::count(Counter::Resets, 1);
     }
@@ -63,6 +71,41 @@ pub fn end(index: usize) -> Option<Lingering> {
     lingering
 }
 
+/// Works on the connection of socket `index`, in its life `life`, while no other thread reads, writes or ends it, after which
+/// its slot may be another's. None: that life is over.
+pub fn alone_with<T>(index: usize, life: u32, work: impl FnOnce(&Stream) -> T) -> Option<T> {
+    let stream = of_socket(index).filter(|stream| stream.life == life)?;
+    let _reader = stream.lock(For::Bytes).ok()?;
+    let _writer = stream.lock(For::Room).ok()?;
+    Some(work(&stream))
+}
+
+/// The kernel's connection behind the one of socket `index`, in its life `life`, has failed: so has this one, for both
+/// sides.
+pub fn end_with_shadow(index: usize, life: u32) {
+    alone_with(index, life, end_by_kernel);
+}
+
+fn end_by_kernel(stream: &Stream) {
+    let place = stream.peer.segment.slot(stream.slot);
+    let [ours, theirs] = [stream.peer.side, 1 - stream.peer.side].map(|side| &place.producer[side]);
+    // A side that has closed closes its socket of the kernel, too.
+    if theirs.ends.load(Ordering::SeqCst) & (CLOSED | RST) != 0 {
+        return;
+    }
+    let fd = table::all(stream.socket.entry(stream.index)).next();
+    let error = fd.map(|fd| kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_ERROR));
+    let Some(Ok(error @ 1..)) = error else {
+        return;
+    };
+    stream.withdraw();
+    stream.socket.error.store(error as u32, Ordering::SeqCst);
+    theirs.ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
+    ours.ends.fetch_or(RST, Ordering::SeqCst);
+    stream.peer.ring_ourselves(stream.slot);
+    stream.peer.ring(stream.slot, Notice::Bytes);
+}
+
 /// Keeps a segment mapped for threads that may still look.
 pub fn retire(peer: Option<Arc<Peer>>) {
     if let Some(peer) = peer {
@@ -71,6 +114,27 @@ pub fn retire(peer: Option<Arc<Peer>>) {
 }
 
 impl Stream {
+    /// No process takes the connection any more if it is offered to another network namespace still: it ends before. Not
+    /// while another process of this side has it, too.
+    fn withdraw(&self) {
+        let holders = &self.peer.segment.slot(self.slot).meta.holders[self.peer.side];
+        let is_ours = || holders.load(Ordering::SeqCst) == self.peer.alone();
+        let is_offered = self.is_opening() && !self.is_over_packets() && is_ours();
+        if is_offered && self.peer.take_offer_back(self.slot) {
+            process::count(Counter::ConnectsKernel, 1);
+        }
+    }
+
+    /// The kernel has the connection, and nothing is left of it in memory. By a thread that is [alone](alone_with) with it, when
+    /// no descriptor means it any more.
+    pub fn leave(&self) {
+        self.socket.generation.fetch_add(1, Ordering::AcqRel);
+        self.peer.set_socket(self.slot, None);
+        self.peer.ring_ourselves(self.slot);
+        self.peer.let_go(self.slot, FIN);
+        retire(self.socket.peer.take());
+    }
+
     /// The wait of close, which only the last process that holds the connection does.
     fn lingering(&self) -> Option<Lingering> {
         let seconds = self.socket.linger_s.load(Ordering::Relaxed);
@@ -80,7 +144,7 @@ impl Stream {
         }
         let peer = self.socket.share_peer()?;
         let holders = &peer.segment.slot(self.slot).meta.holders[peer.side];
-        if holders.load(Ordering::SeqCst) != peer.bit() {
+        if holders.load(Ordering::SeqCst) != peer.alone() {
             return None;
         }
         let slot = self.slot;
@@ -134,6 +198,9 @@ impl Stream {
         let place = self.peer.segment.slot(self.slot);
         // Not before a writer has published what it is writing.
         let guard = self.lock(For::Room);
+        if !self.is_alive() {
+            return; // closed, or handed to the kernel, meanwhile
+        }
         if ends & FIN != 0 {
             self.show_ended(By::Us);
         }

@@ -8,6 +8,8 @@
 
 use core::sync::atomic::Ordering;
 
+use bypass_shm::layout::MASKED;
+
 use super::{of_socket, For, Right, Stream};
 use crate::sockets;
 use bypass_sys::thread::thread;
@@ -81,6 +83,9 @@ impl Stream {
             return false;
         };
         let process = self.peer.process_index();
+        if process >= MASKED {
+            return false;
+        }
         let fenced = segment.is_fenced(other);
         let is_asleep = segment
             .ready_list(other, index)

@@ -3,7 +3,7 @@
 use bypass_shm::layout::{CLOSED, FIN, RST};
 
 use super::{of_socket, Stream};
-use crate::sockets;
+use crate::sockets::{self, Socket};
 
 /// Bits of an event that are always reported.
 pub const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
@@ -45,10 +45,18 @@ pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
     events & (wanted | ALWAYS)
 }
 
+fn unconnected(socket: &Socket) -> u32 {
+    let error = match socket.has(sockets::DISSOLVED) {
+        true => libc::EPOLLERR,
+        false => 0,
+    };
+    (libc::EPOLLOUT | libc::EPOLLHUP | error) as u32
+}
+
 /// The same of a socket object.
 pub fn readiness_of(index: usize, wanted: u32) -> u32 {
     match of_socket(index) {
         Some(stream) => readiness(&stream, wanted),
-        None => (libc::EPOLLOUT | libc::EPOLLHUP) as u32 & (wanted | ALWAYS),
+        None => unconnected(sockets::get(index)) & (wanted | ALWAYS),
     }
 }

@@ -21,6 +21,13 @@ impl Stream {
             Ok(guard) => guard,
             Err(error) => return Attempt::Failed(error),
         };
+        // Another process than its server may have taken it.
+        if self.is_opening() && self.socket.is_undecided() {
+            return match self.is_shut(sockets::SHUT_READ) {
+                true => Attempt::Done(0),
+                false => Attempt::Blocked,
+            };
+        }
         let ring = self.inbound();
         // What is thrown away is not shown: the buffer of such a call may not even exist.
         let before = (flags & libc::MSG_TRUNC == 0)
@@ -113,7 +120,7 @@ impl Stream {
     pub fn end_of_reading(&self, ends: u32) -> Result<bool, i32> {
         match self.read_nothing(ends) {
             Attempt::Failed(error) => Err(error),
-            Attempt::Blocked => Ok(false),
+            Attempt::Blocked | Attempt::Undecided => Ok(false),
             Attempt::Done(_) => Ok(true),
         }
     }

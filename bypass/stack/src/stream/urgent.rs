@@ -12,6 +12,7 @@ use bypass_sys::kernel;
 use bypass_sys::signals::{self, Owner};
 
 use super::{find, Stream};
+use crate::process::table::{self, Kind};
 use crate::process::{self, Outcome};
 use crate::sockets::{self, Socket};
 
@@ -167,6 +168,10 @@ pub fn share_owner(fd: i32, socket: &Socket) {
 
 /// recv with MSG_OOB.
 pub fn receive(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
+    // Asked for before the connection is.
+    if table::get(fd).kind() == Kind::Unbound {
+        return Outcome::Error(libc::EINVAL);
+    }
     let stream = match find(fd) {
         Ok(stream) => stream,
         Err(outcome) => return outcome,

@@ -10,7 +10,7 @@ use super::capturing::{self, By};
 use super::{Attempt, For, Stream};
 use crate::peer::Notice;
 use crate::process;
-use crate::sockets;
+use crate::sockets::{self, Event};
 
 /// Bytes of one write that go to a peer that has closed, before its reset is known, where the program
 /// has not chosen SO_SNDBUF: what the kernel sends at once.
@@ -43,10 +43,26 @@ impl Stream {
         }
     }
 
+    /// Whether its connect is not over. By a thread that holds a lock of the stream, after which its state says so, too.
+    #[inline]
+    pub fn is_opening(&self) -> bool {
+        self.socket.has(sockets::OPENING) && self.stays_opening()
+    }
+
+    #[cold]
+    fn stays_opening(&self) -> bool {
+        let is_opening = self.socket.is_opening();
+        if !is_opening && self.socket.change(Event::Connect) {
+            process::count(Counter::ConnectsShm, 1);
+            self.peer.is_reached.store(true, Ordering::Relaxed);
+        }
+        is_opening
+    }
+
     /// Why nothing can be written, if so. Done(()) means: the bytes vanish, as on the way to a
     /// peer that has closed and will answer with a reset.
     pub fn check_writable(&self) -> Result<Option<()>, i32> {
-        if self.socket.has(sockets::OPENING) {
+        if self.is_opening() {
             return Err(libc::EAGAIN);
         }
         if let Some(error) = self.refusal() {
@@ -66,11 +82,14 @@ impl Stream {
 
     /// What a write of no bytes says, if it fails. A reset that was not reported yet comes first, without a signal.
     pub fn refusal(&self) -> Option<i32> {
+        self.is_refusing()
+            .then(|| self.take_reset().unwrap_or(libc::EPIPE))
+    }
+
+    /// Whether a write fails; the error stays to be reported.
+    pub fn is_refusing(&self) -> bool {
         let is_reset = self.inbound_ends() & RST != 0;
-        if is_reset || self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED) {
-            return Some(self.take_reset().unwrap_or(libc::EPIPE));
-        }
-        None
+        is_reset || self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED)
     }
 
     /// The peer has shut both directions down: its reset of what we write ends its own socket too.
@@ -117,7 +136,8 @@ impl Stream {
             Err(error) => return Attempt::Failed(error),
         };
         match self.check_writable() {
-            Err(libc::EAGAIN) => return Attempt::Blocked,
+            Err(libc::EAGAIN) if self.is_over_packets() => return Attempt::Blocked,
+            Err(libc::EAGAIN) => return Attempt::Undecided,
             Err(error) => return Attempt::Failed(error),
             Ok(Some(())) => return Attempt::Done(from.left().min(self.vanishing_max())),
             Ok(None) => {}

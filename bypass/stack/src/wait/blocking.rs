@@ -5,29 +5,43 @@ use core::time::Duration;
 use super::poll::KernelLook;
 use super::{sleep_on, spin};
 use crate::datagrams::Socket;
-use crate::listener::{self, Blocked, Listener, ReadyLists};
+use crate::listener::{self, Blocked, Listener, ReadyLists, Rung};
 use crate::packets;
+use crate::process::choices::{spin_ns, Spin};
 use crate::process::deadline::{shorter, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::wakers::{self, Borrowed};
 use crate::process::{self, Polling};
 use crate::stream::{announce_held_back, For, Stream};
 
+/// How long a process that is rung in turn sleeps at most: the one whose turn it was may be stopped, or have left accept
+/// by siglongjmp.
+const TURN: Duration = Duration::from_secs(1);
+
 /// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
 pub fn block(stream: &Stream, what: For, deadline: Deadline) -> Result<(), i32> {
+    block_until(stream, what, deadline, || match what {
+        For::Bytes => stream.is_readable(),
+        For::Room => stream.is_writable(),
+    })
+}
+
+/// The same until `ready`, which the other side announces as it does `what`.
+pub fn block_until(
+    stream: &Stream,
+    what: For,
+    deadline: Deadline,
+    ready: impl Fn() -> bool,
+) -> Result<(), i32> {
     announce_held_back();
     // In a forked child: the other side's death is to end the call.
     listener::ensure_service();
-    let settings = process::settings();
-    let is_on = match what {
-        For::Bytes => settings.tcp_recv_spin,
-        For::Room => settings.tcp_send_spin,
-    };
-    let ready = || match what {
-        For::Bytes => stream.is_readable(),
-        For::Room => stream.is_writable(),
-    };
-    let spin_ns = if is_on { settings.spin_usec * 1000 } else { 0 };
+    let spin_ns = spin_ns(match what {
+        For::Bytes => Spin::TcpReceive,
+        For::Room => Spin::TcpSend,
+    });
+    // The kernel may get the connection meanwhile.
+    let ready = || ready() || !stream.is_alive();
     if spin(spin_ns, deadline, ready) {
         return Ok(());
     }
@@ -38,7 +52,6 @@ pub fn block(stream: &Stream, what: For, deadline: Deadline) -> Result<(), i32> 
         return Err(libc::EAGAIN);
     }
     let peer = stream.socket.share_peer().ok_or(libc::EBADF)?;
-    let ready = || ready() || !stream.is_alive();
     match sleep_on(&peer, stream.slot, what, deadline, ready) {
         // The handler wants the call to go on.
         Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
@@ -46,18 +59,29 @@ pub fn block(stream: &Stream, what: For, deadline: Deadline) -> Result<(), i32> 
     }
 }
 
+/// What a call of accept remembers of its sleeps.
+#[derive(Debug, Default)]
+pub struct Slept {
+    /// In one of them it was rung in turn, so others may not have been rung for what it does not take.
+    pub in_turn: bool,
+    /// The last one ended without a ring.
+    is_idle: bool,
+}
+
 /// Until a connection may wait, EAGAIN at the timeout, EINTR after a signal.
-pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
+pub fn block_on_listener(
+    listener: &Listener,
+    fd: i32,
+    deadline: Deadline,
+    slept: &mut Slept,
+) -> Result<(), i32> {
     listener::ensure_service();
     packets::ensure();
     packets::drive();
-    let settings = process::settings();
-    let spin_ns = if settings.tcp_accept_spin {
-        settings.spin_usec * 1000
-    } else {
-        0
-    };
-    if spin(spin_ns, deadline, || listener.has_acceptable()) {
+    // An idle call does not spin once in each turn.
+    let has_spun = core::mem::take(&mut slept.is_idle);
+    let ready = || listener.has_acceptable();
+    if !has_spun && spin(spin_ns(Spin::Accept), deadline, ready) {
         return Ok(());
     }
     if deadline.is_interrupted() {
@@ -69,10 +93,12 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
     // Without a descriptor for a waker we look again soon: accept has one of its own to ask for.
     let waker = Borrowed::take().unwrap_or_else(|_| Borrowed::none());
     let _blocked = Blocked::register(listener, waker.number());
+    let rung = listener.rung();
+    slept.in_turn |= rung == Rung::InTurn;
     let (_ready_lists, is_complete) = if waker.is_none() {
         (ReadyLists::none(), false)
     } else {
-        ReadyLists::take(listener, waker.number())
+        ReadyLists::take(listener, waker.number(), rung)
     };
     if listener.has_acceptable() {
         return Ok(());
@@ -82,23 +108,26 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
         (false, false) => Some(Polling::Listener),
         (false, true) => None,
     };
-    let bound = why.map(|_| Duration::from_millis(1));
+    let bound = match (why, rung) {
+        (Some(_), _) => Some(Duration::from_millis(1)),
+        (None, Rung::InTurn) => Some(TURN),
+        (None, Rung::Always) => None,
+    };
     process::count_sleep(why);
     let mut fds = [polled(fd), polled(waker.fd())];
     match asleep(|| packets::poll(&mut fds, shorter(deadline.left(), bound), None)) {
         // The handler wants the call to go on.
         Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
-        other => other.map(|_| ()),
+        other => {
+            slept.is_idle = other == Ok(0) && bound == Some(TURN);
+            other.map(|_| ())
+        }
     }
 }
 
 /// Until a datagram may be there: EAGAIN at the timeout, EINTR after a signal. Whether the kernel has something.
 pub fn block_on_datagrams(socket: &Socket, fd: i32, deadline: Deadline) -> Result<bool, i32> {
-    let settings = process::settings();
-    let spin_ns = match settings.udp_recv_spin {
-        true => settings.spin_usec * 1000,
-        false => 0,
-    };
+    let spin_ns = spin_ns(Spin::UdpReceive);
     let mut has_kernel = false;
     if spin_ns > 0 {
         let mut kernels = KernelLook::at(fd, libc::POLLIN);

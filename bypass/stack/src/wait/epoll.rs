@@ -16,7 +16,6 @@ use bypass_shm::doorbell::Seen;
 use bypass_shm::layout::{ReadyList, FIN, RST};
 use bypass_stats::{Counter, Reason};
 use bypass_sys::barrier;
-use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 use bypass_sys::waker::Waker;
 
@@ -37,7 +36,8 @@ mod members;
 mod nested;
 mod waiting;
 pub use control::{
-    add_to_kernel, connected, control, forget, leave_to_kernel, move_to_kernel, watch,
+    add_to_kernel, connected, control, forget, leave_to_kernel, move_to_kernel, put_back, take,
+    watch,
 };
 pub use datagrams::forget_datagrams;
 use datagrams::Watched;

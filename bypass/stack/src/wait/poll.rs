@@ -3,15 +3,15 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use bypass_shm::doorbell::Sleeper;
 use bypass_sys::clock::{ticks, ticks_in};
 use bypass_sys::kernel;
 
 use super::{epoll, spin};
 use crate::datagrams::{self, Socket};
-use crate::listener::{self, Blocked, Listener, ReadyLists};
+use crate::listener::{self, Blocked, Listener, ReadyLists, Rung};
 use crate::packets;
-use crate::peer::Peer;
+use crate::peer::{Asleep, Notice, Peer};
+use crate::process::choices::{spin_ns, Spin};
 use crate::process::deadline::{shorter, signals, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::table::{self, Kind};
@@ -36,12 +36,10 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
     packets::ensure();
     let deadline = Deadline::after(timeout);
     let before = signals();
-    let settings = process::settings();
     // A signal that only the mask lets in cannot come before the sleep.
-    let spin_ns = if settings.poll_spin && mask.is_none() {
-        settings.spin_usec * 1000
-    } else {
-        0
+    let spin_ns = match mask {
+        None => spin_ns(Spin::Poll),
+        Some(_) => 0,
     };
     loop {
         packets::drive();
@@ -52,7 +50,7 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
             Err(error) => return Outcome::Error(error),
         }
         if deadline.left() == Some(Duration::ZERO) {
-            return Outcome::Done(0);
+            return mask.map_or(Outcome::Done(0), let_in);
         }
         let mut kernels = KernelLook::of(fds);
         if spin(spin_ns, deadline, || {
@@ -66,6 +64,14 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
         if let Err(error) = sleep(fds, deadline, mask) {
             return Outcome::Error(error);
         }
+    }
+}
+
+/// What a call says that finds nothing and may not wait: EINTR when `mask` lets a signal in that waits.
+fn let_in(mask: u64) -> Outcome {
+    match asleep(|| kernel::poll(&mut [], Some(Duration::ZERO), Some(mask))) {
+        Ok(_) => Outcome::Done(0),
+        Err(error) => Outcome::Error(error),
     }
 }
 
@@ -87,7 +93,13 @@ fn user_events(one: &libc::pollfd) -> i16 {
         }
         Kind::Pooled | Kind::Internal => libc::POLLNVAL,
         Kind::Unbound | Kind::Connected => {
-            readiness_of(entry.index(), u32::from(wanted as u16)) as i16
+            let events = readiness_of(entry.index(), u32::from(wanted as u16)) as i16;
+            // The kernel may have got it meanwhile.
+            if table::get(one.fd) == entry {
+                events
+            } else {
+                0
+            }
         }
         Kind::Listener => {
             let listener = listener::of(sockets::get(entry.index()));
@@ -214,7 +226,7 @@ fn set_events(fd: i32) -> i16 {
 /// The entries that one sleep has put into shared places; taken back when dropped.
 #[derive(Default)]
 struct Registered {
-    sleepers: Vec<(Arc<Peer>, usize, bool, Sleeper)>,
+    sleepers: Vec<(Arc<Peer>, Asleep)>,
     /// With the waker's number.
     datagrams: Vec<(&'static Socket, u32)>,
     listeners: Vec<Arc<Listener>>,
@@ -267,25 +279,28 @@ impl Registered {
             }
             return;
         }
-        let sleeper = peer.sleeper(waker.number());
-        let meta = &peer.segment.slot(stream.slot).meta;
+        let own = |awaits| Asleep {
+            slot: stream.slot,
+            awaits,
+            waker: waker.number(),
+        };
         // Ends are reported to readers, so every thread waits as one.
-        if sleeper.register(&meta.sleeper_read[peer.side]) {
-            self.sleepers
-                .push((peer.clone(), stream.slot, true, sleeper));
-        } else {
-            self.look_again(Some(Polling::Shared));
-        }
-        if one.events & (libc::POLLOUT | libc::POLLWRNORM) == 0 {
-            return;
-        }
-        if sleeper.register(&meta.sleeper_write[peer.side]) {
+        self.fall_asleep(&peer, own(Notice::Bytes));
+        if one.events & (libc::POLLOUT | libc::POLLWRNORM) != 0
+            && self.fall_asleep(&peer, own(Notice::Room))
+        {
             stream.outbound().want_space();
-            self.sleepers
-                .push((peer.clone(), stream.slot, false, sleeper));
+        }
+    }
+
+    fn fall_asleep(&mut self, peer: &Arc<Peer>, own: Asleep) -> bool {
+        let is_registered = peer.fall_asleep(own);
+        if is_registered {
+            self.sleepers.push((peer.clone(), own));
         } else {
             self.look_again(Some(Polling::Shared));
         }
+        is_registered
     }
 }
 
@@ -294,14 +309,8 @@ impl Drop for Registered {
         for (socket, waker) in &self.datagrams {
             socket.unexpect(*waker);
         }
-        for (peer, slot, is_read, sleeper) in &self.sleepers {
-            let meta = &peer.segment.slot(*slot).meta;
-            let places = if *is_read {
-                &meta.sleeper_read
-            } else {
-                &meta.sleeper_write
-            };
-            sleeper.withdraw(&places[peer.side]);
+        for (peer, own) in self.sleepers.iter().rev() {
+            peer.wake_up(*own);
         }
     }
 }
@@ -320,7 +329,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         .map(|one| Blocked::register(one, waker.number()))
         .collect();
     for listener in listeners.iter().filter(|_| !waker.is_none()) {
-        let (ready_lists, is_complete) = ReadyLists::take(listener, waker.number());
+        let (ready_lists, is_complete) = ReadyLists::take(listener, waker.number(), Rung::Always);
         registered.ready_lists.push(ready_lists);
         registered.look_again((!is_complete).then_some(Polling::Listener));
     }

@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use bypass_stats::Counter;
-use bypass_sys::clock::now_ns;
 
 use crate::packets;
-use crate::peer::Peer;
+use crate::peer::{Asleep, Notice, Peer};
 use crate::process::deadline::{shorter, signals, Deadline};
 use crate::process::deferral::asleep;
+use crate::process::spin_clock::SpinClock;
 use crate::process::wakers::{self, Borrowed};
 use crate::process::{self, Polling};
 use crate::stream::For;
@@ -20,12 +20,12 @@ const CROWDED: Duration = Duration::from_millis(1);
 /// when there is nothing else between two.
 const DRIVE_LOOKS: u32 = 4;
 
-/// Spins up to `spin_ns` while nothing is ready; true when something is.
+/// Spins up to `spin_ns`, or until another thread gets the core, while nothing is ready; true when something is.
 pub fn spin(spin_ns: u64, deadline: Deadline, mut is_ready: impl FnMut() -> bool) -> bool {
     if spin_ns == 0 {
         return false;
     }
-    let (start, before) = (now_ns(), signals());
+    let (mut clock, before) = (SpinClock::begin(), signals());
     process::count(Counter::Spins, 1);
     let mut rounds = 0u32;
     let found = loop {
@@ -40,13 +40,13 @@ pub fn spin(spin_ns: u64, deadline: Deadline, mut is_ready: impl FnMut() -> bool
         core::hint::spin_loop();
         rounds += 1;
         if rounds.is_multiple_of(16) {
-            let now = now_ns();
-            if now - start > spin_ns || deadline.is_over(now) || signals() != before {
+            let now = clock.look();
+            if clock.is_over(spin_ns) || deadline.is_over(now) || signals() != before {
                 break false;
             }
         }
     };
-    process::count(Counter::SpinNs, now_ns() - start);
+    process::count(Counter::SpinNs, clock.end());
     found
 }
 
@@ -66,13 +66,16 @@ pub fn sleep_on(
         // No waker that could be slept on: look again soon, as a read knows no such error.
         return nap(deadline);
     };
-    let meta = &peer.segment.slot(slot).meta;
-    let place = match what {
-        For::Bytes => &meta.sleeper_read[peer.side],
-        For::Room => &meta.sleeper_write[peer.side],
+    let awaits = match what {
+        For::Bytes => Notice::Bytes,
+        For::Room => Notice::Room,
     };
-    let sleeper = peer.sleeper(waker.number());
-    let why = if !sleeper.register(place) {
+    let own = Asleep {
+        slot,
+        awaits,
+        waker: waker.number(),
+    };
+    let why = if !peer.fall_asleep(own) {
         Some(Polling::Shared)
     } else {
         let is_confined = peer.segment.has_silent(1 - peer.side);
@@ -90,7 +93,7 @@ pub fn sleep_on(
         process::count_sleep(why);
         sleep(&waker, shorter(deadline.left(), bound))
     };
-    sleeper.withdraw(place);
+    peer.wake_up(own);
     result.map(|_| ())
 }
 

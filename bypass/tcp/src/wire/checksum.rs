@@ -44,6 +44,7 @@ impl Checksum {
 }
 
 /// The checksum of one contiguous piece.
+#[inline]
 pub fn of(bytes: &[u8]) -> [u8; 2] {
     let mut checksum = Checksum::default();
     checksum.add(bytes);

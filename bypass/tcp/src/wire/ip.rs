@@ -147,7 +147,11 @@ pub fn parse_v4(bytes: &[u8], trusted: bool) -> Result<Packet<'_>, Refusal> {
     if !sane || bytes.len() < total {
         return Err(Refusal::Malformed);
     }
-    if !trusted && checksum::of(&bytes[..header_len]) != [0, 0] {
+    let sum = || match header_len {
+        V4_HEADER => checksum::of(header),
+        _ => checksum::of(&bytes[..header_len]),
+    };
+    if !trusted && sum() != [0, 0] {
         return Err(Refusal::Malformed);
     }
     if be16(header, 6) & 0x3fff != 0 {

@@ -1,6 +1,6 @@
 //! What a hostile peer may do, as bytes: the fuzz targets and the ordinary tests play the same.
 
-use bypass_tcp::wire::tcp::Options;
+use bypass_tcp::wire::tcp::{self, Options};
 use bypass_tcp::wire::{checksum, ip};
 use bypass_tcp::{Address, Config, Engine, Handle, Rx, Shutdown, Sum, TxMeta, TxSink};
 
@@ -105,7 +105,9 @@ struct Play {
     now_us: u64,
     listener: Handle,
     handles: Vec<Handle>,
-    /// Numbers that the engine last sent: the middle of what the peer tries.
+    /// The engine's port of the connection that it opened last.
+    connected: Option<u16>,
+    /// Numbers that the engine expects after its last segment: the middle of what the peer tries.
     seq: u32,
     ack: u32,
 }
@@ -123,6 +125,7 @@ impl Play {
             now_us,
             listener,
             handles: Vec::new(),
+            connected: None,
             seq: 0,
             ack: 0,
         }
@@ -153,7 +156,9 @@ impl Play {
         if self.last.0.len() >= 54 && self.last.0[23] == ip::TCP {
             let word =
                 |at: usize| u32::from_be_bytes(self.last.0[at..at + 4].try_into().expect("four"));
-            (self.ack, self.seq) = (word(38), word(42));
+            let is_counted = self.last.0[47] & (tcp::SYN | tcp::FIN) != 0;
+            self.ack = word(38).wrapping_add(u32::from(is_counted));
+            self.seq = word(42);
         }
     }
 
@@ -167,8 +172,11 @@ impl Play {
         let Some(handle) = self.handles.last().copied() else {
             if which % 8 == 7 {
                 let to = "10.0.0.2:4000".parse().expect("an address");
-                self.handles
-                    .extend(self.engine.connect(self.now_us, None, to));
+                if let Ok(handle) = self.engine.connect(self.now_us, None, to) {
+                    let own = self.engine.local_addr(handle);
+                    self.connected = own.ok().map(|own| own.port());
+                    self.handles.push(handle);
+                }
             }
             return;
         };
@@ -215,14 +223,11 @@ impl Play {
             .concat(),
         };
         options.truncate(40);
-        let (from_port, to_port) = (
-            4_000 + u16::from(port % 3),
-            if kind & 64 > 0 {
-                81
-            } else {
-                80 + u16::from(port > 250)
-            },
-        );
+        let (from_port, to_port) = match self.connected.filter(|_| kind & 128 > 0) {
+            Some(connected) => (4_000, connected),
+            None if kind & 64 > 0 => (4_000 + u16::from(port % 3), 81),
+            None => (4_000 + u16::from(port % 3), 80 + u16::from(port > 250)),
+        };
         let mut tcp = [&from_port.to_be_bytes()[..], &to_port.to_be_bytes()].concat();
         tcp.extend([seq.to_be_bytes(), ack.to_be_bytes()].concat());
         tcp.extend([

@@ -5,6 +5,7 @@
 //! | line | meaning |
 //! |---|---|
 //! | `< S 0:0 win 1000 <mss 1460,sackOK>` | the peer sends this segment |
+//! | `< . 1:11 ack 1 fill 7` | the same, and each of its bytes is a 7 |
 //! | `> S. 0:0 ack 1 <mss 1460>` | the engine has sent this segment, next in order |
 //! | `+200ms` | time passes, timers fire |
 //! | `wait 199ms` | as above, and nothing may be sent |
@@ -321,7 +322,8 @@ impl Dialogue {
         bytes.extend([0, 0]);
         bytes.extend(segment.urgent.to_be_bytes());
         bytes.extend(options);
-        bytes.extend((0..segment.len()).map(|i| (segment.seq + i) as u8));
+        let byte = |i| segment.fill.unwrap_or((segment.seq + i) as u8);
+        bytes.extend((0..segment.len()).map(byte));
         self.hand_over(ip::TCP, bytes, segment.ecn)
     }
 
@@ -608,6 +610,7 @@ struct Text {
     window: Option<u16>,
     urgent: u16,
     ecn: u8,
+    fill: Option<u8>,
     has_options: bool,
     options: String,
 }
@@ -649,6 +652,7 @@ impl Text {
             window: after("win")?.map(|window| window as u16),
             urgent: after("urg")?.unwrap_or(0) as u16,
             ecn: after("ecn")?.unwrap_or(0) as u8,
+            fill: after("fill")?.map(|byte| byte as u8),
             has_options: options.is_some(),
             options: options.unwrap_or_default(),
         })

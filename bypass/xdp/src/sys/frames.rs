@@ -1,4 +1,4 @@
-//! The memory of frames (UMEM): a chunk is read and written by who holds its [`Chunk`].
+//! The memory of frames (UMEM): a chunk is read and written by the holder of its [`Chunk`].
 
 use bypass_device::pool::Chunk;
 use bypass_sys::kernel::Result;
@@ -40,7 +40,8 @@ impl Frames {
     pub fn read<'a>(&'a self, chunk: &'a Chunk, offset: usize, length: usize) -> Option<&'a [u8]> {
         let at = self.at(chunk, offset, length)?;
         // SAFETY: inside the mapping; the holder of the chunk is the only one to use it, because the
-        // pool gives each out once and the kernel uses only what was given to it.
+        // pool gives each out once and the kernel, or the other end of a link in memory, uses only what
+        // was given to it.
         Some(unsafe { core::slice::from_raw_parts(at, length) })
     }
 

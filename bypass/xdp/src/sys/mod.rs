@@ -1,4 +1,4 @@
-//! The unsafe ground of AF_XDP: rings and frames in memory that the kernel shares, and bpf(2).
+//! The unsafe code of AF_XDP: rings and frames in memory that the kernel shares, and bpf(2).
 
 pub mod bpf;
 pub mod ethtool;

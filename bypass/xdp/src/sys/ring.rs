@@ -1,5 +1,6 @@
 //! The four rings of an AF_XDP socket (linux/if_xdp.h): one producer, one consumer, a power of two
-//! entries. Cursors that the kernel writes are checked before they are used.
+//! entries. Cursors that the kernel writes are checked before they are used. Two programs may share a ring, too: each is
+//! then the kernel to the other.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -91,6 +92,20 @@ impl<T: Entry> Ring<T> {
     #[inline]
     pub fn needs_wakeup(&self) -> bool {
         self.word(self.offsets.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+
+    /// For a ring that we read and another program writes: whether that one is to wake us after its next entry.
+    #[inline]
+    pub fn ask_for_wakeup(&self, is_asked: bool) {
+        let flags = if is_asked { NEED_WAKEUP } else { 0 };
+        self.word(self.offsets.flags)
+            .store(flags, Ordering::Relaxed);
+    }
+
+    /// Entries that this end has ever written or read, modulo 2^32: the place of the next one.
+    #[inline]
+    pub fn cursor(&self) -> u32 {
+        self.own
     }
 
     /// For a ring that we write: entries that are free. A reader's cursor that is out of bounds

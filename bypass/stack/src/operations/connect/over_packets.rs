@@ -20,7 +20,7 @@ use crate::wait::epoll;
 /// Turns that a thread in the middle of a shutdown gets to end it.
 const TRIES_MAX: u32 = 10_000;
 
-/// The result of a connect over packets.
+/// The result of a connect.
 pub enum Connected {
     /// The connection stands, or is being opened.
     Done,

@@ -4,6 +4,7 @@
 //! The description travels in a memory file: for each interface its words, then those of its queues.
 
 use super::*;
+use bypass_sys::memory;
 use bypass_xdp::Layout;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x04\0\0");
@@ -125,9 +126,7 @@ impl Description {
     pub fn file(&self) -> Option<Owned> {
         let words = [MAGIC].into_iter().chain(self.words.iter().copied());
         let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
-        let file = numbers::high(|| kernel::memfd_create(c"wirespeed-interfaces")).ok()?;
-        kernel::write(file.0, &bytes).ok()?;
-        Some(file)
+        memory::file_of(c"wirespeed-interfaces", &bytes).ok()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::{CLOSED, FIN, PROCESSES, QUEUED, RST};
+use bypass_shm::holders::Holders;
+use bypass_shm::layout::{CLOSED, FIN, QUEUED, RST};
 
 use super::{Left, Relay};
 use crate::peer::Notice;
@@ -15,8 +16,8 @@ impl Relay {
         for at in 0..self.places.len() {
             let peer = self.places[at].peer.clone();
             let other = 1 - peer.side;
-            let is_own = |index: &usize| peer.segment.process(other, *index) == process::number();
-            let own = (0..PROCESSES).find(is_own).map_or(0, |index| 1u32 << index);
+            let own = peer.segment.index_of(other, process::number());
+            let own = own.map_or(0, |index| Holders::only(index).0);
             for slot in 0..peer.segment.slots_used().min(peer.segment.slots()) {
                 if self.places[at].conns[slot].is_none() {
                     continue;
@@ -27,7 +28,7 @@ impl Relay {
                 }
                 let place = peer.segment.slot(slot);
                 let holders = place.meta.holders[other].load(Ordering::SeqCst);
-                if holders & !own == 0 {
+                if holders == 0 || holders == own {
                     let ends = &place.producer[other].ends;
                     ends.fetch_or(FIN | CLOSED, Ordering::SeqCst);
                     self.bring_out(at, slot);

@@ -59,7 +59,7 @@ impl Relay {
         let place = peer.segment.slot(slot);
         place.names.of[0].store(local);
         place.names.of[1].store(target);
-        place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
+        place.meta.holders[0].store(peer.alone(), Ordering::SeqCst);
         socket.error.store(0, Ordering::Relaxed);
         self.enter(at, slot, handle, Some(index));
         Some((peer, slot, local))

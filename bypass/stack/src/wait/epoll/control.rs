@@ -1,5 +1,7 @@
 //! epoll_ctl, and what becomes of members whose sockets change.
 
+use core::cell::{OnceCell, RefCell};
+
 use super::*;
 
 /// epoll_ctl(2).
@@ -27,6 +29,11 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outco
         _ => {}
     }
     let mut guard = set.lock();
+    if table::get(fd) != target {
+        // The kernel has just got a connection whose members have moved to its sets.
+        drop(guard);
+        return control(epoll, command, fd, event);
+    }
     let Some(inner) = guard.as_mut() else {
         return Outcome::Error(libc::EBADF);
     };
@@ -333,19 +340,41 @@ pub fn add_to_kernel(index: usize) {
     });
 }
 
-/// A socket is left to the kernel: its members move into the kernel's sets as they are.
-pub fn move_to_kernel(index: usize) {
-    each_watch(index, |set, number, inner, member| {
+/// A socket is left to the kernel: its members move into the kernel's sets as they are. `leave` says so in the table of
+/// descriptors, when the kernel has them.
+pub fn move_to_kernel(index: usize, leave: impl Fn()) {
+    let entry = sockets::get(index).entry(index);
+    let numbers = OnceCell::new();
+    let move_one = |set: &Set, number, inner: &mut Inner, member: usize| {
+        // Looked at before `leave`. The member's own number may be closed, and something else's.
+        let own: &Vec<i32> = numbers.get_or_init(|| table::all(entry).collect());
         let Some(found) = inner.members[member].as_ref() else {
             return;
         };
-        let (fd, events, data) = (found.fd, found.events, found.data);
-        remove(set, number, inner, member);
+        let (events, data) = (found.events, found.data);
+        let fd = match own.first() {
+            Some(first) if !own.contains(&found.fd) => *first,
+            _ => found.fd,
+        };
         let epoll = set.fd.load(Ordering::Relaxed);
-        if kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, events, data).is_ok() {
+        let put = |how| kernel::epoll_control(epoll, how, fd, events, data);
+        // The process that this one was forked from has both, and does so when it leaves the connection.
+        let is_parents =
+            set.is_orphan.load(Ordering::Relaxed) && sockets::get(index).has(sockets::SHARED);
+        let put = || match put(libc::EPOLL_CTL_ADD) {
+            Err(_) if own.contains(&fd) => put(libc::EPOLL_CTL_MOD),
+            other => other,
+        };
+        if is_parents || put().is_ok() {
             set.kernel_members.fetch_add(1, Ordering::Relaxed);
         }
-    });
+        leave();
+        remove(set, number, inner, member);
+    };
+    each_watch(index, move_one);
+    leave();
+    // Members that another thread has added before that.
+    each_watch(index, move_one);
 }
 
 /// A socket's last descriptor here is closed: it leaves all sets. The entries that another process has of a
@@ -357,6 +386,47 @@ pub fn forget(index: usize) {
         }
         remove(set, number, inner, member)
     });
+}
+
+/// A member that is taken out of its set for a moment.
+pub struct Taken {
+    set: usize,
+    /// The set's life: its number may be another one's later.
+    ends: u32,
+    fd: i32,
+    event: Event,
+}
+
+/// A connection is about to be dissolved. Its socket stays in its sets, but not as a connection: see [`put_back`].
+pub fn take(index: usize) -> Vec<Taken> {
+    let taken = RefCell::new(Vec::new());
+    each_watch(index, |set, number, inner, member| {
+        let found = inner.members[member].as_ref();
+        taken.borrow_mut().extend(found.map(|found| Taken {
+            set: number,
+            ends: set.ends.load(Ordering::SeqCst),
+            fd: found.fd,
+            event: Event {
+                events: found.events,
+                data: found.data,
+            },
+        }));
+        remove(set, number, inner, member);
+    });
+    taken.into_inner()
+}
+
+/// Members that were [taken](take) are back in their sets, as the unconnected socket `fresh`.
+pub fn put_back(taken: Vec<Taken>, fresh: Entry) {
+    for one in taken {
+        let set = &SETS[one.set % SETS_MAX];
+        let mut guard = set.lock();
+        let is_same = set.ends.load(Ordering::SeqCst) == one.ends;
+        if let (Some(inner), true) = (guard.as_mut(), is_same) {
+            // The member was there before: there is room for it.
+            let _ = add(set, one.set, inner, one.fd, fresh, one.event);
+        }
+    }
 }
 
 /// A listener is none any more, and the kernel's: its members stay in the kernel's sets, which report its end.

@@ -1,9 +1,7 @@
 //! The members of a set, and its doorbells in the segments where they live.
 
 use super::*;
-
-/// Sleeps without a ready list in some segment, from one search for it to the next.
-const SEEK_SLEEPS: u32 = 32;
+use crate::peer::SEEK_SLEEPS;
 
 impl Inner {
     pub(super) fn find(&self, fd: i32, socket: usize) -> Option<usize> {
@@ -96,11 +94,10 @@ impl Inner {
             self.scan(index);
             return;
         }
-        let has_moved = sockets::get(socket).has(sockets::HAD_READY_LIST | sockets::SHARED);
-        sockets::get(socket).set(sockets::HAD_READY_LIST, true);
         // The member is looked at next, and a ringer may just be at work. One that found no ready list
-        // looks for it once more behind a fence; one that still rings a former ready list does not.
-        if has_moved {
+        // looks for it once more behind a fence; one that still rings a former ready list does not. A program that
+        // removes a member and adds it again, as redis-benchmark does for each request, has the former one again.
+        if sockets::get(socket).moves_to(ready_list) {
             barrier::heavy();
         } else {
             fence(Ordering::SeqCst);
@@ -167,10 +164,13 @@ impl Inner {
         if is_free.is_err() {
             return false;
         }
-        if !take_flag(&stream, place.ready_list as u32 + 1) {
+        let ready_list = place.ready_list as u32 + 1;
+        if !take_flag(&stream, ready_list) {
             watch.store(0, Ordering::Relaxed);
             return false;
         }
+        // For the next set that takes the flag: who is at work may still ring this one.
+        socket.last_ready_list.store(ready_list, Ordering::Relaxed);
         member.is_scanned = false;
         socket.other_watches.fetch_sub(1, Ordering::Relaxed);
         // The member is queued: what came before this is looked at after it.
@@ -210,9 +210,7 @@ impl Inner {
 
     fn take_place(&mut self, peer: Arc<Peer>) -> Option<usize> {
         let waker = self.waker.as_ref()?.number();
-        let ready_list = peer
-            .segment
-            .claim_ready_list(peer.side, process::number(), waker)?;
+        let ready_list = peer.claim_ready_list(waker)?;
         let seen = Seen::of(peer.segment.slots());
         self.places.push(Place {
             peer,

@@ -3,7 +3,9 @@
 use bypass_sys::clock::{ticks, ticks_in};
 
 use super::*;
+use crate::process::choices::{spin_ns, Spin};
 use crate::process::deadline::{shorter, signals as signals_now};
+use crate::process::spin_clock::SpinClock;
 
 /// The kernel's part of a set is looked at this often while user-level events keep coming.
 const KERNEL_LOOK_US: u64 = 20;
@@ -261,7 +263,7 @@ fn once(set: &Set, number: usize, epoll: i32, out: &mut [libc::epoll_event]) -> 
     Ok(found)
 }
 
-/// Spins as long as the options say.
+/// Spins as long as the options say, or until another thread gets the core.
 fn spin(
     set: &Set,
     number: usize,
@@ -270,13 +272,12 @@ fn spin(
     deadline: Deadline,
     signals: u32,
 ) -> Option<usize> {
-    let settings = process::settings();
-    let spin_ns = settings.spin_usec * 1000;
-    let start = now_ns();
+    let (settings, spin_ns) = (process::settings(), spin_ns(Spin::Epoll));
+    let mut clock = SpinClock::begin();
     let result = loop {
         let result = look_often(set, number, epoll, out, signals);
-        let now = now_ns();
-        let is_over = now - start >= spin_ns || deadline.is_over(now);
+        let now = clock.look();
+        let is_over = clock.is_over(spin_ns) || deadline.is_over(now);
         if result.is_some() || is_over || signals_now() != signals {
             break result;
         }
@@ -284,9 +285,10 @@ fn spin(
             let pause = Duration::from_micros(settings.sleep_spin_usec);
             // A frame ends the pause: it is there to leave the core to others, not to delay answers.
             let _ = packets::poll(&mut [], shorter(deadline.left(), Some(pause)), None);
+            clock.skip();
         }
     };
-    process::count(Counter::SpinNs, now_ns() - start);
+    process::count(Counter::SpinNs, clock.end());
     if let Some(inner) = set.lock().as_mut() {
         inner.fruitless_spins = if result.is_some() {
             0
@@ -349,9 +351,8 @@ impl Inner {
     /// Short spins are for peers that run on another core; where they never pay, they only take time
     /// from the peer.
     fn is_worth_spinning(&mut self) -> bool {
-        let settings = process::settings();
-        let spin_ns = settings.spin_usec * 1000;
-        if !settings.epoll_spin || spin_ns == 0 {
+        let spin_ns = spin_ns(Spin::Epoll);
+        if spin_ns == 0 {
             return false;
         }
         if spin_ns >= SHORT_SPIN_NS || self.fruitless_spins < FRUITLESS_MAX {
