@@ -50,7 +50,8 @@ events {{ worker_connections 20000; }}
 http {{ access_log off; keepalive_requests 100000000; default_type text/plain;
   client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 "BODY"; }} }} }}
+  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 "BODY"; }}
+    add_header Cache-Control max-age=3600; }} }}
 """
 # Requests/s that every contender of equal-rate carries on one core when it is warm.
 EQUAL_RATE = 800

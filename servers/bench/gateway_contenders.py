@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gateway_envoy
+import gateway_h2o
 
 SERVERS = Path(__file__).resolve().parent.parent
 # Below the range of ephemeral ports, where any client may sit.
@@ -174,7 +175,7 @@ OURS = {
 }
 OTHERS = {"nginx": lambda cell: nginx("", cell),
           "nginx-headers": lambda cell: nginx(NGINX_HEADERS, cell),
-          "haproxy": haproxy, "envoy": gateway_envoy.envoy}
+          "haproxy": haproxy, "h2o": gateway_h2o.h2o, "envoy": gateway_envoy.envoy}
 
 
 def with_equal_jvm(command):
@@ -185,7 +186,7 @@ def with_equal_jvm(command):
 
 
 def of_name(name, java, cell):
-    """nginx, haproxy, envoy, or one of ours with @25 for another Java and %FLAG for more JVM flags."""
+    """nginx, haproxy, h2o, envoy, or one of ours with @25 for another Java and %FLAG for more JVM flags."""
     kind, *flags = name.split("%")
     kind, _, major = kind.partition("@")
     if kind in OTHERS:

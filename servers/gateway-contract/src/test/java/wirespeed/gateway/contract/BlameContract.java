@@ -209,6 +209,35 @@ abstract class BlameContract extends CarrierContract {
     }
 
     @Test
+    void an_error_of_a_body_tap_does_not_eject_the_origin() throws Exception {
+        Carrier gateway = filtering("""
+                public Phase phase() { return Phase.POST; }
+                public Step apply(Context context) {
+                    context.tap(new BodyTap() {
+                        public void chunk(java.nio.ByteBuffer piece) {
+                            throw new AssertionError("at the first piece");
+                        }
+                        public void end(boolean isComplete) {
+                        }
+                    });
+                    if (context.request().path().equals("/now")) {
+                        return Step.NEXT;
+                    }
+                    CompletableFuture<Step> soon = new CompletableFuture<>();
+                    soon.completeOnTimeout(Step.NEXT, 20, java.util.concurrent.TimeUnit.MILLISECONDS);
+                    return Step.later(soon);
+                }
+                """);
+        for (int i = 0; i < 12; i++) {
+            RawClient client = client(gateway);
+            RawClient.Answer answer = client.get(i % 2 == 0 ? "/now" : "/later");
+            assertTrue(answer.status() == 500 || !answer.isComplete() && client.isClosed(), answer.toString());
+        }
+        assertEquals(0, address(gateway).failures());
+        assertEquals(12, origin.seen.size());
+    }
+
+    @Test
     void what_a_filter_throws_is_in_the_log() throws Exception {
         Carrier gateway = filtering("""
                 public Phase phase() { return Phase.PRE; }

@@ -13,6 +13,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
@@ -58,6 +59,44 @@ abstract class BoundsContract extends CarrierContract {
                 .replace("DIRECTION", direction));
         return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
                 + "\"]\nresponse = \"60s\"\n[filters]\nfolder = \"" + folder + "\"\n" + more);
+    }
+
+    @Test
+    void a_part_of_a_body_is_not_held_while_filters_of_its_failure_wait() throws Exception {
+        Files.writeString(folder.resolve("Waits.java"), """
+                import java.util.concurrent.CompletableFuture;
+                import java.util.concurrent.CountDownLatch;
+                import wirespeed.gateway.core.*;
+                public class Waits implements Filter {
+                    public Phase phase() { return Phase.ERROR; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        ((CountDownLatch) System.getProperties().get("FOLDER/waits")).countDown();
+                        return Step.later((CompletableFuture<?>) System.getProperties()
+                                .get("FOLDER/decides"), () -> Step.NEXT);
+                    }
+                }
+                """.replace("FOLDER", folder.toString()));
+        CountDownLatch waits = new CountDownLatch(1);
+        CompletableFuture<Void> decides = new CompletableFuture<>();
+        System.getProperties().put(folder + "/waits", waits);
+        System.getProperties().put(folder + "/decides", decides);
+        try {
+            Carrier gateway = collecting("request", "");
+            RawClient client = client(gateway);
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n"
+                    + "b".repeat(1000) + "\r\n");
+            await(() -> gauge(gateway, "held.bodies.bytes") > 0, "no part of the body has come");
+            client.send("zz\r\n");
+            await(waits);
+            assertEquals(0, gauge(gateway, "held.bodies.bytes"));
+            decides.complete(null);
+            assertEquals(400, client.read().status());
+        } finally {
+            decides.complete(null);
+            System.getProperties().remove(folder + "/waits");
+            System.getProperties().remove(folder + "/decides");
+        }
     }
 
     @Test

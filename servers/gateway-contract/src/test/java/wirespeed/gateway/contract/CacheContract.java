@@ -81,6 +81,19 @@ abstract class CacheContract extends CarrierContract {
     }
 
     @Test
+    void a_response_that_must_be_revalidated_is_a_504_without_an_origin() throws Exception {
+        // No connection is left: one that ends as it is used again is another failure.
+        answers("Connection: close\r\nCache-Control: max-age=0, must-revalidate, stale-if-error=60\r\n"
+                + "ETag: \"1\"\r\n");
+        assertEquals("body 1", get(client(), "").body());
+        origin.close();
+        RawClient.Answer answer = get(client(), "");
+        assertEquals(504, answer.status());
+        assertEquals("504 Gateway Timeout: the stored response must be revalidated\n", answer.body());
+        assertEquals(502, client().get("/other").status());
+    }
+
+    @Test
     void a_client_says_how_stale_a_response_it_takes() throws Exception {
         answers("Cache-Control: max-age=10\r\nAge: 100\r\nETag: \"1\"\r\n");
         RawClient client = client();
@@ -558,5 +571,22 @@ abstract class CacheContract extends CarrierContract {
             admin.send("DELETE /cache?" + prefix + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
             assertEquals("1 responses dropped\n", admin.read().body(), prefix);
         }
+    }
+
+    @Test
+    void a_head_that_shows_another_response_takes_the_stored_one_out_of_the_cache() throws Exception {
+        answers("Cache-Control: max-age=600\r\nETag: \"1\"\r\n");
+        String first = stored("", "");
+        origin.handler = (seen, out, socket) -> {
+            boolean isHead = seen.line().startsWith("HEAD");
+            out.write(("HTTP/1.1 200 X\r\nCache-Control: max-age=600\r\nETag: \"2\"\r\nContent-Length: 3\r\n\r\n"
+                    + (isHead ? "" : "new")).getBytes());
+            return true;
+        };
+        assertEquals(first, get(client(), "").body());
+        RawClient client = client();
+        client.send("HEAD /c HTTP/1.1\r\nHost: a\r\nCache-Control: no-cache\r\n\r\n");
+        assertEquals("\"2\"", client.read(true).header("ETag"));
+        assertEquals("new", get(client, "").body());
     }
 }

@@ -9,10 +9,13 @@ import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import javax.net.ssl.SSLServerSocket;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -159,6 +162,56 @@ abstract class EndpointContract extends CarrierContract {
         assertEquals(5, failures(gateway, 5));
     }
 
+    @Test
+    void a_server_of_a_service_is_looked_up_again_when_its_address_has_expired() throws Exception {
+        NameServer names = closedLater(new NameServer(1));
+        names.seconds = 60;
+        names.targets = new int[][] {{10, 1, origin.port()}};
+        Carrier gateway = start("[server]\ndns = [\"127.0.0.1:" + names.port() + "\"]\n[origins.o]\n"
+                + "addresses = [\"_http._tcp.shop.test\"]\n");
+        awaitEndpoints(gateway, "127.0.0.1");
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
+        while (names.services.get() < 4) {
+            assertTrue(System.nanoTime() < end, "the service is not asked for again");
+            Thread.sleep(10);
+        }
+        // It was asked for each second, its server once for at most 30 of them.
+        assertTrue(2 * names.addresses.get() <= names.services.get(), names.addresses + " times");
+        assertEquals(0, failures(gateway, 5));
+    }
+
+    @Test
+    void a_question_that_the_network_loses_is_asked_again() throws Exception {
+        NameServer names = closedLater(new NameServer(1));
+        names.isFirstLost = true;
+        Carrier gateway = gateway(names, "");
+        awaitEndpoints(gateway, "127.0.0.1");
+        assertEquals(0, failures(gateway, 5));
+    }
+
+    @Test
+    void a_server_of_a_service_stays_while_its_name_is_not_answered() throws Exception {
+        RecordingOrigin other = closedLater(new RecordingOrigin());
+        NameServer names = closedLater(new NameServer(1));
+        names.targets = new int[][] {{10, 1, origin.port()}, {10, 1, other.port()}};
+        Carrier gateway = start("[server]\ndns = [\"127.0.0.1:" + names.port() + "\"]\n[origins.o]\n"
+                + "addresses = [\"_http._tcp.shop.test\"]\nbalance = \"round-robin\"\n"
+                + "slow-start = \"0ms\"\n");
+        awaitEndpoints(gateway, "127.0.0.1", "127.0.0.1");
+        names.silentAbout = 'b';
+        // The next question but one follows an answer without the addresses of this server.
+        int asked = names.services.get();
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
+        while (names.services.get() < asked + 3) {
+            assertTrue(System.nanoTime() < end, "the service is not asked for again");
+            Thread.sleep(10);
+        }
+        assertEquals(0, failures(gateway, 10));
+        assertEquals(5, other.seen.size());
+        names.targets = new int[][] {{10, 1, origin.port()}};
+        awaitEndpoints(gateway, "127.0.0.1");
+    }
+
     /** Answers questions about a service as an agent of Consul does: late where nothing has changed. */
     private final class Agent implements RecordingOrigin.Handler {
         final RecordingOrigin asked;
@@ -223,7 +276,7 @@ abstract class EndpointContract extends CarrierContract {
         assertEquals("secret", agent.asked.seen.get(0).header("X-Consul-Token"));
         // A fault of the agent says nothing about the instances.
         agent.become(null);
-        awaitAsked(agent, agent.asked.seen.size() + 2);
+        awaitAsked(agent.asked, agent.asked.seen.size() + 2);
         assertEquals(0, failures(gateway, 10));
         agent.become("[" + instance("127.0.0.1", "", light.port(), 1) + "]");
         awaitEndpoints(gateway, "127.0.0.1");
@@ -235,10 +288,102 @@ abstract class EndpointContract extends CarrierContract {
         assertEquals(2, failures(gateway, 2));
     }
 
-    private static void awaitAsked(Agent agent, int times) throws InterruptedException {
+    private static String registered(int port, String status) {
+        return "{\"hostName\":\"h\",\"ipAddr\":\"127.0.0.1\",\"status\":\"" + status + "\",\"port\":{\"$\":"
+                + port + ",\"@enabled\":\"true\"},\"securePort\":{\"$\":443,\"@enabled\":\"false\"}}";
+    }
+
+    @Test
+    void the_instances_that_eureka_knows_are_endpoints() throws Exception {
+        RecordingOrigin other = closedLater(new RecordingOrigin());
+        RecordingOrigin registry = closedLater(new RecordingOrigin());
+        AtomicReference<String> known = new AtomicReference<>(registered(origin.port(), "UP") + ","
+                + registered(other.port(), "DOWN"));
+        registry.handler = (seen, out, socket) -> {
+            String instances = known.get();
+            RecordingOrigin.respond(out, instances == null ? 403 : instances.isEmpty() ? 404 : 200, "",
+                    "{\"application\":{\"name\":\"SHOP\",\"instance\":[" + instances + "]}}");
+            return true;
+        };
+        Carrier gateway = start("[server]\neureka = \"http://127.0.0.1:" + registry.port()
+                + "/eureka\"\n[origins.o]\naddresses = [\"eureka:SHOP\"]\npreserve-host = false\n");
+        awaitEndpoints(gateway, "127.0.0.1");
+        assertEquals(0, failures(gateway, 5));
+        assertEquals("SHOP", origin.seen.get(0).header("Host"));
+        assertEquals("GET /eureka/apps/SHOP HTTP/1.1", registry.seen.get(0).line());
+        assertEquals("application/json", registry.seen.get(0).header("Accept"));
+        // A server that has just started refuses to answer: the last instances stay.
+        known.set(null);
+        int asked = registry.seen.size();
+        awaitAsked(registry, asked + 2);
+        assertEquals(0, failures(gateway, 5));
+        known.set(registered(other.port(), "UP"));
+        awaitAsked(registry, registry.seen.size() + 2);
+        int before = origin.seen.size();
+        assertEquals(0, failures(gateway, 5));
+        assertEquals(before, origin.seen.size());
+        // One that was restarted knows no service at first.
+        known.set("");
+        awaitAsked(registry, registry.seen.size() + 3);
+        assertEquals(0, failures(gateway, 5));
+        known.set(registered(other.port(), "DOWN"));
+        awaitEndpoints(gateway, "eureka:SHOP");
+    }
+
+    private static void write(Path file, String text) throws IOException {
+        Path whole = Files.writeString(file.resolveSibling("whole"), text);
+        Files.move(whole, file, StandardCopyOption.REPLACE_EXISTING);
+    }
+
+    @Test
+    void the_lines_of_a_file_are_endpoints(@TempDir Path folder) throws Exception {
+        RecordingOrigin reserve = closedLater(new RecordingOrigin());
+        RecordingOrigin light = closedLater(new RecordingOrigin());
+        Path file = folder.resolve("endpoints");
+        String first = "shop 127.0.0.1:" + origin.port() + "*9\n";
+        String more = "# what a deployment writes\nshop  127.0.0.1:" + light.port() + "\t# light\n\nshop 127.0.0.1:"
+                + reserve.port() + " backup\ncart 127.0.0.1:1\nshop nowhere\nshop 127.0.0.1:0\nshop 127.0.0.1:70000\n"
+                + "shop\n";
+        write(file, first + more);
+        try (LogEar ear = new LogEar()) {
+            Carrier gateway = start("[server]\nendpoints = \"" + file + "\"\n[origins.o]\n"
+                    + "addresses = [\"file:shop\"]\nbalance = \"round-robin\"\nslow-start = \"0ms\"\npreserve-host = false\n");
+            awaitEndpoints(gateway, "127.0.0.1", "127.0.0.1", "127.0.0.1");
+            // A whole turn: the weights 9 and 1 are 100 and 11 of 111.
+            assertEquals(0, failures(gateway, 111));
+            assertEquals(11, light.seen.size());
+            assertEquals(0, reserve.seen.size());
+            assertEquals("shop", origin.seen.get(0).header("Host"));
+            awaitSaid(ear, file + ":7: the line is left out: \"nowhere\" is not host:port");
+            // Neither an end of all its well-formed lines nor that of the file says where the service is now.
+            write(file, "shop nowhere\n");
+            awaitSaid(ear, "malformed lines only of shop");
+            assertEquals(0, failures(gateway, 5));
+            Files.delete(file);
+            awaitSaid(ear, file + " does not exist");
+            assertEquals(0, failures(gateway, 5));
+            write(file, "shop 127.0.0.1:" + reserve.port() + " backup\n");
+            awaitEndpoints(gateway, "127.0.0.1");
+            assertEquals(0, failures(gateway, 5));
+            assertEquals(5, reserve.seen.size());
+            write(file, "cart 127.0.0.1:1\n");
+            awaitEndpoints(gateway, "file:shop");
+            assertEquals(2, failures(gateway, 2));
+        }
+    }
+
+    private static void awaitSaid(LogEar ear, String words) throws InterruptedException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-        while (agent.asked.seen.size() < times) {
-            assertTrue(System.nanoTime() < end, "Consul is not asked again");
+        while (ear.said.stream().noneMatch(line -> line.contains(words))) {
+            assertTrue(System.nanoTime() < end, () -> words + " is not in " + ear.said);
+            Thread.sleep(10);
+        }
+    }
+
+    private static void awaitAsked(RecordingOrigin asked, int times) throws InterruptedException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (asked.seen.size() < times) {
+            assertTrue(System.nanoTime() < end, "the registry is not asked again");
             Thread.sleep(10);
         }
     }

@@ -13,8 +13,12 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.jar.JarOutputStream;
+import java.util.zip.ZipEntry;
+import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.runtime.ConfigError;
 
 abstract class FilterContract extends CarrierContract {
@@ -161,6 +165,132 @@ abstract class FilterContract extends CarrierContract {
                 }
                 """);
         assertEquals("780c3db4", markOf(client(start())));
+    }
+
+    /** Compiles a filter and a library of its own, and puts both into a jar in the folder. */
+    private void jar(String mark, String list) throws IOException {
+        Path work = Files.createTempDirectory(folder, "jar");
+        Path library = work.resolve("com/github/benmanes/caffeine/cache/Caffeine.java");
+        Files.createDirectories(library.getParent());
+        // A class that the gateway has, too, and quite another one.
+        Files.writeString(library, """
+                package com.github.benmanes.caffeine.cache;
+                public interface Caffeine {
+                    String mark();
+                    class Own implements Caffeine {
+                        public String mark() { return "MARK"; }
+                    }
+                }
+                """.replace("MARK", mark));
+        Path filter = Files.writeString(work.resolve("Jarred.java"), """
+                import com.github.benmanes.caffeine.cache.Caffeine;
+                import java.io.IOException;
+                import java.io.InputStream;
+                import java.util.ServiceLoader;
+                import wirespeed.gateway.core.*;
+                public class Jarred implements Filter {
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        try (InputStream in = getClass().getResourceAsStream("/words.txt")) {
+                            String found = ServiceLoader.load(Caffeine.class, getClass().getClassLoader())
+                                    .findFirst().get().mark();
+                            context.response().headers().set("X-Mark", found + new String(in.readAllBytes()));
+                            return Step.NEXT;
+                        } catch (IOException failed) {
+                            throw new IllegalStateException(failed);
+                        }
+                    }
+                }
+                """);
+        int failed = ToolProvider.getSystemJavaCompiler().run(null, null, null, "--release", "17",
+                "-proc:none", "-cp", System.getProperty("java.class.path"), "-d", work.toString(),
+                filter.toString(), library.toString());
+        assertEquals(0, failed);
+        Path temporary = folder.resolve(".jar.tmp");
+        try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(temporary))) {
+            entry(out, "words.txt", " words".getBytes());
+            entry(out, "META-INF/services/com.github.benmanes.caffeine.cache.Caffeine",
+                    "com.github.benmanes.caffeine.cache.Caffeine$Own\n".getBytes());
+            if (list != null) {
+                entry(out, "META-INF/services/wirespeed.gateway.core.Filter", list.getBytes());
+            }
+            entry(out, "java/evil/Jarred.class", Files.readAllBytes(work.resolve("Jarred.class")));
+            for (String name : new String[] {"Jarred.class", "com/github/benmanes/caffeine/cache/Caffeine.class",
+                "com/github/benmanes/caffeine/cache/Caffeine$Own.class"}) {
+                entry(out, name, Files.readAllBytes(work.resolve(name)));
+            }
+        }
+        Files.move(temporary, folder.resolve("marks.jar"), StandardCopyOption.ATOMIC_MOVE,
+                StandardCopyOption.REPLACE_EXISTING);
+    }
+
+    private static void entry(JarOutputStream out, String name, byte[] content) throws IOException {
+        out.putNextEntry(new ZipEntry(name));
+        out.write(content);
+        out.closeEntry();
+    }
+
+    @Test
+    void a_jar_brings_libraries_of_its_own_and_is_swapped_like_a_source() throws IOException {
+        jar("one", "# Filters\nJarred\n");
+        Carrier gateway = start();
+        RawClient client = client(gateway);
+        assertEquals("one words", markOf(client));
+        jar("two", "Jarred");
+        awaitMark(client, "two words");
+        // One that cannot be loaded changes nothing, and one after it is taken.
+        Files.writeString(folder.resolve("marks.jar"), "no jar");
+        filter("Other.groovy", "three");
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (gateway.runtime.gateway().snapshot().chain().filters(Phase.POST).stream()
+                .noneMatch(one -> one.name().equals("Other.groovy"))) {
+            assertTrue(System.nanoTime() < end, "the other filter never came");
+        }
+        Files.delete(folder.resolve("Other.groovy"));
+        awaitMark(client, "two words");
+        jar("four", "Jarred");
+        awaitMark(client, "four words");
+        Files.delete(folder.resolve("marks.jar"));
+        awaitMark(client, "null");
+    }
+
+    @Test
+    void a_jar_that_gives_no_filter_is_named() throws IOException {
+        jar("one", null);
+        assertRefused("marks.jar: it has no META-INF/services/wirespeed.gateway.core.Filter");
+        jar("one", "com.github.benmanes.caffeine.cache.Caffeine$Own");
+        assertRefused("does not implement wirespeed.gateway.core.Filter");
+        jar("one", "Missing");
+        assertRefused("marks.jar: java.lang.ClassNotFoundException: Missing");
+        jar("one", "java.evil.Jarred");
+        assertRefused("marks.jar: java.lang.SecurityException: Prohibited package name: java.evil");
+        Files.writeString(folder.resolve("marks.jar"), "no jar");
+        assertRefused("marks.jar: it is empty or not a jar");
+    }
+
+    private void assertRefused(String words) {
+        ConfigError refused = assertThrows(ConfigError.class, this::start);
+        assertTrue(refused.getMessage().contains(words), refused.getMessage());
+    }
+
+    @Test
+    void a_filter_that_needs_more_stack_than_there_is_fails_its_request_and_no_other() throws IOException {
+        Files.writeString(folder.resolve("Deep.java"), """
+                import wirespeed.gateway.core.*;
+                public class Deep implements Filter {
+                    public Phase phase() { return Phase.PRE; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        return context.request().path().equals("/deep") ? apply(context) : Step.NEXT;
+                    }
+                }
+                """);
+        Carrier gateway = start();
+        for (int i = 0; i < 3; i++) {
+            assertEquals(500, client(gateway).get("/deep").status());
+            assertEquals("GET /ab HTTP/1.1|", client(gateway).get("/ab").body());
+        }
     }
 
     @Test

@@ -5,8 +5,9 @@ import java.io.IOException;
 import java.net.DatagramPacket;
 import java.net.DatagramSocket;
 import java.net.InetAddress;
+import java.util.concurrent.atomic.AtomicInteger;
 
-/** Answers each question about an A record with addresses that are valid for a second. */
+/** Its answers are valid for a second, those about addresses for {@link #seconds}. */
 final class NameServer implements AutoCloseable {
     private final DatagramSocket socket =
             new DatagramSocket(0, InetAddress.getLoopbackAddress());
@@ -16,6 +17,17 @@ final class NameServer implements AutoCloseable {
     /** Further addresses behind these two. */
     volatile int[] others = {};
     volatile boolean isSilent;
+    /** The network loses each question when it is sent for the first time. */
+    volatile boolean isFirstLost;
+    /** The server of a service, by its label, about whose addresses nothing is answered. */
+    volatile char silentAbout;
+    /** Questions about the servers of a service. */
+    final AtomicInteger services = new AtomicInteger();
+    /** Questions about IPv4 addresses. */
+    final AtomicInteger addresses = new AtomicInteger();
+    /** How long these are valid, at most 127. */
+    volatile int seconds = 1;
+    private int lastNumber = -1;
     /** Priority, weight and port of each server of every service; their names are those of addresses. */
     volatile int[][] targets = {};
     /** Sends before each answer one with another address, to another question. */
@@ -40,6 +52,9 @@ final class NameServer implements AutoCloseable {
             while (true) {
                 DatagramPacket packet = new DatagramPacket(bytes, bytes.length);
                 socket.receive(packet);
+                if (isLost(bytes)) {
+                    continue;
+                }
                 if (isForged) {
                     byte[] other = answer(bytes);
                     other[13] = 'x';
@@ -58,6 +73,13 @@ final class NameServer implements AutoCloseable {
         }
     }
 
+    private boolean isLost(byte[] question) {
+        int number = (question[0] & 0xff) << 8 | question[1] & 0xff;
+        boolean isFirst = number != lastNumber;
+        lastNumber = number;
+        return isFirstLost && isFirst || question[12] == 1 && question[13] == silentAbout;
+    }
+
     /** RFC 1035 §4: the question comes back with answers that point to its name. */
     private byte[] answer(byte[] question) {
         int end = 12;
@@ -66,7 +88,11 @@ final class NameServer implements AutoCloseable {
         }
         boolean isForA = question[end + 2] == 1;
         if (question[end + 2] == 33) {
+            services.incrementAndGet();
             return services(question, end + 5);
+        }
+        if (isForA) {
+            addresses.incrementAndGet();
         }
         end += 5;
         int[] further = others;
@@ -78,7 +104,7 @@ final class NameServer implements AutoCloseable {
         answer[9] = 0;
         answer[11] = 0;
         for (int i = 0; i < count; i++) {
-            byte[] record = {(byte) 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 127, 0, 0,
+            byte[] record = {(byte) 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, (byte) seconds, 0, 4, 127, 0, 0,
                 (byte) (i == 0 ? last : i == 1 ? more : further[i - 2])};
             System.arraycopy(record, 0, answer, end + 16 * i, record.length);
         }

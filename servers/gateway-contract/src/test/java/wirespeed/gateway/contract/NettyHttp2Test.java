@@ -256,6 +256,33 @@ class NettyHttp2Test {
         return client.isClosed();
     }
 
+    /** Whether the gateway ends the connection over a head that goes on and on in such pieces. */
+    private boolean isEndlessHeadEnded(byte[] piece) throws Exception {
+        RawHttp2 client = client();
+        client.frame(1, 0, 1, new byte[0]);
+        try {
+            client.frames(3000, 9, 0, 1, piece);
+        } catch (java.io.IOException ended) {
+            return true;
+        }
+        return client.isClosed();
+    }
+
+    @Test
+    void a_head_of_endless_pieces_ends_its_connection() throws Exception {
+        start("", "");
+        assertTrue(isEndlessHeadEnded(new byte[0]), "empty CONTINUATION");
+        // ":method: GET" by its place in HPACK's table.
+        assertTrue(isEndlessHeadEnded(new byte[] {(byte) 0x82}), "short CONTINUATION");
+        byte[] many = new byte[1000];
+        java.util.Arrays.fill(many, (byte) 0x82);
+        assertTrue(isEndlessHeadEnded(many), "long CONTINUATION");
+        RawHttp2 client = client();
+        client.headers(1, true, with(":path", "/after"));
+        assertEquals("GET /after HTTP/1.1|", client.read(1).body());
+        assertEquals(1, origin.seen.size());
+    }
+
     @Test
     void floods_of_frames_that_cost_nothing_end_their_connection() throws Exception {
         start("", "");

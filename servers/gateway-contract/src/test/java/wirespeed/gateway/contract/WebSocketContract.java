@@ -2,9 +2,12 @@
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
@@ -137,6 +140,35 @@ abstract class WebSocketContract implements CarrierChoice {
     }
 
     @Test
+    void a_switch_of_protocols_speaks_for_its_address() throws IOException {
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\nretries = 0\n"
+                        + "persistence = \"cookie\"\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n")) {
+            origin.handler = (seen, out, socket) -> {
+                if (seen.header("Upgrade") != null) {
+                    out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+                            .getBytes());
+                }
+                return false;
+            };
+            for (String path : List.of("/1", "/2", "/3", "/4", "/ws", "/5")) {
+                try (RawClient client = gateway.client()) {
+                    if (path.equals("/ws")) {
+                        client.send(ASK);
+                        RawClient.Answer answer = client.read();
+                        assertEquals(101, answer.status());
+                        assertTrue(answer.header("Set-Cookie") != null, answer.head());
+                    } else {
+                        assertEquals(502, client.get(path).status());
+                    }
+                }
+            }
+            assertFalse(gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(0)
+                    .breaker().isOpen(), "five failures in a row, with a success among them");
+        }
+    }
+
+    @Test
     void an_unrequested_101_is_a_502() throws IOException {
         try (RecordingOrigin origin = new RecordingOrigin();
                 Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
@@ -149,6 +181,34 @@ abstract class WebSocketContract implements CarrierChoice {
             };
             client.send(ASK);
             assertEquals(502, client.read().status());
+        }
+    }
+
+    @Test
+    void only_a_get_without_a_body_may_switch() throws IOException {
+        String body = ASK.replace("Sec-WebSocket-Version: 13\r\n", "Content-Length: 3\r\n") + "abc";
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
+                        + " [\"127.0.0.1:" + origin.port() + "\"]\n")) {
+            String chunked = body.replace("Content-Length: 3", "Transfer-Encoding: chunked").replace("abc", "0\r\n\r\n");
+            for (String ask : List.of(body, chunked, ASK.replace("GET", "POST"),
+                    ASK.replace("HTTP/1.1", "HTTP/1.0"))) {
+                origin.handler = RecordingOrigin::ordinary;
+                try (RawClient client = gateway.client()) {
+                    client.send(ask);
+                    assertEquals(200, client.read().status(), ask);
+                }
+                RecordingOrigin.Seen seen = origin.seen.get(origin.seen.size() - 1);
+                assertNull(seen.header("Upgrade"), seen.head());
+                origin.handler = (request, out, socket) -> {
+                    out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n".getBytes());
+                    return false;
+                };
+                try (RawClient client = gateway.client()) {
+                    client.send(ask);
+                    assertEquals(502, client.read().status(), ask);
+                }
+            }
         }
     }
 

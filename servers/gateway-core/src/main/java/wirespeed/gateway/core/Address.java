@@ -35,17 +35,17 @@ public final class Address {
 
     /** The form of the names of services (RFC 2782). */
     private static final Pattern SERVICE = Pattern.compile("_[A-Za-z0-9-]+\\._(?:tcp|udp)\\.([^:]+)");
-    /** A service as Consul's HTTP API knows it; a port would be a number. */
-    private static final Pattern CONSUL = Pattern.compile("consul:([A-Za-z][A-Za-z0-9._-]*)");
+    /** A service as a registry knows it; a port would be a number. */
+    private static final Pattern REGISTERED = Pattern.compile("(consul|eureka|file):([A-Za-z][A-Za-z0-9._-]*)");
     /** More endpoints of a name than this are forgotten when they leave it, with their health. */
     private static final int KNOWN_MAX = 256;
 
     private final String host;
     private final int port;
     private final String id;
-    /** The domain part of a service name, or Consul's name; null for other names. */
+    /** The domain part of a service name, or its name in a registry; null for other names. */
     private final String domain;
-    private final boolean isOfConsul;
+    private final String registry;
     /** The configured address: this one, or the name that led here. */
     private final Address configured;
     /** All endpoints that the name has led to: one that comes back is the same. */
@@ -70,10 +70,11 @@ public final class Address {
     private Address(String host, int port, Address configured) {
         this.host = host;
         this.port = port;
-        Matcher consul = CONSUL.matcher(host);
+        Matcher registered = REGISTERED.matcher(host);
         Matcher service = SERVICE.matcher(host);
-        this.isOfConsul = consul.matches();
-        this.domain = isOfConsul ? consul.group(1) : service.matches() ? service.group(1) : null;
+        this.registry = registered.matches() ? registered.group(1) : null;
+        this.domain = registry != null ? registered.group(2)
+                : service.matches() ? service.group(1) : null;
         this.id = domain != null ? host
                 : (host.indexOf(':') >= 0 ? "[" + host + "]" : host) + ":" + port;
         this.configured = configured == null ? this : configured;
@@ -140,7 +141,7 @@ public final class Address {
 
     /** Reads {@code host:port}, or the name of a service; refuses everything else with a sentence. */
     public static Address parse(String text) {
-        if (SERVICE.matcher(text).matches() || CONSUL.matcher(text).matches()) {
+        if (SERVICE.matcher(text).matches() || REGISTERED.matcher(text).matches()) {
             return new Address(text, 0);
         }
         int colon = text.lastIndexOf(':');
@@ -172,9 +173,9 @@ public final class Address {
         return domain != null;
     }
 
-    /** Whether Consul knows where this service is, and not a DNS server. */
-    public boolean isOfConsul() {
-        return isOfConsul;
+    /** Where this service is registered: "consul", "eureka" or "file"; null for a service of DNS. */
+    public String registry() {
+        return registry;
     }
 
     /** The host as it is configured, or the domain of a service: what certificates are named for. */

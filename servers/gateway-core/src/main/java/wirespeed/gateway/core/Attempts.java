@@ -1,4 +1,4 @@
-// Whether a request is sent again, and the status its client gets when it is not.
+// Judges attempts at addresses, and decides whether another one may follow.
 package wirespeed.gateway.core;
 
 import java.util.List;
@@ -20,32 +20,61 @@ public final class Attempts {
             boolean isReplayable, long nowMillis) {
         boolean isSafe = isUntouched || (loss == Loss.UNPROCESSED ? isReplayable
                 : isRepeatable(context, isReplayable));
-        if (loss == Loss.AFTER_ANSWER || !isSafe) {
+        if (loss == Loss.AFTER_ANSWER || loss == Loss.UNFINISHED || !isSafe) {
             return false;
         }
         return isNoFault(context, loss) || mayAskAnother(context, nowMillis);
     }
 
-    /** An origin that closed a connection before it got the request says so within about this. */
+    /**
+     * An origin that closed a connection before it got the request says so within a round trip and about
+     * this; a connect that took longer than the other had lost a packet.
+     */
     private static final long CROSSING_NANOS = 250_000_000;
+    private static final long ROUND_TRIP_NANOS_MAX = 1_000_000_000;
 
     /**
      * How far an attempt had come whose connection ended without a byte of an answer.
      *
      * @param wasUsed whether the connection had served another request before
      * @param nanos since the request was sent
+     * @param connectNanos which the connection took to be established: about a round trip
      */
-    public static Loss withoutAnswer(boolean wasUsed, long nanos) {
+    public static Loss withoutAnswer(boolean wasUsed, long nanos, long connectNanos) {
         // Later it is the origin's own end: it has worked on the request, and may have died of it.
-        return wasUsed && nanos < CROSSING_NANOS ? Loss.STALE : Loss.BEFORE_ANSWER;
+        long crossing = CROSSING_NANOS + Math.min(connectNanos, ROUND_TRIP_NANOS_MAX);
+        return wasUsed && nanos < crossing ? Loss.STALE : Loss.BEFORE_ANSWER;
     }
 
     /**
-     * What is to be made of a loss: an origin whose used connections end again and again, each without
-     * an answer, is failing and does not merely close what is unused. To be called once a loss.
+     * Judges a response head before anything else is done with it: one that may not go on speaks for no
+     * address.
+     *
+     * @param tookNanos from asking the address to this head
+     * @throws Refusal with 502; the attempt is lost then
      */
-    public static Loss judged(Context context, Loss loss) {
-        return loss == Loss.STALE && !context.origin().takesStale() ? Loss.BEFORE_ANSWER : loss;
+    public static void accept(Context context, Address address, Response response, long tookNanos,
+            long nowMillis) {
+        Forwarding.acceptResponse(response);
+        context.originNanos(tookNanos);
+        context.origin().judge(address, response.status(), tookNanos / 1_000_000, nowMillis);
+    }
+
+    /**
+     * Judges an attempt that was lost: an origin whose used connections end again and again, each
+     * without an answer, is failing and does not merely close what is unused. To be called once a loss.
+     *
+     * @param askedMillis when the attempt began
+     * @return what is to be made of the loss
+     */
+    public static Loss lost(Context context, Address address, Loss far, long askedMillis,
+            long nowMillis) {
+        boolean isOften = far == Loss.STALE && !context.origin().takesStale();
+        Loss loss = isOften ? Loss.BEFORE_ANSWER : far;
+        if (loss != Loss.UNFINISHED && !isNoFault(context, loss)) {
+            address.failed(askedMillis, nowMillis);
+        }
+        return loss;
     }
 
     /**
@@ -93,10 +122,5 @@ public final class Attempts {
         Origin origin = context.origin();
         return context.attempts() <= origin.settings().retries()
                 && origin.hasOther(context, context.address(), nowMillis) && origin.takesRetry();
-    }
-
-    /** The status that a client gets for an origin's failure. */
-    public static int status(Category failure) {
-        return failure == Category.ORIGIN_TIMEOUT ? 504 : 502;
     }
 }

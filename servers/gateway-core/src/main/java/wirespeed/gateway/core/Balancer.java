@@ -145,8 +145,7 @@ public abstract class Balancer {
             Address best = usable[0];
             double bestScore = Double.NEGATIVE_INFINITY;
             for (int i = 0; i < count; i++) {
-                double unit = ((mix(keyHash ^ hash(usable[i].id())) >>> 11) + 0.5) * 0x1.0p-53;
-                double score = -usable[i].weight() / Math.log(unit);
+                double score = score(keyHash, usable[i].id(), usable[i].weight());
                 if (score > bestScore) {
                     bestScore = score;
                     best = usable[i];
@@ -154,21 +153,34 @@ public abstract class Balancer {
             }
             return best;
         }
+    }
 
-        /** FNV-1a, 64 bits. */
-        private static long hash(String text) {
-            long hash = 0xcbf29ce484222325L;
-            for (int i = 0; i < text.length(); i++) {
-                hash = (hash ^ text.charAt(i)) * 0x100000001b3L;
-            }
-            return mix(hash);
+    /** FNV-1a, 64 bits. */
+    static long hash(String text) {
+        long hash = 0xcbf29ce484222325L;
+        for (int i = 0; i < text.length(); i++) {
+            hash = (hash ^ text.charAt(i)) * 0x100000001b3L;
         }
+        return mix(hash);
+    }
 
-        /** The finaliser of SplitMix64. */
-        private static long mix(long z) {
-            z = (z ^ z >>> 30) * 0xbf58476d1ce4e5b9L;
-            z = (z ^ z >>> 27) * 0x94d049bb133111ebL;
-            return z ^ z >>> 31;
-        }
+    /**
+     * By which a key chooses: the largest wins. A weight that changes moves only keys to or from the one
+     * that it belongs to; with 0 it wins over none.
+     */
+    static double score(long keyHash, String name, int weight) {
+        return -weight / Math.log(unit(mix(keyHash ^ hash(name))));
+    }
+
+    /** A hash as a number between 0 and 1, and never one of them. */
+    static double unit(long hash) {
+        return ((hash >>> 12) + 0.5) * 0x1.0p-52;
+    }
+
+    /** The finaliser of SplitMix64. */
+    private static long mix(long z) {
+        z = (z ^ z >>> 30) * 0xbf58476d1ce4e5b9L;
+        z = (z ^ z >>> 27) * 0x94d049bb133111ebL;
+        return z ^ z >>> 31;
     }
 }

@@ -20,6 +20,11 @@ public final class Chain {
     public interface Done {
         /** Never called with a step that is still pending. */
         void accept(Context context, Step step);
+
+        /** Whether the decision still counts; asked, where a filter has waited, before the next one runs. */
+        default boolean isAwaited() {
+            return true;
+        }
     }
 
     /** Called before and after each filter, for the watch on blocked loops. */
@@ -100,7 +105,7 @@ public final class Chain {
         }
     }
 
-    /** Runs a phase; {@code done} is called once, at once or on {@code executor}. */
+    /** Runs a phase; {@code done} is called once, at once or on {@code executor}, while it is awaited. */
     public void run(Phase phase, Context context, Executor executor, Watch watch, Done done) {
         run(filters.get(phase), 0, context, executor, watch, done);
     }
@@ -133,6 +138,9 @@ public final class Chain {
 
     private void resumeLater(Filter[] phase, int next, CompletableFuture<?> future, Resume to) {
         future.whenComplete((step, failure) -> to.executor().execute(() -> {
+            if (!to.done().isAwaited()) {
+                return;
+            }
             Step settled = settle(phase[next - 1], future, to.then());
             if (settled.kind == Step.Kind.NEXT) {
                 run(phase, next, to.context(), to.executor(), to.watch(), to.done());

@@ -62,7 +62,7 @@ public final class Context {
 
     public void route(Route route) {
         this.route = route;
-        this.origin = route == null ? null : route.origin(ThreadLocalRandom.current());
+        this.origin = route == null ? null : route.origin(request, ThreadLocalRandom.current());
     }
 
     /** The chosen origin; a route filter may choose another one. */

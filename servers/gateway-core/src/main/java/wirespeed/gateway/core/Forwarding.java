@@ -1,6 +1,7 @@
 // The fields that the gateway removes from and adds to a message between client and origin.
 package wirespeed.gateway.core;
 
+import java.nio.ByteBuffer;
 import java.util.Locale;
 import java.util.Set;
 
@@ -13,6 +14,7 @@ public final class Forwarding {
     private static final byte[] CHUNKED = Ascii.bytes("Transfer-Encoding: chunked\r\n");
     private static final byte[] CONTENT_LENGTH = Ascii.bytes("Content-Length: ");
     private static final byte[] HOST = Ascii.bytes("Host: ");
+    private static final String MAX_FORWARDS = "Max-Forwards";
     private static final byte[] UPGRADE = Ascii.bytes("Connection: upgrade\r\nUpgrade: ");
 
     private final String viaName;
@@ -42,7 +44,7 @@ public final class Forwarding {
                 }
             }
         }
-        request.upgrade(upgrade(headers, request.minor()));
+        request.upgrade(upgrade(request));
         request.takesTrailers(takesTrailers(headers, request.minor()));
         HopByHop.strip(headers, 400);
         headers.removeKnown(Field.NEVER_TAKEN);
@@ -83,9 +85,15 @@ public final class Forwarding {
         return !hop.isEmpty() && hop.length() <= 64;
     }
 
-    /** WebSocket only: nothing else is worth a raw connection to the origin, h2c least of all. */
-    private static String upgrade(Headers headers, int minor) {
-        if (minor == 0 || !headers.mayHave(Field.UPGRADE.bit)) {
+    /**
+     * WebSocket only: nothing else is worth a raw connection to the origin, h2c least of all. Its
+     * handshake is a GET without a body (RFC 6455 §4.1), which nothing raw could be mixed up with.
+     */
+    private static String upgrade(Request request) {
+        Headers headers = request.headers();
+        boolean isHandshake = request.minor() == 1 && request.method().equals("GET")
+                && request.framing().isEmpty() && headers.mayHave(Field.UPGRADE.bit);
+        if (!isHandshake) {
             return null;
         }
         String upgrade = headers.get("Upgrade");
@@ -109,10 +117,42 @@ public final class Forwarding {
         return WRITTEN.contains(field.toLowerCase(Locale.ROOT));
     }
 
+    /**
+     * The gateway's own answer to a request that goes no further: OPTIONS for the server as a whole, and
+     * OPTIONS and TRACE whose last hop this is (RFC 9110 §7.6.2).
+     *
+     * @return null for other requests
+     */
+    public static Response ownAnswer(Request request) {
+        boolean isLastHop = countsHops(request) && request.headers().get(MAX_FORWARDS).matches("0+");
+        if (!isLastHop && !request.path().equals("*")) {
+            return null;
+        }
+        // An echo of TRACE would show a script what it must not read.
+        Response own = Response.of(request.method().equals("TRACE") ? 405 : 204, ByteBuffer.allocate(0));
+        own.headers().add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        return own;
+    }
+
+    private static boolean countsHops(Request request) {
+        return (request.method().equals("OPTIONS") || request.method().equals("TRACE"))
+                && request.headers().has(MAX_FORWARDS);
+    }
+
+    private static void countHop(Headers headers) {
+        String hops = headers.get(MAX_FORWARDS);
+        if (hops.matches("\\d{1,9}")) {
+            headers.set(MAX_FORWARDS, String.valueOf(Math.max(0, Integer.parseInt(hops) - 1)));
+        }
+    }
+
     /** Adds the fields that describe client and gateway to the origin; once per request. */
     public void prepare(Request request) {
         Headers headers = request.headers();
         headers.removeKnown(Field.HOP_BY_HOP);
+        if (countsHops(request)) {
+            countHop(headers);
+        }
         headers.append(Field.X_FORWARDED_FOR,
                 extended(headers, Field.X_FORWARDED_FOR, request.peerAddress()));
         if (!isAbsent(headers, Field.FORWARDED)) {
@@ -129,7 +169,12 @@ public final class Forwarding {
         if (request.clientCertificate() != null) {
             headers.set(CLIENT_CERTIFICATE, request.clientCertificate());
         }
-        headers.append(Field.VIA, via[request.minor()]);
+        headers.append(Field.VIA, via(request));
+    }
+
+    /** The element of Via by which this gateway knows a request that it has sent. */
+    public String via(Request request) {
+        return via[request.minor()];
     }
 
     /** Takes all lines of a list off and puts an element behind them. */
@@ -201,7 +246,7 @@ public final class Forwarding {
      * The head for an HTTP/1 client.
      *
      * @param framing how the body will be sent; UNTIL_CLOSE only to a client that closes
-     * @param date the value of Date for responses of the gateway itself
+     * @param date the value of Date where the response has none (RFC 9110 §6.6.1)
      */
     public static void writeResponse(Context context, Framing framing, boolean keepAlive,
             String date, HeadSink sink) {
@@ -214,7 +259,7 @@ public final class Forwarding {
             headers.removeKnown(Field.CONTENT_LENGTH.bit);
         }
         headers.writeTo(sink);
-        if (response.isLocal() && !headers.has("Date")) {
+        if (!headers.has("Date")) {
             sink.line("Date", date);
         }
         if (framing.isChunked()) {

@@ -140,7 +140,17 @@ public final class Headers {
     }
 
     public boolean has(String name) {
-        return get(name) != null;
+        for (int line = 0; line < count; line++) {
+            if (is(line, name)) {
+                return true;
+            }
+        }
+        for (int i = 0; i < addedCount; i += 2) {
+            if (added[i].equalsIgnoreCase(name)) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Adds a line; the value must be free of CR, LF and NUL. */

@@ -7,6 +7,8 @@ public enum Loss {
     UNPROCESSED,
     /** On a connection that was used before, at once and without a byte of an answer: likely its end. */
     STALE,
+    /** The client had not sent all of the request in time: speaks against no address. */
+    UNFINISHED,
     /** Without a byte of an answer. */
     BEFORE_ANSWER,
     AFTER_ANSWER

@@ -99,6 +99,11 @@ public final class OptionTable {
         d.text("consul", "", "Consul agent that knows the services consul:NAME of origins, such as"
                 + " http://127.0.0.1:8500.");
         d.text("consul-token", "", "Its X-Consul-Token.");
+        d.text("eureka", "", "Eureka server that knows the services eureka:NAME of origins, such as"
+                + " http://127.0.0.1:8761/eureka; it is asked every five seconds.");
+        d.text("endpoints", "", "File that says where the services file:NAME of origins are: a line NAME"
+                + " HOST:PORT for each endpoint, with '*N' and ' backup' as in addresses. It is read every"
+                + " second.");
         d.text("log-folder", "", "Below it all files of access logs must lie, whatever is"
                 + " written to the admin port; empty for any place.");
         d.text("page-folder", "", "Below it all files of error pages must lie, as those of logs"
@@ -147,7 +152,8 @@ public final class OptionTable {
                 + " In gateway-netty for a TLS handshake, too; then closed.");
         d.duration("body-idle", "20s", 100, HOUR, "Between two pieces of a request body; then 408.");
         d.duration("keep-alive", "75s", 100, HOUR, "For the next request of a connection.");
-        d.duration("exchange", "10m", 100, 24 * HOUR, "For a whole exchange; then 504.");
+        d.duration("exchange", "10m", 100, 24 * HOUR, "For a whole exchange; then 504,"
+                + " or 408 while filters wait for the request body.");
         d.bytes("body-rate", "100B", 0, 1 << 30, "A second, on average over a request body and after"
                 + " body-idle; then 408.");
         d.duration("send", "60s", 100, HOUR, "For a client to read its response; then the"
@@ -209,7 +215,8 @@ public final class OptionTable {
     private static void origins(Declaration d) {
         d.in("origin", true);
         d.texts("addresses", "", "host:port of each server, or the name of a service: of DNS (SRV)"
-                + " such as _http._tcp.shop.internal, or of server.consul such as consul:shop; '*N' behind it is a weight,"
+                + " such as _http._tcp.shop.internal, of server.consul such as consul:shop, of server.eureka"
+                + " such as eureka:SHOP, or of server.endpoints such as file:shop; '*N' behind it is a weight,"
                 + " ' backup' makes it a reserve. Each address that a name leads to is an endpoint"
                 + " of its own.");
         d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())
@@ -270,9 +277,16 @@ public final class OptionTable {
         d.text("name", "", "For metrics and the admin port; the default is its number.");
         d.text("host", "", "Exact host or *.suffix; empty for all.");
         d.text("prefix", "/", "Path prefix that ends on a segment border.");
+        d.text("pattern", "", "Regular expression (RE2 syntax) that must find something in the path,"
+                + " besides the prefix; ^ and $ stand for its ends. Empty for all.");
         d.texts("methods", "", "Accepted methods; empty for all.");
         d.table("headers", "Fields that must have exactly these values.");
+        d.table("query", "Parameters of the query whose first values, decoded, must be exactly these.");
+        d.table("cookies", "Cookies that must have exactly these values.");
         d.texts("origins", "", "Names of origins; '*N' sets a weight.");
+        d.text("sticky", "", "With several origins: client, path, header:NAME or cookie:NAME. Requests with"
+                + " the same value go to the same origin; those without it, and all if this is empty, to a"
+                + " random one. Clients can choose the value: do not use it for access control.");
         d.bool("strip-prefix", false, "Remove the prefix before the origin sees the path; it"
                 + " gets it as X-Forwarded-Prefix.");
         d.bool("restore-prefix", false, "Put a stripped prefix before Location, Content-Location and"
@@ -290,16 +304,16 @@ public final class OptionTable {
 
     private static void filters(Declaration d) {
         d.in("filters", false);
-        d.text("folder", "", "Java and Groovy filters, loaded again when they change.");
+        d.text("folder", "", "Java and Groovy filters and jars, loaded again when they change.");
         d.table("parameters", "Given to filters of the folder whose constructor takes a"
                 + " Map<String, String>.");
         d.in("filter", true);
         d.choice("type", "", List.of("headers", "redirect", "rewrite", "rate-limit", "access-log",
                 "debug", "static-response", "request-id", "compress", "jwt", "api-key", "basic",
-                "external-auth", "ip", "cors", "error-page"),
+                "external-auth", "ip", "cors", "error-page", "mirror"),
                 "Which of the shipped filters.");
         d.text("name", "", "Unique name; the default is its type and number.");
-        d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier.");
+        d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier. A mirror without it runs last.");
         d.text("prefix", "/", "Only below this path.");
         d.text("host", "", "Only for this host.");
         d.choice("scheme", "any", List.of("any", "http", "https"), "Only for requests that came by it.");
@@ -307,7 +321,7 @@ public final class OptionTable {
         d.texts("request-remove", "", "headers: removed from requests.");
         d.table("response-set", "headers: set in responses.");
         d.texts("response-remove", "", "headers: removed from responses.");
-        d.text("pattern", "", "rewrite, redirect: regular expression on the path.");
+        d.text("pattern", "", "rewrite, redirect: regular expression on the path (RE2 syntax).");
         d.text("replacement", "", "rewrite, redirect: new path or location, with or without a"
                 + " query; $1 is a group.");
         d.count("status", 0, 0, 599, "redirect, static-response: the status.");
@@ -344,9 +358,14 @@ public final class OptionTable {
         d.text("users-file", "", "basic: a line NAME:HASH for each user, with the hash that openssl"
                 + " passwd -6 prints.");
         d.text("realm", "gateway", "basic: text that browsers show with the question.");
-        d.text("url", "", "external-auth: http address that is asked with each request: 2xx lets it"
-                + " pass; redirects, 401 and 403 go to the client, all else is 503.");
-        d.duration("timeout", "2s", 1, HOUR, "external-auth: for the whole answer.");
+        d.text("url", "", "external-auth, mirror: http address of the service. external-auth asks it with"
+                + " each request: 2xx lets it pass; redirects, 401 and 403 go to the client, all else is"
+                + " 503. mirror appends the path that the origin gets.");
+        d.duration("timeout", "2s", 1, HOUR, "external-auth, mirror: for the whole answer.");
+        d.count("percent", 100, 0, 100, "mirror: share of the requests that are copied.");
+        d.bytes("mirror-body", "0B", 0, 65_536, "mirror: requests with a body up to this size are copied,"
+                + " too, if they name its length; such a body is collected before filters see the request.");
+        d.texts("remove-headers", "Authorization, Cookie", "mirror: fields of the request that copies lack.");
         d.texts("send-headers", "Authorization, Cookie", "external-auth: fields of the request that"
                 + " are sent along.");
         d.texts("copy-headers", "", "external-auth: fields of the answer that the origin gets; a client's"

@@ -250,15 +250,7 @@ public final class Origin {
         if (method != Balancer.Method.HASH) {
             return null;
         }
-        Request request = context.request();
-        String key = settings.hashKey();
-        if (key.startsWith("header:")) {
-            return request.headers().get(key.substring(7));
-        }
-        if (key.startsWith("cookie:")) {
-            return Cookies.get(request.headers(), key.substring(7));
-        }
-        return key.equals("path") ? request.path() : request.clientAddress();
+        return RequestKey.of(context.request(), settings.hashKey());
     }
 
     /**

@@ -36,7 +36,7 @@ final class PrefixRoutes {
 
     Route compared(Request request) {
         for (Route route : sorted) {
-            if (route.covers(request.path()) && route.accepts(request)) {
+            if (route.covers(request.path()) && route.match().accepts(request)) {
                 return route;
             }
         }
@@ -50,7 +50,7 @@ final class PrefixRoutes {
                     || path.charAt(end - 1) == '/';
             List<Route> some = isBorder ? byPrefix.get(path.substring(0, end)) : null;
             for (int i = 0; some != null && i < some.size(); i++) {
-                if (some.get(i).accepts(request)) {
+                if (some.get(i).match().accepts(request)) {
                     return some.get(i);
                 }
             }

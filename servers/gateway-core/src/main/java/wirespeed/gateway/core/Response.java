@@ -177,9 +177,10 @@ public final class Response {
 
     /** To be called when the exchange is over. */
     public void endTransform() {
-        if (transform != null) {
-            transform.close();
-            transform = null;
+        BodyTransform ended = transform;
+        transform = null;
+        if (ended != null) {
+            ended.close();
         }
     }
 

@@ -3,6 +3,7 @@ package wirespeed.gateway.core;
 
 import java.util.List;
 import java.util.Map;
+import java.util.function.UnaryOperator;
 import java.util.random.RandomGenerator;
 
 /**
@@ -11,25 +12,69 @@ import java.util.random.RandomGenerator;
  * @param name for metrics and the admin port
  * @param host exact host, "*.suffix", or empty for every host
  * @param prefix path prefix that ends on a segment border
- * @param methods accepted methods; empty for all
- * @param headers fields that must have exactly this value
- * @param targets origins with their weights; one is drawn per request
+ * @param match what else a request needs
+ * @param targets origins with their weights; one is chosen per request
+ * @param stickyKey by which requests get the same origin, see {@link RequestKey}; empty for a random one
  * @param stripPrefix whether the prefix is removed before the origin sees the path
  * @param allowsUpgrade whether WebSocket is passed through
  * @param bounds of its own
  * @param restoresPrefix whether answers get a prefix back that was stripped
  * @param takesEncodedSlashes whether a path may hold %2F
  */
-public record Route(String name, String host, String prefix, List<String> methods,
-        Map<String, String> headers, List<Target> targets, boolean stripPrefix,
-        boolean allowsUpgrade, Bounds bounds, boolean restoresPrefix,
-        boolean takesEncodedSlashes) {
+public record Route(String name, String host, String prefix, Match match, List<Target> targets,
+        String stickyKey, boolean stripPrefix, boolean allowsUpgrade, Bounds bounds,
+        boolean restoresPrefix, boolean takesEncodedSlashes) {
     /** One whose answers stay as they are. */
     public Route(String name, String host, String prefix, List<String> methods,
             Map<String, String> headers, List<Target> targets, boolean stripPrefix,
             boolean allowsUpgrade, Bounds bounds) {
-        this(name, host, prefix, methods, headers, targets, stripPrefix, allowsUpgrade, bounds, false,
-                false);
+        this(name, host, prefix, new Match(methods, headers, Map.of(), Map.of(), null), targets, "",
+                stripPrefix, allowsUpgrade, bounds, false, false);
+    }
+
+    /** A regular expression; the JDK's own would backtrack on paths that a client chooses. */
+    public interface PathPattern {
+        /** Whether some part of a path matches, in time in proportion to its length. */
+        boolean isFoundIn(String path);
+
+        /** As the configuration has it. */
+        String text();
+    }
+
+    /**
+     * What a request needs besides host and prefix.
+     *
+     * @param methods one of these; empty for any
+     * @param headers fields that must have exactly this value
+     * @param query parameters whose first value must be exactly this
+     * @param cookies that must have exactly this value
+     * @param pattern that must find something in the path; null for any path
+     */
+    public record Match(List<String> methods, Map<String, String> headers, Map<String, String> query,
+            Map<String, String> cookies, PathPattern pattern) {
+        public Match {
+            methods = List.copyOf(methods);
+            headers = Map.copyOf(headers);
+            query = Map.copyOf(query);
+            cookies = Map.copyOf(cookies);
+        }
+
+        boolean accepts(Request request) {
+            return (methods.isEmpty() || methods.contains(request.method()))
+                    && (headers.isEmpty() || isEach(headers, name -> request.headers().get(name)))
+                    && (query.isEmpty() || isEach(query, name -> QueryParameters.get(request.query(), name)))
+                    && (cookies.isEmpty() || isEach(cookies, name -> Cookies.get(request.headers(), name)))
+                    && (pattern == null || pattern.isFoundIn(request.path()));
+        }
+
+        private static boolean isEach(Map<String, String> wanted, UnaryOperator<String> found) {
+            for (Map.Entry<String, String> one : wanted.entrySet()) {
+                if (!one.getValue().equals(found.apply(one.getKey()))) {
+                    return false;
+                }
+            }
+            return true;
+        }
     }
 
     /**
@@ -53,8 +98,6 @@ public record Route(String name, String host, String prefix, List<String> method
     }
 
     public Route {
-        methods = List.copyOf(methods);
-        headers = Map.copyOf(headers);
         targets = List.copyOf(targets);
     }
 
@@ -71,21 +114,6 @@ public record Route(String name, String host, String prefix, List<String> method
         }
     }
 
-    boolean accepts(Request request) {
-        if (!methods.isEmpty() && !methods.contains(request.method())) {
-            return false;
-        }
-        if (headers.isEmpty()) {
-            return true;
-        }
-        for (Map.Entry<String, String> wanted : headers.entrySet()) {
-            if (!wanted.getValue().equals(request.headers().get(wanted.getKey()))) {
-                return false;
-            }
-        }
-        return true;
-    }
-
     /** Whether a normalised path lies below the prefix: /a matches /a and /a/b, not /ab. */
     boolean covers(String path) {
         if (!path.startsWith(prefix)) {
@@ -95,10 +123,29 @@ public record Route(String name, String host, String prefix, List<String> method
                 || path.charAt(prefix.length()) == '/';
     }
 
-    Origin origin(RandomGenerator random) {
+    Origin origin(Request request, RandomGenerator random) {
         if (targets.size() == 1) {
             return targets.get(0).origin();
         }
+        String key = stickyKey.isEmpty() ? null : RequestKey.of(request, stickyKey);
+        return key == null ? drawn(random) : sticky(key);
+    }
+
+    private Origin sticky(String key) {
+        long keyHash = Balancer.hash(key);
+        Origin best = targets.get(0).origin();
+        double bestScore = 0;
+        for (Target target : targets) {
+            double score = Balancer.score(keyHash, target.origin().name(), target.weight());
+            if (score > bestScore) {
+                bestScore = score;
+                best = target.origin();
+            }
+        }
+        return best;
+    }
+
+    private Origin drawn(RandomGenerator random) {
         int total = 0;
         for (Target target : targets) {
             total += target.weight();

@@ -40,6 +40,17 @@ class AttemptsTest {
     }
 
     @Test
+    void a_close_that_crossed_the_request_may_take_a_round_trip() {
+        long millis = 1_000_000;
+        assertEquals(Loss.STALE, Attempts.withoutAnswer(true, 200 * millis, 0));
+        assertEquals(Loss.BEFORE_ANSWER, Attempts.withoutAnswer(true, 300 * millis, 0));
+        assertEquals(Loss.STALE, Attempts.withoutAnswer(true, 300 * millis, 300 * millis));
+        assertEquals(Loss.BEFORE_ANSWER, Attempts.withoutAnswer(true, 600 * millis, 300 * millis));
+        assertEquals(Loss.BEFORE_ANSWER, Attempts.withoutAnswer(true, 5000 * millis, 7000 * millis));
+        assertEquals(Loss.BEFORE_ANSWER, Attempts.withoutAnswer(false, 0, 300 * millis));
+    }
+
+    @Test
     void an_unprocessed_request_is_sent_again_whatever_its_method() {
         assertTrue(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, true, 0));
         assertFalse(Attempts.mayFollow(asked("POST", 1, 2), Loss.UNPROCESSED, false, true, 0));

@@ -116,7 +116,7 @@ final class Attempt {
 
     /** The origin speaks another protocol from here on. */
     void switched(Response response) {
-        exchange.switched(response);
+        exchange.switched(this, response);
     }
 
     /** The other side of a switched connection has closed. */

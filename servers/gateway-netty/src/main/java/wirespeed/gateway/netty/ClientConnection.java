@@ -60,8 +60,13 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
 
     @Override
     public void channelRead(ChannelHandlerContext context, Object message) {
+        ByteBuf in = (ByteBuf) message;
+        boolean isLarge = in.readableBytes() >= LoopReceive.LARGE_BYTES;
         loop.readClock();
-        process(reader.join((ByteBuf) message));
+        process(reader.join(in));
+        if (isLarge && exchange != null) {
+            exchange.flushOrigin();
+        }
     }
 
     /** Takes the buffer over and reads as far as the state allows. */
@@ -223,7 +228,6 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
         }
         if (exchange != null && !exchange.isOver()) {
             // The head was fine and the body is not.
-            exchange.abandonOrigin();
             exchange.badBody(refusal);
             out.flush();
             return;

@@ -1,4 +1,4 @@
-// The life of one request: filters, address, attempts, response.
+// The life of one request on its loop: carries out what its state machine decides.
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
@@ -7,7 +7,8 @@ import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Chain;
 import wirespeed.gateway.core.Context;
-import wirespeed.gateway.core.Failure;
+import wirespeed.gateway.core.ExchangeMachine;
+import wirespeed.gateway.core.ExchangeMachine.Command;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Loss;
@@ -20,7 +21,6 @@ import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
-import wirespeed.gateway.core.StrippedPrefix;
 import wirespeed.gateway.core.Trailers;
 import wirespeed.gateway.runtime.ThrottledLog;
 
@@ -29,14 +29,9 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     private final Snapshot snapshot;
     private final Request request;
     private final ResponseRelay relay;
-    private Phase phase = Phase.PRE;
-    private int collectMax;
-    private boolean isPrepared;
+    /** Whose decision of filters counts: another object once filters that waited were interrupted. */
+    private Chain.Done decider = this;
     private boolean isRunning;
-    private boolean isPostRun;
-    private boolean isOver;
-    private boolean mustClose;
-    private boolean isSwitched;
 
     Exchange(Loop loop, Client client, Request request) {
         super(loop, client, request);
@@ -49,49 +44,41 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         loop.meters.add(Meters.Count.REQUESTS_BEGUN, 1);
         String shed = loop.shedder.reason();
         loop.gateway.inFlight().incrementAndGet();
-        if (shed != null) {
-            context.category(Category.SHED);
-            answer(retryLater(503, shed));
-            return;
+        execute(machine.begin(shed));
+    }
+
+    void execute(Command command) {
+        switch (command) {
+            case COLLECT_REQUEST -> awaitBody();
+            case RUN_FILTERS -> runFilters();
+            case ASK -> proxy();
+            case COLLECT_RESPONSE -> relay.collect();
+            case SEND_WHOLE -> relay.sendWhole();
+            case SEND_HEAD -> relay.sendWithoutBody();
+            case RELAY -> relay.relay();
+            case SWITCH -> switchProtocol();
+            case CUT -> cut();
+            default -> { }
         }
-        try {
-            snapshot.accept(request);
-        } catch (Refusal refusal) {
-            refuse(refusal);
-            return;
-        }
-        if (request.path().equals("*")) {
-            Response options = Response.of(204, java.nio.ByteBuffer.allocate(0));
-            options.headers().add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-            answer(options);
-            return;
-        }
-        collectMax = request.framing().isEmpty() ? 0 : snapshot.chain().requestBodyBytesMax(context);
-        if (collectMax == 0) {
-            run(Phase.PRE);
-        } else if (request.expectsContinue()) {
+    }
+
+    private void awaitBody() {
+        if (request.expectsContinue()) {
             client.sendContinue();
         }
     }
 
-    /** A response of the gateway that asks the client to come back. */
-    private Response retryLater(int status, String reason) {
-        return Failure.retryLater(request, status, reason);
-    }
-
-    private void checkBodySize(long bytes) {
-        long max = context.bodyBytesMax();
-        if (max >= 0 && bytes > max) {
-            throw new Refusal(413, "request body is longer than " + max + " bytes");
+    private void runFilters() {
+        Phase phase = machine.phase();
+        if (phase == Phase.ROUTE && context.route().bounds().exchangeMillis() > 0) {
+            client.exchangeWithin(context.route().bounds().exchangeMillis());
+        } else if (phase == Phase.ERROR) {
+            body.release();
+            relay.reset();
         }
-    }
-
-    private void run(Phase next) {
-        phase = next;
-        isPostRun |= next == Phase.POST;
         boolean isOutermost = !isRunning;
         isRunning = true;
-        snapshot.chain().run(next, context, loop.executor, loop.watch, this);
+        snapshot.chain().run(phase, context, loop.executor, loop.watch, decider);
         if (isOutermost) {
             isRunning = false;
         }
@@ -99,19 +86,26 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
 
     @Override
     public void accept(Context same, Step step) {
-        if (isOver) {
+        decided(this, step);
+    }
+
+    @Override
+    public boolean isAwaited() {
+        return isAwaited(this);
+    }
+
+    private boolean isAwaited(Chain.Done by) {
+        return by == decider && !isOver();
+    }
+
+    private void decided(Chain.Done by, Step step) {
+        if (!isAwaited(by)) {
             return;
         }
         if (!isRunning) {
             loop.readClock();
         }
-        if (step.isFailure()) {
-            filterFailed(step);
-        } else if (step.response() != null) {
-            answered(step.response());
-        } else {
-            passed();
-        }
+        execute(machine.decided(step, body.bytes()));
         if (!isRunning) {
             // Resumed later, outside of a read: no other code flushes. Within a read, flushing here
             // would tear head and body apart.
@@ -120,75 +114,36 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         }
     }
 
-    private void passed() {
-        switch (phase) {
-            case PRE -> route();
-            case ROUTE -> proxy();
-            default -> relay.sendResponse();
+    /** In place of the exchange, for filters that run after others were interrupted. */
+    private final class Decider implements Chain.Done {
+        @Override
+        public void accept(Context same, Step step) {
+            decided(this, step);
+        }
+
+        @Override
+        public boolean isAwaited() {
+            return Exchange.this.isAwaited(this);
         }
     }
 
-    private void answered(Response response) {
-        if (phase == Phase.POST || phase == Phase.ERROR && isPostRun) {
-            context.response(response);
-            relay.sendResponse();
-        } else {
-            answer(response);
+    /** To be called before the exchange fails for another reason: what filters decide counts no more. */
+    private void interruptFilters() {
+        if (machine.isDeciding()) {
+            decider = new Decider();
         }
-    }
-
-    private void filterFailed(Step step) {
-        boolean isOurs = step.status() >= 500;
-        if (phase == Phase.ERROR) {
-            ThrottledLog.failed(context, Category.FILTER_ERROR, step.cause());
-            relay.sendResponse();
-            return;
-        }
-        fail(step.status(), isOurs ? Category.FILTER_ERROR : Category.LIMIT, step.cause());
-    }
-
-    /** A response that the gateway made; post filters see it too. */
-    private void answer(Response response) {
-        context.response(response);
-        run(Phase.POST);
-    }
-
-    private void route() {
-        Route route = snapshot.routes().find(request);
-        if (route == null) {
-            fail(404, Category.NO_ROUTE, null);
-            return;
-        }
-        context.route(route);
-        if (route.bounds().exchangeMillis() > 0) {
-            client.exchangeWithin(route.bounds().exchangeMillis());
-        }
-        try {
-            route.checkPath(request);
-            checkBodySize(Math.max(body.bytes(), request.framing().length()));
-        } catch (Refusal refusal) {
-            refuse(refusal);
-            return;
-        }
-        run(Phase.ROUTE);
     }
 
     private void proxy() {
-        if (!isPrepared) {
-            isPrepared = true;
-            snapshot.forwarding().prepare(request);
-            StrippedPrefix.tell(context);
-            context.origin().countRequest();
-            if (context.origin().settings().http2() != Origin.Http2.OFF) {
-                body.keepForRefusal();
+        if (context.origin().settings().http2() != Origin.Http2.OFF) {
+            body.keepForRefusal();
+        }
+        if (request.body() != null) {
+            if (!body.isComplete()) {
+                // A filter made another one: the client's is dropped, after the answer.
+                client.readBody(false);
             }
-            if (request.body() != null) {
-                if (!body.isComplete()) {
-                    // A filter made another one: the client's is dropped, after the answer.
-                    client.readBody(false);
-                }
-                body.holdCollected(request);
-            }
+            body.holdCollected(request);
         }
         ask(null, false);
     }
@@ -200,9 +155,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
 
     @Override
     void noAddress() {
-        context.category(Category.NO_ADDRESS);
-        context.response(retryLater(503, "no address of the origin is usable"));
-        run(Phase.ERROR);
+        execute(machine.noAddress());
     }
 
     /** An attempt has a connection. */
@@ -229,32 +182,26 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             return;
         }
         asksNobody();
-        context.category(Category.LIMIT);
-        context.response(retryLater(503, reason));
-        run(Phase.ERROR);
+        execute(machine.later(Category.LIMIT, reason));
     }
 
     /** A piece of the request body; taken over. */
     void requestBody(ByteBuf slice) {
         loop.meters.add(Meters.Count.REQUEST_BODY_BYTES, slice.readableBytes());
         OriginStream origin = origin();
-        if (isOver || relay.isHeadSent() && origin == null) {
+        if (isOver() || machine.isHeadSent() && origin == null) {
             slice.release();
             return;
         }
-        if (body.isComplete()) {
+        if (body.isComplete() || machine.isFailing()) {
             slice.release();
             client.readBody(false);
             return;
         }
-        long total = body.bytes() + slice.readableBytes();
-        // Before there is a route, its limit is not known; and little is read.
-        long max = collectMax > 0 ? collectMax : context.route() == null ? -1
-                : context.bodyBytesMax();
-        if (max >= 0 && total > max) {
+        long max = machine.bodyBytesMax();
+        if (max >= 0 && body.bytes() + slice.readableBytes() > max) {
             slice.release();
-            abandonOrigin();
-            refuse(new Refusal(413, "request body is longer than " + max + " bytes"));
+            badBody(ExchangeMachine.tooLong(max));
         } else if (origin == null) {
             hold(slice);
         } else {
@@ -269,13 +216,10 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     /** Without anybody to send it to, no more is read than what filters want to see. */
     private void hold(ByteBuf slice) {
         body.hold(slice);
-        if (collectMax == 0 || context.response() != null) {
+        if (machine.isCollecting()) {
+            execute(machine.requestHeld(loop.budget.isUsedUp()));
+        } else {
             client.readBody(false);
-        } else if (loop.budget.isUsedUp()) {
-            mustClose = true;
-            collectMax = 0;
-            context.category(Category.SHED);
-            answer(retryLater(503, "bodies that wait take too much memory"));
         }
     }
 
@@ -286,13 +230,13 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             return;
         }
         body.complete(Trailers.fit(trailers));
-        if (isOver) {
+        if (isOver()) {
             return;
         }
-        if (collectMax > 0 && context.response() == null) {
+        if (machine.isCollecting()) {
             loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
             body.collectInto(request);
-            run(Phase.PRE);
+            execute(machine.collected());
         } else if (isAsking()) {
             armHedge();
             if (origin() != null) {
@@ -301,20 +245,16 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         }
     }
 
-    boolean isRequestSent() {
-        return body.isComplete();
-    }
-
     /** The origin can take more of the request body. */
     void originWritable() {
-        if (!body.isComplete() || isSwitched) {
+        if (!body.isComplete() || machine.isSwitched()) {
             client.readBody(true);
         }
     }
 
     /** An interim response came; it goes on at once or it is of no use. */
     void interim(Attempt from, Response response) {
-        if (isFirst(from) && context.origin().settings().passesInterim() && !relay.isHeadSent() && !isOver) {
+        if (isFirst(from) && machine.isAsking() && context.origin().settings().passesInterim()) {
             Forwarding.acceptResponse(response);
             client.sendInterim(response);
             client.flush();
@@ -323,30 +263,20 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
 
     /** A final response head came from an origin. */
     void responseHead(Attempt answered, Response response) {
-        context.origin().judge(answered.address(), response.status(),
-                answered.tookNanos() / 1_000_000, loop.sharedMillis());
-        context.originNanos(answered.tookNanos());
+        try {
+            Attempts.accept(context, answered.address(), response, answered.tookNanos(),
+                    loop.sharedMillis());
+        } catch (Refusal refusal) {
+            answered.abandon();
+            originFailed(answered, Category.ORIGIN_MALFORMED, refusal, Loss.AFTER_ANSWER);
+            return;
+        }
         if (isTriedElsewhere(answered, response.status())) {
             return;
         }
         settleOn(answered);
-        try {
-            Forwarding.acceptResponse(response);
-        } catch (Refusal refusal) {
-            abandonOrigin();
-            originFailed(answered, Category.ORIGIN_MALFORMED, refusal, Loss.AFTER_ANSWER);
-            return;
-        }
-        context.response(response);
-        StrippedPrefix.restore(context);
-        context.origin().settings().persistence().bind(context);
         body.release();
-        relay.head(response);
-    }
-
-    /** All that post filters need is there. */
-    void runPost() {
-        run(Phase.POST);
+        execute(machine.responded(response));
     }
 
     void responseBody(ByteBuf slice) {
@@ -357,8 +287,9 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     void responseEnd(Attempt ended, boolean wasRequestSent, Headers trailers) {
         asksNobody();
         context.originNanos(ended.tookNanos());
-        // A final response before the request was sent: the rest of it has nowhere to go.
-        mustClose |= !wasRequestSent;
+        if (!wasRequestSent) {
+            machine.respondedEarly();
+        }
         relay.end(request.takesTrailers() ? Trailers.fit(trailers) : null);
     }
 
@@ -368,44 +299,43 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         return request.upgrade() != null && route != null && route.allowsUpgrade();
     }
 
-    void switched(Response response) {
-        Forwarding.acceptResponse(response);
-        context.response(response);
-        isSwitched = true;
-        client.sendSwitch(response, request.upgrade());
+    void switched(Attempt answered, Response response) {
+        Attempts.accept(context, answered.address(), response, answered.tookNanos(),
+                loop.sharedMillis());
+        execute(machine.responded(response));
+    }
+
+    private void switchProtocol() {
+        client.sendSwitch(context.response(), request.upgrade());
         client.flush();
     }
 
     /** The other side of a switched connection has closed. */
     void tunnelClosed() {
         asksNobody();
-        over(101);
-        client.sendEnd(null);
+        completed(null);
         client.flush();
     }
 
     /** No response of this attempt, or no more of it. */
     void originFailed(Attempt lost, Category category, Throwable cause, Loss far) {
         Address failed = lost.address();
-        Loss loss = Attempts.judged(context, far);
-        boolean isNoFault = Attempts.isNoFault(context, loss);
+        long now = loop.sharedMillis();
+        Loss loss = Attempts.lost(context, failed, far, now - lost.tookNanos() / 1_000_000, now);
         ThrottledLog.failed(context, category, cause);
-        if (!isNoFault) {
-            long now = loop.sharedMillis();
-            failed.failed(now - lost.tookNanos() / 1_000_000, now);
-        }
         if (isReplaced(lost)) {
             return;
         }
         asksNobody();
-        boolean isUntouched = category == Category.CONNECT;
-        if (!isOver && Attempts.mayFollow(context, loss, isUntouched, body.isReplayable(),
-                loop.sharedMillis()) && ask(isNoFault ? null : failed, true)) {
+        interruptFilters();
+        Command next = machine.lost(category, loss, cause, body.isReplayable(), now);
+        if (next != Command.ASK_AGAIN) {
+            execute(next);
+        } else if (ask(Attempts.isNoFault(context, loss) ? null : failed, true)) {
             loop.meters.add(Meters.Count.RETRIES, 1);
-            client.flush();
-            return;
+        } else {
+            execute(machine.originFailed(category, cause));
         }
-        fail(Attempts.status(category), category, cause);
         client.flush();
     }
 
@@ -415,96 +345,94 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             return;
         }
         asksNobody();
-        refuse(new Refusal(431, "the origin takes no head of this size"));
+        execute(machine.refused(new Refusal(431, "the origin takes no head of this size")));
         client.flush();
-    }
-
-    private void refuse(Refusal refusal) {
-        mustClose = true;
-        fail(refusal.status(), Category.CLIENT_BAD, refusal);
     }
 
     /** The exchange has taken too long altogether. */
     void timedOut() {
+        if (machine.isAsking() && body.isComplete()) {
+            speaksAgainstAsked();
+        }
         abandonOrigin();
-        fail(504, context.attempts() == 0 ? Category.FILTER_ERROR : Category.ORIGIN_TIMEOUT, null);
+        interruptFilters();
+        execute(machine.timedOut());
+        while (machine.isFiltering()) {
+            // The filters that run on a failure, or on an answer to it, have no time left to wait in.
+            decider = new Decider();
+            execute(machine.timedOut());
+        }
         client.flush();
     }
 
     /** The client has stopped in the middle of its request body. */
     void clientTooSlow() {
         abandonOrigin();
-        mustClose = true;
-        fail(408, Category.CLIENT_BAD, null);
+        interruptFilters();
+        endBody(machine.clientTooSlow());
         client.flush();
     }
 
-    /** The body of an accepted head is malformed. */
+    /** The body of an accepted head is not accepted. */
     void badBody(Refusal refusal) {
-        refuse(refusal);
+        abandonOrigin();
+        interruptFilters();
+        endBody(machine.refused(refusal));
     }
 
-    void fail(int status, Category category, Throwable cause) {
-        context.category(category);
-        context.failure(cause);
-        if (category == Category.FILTER_ERROR) {
-            ThrottledLog.failed(context, category, cause);
+    private void endBody(Command next) {
+        execute(next);
+        if (machine.isFiltering()) {
+            // Filters wait, for no longer than the exchange may take.
+            client.readBody(false);
         }
-        if (relay.isHeadSent()) {
-            loop.meters.add(Meters.Count.LATE_FAILURES, 1);
-            client.cut();
-            over(context.response().status());
-            return;
-        }
-        relay.reset();
-        context.response(Failure.of(request, status, cause instanceof Refusal
-                ? cause.getMessage() : ""));
-        run(Phase.ERROR);
+    }
+
+    /** A filter has failed on a piece of the body. */
+    void fail(Throwable cause) {
+        abandonOrigin();
+        execute(machine.failed(500, Category.FILTER_ERROR, cause));
+    }
+
+    private void cut() {
+        loop.meters.add(Meters.Count.LATE_FAILURES, 1);
+        client.cut();
+        over();
     }
 
     /** The client's connection is gone. */
     void clientGone() {
-        if (isOver) {
-            return;
-        }
-        if (isSwitched) {
-            // Either side ends a tunnel, and it ends in no other way.
+        if (!isOver()) {
+            machine.clientGone(null);
             abandonOrigin();
-            over(101);
-            return;
+            over();
         }
-        context.category(Category.CLIENT_GONE);
-        abandonOrigin();
-        over(relay.isHeadSent() ? context.response().status() : 0);
     }
 
     boolean mustClose() {
-        return mustClose || loop.gateway.isDraining();
+        return machine.isLast() || loop.gateway.isDraining();
     }
 
     @Override
     boolean isOver() {
-        return isOver;
+        return machine.isOver();
     }
 
     /** The client has everything. */
-    void completed(int status, Headers trailers) {
-        over(status);
+    void completed(Headers trailers) {
+        over();
         client.sendEnd(trailers);
     }
 
-    private void over(int status) {
-        if (isOver) {
+    private void over() {
+        if (isOver()) {
             return;
         }
-        isOver = true;
-        disarmHedge();
         try {
+            machine.end(loop.meters, loop.nowNanos());
+            disarmHedge();
             body.over();
-            relay.over(context.category() == Category.OK);
-            long now = loop.nowNanos();
-            loop.meters.ended(context, status, now);
-            snapshot.chain().finished(context, status, now);
+            relay.over();
         } finally {
             loop.gateway.inFlight().decrementAndGet();
             snapshot.end();

@@ -7,8 +7,11 @@ import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.ExchangeMachine;
+import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Request;
+import wirespeed.gateway.runtime.ThrottledLog;
 
 /** A class of its own and no object of its own: there is one for each request. */
 abstract class ExchangeAttempts {
@@ -16,6 +19,7 @@ abstract class ExchangeAttempts {
     final Client client;
     final Context context;
     final RequestBody body;
+    final ExchangeMachine machine;
     /** The only one, or the first of two; null when no address is asked. */
     private Attempt attempt;
     /** Another address that is asked in parallel with the first; the first answer counts. */
@@ -27,6 +31,7 @@ abstract class ExchangeAttempts {
         this.client = client;
         this.context = new Context(loop.gateway.enter(), request, loop.nowNanos());
         this.body = new RequestBody(request, loop.budget);
+        this.machine = new ExchangeMachine(context, ThrottledLog::failed);
     }
 
     /** Whether no response is needed any more. */
@@ -164,6 +169,20 @@ abstract class ExchangeAttempts {
         loop.meters.add(Meters.Count.RETRIES, 1);
         answered.abandon();
         return true;
+    }
+
+    /** Addresses that have the whole request have not answered in time. */
+    void speaksAgainstAsked() {
+        speaksAgainst(attempt);
+        speaksAgainst(hedge);
+    }
+
+    private void speaksAgainst(Attempt asked) {
+        if (asked != null && asked.stream() != null) {
+            long now = loop.sharedMillis();
+            Attempts.lost(context, asked.address(), Loss.BEFORE_ANSWER,
+                    now - asked.tookNanos() / 1_000_000, now);
+        }
     }
 
     /** Takes the origin's connections away from this exchange; they cannot be used again. */

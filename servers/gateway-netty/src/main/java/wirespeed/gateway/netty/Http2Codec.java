@@ -14,6 +14,7 @@ import io.netty.handler.codec.http2.Http2Error;
 import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2FrameAdapter;
 import io.netty.handler.codec.http2.Http2Headers;
+import io.netty.handler.codec.http2.Http2RemoteFlowController;
 import io.netty.handler.codec.http2.Http2Settings;
 import io.netty.handler.codec.http2.Http2Stream;
 import io.netty.handler.codec.http2.Http2StreamVisitor;
@@ -38,7 +39,16 @@ abstract class Http2Codec extends Http2ConnectionHandler {
         return true;
     };
     private final Runnable flush = this::flushNow;
+    /** Of a peer that sends nothing more: streams that wait for it would wait for ever. */
+    private final Http2StreamVisitor unheard = stream -> {
+        Http2Frames own = own(stream);
+        if (own != null) {
+            own.inputShut(waitsForWindow(stream));
+        }
+        return true;
+    };
     private boolean isFlushDue;
+    private boolean isInputShut;
     private ChannelHandlerContext context;
     /** The last streams that were reset here: frames of them may still be on their way. */
     private int[] resets;
@@ -139,6 +149,9 @@ abstract class Http2Codec extends Http2ConnectionHandler {
             if (own != null) {
                 own.closed();
             }
+            if (isInputShut) {
+                flushSoon();
+            }
         }
     }
 
@@ -151,6 +164,10 @@ abstract class Http2Codec extends Http2ConnectionHandler {
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext same) throws Exception {
         super.channelWritabilityChanged(same);
+        if (isInputShut) {
+            // The socket may have taken what was left of a window, in the middle of a stream's data.
+            flushSoon();
+        }
         if (same.channel().isWritable()) {
             connection().forEachActiveStream(writable);
         }
@@ -195,6 +212,11 @@ abstract class Http2Codec extends Http2ConnectionHandler {
         return encoder().writeData(context, stream, data, 0, isEnd, context.newPromise());
     }
 
+    /** Whether the socket and the peer's windows take more than what is queued for them. */
+    final boolean takesMore(Http2Stream stream) {
+        return connection().remote().flowController().isWritable(stream);
+    }
+
     /** Closes the stream at once: what it has queued must not follow its reset. */
     final void writeReset(Http2Stream stream, Http2Error error) {
         encoder().writeRstStream(context, stream.id(), error.code(), context.newPromise());
@@ -236,6 +258,18 @@ abstract class Http2Codec extends Http2ConnectionHandler {
         }
     }
 
+    /** The peer has ended its half: what it has asked for still goes out, as far as its windows are open. */
+    final void inputShut() {
+        isInputShut = true;
+        flushSoon();
+    }
+
+    private boolean waitsForWindow(Http2Stream stream) {
+        Http2RemoteFlowController flow = connection().remote().flowController();
+        return flow.hasFlowControlled(stream) && (flow.windowSize(stream) <= 0
+                || flow.windowSize(connection().connectionStream()) <= 0);
+    }
+
     final boolean isFlushDue() {
         return isFlushDue;
     }
@@ -243,5 +277,20 @@ abstract class Http2Codec extends Http2ConnectionHandler {
     private void flushNow() {
         isFlushDue = false;
         context.channel().flush();
+        if (isInputShut) {
+            endUnheard();
+        }
+    }
+
+    private void endUnheard() {
+        try {
+            connection().forEachActiveStream(unheard);
+        } catch (Http2Exception impossible) {
+            throw new IllegalStateException(impossible);
+        }
+        if (connection().numActiveStreams() == 0) {
+            isInputShut = false; // Once is enough.
+            context.channel().close();
+        }
     }
 }

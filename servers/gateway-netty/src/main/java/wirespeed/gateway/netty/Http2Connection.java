@@ -236,8 +236,12 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
 
     @Override
     public void userEventTriggered(ChannelHandlerContext context, Object event) {
-        isInputShut |= event == ChannelInputShutdownEvent.INSTANCE;
+        boolean isEnd = event == ChannelInputShutdownEvent.INSTANCE;
+        isInputShut |= isEnd;
         context.fireUserEventTriggered(event);
+        if (isEnd) {
+            codec.inputShut();
+        }
     }
 
     private boolean hasAsked() {

@@ -138,7 +138,7 @@ final class Http2Fields {
         if (isOurs) {
             head.set(Http2Names.CONTENT_LENGTH, String.valueOf(framing.length()));
         }
-        if (response.isLocal() && !head.contains(Http2Names.DATE)) {
+        if (!head.contains(Http2Names.DATE)) {
             head.set(Http2Names.DATE, loop.date());
         }
         return head;

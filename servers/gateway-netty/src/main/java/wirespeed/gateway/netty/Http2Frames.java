@@ -21,6 +21,8 @@ abstract class Http2Frames {
     private static final int COPIED_BYTES_MAX = OutBuffer.BYTES / 2;
     /** Room for a piece that waits, and for those behind it. */
     private static final int PIECE_BYTES = 256;
+    /** The same of data that waits for the peer's window. */
+    private static final int TAIL_BYTES_MAX = OutBuffer.BYTES;
 
     /**
      * Received and not read yet.
@@ -41,6 +43,8 @@ abstract class Http2Frames {
     private int credit;
     /** Written, and not with the socket yet. */
     private int writtenBytes;
+    /** The end of it, which the codec does not have yet: many small pieces wait in one buffer. */
+    private ByteBuf tail;
     private boolean isFull;
     private boolean isDirty;
 
@@ -78,6 +82,15 @@ abstract class Http2Frames {
 
     /** There is room again behind {@link #isRoom}. */
     abstract void roomAgain();
+
+    /**
+     * The peer sends no more frames, not even WINDOW_UPDATE.
+     *
+     * @param isBlocked whether data waits for a window
+     */
+    void inputShut(boolean isBlocked) {
+        // Connections to origins end as a whole.
+    }
 
     /** Nothing can be written on it. */
     boolean isClosed() {
@@ -273,41 +286,89 @@ abstract class Http2Frames {
             return null;
         }
         isDirty = true;
+        writeTail();
         return codec.writeHead(stream.id(), fields, isEnd);
     }
 
-    /** Takes the data over. Null on a stream that is closed. */
+    /** Takes the data over. Null on a stream that is closed, and where the codec gets it later or not at all. */
     ChannelFuture writeData(ByteBuf data, boolean isEnd) {
         if (isClosed()) {
             data.release();
             return null;
         }
-        isDirty = true;
         int count = data.readableBytes();
-        ChannelFuture written = codec.writeData(stream.id(),
-                writtenBytes > 0 ? compact(data, count) : data, isEnd);
-        if (!isEnd) {
-            writtenBytes += count;
-            isFull |= writtenBytes > FULL_BYTES;
-            written.addListener(done -> left(count));
+        if (count == 0 && !isEnd) {
+            // Of a filter that has to see more first: a frame for it would wait as data does.
+            data.release();
+            return null;
         }
-        return written;
+        isDirty = true;
+        if (isEnd) {
+            writeTail();
+            boolean isCopied = writtenBytes > 0 && count < COPIED_BYTES_MAX;
+            return codec.writeData(stream.id(), isCopied ? copy(data, count) : data, true);
+        }
+        boolean isWaiting = writtenBytes > 0 && count < COPIED_BYTES_MAX;
+        writtenBytes += count;
+        isFull |= writtenBytes > FULL_BYTES;
+        if (isWaiting) {
+            append(data, count);
+            return null;
+        }
+        writeTail();
+        return write(data);
     }
 
-    /** Data that waits for a window takes the memory that it needs, not all that came with it. */
-    private ByteBuf compact(ByteBuf slice, int count) {
-        if (count >= COPIED_BYTES_MAX) {
-            return slice;
-        }
+    /** Data that waits takes the memory that it needs: not all that came with it, nor a buffer a byte. */
+    private void append(ByteBuf data, int count) {
         try {
-            return codec.alloc().directBuffer(count).writeBytes(slice);
+            if (tail != null && tail.maxWritableBytes() < count) {
+                writeTail();
+            }
+            if (tail == null) {
+                int room = Math.min(TAIL_BYTES_MAX, Math.max(PIECE_BYTES, writtenBytes));
+                tail = codec.alloc().directBuffer(Math.max(count, room), Math.max(count, room));
+            }
+            tail.writeBytes(data);
         } finally {
-            slice.release();
+            data.release();
         }
+    }
+
+    /** The end waits behind other data as a piece of it does: not with all that came with it. */
+    private ByteBuf copy(ByteBuf data, int count) {
+        try {
+            return codec.alloc().directBuffer(count, count).writeBytes(data);
+        } finally {
+            data.release();
+        }
+    }
+
+    /** It exists only while other data waits, whose leaving calls this. */
+    private void writeTail() {
+        if (tail != null) {
+            ByteBuf last = tail;
+            tail = null;
+            if (isClosed()) {
+                left(last.readableBytes());
+                last.release();
+            } else {
+                write(last);
+            }
+        }
+    }
+
+    private ChannelFuture write(ByteBuf data) {
+        int count = data.readableBytes();
+        return codec.writeData(stream.id(), data, false).addListener(done -> left(count));
     }
 
     private void left(int bytes) {
         writtenBytes -= bytes;
+        if (tail != null) {
+            writeTail();
+            codec.flushSoon();
+        }
         if (codec.isWritable()) {
             channelWritable();
         }
@@ -331,6 +392,9 @@ abstract class Http2Frames {
     void flushWritten() {
         if (isDirty) {
             isDirty = false;
+            if (tail != null && codec.takesMore(stream)) {
+                writeTail();
+            }
             codec.flushSoon();
         }
     }

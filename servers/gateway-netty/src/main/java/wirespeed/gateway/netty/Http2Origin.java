@@ -118,6 +118,10 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
         stream.flush();
     }
 
+    long connectNanos() {
+        return place.connectNanos();
+    }
+
     /** A stream is over, in whatever way. */
     void streamEnded() {
         streams--;

@@ -390,7 +390,8 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
     private void cut() {
         loop.readClock();
         lost(isRefused ? Loss.UNPROCESSED
-                : Attempts.withoutAnswer(wasUsed, loop.nowNanos() - begunNanos));
+                : Attempts.withoutAnswer(wasUsed, loop.nowNanos() - begunNanos,
+                connection.connectNanos()));
     }
 
     /** The origin's SETTINGS_MAX_HEADER_LIST_SIZE forbids the fields of this request. */

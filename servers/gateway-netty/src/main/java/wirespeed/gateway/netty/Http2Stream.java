@@ -228,7 +228,6 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
 
     private void refused(Refusal refusal) {
         if (exchange != null && !exchange.isOver()) {
-            exchange.abandonOrigin();
             exchange.badBody(refusal);
             return;
         }
@@ -283,6 +282,14 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
             deadline.atExchangeEnd();
         }
         exchange.clientWritable();
+    }
+
+    @Override
+    void inputShut(boolean isBlocked) {
+        boolean isIncomplete = !isDone && !isInputDone && !isEndWaiting();
+        if (isIncomplete || isBlocked) {
+            end(Http2Error.CANCEL);
+        }
     }
 
     @Override

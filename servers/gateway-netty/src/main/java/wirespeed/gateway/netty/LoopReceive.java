@@ -22,11 +22,15 @@ final class LoopReceive extends DefaultMaxMessagesRecvByteBufAllocator {
         }
     };
 
-    private static final int LARGE_BYTES = 64 * 1024;
+    /** What a read has to bring to be handed on at once: its buffer then serves the next read, from the cache. */
+    static final int LARGE_BYTES = 32 * 1024;
+    /** Of one socket in an event, before others get their turn. */
+    private static final int READS_MAX = 8;
 
     private final int bytes;
 
     LoopReceive(int bytes) {
+        super(READS_MAX);
         this.bytes = bytes;
     }
 

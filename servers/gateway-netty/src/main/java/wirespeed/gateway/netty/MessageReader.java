@@ -29,9 +29,20 @@ final class MessageReader extends BodyReader {
         if (held == null) {
             return in;
         }
+        if (held.maxWritableBytes() < in.readableBytes()) {
+            grow(in.readableBytes());
+        }
         held.writeBytes(in);
         in.release();
         return take();
+    }
+
+    /** A buffer of the allocator may have a largest capacity, which a long head exceeds. */
+    private void grow(int more) {
+        ByteBuf longer = held.alloc().directBuffer(2 * (held.readableBytes() + more));
+        longer.writeBytes(held);
+        held.release();
+        held = longer;
     }
 
     /** The held bytes, which the caller then owns; null for none. */

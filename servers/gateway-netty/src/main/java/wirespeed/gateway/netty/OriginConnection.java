@@ -50,6 +50,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     private boolean isChunkedRequest;
     private boolean keepAlive;
     private long retireMillis;
+    private long connectNanos;
     private boolean isCounted = true;
     private boolean isBroken;
     Attempt firstUser;
@@ -81,6 +82,15 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         long age = pool.settings().connectionAgeMillis();
         retireMillis = loop.nowMillis() + age * 9 / 10
                 + ThreadLocalRandom.current().nextLong(age / 5 + 1);
+    }
+
+    /** How long the place took to accept it, without a TLS handshake. */
+    void accepted(long nanos) {
+        connectNanos = nanos;
+    }
+
+    long connectNanos() {
+        return connectNanos;
     }
 
     /** Whether the pool still counts this connection as open. */
@@ -233,6 +243,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     @Override
     public void channelRead(ChannelHandlerContext context, Object message) {
         ByteBuf in = (ByteBuf) message;
+        boolean isLarge = in.readableBytes() >= LoopReceive.LARGE_BYTES;
         loop.readClock();
         try {
             in = reader.join(in);
@@ -243,6 +254,9 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             if (!reader.isHolding(in)) {
                 in.release();
             }
+        }
+        if (isLarge && flushTarget != null) {
+            flushTarget.flush();
         }
     }
 
@@ -425,7 +439,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             user.client.flush();
         } else {
             user.originFailed(Category.ORIGIN_RESET, null, isResponseBegun ? Loss.AFTER_ANSWER
-                    : Attempts.withoutAnswer(requests > 1, loop.nowNanos() - begunNanos));
+                    : Attempts.withoutAnswer(requests > 1, loop.nowNanos() - begunNanos,
+                    connectNanos));
         }
     }
 

@@ -85,8 +85,9 @@ class OutBuffer {
             return;
         }
         writeOpen();
-        if (count < Math.max(BYTES, pinned(slice)) / 2 && !isQueueEmpty()) {
-            // It may wait for long: not with all of the buffer that it was read into.
+        if (count <= BYTES / 2 || count < pinned(slice) / 2 && !isQueueEmpty()) {
+            // A copy of a little goes straight to the socket, as a message of a tunnel does. What
+            // waits may wait for long: not with all of the buffer that it was read into.
             reserve(count);
             append(slice);
             return;
@@ -129,14 +130,13 @@ class OutBuffer {
             open.writeByte(size.charAt(i));
         }
         open.writeShort('\r' << 8 | '\n');
-        if (count + 2 <= open.writableBytes()) {
-            append(slice);
+        body(slice);
+        if (open == null) {
+            write(CRLF.duplicate());
+        } else {
+            reserve(2);
             open.writeShort('\r' << 8 | '\n');
-            return;
         }
-        writeOpen();
-        write(slice);
-        write(CRLF.duplicate());
     }
 
     /**

@@ -255,7 +255,9 @@ final class Pool {
     /** To the first place that answers, as long as somebody waits for it. */
     private void connect(Bootstrap own, Iterator<InetSocketAddress> candidates,
             OriginConnection connection) {
+        long begunNanos = System.nanoTime();
         own.connect(candidates.next()).addListener((ChannelFuture future) -> {
+            connection.accepted(System.nanoTime() - begunNanos);
             if (loop.executor.inEventLoop()) {
                 connectEnded(future, own, candidates, connection);
             } else {

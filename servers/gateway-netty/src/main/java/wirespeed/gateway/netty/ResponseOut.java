@@ -70,9 +70,7 @@ final class ResponseOut extends OutBuffer {
         keepAlive &= !untilClose;
         isChunked = framing.isChunked();
         loop.sink.clear();
-        // An origin's answer has its own date.
-        String date = context.response().isLocal() ? loop.date() : "";
-        Forwarding.writeResponse(context, untilClose ? Framing.NONE : framing, keepAlive, date,
+        Forwarding.writeResponse(context, untilClose ? Framing.NONE : framing, keepAlive, loop.date(),
                 loop.sink);
         head(loop.sink);
     }

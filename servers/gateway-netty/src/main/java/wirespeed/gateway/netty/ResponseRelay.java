@@ -8,8 +8,8 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import wirespeed.gateway.core.BodyTap;
 import wirespeed.gateway.core.BodyTransform;
-import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.ExchangeMachine.Command;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Meters;
@@ -26,11 +26,7 @@ final class ResponseRelay {
     private long counted;
     private ArrayDeque<ByteBuf> early;
     private Headers trailers;
-    private int collectMax;
-    private boolean isCollecting;
-    private boolean isHeadSent;
     private boolean isEnded;
-    private boolean isPassedWhole;
 
     ResponseRelay(Exchange exchange) {
         this.exchange = exchange;
@@ -38,52 +34,36 @@ final class ResponseRelay {
         this.client = exchange.client;
     }
 
-    boolean isHeadSent() {
-        return isHeadSent;
-    }
-
-    /** The head is there; post filters run now, or when the body they want is there too. */
-    void head(Response response) {
-        boolean hasBody = !response.received().isEmpty();
-        collectMax = hasBody ? context.snapshot().chain().responseBodyBytesMax(context) : 0;
-        isCollecting = collectMax > 0;
-        if (isCollecting) {
-            collected = new HeldBytes(exchange.loop.budget);
-        } else {
-            exchange.runPost();
-        }
+    /** Post filters run when the body they want is there. */
+    void collect() {
+        collected = new HeldBytes(exchange.loop.budget);
     }
 
     /** A piece of the origin's body; taken over. */
     void body(ByteBuf slice) {
         if (exchange.isOver()) {
             slice.release();
-            return;
-        }
-        if (isHeadSent) {
+        } else if (exchange.machine.isHeadSent()) {
             pass(slice);
-            return;
+        } else if (exchange.machine.isReceiving()) {
+            collect(slice);
+        } else {
+            if (early == null) {
+                early = new ArrayDeque<>(4);
+            }
+            early.add(slice);
+            exchange.pauseOrigin();
         }
-        if (isCollecting) {
-            collected.add(slice);
-            slice.release();
-            checkCollected();
-            return;
-        }
-        if (early == null) {
-            early = new ArrayDeque<>(4);
-        }
-        early.add(slice);
-        exchange.pauseOrigin();
     }
 
-    private void checkCollected() {
-        boolean isTooLong = collected.bytes() > collectMax;
-        if (isTooLong || exchange.loop.budget.isUsedUp()) {
+    private void collect(ByteBuf slice) {
+        collected.add(slice);
+        slice.release();
+        Command next = exchange.machine.responseHeld(collected.bytes(),
+                exchange.loop.budget.isUsedUp());
+        if (next != Command.WAIT) {
             exchange.abandonOrigin();
-            exchange.fail(isTooLong ? 502 : 503, Category.LIMIT, new IllegalStateException(isTooLong
-                    ? "response body is longer than the " + collectMax + " bytes a filter reads"
-                    : "bodies that wait take too much memory"));
+            exchange.execute(next);
         }
     }
 
@@ -91,38 +71,39 @@ final class ResponseRelay {
         int count = slice.readableBytes();
         context.countResponseBytes(count);
         exchange.loop.meters.add(Meters.Count.RESPONSE_BODY_BYTES, count);
-        BodyTap tap = context.tap();
-        if (tap != null) {
-            tap.chunk(slice.nioBuffer().asReadOnlyBuffer());
+        ByteBuf piece;
+        try {
+            piece = filtered(slice);
+        } catch (RuntimeException | Error failed) {
+            // Not the fault of the origin.
+            slice.release();
+            exchange.fail(failed);
+            return;
         }
-        BodyTransform transform = context.response().transform();
-        if (transform != null) {
-            ByteBuf piece = slice;
-            try {
-                slice = changed(transform.chunk(piece.nioBuffer().asReadOnlyBuffer()));
-            } catch (RuntimeException | Error failed) {
-                filterFailed(failed);
-                return;
-            } finally {
-                piece.release();
-            }
+        if (piece != slice) {
+            slice.release();
         }
-        client.sendBody(slice);
+        client.sendBody(piece);
         if (!client.isWritable()) {
             exchange.pauseOrigin();
             client.stalled();
         }
     }
 
+    /** Shows a piece to filters; gives back the piece itself, or a copy that they have changed. */
+    private ByteBuf filtered(ByteBuf slice) {
+        BodyTap tap = context.tap();
+        if (tap != null) {
+            tap.chunk(slice.nioBuffer().asReadOnlyBuffer());
+        }
+        BodyTransform transform = context.response().transform();
+        return transform == null ? slice
+                : changed(transform.chunk(slice.nioBuffer().asReadOnlyBuffer()));
+    }
+
     /** A copy, which is the taker's. */
     private static ByteBuf changed(ByteBuffer bytes) {
         return bytes.hasRemaining() ? Unpooled.copiedBuffer(bytes) : Unpooled.EMPTY_BUFFER;
-    }
-
-    /** A body that a filter has changed is not the fault of the origin. */
-    private void filterFailed(Throwable failed) {
-        exchange.abandonOrigin();
-        exchange.fail(500, Category.FILTER_ERROR, failed);
     }
 
     private void complete() {
@@ -131,12 +112,12 @@ final class ResponseRelay {
             try {
                 client.sendBody(changed(transform.end()));
             } catch (RuntimeException | Error failed) {
-                filterFailed(failed);
+                exchange.fail(failed);
                 return;
             }
         }
-        isPassedWhole = true;
-        exchange.completed(context.response().status(), trailers);
+        exchange.machine.relayed();
+        exchange.completed(trailers);
     }
 
     /**
@@ -147,74 +128,30 @@ final class ResponseRelay {
     void end(Headers fit) {
         isEnded = true;
         trailers = fit;
-        if (isCollecting) {
-            isCollecting = false;
-            collect();
-            exchange.runPost();
-        } else if (isHeadSent && !exchange.isOver()) {
+        if (exchange.machine.isReceiving()) {
+            exchange.loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
+            counted = collected.bytes();
+            exchange.loop.budget.add(counted);
+            context.response().body(collected.whole());
+            exchange.execute(exchange.machine.collected());
+        } else if (exchange.machine.isHeadSent()) {
             complete();
         }
     }
 
-    private void collect() {
-        exchange.loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
-        counted = collected.bytes();
-        exchange.loop.budget.add(counted);
-        context.response().body(collected.whole());
-    }
-
-    /** Sends what the filters agreed on. */
-    void sendResponse() {
+    /** Sends a response whose body is in memory. */
+    void sendWhole() {
+        // Bytes that the origin still sends do not belong to this response.
+        exchange.abandonOrigin();
+        reset();
         Response response = context.response();
-        try {
-            response.transformBody();
-        } catch (RuntimeException | Error failed) {
-            response.endTransform();
-            filterFailed(failed);
-            return;
-        }
-        isHeadSent = true;
-        if (response.body() != null) {
-            // Bytes that the origin still sends do not belong to this response.
-            exchange.abandonOrigin();
-            releaseEarly();
-            sendWhole(response);
-            return;
-        }
-        Framing framing = response.framingFor(context.request());
-        if (framing.isEmpty()) {
-            // Nothing follows the head, so a transform must not append its end.
-            response.endTransform();
-        }
-        client.sendHead(exchange, client.clientFraming(framing));
-        if (framing.isEmpty() && !response.received().isEmpty()) {
-            // A body that the client cannot have, because of what it asked or of a filter's status.
-            exchange.abandonOrigin();
-            releaseEarly();
-            exchange.completed(response.status(), null);
-            return;
-        }
-        while (early != null && !early.isEmpty()) {
-            pass(early.poll());
-        }
-        if (exchange.isOver()) {
-            return;
-        }
-        if (isEnded) {
-            complete();
-        } else if (client.isWritable()) {
-            exchange.clientWritable();
-        }
-    }
-
-    private void sendWhole(Response response) {
-        Framing framing = response.framingFor(context.request());
+        Framing framing = exchange.machine.framing();
         client.sendHead(exchange, framing);
         if (framing.length() > 0) {
             context.countResponseBytes(response.body().remaining());
             client.sendBody(takeCounted(Unpooled.wrappedBuffer(response.body())));
         }
-        exchange.completed(response.status(), null);
+        exchange.completed(null);
     }
 
     /** The client may take it long after the exchange is over. */
@@ -229,31 +166,43 @@ final class ResponseRelay {
         return own;
     }
 
-    /** Forgets a response that will not be sent. */
+    /** The client cannot have the body, because of what it asked or of a filter's status. */
+    void sendWithoutBody() {
+        client.sendHead(exchange, exchange.machine.framing());
+        exchange.abandonOrigin();
+        reset();
+        exchange.completed(null);
+    }
+
+    /** Sends the head, and what came of the body meanwhile; the rest follows as it comes. */
+    void relay() {
+        client.sendHead(exchange, client.clientFraming(exchange.machine.framing()));
+        while (early != null && !early.isEmpty()) {
+            pass(early.poll());
+        }
+        if (exchange.isOver()) {
+            return;
+        }
+        if (isEnded) {
+            complete();
+        } else if (client.isWritable()) {
+            exchange.clientWritable();
+        }
+    }
+
+    /** Releases what is held of a response that will not be sent. */
     void reset() {
-        isCollecting = false;
-        releaseEarly();
-    }
-
-    void over(boolean isComplete) {
-        releaseEarly();
-        exchange.loop.budget.add(-counted);
-        counted = 0;
-        if (context.response() != null) {
-            context.response().endTransform();
-        }
-        if (context.tap() != null) {
-            context.tap().end(isComplete && isPassedWhole);
-            context.tap(null);
-        }
-    }
-
-    private void releaseEarly() {
         while (early != null && !early.isEmpty()) {
             early.poll().release();
         }
         if (collected != null) {
             collected.release();
         }
+    }
+
+    void over() {
+        reset();
+        exchange.loop.budget.add(-counted);
+        counted = 0;
     }
 }

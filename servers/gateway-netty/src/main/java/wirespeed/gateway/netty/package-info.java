@@ -1,5 +1,5 @@
 /**
- * The gateway on event loops: a request lives on one loop, inbound, filters, pool and outbound.
+ * The gateway on event loops: one loop handles a request from client to origin, filters included.
  *
  * <p>{@link wirespeed.gateway.netty.Server} opens the sockets,
  * {@link wirespeed.gateway.netty.ClientConnection} and {@link wirespeed.gateway.netty.Http2Codec} read requests,

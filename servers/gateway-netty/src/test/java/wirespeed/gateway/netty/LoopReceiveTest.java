@@ -2,6 +2,7 @@
 package wirespeed.gateway.netty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
@@ -19,6 +20,7 @@ class LoopReceiveTest {
         int size = buffer.capacity();
         handle.attemptedBytesRead(size);
         handle.lastBytesRead(Math.min(count, size));
+        handle.incMessagesRead(1);
         buffer.release();
         return size;
     }
@@ -28,13 +30,28 @@ class LoopReceiveTest {
         for (int event = 0; event < 3; event++) {
             handle.reset(channel.config());
             assertEquals(4096, read(1 << 20));
-            assertEquals(65_536, read(1 << 20));
-            assertEquals(65_536, read(100));
+            assertEquals(LoopReceive.LARGE_BYTES, read(1 << 20));
+            assertEquals(LoopReceive.LARGE_BYTES, read(100));
         }
         handle.reset(channel.config());
         assertEquals(4096, read(100));
         assertEquals(4096, read(4096));
-        assertEquals(65_536, read(1));
+        assertEquals(LoopReceive.LARGE_BYTES, read(1));
+        channel.close();
+    }
+
+    @Test
+    void an_event_goes_on_after_a_full_read_and_ends_after_others_or_many() {
+        handle.reset(channel.config());
+        read(100);
+        assertFalse(handle.continueReading());
+        handle.reset(channel.config());
+        int reads = 0;
+        do {
+            read(1 << 20);
+            reads++;
+        } while (handle.continueReading());
+        assertEquals(8, reads);
         channel.close();
     }
 }

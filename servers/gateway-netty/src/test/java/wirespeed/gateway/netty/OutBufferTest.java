@@ -24,6 +24,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.function.Function;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import wirespeed.gateway.core.HeadSink;
@@ -186,6 +188,16 @@ class OutBufferTest {
 
     @Test
     void small_pieces_in_a_full_socket_do_not_keep_the_buffers_they_came_in() throws Exception {
+        keepsNoBuffer(20, out -> out::body);
+    }
+
+    @Test
+    void small_chunks_in_a_full_socket_do_not_keep_the_buffers_they_came_in() throws Exception {
+        // Every eighth does not fit into what is left of the buffer that collects them.
+        keepsNoBuffer(500, out -> out::chunk);
+    }
+
+    private void keepsNoBuffer(int bytes, Function<OutBuffer, Consumer<ByteBuf>> way) throws Exception {
         connect("nio");
         List<ByteBuf> read = new ArrayList<>();
         channel.eventLoop().submit(() -> {
@@ -194,14 +206,14 @@ class OutBufferTest {
                 out.flush();
             }
             for (int i = 0; i < 100; i++) {
-                ByteBuf buffer = Unpooled.directBuffer(4096).writeZero(20);
+                ByteBuf buffer = Unpooled.directBuffer(4096).writeZero(bytes);
                 read.add(buffer);
-                out.body(buffer.readRetainedSlice(20));
+                way.apply(out).accept(buffer.readRetainedSlice(bytes));
                 buffer.release();
-                out.flush();
             }
+            out.flush();
         }).sync();
         assertEquals(0, read.stream().filter(buffer -> buffer.refCnt() > 0).count(),
-                "buffers of 4 KiB are kept for 20 bytes each");
+                "buffers of 4 KiB are kept for " + bytes + " bytes each");
     }
 }

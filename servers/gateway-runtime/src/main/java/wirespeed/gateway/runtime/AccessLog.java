@@ -25,6 +25,8 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     private static final long SAID_EVERY_NANOS = TimeUnit.MINUTES.toNanos(1);
     private static final int LINES_MAX = 65_536;
     private static final int CHARS_MAX = 8 << 20;
+    /** From the first line to the write of all: to wake the thread costs a loop more than a line. */
+    private static final int GATHER_MILLIS = 20;
     private static final int CLOSING_WAITS = 40;
     private static final int CLOSING_WAIT_MILLIS = 50;
 
@@ -100,6 +102,9 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
         try {
             while (!isClosed || !lines.isEmpty()) {
                 String line = lines.poll(200);
+                if (line != null && !isClosed) {
+                    Thread.sleep(GATHER_MILLIS);
+                }
                 writeAll(line);
             }
             if (file != null) {

@@ -34,8 +34,10 @@ final class AdminViews {
 
     private static String route(Route route) {
         return "{\"name\":" + quote(route.name()) + ",\"host\":" + quote(route.host())
-                + ",\"prefix\":" + quote(route.prefix()) + ",\"methods\":"
-                + list(route.methods(), AdminViews::quote) + ",\"origins\":"
+                + ",\"prefix\":" + quote(route.prefix())
+                + (route.match().pattern() == null ? "" : ",\"pattern\":"
+                + quote(route.match().pattern().text())) + ",\"methods\":"
+                + list(route.match().methods(), AdminViews::quote) + ",\"origins\":"
                 + list(route.targets(), target -> "{\"name\":" + quote(target.origin().name())
                         + ",\"weight\":" + target.weight() + "}") + "}";
     }

@@ -42,19 +42,22 @@ final class Authentication {
     static final class Jwt extends ShippedFilters.Scoped {
         /** Attribute under which later filters find the claims, as a map. */
         static final String CLAIMS = "jwt.claims";
-        private static final int REMEMBERED = 10_000;
+        /** Of all tokens that are remembered. */
+        private static final long REMEMBERED_CHARS = 8 << 20;
+        /** What a token counts besides its own: maps of claims take memory, however short the values are. */
+        private static final int CLAIMS_CHARS = 800;
 
         /** A token that was good by these keys: one that was withdrawn since must not count. */
         private record Known(Map<String, Object> claims, long endSeconds,
-                List<JsonWebKeys.WebKey> by) {
+                List<JsonWebKeys.WebKey> by, int chars) {
         }
 
         private final JsonWebKeys keys;
         private final JsonWebToken.Rules rules;
         private final Map<String, String> claimHeaders;
         /** Verifying costs a tenth of a millisecond; most clients send one token many times. */
-        private final Cache<KeyHash, Known> known = Caffeine.newBuilder().maximumSize(REMEMBERED)
-                .build();
+        private final Cache<KeyHash, Known> known = Caffeine.newBuilder().maximumWeight(REMEMBERED_CHARS)
+                .weigher((KeyHash hash, Known token) -> token.chars() + CLAIMS_CHARS).build();
 
         Jwt(ShippedFilters.Scope scope, OptionValues values) {
             super(scope, Phase.PRE);
@@ -109,7 +112,7 @@ final class Authentication {
                 return accepted(context, before.claims());
             }
             try {
-                return remembered(context, hash, set, JsonWebToken.check(token, set, rules, now));
+                return remembered(context, hash, token, set, JsonWebToken.check(token, set, rules, now));
             } catch (JsonWebToken.UnknownKey maybeNew) {
                 return keys.mayChange() ? Step.later(keys.fetch(), () -> again(context, hash, token))
                         : invalid(context, "unknown key");
@@ -126,7 +129,7 @@ final class Authentication {
                 return Step.fail(503, new IllegalStateException("the issuer's keys are unknown"));
             }
             try {
-                return remembered(context, hash, set, JsonWebToken.check(token, set, rules,
+                return remembered(context, hash, token, set, JsonWebToken.check(token, set, rules,
                         System.currentTimeMillis() / 1000));
             } catch (JsonWebToken.UnknownKey none) {
                 return invalid(context, "unknown key");
@@ -139,10 +142,16 @@ final class Authentication {
             return refused(context, "Bearer error=\"invalid_token\"", "token: " + reason);
         }
 
-        private Step remembered(Context context, KeyHash hash, List<JsonWebKeys.WebKey> set,
-                Map<String, Object> claims) {
-            known.put(hash, new Known(claims, JsonWebToken.end(claims), set));
+        private Step remembered(Context context, KeyHash hash, String token,
+                List<JsonWebKeys.WebKey> set, Map<String, Object> claims) {
+            known.put(hash, new Known(claims, JsonWebToken.end(claims), set, token.length()));
             return accepted(context, claims);
+        }
+
+        /** How many tokens are remembered. */
+        long remembered() {
+            known.cleanUp();
+            return known.estimatedSize();
         }
 
         private Step accepted(Context context, Map<String, Object> claims) {

@@ -25,18 +25,32 @@ final class CacheControl {
         return control;
     }
 
+    /** A comma within a quoted string ends no directive; a quote that nothing closes begins no string. */
     private void parse(String line) {
         int from = 0;
-        boolean isQuoted = false;
-        for (int at = 0; at <= line.length(); at++) {
-            if (at < line.length() && line.charAt(at) == '"') {
-                isQuoted = !isQuoted;
-            }
-            if (at == line.length() || line.charAt(at) == ',' && !isQuoted) {
+        boolean mayQuote = true;
+        for (int at = 0; at < line.length(); at++) {
+            if (line.charAt(at) == ',') {
                 directive(line.substring(from, at).trim());
                 from = at + 1;
+            } else if (line.charAt(at) == '"' && mayQuote) {
+                int close = closingQuote(line, at);
+                mayQuote = close >= 0;
+                at = Math.max(at, close);
             }
         }
+        directive(line.substring(from).trim());
+    }
+
+    /** RFC 9110 §5.6.4: a backslash quotes what follows it; -1 for none. */
+    private static int closingQuote(String line, int open) {
+        for (int at = open + 1; at < line.length(); at++) {
+            if (line.charAt(at) == '"') {
+                return at;
+            }
+            at += line.charAt(at) == '\\' ? 1 : 0;
+        }
+        return -1;
     }
 
     private void directive(String text) {

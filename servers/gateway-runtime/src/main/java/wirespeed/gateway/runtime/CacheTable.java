@@ -111,7 +111,9 @@ final class CacheTable {
         StringBuilder variant = new StringBuilder().append(known.key().high()).append(' ')
                 .append(known.key().low());
         for (String name : known.names()) {
-            variant.append('\n').append(String.join(",", asked.fields().all(name)));
+            List<String> lines = asked.fields().all(name);
+            // RFC 9111 §4.1: a field that is absent is not equal to an empty one.
+            variant.append(lines.isEmpty() ? "\n-" : "\n+").append(String.join(",", lines));
         }
         return KeyHash.of(variant.toString());
     }

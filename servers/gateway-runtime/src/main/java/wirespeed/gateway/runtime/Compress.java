@@ -1,9 +1,9 @@
 // Compresses responses for clients that can undo it (RFC 9110 §8.4, §12.5.3).
 package wirespeed.gateway.runtime;
 
+import com.google.re2j.Pattern;
 import java.util.List;
 import java.util.Locale;
-import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Framing;
@@ -73,10 +73,9 @@ final class Compress extends ShippedFilters.Scoped {
         int status = response.status();
         boolean isWhole = status >= 200 && status != 204 && status != 206 && status != 304;
         String type = headers.get("Content-Type");
-        String control = headers.get("Cache-Control");
         return isWhole && type != null && !headers.has("Content-Encoding") && !isShort(response)
-                && (control == null || !control.toLowerCase(Locale.ROOT).contains("no-transform"))
-                && isWanted(type.split(";")[0].trim());
+                && !CacheControl.of(headers).has("no-transform")
+                && isWanted(type.split(";", 2)[0].trim());
     }
 
     private boolean isShort(Response response) {
@@ -107,13 +106,14 @@ final class Compress extends ShippedFilters.Scoped {
     private static boolean accepts(List<String> lines, String encoding) {
         boolean anything = false;
         for (String item : String.join(",", lines).split(",")) {
-            String[] parts = item.trim().split("\\s*;\\s*");
+            String[] parts = item.split(";", -1);
+            String name = parts[0].trim();
             boolean isRefused = parts.length > 1
-                    && parts[1].toLowerCase(Locale.ROOT).matches("q\\s*=\\s*0(\\.0*)?");
-            if (parts[0].equalsIgnoreCase(encoding)) {
+                    && parts[1].trim().toLowerCase(Locale.ROOT).matches("q\\s*=\\s*0(\\.0*)?");
+            if (name.equalsIgnoreCase(encoding)) {
                 return !isRefused;
             }
-            anything |= parts[0].equals("*") && !isRefused;
+            anything |= name.equals("*") && !isRefused;
         }
         return anything;
     }

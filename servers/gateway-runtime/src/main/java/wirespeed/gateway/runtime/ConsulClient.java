@@ -8,7 +8,6 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -20,7 +19,8 @@ import java.util.concurrent.Executor;
  */
 final class ConsulClient {
     private static final int BYTES_MAX = 4 << 20;
-    private static final int INSTANCES_MAX = 1000;
+    /** Of ports and weights. */
+    private static final BigDecimal NUMBER_MAX = BigDecimal.valueOf(65_535);
     /** How long Consul holds a question; it adds up to a sixteenth of it. */
     private static final int WAIT_SECONDS = 30;
     private static final Duration PATIENCE = Duration.ofSeconds(5);
@@ -37,6 +37,7 @@ final class ConsulClient {
     private final String token;
     private final Executor readers;
     private final HttpClient http;
+    private final RegisteredInstances instances = new RegisteredInstances("consul", List.of("Service", "ID"));
 
     /**
      * Asks nothing yet.
@@ -83,52 +84,52 @@ final class ConsulClient {
                 .thenApplyAsync(answer -> read(answer, index), readers);
     }
 
-    private static Answer read(HttpResponse<InputStream> answer, long last) {
+    private Answer read(HttpResponse<InputStream> answer, long last) {
         String text = BoundedBody.read(answer, BYTES_MAX, PATIENCE);
         long index = answer.headers().firstValueAsLong("X-Consul-Index").orElse(0);
         // As Consul asks for: after an index that falls, or is none, begin again with 0.
         return new Answer(instances(text), index < last || index < 1 ? 0 : index);
     }
 
-    /** Reads the answer of /v1/health/service. */
-    static List<EndpointResolver.Target> instances(String text) {
+    /** Reads the answer of /v1/health/service; a malformed instance is left out while there are others. */
+    List<EndpointResolver.Target> instances(String text) {
         if (!(Json.parse(text) instanceof List<?> all)) {
             throw new IllegalArgumentException("the answer is not a list");
         }
-        List<EndpointResolver.Target> instances = new ArrayList<>();
-        for (Object one : all.subList(0, Math.min(all.size(), INSTANCES_MAX))) {
-            Map<?, ?> service = member(one, "Service");
-            Object host = service.get("Address");
-            if (host == null || host.equals("")) {
-                // The instance is at its node.
-                host = member(one, "Node").get("Address");
-            }
-            Object weight = service.get("Weights") instanceof Map<?, ?> weights ? weights.get("Passing") : null;
-            instances.add(new EndpointResolver.Target(text(host), number(service.get("Port"), 65535),
-                    0, weight == null ? 1 : number(weight, 65535), 0));
+        return instances.read(all, ConsulClient::instance);
+    }
+
+    private static EndpointResolver.Target instance(Object one) {
+        Map<?, ?> service = member(one, "Service");
+        Object host = service.get("Address");
+        if (host == null || host.equals("")) {
+            // The instance is at its node.
+            host = member(one, "Node").get("Address");
         }
-        return instances;
+        Object weight = service.get("Weights") instanceof Map<?, ?> weights ? weights.get("Passing") : null;
+        return new EndpointResolver.Target(text(host), number("Port", service.get("Port")),
+                0, weight == null ? 1 : number("weight", weight), 0);
     }
 
     private static Map<?, ?> member(Object instance, String name) {
         if (instance instanceof Map<?, ?> fields && fields.get(name) instanceof Map<?, ?> member) {
             return member;
         }
-        throw new IllegalArgumentException("an instance without " + name);
+        throw new IllegalArgumentException("it has no " + name);
     }
 
     private static String text(Object value) {
         if (value instanceof String text && !text.isEmpty()) {
             return text;
         }
-        throw new IllegalArgumentException("an instance without an address");
+        throw new IllegalArgumentException("it has no address");
     }
 
-    private static int number(Object value, int max) {
+    private static int number(String what, Object value) {
         if (value instanceof BigDecimal number && number.signum() >= 0
-                && number.compareTo(BigDecimal.valueOf(max)) <= 0) {
+                && number.compareTo(NUMBER_MAX) <= 0) {
             return number.intValue();
         }
-        throw new IllegalArgumentException(value + " is not a number from 0 to " + max);
+        throw new IllegalArgumentException("its " + what + " is not a number from 0 to " + NUMBER_MAX);
     }
 }

@@ -16,6 +16,7 @@ import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.BodyTap;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Failure;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.FinishFilter;
 import wirespeed.gateway.core.Forwarding;
@@ -35,6 +36,8 @@ import wirespeed.gateway.runtime.CacheTable.Target;
  * asked wait for it (collapsing), bounded in number and time.
  */
 final class ContentCache {
+    /** In the phase ROUTE; no table says a larger one. */
+    static final int LOOKUP_ORDER = 1_000_000;
     private static final String ENTRY = "cache.entry";
     private static final String LEADER = "cache.leader";
     private static final String ASKED = "cache.asked";
@@ -109,7 +112,7 @@ final class ContentCache {
 
         @Override
         public int order() {
-            return 1_000_000;
+            return LOOKUP_ORDER;
         }
 
         @Override
@@ -314,6 +317,10 @@ final class ContentCache {
                 revalidated(context, asked, before);
                 return Step.NEXT;
             }
+            if (before != null && context.request().method().equals("HEAD")
+                    && before.isContradictedBy(context.response())) {
+                table.drop(asked);
+            }
             if (context.response().status() >= 500 && mayStandIn(before)) {
                 context.response(before.toResponse(new Headers(), System.currentTimeMillis()));
             } else if (isWanted(context)) {
@@ -504,7 +511,7 @@ final class ContentCache {
         return List.of(name + port, name + "." + port);
     }
 
-    /** Serves a stale response for an origin that fails, where the response allows it. */
+    /** Serves a stale response for an origin that fails, where the response allows it; else says why not. */
     private static final class StandIn implements Filter {
         @Override
         public Phase phase() {
@@ -529,9 +536,17 @@ final class ContentCache {
         @Override
         public Step apply(Context context) {
             StoredResponse stored = (StoredResponse) context.attribute(ENTRY);
-            return context.response().status() >= 500 && mayStandIn(stored)
-                    ? Step.respond(stored.toResponse(new Headers(), System.currentTimeMillis()))
-                    : Step.NEXT;
+            if (context.response().status() >= 500 && mayStandIn(stored)) {
+                return Step.respond(stored.toResponse(new Headers(), System.currentTimeMillis()));
+            }
+            boolean isUnreachable = context.category() == Category.CONNECT
+                    || context.category() == Category.NO_ADDRESS;
+            if (isUnreachable && stored != null && stored.mustRevalidate()) {
+                // RFC 9111 §5.2.2.2
+                context.response(Failure.of(context.request(), 504,
+                        "the stored response must be revalidated"));
+            }
+            return Step.NEXT;
         }
     }
 

@@ -31,6 +31,8 @@ final class DnsClient implements EndpointResolver.Lookup {
     private static final int TRUNCATED = 0x0200;
     private static final int NO_SUCH_NAME = 3;
     private static final int TIMEOUT_MILLIS = 2000;
+    /** After as long the question or its answer counts as lost, and is sent again. */
+    private static final int RESEND_MILLIS = 500;
     private static final int DATAGRAM_BYTES = 4096;
     private static final int HEAD_BYTES = 12;
     private static final int LABEL_BYTES_MAX = 63;
@@ -90,17 +92,35 @@ final class DnsClient implements EndpointResolver.Lookup {
     public List<EndpointResolver.Target> findTargets(String service) throws IOException {
         Answer answer = ask(service, SRV);
         List<EndpointResolver.Target> targets = new ArrayList<>();
+        IOException malformed = null;
         for (Resource one : answer.of(SRV)) {
-            ByteBuffer message = answer.message();
-            String name = name(message, one.at() + SRV_HEAD_BYTES);
-            // RFC 2782: a lone dot says that the service is not offered.
-            if (!name.isEmpty() && targets.size() < TARGETS_MAX) {
-                targets.add(new EndpointResolver.Target(name, message.getShort(one.at() + 4) & 0xffff,
-                        message.getShort(one.at()) & 0xffff, message.getShort(one.at() + 2) & 0xffff,
-                        answer.seconds()));
+            try {
+                EndpointResolver.Target target = target(answer, one);
+                if (target != null && targets.size() < TARGETS_MAX) {
+                    targets.add(target);
+                }
+            } catch (IOException | IndexOutOfBoundsException | IllegalArgumentException bad) {
+                String why = bad instanceof IndexOutOfBoundsException ? "its name does not end" : bad.getMessage();
+                malformed = new IOException("a malformed SRV record: " + why, bad);
+                ThrottledLog.line("the name " + service + ": a malformed SRV record is left out: " + why);
             }
         }
+        if (targets.isEmpty() && malformed != null) {
+            throw malformed;
+        }
         return targets;
+    }
+
+    /** RFC 2782; null for a lone dot, which says that the service is not offered. */
+    private static EndpointResolver.Target target(Answer answer, Resource one) throws IOException {
+        if (one.length() <= SRV_HEAD_BYTES) {
+            throw new IOException("it is too short");
+        }
+        ByteBuffer message = answer.message();
+        String name = name(message, one.at() + SRV_HEAD_BYTES);
+        return name.isEmpty() ? null : new EndpointResolver.Target(name,
+                message.getShort(one.at() + 4) & 0xffff, message.getShort(one.at()) & 0xffff,
+                message.getShort(one.at() + 2) & 0xffff, answer.seconds());
     }
 
     /** Labels, each a length and its characters, or a pointer to some that came before. */
@@ -169,15 +189,23 @@ final class DnsClient implements EndpointResolver.Lookup {
     private static byte[] byDatagram(InetSocketAddress server, byte[] query) throws IOException {
         try (DatagramSocket socket = new DatagramSocket()) {
             socket.connect(server);
-            socket.send(new DatagramPacket(query, query.length));
-            long end = System.nanoTime() + TIMEOUT_MILLIS * 1_000_000L;
+            DatagramPacket question = new DatagramPacket(query, query.length);
             DatagramPacket answer = new DatagramPacket(new byte[DATAGRAM_BYTES], DATAGRAM_BYTES);
-            do {
-                socket.setSoTimeout(leftMillis(end));
+            long end = System.nanoTime() + TIMEOUT_MILLIS * 1_000_000L;
+            socket.send(question);
+            while (true) {
+                socket.setSoTimeout(Math.min(RESEND_MILLIS, leftMillis(end)));
                 answer.setLength(DATAGRAM_BYTES);
-                socket.receive(answer);
-            } while (!answers(answer.getData(), answer.getLength(), query));
-            return Arrays.copyOf(answer.getData(), answer.getLength());
+                try {
+                    socket.receive(answer);
+                } catch (SocketTimeoutException lost) {
+                    socket.send(question);
+                    continue;
+                }
+                if (answers(answer.getData(), answer.getLength(), query)) {
+                    return Arrays.copyOf(answer.getData(), answer.getLength());
+                }
+            }
         }
     }
 

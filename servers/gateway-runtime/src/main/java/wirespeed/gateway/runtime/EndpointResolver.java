@@ -13,13 +13,17 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import wirespeed.gateway.core.Address;
@@ -30,8 +34,8 @@ import wirespeed.gateway.core.Origin;
 /**
  * Names are asked for again when their time to live is over, after one second at least and thirty at
  * most; Consul reports each change of its services. While no server answers, the known endpoints stay for
- * an hour (RFC 8767); an answer that the name does not exist counts at once. Lookups block, on threads of
- * their own; no exchange waits for one.
+ * an hour (RFC 8767); an answer that the name does not exist counts at once, except Eureka's. Lookups
+ * block, on threads of their own; no exchange waits for one.
  */
 final class EndpointResolver implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
@@ -40,6 +44,7 @@ final class EndpointResolver implements AutoCloseable {
     /** The platform's resolver does not say how long an answer is valid. */
     private static final int SYSTEM_SECONDS = 5;
     private static final long STALE_NANOS = TimeUnit.HOURS.toNanos(1);
+    private static final long ABSENT_NANOS = TimeUnit.SECONDS.toNanos(EurekaClient.ABSENT_SECONDS);
     private static final int THREADS_MAX = 16;
 
     static {
@@ -67,6 +72,19 @@ final class EndpointResolver implements AutoCloseable {
      * @param seconds how long that is valid
      */
     record Target(String host, int port, int priority, int weight, int seconds) {
+        private static final Pattern HOST = Pattern.compile("[A-Za-z0-9._:%-]{1,253}");
+
+        /** Refuses what leads nowhere, and what must be in no question and no line of a log. */
+        Target {
+            boolean isHost = HOST.matcher(host).matches()
+                    && (host.indexOf(':') < 0 || IpAddress.parse(host) != null);
+            if (!isHost) {
+                throw new IllegalArgumentException("its address is neither an IP address nor a name");
+            }
+            if (port < 1 || port > 65_535) {
+                throw new IllegalArgumentException("its port is not between 1 and 65535");
+            }
+        }
     }
 
     /** One way of resolving; {@link UnknownHostException} means that the name does not exist. */
@@ -82,7 +100,12 @@ final class EndpointResolver implements AutoCloseable {
     private final Lookup lookup;
     /** Null where no service is Consul's. */
     private final ConsulClient consul;
+    /** Null where no service is Eureka's. */
+    private final EurekaClient eureka;
+    /** Null where no service is in a file. */
+    private final EndpointFile file;
     private final Runnable moved;
+    private final LongSupplier clock;
     private final Map<Address, Followed> followed = new IdentityHashMap<>();
     private final ScheduledThreadPoolExecutor threads = new ScheduledThreadPoolExecutor(1, task -> {
         Thread thread = new Thread(task, "endpoints");
@@ -93,15 +116,23 @@ final class EndpointResolver implements AutoCloseable {
     /**
      * Follows nothing yet.
      *
-     * @param server options: the name servers, none for the platform's resolver, and Consul's agent
+     * @param server options: the name servers, none for the platform's resolver, and where services are known
      * @param moved called when a name leads elsewhere
      */
     EndpointResolver(OptionValues server, Runnable moved) {
+        this(server, moved, System::nanoTime);
+    }
+
+    /** With a clock of a test's for how old the last answers are. */
+    EndpointResolver(OptionValues server, Runnable moved, LongSupplier clock) {
+        this.clock = clock;
         List<String> servers = server.texts("dns");
         this.lookup = servers.isEmpty() ? EndpointResolver::bySystem
                 : new DnsClient(servers.stream().map(EndpointResolver::server).toList());
         this.consul = server.text("consul").isEmpty() ? null
                 : new ConsulClient(server.text("consul"), server.text("consul-token"), threads);
+        this.eureka = server.text("eureka").isEmpty() ? null : new EurekaClient(server.text("eureka"));
+        this.file = server.text("endpoints").isEmpty() ? null : new EndpointFile(server.text("endpoints"));
         this.moved = moved;
         threads.setRemoveOnCancelPolicy(true);
     }
@@ -117,7 +148,7 @@ final class EndpointResolver implements AutoCloseable {
         return new InetSocketAddress(address.host(), address.port());
     }
 
-    private static Found bySystem(String host) throws UnknownHostException {
+    private static Found bySystem(String host) throws IOException {
         try {
             return new Found(Arrays.stream(InetAddress.getAllByName(host))
                     .map(InetAddress::getAddress).map(IpAddress::text).toList(), SYSTEM_SECONDS,
@@ -129,21 +160,43 @@ final class EndpointResolver implements AutoCloseable {
                     || text.endsWith("No address associated with hostname")) {
                 throw failed;
             }
-            throw new IllegalStateException(text, failed);
+            throw new IOException(text, failed);
         }
+    }
+
+    /**
+     * The last answer about a server of a service.
+     *
+     * @param nanos when it came
+     */
+    /**
+     * Addresses of a server.
+     *
+     * @param nanos System.nanoTime at which they were found
+     * @param seconds how long they are valid; 0 where the answer lacked a part
+     */
+    private record Known(List<String> literals, long nanos, int seconds) {
     }
 
     private final class Followed implements Runnable {
         final Address address;
+        final boolean isEncrypted;
+        /** By the names of a service's servers. */
+        private final Map<String, Known> known = new HashMap<>();
+        /** Servers of a service that are not found: the log names each once. */
+        private final Set<String> leftOut = new HashSet<>();
         private ScheduledFuture<?> next;
-        private long foundNanos = System.nanoTime();
+        private long foundNanos = clock.getAsLong();
+        /** When Eureka last said anything but that it does not know the service, or nothing. */
+        private long notAbsentNanos = foundNanos;
         private boolean isStopped;
         /** Consul's answer that is waited for, and the index of the last one. */
         private CompletableFuture<ConsulClient.Answer> asked;
         private long index;
 
-        Followed(Address address) {
+        Followed(Address address, boolean isEncrypted) {
             this.address = address;
+            this.isEncrypted = isEncrypted;
         }
 
         void schedule(int seconds) {
@@ -166,22 +219,38 @@ final class EndpointResolver implements AutoCloseable {
 
         @Override
         public void run() {
-            if (address.isOfConsul()) {
+            if ("consul".equals(address.registry())) {
                 askConsul();
                 return;
             }
+            boolean isEureka = "eureka".equals(address.registry());
             int seconds = SECONDS_MIN;
             try {
-                int valid = address.isService() ? leadToService(lookup.findTargets(address.host()))
-                        : leadToHost();
-                foundNanos = System.nanoTime();
+                int valid = lookUp();
+                foundNanos = clock.getAsLong();
+                notAbsentNanos = foundNanos;
                 seconds = Math.max(SECONDS_MIN, Math.min(SECONDS_MAX, valid));
             } catch (UnknownHostException none) {
-                lead(List.of());
+                if (!isEureka || clock.getAsLong() - notAbsentNanos > ABSENT_NANOS) {
+                    lead(List.of());
+                }
             } catch (IOException | RuntimeException unanswered) {
+                notAbsentNanos = clock.getAsLong();
                 unanswered(unanswered);
             }
             schedule(seconds);
+        }
+
+        /** The answer is for how many seconds that is valid. */
+        private int lookUp() throws IOException {
+            if ("eureka".equals(address.registry())) {
+                return Math.min(EurekaClient.POLL_SECONDS,
+                        leadToService(eureka.find(address.name(), isEncrypted)));
+            }
+            if ("file".equals(address.registry())) {
+                return Math.min(EndpointFile.POLL_SECONDS, leadToService(file.find(address.name())));
+            }
+            return address.isService() ? leadToService(lookup.findTargets(address.host())) : leadToHost();
         }
 
         private void unanswered(Throwable cause) {
@@ -192,7 +261,7 @@ final class EndpointResolver implements AutoCloseable {
                 }
             }
             ThrottledLog.line("the name " + address.host() + " is not answered: " + cause.getMessage());
-            if (System.nanoTime() - foundNanos > STALE_NANOS) {
+            if (clock.getAsLong() - foundNanos > STALE_NANOS) {
                 lead(List.of());
             }
         }
@@ -218,7 +287,7 @@ final class EndpointResolver implements AutoCloseable {
                     throw new IOException(failed.getCause() == null ? failed : failed.getCause());
                 }
                 leadToService(answer.instances());
-                foundNanos = System.nanoTime();
+                foundNanos = clock.getAsLong();
                 index = answer.index();
             } catch (IOException | RuntimeException unanswered) {
                 index = 0;
@@ -229,7 +298,8 @@ final class EndpointResolver implements AutoCloseable {
 
         private int leadToHost() throws IOException {
             Found found = lookup.find(address.host());
-            lead(reachable(literals(found, address)).stream().map(one ->
+            List<String> before = address.endpoints().stream().map(Address::host).toList();
+            lead(reachable(literals(found, before)).stream().map(one ->
                     new Address.Endpoint(one, address.port(), 1, false)).toList());
             return found.seconds();
         }
@@ -241,19 +311,52 @@ final class EndpointResolver implements AutoCloseable {
             IOException failed = null;
             for (Target target : targets) {
                 try {
-                    Found found = IpAddress.parse(target.host()) == null ? lookup.find(target.host())
+                    Found found = IpAddress.parse(target.host()) == null ? find(target.host())
                             : new Found(List.of(target.host()), SECONDS_MAX, true);
                     seconds = Math.min(seconds, Math.min(target.seconds(), found.seconds()));
                     reachable(found.literals()).forEach(one -> all.add(endpoint(one, target, targets)));
+                    leftOut.remove(target.host());
                 } catch (IOException unanswered) {
                     failed = unanswered;
+                    if (leftOut.add(target.host())) {
+                        ThrottledLog.line("the name " + address.host() + ": its server " + target.host()
+                                + " is left out: " + unanswered.getMessage());
+                    }
                 }
             }
             if (all.isEmpty() && failed != null) {
                 throw failed;
             }
+            List<String> hosts = targets.stream().map(Target::host).toList();
+            known.keySet().retainAll(hosts);
+            leftOut.retainAll(hosts);
             lead(all);
             return seconds;
+        }
+
+        /** A server whose name is not answered keeps its addresses, as one that is not of a service does. */
+        private Found find(String host) throws IOException {
+            Known last = known.get(host);
+            long held = last == null ? 0 : TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - last.nanos());
+            if (last != null && held < last.seconds()) {
+                return new Found(last.literals(), (int) (last.seconds() - held), true);
+            }
+            try {
+                Found found = lookup.find(host);
+                List<String> literals = literals(found, last == null ? List.of() : last.literals());
+                known.put(host, new Known(literals, System.nanoTime(),
+                        found.isWhole() ? Math.min(SECONDS_MAX, found.seconds()) : 0));
+                return new Found(literals, found.seconds(), true);
+            } catch (UnknownHostException none) {
+                known.remove(host);
+                throw none;
+            } catch (IOException unanswered) {
+                if (last == null || System.nanoTime() - last.nanos() > STALE_NANOS) {
+                    throw unanswered;
+                }
+                ThrottledLog.line("the name " + host + " is not answered: " + unanswered.getMessage());
+                return new Found(last.literals(), SECONDS_MIN, true);
+            }
         }
 
         private void lead(List<Address.Endpoint> all) {
@@ -275,10 +378,9 @@ final class EndpointResolver implements AutoCloseable {
     }
 
     /** A question without an answer says nothing about the endpoints that it was about. */
-    static List<String> literals(Found found, Address address) {
+    static List<String> literals(Found found, List<String> before) {
         return found.isWhole() ? found.literals() : Stream.concat(found.literals().stream(),
-                address.endpoints().stream().map(Address::host)
-                        .filter(one -> one.indexOf(':') >= 0)).toList();
+                before.stream().filter(one -> one.indexOf(':') >= 0)).toList();
     }
 
     /** A machine without IPv6 uses IPv4 alone, unless the name has no such address. */
@@ -303,21 +405,22 @@ final class EndpointResolver implements AutoCloseable {
         for (Origin origin : origins) {
             for (Address address : origin.addresses()) {
                 if (IpAddress.parse(address.host()) == null) {
-                    wanted.put(address, true);
+                    wanted.put(address, origin.settings().tls());
                 }
             }
         }
         threads.setCorePoolSize(Math.max(1, Math.min(THREADS_MAX, wanted.size())));
         synchronized (followed) {
             followed.values().removeIf(one -> {
-                boolean isGone = !wanted.containsKey(one.address);
+                // The endpoints of an origin that is encrypted now, or no longer, may have other ports.
+                boolean isGone = !Boolean.valueOf(one.isEncrypted).equals(wanted.get(one.address));
                 if (isGone) {
                     one.stop();
                 }
                 return isGone;
             });
-            wanted.keySet().forEach(address -> followed.computeIfAbsent(address, fresh -> {
-                Followed task = new Followed(address);
+            wanted.forEach((address, isEncrypted) -> followed.computeIfAbsent(address, fresh -> {
+                Followed task = new Followed(address, isEncrypted);
                 task.schedule(0);
                 return task;
             }));

@@ -1,4 +1,4 @@
-// Turns one source file into filters, each file in a class loader of its own.
+// Turns one file into filters, each file in a class loader of its own.
 package wirespeed.gateway.runtime;
 
 import java.io.ByteArrayOutputStream;
@@ -7,6 +7,7 @@ import java.io.OutputStream;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Modifier;
 import java.net.URI;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -37,14 +38,26 @@ final class FilterCompiler {
     }
 
     /**
-     * The filters of one file.
+     * The filters of one file, source or jar.
      *
      * @param parameters for constructors that take them
      */
+    static List<Filter> load(String fileName, byte[] content, Map<String, String> parameters)
+            throws Failed {
+        return fileName.endsWith(".jar")
+                ? instances(fileName, JarFilters.classes(fileName, content), parameters)
+                : compile(fileName, new String(content, StandardCharsets.UTF_8), parameters);
+    }
+
+    /** The filters of a source. */
     static List<Filter> compile(String fileName, String source, Map<String, String> parameters)
             throws Failed {
-        List<Class<?>> classes = fileName.endsWith(".groovy")
-                ? GroovyFilters.compile(fileName, source) : java(fileName, source);
+        return instances(fileName, fileName.endsWith(".groovy")
+                ? GroovyFilters.compile(fileName, source) : java(fileName, source), parameters);
+    }
+
+    private static List<Filter> instances(String fileName, List<Class<?>> classes,
+            Map<String, String> parameters) throws Failed {
         List<Filter> filters = new ArrayList<>();
         for (Class<?> type : classes) {
             boolean isFilter = Filter.class.isAssignableFrom(type) && !type.isInterface()

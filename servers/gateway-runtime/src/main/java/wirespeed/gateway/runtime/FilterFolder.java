@@ -2,10 +2,10 @@
 package wirespeed.gateway.runtime;
 
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardWatchEventKinds;
 import java.nio.file.WatchKey;
@@ -14,6 +14,7 @@ import java.nio.file.attribute.PosixFilePermission;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
@@ -34,7 +35,8 @@ final class FilterFolder implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
     private static final long STABLE_MILLIS = 200;
     private static final long RESCAN_MILLIS = 5000;
-    private static final long FILE_BYTES_MAX = 1 << 20;
+    private static final long SOURCE_BYTES_MAX = 1 << 20;
+    private static final long JAR_BYTES_MAX = 32 << 20;
 
     /**
      * The result of loading a file.
@@ -46,12 +48,39 @@ final class FilterFolder implements AutoCloseable {
     record Loaded(String hash, List<Filter> filters, String error) {
     }
 
+    /**
+     * A file as it was looked at; two with the same bytes are equal.
+     *
+     * @param content null for a jar that has not changed since it was loaded
+     */
+    private record Source(String hash, byte[] content) {
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof Source same && same.hash.equals(hash);
+        }
+
+        @Override
+        public int hashCode() {
+            return hash.hashCode();
+        }
+    }
+
+    /**
+     * By which a jar is known to be unchanged: reading all of it every few seconds is not free.
+     *
+     * @param attributes of its file
+     */
+    private record Stamp(Map<String, Object> attributes, String hash) {
+    }
+
     private final Path folder;
     private final Map<String, String> parameters;
     private final Consumer<List<Filter>> swapped;
     private final AtomicLong failures = new AtomicLong();
     private volatile Map<String, Loaded> loaded = Map.of();
-    private Map<String, String> lastSources = Map.of();
+    /** Hashes of what was looked at last. */
+    private Map<String, String> lastHashes = Map.of();
+    private final Map<String, Stamp> stamps = new HashMap<>();
     private volatile boolean isClosed;
     private Thread thread;
 
@@ -133,18 +162,20 @@ final class FilterFolder implements AutoCloseable {
     /** Looks twice, and takes what did not change in between. */
     private void rescan() throws InterruptedException {
         try {
-            Map<String, String> first = sources();
-            while (!first.equals(lastSources)) {
+            Map<String, Source> first = sources();
+            while (!hashes(first).equals(lastHashes)) {
                 Thread.sleep(STABLE_MILLIS);
-                Map<String, String> second = sources();
+                Map<String, Source> second = sources();
                 if (second.equals(first)) {
                     take(first);
                 }
                 first = second;
             }
         } catch (IOException e) {
-            // The folder of a gateway that has ended may be gone while its thread still looks.
-            if (!isClosed) {
+            // A file that goes while it is read is a change, which is looked at again. The folder of a
+            // gateway that has ended may be gone while its thread still looks.
+            boolean isChange = e instanceof NoSuchFileException && Files.isDirectory(folder);
+            if (!isClosed && !isChange) {
                 LOG.log(System.Logger.Level.WARNING, "filter folder cannot be read: " + e);
             }
         } catch (RuntimeException fault) {
@@ -153,7 +184,13 @@ final class FilterFolder implements AutoCloseable {
         }
     }
 
-    private void take(Map<String, String> sources) {
+    private static Map<String, String> hashes(Map<String, Source> sources) {
+        Map<String, String> hashes = new TreeMap<>();
+        sources.forEach((name, source) -> hashes.put(name, source.hash()));
+        return hashes;
+    }
+
+    private void take(Map<String, Source> sources) {
         Map<String, Loaded> before = loaded;
         List<Filter> dropped = load(sources);
         if (dropped == null) {
@@ -186,23 +223,40 @@ final class FilterFolder implements AutoCloseable {
         loaded = kept;
     }
 
-    private Map<String, String> sources() throws IOException {
+    private Map<String, Source> sources() throws IOException {
         checkWriters(folder);
-        Map<String, String> sources = new TreeMap<>();
+        Map<String, Source> sources = new TreeMap<>();
         try (Stream<Path> paths = Files.list(folder)) {
             for (Path path : paths.toList()) {
                 String name = path.getFileName().toString();
-                boolean isSource = name.endsWith(".java") || name.endsWith(".groovy");
-                if (isSource && Files.isRegularFile(path, LinkOption.NOFOLLOW_LINKS)
-                        && Files.size(path) <= FILE_BYTES_MAX) {
+                boolean isJar = name.endsWith(".jar");
+                boolean isFilter = isJar || name.endsWith(".java") || name.endsWith(".groovy");
+                if (isFilter && Files.isRegularFile(path, LinkOption.NOFOLLOW_LINKS)
+                        && Files.size(path) <= (isJar ? JAR_BYTES_MAX : SOURCE_BYTES_MAX)) {
                     checkWriters(path);
-                    sources.put(name, Files.readString(path));
+                    sources.put(name, isJar ? jar(path, name) : source(Files.readAllBytes(path)));
                 }
             }
-        } catch (java.nio.file.NoSuchFileException goneMeanwhile) {
-            return lastSources;
         }
+        stamps.keySet().retainAll(sources.keySet());
         return sources;
+    }
+
+    private static Source source(byte[] content) {
+        return new Source(hash(content), content);
+    }
+
+    private Source jar(Path path, String name) throws IOException {
+        Map<String, Object> attributes = Files.readAttributes(path, "unix:ino,size,ctime");
+        Stamp last = stamps.get(name);
+        Loaded known = loaded.get(name);
+        if (last != null && known != null && last.attributes().equals(attributes)
+                && last.hash().equals(known.hash())) {
+            return new Source(known.hash(), null);
+        }
+        Source read = source(Files.readAllBytes(path));
+        stamps.put(name, new Stamp(attributes, read.hash()));
+        return read;
     }
 
     /** A file that everybody may write is code of everybody's, whatever its folder allows. */
@@ -213,19 +267,18 @@ final class FilterFolder implements AutoCloseable {
     }
 
     /** Compiles what has changed; the answer are the filters that went out of use, or null. */
-    private List<Filter> load(Map<String, String> sources) {
-        lastSources = sources;
+    private List<Filter> load(Map<String, Source> sources) {
+        lastHashes = hashes(sources);
         Map<String, Loaded> next = new TreeMap<>();
         List<Filter> dropped = new ArrayList<>();
         boolean isChanged = !loaded.keySet().equals(sources.keySet());
-        for (Map.Entry<String, String> file : sources.entrySet()) {
+        for (Map.Entry<String, Source> file : sources.entrySet()) {
             Loaded before = loaded.get(file.getKey());
-            String hash = hash(file.getValue());
-            if (before != null && before.hash().equals(hash)) {
+            if (before != null && before.hash().equals(file.getValue().hash())) {
                 next.put(file.getKey(), before);
                 continue;
             }
-            Loaded now = compile(file.getKey(), file.getValue(), hash, before);
+            Loaded now = compile(file.getKey(), file.getValue(), before);
             next.put(file.getKey(), now);
             if (now.error() == null) {
                 isChanged = true;
@@ -241,9 +294,10 @@ final class FilterFolder implements AutoCloseable {
         return isChanged ? dropped : null;
     }
 
-    private Loaded compile(String name, String source, String hash, Loaded before) {
+    private Loaded compile(String name, Source source, Loaded before) {
+        String hash = source.hash();
         try {
-            List<Filter> filters = FilterCompiler.compile(name, source, parameters);
+            List<Filter> filters = FilterCompiler.load(name, source.content(), parameters);
             LOG.log(System.Logger.Level.INFO, "filter file " + name + " loaded, sha256 " + hash);
             return new Loaded(hash, filters, null);
         } catch (FilterCompiler.Failed failed) {
@@ -263,10 +317,9 @@ final class FilterFolder implements AutoCloseable {
         }
     }
 
-    private static String hash(String text) {
+    private static String hash(byte[] content) {
         try {
-            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256")
-                    .digest(text.getBytes(StandardCharsets.UTF_8)));
+            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(content));
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException("every Java platform has SHA-256", e);
         }

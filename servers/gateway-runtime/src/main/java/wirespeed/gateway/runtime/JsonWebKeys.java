@@ -115,7 +115,8 @@ final class JsonWebKeys implements AutoCloseable {
         CompletableFuture<List<WebKey>> mine = new CompletableFuture<>();
         underWay = mine;
         http.sendAsync(request, HttpResponse.BodyHandlers.ofInputStream())
-                .thenApply(answer -> read(BoundedBody.read(answer, SET_BYTES_MAX, patience))).whenComplete(this::fetched);
+                .thenApply(answer -> read(BoundedBody.read(answer, SET_BYTES_MAX, patience), true))
+                .whenComplete(this::fetched);
         return mine;
     }
 
@@ -138,10 +139,21 @@ final class JsonWebKeys implements AutoCloseable {
 
     /** Keys of a kind or for a use that is not known are passed over (RFC 7517 §5). */
     static List<WebKey> read(String text) {
+        return read(text, false);
+    }
+
+    /**
+     * As above.
+     *
+     * @param isFetched whether an issuer sent it: a malformed key is left out while there are others, so
+     *     that tokens of the others pass (RFC 7517 §5); in a file it is a mistake
+     */
+    static List<WebKey> read(String text, boolean isFetched) {
         if (!(Json.object(text).get("keys") instanceof List<?> all)) {
             throw new IllegalArgumentException("a key set has a list \"keys\"");
         }
         List<WebKey> keys = new ArrayList<>();
+        IllegalArgumentException malformed = null;
         for (Object one : all) {
             if (one instanceof Map<?, ?> fields && !"enc".equals(fields.get("use"))) {
                 try {
@@ -150,10 +162,17 @@ final class JsonWebKeys implements AutoCloseable {
                         keys.add(key);
                     }
                 } catch (GeneralSecurityException bad) {
-                    throw new IllegalArgumentException("key " + fields.get("kid") + ": "
+                    malformed = new IllegalArgumentException("key " + fields.get("kid") + ": "
                             + bad.getMessage(), bad);
+                    if (!isFetched) {
+                        throw malformed;
+                    }
+                    ThrottledLog.line("a key of a fetched set is left out: " + malformed.getMessage());
                 }
             }
+        }
+        if (malformed != null && keys.isEmpty()) {
+            throw malformed;
         }
         return List.copyOf(keys);
     }

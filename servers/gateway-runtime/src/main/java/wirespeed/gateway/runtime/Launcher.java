@@ -3,6 +3,7 @@ package wirespeed.gateway.runtime;
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -45,6 +46,7 @@ public final class Launcher {
     private final List<String> origins = new ArrayList<>();
     private String configFile;
     private boolean isCheck;
+    private String newFilter;
     /** Null until it was read. */
     private Config config;
 
@@ -77,6 +79,10 @@ public final class Launcher {
                 return 0;
             }
             launcher.parse(arguments);
+            if (launcher.newFilter != null) {
+                System.out.println(FilterProject.make(Path.of(launcher.newFilter), ownJar()));
+                return 0;
+            }
             return launcher.isCheck ? launcher.check() : launcher.serve(factory);
         } catch (ConfigError | IllegalArgumentException bad) {
             System.err.println(name + ": " + launcher.located(bad.getMessage()));
@@ -86,6 +92,11 @@ public final class Launcher {
             System.err.println(name + ": " + failed.getMessage());
             return 1;
         }
+    }
+
+    /** Where this class is: a jar, or a folder of classes. */
+    private static Path ownJar() throws URISyntaxException {
+        return Path.of(Launcher.class.getProtectionDomain().getCodeSource().getLocation().toURI());
     }
 
     /** Of the jar that holds this class; classes in a folder have none. */
@@ -112,12 +123,13 @@ public final class Launcher {
     private String help() {
         StringBuilder help = new StringBuilder("usage: " + name + " [--config FILE]"
                 + " [--origin HOST:PORT…] [FLAGS]\n\n"
-                + "  --config FILE    TOML file with options, listeners, origins, routes and filters\n"
-                + "  --check FILE     check such a file and exit; 2 when a start would refuse it\n"
-                + "  --version        print the version and exit\n"
-                + "  --origin ADDR    an address behind one route for everything; repeatable\n"
-                + "  --set KEY=VALUE  any option below\n");
-        shortcuts.forEach((flag, key) -> help.append(String.format("  %-16s %s%n", flag, key)));
+                + "  --config FILE     TOML file with options, listeners, origins, routes and filters\n"
+                + "  --check FILE      check such a file and exit; 2 when a start would refuse it\n"
+                + "  --new-filter DIR  make a Maven project for filters in a new folder and exit\n"
+                + "  --version         print the version and exit\n"
+                + "  --origin ADDR     an address behind one route for everything; repeatable\n"
+                + "  --set KEY=VALUE   any option below\n");
+        shortcuts.forEach((flag, key) -> help.append(String.format("  %-16s  %s%n", flag, key)));
         return help.append("\nOptions (also as WIRESPEED_GATEWAY_… in the environment):\n")
                 .append(OptionPage.help(List.of("server", "limits", "timeouts", "tls", "admin", "tracing",
                         "cache", "filters", "tomcat"))).toString();
@@ -144,6 +156,8 @@ public final class Launcher {
         if (flag.equals("--config") || flag.equals("--check")) {
             isCheck |= flag.equals("--check");
             configFile = value;
+        } else if (flag.equals("--new-filter")) {
+            newFilter = value;
         } else if (flag.equals("--origin")) {
             origins.add(value);
         } else if (flag.equals("--set")) {

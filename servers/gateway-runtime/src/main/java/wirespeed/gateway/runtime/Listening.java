@@ -91,6 +91,12 @@ final class Listening {
             if (!server.text("consul").isEmpty()) {
                 ConsulClient.agent(server.text("consul"));
             }
+            if (!server.text("eureka").isEmpty()) {
+                EurekaClient.server(server.text("eureka"));
+            }
+            if (!server.text("endpoints").isEmpty()) {
+                EndpointFile.file(server.text("endpoints"));
+            }
         } catch (IllegalArgumentException bad) {
             mistakes.add(bad.getMessage());
         }

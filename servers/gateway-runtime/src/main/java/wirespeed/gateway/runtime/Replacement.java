@@ -1,8 +1,7 @@
 // What a filter puts in place of a part of a request's path.
 package wirespeed.gateway.runtime;
 
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
+import com.google.re2j.Matcher;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.TargetPath;
@@ -13,9 +12,9 @@ import wirespeed.gateway.core.TargetPath;
  * @param pattern on the path as rules see it
  * @param text with groups, as {@link Matcher#replaceFirst(String)} takes it
  */
-record Replacement(Pattern pattern, String text) {
+record Replacement(Expression pattern, String text) {
     static Replacement of(OptionValues values) {
-        Pattern pattern = Pattern.compile(values.text("pattern"));
+        Expression pattern = Expression.of(values.text("pattern"));
         return new Replacement(pattern, checked(pattern, values.text("replacement")));
     }
 
@@ -56,8 +55,8 @@ record Replacement(Pattern pattern, String text) {
     }
 
     /** Refuses a group that the pattern does not have: it would fail each request that matches. */
-    private static String checked(Pattern pattern, String replacement) {
-        int groups = pattern.matcher("").groupCount();
+    private static String checked(Expression pattern, String replacement) {
+        int groups = pattern.pattern().groupCount();
         for (int at = 0; at < replacement.length(); at++) {
             char c = replacement.charAt(at);
             if (c == '\\') {
@@ -85,10 +84,10 @@ record Replacement(Pattern pattern, String text) {
     }
 
     /** "${name}" at this place is a group of the pattern. */
-    private static void named(Pattern pattern, String replacement, int at) {
+    private static void named(Expression pattern, String replacement, int at) {
         int close = replacement.indexOf('}', at);
         String name = close < 0 ? "" : replacement.substring(at + 2, close);
-        if (name.isEmpty() || !pattern.pattern().contains("(?<" + name + ">")) {
+        if (!pattern.pattern().namedGroups().containsKey(name)) {
             throw new IllegalArgumentException("replacement: the pattern has no group ${" + name + "}");
         }
     }

@@ -5,7 +5,6 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.regex.PatternSyntaxException;
 import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
@@ -43,8 +42,6 @@ final class ShippedFilters {
                 }
                 boolean isLog = isCheck && values.text("type").equals("access-log");
                 filters.addAll(isLog ? AccessLog.checked(values) : make(values, number));
-            } catch (PatternSyntaxException bad) {
-                mistakes.add(values.place() + "filter " + number + ": pattern: " + bad.getDescription());
             } catch (IllegalArgumentException bad) {
                 mistakes.add(values.place() + "filter " + number + ": " + bad.getMessage());
             }
@@ -80,6 +77,7 @@ final class ShippedFilters {
             case "api-key" -> List.of(new Authentication.ApiKey(scope, values));
             case "basic" -> List.of(new BasicAuthentication(scope, values));
             case "external-auth" -> List.of(new ExternalAuthorization(scope, values));
+            case "mirror" -> List.of(new Mirror(scope, values));
             case "ip" -> List.of(new AccessRules.Ip(scope, values));
             case "cors" -> AccessRules.Cors.of(scope, values);
             case "debug" -> List.of(new Debug(scope));

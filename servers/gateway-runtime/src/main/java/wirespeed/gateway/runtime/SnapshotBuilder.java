@@ -22,6 +22,7 @@ import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.core.Persistence;
+import wirespeed.gateway.core.RequestKey;
 import wirespeed.gateway.core.Retry;
 import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.RouteTable;
@@ -40,8 +41,8 @@ final class SnapshotBuilder {
     /** Applied when the whole configuration has been found good. */
     private final Map<Address, Placement> placements = new HashMap<>();
     private final Map<Address, Placement> placed = new HashMap<>();
-    private boolean hasDns;
-    private boolean hasConsul;
+    /** Options of the server that say where services are found. */
+    private final Set<String> registries = new HashSet<>();
     private long version;
 
     /** Where an address stands: another origin that names it means another weight by it. */
@@ -65,8 +66,13 @@ final class SnapshotBuilder {
     synchronized Snapshot build(Config config, List<Filter> filters) {
         List<String> mistakes = new ArrayList<>();
         placements.clear();
-        hasDns = !config.table("server").texts("dns").isEmpty();
-        hasConsul = !config.table("server").text("consul").isEmpty();
+        registries.clear();
+        OptionValues server = config.table("server");
+        if (!server.texts("dns").isEmpty()) {
+            registries.add("dns");
+        }
+        List.of("consul", "eureka", "endpoints").stream().filter(option -> !server.text(option).isEmpty())
+                .forEach(registries::add);
         Map<String, Origin> origins = new LinkedHashMap<>();
         Map<Entry, Address> used = new HashMap<>();
         config.origins().forEach((name, values) -> {
@@ -152,6 +158,7 @@ final class SnapshotBuilder {
             throw new IllegalArgumentException("addresses is empty (write addresses ="
                     + " [\"host:port\"])");
         }
+        checkKey("hash-key", values);
         Origin.Settings settings = new Origin.Settings(values.millis("connect"),
                 values.millis("response"), values.millis("body-idle"), values.count("connections"),
                 values.count("connection-requests"), values.millis("connection-age"),
@@ -194,6 +201,20 @@ final class SnapshotBuilder {
         };
     }
 
+    private void checkService(Address service) {
+        String option = service.registry() == null ? "dns"
+                : service.registry().equals("file") ? "endpoints" : service.registry();
+        if (!registries.contains(option)) {
+            throw new IllegalArgumentException("the service \"" + service.id() + "\" needs server." + option
+                    + switch (option) {
+                        case "dns" -> ", a DNS server such as 127.0.0.1:53";
+                        case "consul" -> ", an agent such as http://127.0.0.1:8500";
+                        case "eureka" -> ", a server such as http://127.0.0.1:8761/eureka";
+                        default -> ", a file with lines such as \"shop 10.0.0.1:8080\"";
+                    });
+        }
+    }
+
     /** Reads "host:port", "host:port*3" and "host:port backup". */
     private Address address(String origin, String text, Map<Entry, Address> used) {
         boolean isBackup = text.endsWith(" backup");
@@ -201,10 +222,8 @@ final class SnapshotBuilder {
         int star = rest.indexOf('*');
         int weight = star < 0 ? 1 : weight(rest.substring(star + 1));
         Address parsed = Address.parse(star < 0 ? rest : rest.substring(0, star));
-        if (parsed.isService() && !(parsed.isOfConsul() ? hasConsul : hasDns)) {
-            throw new IllegalArgumentException("the service \"" + parsed.id() + "\" needs "
-                    + (parsed.isOfConsul() ? "server.consul, an agent such as http://127.0.0.1:8500"
-                    : "server.dns, a DNS server such as 127.0.0.1:53"));
+        if (parsed.isService()) {
+            checkService(parsed);
         }
         Entry entry = new Entry(origin, parsed.id());
         boolean isLate = addresses.keySet().stream().anyMatch(one -> one.origin().equals(origin));
@@ -278,6 +297,14 @@ final class SnapshotBuilder {
         return fields;
     }
 
+    private static void checkKey(String option, OptionValues values) {
+        try {
+            RequestKey.check(values.text(option));
+        } catch (IllegalArgumentException bad) {
+            throw new IllegalArgumentException(option + ": " + bad.getMessage(), bad);
+        }
+    }
+
     private static Route route(int number, OptionValues values, Map<String, Origin> origins) {
         String prefix = values.text("prefix");
         if (!prefix.startsWith("/")) {
@@ -299,10 +326,14 @@ final class SnapshotBuilder {
             throw new IllegalArgumentException("origins is empty");
         }
         String name = values.text("name").isEmpty() ? "route-" + number : values.text("name");
-        return new Route(name, values.text("host"), prefix, values.texts("methods"),
-                values.table("headers"), targets, values.isTrue("strip-prefix"),
-                values.isTrue("upgrade"), new Route.Bounds(values.bytes("body"),
-                        values.millis("timeout"), values.millis("response")),
+        if (!values.text("sticky").isEmpty()) {
+            checkKey("sticky", values);
+        }
+        Expression pattern = values.text("pattern").isEmpty() ? null : Expression.of(values.text("pattern"));
+        return new Route(name, values.text("host"), prefix, new Route.Match(values.texts("methods"),
+                values.table("headers"), values.table("query"), values.table("cookies"), pattern), targets,
+                values.text("sticky"), values.isTrue("strip-prefix"), values.isTrue("upgrade"),
+                new Route.Bounds(values.bytes("body"), values.millis("timeout"), values.millis("response")),
                 values.isTrue("restore-prefix"), values.isTrue("encoded-slashes"));
     }
 }

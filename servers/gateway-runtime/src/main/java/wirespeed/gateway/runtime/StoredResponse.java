@@ -4,8 +4,14 @@ package wirespeed.gateway.runtime;
 import java.nio.ByteBuffer;
 import java.time.DateTimeException;
 import java.time.Instant;
+import java.time.LocalDate;
+import java.time.ZoneOffset;
 import java.time.ZonedDateTime;
 import java.time.format.DateTimeFormatter;
+import java.time.format.DateTimeFormatterBuilder;
+import java.time.temporal.ChronoField;
+import java.util.List;
+import java.util.Locale;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Response;
@@ -26,9 +32,24 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
     /** Two strings and their places in a list. */
     private static final int FIELD_BYTES = 100;
     private static final long HEURISTIC_SECONDS_MAX = 24 * 3600;
+    /** As dates are written (RFC 9110 §5.6.7). */
+    private static final DateTimeFormatter IMF_FIXDATE = DateTimeFormatter.ofPattern(
+            "EEE, dd MMM yyyy HH:mm:ss 'GMT'", Locale.ENGLISH).withZone(ZoneOffset.UTC);
+    /** And as they are read: the usual form, that of RFC 850, and that of asctime. */
+    private static final List<DateTimeFormatter> DATES = List.of(DateTimeFormatter.RFC_1123_DATE_TIME,
+            new DateTimeFormatterBuilder().appendPattern("EEEE, dd-MMM-")
+                    // A year of two digits lies less than 50 years ahead, else in the past.
+                    .appendValueReduced(ChronoField.YEAR, 2, 2, LocalDate.now().minusYears(50))
+                    .appendPattern(" HH:mm:ss 'GMT'").toFormatter(Locale.ENGLISH).withZone(ZoneOffset.UTC),
+            DateTimeFormatter.ofPattern("EEE MMM ppd HH:mm:ss yyyy", Locale.ENGLISH)
+                    .withZone(ZoneOffset.UTC));
 
     static StoredResponse of(Response response, byte[] body, long askedMillis, long nowMillis) {
         Headers headers = response.headers().copy();
+        if (date(headers.get("Date"), Long.MIN_VALUE) == Long.MIN_VALUE) {
+            // RFC 9110 §6.6.1: when it was received, for caches behind this one.
+            headers.set("Date", IMF_FIXDATE.format(Instant.ofEpochMilli(nowMillis)));
+        }
         long date = date(headers.get("Date"), nowMillis);
         long apparent = Math.max(0, (nowMillis - date) / 1000);
         long corrected = age(headers) + Math.max(0, (nowMillis - askedMillis) / 1000);
@@ -45,8 +66,11 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
                 freshSeconds, control);
     }
 
+    /** §5.1: of several values the first one counts. */
     private static long age(Headers headers) {
-        return CacheControl.seconds(headers.get("Age"), 0);
+        String age = headers.get("Age");
+        int comma = age == null ? -1 : age.indexOf(',');
+        return CacheControl.seconds(comma < 0 ? age : age.substring(0, comma).trim(), 0);
     }
 
     /** §4.2.1: s-maxage, max-age, Expires, else a tenth of the time since the last change. */
@@ -80,12 +104,17 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
     }
 
     static long date(String text, long otherwise) {
-        try {
-            return text == null ? otherwise : ZonedDateTime.parse(text,
-                    DateTimeFormatter.RFC_1123_DATE_TIME).toInstant().toEpochMilli();
-        } catch (DateTimeException unreadable) {
+        if (text == null) {
             return otherwise;
         }
+        for (DateTimeFormatter format : DATES) {
+            try {
+                return ZonedDateTime.parse(text, format).toInstant().toEpochMilli();
+            } catch (DateTimeException another) {
+                // One of the next, or none.
+            }
+        }
+        return otherwise;
     }
 
     long ageSeconds(long nowMillis) {
@@ -116,11 +145,26 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         return headers.has("ETag") || headers.has("Last-Modified");
     }
 
-    /** Whether a 304 is about this response; compared as If-None-Match compares. */
+    /** Whether a 304 is about this response; tags are compared as If-None-Match compares them. */
     boolean isConfirmedBy(Headers from304) {
         String mine = headers.get("ETag");
         String theirs = from304.get("ETag");
-        return mine == null || theirs == null || weak(mine).equals(weak(theirs));
+        return mine == null || theirs == null ? !differs("Last-Modified", from304)
+                : weak(mine).equals(weak(theirs));
+    }
+
+    /** §4.3.5: whether the answer to a HEAD request is about another response than this one. */
+    boolean isContradictedBy(Response head) {
+        return head.status() == 200 && status == 200
+                && (differs("ETag", head.headers()) || differs("Last-Modified", head.headers())
+                || head.headers().has("Content-Length")
+                && !String.valueOf(body.length).equals(head.headers().get("Content-Length")));
+    }
+
+    private boolean differs(String name, Headers others) {
+        String mine = headers.get(name);
+        String theirs = others.get(name);
+        return mine != null && theirs != null && !mine.equals(theirs);
     }
 
     /** §4.3.4: the stored fields are updated by those of a 304, but no cookie of one client's. */
@@ -161,9 +205,9 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
 
     /** §4.3.2; If-None-Match goes before If-Modified-Since. */
     private boolean clientHasIt(Headers asked) {
-        String none = asked.get("If-None-Match");
         String tag = headers.get("ETag");
-        if (none != null) {
+        if (asked.has("If-None-Match")) {
+            String none = String.join(",", asked.all("If-None-Match"));
             return tag != null && (none.equals("*") || java.util.Arrays.stream(none.split(","))
                     .map(String::trim).anyMatch(one -> weak(one).equals(weak(tag))));
         }

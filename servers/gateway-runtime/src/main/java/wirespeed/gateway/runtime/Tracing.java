@@ -13,6 +13,7 @@ import io.opentelemetry.context.propagation.TextMapGetter;
 import io.opentelemetry.exporter.otlp.http.trace.OtlpHttpSpanExporter;
 import io.opentelemetry.sdk.resources.Resource;
 import io.opentelemetry.sdk.trace.SdkTracerProvider;
+import io.opentelemetry.sdk.trace.SpanLimits;
 import io.opentelemetry.sdk.trace.export.BatchSpanProcessor;
 import io.opentelemetry.sdk.trace.samplers.Sampler;
 import java.util.concurrent.TimeUnit;
@@ -33,6 +34,8 @@ final class Tracing implements FinishFilter {
     /** Set while another filter must not begin a span of its own. */
     static final String SPAN = "wirespeed.span";
     private static final int QUEUE_MAX = 8192;
+    /** Of a client's path: many long ones must not fill the heap while the collector is slow. */
+    private static final int VALUE_CHARS_MAX = 1024;
     private static final W3CTraceContextPropagator W3C = W3CTraceContextPropagator.getInstance();
     private static final AttributeKey<String> METHOD = AttributeKey.stringKey("http.request.method");
     private static final AttributeKey<String> PATH = AttributeKey.stringKey("url.path");
@@ -68,6 +71,7 @@ final class Tracing implements FinishFilter {
                         AttributeKey.stringKey("service.name"), options.text("service"))))
                 .setSampler(Sampler.parentBased(Sampler.traceIdRatioBased(
                         options.count("sample-percent") / 100.0)))
+                .setSpanLimits(SpanLimits.builder().setMaxAttributeValueLength(VALUE_CHARS_MAX).build())
                 .addSpanProcessor(BatchSpanProcessor.builder(OtlpHttpSpanExporter.builder()
                         .setEndpoint(options.text("endpoint")).build())
                         .setMaxQueueSize(QUEUE_MAX).build())

@@ -2,6 +2,7 @@
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
@@ -65,12 +66,30 @@ class CacheRulesTest {
     }
 
     @Test
+    void a_304_is_about_the_response_whose_validators_it_has() {
+        String date = "Sat, 21 Nov 2026 11:00:00 GMT";
+        StoredResponse tagged = StoredResponse.of(Response.received(200, headers("ETag", "\"a\"", "Last-Modified", date),
+                Framing.NONE), new byte[3], NOW, NOW);
+        StoredResponse dated = StoredResponse.of(Response.received(200, headers("Last-Modified", date), Framing.NONE),
+                new byte[3], NOW, NOW);
+        for (StoredResponse one : List.of(tagged, dated)) {
+            assertTrue(one.isConfirmedBy(headers()));
+            assertTrue(one.isConfirmedBy(headers("Last-Modified", date)));
+            assertFalse(one.isConfirmedBy(headers("Last-Modified", "Sat, 21 Nov 2026 11:30:00 GMT")));
+        }
+        assertTrue(tagged.isConfirmedBy(headers("ETag", "W/\"a\"")));
+        assertFalse(tagged.isConfirmedBy(headers("ETag", "\"b\"", "Last-Modified", date)));
+    }
+
+    @Test
     void validators_of_a_client_are_compared_weakly() {
         Response response = Response.received(200, headers("ETag", "W/\"a\""), Framing.NONE);
         StoredResponse stored = StoredResponse.of(response, new byte[3], NOW, NOW);
         assertEquals(304, stored.toResponse(headers("If-None-Match", "\"x\", \"a\""), NOW)
                 .status());
         assertEquals(200, stored.toResponse(headers("If-None-Match", "\"x\""), NOW).status());
+        assertEquals(304, stored.toResponse(headers("If-None-Match", "\"x\"", "If-None-Match", "\"a\""), NOW)
+                .status());
     }
 
     @Test
@@ -80,6 +99,56 @@ class CacheRulesTest {
         assertTrue(control.has("private"));
         assertEquals(3, control.seconds("max-age"));
         assertEquals(-1, control.seconds("no-store"));
+    }
+
+    @Test
+    void quotes_hide_no_directive_that_stands_behind_them() {
+        for (String line : List.of("a=\"b\\\"c\", no-store", "a=\"b, no-store", "a=b\", no-store",
+                "a=\"\\\", b=\"c\", no-store", "no-store, a=\"", "a=\"b\\, no-store")) {
+            assertTrue(CacheControl.of(headers("Cache-Control", line)).has("no-store"), line);
+        }
+        for (String line : List.of("a=\"b, no-store\"", "a=\"\\\", no-store, \"", "a=\"\\\\\", b=\", no-store\"")) {
+            assertFalse(CacheControl.of(headers("Cache-Control", line)).has("no-store"), line);
+        }
+        assertEquals(3, CacheControl.of(headers("Cache-Control", "a=\"max-age=9\", max-age=3, max-age=5"))
+                .seconds("max-age"));
+    }
+
+    @Test
+    void of_several_ages_the_first_one_counts() {
+        for (String age : List.of("7", "7, 0", "7,9", "7 , x")) {
+            assertEquals(7, aged(age).ageSeconds(NOW), age);
+        }
+        for (String age : List.of("-1", "x", "7.5", "", "x, 7")) {
+            assertEquals(0, aged(age).ageSeconds(NOW), age);
+        }
+    }
+
+    private static StoredResponse aged(String age) {
+        return StoredResponse.of(Response.received(200, headers("Age", age), Framing.NONE), new byte[0],
+                NOW, NOW);
+    }
+
+    @Test
+    void dates_are_read_in_each_of_their_three_forms() {
+        for (String date : List.of("Sat, 21 Nov 2026 13:00:00 GMT", "Saturday, 21-Nov-26 13:00:00 GMT",
+                "Sat Nov 21 13:00:00 2026")) {
+            assertEquals(3600, freshness("Expires", date), date);
+        }
+        assertEquals(StoredResponse.date("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+                StoredResponse.date("Sunday, 06-Nov-94 08:49:37 GMT", 0));
+        assertEquals(StoredResponse.date("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+                StoredResponse.date("Sun Nov  6 08:49:37 1994", 0));
+        assertEquals(-1, StoredResponse.date("6 Nov 1994", -1));
+    }
+
+    @Test
+    void a_response_without_a_date_is_dated_when_it_comes() {
+        for (Headers undated : List.of(headers(), headers("Date", "yesterday"))) {
+            Response response = Response.received(200, undated, Framing.NONE);
+            StoredResponse stored = StoredResponse.of(response, new byte[0], NOW, NOW);
+            assertEquals(List.of("Sat, 21 Nov 2026 12:00:00 GMT"), stored.headers().all("Date"));
+        }
     }
 
     @Test

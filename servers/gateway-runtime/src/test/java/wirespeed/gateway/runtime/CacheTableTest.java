@@ -72,4 +72,25 @@ class CacheTableTest {
         table.put(after, response(""));
         assertNotNull(table.find(after));
     }
+
+    private CacheTable.Asked askedWith(String... fields) {
+        Headers headers = new Headers();
+        for (int i = 0; i < fields.length; i += 2) {
+            headers.add(fields[i], fields[i + 1]);
+        }
+        return table.asked("http://a/", "owner", headers);
+    }
+
+    @Test
+    void a_response_for_requests_without_a_field_is_none_for_an_empty_one() {
+        Headers varies = new Headers();
+        varies.add("Vary", "X-Tenant");
+        StoredResponse stored = StoredResponse.of(Response.received(200, varies, Framing.NONE), new byte[0], 0, 0);
+        table.put(askedWith(), stored);
+        assertNotNull(table.find(askedWith("X-Other", "")));
+        assertNull(table.find(askedWith("X-Tenant", "")));
+        table.put(askedWith("x-tenant", "a", "x-tenant", "b"), stored);
+        assertNotNull(table.find(askedWith("X-Tenant", "a,b")));
+        assertNull(table.find(askedWith("X-Tenant", "a")));
+    }
 }

@@ -57,6 +57,19 @@ class JsonWebKeysTest {
     }
 
     @Test
+    void a_malformed_key_of_an_issuer_does_not_take_the_others_with_it() {
+        String good = "{\"kty\":\"oct\",\"kid\":\"good\",\"k\":\"" + "A".repeat(43) + "\"}";
+        for (String bad : List.of("{\"kty\":\"oct\",\"k\":\"c2VjcmV0\"}", "{\"kty\":\"RSA\",\"n\":\"AQAB\"}",
+                "{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"*\"}")) {
+            String set = "{\"keys\":[" + bad + "," + good + "]}";
+            assertEquals(List.of("good"), JsonWebKeys.read(set, true).stream()
+                    .map(JsonWebKeys.WebKey::id).toList(), bad);
+            assertThrows(IllegalArgumentException.class, () -> JsonWebKeys.read(set), bad);
+            assertThrows(IllegalArgumentException.class, () -> JsonWebKeys.read("{\"keys\":[" + bad + "]}", true));
+        }
+    }
+
+    @Test
     void a_secret_is_for_no_hash_that_is_longer() throws Exception {
         List<JsonWebKeys.WebKey> keys = JsonWebKeys.read("{\"keys\":[{\"kty\":\"oct\",\"k\":\""
                 + "A".repeat(43) + "\"}]}");

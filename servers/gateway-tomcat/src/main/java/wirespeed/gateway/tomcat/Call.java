@@ -62,7 +62,6 @@ final class Call {
             response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
             context.originNanos(System.nanoTime() - askedNanos);
             response.answers(context.request().method());
-            Forwarding.acceptResponse(response);
             return response;
         } catch (ClientFailure client) {
             abandon();
@@ -89,7 +88,8 @@ final class Call {
                     failed.getMessage(), failed);
         }
         Loss loss = connection.hasReadAny() ? Loss.AFTER_ANSWER
-                : Attempts.withoutAnswer(connection.wasUsed(), System.nanoTime() - askedNanos);
+                : Attempts.withoutAnswer(connection.wasUsed(), System.nanoTime() - askedNanos,
+                connection.connectNanos());
         return new OriginFailure(Category.ORIGIN_RESET, loss, failed.getMessage(), failed);
     }
 
@@ -125,13 +125,17 @@ final class Call {
             } catch (IOException broken) {
                 // An origin that refuses a body may answer and close before it has read all of it.
                 if (!hasAnswer(connection)) {
-                    throw sending.isLate() ? late(broken) : broken;
+                    throw sending.isLate() ? late(broken, sending.isClientLate()) : broken;
                 }
             }
         }
     }
 
-    private static IOException late(IOException broken) {
+    private static IOException late(IOException broken, boolean isClients) {
+        if (isClients) {
+            return new OriginFailure(Category.ORIGIN_TIMEOUT, Loss.UNFINISHED,
+                    "the request was not complete in time", broken);
+        }
         IOException late = new SocketTimeoutException("the origin takes no more of the request");
         late.initCause(broken);
         return late;

@@ -6,6 +6,7 @@ import java.io.InputStream;
 import java.net.SocketTimeoutException;
 import org.apache.catalina.connector.ClientAbortException;
 import org.apache.coyote.BadRequestException;
+import wirespeed.gateway.core.Refusal;
 
 /** Kept apart from failures of the origin, which throw from the same loops. */
 final class ClientFailure extends IOException {
@@ -49,6 +50,10 @@ final class ClientFailure extends IOException {
             cause = cause.getCause();
         }
         return cause != null;
+    }
+
+    static ClientFailure of(Refusal refusal) {
+        return new ClientFailure(refusal.status(), refusal.getMessage(), refusal);
     }
 
     private static ClientFailure of(Exception failed) {

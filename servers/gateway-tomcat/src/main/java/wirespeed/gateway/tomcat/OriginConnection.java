@@ -37,6 +37,7 @@ final class OriginConnection extends DefaultBHttpClientConnection
     private ChunkedBody chunked;
     private boolean wasUsed;
     private int requests;
+    private long connectNanos;
 
     OriginConnection(Http1Config config) {
         this(config, new OriginMessages.Parser());
@@ -49,8 +50,13 @@ final class OriginConnection extends DefaultBHttpClientConnection
         parser.attach(this);
     }
 
-    /** Counts the connection, once it is established, until it is closed. */
-    void count(Meters counters, Address to) {
+    /**
+     * Counts the connection, once it is established, until it is closed.
+     *
+     * @param nanos that this took
+     */
+    void count(Meters counters, Address to, long nanos) {
+        connectNanos = nanos;
         meters = counters;
         address = to;
         address.connections().incrementAndGet();
@@ -69,6 +75,11 @@ final class OriginConnection extends DefaultBHttpClientConnection
     /** Whether an answer came on this connection before. */
     boolean wasUsed() {
         return wasUsed;
+    }
+
+    /** How long it took to be established, with a TLS handshake. */
+    long connectNanos() {
+        return connectNanos;
     }
 
     /** Whether bytes wait that the gateway did not ask for; they would answer the wrong request. */

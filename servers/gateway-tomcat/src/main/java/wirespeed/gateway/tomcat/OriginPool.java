@@ -145,13 +145,14 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
                 endpoint.close(CloseMode.IMMEDIATE);
             }
             boolean isNew = !endpoint.isConnected();
+            long begunNanos = System.nanoTime();
             if (isNew) {
                 manager.connect(endpoint, TimeValue.ofMilliseconds(
                         origin.settings().connectMillis()), HttpClientContext.create());
             }
             OriginConnection connection = connection(endpoint);
             if (isNew) {
-                connection.count(meters, address);
+                connection.count(meters, address, System.nanoTime() - begunNanos);
             }
             return new Lease(endpoint, connection);
         } catch (IOException | RuntimeException e) {

@@ -21,9 +21,6 @@ final class Reply {
             "proxy-authenticate", "content-length");
 
     private final Response client;
-    private int status;
-    private boolean isWritten;
-    private boolean isCut;
 
     Reply(Response client) {
         this.client = client;
@@ -34,17 +31,15 @@ final class Reply {
         return client.isCommitted();
     }
 
-    /** The status that the client got; 0 when no head was sent. */
-    int status() {
-        return isWritten ? status : 0;
-    }
-
     /** Prepares the head; it leaves with the first bytes of the body or at the end. */
     void head(wirespeed.gateway.core.Response response, boolean isHead, Framing framing,
             boolean keepAlive) {
-        status = response.status();
-        isWritten = true;
-        client.setStatus(status);
+        if (client.isError()) {
+            // Tomcat has made an answer of its own to a request body that it could not read.
+            client.resetError();
+            client.setSuspended(false);
+        }
+        client.setStatus(response.status());
         MimeHeaders headers = copied(response);
         length(response, isHead, framing);
         if (!keepAlive) {
@@ -81,8 +76,6 @@ final class Reply {
     /** Prepares the answer that switches protocols; Tomcat starts the tunnel after it. */
     Tunnel tunnel(wirespeed.gateway.core.Response response, String protocol)
             throws IOException, jakarta.servlet.ServletException {
-        status = 101;
-        isWritten = true;
         MimeHeaders headers = copied(response);
         headers.addValue("Upgrade").setString(protocol);
         headers.addValue("Connection").setString("upgrade");
@@ -126,9 +119,6 @@ final class Reply {
 
     /** The response is complete; afterwards the client has all of it. */
     void end() throws ClientFailure {
-        if (isCut) {
-            return;
-        }
         try {
             client.getOutputStream().close();
         } catch (IOException gone) {
@@ -138,7 +128,6 @@ final class Reply {
 
     /** Forgets what was prepared and not sent. */
     void reset() {
-        isWritten = false;
         client.reset();
     }
 
@@ -153,7 +142,6 @@ final class Reply {
 
     /** The rest will not come: the client must not take what it has for complete. */
     void cut() {
-        isCut = true;
         client.getCoyoteResponse().action(ActionCode.CLOSE_NOW, null);
     }
 }

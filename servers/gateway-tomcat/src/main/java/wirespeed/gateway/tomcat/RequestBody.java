@@ -7,8 +7,9 @@ import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.util.function.Supplier;
 import wirespeed.gateway.core.BodyPace;
-import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.ExchangeMachine;
+import wirespeed.gateway.core.ExchangeMachine.Command;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Meters;
@@ -30,6 +31,7 @@ final class RequestBody {
     }
 
     private final Context context;
+    private final ExchangeMachine machine;
     private final Request request;
     private final InputStream in;
     private final Plant plant;
@@ -41,9 +43,11 @@ final class RequestBody {
     private boolean isComplete;
     private long bytes;
 
-    RequestBody(Context context, InputStream in, Plant plant, Supplier<Headers> received) {
+    RequestBody(Context context, ExchangeMachine machine, InputStream in, Plant plant,
+            Supplier<Headers> received) {
         this.received = received;
         this.context = context;
+        this.machine = machine;
         this.request = context.request();
         this.in = in;
         this.plant = plant;
@@ -68,37 +72,41 @@ final class RequestBody {
         return context.origin().settings().requestTrailers() ? Trailers.fit(received.get()) : null;
     }
 
+    /** How much of it was read. */
+    long bytes() {
+        return bytes;
+    }
+
     /** Reads the whole body for filters. */
-    void collect(int max, byte[] buffer) throws ClientFailure, Failed {
-        int count = read(buffer);
-        while (count >= 0) {
+    Command collect(byte[] buffer, long deadlineNanos) throws ClientFailure {
+        for (int count = read(buffer); count >= 0; count = read(buffer)) {
             collected.add(buffer, count);
-            if (collected.length() > max) {
-                throw tooLong(max);
-            }
-            if (plant.budget().isUsedUp()) {
+            Command next = machine.requestHeld(plant.budget().isUsedUp());
+            if (next != Command.WAIT) {
                 collected.release();
-                throw Failed.later(Category.SHED, "bodies that wait take too much memory");
+                return next;
             }
-            count = read(buffer);
+            if (System.nanoTime() >= deadlineNanos) {
+                throw new ClientFailure(408, "request body did not arrive in time", null);
+            }
         }
         plant.meters().add(Meters.Count.BODIES_COLLECTED, 1);
         request.body(collected.whole());
+        return machine.collected();
     }
 
-    /** Nothing is sent again. */
+    /** Nothing is sent again, and no filter gets what came of a body in part. */
     void forget() {
         kept.release();
+        if (request.body() == null) {
+            collected.release();
+        }
     }
 
     /** The exchange is over. */
     void over() {
         kept.release();
         collected.release();
-    }
-
-    private static ClientFailure tooLong(long max) {
-        return new ClientFailure(413, "request body is longer than " + max + " bytes", null);
     }
 
     /** Time in which the origin takes what was read is none of the client's. */
@@ -132,9 +140,9 @@ final class RequestBody {
         plant.meters().add(Meters.Count.REQUEST_BODY_BYTES, count);
         Framing framing = request.framing();
         isComplete = framing.kind() == Framing.Kind.LENGTH && bytes == framing.length();
-        long max = context.bodyBytesMax();
+        long max = machine.bodyBytesMax();
         if (max >= 0 && bytes > max) {
-            throw tooLong(max);
+            throw ClientFailure.of(ExchangeMachine.tooLong(max));
         }
         return count;
     }

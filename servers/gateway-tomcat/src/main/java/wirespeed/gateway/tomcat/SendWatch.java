@@ -18,6 +18,7 @@ final class SendWatch implements Runnable {
         private volatile long sinceNanos = System.nanoTime();
         private volatile boolean isClientsTurn;
         private boolean isLate;
+        private boolean isClientLate;
         private boolean isOver;
 
         private Send(OriginConnection connection, int patienceMillis, long deadlineNanos) {
@@ -41,6 +42,7 @@ final class SendWatch implements Runnable {
             boolean isStalled = !isClientsTurn && now - sinceNanos > patienceNanos;
             if (!isOver && !isLate && (isStalled || now - deadlineNanos > 0)) {
                 isLate = true;
+                isClientLate = isClientsTurn;
                 connection.endOutput();
             }
         }
@@ -48,6 +50,11 @@ final class SendWatch implements Runnable {
         /** Whether it was ended, so that writing failed. */
         synchronized boolean isLate() {
             return isLate;
+        }
+
+        /** Whether it was ended for want of a client that sends the rest in time. */
+        synchronized boolean isClientLate() {
+            return isClientLate;
         }
 
         @Override

@@ -1,0 +1,298 @@
+// The decisions of an exchange's state machine, seen from outside: the same on both carriers.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Category;
+
+abstract class ExchangeContract extends CarrierContract {
+    private static final String NEVER =
+            "return Step.later(new java.util.concurrent.CompletableFuture<Step>());";
+
+    @TempDir
+    Path folder;
+
+    /** A filter of this phase; the last part of its class is what is given. */
+    private void filter(String name, String phase, String rest) throws IOException {
+        Files.writeString(folder.resolve(name + ".java"), "import java.nio.ByteBuffer;\n"
+                + "import wirespeed.gateway.core.*;\npublic class " + name + " implements Filter {\n"
+                + "public Phase phase() { return Phase." + phase + "; }\n"
+                + "public int order() { return " + name.length() + "; }\n" + rest + "\n}\n");
+    }
+
+    private static String apply(String body) {
+        return "public Step apply(Context context) { " + body + " }";
+    }
+
+    /** Asks the origin below /o; other paths have no route. */
+    private Carrier gateway(String more) {
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\nretries = 0\n"
+                + "[[route]]\nprefix = \"/o\"\norigins = [\"o\"]\n" + more
+                + "[filters]\nfolder = \"" + folder + "\"\n");
+    }
+
+    private static Address address(Carrier gateway) {
+        return gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(0);
+    }
+
+    private static long ended(Carrier gateway, Category category, int statusClass) {
+        return gateway.runtime.gateway().meters().stream()
+                .mapToLong(meters -> meters.get(category, statusClass)).sum();
+    }
+
+    /** Waits until the one exchange has ended so. */
+    private static void awaitEnded(Carrier gateway, Category category, int statusClass) {
+        long end = System.nanoTime() + 60_000_000_000L;
+        while (ended(gateway, category, statusClass) == 0) {
+            assertTrue(System.nanoTime() < end, () -> "the exchanges have ended as " + Stream.of(Category.values())
+                    .filter(one -> IntStream.range(0, 6).anyMatch(at -> ended(gateway, one, at) > 0)).toList());
+            LockSupport.parkNanos(5_000_000);
+        }
+        assertEquals(1, ended(gateway, category, statusClass));
+    }
+
+    @Test
+    void a_response_that_may_not_go_on_speaks_against_its_address() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "Connection: Content-Length\r\n", "");
+            return false;
+        };
+        Carrier gateway = gateway("");
+        for (int i = 0; i < 5; i++) {
+            RawClient.Answer answer = client(gateway).get("/o");
+            assertEquals(502, answer.status());
+            // Only the log says why.
+            assertEquals("502 Bad Gateway\n", answer.body());
+        }
+        assertTrue(address(gateway).breaker().isOpen());
+    }
+
+    @Test
+    void a_request_that_is_shed_has_failed_for_its_filters() throws Exception {
+        filter("Fails", "ERROR", apply("context.response().headers().set(\"X-Error\", \"seen\");"
+                + "return Step.NEXT;"));
+        filter("Post", "POST", apply("context.response().headers().set(\"X-Post\", \"seen\");"
+                + "return Step.NEXT;"));
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = RecordingOrigin.after(mayAnswer);
+        Carrier gateway = gateway("[limits]\nin-flight = 1\n");
+        RawClient waiting = client(gateway);
+        waiting.send("GET /o HTTP/1.1\r\nHost: a\r\n\r\n");
+        while (origin.seen.isEmpty()) {
+            Thread.sleep(5);
+        }
+        RawClient.Answer shed = client(gateway).get("/o");
+        mayAnswer.countDown();
+        assertEquals(503, shed.status());
+        assertEquals("seen", shed.header("X-Error"));
+        assertNull(shed.header("X-Post"));
+        assertEquals("too many exchanges\n", shed.body());
+        assertEquals("seen", waiting.read().header("X-Post"));
+    }
+
+    @Test
+    void a_filter_that_is_late_behind_a_response_is_to_blame_and_not_the_origin() throws Exception {
+        filter("Late", "POST", apply("System.setProperty(\"test.filter.waits\", context.request().path());"
+                + NEVER));
+        Carrier gateway = gateway("timeout = \"600ms\"\n");
+        String asked = "";
+        // On a busy machine the time may be over before the filter runs.
+        for (int i = 0; !asked.equals(System.getProperty("test.filter.waits")); i++) {
+            asked = "/o/" + i;
+            assertEquals(504, client(gateway).get(asked).status());
+        }
+        awaitEnded(gateway, Category.FILTER_ERROR, 5);
+    }
+
+    @Test
+    void a_filter_of_the_phase_error_that_is_late_changes_nothing() throws Exception {
+        filter("Late", "ERROR", apply(NEVER));
+        Carrier gateway = gateway("[timeouts]\nexchange = \"2s\"\nbody-idle = \"300ms\"\n");
+        assertEquals(404, client(gateway).get("/elsewhere").status());
+        RawClient slow = client(gateway);
+        slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+        assertEquals(408, slow.read().status());
+    }
+
+    @Test
+    void a_late_exchange_ends_though_filters_answer_it_and_others_never_decide() throws Exception {
+        filter("Answers", "ERROR", apply("return Step.respond(Response.of(418, \"text/plain\", \"late\"));"));
+        filter("Late", "POST", apply(NEVER));
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = RecordingOrigin.after(mayAnswer);
+        Carrier gateway = gateway("[timeouts]\nexchange = \"2s\"\nbody-idle = \"300ms\"\n");
+        assertEquals(418, client(gateway).get("/o").status());
+        mayAnswer.countDown();
+        RawClient slow = client(gateway);
+        slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+        assertEquals(418, slow.read().status());
+    }
+
+    @Test
+    void a_request_body_that_is_late_or_malformed_has_failed_for_its_filters() throws Exception {
+        filter("Fails", "ERROR", apply("context.response().headers().set(\"X-Error\", \"seen\");"
+                + "return Step.NEXT;"));
+        Carrier gateway = gateway("[timeouts]\nbody-idle = \"300ms\"\n");
+        RawClient client = client(gateway);
+        client.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+        RawClient.Answer late = client.read();
+        assertEquals("seen", late.header("X-Error"), late.toString());
+        assertEquals("408 Request Timeout: request body did not arrive in time\n", late.body());
+        assertTrue(client.isClosed());
+        client = client(gateway);
+        client.send("POST /o HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
+        RawClient.Answer malformed = client.read();
+        assertEquals(400, malformed.status());
+        assertEquals("seen", malformed.header("X-Error"), malformed.toString());
+        assertTrue(client.isClosed());
+    }
+
+    /** Sends byte after byte until the gateway has had enough. */
+    private static void trickle(RawClient client) {
+        Thread trickle = new Thread(() -> {
+            try {
+                for (int i = 0; i < 3000; i++) {
+                    client.send("x");
+                    Thread.sleep(20);
+                }
+            } catch (IOException | InterruptedException refused) {
+                // The other thread has read the answer.
+            }
+        });
+        trickle.setDaemon(true);
+        trickle.start();
+    }
+
+    @Test
+    void an_address_that_does_not_answer_within_the_exchange_is_ejected() throws Exception {
+        origin.handler = (seen, out, socket) -> socket.getInputStream().read() >= 0;
+        Carrier gateway = gateway("timeout = \"300ms\"\n");
+        // On a busy machine the time may be over before the request is sent.
+        for (int i = 0; i < 5 || i < 50 && !address(gateway).breaker().isOpen(); i++) {
+            assertEquals(504, client(gateway).get("/o").status());
+        }
+        assertTrue(address(gateway).breaker().isOpen());
+    }
+
+    @Test
+    void an_upload_that_takes_longer_than_the_exchange_speaks_against_no_address() throws Exception {
+        Carrier gateway = gateway("timeout = \"400ms\"\n[timeouts]\nbody-rate = \"0B\"\n");
+        for (int i = 0; i < 6; i++) {
+            RawClient slow = client(gateway);
+            slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+            trickle(slow);
+            assertEquals(504, slow.read().status());
+        }
+        assertFalse(address(gateway).breaker().isOpen());
+    }
+
+    @Test
+    void such_an_upload_speaks_against_no_second_address_either() throws Exception {
+        // Taken, and without a listener.
+        Socket closed = closedLater(new Socket());
+        closed.bind(new InetSocketAddress("127.0.0.1", 0));
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + closed.getLocalPort()
+                + "\", \"127.0.0.1:" + origin.port() + "\"]\n[timeouts]\nexchange = \"600ms\"\n"
+                + "body-rate = \"0B\"\n");
+        List<Address> addresses = gateway.runtime.gateway().snapshot().origins().get("o").addresses();
+        // Until an upload is a second attempt: which address is asked first is random.
+        for (int i = 0; i < 40 && addresses.get(0).failures() == 0; i++) {
+            RawClient slow = client(gateway);
+            slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+            trickle(slow);
+            assertEquals(504, slow.read().status());
+        }
+        assertTrue(addresses.get(0).failures() > 0);
+        assertEquals(0, addresses.get(1).failures());
+    }
+
+    @Test
+    void an_upload_that_filters_wait_for_ends_with_the_exchange() throws Exception {
+        filter("Reads", "PRE", "public int requestBodyBytesMax() { return 1 << 20; }\n"
+                + apply("return Step.NEXT;"));
+        Carrier gateway = gateway("[timeouts]\nexchange = \"800ms\"\nbody-rate = \"0B\"\n");
+        RawClient slow = client(gateway);
+        slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+        trickle(slow);
+        assertEquals(408, slow.read().status());
+        awaitEnded(gateway, Category.CLIENT_BAD, 4);
+    }
+
+    @Test
+    void a_response_that_filters_wait_for_ends_with_the_exchange() throws Exception {
+        filter("Reads", "POST", "public int responseBodyBytesMax() { return 1 << 20; }\n"
+                + apply("return Step.NEXT;"));
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n".getBytes());
+            for (int i = 0; i < 1000; i++) {
+                out.write('x');
+                LockSupport.parkNanos(50_000_000);
+            }
+            return true;
+        };
+        Carrier gateway = gateway("timeout = \"800ms\"\n");
+        assertEquals(504, client(gateway).get("/o").status());
+        awaitEnded(gateway, Category.ORIGIN_TIMEOUT, 5);
+    }
+
+    @Test
+    void a_failure_that_cannot_be_sent_as_filters_want_it_is_sent_plainly() throws Exception {
+        filter("Breaks", "ERROR", apply("context.response().transform(new BodyTransform() {"
+                + "public ByteBuffer chunk(ByteBuffer piece) { throw new IllegalStateException(\"no\"); }"
+                + "public ByteBuffer end() { return ByteBuffer.allocate(0); } });"
+                + "return Step.NEXT;"));
+        RawClient client = client(gateway(""));
+        assertEquals("500 Internal Server Error\n", client.get("/elsewhere").body());
+    }
+
+    @Test
+    void a_transform_is_closed_when_another_response_is_sent() throws Exception {
+        String closed = "test.transform.closed." + factory().hashCode();
+        System.clearProperty(closed);
+        filter("Hold", "POST", apply("context.response().transform(new BodyTransform() {"
+                + "public ByteBuffer chunk(ByteBuffer piece) { return piece; }"
+                + "public ByteBuffer end() { return ByteBuffer.allocate(0); }"
+                + "public void close() { System.setProperty(\"" + closed + "\", \"yes\"); } });"
+                + "return Step.NEXT;"));
+        filter("Throws", "POST", apply("throw new IllegalStateException(\"behind it\");"));
+        assertEquals(500, client(gateway("")).get("/o").status());
+        assertEquals("yes", System.getProperty(closed));
+    }
+
+    @Test
+    void the_limit_of_a_route_holds_for_a_body_that_filters_have_read() throws Exception {
+        filter("Reads", "PRE", "public int requestBodyBytesMax() { return 1 << 20; }\n"
+                + apply("return Step.NEXT;"));
+        Carrier gateway = gateway("body = \"10B\"\n[[route]]\nprefix = \"/large\"\norigins = [\"o\"]\n"
+                + "body = \"1MiB\"\n[limits]\nbody = \"1KiB\"\n");
+        assertEquals(200, client(gateway).postChunked("/o", 10).status());
+        assertEquals(413, client(gateway).postChunked("/o", 11).status());
+        assertEquals(200, client(gateway).postChunked("/large", 5000).status());
+    }
+
+    @Test
+    void a_client_of_grpc_reads_every_failure_in_fields_of_its_own() throws Exception {
+        RawClient client = client(gateway(""));
+        client.send("POST /elsewhere HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n"
+                + "Content-Length: 0\r\n\r\n");
+        RawClient.Answer answer = client.read();
+        assertEquals(200, answer.status());
+        assertEquals("12", answer.header("grpc-status"));
+    }
+}

@@ -1,0 +1,18 @@
+// ExchangeContract on gateway-netty.
+package wirespeed.gateway.contract;
+
+import java.util.Map;
+import wirespeed.gateway.netty.Main;
+import wirespeed.gateway.runtime.Launcher;
+
+class NettyExchangeTest extends ExchangeContract {
+    @Override
+    public Launcher.Factory factory() {
+        return Main::carrier;
+    }
+
+    @Override
+    public Map<String, Object> options() {
+        return Map.of("server.transport", "epoll", "server.threads", "2");
+    }
+}
