@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+import bounds
+
 from wirespeed.analysis import summary
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +73,11 @@ def report(run_dirs):
     total = sum(row.words.total() for row in twins)
     false = sum(row.words["gain"] + row.words["loss"] for row in twins)
     if total:
-        print(f"a stack with itself: {false} false of {total} comparisons ({false / total:.1%})")
+        low, high = bounds.interval(false, total)
+        print(
+            f"a stack with itself: {false} false of {total} comparisons ({false / total:.1%}; "
+            f"95 % bounds {low:.1%} … {high:.1%}, if comparisons are independent)"
+        )
 
 
 def measured(minutes, sizes, runs):

@@ -36,27 +36,28 @@ server = {{ host = "host0", addr = "{server}", cores = [0] }}
 load = {{ host = "host1", cores = [1] }}
 """
 RECIPE = """
-wirespeed = 1
+wirespeed = 2
 name = "agree"
 axes = {{ size = [128] }}
 plan = {{ repeat = 1, warmup = "500ms", duration = "2s" }}
 [[asset]]
-files = {{ name = "{{size}}.bin", bytes = "{{size}}" }}
+files = {{ name = "{{{{ size }}}}.bin", bytes = "{{{{ size }}}}" }}
 [[process]]
 name = "nginx"
 role = "server"
 port = {{ base = 8093 }}
 template = {{ "nginx.conf" = "{root}/servers/nginx/nginx.conf" }}
-argv = ["nginx", "-p", "{{run.tmp}}", "-c", "{{template:nginx.conf}}"]
+argv = ["nginx", "-p", "{{{{ run.tmp }}}}", "-c", "{{{{ template('nginx.conf') }}}}"]
 pin = {{ workers = 1 }}
-ready = {{ http = "http://{{server.addr}}:{{port}}/{{size}}.bin", length = "{{size}}" }}
+ready.http = "http://{{{{ server.addr }}}}:{{{{ port }}}}/{{{{ size }}}}.bin"
+ready.length = "{{{{ size }}}}"
 [[process]]
 name = "gen"
 role = "load"
 tool = "load"
 pin = {{ cores = "from 0" }}
-argv = ["-t", "1", "-c", "50", "-d", "{{duration}}",
-  "http://{{server.addr}}:{{nginx.port}}/{{size}}.bin"]
+argv = ["-t", "1", "-c", "50", "-d", "{{{{ duration }}}}",
+  "http://{{{{ server.addr }}}}:{{{{ nginx.port }}}}/{{{{ size }}}}.bin"]
 [[metric]]
 name = "rps"
 from = "gen"

@@ -1,35 +1,72 @@
 """Error rates and power of duets on this machine: a server with itself, and with a planted cost.
 
-    python lab/bench/duets.py aa PAIRS [SECONDS]           a server against itself
-    python lab/bench/duets.py planted PERCENT PAIRS [SECONDS]
-    python lab/bench/duets.py judge FILE ... [OF]          comparisons of OF (5) kept pairs each
+    python lab/bench/duets.py aa [--for 20m] [--size compare]
+    python lab/bench/duets.py planted 1,2,3,5,10 [--for 20m] [--size compare]
+    python lab/bench/duets.py report [FILE …]
 
-Each pair is two fresh servers with a generator each; they live next to each other for SECONDS (8)
-and take turns of 25 ms, as in a run of the lab (agent, controller, estimator). The ratios
-of a pair are appended to build/duets-aa.jsonl or -planted-PERCENT.jsonl. The server is
-lab/tests/fakes/planted.py, whose requests cost 100 blocks to hash, or PERCENT more; what is the
-same for both (about a tenth of a request) makes the true difference so much smaller.
+A comparison has the pairs of a shipped size: of `compare --run`, of `init`, or of the quickstart.
+Each pair is two fresh servers with a generator each, which live next to each other and take turns
+of 25 ms, as in a run of the lab (agent, controller, estimator), and the lab's own rules give the
+verdict. As many comparisons are made as fit into `--for`; they are appended to one file, and
+sessions add up. `--rival NICE` adds a program that works in bursts on the servers' core.
+
+The server is lab/tests/fakes/planted.py, whose requests cost 100 blocks to hash, or PERCENT more;
+what is the same for both (about a tenth of a request) makes the true difference so much smaller.
 """
 
+import argparse
+import ctypes
 import json
 import math
 import os
 import random
+import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import time
+import tomllib
+import uuid
+from collections import defaultdict
 from pathlib import Path
+from statistics import median
 
+import bounds
+
+from wirespeed import units
+from wirespeed.agent.facts import own_identity
 from wirespeed.analysis.duet import CPU, RATE, Slice, of_slices
+from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.errors import WirespeedError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
+from wirespeed.recipe import draft, read
+from wirespeed.recipe.model import DuetPlan
+from wirespeed.runner.duet import PAIRS
 from wirespeed.stats import comparison
 
 ROOT = Path(__file__).parents[2]
 LOAD = ROOT / "target" / "release" / "wirespeed-load"
 SERVER = ROOT / "lab" / "tests" / "fakes" / "planted.py"
+FILE = ROOT / "build" / "duets.jsonl"
 BLOCKS, CONNECTIONS, PORT = 100, 10, 18_400
-OF, BLOCK_S, WARM_S = 5, 2.0, 0.5
+BLOCK_S, WARM_S, PATIENCE_S = 2.0, 0.5, 30.0
+METRICS = {CPU[0]: "lower", RATE: "higher"}
+FALSE_MAX = 0.02  # the share of false verdicts that the lab promises
+BURSTS_S = 0.02, 0.4  # of a rival, and of its rests
+PR_SET_PDEATHSIG = 1
+
+
+def sizes() -> dict[str, tuple[int, float]]:
+    """(pairs, seconds of each) of a comparison, as the shipped commands and recipes have them."""
+    made = tomllib.loads(draft.text(draft.Draft("x", ["x"], 1)))["plan"]
+    quick = read.read(ROOT / "recipes" / "quickstart.toml").plan
+    return {
+        "compare": (PAIRS, DuetPlan.model_validate({}).pair),
+        "init": (made["repeat"], units.duration_s(made["duet"]["pair"])),
+        "quickstart": (quick.repeat or PAIRS, quick.duet.pair),
+    }
 
 
 def spawn(host: Host, folder: str, name: str, core: int, argv: list[str]) -> None:
@@ -37,6 +74,18 @@ def spawn(host: Host, folder: str, name: str, core: int, argv: list[str]) -> Non
         "spawn", name=name, argv=argv, cores=[core], folder=folder, cwd=folder,
         stdout=f"{folder}/{name}.out", stderr=f"{folder}/{name}.err",
     )  # fmt: skip
+
+
+def wait_for(port: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 def pair(host: Host, works: tuple[int, int], seconds: float, seed: int) -> dict[str, object]:
@@ -47,21 +96,13 @@ def pair(host: Host, works: tuple[int, int], seconds: float, seed: int) -> dict[
             port = PORT + side
             command = [sys.executable, str(SERVER), "--port", str(port), "--work", str(work)]
             spawn(host, folder, f"server-{side}", 0, command)
-        time.sleep(0.3)
         for side in (0, 1):
+            wait_for(PORT + side)
             controls.append(f"{folder}/control-{side}")
             url = f"http://127.0.0.1:{PORT + side}/"
-            command = [
-                str(LOAD),
-                "-t1",
-                f"-c{CONNECTIONS}",
-                "-d1h",
-                "--pin",
-                "1",
-                "--timeout",
-                "30s",
-            ]
-            spawn(host, folder, f"load-{side}", 1, [*command, "--control", controls[-1], url])
+            options = ["-t1", f"-c{CONNECTIONS}", "-d1h", "--pin", "1", "--timeout", "30s"]
+            command = [str(LOAD), *options, "--control", controls[-1], url]
+            spawn(host, folder, f"load-{side}", 1, command)
             names += [f"server-{side}", f"load-{side}"]
         time.sleep(WARM_S)
         told = host.ask(
@@ -72,61 +113,189 @@ def pair(host: Host, works: tuple[int, int], seconds: float, seed: int) -> dict[
         host.ask("stop", names=names, grace_s=0)
         host.ask("forget", names=names)
     found = of_slices([Slice(*row) for row in told["slices"]], BLOCK_S, True)
-    ratios = {name: found.ratios[name].log for name in (CPU[0], RATE) if name in found.ratios}
-    return {"t": time.time(), "how": told["how"], "realtime": told["realtime"], "seconds": seconds,
-            "groups": found.groups, "left_out": found.left_out, "ratios": ratios,
+    ratios = {name: found.ratios[name].log for name in METRICS if name in found.ratios}
+    return {"how": told["how"], "realtime": told["realtime"], "groups": found.groups,
+            "left_out": found.left_out, "problem": found.problem, "ratios": ratios,
             "load": os.getloadavg()[0]}  # fmt: skip
 
 
-def measure(percent: float, pairs: int, seconds: float, file: Path) -> None:
-    chance = random.Random()
+def compared(host: Host, percent: float, pairs: int, seconds: float) -> list[dict[str, object]]:
+    """The pairs of one comparison. The ports change places at random, whatever they may matter."""
+    chance, found = random.Random(), []
+    works = (BLOCKS, round(BLOCKS * (1 + percent / 100)))
+    for _ in range(pairs):
+        is_swapped = chance.random() < 0.5
+        one = pair(host, works[::-1] if is_swapped else works, seconds, chance.getrandbits(31))
+        if is_swapped:
+            one["ratios"] = {name: -log for name, log in one["ratios"].items()}
+        found.append(one)
+    return found
+
+
+def measure(percents: list[float], size: str, for_s: float, nice: int | None, file: Path) -> None:
+    """Comparisons until another one would not fit; the planted shares take turns."""
+    pairs, seconds = sizes()[size]
+    plain = {"session": uuid.uuid4().hex[:8], "size": size, "pairs_of": pairs, "seconds": seconds,
+             "rival": nice, "machine": own_identity()}  # fmt: skip
     host = Host(Transport("here", python=sys.executable), {"mark": f"{os.getpid()}-duets"})
     host.greet()
     host.prefer(-20)
     host.ask("hold_idle")
-    file.parent.mkdir(exist_ok=True)
+    other = None if nice is None else rival(nice)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    end, longest, made = time.monotonic() + for_s, 0.0, 0
     try:
-        for _ in range(pairs):
-            works = (BLOCKS, round(BLOCKS * (1 + percent / 100)))
-            is_swapped = chance.random() < 0.5  # the ports change places, whatever they may matter
-            one = pair(host, works[::-1] if is_swapped else works, seconds, chance.getrandbits(31))
-            if is_swapped:
-                one["ratios"] = {name: -log for name, log in one["ratios"].items()}
+        while made < 1 or time.monotonic() + longest < end:
+            percent = percents[made % len(percents)]
+            began = time.monotonic()
+            row = {**plain, "percent": percent, "t": time.time(),
+                   "pairs": compared(host, percent, pairs, seconds)}  # fmt: skip
             with open(file, "a", encoding="utf-8") as out:
-                out.write(json.dumps(one) + "\n")
+                out.write(json.dumps(row) + "\n")
+            longest, made = max(longest, time.monotonic() - began), made + 1
+            if made == 1:
+                print(f"a comparison takes {longest:.0f} s: about {for_s / longest:.0f} in all")
     finally:
         host.close()
+        if other:
+            other.kill()
+            other.wait()
 
 
-def judge(files: list[Path], of: int) -> None:
-    """Comparisons of `of` pairs in the order in which they were measured, as a run judges them."""
+def rival(nice: int) -> subprocess.Popen[bytes]:
+    """A program that works in bursts on the servers' core, as a neighbour does."""
+    return subprocess.Popen([sys.executable, __file__, "burst", str(nice)])
+
+
+def burst(nice: int) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.sched_setaffinity(0, [0])
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
+    chance = random.Random()
+    while True:
+        end = time.monotonic() + chance.uniform(*BURSTS_S)
+        while time.monotonic() < end:
+            pass
+        time.sleep(chance.uniform(*BURSTS_S))
+
+
+# -- what was measured ------------------------------------------------------------------------
+
+
+def judged(row: dict, metric: str) -> tuple[str, comparison.Comparison | None]:
+    """The verdict that a run of this comparison alone would print."""
+    logs = [one["ratios"][metric] for one in row["pairs"] if metric in one["ratios"]]
+    (found,) = comparison.compare([logs])
+    q = found.p if found else 1.0
+    return decide(found, Terms(q=q, better=METRICS[metric])).word, found
+
+
+def rows_of(files: list[Path]) -> list[dict]:
+    """All comparisons once, also where one file was added to another."""
+    found = {}
     for file in files:
-        pairs = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        for metric in (CPU[0], RATE):
-            logs = [one["ratios"][metric] for one in pairs if metric in one["ratios"]]
-            groups = [logs[n : n + of] for n in range(0, len(logs) - of + 1, of)]
-            found = [comparison.compare([group])[0] for group in groups]
-            if not found:
-                continue
-            beyond = sum(one.p <= comparison.P_MAX for one in found)
-            excluded = sum(one.low > 0 or one.high < 0 for one in found)
-            middle = sorted(one.gain for one in found)[len(found) // 2]
-            widths = sorted(math.log1p(one.high) - math.log1p(one.low) for one in found)
-            print(
-                f"{file.stem}, {metric}: {len(logs)} pairs, {len(found)} comparisons of {of}: "
-                f"median {middle:+.2%}, interval {widths[len(widths) // 2] / 2:.2%} to each side, "
-                f"p <= 2 % {beyond}, 95 % interval without 0 {excluded}, sd of a pair "
-                f"{comparison.level(logs).variance ** 0.5 * len(logs) ** 0.5:.2%}"
-            )
+        for line in file.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            found[row["session"], row["t"]] = row
+    return list(found.values())
+
+
+def report(rows: list[dict]) -> list[str]:
+    """The table, apart for each machine, size and rival: what differs does not add up."""
+    groups: dict[tuple, list[dict]] = defaultdict(list)
+    for row in rows:
+        machine = row["machine"]
+        where = f"{machine['cpu_model']}, {machine['cores']} cores, {machine['kernel']}"
+        rival_of = "quiet" if row["rival"] is None else f"rival at nice {row['rival']}"
+        size = f"{row['size']}: {row['pairs_of']} pairs of {row['seconds']:g} s"
+        groups[where, size, rival_of].append(row)
+    lines = []
+    for names, group in sorted(groups.items()):
+        sessions = {row["session"] for row in group}
+        counts = f"{len(group)} comparisons in {len(sessions)} sessions"
+        lines += ["", f"## {'; '.join(names)}: {counts}"]
+        lines += ["", "| planted | metric | comparisons | verdicts | share | 95 % bounds | p ≤ 2 % "
+                  "| median | ± | by session |", "| ---: | --- | ---: | --- | ---: | --- | ---: | "
+                  "---: | ---: | --- |"]  # fmt: skip
+        notes = []
+        for percent in sorted({row["percent"] for row in group}):
+            same = [row for row in group if row["percent"] == percent]
+            for metric in METRICS:
+                lines.append(_line(same, percent, metric))
+                notes += _open(same, percent, metric)
+        lines += ["", *notes] if notes else []
+    return lines
+
+
+def _is_hit(word: str, percent: float) -> bool:
+    """Of a server with itself any claim, and it is false; of a slower one the loss."""
+    return word == "loss" if percent else word in ("gain", "loss")
+
+
+def _line(rows: list[dict], percent: float, metric: str) -> str:
+    every = [(row["session"], *judged(row, metric)) for row in rows]
+    found = [one for _, _, one in every if one is not None]
+    hits = sum(_is_hit(word, percent) for _, word, _ in every)
+    wrong = sum(word == "gain" for _, word, _ in every) if percent else 0
+    low, high = bounds.interval(hits, len(every))
+    sure = sum(one.p <= comparison.P_MAX for one in found)
+    halves = [
+        (math.log1p(one.high) - math.log1p(one.low)) / 2
+        for one in found
+        if one.low is not None and one.high is not None
+    ]
+    by_session: dict[str, list[bool]] = defaultdict(list)
+    for session, word, _ in every:
+        by_session[session].append(_is_hit(word, percent))
+    sessions = ", ".join(f"{sum(one)}/{len(one)}" for one in by_session.values())
+    what = "found" if percent else "false"
+    text = f"{hits} {what}" + (f", {wrong} called faster" if wrong else "")
+    middle = f"{median(one.gain for one in found):+.2%}" if found else "–"
+    half = f"{median(halves):.2%}" if halves else "–"
+    return (
+        f"| {percent:g} % | {metric} | {len(every)} | {text} | {hits / len(every):.1%} | "
+        f"{low:.1%} … {high:.1%} | {sure} | {middle} | {half} | {sessions} |"
+    )
+
+
+def _open(rows: list[dict], percent: float, metric: str) -> list[str]:
+    """Of a server with itself: what is missing for a bound at the promise."""
+    if percent:
+        return []
+    hits = sum(_is_hit(judged(row, metric)[0], 0.0) for row in rows)
+    more = bounds.more_for_at_most(hits, len(rows), FALSE_MAX)
+    if more == 0:
+        return [f"{metric}: at most {FALSE_MAX:.0%} false is shown."]
+    need = f"{more:,} more comparisons without a false one" if more else "far more comparisons"
+    return [f"{metric}: at most {FALSE_MAX:.0%} false is not shown yet; it takes {need}."]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    for kind in ("aa", "planted"):
+        one = kinds.add_parser(kind)
+        if kind == "planted":
+            one.add_argument("percents", help="1,2,3,5,10")
+        one.add_argument("--for", dest="for_", default="20m", help="time of this session (20m)")
+        one.add_argument("--size", choices=sorted(sizes()), default="compare")
+        one.add_argument("--rival", type=int, metavar="NICE", help="disturb the servers' core")
+        one.add_argument("--into", type=Path, default=FILE, help=f"({FILE.relative_to(ROOT)})")
+    kinds.add_parser("report").add_argument("files", type=Path, nargs="*", default=[FILE])
+    kinds.add_parser("burst").add_argument("nice", type=int)
+    given = parser.parse_args()
+    if given.kind == "burst":
+        burst(given.nice)
+    if given.kind in ("aa", "planted"):
+        words = given.percents.split(",") if given.kind == "planted" else ["0"]
+        percents = [float(word) for word in words]
+        measure(percents, given.size, units.duration_s(given.for_), given.rival, given.into)
+        given.files = [given.into]
+    print("\n".join(report(rows_of(given.files))))
 
 
 if __name__ == "__main__":
-    kind, *words = sys.argv[1:]
-    if kind == "judge":
-        of = [int(word) for word in words if word.isdigit()]
-        judge([Path(word) for word in words if not word.isdigit()], of[0] if of else OF)
-    else:
-        percent = float(words.pop(0)) if kind == "planted" else 0.0
-        name = "aa" if kind == "aa" else f"planted-{percent:g}"
-        seconds = float(words[1]) if len(words) > 1 else 8.0
-        measure(percent, int(words[0]), seconds, ROOT / "build" / f"duets-{name}.jsonl")
+    try:
+        main()
+    except WirespeedError as error:
+        sys.exit(f"duets.py: {error}")

@@ -35,7 +35,7 @@ SO_NETNS_COOKIE = 71  # asm-generic/socket.h, Linux 5.14
 SETTING = "/proc/sys/net/unix/max_dgram_qlen"
 CELLS = 3
 RECIPE = """
-wirespeed = 1
+wirespeed = 2
 name = "kills"
 axes = {{ connections = [1, 2, 3] }}
 plan = {{ repeat = 1, warmup = "0s", duration = "200ms" }}
@@ -43,13 +43,14 @@ plan = {{ repeat = 1, warmup = "0s", duration = "200ms" }}
 name = "app"
 role = "server"
 port = {{ base = {port} }}
-argv = ["{python}", "{server}", "--port", "{{port}}", "--fork"]
-ready = {{ http = "http://{{server.addr}}:{{port}}/", length = 16 }}
+argv = ["{python}", "{server}", "--port", "{{{{ port }}}}", "--fork"]
+ready = {{ http = "http://{{{{ server.addr }}}}:{{{{ port }}}}/", length = 16 }}
 [[process]]
 name = "gen"
 role = "load"
 tool = "load"
-argv = ["-c", "{{connections}}", "-d", "{{duration}}", "http://{{server.addr}}:{{app.port}}/"]
+argv = ["-c", "{{{{ connections }}}}", "-d", "{{{{ duration }}}}",
+  "http://{{{{ server.addr }}}}:{{{{ app.port }}}}/"]
 [tune]
 sysctl = {{ "net.unix.max_dgram_qlen" = {value} }}
 services.stop = ["kills"]

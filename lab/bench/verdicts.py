@@ -2,7 +2,7 @@
 judged by the lab's own statistics.
 
     python lab/bench/verdicts.py [TABLES [PART ...]]
-    parts: same, planted, lone, withheld, families, sequential
+    parts: same, planted, lone, withheld, families, sequential, boundaries
 
 A run is a number of comparisons measured in interleaved rounds, as many as the plan chooses. Noise
 is drawn for every trial in time order, so that drift and slow phases hit what they would hit. Sizes
@@ -20,9 +20,17 @@ from collections.abc import Callable
 
 from wirespeed.analysis.comparisons import qs
 from wirespeed.analysis.verdict import Terms, decide
-from wirespeed.stats.comparison import benjamini_hochberg, compare, over_cells
+from wirespeed.stats.comparison import (
+    P_MAX,
+    Q_MAX,
+    benjamini_hochberg,
+    compare,
+    over_cells,
+    prior_df_max,
+)
 from wirespeed.stats.rounds import QUIET_SPREAD, planned
 from wirespeed.stats.spending import Spending
+from wirespeed.stats.student import critical
 
 SIZES = (1, 4, 12, 18, 30, 60, 288)
 COMPARED_MAX = 60_000  # in one line of a table: runs of many comparisons are simulated less often
@@ -278,9 +286,43 @@ def sequential(tables: int) -> None:
             )
 
 
+def bars(size: int, at: list[int], rounds_max: int) -> tuple[float, float]:
+    """The p that a verdict needs at the last of these analyses: of a difference that all of so many
+    comparisons have, and of one that a single comparison has."""
+    share = Spending(len(at), rounds_max > 0, tuple(at) if rounds_max else (), rounds_max).share
+    return min(P_MAX, Q_MAX) * share, min(P_MAX, Q_MAX / size) * share
+
+
+def smallest_found(size: int, rounds: int, bar: float) -> float:
+    """The difference that is found half of the time with such a p on a quiet machine."""
+    df = rounds - 1 + prior_df_max(size, rounds - 1)
+    error = math.sqrt(2 / rounds) * QUIET_SPREAD
+    return math.expm1(critical(round(df, 1), bar) * error)
+
+
+def boundaries(_tables: int) -> None:
+    """What a verdict needs at the shipped sizes, in one analysis and in four of --until-decided."""
+    print("\n## What a verdict needs\n")
+    print("| comparisons | rounds | analysis | p, all differ | found | p, one differs | found |")
+    print("| ---: | ---: | --- | ---: | ---: | ---: | ---: |")
+    for size in SIZES:
+        first = planned(size)
+        looks = [([first], 0, "the only one")]
+        at = [first * number for number in range(1, 5)]
+        looks += [(at[:n], at[-1], f"{n} of 4") for n in range(1, 5)]
+        for done, rounds_max, name in looks:
+            every, one = bars(size, done, rounds_max)
+            found = [f"{smallest_found(size, done[-1], bar):.1%}" for bar in (every, one)]
+            print(
+                f"| {size} | {done[-1]} | {name} | {every:.2g} | {found[0]} | {one:.2g} | "
+                f"{found[1]} |"
+            )
+
+
 def main() -> None:
     tables = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    known = {one.__name__: one for one in (same, planted, lone, withheld, families, sequential)}
+    parts = (same, planted, lone, withheld, families, sequential, boundaries)
+    known = {one.__name__: one for one in parts}
     for name in sys.argv[2:] or known:
         known[name](tables)
 

@@ -22,7 +22,7 @@ FAKES = Path(__file__).parent / "fakes"
 PATIENCE_S = 180.0  # a loaded two-core machine
 
 RECIPE = """
-wirespeed = 1
+wirespeed = 2
 name = "{name}"
 axes = {{ connections = {connections} }}
 plan = {{ repeat = {repeat}, warmup = "{warmup}", duration = "{duration}", restart = "{restart}" }}
@@ -32,14 +32,17 @@ name = "app"
 role = "server"
 inherit = {fakes}
 port = {{ base = {port} }}
-argv = ["{python}", "{server}", "--port", "{{port}}"{server_options}]
-ready = {{ http = "http://{{server.addr}}:{{port}}/", length = {length}, within = "{within}" }}
+argv = ["{python}", "{server}", "--port", "{{{{ port }}}}"{server_options}]
+ready.http = "http://{{{{ server.addr }}}}:{{{{ port }}}}/"
+ready.length = {length}
+ready.within = "{within}"
 [[process]]
 name = "gen"
 role = "load"
 tool = "load"
 inherit = {fakes}
-argv = ["-c", "{{connections}}", "-d", "{{duration}}", "http://{{server.addr}}:{{app.port}}/"]
+argv = ["-c", "{{{{ connections }}}}", "-d", "{{{{ duration }}}}",
+  "http://{{{{ server.addr }}}}:{{{{ app.port }}}}/"]
 [[metric]]
 name = "rps"
 from = "gen"

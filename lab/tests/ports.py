@@ -42,11 +42,12 @@ def free_port():
 
 
 def is_free(port):
+    """At every address: a server may listen at all of them, or at another than 127.0.0.1."""
     with socket.socket() as probe:
         # As servers do: connections of an earlier test may still be closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind(("", port))
         except OSError:
             return False
     return True

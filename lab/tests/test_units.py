@@ -60,6 +60,12 @@ def test_counts_and_links():
     assert units.link_bits_per_second("25gbit") == 25e9
 
 
+@pytest.mark.parametrize("read", [units.count, units.size_bytes, units.duration_s])
+def test_hundreds_of_digits_are_too_large(read):
+    with pytest.raises(UnitError, match="too large"):
+        read("9" * 400 + ("s" if read is units.duration_s else ""))
+
+
 @given(st.integers(min_value=0, max_value=10**9))
 def test_a_duration_written_as_text_reads_back(ms):
     assert units.duration_s(units.duration_text(ms / 1000)) == pytest.approx(ms / 1000)

@@ -1,4 +1,4 @@
-"""Where a run can happen: hosts, their cores and addresses on each link, and how cores are dealt.
+"""Where a run can happen: hosts, their cores and addresses on links, and how cores are assigned.
 
 A seat is one core of one host, with the address that the host has on the link of the cell.
 """

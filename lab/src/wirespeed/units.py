@@ -44,7 +44,10 @@ def _split(value: str | int | float, what: str, example: str) -> tuple[float, st
     match = _NUMBER.fullmatch(text)
     if isinstance(value, bool) or not match:
         raise UnitError(f"{text!r} is not a {what} (for example {example})")
-    return float(match[1]), match[2]
+    number = float(match[1])
+    if not math.isfinite(number):  # hundreds of digits
+        raise UnitError(f"{text[:20]!r}… is too large for a {what}")
+    return number, match[2]
 
 
 def _scaled(value: str | int | float, table: dict[str, float], what: str, example: str) -> float:

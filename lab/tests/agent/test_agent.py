@@ -14,16 +14,18 @@ import time
 from pathlib import Path
 
 import pytest
+from ports import free_port, is_free
 from processes import marked
 
-from wirespeed.agent import files, leftovers, main, sampling
-from wirespeed.agent.children import Refused, is_alive
+from wirespeed.agent import duet, files, leftovers, main, sampling
+from wirespeed.agent.children import Child, Refused, is_alive
 from wirespeed.agent.helpers import Helpers
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 
+NO_MAIN_THREAD = Path(__file__).parents[1] / "fakes" / "no_main_thread.py"
 SPAWNS = "setsid sleep 500 & sleep 500 & exec sleep 500"
 PATIENCE_S = 120.0
 
@@ -68,6 +70,57 @@ def test_a_stop_ends_a_process_with_all_it_forked(host, tmp_path):
     assert answer == {"killed": [], "left": []}
     host.close()
     assert not marked(host.mark)
+
+
+def test_a_stop_ends_a_process_whose_main_thread_has_ended(host, tmp_path):
+    """It counted as ended, so it kept its port, and the next server was refused it."""
+    port = free_port()
+    command = f"{sys.executable} {NO_MAIN_THREAD} {port} & exit 0"
+    spawn(host, tmp_path, argv=("sh", "-c", command))
+    assert host.wait_exit(["app"], PATIENCE_S)
+    assert wait_until(lambda: not is_free(port))
+    assert len(host.ask("state", name="app")["members"]) == 1
+    assert host.ask("stop", names=["app"], grace_s=60) == {"killed": [], "left": []}
+    assert is_free(port)
+
+
+def test_a_process_without_its_main_thread_is_found_and_seen_to_run():
+    """A killed agent's was not among what it had left, and a running one counted as stopped."""
+    port = free_port()
+    # The mark of an agent that lives: runs of other tests end the processes of dead ones.
+    environment = {**os.environ, "WIRESPEED_AGENT": leftovers.identity(os.getpid())}
+    with subprocess.Popen([sys.executable, NO_MAIN_THREAD, str(port)], env=environment) as process:
+        try:
+            assert wait_until(lambda: not is_free(port))
+            assert is_alive(process.pid) and process.pid in leftovers.marked()
+            assert not duet.is_stopped(process.pid)
+            process.send_signal(signal.SIGSTOP)
+            assert wait_until(lambda: duet.is_stopped(process.pid))
+        finally:
+            process.kill()
+    assert not is_alive(process.pid)
+
+
+def test_a_process_that_its_cgroup_still_counts_is_not_gone(tmp_path):
+    """cgroup.procs leaves out a process whose threads are all about to end."""
+    child = Child("app", 1, str(tmp_path))
+    child.code = 0
+    (tmp_path / "cgroup.procs").write_text("")
+    (tmp_path / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    assert not child.is_gone()
+    (tmp_path / "cgroup.events").write_text("populated 0\nfrozen 0\n")
+    assert child.is_gone()
+
+
+def test_without_a_cgroup_the_time_of_ended_children_counts():
+    """A server that forks for each request had used almost no CPU time."""
+    burn = f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.3: pass'"
+    command = ["sh", "-c", f"{burn}; echo done; read end"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout.readline() == b"done\n"
+        assert Child("app", process.pid, None).cpu_us() >= 250_000
+        process.communicate(b"\n")
 
 
 def test_the_end_of_stdin_ends_everything(host, tmp_path):
@@ -239,8 +292,8 @@ def test_a_process_gets_the_priority_that_this_user_may_give(host, tmp_path):
     assert os.getpriority(os.PRIO_PROCESS, 0) == own_nice
 
 
-def test_the_canary_takes_time(host):
-    assert host.ask("canary", core=host.info["cores"][0])["ms"] > 0.1
+def test_the_calibration_takes_time(host):
+    assert host.ask("calibration", core=host.info["cores"][0])["ms"] > 0.1
 
 
 def test_folders_go_away_with_the_agent(host, tmp_path):

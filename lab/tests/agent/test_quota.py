@@ -99,7 +99,7 @@ def test_an_agent_in_a_group_with_a_quota_samples_how_long_it_held_back(limited)
     try:
         host.greet()
         host.ask("sample_start", names=[], every_s=60, instants=[])
-        host.ask("canary", core=host.info["cores"][0])  # 10 ms of work take two periods at least
+        host.ask("calibration", core=host.info["cores"][0])  # of 10 ms: two periods at least
         first, last = (sample["text"]["quota"] for sample in host.ask("sample_stop"))
         assert throttled(last) > throttled(first)
     finally:

@@ -81,7 +81,7 @@ def test_a_log_is_read_on_from_where_the_last_look_ended(tmp_path):
     assert not log.has_line(), "it is not there yet"
     path.write_text("starting\n" * 1000 + "not ready to accept\nready to")
     assert not log.has_line()
-    assert log.read[str(path)] == [path.stat().st_size, "ready to"]
+    assert log.read[str(path)] == (path.stat().st_size, "ready to")
     with open(path, "a") as file:
         file.write(" accept connections\n")
     assert log.has_line(), "a line that came in two parts"

@@ -5,6 +5,7 @@ a run that was stopped, a figure that fell to 0.
 """
 
 import json
+import math
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,10 @@ from wirespeed.analysis.summary import load
 from wirespeed.cli import compare, reproduce, trend
 from wirespeed.cli import run as command
 from wirespeed.errors import InputError, ResultsError
+from wirespeed.runner import execute
 
 PASSES, FAILS = 0, 3
+PAUSES = {"name": "pauses", "from": "load", "better": "lower"}
 TABLE = {"rows": "payload", "columns": "stack", "value": "rps", "gain": {"over": "kernel"}}
 
 
@@ -29,7 +32,8 @@ def kind(factor=1.0, of_fast=1.3, tables=(TABLE,)):
 
     return Kind(
         "check", "A check", {"payload": [16, 128, 1024], "stack": ["kernel", "fast"]},
-        [dict(one) for one in tables], rate, metrics=[RPS, LATENCY], noise=0.005,
+        [dict(one) for one in tables], rate, metrics=[RPS, LATENCY, *[PAUSES][: len(tables) - 1]],
+        noise=0.005,
         baseline={"stack": "kernel"} if tables else {},
     )  # fmt: skip
 
@@ -45,6 +49,10 @@ def made(tmp_path_factory):
         "again": make_run(kind(), folder / "again", 4),
         "slower": make_run(kind(factor=0.8), folder / "slower", 5),
         "faster": make_run(kind(factor=1.3), folder / "faster", 7),
+        "costs": make_run(kind(tables=(TABLE, {**TABLE, "value": "pauses"})), folder / "costs", 8),
+        "percentile": make_run(
+            kind(tables=({**TABLE, "value": "latency.p99"},)), folder / "percentile", 9
+        ),
         "nothing compared": make_run(kind(tables=[]), folder / "none", 6),
     }
 
@@ -116,6 +124,17 @@ def first(count, metric, value, **axes):
     return change
 
 
+def rounds(most, **axes):
+    """Cells that have the first rounds only."""
+
+    def change(run_dir):
+        for path in list(trials_of(run_dir, **axes)):
+            if json.loads(path.read_text())["round"] > most:
+                shutil.rmtree(path.parent)
+
+    return change
+
+
 def bare(**axes):
     """Invalid trials without a figure: their programs failed."""
 
@@ -132,10 +151,12 @@ def fact(name, value):
     )
 
 
+def unreadable(run_dir):
+    (run_dir / "run.json").write_text("{")
+
+
 def thinned(sentence):
-    return lambda run_dir: edit(
-        run_dir / "run.json", lambda run: run.update(thinned=[sentence])
-    )
+    return lambda run_dir: edit(run_dir / "run.json", lambda run: run.update(thinned=[sentence]))
 
 
 def limited(word, **axes):
@@ -158,6 +179,52 @@ def gone(**axes):
     return change
 
 
+def turns_failed(**axes):
+    """A trial whose programs failed while they took turns."""
+
+    def change(run_dir):
+        path = next(trials_of(run_dir, **axes))
+        edit(path, lambda trial: trial.update(
+            duet={"over": "x", "problem": "app-0 died", "is_failure": True}
+        ))  # fmt: skip
+
+    return change
+
+
+def ratios(*logs, **axes):
+    """The log ratio of the two rates, in each round another one."""
+
+    def change(run_dir):
+        rates = {}
+        for path in trials_of(run_dir, stack="kernel"):
+            trial = json.loads(path.read_text())
+            rates[trial["axes"]["payload"], trial["round"]] = trial["metrics"]["rps"]
+        for path in trials_of(run_dir, stack="fast", **axes):
+            trial = json.loads(path.read_text())
+            log = logs[trial["round"] % len(logs)]
+            rate = rates[trial["axes"]["payload"], trial["round"]] * math.exp(log)
+            edit(path, lambda trial, rate=rate: trial["metrics"].update(rps=rate))
+
+    return change
+
+
+def duets(log, spread=0.001, **axes):
+    """Each round has a duet of rates, too, that says so much."""
+
+    def change(run_dir):
+        of = {}
+        for path in trials_of(run_dir, stack="kernel"):
+            trial = json.loads(path.read_text())
+            of[trial["axes"]["payload"]] = trial["cell"]
+        for number, path in enumerate(trials_of(run_dir, stack="fast", **axes)):
+            ratio = {"log": log + spread * (number % 3), "error": None, "blocks": 1}
+            edit(path, lambda trial, ratio=ratio: trial.update(
+                duet={"over": of[trial["axes"]["payload"]], "ratios": {"rps": ratio}}
+            ))  # fmt: skip
+
+    return change
+
+
 @dataclass
 class Case:
     """A situation of `run` and `report`."""
@@ -172,6 +239,8 @@ class Case:
 
 
 ONE = {"payload": 16, "stack": "fast"}
+THREE_PERCENT_LESS = ratios(-0.03, -0.031, -0.03, -0.031, -0.0305)
+SELDOM = ratios(-0.037, -0.063, -0.037, -0.063, -0.05, payload=16)  # by chance: p = 0.1 %
 RUNS = [
     Case("a gain", "gain", "loss", PASSES),
     Case("a gain, undecided too", "gain", "loss,undecided", PASSES),
@@ -221,6 +290,11 @@ RUNS = [
          [figure("rps", 0.0, payload=16, stack="kernel")]),
     Case("a baseline of 0, undecided", "gain", "undecided", FAILS,
          [figure("rps", 0.0, payload=16, stack="kernel")]),
+    Case("a cost that the baseline never has", "costs", "loss", FAILS,
+         [figure("pauses", 0.0, stack="kernel"), figure("pauses", 2.0, stack="fast")]),
+    Case("a cost that the baseline has in most rounds", "costs", "loss", PASSES,
+         [figure("pauses", 2.0), first(1, "pauses", 0.0, stack="kernel")]),
+    Case("a cost that no side has", "costs", "loss", PASSES, [figure("pauses", 0.0)]),
     Case("a rate of 0 on both sides", "gain", "loss", FAILS, [figure("rps", 0.0, payload=16)]),
     Case("errors are allowed by no rule", "gain", "", FAILS,
          [invalid(1, "812 answers were not 2xx", **ONE), first(1, "non_2xx", 812.0, **ONE)],
@@ -228,6 +302,32 @@ RUNS = [
     Case("a refused trial of a run that went on", "gain", "loss", PASSES,
          [fact("program app", "1.2"), invalid(1, "other programs used 90 %", 0.9, **ONE)]),
     Case("mixed builds, forced", "gain", "loss", PASSES, [thinned("Builds are mixed: …")]),
+    Case("mixed machines, forced", "gain", "loss", PASSES, [thinned("Machines or settings …")]),
+    Case("no percentile of a contender that answered too few requests", "percentile", "loss", FAILS,
+         [figure("latency.p99", None, **ONE)]),
+    Case("no percentile on either side", "percentile", "loss", PASSES,
+         [figure("latency.p99", None, payload=16)]),
+    Case("no percentile at all: nothing is compared", "percentile", "loss", FAILS,
+         [figure("latency.p99", None), figure("server.work_us_per_request", None)]),
+    Case("no round with a valid trial on both sides", "gain", "loss", FAILS,
+         [invalid(9, "other programs used 90 %", 0.9, stack="fast"),
+          rounds(3, stack="kernel")]),
+    Case("a duet with a loss", "same", "loss", FAILS, [duets(-0.1)]),
+    Case("a duet without the pauses of its contender", "loss", "loss", FAILS, [duets(0.0)]),
+    Case("a duet that agrees with its trials", "same", "loss", PASSES, [duets(0.0)]),
+    Case("a duet of a contender that gains alone", "gain", "loss", PASSES, [duets(0.0)]),
+    Case("a duet without the pauses of a contender that sleeps", "loss", "loss", FAILS,
+         [duets(0.0), limited("concurrency", stack="fast")]),
+    Case("a contender alone that its generator limits", "loss", "loss", PASSES,
+         [duets(0.0), limited("client", stack="fast"), limited("client", stack="kernel")]),
+    Case("3 % less alone", "same", "loss", FAILS, [THREE_PERCENT_LESS, duets(0.0)]),
+    Case("3 % less alone, server and generator full", "same", "loss", PASSES,
+         [THREE_PERCENT_LESS, duets(0.0), limited("both")]),
+    Case("a seldom loss of a run's one duet", "same", "loss", FAILS,
+         [SELDOM, duets(0.0, payload=16)]),
+    Case("a seldom loss of one of three duets", "same", "loss", PASSES, [SELDOM, duets(0.0)]),
+    Case("a trial that failed while it took turns", "gain", "loss", FAILS,
+         [turns_failed(**ONE)]),
 ]  # fmt: skip
 
 
@@ -285,6 +385,14 @@ EARLIER = [
     ("its rate was 0", [figure("rps", 0.0, **ONE)], [], PASSES),
     ("both rates are 0", [figure("rps", 0.0, **ONE)], [figure("rps", 0.0, **ONE)], PASSES),
     ("its trials failed", [invalid(9, "9 errors", **ONE)], [], PASSES),
+    ("more of its trials failed", [invalid(2, "9 errors", **ONE)],
+     [invalid(1, "9 errors", **ONE)], PASSES),
+    ("as many of its trials failed", [invalid(2, "9 errors", **ONE)],
+     [invalid(2, "9 errors", **ONE)], PASSES),
+    ("fewer of its trials failed", [invalid(1, "9 errors", **ONE)],
+     [invalid(4, "9 errors", **ONE)], FAILS),
+    ("one trial failed, among fewer", [invalid(1, "9 errors", **ONE)],
+     [rounds(4, **ONE), invalid(1, "9 errors", **ONE)], PASSES),
     ("trials of both failed", [invalid(9, "9 errors", **ONE)], [invalid(9, "9 errors", **ONE)],
      PASSES),
 ]  # fmt: skip
@@ -310,9 +418,16 @@ def test_cells_that_the_first_of_two_runs_lacks(made, tmp_path, capsys, before, 
         (lambda a, b: compare.compare((a, b), Path(), ["rsp"], False, ""), "neither run has 'rsp'"),
         (lambda a, b: command.check_of("lost", []), "unknown value 'lost'"),
         (lambda a, b: command.check_of("", ["rps >"]), "not a rule"),
+        (lambda a, b: command.check_of("", ["rps > nan"]), "'nan' is not a finite number"),
+        (lambda a, b: command.check_of("", ["errors <= 1e999"]), "'1e999' is not a finite number"),
+        (lambda a, b: command.check_of("", [f"p99 < {'9' * 400}s"]), "is too large"),
+        (lambda a, b: command.check_of("", ["stack=a,b: rps > 1"]), "'b' is not AXIS=VALUE"),
         (lambda a, b: command.check_of("", [], True), "needs --fail-on or --require"),
+        (lambda a, b: compare.compare((a, a), Path(), [], False, "worse"), "are the same run"),
         (lambda a, b: trend.trend(trend.Choice([a], "", "", []), Path(), "", "worse", True),
          "at least two runs"),
+        (lambda a, b: trend.trend(trend.Choice([a, a], "", "", []), Path(), "", "worse", True),
+         "at least two runs, and there are 1"),
         (lambda a, b: trend.trend(trend.Choice([a, b], "", "", []), Path(), "", "loss", True),
          "unknown value 'loss'"),
         (lambda a, b: trend.trend(trend.Choice([a, b], "", "stack=x", []), Path(), "", "", True),
@@ -389,6 +504,13 @@ def test_a_run_ends_with_1_where_a_measurement_failed(made, tmp_path, changes, h
     assert command.has_failed(run_dir) == has_failed
 
 
+def test_a_copy_of_a_run_is_the_same_run(made, tmp_path):
+    """A pipeline that had lost its baseline compared the run with a copy of itself, and passed."""
+    copy = shutil.copytree(made["gain"], tmp_path / "main")
+    with pytest.raises(InputError, match="are the same run"):
+        compare.compare((str(made["gain"]), str(copy)), tmp_path, [], False, "worse")
+
+
 def test_errors_where_there_were_none_are_worse(made, tmp_path, capsys):
     first = shutil.copytree(made["gain"], tmp_path / "a" / made["gain"].name)
     second = shutil.copytree(made["again"], tmp_path / "b" / made["again"].name)
@@ -428,8 +550,17 @@ FOLLOWED = [
     ("the last run lost a cell", BEFORE, [without(**ONE)], FAILS),
     ("the last run lost a stack", BEFORE, [gone(stack="fast")], FAILS),
     ("all trials of a cell failed", BEFORE, [invalid(9, "9 errors", **ONE)], FAILS),
+    ("one trial of a cell failed", BEFORE, [invalid(1, "9 errors", **ONE)], FAILS),
+    (
+        "one trial of a cell was noisy",
+        BEFORE,
+        [invalid(1, "other programs used 90 % of core 0", 0.9, **ONE)],
+        PASSES,
+    ),
     ("the rate fell to 0", BEFORE, [figure("rps", 0.0, **ONE)], FAILS),
     ("two runs, the last lost a cell", ["gain", "again"], [without(**ONE)], FAILS),
+    ("the last run was killed", BEFORE, [state("running")], FAILS),
+    ("the last run cannot be read", BEFORE, [unreadable], FAILS),
 ]
 
 
@@ -442,6 +573,62 @@ def test_a_history_passes_or_fails(made, tmp_path, capsys, names, changes, code)
         change(last)
     found = trend.trend(CHOICE, tmp_path, "rps", "worse", True)
     assert found == code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "code"), [(1, PASSES), (2, FAILS)])
+def test_one_failed_trial_among_fewer_is_not_more_than_one(made, tmp_path, capsys, count, code):
+    """One of four after one of five failed the check."""
+    last = history(made, tmp_path, BEFORE)
+    invalid(1, "9 errors", **ONE)(tmp_path / "06-check-gain")
+    rounds(4, **ONE)(last)
+    invalid(count, "9 errors", **ONE)(last)
+    found = trend.trend(CHOICE, tmp_path, "rps", "worse", True)
+    assert found == code, capsys.readouterr().err
+
+
+def test_a_run_that_cannot_be_read_fails_its_own_history_only(made, tmp_path, capsys):
+    """It was left out in silence: the check passed on the run before it."""
+    unreadable(history(made, tmp_path, BEFORE))
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == FAILS
+    assert "07-check-again/run.json: cannot be read" in capsys.readouterr().err
+    (tmp_path / "07-check-again").rename(tmp_path / "07-check-more-again")
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
+    (tmp_path / "07-check-more-again").rename(tmp_path / "00-check-again")
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
+
+
+def test_an_old_damaged_run_is_left_out_and_named(made, tmp_path, capsys):
+    """One broken trial ended every trend of its recipe."""
+    history(made, tmp_path, [*BEFORE, "gain"])
+    old, new = tmp_path / "03-check-again", tmp_path / "08-check-gain"
+    next(old.glob("trials/*/trial.json")).write_text("{")
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
+    printed = capsys.readouterr()
+    points = json.loads(printed.out)[0]["points"]
+    assert [point["run"] for point in points] == [f"run{n}" for n in range(9) if n != 3]
+    assert printed.err.startswith(f"wirespeed: left out: {old}/trials/")
+    next(new.glob("trials/*/trial.json")).write_text("{")
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == FAILS
+    assert f"wirespeed: {new.name} cannot be read" in capsys.readouterr().err
+    other = trend.Choice([], "check", "", ["branch=main"])
+    with pytest.raises(ResultsError, match="there are 0"):
+        trend.trend(other, tmp_path, "rps", "worse", True)
+    assert capsys.readouterr().err == "", "the damaged ones are of another branch"
+
+
+def test_a_run_that_is_still_measured_is_none_of_its_history(made, tmp_path, monkeypatch):
+    last = history(made, tmp_path, BEFORE)
+    state("running")(last)
+    with execute.hold(last):
+        assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == FAILS
+    monkeypatch.setattr(execute, "machine_id", lambda: "another")  # which cannot see the lock
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
+
+
+def test_there_are_many_situations():
+    tables = (RUNS, COMPARED, EARLIER, REPRODUCED, ENDED, FOLLOWED)
+    assert len(RUNS) >= 40 and sum(map(len, tables)) >= 90
 
 
 def test_a_regression_fails_the_run_that_shows_it_and_not_every_run_after_it(made, tmp_path):

@@ -7,7 +7,7 @@ from report.make_run import KINDS, make_run
 
 from wirespeed.analysis import diagnosis
 from wirespeed.analysis.summary import load
-from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.analysis.verdict import Terms, Verdict, decide
 from wirespeed.results import store
 from wirespeed.stats.comparison import Comparison
 
@@ -47,3 +47,13 @@ def test_a_gain_that_interference_leaves_open_needs_a_quiet_machine(tmp_path):
     assert verdict.word == "not decided" and verdict.more_rounds is None
     gain = replace(summary.gains[0], verdict=verdict)
     assert "--wait-for-quiet" in diagnosis._decider(gain, summary)
+
+
+def test_a_blocked_run_needs_another_order(tmp_path):
+    """doctor suggested what would help the bottleneck of an interleaved run."""
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    plan = replace(summary.run.plan, order="blocked")
+    summary = replace(summary, run=replace(summary.run, plan=plan))
+    verdict = Verdict("not comparable", "measured in blocks: drift looks like a gain")
+    gain = replace(summary.gains[0], verdict=verdict)
+    assert diagnosis._decider(gain, summary) == 'plan.order = "interleaved"'

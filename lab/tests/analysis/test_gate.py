@@ -80,6 +80,26 @@ def test_a_cell_without_a_valid_trial_keeps_no_rule(run_dir):
     assert line.endswith("rps > 1: no valid trial")
 
 
+@pytest.mark.parametrize(("own", "base", "count"), [(3, 3, 1), (1, 3, 0), (3, 2, 0)])
+def test_a_cost_that_the_baseline_never_has_needs_as_many_rounds_as_a_verdict(
+    run_dir, own, base, count
+):
+    """One collection in a single round failed a whole run."""
+    summary = load(run_dir)
+    gain = next(one for one in summary.gains if len(one.cell.trials) >= 3 <= len(one.base.trials))
+
+    def with_pauses(cell, rounds, value):
+        trials = cell.trials[:rounds]
+        kept = tuple(replace(t, metrics={**t.metrics, "pauses": value}) for t in trials)
+        return replace(cell, trials=kept)
+
+    costly = replace(
+        gain, metric="pauses", better="lower",
+        cell=with_pauses(gain.cell, own, 1.0), base=with_pauses(gain.base, base, 0.0),
+    )  # fmt: skip
+    assert len(gate.zeros(replace(summary, gains=(costly,)))) == count
+
+
 def test_incomparable_cells_are_not_decided(run_dir):
     summary = load(run_dir)
     verdict = replace(summary.gains[0].verdict, word="not comparable", reason="both were full")
@@ -112,6 +132,12 @@ def test_limits_are_in_the_units_that_people_write(run_dir):
     assert (rule.metric, rule.limit, rule.where) == ("latency.p99", 5000.0, (("stack", "kernel"),))
     assert gate.rule("rps > 100k").limit == 100_000
     assert gate.rule("server.cpu < 0.9").limit == 0.9
+
+
+def test_a_rule_means_truth_values_as_recipes_write_them(run_dir):
+    cell = replace(load(run_dir).measured[0], axes={"tls": True, "payload": 16})
+    meant = [gate.rule(f"tls={text}: rps > 1").covers(cell) for text in ("true", "True", "false")]
+    assert meant == [True, True, False] and gate.rule("payload=16: rps > 1").covers(cell)
 
 
 def test_each_cell_that_breaks_a_rule_is_named(run_dir):
@@ -162,3 +188,13 @@ def test_a_gate_is_about_the_run_that_was_measured_though_another_is_the_latest(
     words = ["run", "quickstart", "--runs", str(run_dir.parent), "--fail-on", "loss"]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert report(run_dir, "--fail-on", "loss").exit_code == 3
+
+
+def test_a_cell_without_the_figure_of_a_rule_is_named(run_dir):
+    """One cell with too few requests for a quantile made it an unknown metric of all."""
+    summary = load(run_dir)
+    cell = summary.measured[0]
+    trials = tuple(replace(t, metrics={"rps": t.metrics["rps"]}) for t in cell.trials)
+    short = changed(summary, trials=trials)
+    (line,) = gate.broken(short, gate.Criteria(rules=(gate.rule("p99 < 1h"),)))
+    assert line.endswith("no such figure") and line.startswith(gate._place(cell))

@@ -9,9 +9,10 @@ import random
 import pytest
 from report.make_run import Kind, make_run, netty, nginx, quickstart, zuul
 
-from wirespeed.analysis import comparisons, diagnosis, summary
+from wirespeed.analysis import comparisons, diagnosis, gate, sheets, summary, two_runs
 from wirespeed.analysis.verdict import Terms, decide
 from wirespeed.results import store
+from wirespeed.results.model import Run
 from wirespeed.stats import comparison
 
 
@@ -123,6 +124,15 @@ def test_scaling_is_measured_against_the_smallest_count(tmp_path):
     assert summary.scaling(load(quickstart(), tmp_path).sheets[0], "kernel", "rps") == {}
 
 
+def test_workers_without_a_number_have_no_scaling(tmp_path):
+    """A recipe with NGINX's own `worker_processes auto` next to numbers had no report."""
+    table = {"rows": "workers", "columns": "stack", "value": "rps"}
+    axes = {"workers": ["auto", 0, 1, 2], "stack": ["kernel"]}
+    kind = Kind("small", "Small", axes, [table], lambda a: 900.0 if a["workers"] == 2 else 600.0)
+    efficiency = summary.scaling(load(kind, tmp_path, noise=0.0).sheets[0], "kernel", "rps")
+    assert efficiency == {(1,): pytest.approx(1), (2,): pytest.approx(0.75)}
+
+
 def test_an_axis_that_a_table_forgot_splits_it(tmp_path):
     kind = small(lambda a: 1000.0 + a["payload"])
     axes = {"payload": [1, 2], **kind.axes}
@@ -165,11 +175,37 @@ def test_only_a_server_at_its_limit_has_an_unqualified_gain(limit, tmp_path):
         return 600.0 if a["stack"] == "balanced" else 1000.0
 
     assert judged("a", faster, ["balanced"]) == {("gain", "≥")}
+    assert judged("d", slower, ["kernel"]) == {("loss", "≤")}
+    if limit == "concurrency":
+        return
     assert judged("b", slower, ["balanced"]) == {("not comparable", "≥")}
     assert judged("c", faster, ["kernel"]) == {("not comparable", "≤")}
-    assert judged("d", slower, ["kernel"]) == {("loss", "≤")}
-    if limit != "concurrency":
-        assert judged("e", faster, ["kernel", "balanced"]) == {("not comparable", "")}
+    assert judged("e", faster, ["kernel", "balanced"]) == {("not comparable", "")}
+
+
+@pytest.mark.parametrize(("of_waiting", "word"), [("balanced", "loss"), ("kernel", "gain")])
+def test_a_server_that_waits_is_slower_than_one_that_works(of_waiting, word, tmp_path):
+    """A contender that waited for a lock half of the time, with its core half idle, was "not
+    comparable", and --fail-on loss passed."""
+    kind = small(
+        lambda a: 600.0 if a["stack"] == of_waiting else 1000.0,
+        bottleneck=lambda a: "concurrency" if a["stack"] == of_waiting else "server",
+    )
+    found = load(kind, tmp_path)
+    verdicts = {gain.verdict for gain in found.gains if gain.metric == "rps"}
+    assert {(one.word, one.bound, one.scope) for one in verdicts} == {(word, "", "latency-bound")}
+    assert all("too few connections" in one.reason for one in verdicts)
+    assert bool(gate.broken(found, gate.Criteria(("loss",)))) == (word == "loss")
+
+
+def test_a_server_that_waits_in_the_second_run_is_worse(tmp_path):
+    def made(name, rate, limit):
+        return load(small(lambda a: rate, bottleneck=lambda a: limit), tmp_path / name)
+
+    first, waits = made("a", 1000.0, "server"), made("b", 600.0, "concurrency")
+    found = two_runs.compare(first, waits, ["rps"])
+    assert {one.word for one in found.differences} == {"worse"}
+    assert {one.word for one in two_runs.compare(waits, first, ["rps"]).differences} == {"better"}
 
 
 @pytest.mark.parametrize("held", [["kernel"], ["balanced"], ["kernel", "balanced"]])
@@ -463,3 +499,37 @@ def test_idle_states_of_a_run_that_went_on_are_those_of_its_trials(tmp_path):
     assert not summary.summarize(run_dir, run, plan, older).run.idle_held
     held = dataclasses.replace(run, idle_held=True)
     assert summary.summarize(run_dir, held, plan, older).run.idle_held
+
+
+@pytest.mark.parametrize(
+    ("number", "title", "shown"),
+    [
+        (1, "{payload} bytes over {link}, {gone}", "16 bytes over Loopback, any gone"),
+        (1, "{payload", "{payload"),
+        (2, "{{ payload }} bytes over {{ link }}", "16 bytes over Loopback"),
+        (2, "{{ axes['my-axis'] }} {x}", "any my-axis {x}"),
+    ],
+)
+def test_a_title_is_filled_in_by_the_language_of_its_recipe(number, title, shown):
+    run = Run("run", "r", recipe_format=number, axes={"payload": [16], "my-axis": [1]})
+    assert sheets._titled(run, title, {"payload": 16}) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "title", "shown"),
+    [
+        (1, "{payload:,} bytes", "1,000 bytes"),
+        (1, "{payload:1000000000}", None),
+        (1, "{payload:{payload}}", None),
+        (1, "{payload[0]}", None),
+        (2, "{{ '{:,}'.format(payload) }} bytes over {{ link }}", "1,000 bytes over Loopback"),
+        (2, "{{ '{:1000000000}'.format(payload) }}", None),
+        (2, "{% for a in range(9) %}{% for b in range(9) %}x{% endfor %}{% endfor %}", None),
+        (2, "{{ payload.x }}", None),
+    ],
+)
+def test_a_title_of_another_ones_run_is_shown_as_it_stands_where_it_could_be_long(
+    number, title, shown
+):
+    run = Run("run", "recipe", recipe_format=number, axes={"payload": [1000]})
+    assert sheets._titled(run, title, {"payload": 1000}) == (shown or title)

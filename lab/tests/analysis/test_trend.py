@@ -1,11 +1,13 @@
 """Change points: a step is found where it is, and noise alone seldom gives one."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from wirespeed.analysis import trend
+from wirespeed.analysis import comparisons, trend
 from wirespeed.analysis.trend import RunMedian
+from wirespeed.results.model import Run
 
 
 def points(values):
@@ -89,3 +91,23 @@ def test_a_lone_step_is_found_among_many_cells():
     cells.append(points(noisy(14, dice, 7, 0.8)))
     limit = trend.limit_of([trend.chance(one, 0.05 / 13) for one in cells])
     assert [len(trend.changes(one, True, limit)) for one in cells] == [0] * 12 + [1]
+
+
+def test_a_change_says_what_else_its_run_had_than_the_run_before_it():
+    """A new machine looked like a regression of the commit that was measured on it first."""
+    values = points(noisy(12, random.Random(3), 7, 0.85))
+    runs = {
+        one.run: Run(one.run, "r", facts={"cpu_model": "A" if number < 7 else "B", "kernel": "6.1"})
+        for number, one in enumerate(values)
+    }
+    history = trend.MetricHistory({}, "rps", values, trend.changes(values, True))
+    (change,) = trend._with_conditions(history, runs).changes
+    assert (change.run, change.conditions) == ("run8", ("CPU model",))
+    same = {name: replace(run, facts={}) for name, run in runs.items()}
+    assert trend._with_conditions(history, same).changes[0].conditions == ()
+
+
+@pytest.mark.parametrize("metric", ["steal", "server.work", "server.fullest_thread", "psi"])
+def test_less_of_a_share_that_is_lost_or_used_is_better(metric):
+    """More CPU steal was called better."""
+    assert comparisons.better(Run("run", "r"), metric) == "lower"

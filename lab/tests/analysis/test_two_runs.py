@@ -177,3 +177,16 @@ def test_differences_in_the_method_are_listed():
     found = two_runs.compare(first, second, ["rps"]).facts
     assert {"nice": (0, -20), "tuned": ("no", ["somaxconn"])}.items() <= found.items()
     assert found["warm-up, s"] == (0.0, 10.0)
+
+
+def test_a_figure_that_the_second_run_lost_fails_the_check_and_is_not_reproduced():
+    """The other cells were the same, so it was "reproduced", and `--fail-on worse` passed."""
+    first, second = plain(1, cells=6), plain(2, cells=6)
+    cell = second.cells[0]
+    trials = tuple(replace(t, metrics={"rps": t.metrics["rps"]}) for t in cell.trials)
+    second = replace(second, cells=(replace(cell, trials=trials), *second.cells[1:]))
+    found = two_runs.compare(first, second, ["latency.p99"])
+    lines = compare.broken(found, ["worse"])
+    assert any(line.startswith("load 0") and "no such figure" in line for line in lines)
+    assert found.verdict != "reproduced"
+    assert not any(one.is_lost for one in two_runs.compare(first, first, ["rps"]).differences)

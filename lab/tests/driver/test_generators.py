@@ -279,3 +279,27 @@ def test_a_decimal_comma_of_a_tool_is_refused_and_not_left_out(tmp_path):
     assert read("command", ["mine"], "tps = 1,234.5\n", tmp_path, wanted).rps == 1234.5
     with pytest.raises(ProcessError, match=r"gen-0: '12,5' is not a number .*\(rps\)"):
         read("command", ["mine"], "tps = 12,5\n", tmp_path, wanted)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", '"nan"', "1e999"])
+def test_a_figure_of_a_tool_of_ones_own_is_a_finite_number(tmp_path, value):
+    """NaN, which tools print where nothing was answered, ended the run in a traceback."""
+    wanted = OwnFigures.model_validate({"json": {"rps": "rate"}})
+    with pytest.raises(ProcessError, match=r"is not a finite number \(rps\)"):
+        read("command", ["mine"], f'{{"rate": {value}}}', tmp_path, wanted)
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("wrk", "1 requests in 1.2.3s\nRequests/sec: 1.2.3\n"),
+        ("oha", json.dumps({**OHA, "statusCodeDistribution": ["200"]})),
+        ("oha", json.dumps({**OHA, "latencyPercentiles": {"median": 1}})),
+    ],
+)
+def test_results_of_another_version_of_a_tool_fail_the_trial_and_not_the_run(tmp_path, tool, text):
+    (tmp_path / "stdout").write_text(text)
+    run, output = LoadRun(tmp_path, 2.0, 0.0, 0.0), Output(tmp_path / "stdout", "", 7, int(2e9))
+    with pytest.raises(ProcessError, match=r"^gen-0: ") as failed:
+        command.figures_of(instance(tool, ["-c", "1", "u"]), run, output)
+    assert "\n" not in str(failed.value)

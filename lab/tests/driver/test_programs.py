@@ -1,6 +1,7 @@
 """What is really started: NGINX's configuration, a JVM's log, and the stack around a program."""
 
 import shutil
+import types
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def recipe_of(tmp_path, argv, template, count=2):
     path = tmp_path / "two.toml"
     path.write_text(
         f"""
-wirespeed = 1
+wirespeed = 2
 name = "two"
 [[process]]
 name = "app"
@@ -69,7 +70,7 @@ argv = ["gen"]
 
 def test_each_instance_has_its_own_file_of_a_template_that_knows_other_processes(tmp_path):
     text = "{{ port }} {{ processes['back-end'].addr }} {{ processes['back-end'].ports }}"
-    path = recipe_of(tmp_path, '["app", "{template:app.conf}"]', text)
+    path = recipe_of(tmp_path, "['app', \"{{ template('app.conf') }}\"]", text)
     seats = {"server": [0, 1], "load": [1], "origin": [1]}
     place = Place(tmp_path, path, one_host(seats), run_dir=str(tmp_path))
     resolver = Resolver(read.read(path), SweepPoint("all", {}), place)
@@ -113,6 +114,19 @@ def test_jvm_options_depend_on_the_version(tmp_path):
     (tmp_path / "jvm.options").write_text("# why\n-Xms64m  # heap\n24+: --new\n\n-Xmx64m\n")
     assert jvm_options(tmp_path, 17) == ["-Xms64m", "-Xmx64m"]
     assert jvm_options(tmp_path, 24) == ["-Xms64m", "--new", "-Xmx64m"]
+
+
+def test_the_front_door_reads_jvm_options_as_the_lab_does():
+    """It starts servers without the lab, so both have a reader."""
+    root = TEMPLATE.parents[2]
+    door = types.ModuleType("front_door")
+    door.__file__ = str(root / "wirespeed")
+    exec(compile((root / "wirespeed").read_text(), door.__file__, "exec"), door.__dict__)
+    files = list(root.glob("servers/*/jvm.options"))
+    assert files
+    for path in files:
+        for major in (17, 21, 24, 25):
+            assert door.jvm_options(path.parent.name, major) == jvm_options(path.parent, major)
 
 
 def checkout(tmp_path, programs=True, profile=True):

@@ -1,11 +1,13 @@
 """A channel to an agent, at its end."""
 
+import ast
 import os
 import shutil
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -44,11 +46,17 @@ def test_an_agent_of_another_protocol_is_refused(monkeypatch):
 
 def test_a_python_that_is_too_old_is_named(monkeypatch):
     """It ended with a syntax error of one of the agent's own files."""
-    later = channel.BOOTSTRAP.replace("(3, 6)", "(9, 9)")
+    later = channel.BOOTSTRAP.replace("(3, 9)", "(9, 9)")
     monkeypatch.setattr(channel, "BOOTSTRAP", later)
     # It may have ended before the first request is sent, or after.
     with pytest.raises(HostError, match=r"old: Python 3\.\d+ is too old for the agent"):
         Fleet([Transport("old", python=sys.executable)], "old", cgroups=False)
+
+
+@pytest.mark.parametrize("name", channel.MODULES)
+def test_the_agent_has_no_syntax_that_its_oldest_python_lacks(name):
+    text = (Path(channel.__file__).parents[1] / "agent" / f"{name}.py").read_text()
+    assert ast.parse(text, feature_version=channel.PYTHON_LEAST)
 
 
 def test_words_of_a_program_that_goes_on_are_not_written_over(monkeypatch, tmp_path):

@@ -128,7 +128,7 @@ def test_a_series_has_one_row_for_each_interval_inside_the_window():
 def test_a_kernel_without_pressure_files_is_read_too():
     sample = raw(0, 0, 0, 0, 0)
     del sample["text"]["/proc/pressure/cpu"]
-    assert snapshot(sample).pressure_us == 0.0
+    assert snapshot(sample).pressure_us == snapshot(sample).disk_wait_us == 0.0
 
 
 def with_interrupts(sample, ticks, eth_bytes=0):
@@ -204,3 +204,10 @@ def test_events_of_the_processor_are_cut_at_the_windows_edges():
     half = window.counts(samples, S // 2, S)
     assert half == {"app-0": {"instructions": pytest.approx(500 + 2000)}}
     assert window.counts([raw(t, 0, 0, 0, 0) for t in range(3)], 0, S) == {}
+
+
+def test_the_wait_for_a_disk_is_a_share_of_the_window():
+    samples = [raw(t, 0, 0, 0, 0) for t in range(4)]
+    for sample, us in zip(samples, (0, 500_000, 800_000, 5_000_000), strict=True):
+        sample["text"]["/proc/pressure/io"] = f"some avg10=0 total={us}\nfull avg10=0 total=1\n"
+    assert window.of_window(samples, S, S, PARTS).values["psi_io"] == pytest.approx(0.3)

@@ -10,7 +10,7 @@ from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import compose, read
 
 BASE = """
-wirespeed = 1
+wirespeed = 2
 name = "base"
 [axes]
 connections = [1, 50]
@@ -20,14 +20,14 @@ duration = "10s"
 [[process]]
 name = "app"
 role = "server"
-argv = ["./app", "{recipe.dir}/data"]
+argv = ["./app", "{{ recipe.dir }}/data"]
 port = { base = 8000 }
 template = { "app.conf" = "app.j2" }
 [[process]]
 name = "gen"
 role = "load"
 tool = "load"
-argv = ["-c", "{connections}", "http://{server.addr}:{app.port}/"]
+argv = ["-c", "{{ connections }}", "http://{{ server.addr }}:{{ app.port }}/"]
 [[metric]]
 name = "rps"
 from = "gen"
@@ -127,3 +127,42 @@ VALUES = SCALARS | st.lists(SCALARS | TABLES, max_size=3) | TABLES
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4))
 def test_what_is_written_as_toml_reads_the_same(data):
     assert tomllib.loads(compose.toml(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('[[process]]\nname = "app"', '[[processes]]\nname = "app"'),
+        ('template = { "app.conf" = "app.j2" }', 'template = "app.j2"'),
+        ('template = { "app.conf" = "app.j2" }', 'template = { "app.conf" = 3 }'),
+        ('name = "app"', 'name = ["app"]'),
+        ('name = "gen"', "name = { a = 1 }"),
+        ('argv = ["./app", "{{ recipe.dir }}/data"]', 'argv = "./app"'),
+        ('argv = ["./app", "{{ recipe.dir }}/data"]', "argv = []"),
+    ],
+)
+def test_a_mistake_in_the_recipe_below_is_one_line(recipes, right, wrong):
+    """Files were looked for before anything was checked: a traceback."""
+    (recipes / "shipped" / "base.toml").write_text(BASE.replace(right, wrong, 1))
+    with pytest.raises(RecipeError):
+        mine(recipes, 'extends = "base"\nname = "mine"\n[[process]]\nname = "app"\n')
+
+
+@pytest.mark.parametrize("value", ["3", '"abc"', "[3]", "[[]]", '[{ name = ["app"] }]'])
+def test_processes_that_are_none_are_one_line(recipes, value):
+    (recipes / "shipped" / "base.toml").write_text(
+        f'wirespeed = 2\nname = "b"\nprocess = {value}\n'
+    )
+    for own in ("", f"process = {value}\n", '[[process]]\nname = "app"\n'):
+        with pytest.raises(RecipeError):
+            mine(recipes, f'extends = "base"\nname = "mine"\n{own}')
+
+
+@pytest.mark.parametrize("text", ["alert \a", "a return \r here", "two\nlines", "\x1b[2K"])
+def test_settings_stand_in_a_comment_of_one_line(recipes, text):
+    """A run could not go on: its copy of the recipe was invalid TOML."""
+    (found, made) = mine(recipes, BASE, [f"process.app.env.WHAT={text}"])
+    assert found.process[0].env == {"WHAT": text.strip()}
+    kept = recipes / "kept.toml"
+    kept.write_text(made, encoding="utf-8")
+    assert read.read_copy(kept)[0] == found

@@ -1,8 +1,11 @@
 """`wirespeed init`: the recipe of a user's own server is tried, written and valid."""
 
 import os
+import signal
 import socket
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,14 +13,17 @@ import pytest
 from ports import free_port
 from typer.testing import CliRunner
 
+from wirespeed import template
+from wirespeed.agent.children import is_alive
 from wirespeed.cli.app import app
 from wirespeed.cli.init import Answers, _asked
-from wirespeed.errors import InputError
-from wirespeed.recipe import expression, read, sweep
+from wirespeed.errors import InputError, RunError
+from wirespeed.recipe import read, sweep
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.runner import fit, tryout
 from wirespeed.topology import one_host, roles_of
 
+NO_MAIN_THREAD = Path(__file__).parents[1] / "fakes" / "no_main_thread.py"
 SERVER = f"{sys.executable} -m http.server {{port}} --bind 127.0.0.1"
 
 
@@ -50,14 +56,14 @@ def test_the_server_is_started_where_the_command_was_tried(here):
     (here / "sub").mkdir()
     init("a.toml", *command)
     init("sub/b.toml", *command)
-    assert read.read(here / "a.toml").process[0].cwd == "{recipe.dir}"
+    assert read.read(here / "a.toml").process[0].cwd == "{{ recipe.dir }}"
     assert read.read(here / "sub" / "b.toml").process[0].cwd == str(here)
 
 
 def test_a_program_that_lies_here_is_named_in_full(here):
     (here / "serve").write_text("#!/bin/sh\n")
     init("a.toml", "--command", "./serve {port}", "--no-try")
-    assert read.read(here / "a.toml").process[0].argv == [str(here / "serve"), "{port}"]
+    assert read.read(here / "a.toml").process[0].argv == [str(here / "serve"), "{{ port }}"]
 
 
 def test_without_bypass_two_stacks_are_left(here):
@@ -88,6 +94,26 @@ def test_a_server_that_makes_itself_a_daemon_is_named_and_ended(here):
         socket.create_connection(("127.0.0.1", int(port)))
 
 
+def test_a_server_whose_main_thread_has_ended_is_ended_too(here):
+    """It was taken for a zombie and went on: the next server to be tried met a port in use."""
+    port = str(free_port())
+    command = f"{sys.executable} {NO_MAIN_THREAD} {{port}}"
+    done = init("a.toml", "--command", command, "--port", port)
+    assert done.exit_code == 0, done.output
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(port)))
+
+
+def test_children_of_a_process_that_has_just_ended_are_looked_for(monkeypatch):
+    """Its child becomes the lab's own after the list of processes was read."""
+    lists = iter([{1, 7}, {1, 8}, {1}])
+    monkeypatch.setattr(tryout, "descendants", lambda _: next(lists))
+    monkeypatch.setattr(tryout, "is_alive", lambda pid: pid == 8)
+    monkeypatch.setattr(tryout, "_is_reaped", lambda pid: pid == 7)
+    assert tryout._started({1}) == {8}
+    assert tryout._started({1}) == set()
+
+
 def test_an_answer_after_the_command_has_ended_is_that_of_a_process_it_left(monkeypatch):
     """Where the daemon listened before the command's end was noticed, it was a good server."""
     looks = iter([None, 0])
@@ -103,9 +129,8 @@ def test_braces_and_percents_of_the_user_are_the_users(here):
     words = ["a.toml", "--command", f"python3 -c '{code}' {{port}}", "--path", "/a%20b", "--no-try"]
     assert init(*words).exit_code == 0
     recipe = read.read(here / "a.toml")
-    names = expression.Names(lambda path: 8000, lambda scheme, name: name)
     server, load = recipe.process
-    assert expression.arguments_of(server.argv, names)[1:] == ["-c", code, "8000"]
+    assert template.arguments_of(server.argv, {"port": 8000})[1:] == ["-c", code, "8000"]
     assert load.argv[-1].endswith("/a%20b")
 
 
@@ -179,3 +204,48 @@ def test_a_machine_that_cannot_give_or_decide_something_says_so(here, monkeypatc
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     done = init("a.toml", "--command", SERVER, "--no-try")
     assert done.exit_code == 0 and "only CPU per request" in done.output
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_the_server_that_is_tried(here, number, code):
+    """A job that was cancelled left it behind, in a session of its own."""
+    (here / "silent.sh").write_text("#!/bin/sh\necho $$ > pid.new && mv pid.new pid\nsleep 600\n")
+    command = "sh silent.sh {port}"
+    words = ["init", "a.toml", "--command", command, "--port", str(free_port())]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wirespeed", *words], stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )  # fmt: skip
+    deadline = time.monotonic() + 180
+    while not (here / "pid").exists() and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=180)
+    assert (process.returncode, err) == (code, "wirespeed: stopped\n")
+    assert not is_alive(int((here / "pid").read_text()))
+    assert not (here / "a.toml").exists()
+
+
+def test_a_signal_while_the_tried_server_is_ended_leaves_it_not_running(monkeypatch):
+    """A server that ignores TERM went on, since the signal came before its KILL."""
+    told, send = [], tryout.send_signal
+
+    def sent(pid, sign):
+        send(pid, sign)
+        told.append((pid, sign))
+        if len(told) == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(tryout, "send_signal", sent)
+    monkeypatch.setattr(tryout, "TERM_S", 0.1)
+    stubborn = ["sh", "-c", f"trap '' TERM; exec {SERVER}"]
+    try:
+        with pytest.raises(RunError, match="stopped") as stop:
+            tryout.ask(stubborn, free_port(), "/")
+        assert stop.value.exit_code == 143
+        assert not is_alive(told[0][0])
+    finally:
+        send(told[0][0], signal.SIGKILL)

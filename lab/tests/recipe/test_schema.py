@@ -63,10 +63,10 @@ def test_every_shipped_recipe_is_one_for_the_editors(path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('wirespeed = 1\nname = "x"', "process is missing"),
-        ('wirespeed = 1\nextends = "aa"\n[plan]\nrepaet = 2', "repaet: unknown key"),
-        ('wirespeed = 1\nextends = "aa"\n[plan]\nduration = true', "True is no"),
-        ('wirespeed = 1\nextends = "aa"\n[plan]\norder = "random"', "is none of"),
+        ('wirespeed = 2\nname = "x"', "process is missing"),
+        ('wirespeed = 2\nextends = "aa"\n[plan]\nrepaet = 2', "repaet: unknown key"),
+        ('wirespeed = 2\nextends = "aa"\n[plan]\nduration = true', "True is no"),
+        ('wirespeed = 2\nextends = "aa"\n[plan]\norder = "random"', "is none of"),
     ],
 )
 def test_editors_see_mistakes(text, says):

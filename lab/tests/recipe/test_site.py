@@ -7,6 +7,7 @@ from wirespeed.recipe import site
 from wirespeed.recipe.model import RoleSite, Site
 from wirespeed.site import base, kinds
 from wirespeed.site.base import Ask
+from wirespeed.site.exec import Exec
 
 SITES = """
 [site.bench]
@@ -103,9 +104,9 @@ def test_an_address_that_no_url_can_hold_is_one_line(addr):
     [
         (
             'server = { host = "root@a" }',
-            'server.host needs kind = "ssh" (this site has kind = "local")',
+            'server.host needs kind = "ssh" or "exec" (this site has kind = "local")',
         ),
-        ('kind = "netns"\nload = { hosts = ["a"] }', 'load.hosts needs kind = "ssh"'),
+        ('kind = "netns"\nload = { hosts = ["a"] }', 'load.hosts needs kind = "ssh" or "exec"'),
         ('kind = "ssh"\nserver = { host = "a" }\nload = { host = "b", count = 2 }', "load.count"),
         ('kind = "netns"\nserver = { addr = "10.0.0.1" }', "server.addr needs kind"),
         ('kind = "netns"\noptions = ["-v"]', 'options needs kind = "ssh"'),
@@ -113,6 +114,7 @@ def test_an_address_that_no_url_can_hold_is_one_line(addr):
             'kind = "netns"\nserver = { count = 2 }',
             'server.count needs kind = "netns", of load',
         ),
+        ('kind = "ssh"\ncommand = ["env"]', 'command needs kind = "exec"'),
         ("slurm = { nodes = 3 }", 'slurm needs kind = "slurm"'),
         ('kind = "ssh"\nlink.a = { queues = 2 }', 'queues of a link needs kind = "netns"'),
     ],
@@ -127,3 +129,25 @@ def test_what_a_kind_of_site_does_not_read_is_refused(tmp_path, keys, line):
 def test_a_site_that_a_run_kept_is_read_again():
     for one in (*site.SHIPPED.values(), Site(kind="ssh", server={"host": "a"}, options=["-v"])):
         assert Site.model_validate(one.model_dump()) == one
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({}, 'has no command (write command = ["docker", "exec", "-i", "{{ host }}"])'),
+        ({"command": ["env"], "server": {"host": "a"}}, "server has no address"),
+        ({"command": ["{{ hots }}"]}, "unknown name 'hots' (did you mean 'host'?)"),
+    ],
+)
+def test_a_command_that_reaches_no_host_is_one_line(keys, line):
+    server = {"host": "a", "addr": "10.0.0.1"}
+    with pytest.raises(InputError) as caught:
+        Exec().transport(Site(**{"kind": "exec", "server": server, **keys}), "a")
+    assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_command_is_filled_in_for_each_host():
+    words = ["docker", "exec", "-i", "{{ host }}"]
+    one = Site(kind="exec", server={"host": "a", "addr": "10.0.0.1"}, command=words)
+    far = Exec().transport(one, "b")
+    assert far.argv()[:5] == ["docker", "exec", "-i", "b", "python3"] and not far.shares_files

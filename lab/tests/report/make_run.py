@@ -383,7 +383,8 @@ def _write_trial(run: Path, kind: Kind, line: dict, clock: float, rng: random.Ra
         "bottleneck": bottleneck, "notes": [], "shared_cores": kind.fit == "share",
         "metrics": _metrics(axes, rps, bottleneck, rng),
         "processes": _processes(axes),
-        "canary": {"before_ms": 110 * rng.gauss(1, 0.01), "after_ms": 110 * rng.gauss(1, 0.01)},
+        "calibration": {"before_ms": 110 * rng.gauss(1, 0.01),
+                        "after_ms": 110 * rng.gauss(1, 0.01)},
     }  # fmt: skip
     (folder / "cmd.json").write_text(json.dumps([p["argv"] for p in trial["processes"]]))
     (folder / "samples.jsonl").write_text(_samples(trial, rng))

@@ -8,7 +8,8 @@ import pytest
 from report.make_run import LATENCY, RPS, Kind, make_run
 
 from wirespeed.analysis.summary import load
-from wirespeed.report import ci
+from wirespeed.analysis.verdict import Verdict
+from wirespeed.report import ci, wording
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,33 @@ def test_junit_fails_a_loss_and_skips_what_is_not_decided(summary):
     assert int(suite.get("tests")) == len(suite.findall("testcase")) == len(summary.gains)
 
 
+def test_a_comment_names_whatever_fails_the_check(summary):
+    """The check failed, and the comment on the pull request had nothing but green rows."""
+    gain = next(one for one in summary.gains if one.cell.axes["connections"] == 1)
+    still = tuple(replace(t, metrics={**t.metrics, "rps": 0.0}) for t in gain.cell.trials)
+    fell = replace(gain, cell=replace(gain.cell, trials=still))
+    lost = replace(summary.cells[0], trials=(), state="thinned", reason="the budget | ended")
+    shown = replace(summary, gains=(fell,), cells=(lost, *summary.cells[1:]))
+    text = ci.comment(shown)
+    assert "; 1 worse without a verdict\n" in text
+    assert "- connections 1, variant head: rps: 0 in 5 of 5 rounds" in text
+    assert f"- Not measured: {wording.place(lost)}: the budget \\| ended" in text
+    text = ci.comment(replace(shown, cells=(lost,) * 40))
+    assert text.count("- Not measured: ") == 30 and "- … 10 more were not measured" in text
+
+
+def test_comparisons_without_a_round_of_both_sides_compare_nothing(summary):
+    """The check failed with "nothing was compared", and the comment counted "2 not decided"."""
+    none = Verdict("not decided", "no round has a valid trial on both sides")
+    gains = tuple(replace(gain, found=None, verdict=none) for gain in summary.gains)
+    shown = replace(summary, gains=gains, families=())
+    assert "### Performance: nothing was compared\n" in ci.comment(shown)
+    suite = ElementTree.fromstring(ci.junit(shown))
+    (told,) = suite.findall("testcase[@classname='run']/skipped")
+    assert told.get("message") == "nothing was compared"
+    assert "Performance: nothing was compared\n" in ci.comment(replace(shown, gains=()))
+
+
 def test_dashboards_get_each_figure_once_and_in_its_direction(summary, tmp_path):
     ci.write(summary, tmp_path / "ci")
     bigger = json.loads((tmp_path / "ci" / "github-bigger.json").read_text())
@@ -63,3 +91,22 @@ def test_dashboards_get_each_figure_once_and_in_its_direction(summary, tmp_path)
     rps = metric["connections 50, variant head"]["rps"]
     assert rps["lower_value"] <= rps["value"] <= rps["upper_value"]
     assert rps["value"] == pytest.approx(35_000, rel=0.02)
+
+
+def test_junit_fails_what_fails_the_check_of_a_run(summary):
+    """A loss over all cells, a rate that fell to 0 and a run that was cut off passed."""
+    family = summary.families[0]
+    calm = replace(family.gains[0], verdict=Verdict("not decided", "the interval contains 0"))
+    pooled = replace(family, gains=(calm,), verdict=Verdict("loss", "the interval excludes 0"))
+    shown = replace(summary, gains=(calm,), families=(pooled,))
+    suite = ElementTree.fromstring(ci.junit(shown))
+    assert suite.get("failures") == "1"
+    assert "over all cells" in suite.find("testcase[failure]").get("name")
+    cell = calm.cell
+    still = tuple(replace(t, metrics={**t.metrics, "rps": 0.0}) for t in cell.trials)
+    fell = replace(calm, cell=replace(cell, trials=still))
+    suite = ElementTree.fromstring(ci.junit(replace(shown, gains=(fell,), families=())))
+    assert suite.get("failures") == "1", "a rate of 0 has no ratio and no verdict"
+    assert "0 in 5 of 5 rounds" in suite.find("testcase/failure").get("message")
+    cut = replace(shown, families=(), run=replace(summary.run, state="interrupted"))
+    assert ElementTree.fromstring(ci.junit(cut)).get("errors") == "1"

@@ -19,7 +19,7 @@ def punch(run, rng):
         trial = json.loads(path.read_text())
         for name in list(trial["metrics"]):
             trial["metrics"][name] = rng.choice([trial["metrics"][name]] * 12 + [None, 0])
-        trial["canary"] = rng.choice([trial["canary"], None])
+        trial["calibration"] = rng.choice([trial["calibration"], None])
         trial["window"] = rng.choice([trial["window"], None])
         trial["processes"] = rng.choice([trial["processes"], []])
         trial["valid"] = rng.random() > 0.3

@@ -447,10 +447,48 @@ def test_the_terminal_begins_with_one_line_for_each_contender(tmp_path, capsys):
     rates = [cell for cell in load(run).measured if cell.axes["stack"] == "balanced"]
     best = max(rates, key=lambda cell: cell.median("rps"))
     place = ", ".join(f"{k} {best.axes[k]}" for k in best.axes if k != "stack")
-    found = re.search(r"; highest ([\d,]+) against ([\d,]+) at ([^;]*);", first)
+    found = re.search(r"; highest ([\d,]+) requests/s against ([\d,]+) at ([^;]*);", first)
     assert found and found[1] == f"{best.median('rps'):,.0f}" and found[3] == place
     assert found[2].replace(",", "").isdigit() and found[2] != found[1]
     assert "server CPU per request −60 % (gain), that is ×2.50 requests per core" in first
+
+
+def test_a_difference_that_may_be_none_is_not_given_as_capacity(tmp_path):
+    """A reader took `×0.99 requests per core` for a loss, and `1 no difference` for a riddle."""
+    table = {"columns": "stack", "value": "rps", "gain": {"over": "kernel"}}
+    axes = {"stack": ["kernel", "balanced"]}
+    kind = Kind("even", "Even", axes, [table], lambda _: 1000.0, noise=0.0001)
+    run = make_run(kind, tmp_path)
+    for path in run.glob("trials/*/trial.json"):
+        trial = json.loads(path.read_text())
+        trial["metrics"]["server.work_us_per_request"] = 20 + trial["position"] % 5 / 1000
+        path.write_text(json.dumps(trial))
+    (line,) = story.headlines(load(run))
+    assert line.startswith("balanced against kernel: requests/s: no difference in 1 of 1; highest ")
+    assert "(no difference)" in line and "requests per core" not in line
+
+
+def test_the_first_screen_explains_its_terms(tmp_path):
+    kind = KINDS["quickstart"]()
+    text = unescape(page.html(load(make_run(kind, tmp_path))))
+    for term in ("cell", "noise floor", "kernel", "balanced"):
+        assert text.count(f"<b>{term}</b>: ") == 1, term
+    assert "<b>~</b>" not in text, "no trial had interference"
+    assert "else of bypass" in text and "<b>performance</b>" not in text
+
+
+@pytest.mark.parametrize(
+    ("stack", "text"),
+    [
+        (None, ""),
+        ({}, "the kernel's sockets"),
+        ({"provider": "bypass", "profile": "throughput"}, "sockets of bypass, profile throughput"),
+        ({"provider": "bypass", "profile": "{{ server.best }}"}, "sockets of bypass"),
+        ({"provider": "of a newer version"}, ""),
+    ],
+)
+def test_a_stack_is_explained_by_its_provider_and_profile(stack, text):
+    assert story._stack(stack) == text
 
 
 def test_the_page_of_a_large_run_is_drawn_once(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from wirespeed.errors import InputError, ResultsError, StorageError
-from wirespeed.results import baselines, store
+from wirespeed.results import baselines, retention, store
 
 
 @pytest.fixture
@@ -47,6 +47,15 @@ def test_a_folder_that_cannot_be_written_is_one_line(runs):
     (runs / "baselines").touch()
     with pytest.raises(StorageError, match=r"cannot write .*/baselines/main: "):
         baselines.save(runs, "main", store.list_runs(runs)[0])
+
+
+def test_links_that_lead_to_themselves_are_left_out(runs):
+    baselines.save(runs, "main", store.list_runs(runs)[0])
+    for link in (runs / "latest", runs / store.BASELINES / "loop"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(link.name)
+    assert baselines.every(runs)["loop"] == "loop (gone)"
+    assert all(one.why for one in retention.judged(runs, 10))
 
 
 def test_a_baseline_whose_run_is_gone_says_so(runs):

@@ -64,6 +64,21 @@ def test_rows_for_programs(run_dir):
     assert shown.stdout == "server\nnetty\nnginx\n"
 
 
+def test_two_columns_of_one_name_do_not_become_one(run_dir):
+    question = "select a.rps, b.rps from trials a, trials b limit 1"
+    assert str(ask(run_dir, question, "--json").exception).startswith(
+        "query: two columns are called 'rps'"
+    )
+    assert ask(run_dir, question, "--csv").stdout.startswith("rps,rps\n")
+
+
+def test_a_number_that_is_larger_than_sqlites_is_a_text():
+    tables = sqlite3.connect(":memory:")
+    query.fill(tables, "trials", [{"size": 2**63}, {"size": 2**63 - 1}, {"size": -(2**63)}])
+    rows = query.answer(tables, "select size from trials")[1]
+    assert rows[:2] == [(str(2**63),), (2**63 - 1,)] and int(rows[2][0]) == -(2**63)
+
+
 @pytest.mark.parametrize(
     ("question", "said"),
     [
@@ -112,10 +127,10 @@ def test_another_build_judges_all_runs_again(tmp_path, monkeypatch):
     make_run(KINDS["quickstart"](), tmp_path)
     assert len(list(index.documents(tmp_path))) == 1
     monkeypatch.setattr(index, "_document", lambda summary: {"judged": "by another build"})
-    (_, kept), = index.documents(tmp_path)
+    ((_, kept),) = index.documents(tmp_path)
     assert "run" in kept, "the same build reads what it wrote"
     monkeypatch.setattr(index, "_build", lambda: "another")
-    (_, judged), = index.documents(tmp_path)
+    ((_, judged),) = index.documents(tmp_path)
     assert judged == {"judged": "by another build"}
 
 
@@ -177,3 +192,11 @@ def test_the_page_reads_a_run_from_python(run_dir, monkeypatch, capsys):
             assert hasattr(objects[what], field), f"{what} has no {field}"
     with pytest.raises(ResultsError, match="not found"):
         wirespeed.load_run("nothing", run_dir.parent)
+
+
+def test_the_index_reads_runs_again_after_a_change_of_any_code_that_judges():
+    """It watched one package of three: verdicts stayed as an earlier build had judged them."""
+    root = Path(wirespeed.__file__).parent
+    texts = [path.read_text() for path in (root / "analysis").glob("*.py")]
+    used = {name for text in texts for name in re.findall(r"^from wirespeed\.(\w+)", text, re.M)}
+    assert {name for name in used if (root / name).is_dir()} <= set(index.JUDGING)

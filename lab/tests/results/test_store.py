@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wirespeed.errors import ResultsError, StorageError
 from wirespeed.results import store
-from wirespeed.results.model import Canary, PlannedTrial, Process, Run, Sample, Trial, Window
+from wirespeed.results.model import Calibration, PlannedTrial, Process, Run, Sample, Trial, Window
 from wirespeed.runner import execute, recover
 
 TRIAL = Trial(
@@ -22,9 +22,9 @@ TRIAL = Trial(
     position=3,
     axes={"payload": 16},
     window=Window(1, 2),
-    canary=Canary(1.0, 2.0),
+    calibration=Calibration(1.0, 2.0),
     metrics={"rps": 1.5, "latency.p99": None},
-    processes=[Process("app", 0, "server", ["./app"], [0], 42)],
+    processes=[Process("app", 0, "server", ["./app"], "here", [0], 42)],
 )
 
 
@@ -143,6 +143,59 @@ def test_another_format_is_refused_with_the_remedy(run_dir):
         store.read_run(run_dir)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [
+        ("plan", None, "plan: Input should be an object"),
+        ("labels", ["a"], "labels: Input should be an object"),
+        ("state", "finished", "state: Input should be"),
+        ("seed", "7", "seed: Input should be a valid integer"),
+        ("metrics", [{}], r"it lacks metrics\.0\.name"),
+        ("tables", [{"rows": 3}], r"tables\.0\.rows"),
+        ("tables", [{"rows": "a", "where": 3}], r"tables\.0\.where: "),
+        ("tables", [{"rows": "a", "columns": "b", "gain": 3}], r"tables\.0\.gain: "),
+        ("stacks", {"kernel": 3}, r"stacks\.kernel: "),
+        ("audit", [["cores"]], r"it lacks audit\.0\.1"),
+    ],
+)
+def test_a_run_with_a_wrong_field_is_one_line(run_dir, field, value, line):
+    """Some ended in a traceback, others were read as something else."""
+    store.write_json(run_dir / "run.json", Run("x", "y").to_json() | {field: value})
+    with pytest.raises(ResultsError, match=rf"run\.json is not whole: {line}"):
+        store.read_run(run_dir)
+
+
+def test_a_trial_whose_validity_is_a_word_does_not_count_as_valid(run_dir):
+    folder = store.trial_dir(run_dir, 3, "k")
+    folder.mkdir()
+    store.write_json(folder / "trial.json", TRIAL.to_json() | {"valid": "false"})
+    with pytest.raises(ResultsError, match=r"trial\.json is not whole: valid: "):
+        store.read_trials(run_dir)
+
+
+def test_a_copy_of_a_trial_does_not_count_as_another(run_dir):
+    """Figures of one trial in two folders made the interval narrower than they allow."""
+    for name in ("000003-k", "000003-k.bak"):
+        folder = run_dir / "trials" / name
+        folder.mkdir()
+        store.write_trial(folder, TRIAL)
+    with pytest.raises(ResultsError, match=r"000003-k\.bak/.*: the same trial as 000003-k "):
+        store.read_trials(run_dir)
+
+
+@pytest.mark.parametrize("line", ['{"position": 2, "rou', "[]", '{"position": 2}'])
+def test_a_plan_with_a_broken_line_is_not_read_without_it(run_dir, line):
+    """Its cell was missing in the report, and in every check."""
+    store.write_plan(run_dir, [PlannedTrial(1, 1, "c", "k")])
+    with open(run_dir / "plan.jsonl", "a") as file:
+        file.write(line)
+    with pytest.raises(ResultsError, match=r"plan\.jsonl is not whole: line 2"):
+        store.read_plan(run_dir)
+    (run_dir / "plan.jsonl").unlink()
+    with pytest.raises(ResultsError, match=r"plan\.jsonl: missing"):
+        store.read_plan(run_dir)
+
+
 def test_fields_of_a_newer_writer_are_ignored(run_dir):
     run = Run(run_id="x", recipe="y").to_json() | {"mood": "good"}
     store.write_json(run_dir / "run.json", run)
@@ -201,3 +254,35 @@ def test_a_trial_waits_for_the_disk_once(tmp_path, monkeypatch):
     store.write_trial(tmp_path, TRIAL)
     store.append_event(tmp_path, "created")
     assert len(waits) == 2
+
+
+def test_fields_of_earlier_runs_are_read_under_their_present_names():
+    plain = Trial("t", "c", 1, 1).to_json()
+    del plain["calibration"]
+    old = {**plain, "canary": {"before_ms": 10.0, "after_ms": 11.0}}
+    assert Trial.from_json(old).calibration == Calibration(10.0, 11.0)
+    assert Run.from_json({"run_id": "r", "recipe": "r", "looks": 3}).analyses == 3
+    assert Run.from_json({"run_id": "r", "recipe": "r"}).analyses == 1
+
+
+def test_a_text_that_could_not_be_read_again_is_not_written(run_dir):
+    """A note in Latin-1 made a run that no command could read."""
+    before = (run_dir / "run.json").read_bytes()
+    for note in ("caf\udce9", "\ud83d alone"):
+        with pytest.raises(UnicodeEncodeError):
+            store.write_run(run_dir, Run(run_id="r", recipe="demo", note=note))
+    assert (run_dir / "run.json").read_bytes() == before
+    store.write_run(run_dir, Run(run_id="r", recipe="demo", note="café 🚀 \\ud800"))
+    assert store.read_run(run_dir).note == "café 🚀 \\ud800"
+
+
+def test_a_damaged_journal_gives_its_whole_events(run_dir):
+    with open(run_dir / "journal.jsonl", "ab") as file:
+        file.write(b'{"event": "x\xff"}\n3\n[]\n{"t": 1}\n{"event": "y"}\n')
+    assert [event["event"] for event in store.read_events(run_dir)][-2:] == ["x\ufffd", "y"]
+
+
+def test_a_run_that_is_nested_without_end_is_one_line(run_dir):
+    (run_dir / "run.json").write_text("[" * 100_000)
+    with pytest.raises(ResultsError, match="cannot be read"):
+        store.read_run(run_dir)

@@ -17,13 +17,13 @@ from wirespeed.topology import Link
 
 RECIPE = Recipe.model_validate(
     {
-        "wirespeed": 1,
+        "wirespeed": 2,
         "name": "apart",
         "axes": {"stack": ["kernel", "fast"]},
         "plan": {"duration": "1s"},
         "stacks": {"kernel": {}, "fast": {"provider": "bypass"}},
         "process": [
-            {"name": "app", "role": "server", "argv": ["./app"], "pin": {}, "stack": "{stack}"},
+            {"name": "app", "role": "server", "argv": ["./app"], "pin": {}, "stack": "{{ stack }}"},
             {"name": "gen", "role": "load", "tool": "load", "argv": ["x"], "pin": {}},
         ],
     }

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from wirespeed.probe.window import Usage
-from wirespeed.results.model import Canary, Trial
+from wirespeed.results.model import Calibration, Trial
 from wirespeed.runner import known, trial
 from wirespeed.runner.disturbance import (
     RECENT_MIN,
@@ -71,19 +71,19 @@ def test_windows_after_a_noisy_one_do_not_make_it_lasting():
 
 def test_names_are_asked_for_only_after_a_disturbance():
     monitor = monitor_of()
-    monitor.saw(Canary(10.0, 10.0), is_disturbed=False, is_first_window=True)
+    monitor.saw(Calibration(10.0, 10.0), is_disturbed=False, is_first_window=True)
     assert not monitor.wants_names
-    monitor.saw(Canary(10.0, 10.0), is_disturbed=True, is_first_window=True)
+    monitor.saw(Calibration(10.0, 10.0), is_disturbed=True, is_first_window=True)
     assert monitor.wants_names
-    assert monitor.best_ms is None  # four canaries are too few to compare with
+    assert monitor.best_ms is None  # four calibrations are too few to compare with
 
 
 def test_a_host_that_is_slow_for_most_of_a_run_is_not_its_own_standard():
-    """Canaries of 12 ms and of 21: the median would call the slow state normal."""
+    """Calibrations of 12 ms and of 21: the median would call the slow state normal."""
     monitor = monitor_of()
     for ms in [12.0, 12.0, *[21.0] * 9]:
-        monitor.saw(Canary(ms, ms), is_disturbed=False, is_first_window=True)
-    found = of_window(None, Canary(21.0, 21.0), monitor.best_ms)
+        monitor.saw(Calibration(ms, ms), is_disturbed=False, is_first_window=True)
+    found = of_window(None, Calibration(21.0, 21.0), monitor.best_ms)
     assert found.slowed == pytest.approx(1 - 12 / 21)
     assert "more than this machine's best" in found.words[0]
 
@@ -96,7 +96,7 @@ def test_a_host_that_is_slow_from_the_first_trial_is_known_from_former_runs(monk
     known.learn(facts, 21.3, None)
     monitor = monitor_of(known_best_ms=known.of_machine(facts).best_ms)
     assert monitor.best_ms == 11.7
-    assert of_window(None, Canary(21.0, 21.0), monitor.best_ms).slowed > 0.4
+    assert of_window(None, Calibration(21.0, 21.0), monitor.best_ms).slowed > 0.4
     assert known.of_machine({"cpu_model": "other"}).best_ms is None
     assert known.of_machine(facts).spread == 0.02
     known._file(facts).write_text("half a fi")
@@ -129,7 +129,7 @@ class Window:
     """A measured window with a given disturbance; `rps` must never decide."""
 
     def __init__(self, folder, share, rps, reasons=()):
-        self.folder, self.canary, self.rps = folder, None, rps
+        self.folder, self.calibration, self.rps = folder, None, rps
         words = ("others",) if share else ()
         self.verdict = Validity(list(reasons), [], "server", Disturbance(share, words))
         self.has_failed = bool(reasons)
@@ -144,12 +144,12 @@ def measured(tmp_path, monkeypatch):
     def run(*windows):
         left = list(windows)
 
-        def one(_life, _order, _monitor, folder, _before_ms):
+        def one(_session, _order, _monitor, folder, _before_ms):
             share, rps, *reasons = left.pop(0)
             return Window(Path(folder), share, rps, reasons)
 
         monkeypatch.setattr(trial, "_window", one)
-        monkeypatch.setattr(trial, "window_cost_s", lambda _life, _order: 1.0)
+        monkeypatch.setattr(trial, "window_cost_s", lambda _session, _order: 1.0)
         tried = trial._windows(None, order, monitor_of(), None)
         return trial._settled(order, tried), len(tried)
 
@@ -216,16 +216,16 @@ def test_a_user_without_a_home_measures_too(monkeypatch):
     assert known.of_machine({"cpu_model": "of no run at all"}) == known.Known()
 
 
-def test_a_resumed_run_knows_its_earlier_canaries():
+def test_a_resumed_run_knows_its_earlier_calibrations():
     """A run that was resumed on a slow host used its speed as the machine's usual speed."""
     before = [
-        Trial(f"t{n}", "c", n, n, t_start=float(n), metrics={"rps": 1.0}, canary=Canary(10.0, 10.0),
-              disturbed=0.1)
+        Trial(f"t{n}", "c", n, n, t_start=float(n), metrics={"rps": 1.0},
+              calibration=Calibration(10.0, 10.0), disturbed=0.1)
         for n in range(1, 9)
     ]  # fmt: skip
     monitor = monitor_of()
     monitor.remember([*before, Trial("failed", "c", 9, 9, valid=False)])
-    monitor.saw(Canary(15.0, 15.0), is_disturbed=False, is_first_window=True)
+    monitor.saw(Calibration(15.0, 15.0), is_disturbed=False, is_first_window=True)
     assert monitor.best_ms == 10.0
     assert monitor.is_lasting, "as in the trials before"
 

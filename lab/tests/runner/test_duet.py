@@ -13,7 +13,8 @@ from wirespeed.runner import duet, extend, plan
 from wirespeed.topology import one_host, roles_of
 
 SERVER = {
-    "name": "app", "role": "server", "argv": ["./app", "{port}"], "port": {"base": 8000}, "pin": {},
+    "name": "app", "role": "server", "argv": ["./app", "{{ port }}"], "port": {"base": 8000},
+    "pin": {},
 }  # fmt: skip
 LOAD = {"name": "gen", "role": "load", "tool": "load", "argv": ["-c", "5", "http://x/"], "pin": {}}
 
@@ -21,7 +22,7 @@ LOAD = {"name": "gen", "role": "load", "tool": "load", "argv": ["-c", "5", "http
 def recipe_of(server=None, load=None, more=None, **keys):
     return Recipe.model_validate(
         {
-            "wirespeed": 1,
+            "wirespeed": 2,
             "name": "duet",
             "axes": {"size": [1, 2], "stack": ["kernel", "fast", "faster"]},
             "plan": {"method": "duet", "baseline": {"stack": "kernel"}, "warmup": "1s",
@@ -49,7 +50,7 @@ def test_each_contender_takes_turns_with_the_baseline_which_is_measured_once_a_r
             assert by_id[line.over] == {**line.axes, "stack": "kernel"}
         else:
             assert line.axes["stack"] == "kernel"
-            # it is in the life of a contender, and stands before it
+            # it is in the session of a contender, and stands before it
             after = next(one for one in lines if one.position == line.position + 1)
             assert (after.over, after.life, after.round) == (line.cell, line.life, line.round)
 
@@ -59,12 +60,15 @@ def test_without_a_number_there_are_six_pairs():
     assert planned(recipe_of(), repeat=3).repeat == 3
 
 
-def test_a_life_walks_several_duets_where_the_recipe_shares_it():
-    recipe = recipe_of(server={"argv": ["./app", "{port}"]}, restart="stack", repeat=1)
-    lives = {}
+def test_a_session_walks_several_duets_where_the_recipe_shares_it():
+    recipe = recipe_of(server={"argv": ["./app", "{{ port }}"]}, restart="stack", repeat=1)
+    sessions = {}
     for line in planned(recipe).lines():
-        lives.setdefault(line.life, []).append(line)
-    assert sorted(sum(bool(line.over) for line in life) for life in lives.values()) == [2, 2]
+        sessions.setdefault(line.life, []).append(line)
+    assert sorted(sum(bool(line.over) for line in session) for session in sessions.values()) == [
+        2,
+        2,
+    ]
 
 
 def test_the_second_side_has_ports_and_labels_of_its_own():
@@ -77,7 +81,7 @@ def test_the_second_side_has_ports_and_labels_of_its_own():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"server": {"argv": ["./app"]}}, "the command of app does not use {port}"),
+        ({"server": {"argv": ["./app"]}}, "the command of app does not use its port"),
         ({"load": {"tool": "wrk"}}, "wrk cannot be held back between requests"),
         ({"load": {"argv": ["-R", "100", "http://x/"]}}, "a fixed rate (open loop)"),
         (
@@ -99,7 +103,7 @@ def test_a_port_in_a_template_is_one_of_its_own(tmp_path):
     (tmp_path / "app.conf").write_text("listen {{ port }};")
     (tmp_path / "bare.conf").write_text("listen 80;")
     for name, count in (("app.conf", 4), ("bare.conf", 0)):
-        server = {"argv": ["./app", "{template:app.conf}"], "template": {"app.conf": name}}
+        server = {"argv": ["./app", "{{ template('app.conf') }}"], "template": {"app.conf": name}}
         schedule = planned(recipe_of(server=server), tmp_path / "r.toml")
         assert sum(bool(cell.over) for cell in schedule.cells) == count
 
@@ -110,7 +114,7 @@ def test_added_rounds_are_duets_too(tmp_path, monkeypatch):
     store.write_plan(tmp_path, schedule.lines())
     run_plan = RunPlan(repeat=2, baseline={"stack": "kernel"})
     store.write_run(tmp_path, Run("r", "duet", plan=run_plan, axes=recipe.axis_values()))
-    monkeypatch.setattr(extend.read, "read", lambda path: recipe)
+    monkeypatch.setattr(extend.read, "read_copy", lambda path: (recipe, ""))
     extend.add_rounds(tmp_path, 1)
     added = [line for line in store.read_plan(tmp_path) if line.round == 3]
     assert len(added) == 6 and sum(bool(line.over) for line in added) == 4

@@ -1,17 +1,19 @@
 """Trials whose programs fail."""
 
+import resource
 import signal
 import threading
 from types import SimpleNamespace
 
 import pytest
 
+from wirespeed.cli import hosts
 from wirespeed.errors import BusyError, HostError, ProcessError
 from wirespeed.results.model import PlannedTrial, Run
-from wirespeed.runner import duets, execute, turns
+from wirespeed.runner import duets, execute, recover, turns
 from wirespeed.runner import trial as trials
 from wirespeed.runner.interrupts import signals_as_interrupts
-from wirespeed.runner.life import StartError
+from wirespeed.runner.server_session import StartError
 from wirespeed.runner.trial import Attempt
 
 
@@ -40,8 +42,8 @@ def attempted(monkeypatch, tmp_path, has_died, measure=refused):
     runner.progress = lambda: None
     line = PlannedTrial(1, 1, "c1", "t1", {"connections": 1})
     planned = SimpleNamespace(shared_cores=False)
-    life = SimpleNamespace(check_alive=lambda: None)
-    return runner._attempt(life, Attempt(line, planned, tmp_path, 1, True))
+    session = SimpleNamespace(check_alive=lambda: None)
+    return runner._attempt(session, Attempt(line, planned, tmp_path, 1, True))
 
 
 def test_a_generator_that_fails_is_a_result(monkeypatch, tmp_path):
@@ -83,7 +85,7 @@ def test_a_run_that_goes_on_counts_on_from_the_attempts_that_were_kept(tmp_path,
     kept.write_text("of the first attempt")
     taken = []
 
-    def attempt(life, order):
+    def attempt(session, order):
         taken.append(order.attempt)
         (order.folder / "window-2").mkdir()
         (order.folder / "window-2" / "samples.jsonl").write_text("another")
@@ -118,6 +120,50 @@ def test_a_run_that_somebody_else_measures_is_not_taken(tmp_path, monkeypatch):
         execute.hold(tmp_path)
 
 
+def test_a_full_disk_keeps_no_run_from_being_let_go(tmp_path):
+    """close() wrote the buffer again, and its error hid the remedy."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        holder = execute.hold(tmp_path)
+        assert execute.is_held(tmp_path)
+        holder.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / execute.LOCK_FILE).read_bytes() == b""
+    assert not execute.is_of_another_machine(tmp_path)
+
+
+def test_recover_names_the_runs_that_it_leaves(monkeypatch, capsys, tmp_path):
+    left = recover.Recovered([], [], [], [], left=["r1"])
+    monkeypatch.setattr(hosts.recovery, "recover", lambda _: left)
+    hosts.recover(tmp_path, "here", as_json=False)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("left run r1: another machine may be at work on it (")
+
+
+def test_a_run_of_another_machine_on_a_shared_folder_is_not_tidied_up(tmp_path, monkeypatch):
+    """Where the file system keeps its lock from us, `recover` removed the trial under way."""
+    monkeypatch.setattr(recover, "wait_for_ending", lambda: None)
+    monkeypatch.setattr(recover.leftovers, "tidy", lambda: {"processes": [], "folders": []})
+    monkeypatch.setattr(recover.tune, "put_back", list)
+    monkeypatch.setattr(execute, "machine_id", lambda: "there")
+    run_dir = execute.store.create(tmp_path, "r")
+    execute.store.announce(run_dir, Run(run_dir.name, "r", state="running"))
+    (run_dir / "trials" / "000001-k").mkdir()
+    execute.hold(run_dir).close()
+    monkeypatch.setattr(execute, "machine_id", lambda: "here")
+    done = recover.recover(tmp_path)
+    assert (done.runs, done.left) == ([], [run_dir.name])
+    assert (run_dir / "trials" / "000001-k").exists()
+    assert recover.is_latest_cut_off(tmp_path) is None, "`run` does not call it cut off"
+    execute.hold(run_dir).close()  # it goes on here
+    assert recover.is_latest_cut_off(tmp_path) == run_dir
+    done = recover.recover(tmp_path)
+    assert (done.runs, done.left) == ([run_dir.name], [])
+    assert not (run_dir / "trials" / "000001-k").exists()
+
+
 def test_a_run_that_ends_between_two_looks_was_not_cut_off(tmp_path, monkeypatch):
     """`recover` read that it was running, found it free, and called a finished run interrupted."""
     store = execute.store
@@ -148,7 +194,7 @@ def test_a_duet_whose_server_does_not_start_is_begun_once_more():
     runner._new_pair = lambda _queue: SimpleNamespace(end=list)
     runner._begin_pair = begin
     runner._trials_of_pair = lambda _pair, queue: queue.clear()
-    runner._one_life([entry(1, "c1", "c0")])
+    runner._one_session([entry(1, "c1", "c0")])
     assert len(begun) == 2 and "started once more" in told[0]
 
 
@@ -157,7 +203,7 @@ def entry(position, cell, over=""):
 
 
 def test_turns_that_fail_after_a_finished_duet_are_not_tried_for_ever(monkeypatch):
-    """A life of two contenders, of which the first has finished."""
+    """A session of two contenders, of which the first has finished."""
     runner, pairs, alone = object.__new__(duets.DuetRunner), [], []
 
     def refuse(_pair, queue):
@@ -170,9 +216,10 @@ def test_turns_that_fail_after_a_finished_duet_are_not_tried_for_ever(monkeypatc
     runner._new_pair = lambda _queue: pairs.append(1) or SimpleNamespace(end=list)
     runner._begin_pair, runner._trials_of_pair = lambda *_: None, refuse
     monkeypatch.setattr(
-        execute.Runner, "_one_life", lambda _, queue: alone.extend(line.cell for line, _ in queue)
+        execute.Runner, "_one_session",
+        lambda _, queue: alone.extend(line.cell for line, _ in queue),
     )
-    runner._one_life([entry(1, "c0"), entry(2, "c1", "c0"), entry(3, "c2", "c0")])
+    runner._one_session([entry(1, "c0"), entry(2, "c1", "c0"), entry(3, "c2", "c0")])
     assert len(pairs) == 1 and alone == ["c2"] and runner.alone.keys() == {"c2"}
 
 
@@ -193,12 +240,13 @@ def test_a_program_that_refuses_to_freeze_is_measured_in_separate_trials(monkeyp
     runner._begin_pair = refuse if where == "begin" else lambda *_: None
     runner._trials_of_pair = refuse
     monkeypatch.setattr(
-        execute.Runner, "_one_life", lambda _, queue: alone.append([line.cell for line, _ in queue])
+        execute.Runner, "_one_session",
+        lambda _, queue: alone.append([line.cell for line, _ in queue]),
     )
-    runner._one_life([entry(1, "c0"), entry(2, "c1", "c0")])
+    runner._one_session([entry(1, "c0"), entry(2, "c1", "c0")])
     assert alone == [["c0"], ["c1"]], "each side in a server of its own"
     assert ended and "no duet, separate trials instead: app-0b cannot be frozen" in told[0]
-    runner._one_life([entry(3, "c0"), entry(4, "c1", "c0")])
+    runner._one_session([entry(3, "c0"), entry(4, "c1", "c0")])
     assert len(alone) == 4 and len(ended) == 1, "later rounds do not try it again"
     kept = []
     monkeypatch.setattr(execute.Runner, "_record", lambda _, order, trial: kept.append(trial))

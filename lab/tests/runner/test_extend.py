@@ -1,23 +1,29 @@
 """A run that goes on until it is decided: only as far as more rounds can decide it."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from wirespeed.cli import run as command
+from wirespeed.errors import StorageError
+from wirespeed.results import store
 from wirespeed.results.model import Run, RunPlan
 from wirespeed.runner import extend
 
+OLD_RUN = Path(__file__).parents[1] / "analysis" / "old_runs" / "first"
 
-def summary(*comparisons, looks=1, rounds_max=0, repeat=5):
+
+def summary(*comparisons, analyses=1, rounds_max=0, repeat=5):
     """Comparisons as (metric, verdict, rounds that would decide it)."""
     gains = [
         SimpleNamespace(metric=metric, verdict=SimpleNamespace(word=word, more_rounds=rounds))
         for metric, word, rounds in comparisons
     ]
     plan = SimpleNamespace(repeat=repeat)
-    run = SimpleNamespace(looks=looks, rounds_max=rounds_max, plan=plan)
+    run = SimpleNamespace(analyses=analyses, rounds_max=rounds_max, plan=plan)
     return SimpleNamespace(primary="rps", gains=gains, run=run)
 
 
@@ -31,8 +37,8 @@ def summary(*comparisons, looks=1, rounds_max=0, repeat=5):
         (summary(("rps", "not comparable", 3)), 0),
         (summary(("server.cpu_us_per_request", "not decided", 3)), 0),
         (summary(("rps", "not decided", None)), 0),
-        (summary(("rps", "not decided", 3), looks=extend.LOOKS_MAX), 0),
-        (summary(("rps", "not decided", 3), looks=9, rounds_max=20), 3),
+        (summary(("rps", "not decided", 3), analyses=extend.ANALYSES_MAX), 0),
+        (summary(("rps", "not decided", 3), analyses=9, rounds_max=20), 3),
         (summary(("rps", "not decided", 12), rounds_max=20), 12),
         (summary(("rps", "not decided", 16), rounds_max=20), 0),
         (summary(("rps", "not decided", 1), rounds_max=6), 1),
@@ -41,6 +47,35 @@ def summary(*comparisons, looks=1, rounds_max=0, repeat=5):
 )
 def test_rounds_are_added_only_where_they_decide(found, rounds):
     assert extend.rounds_to_decide(found) == rounds
+
+
+def test_rounds_are_added_to_a_run_whose_recipe_has_the_earlier_format(tmp_path):
+    run_dir = Path(shutil.copytree(OLD_RUN, tmp_path / "first"))
+    before = len(store.read_plan(run_dir))
+    extend.add_rounds(run_dir, 2)
+    assert len(store.read_plan(run_dir)) == 3 * before
+
+
+def test_rounds_that_a_killed_lab_had_planned_are_counted(tmp_path, monkeypatch):
+    """The plan was written first: the run went on with its rounds as if there were one analysis."""
+    run_dir = Path(shutil.copytree(OLD_RUN, tmp_path / "first"))
+    monkeypatch.setattr(extend.store, "write_plan", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        extend.add_rounds(run_dir, 2)
+    assert store.read_run(run_dir).analyses == 2
+
+
+def test_rounds_for_which_the_disk_has_no_room_leave_the_run_as_it_was(tmp_path, monkeypatch):
+    run_dir = Path(shutil.copytree(OLD_RUN, tmp_path / "first"))
+    before = store.read_run(run_dir)
+
+    def full(*_):
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(extend.store, "write_plan", full)
+    with pytest.raises(StorageError):
+        extend.add_rounds(run_dir, 2)
+    assert store.read_run(run_dir) == before
 
 
 @pytest.mark.parametrize(("force", "accept_noise"), [(True, False), (False, True)])
@@ -67,4 +102,5 @@ def test_the_rounds_of_a_run_that_goes_on_are_known_before_it_begins():
     assert (begun.analysed_at, begun.rounds_max, begun.is_sequential) == ([5], 50, True)
     assert extend.begun(run).rounds_max == 20
     assert extend.begun(run, 60.0, 10.0).rounds_max == 5, "the planned rounds are measured"
-    assert extend.begun(replace(run, looks=2)) == replace(run, looks=2), "its verdicts were read"
+    read = replace(run, analyses=2)
+    assert extend.begun(read) == read, "its verdicts were read"

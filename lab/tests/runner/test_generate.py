@@ -40,8 +40,8 @@ def test_the_counters_of_a_machine_are_read_by_one_agent_only():
     server = SimpleNamespace(label="server", instance=SimpleNamespace(host="server", role="server"))
     loads = [SimpleNamespace(label=label) for label in ("load", "far")]
     run = SimpleNamespace(start_at=10.0, warmup_s=1.0, duration_s=2.0)
-    life = SimpleNamespace(fleet=fleet, running=[server])
-    generate._sample(life, loads, run, generate.Sampling(0.2), None)
+    session = SimpleNamespace(fleet=fleet, running=[server])
+    generate._sample(session, loads, run, generate.Sampling(0.2), None)
     assert not any("counted" in asked for asked in fleet.asked.values())
     assert "paths" not in fleet.asked["server"] and fleet.asked["server"]["every_s"] == 0.2
     assert "paths" not in fleet.asked["far"], "another machine has counters of its own"
@@ -49,7 +49,7 @@ def test_the_counters_of_a_machine_are_read_by_one_agent_only():
         assert fleet.asked[name]["paths"] == ("/proc/net/snmp",)
         assert fleet.asked[name]["every_s"] >= 1.0
     assert all(asked["instants"] == [11.0, 13.0] for asked in fleet.asked.values())
-    generate._sample(life, loads, run, generate.Sampling(0.2, events=("cycles",)), None)
+    generate._sample(session, loads, run, generate.Sampling(0.2, events=("cycles",)), None)
     counted = {name: asked["counted"] for name, asked in fleet.asked.items() if "counted" in asked}
     assert counted == {"server": {"names": ["server"], "events": ["cycles"]}}
 
@@ -68,10 +68,10 @@ def test_a_window_that_fails_ends_the_sampling_too(monkeypatch, tmp_path):
     monkeypatch.setattr(generate.stop, "stop", lambda *_: [])
     fleet = SimpleNamespace(measure_clocks=lambda: None, together=lambda _: {})
     resolver = SimpleNamespace(instances=lambda _: [])
-    life = SimpleNamespace(fleet=fleet, resolver=lambda *_: resolver, running=[])
+    session = SimpleNamespace(fleet=fleet, resolver=lambda *_: resolver, running=[])
     planned = SimpleNamespace(seats={})
     with pytest.raises(ProcessError):
-        generate.generate(life, planned, tmp_path, 1.0, 0.0, generate.Sampling(0.1))
+        generate.generate(session, planned, tmp_path, 1.0, 0.0, generate.Sampling(0.1))
     assert ended == [["gen-0"]]
 
 
@@ -93,9 +93,9 @@ def test_samples_that_begin_after_their_window_are_begun_again(
     monkeypatch.setattr(generate, "core_for_lab", lambda *_: 1)
     monkeypatch.setattr(generate, "_sample", sample)
     monkeypatch.setattr(generate, "_sampled", lambda *_: done.append("sampled"))
-    life = SimpleNamespace(fleet=SimpleNamespace(seats=[]), ours=[])
+    session = SimpleNamespace(fleet=SimpleNamespace(seats=[]), ours=[])
     asked = generate.LoadRun(tmp_path, 1.0, warmup_s, 0.0, None)
-    run, running, core = generate._start(life, [], asked, generate.Sampling(0.1))
+    run, running, core = generate._start(session, [], asked, generate.Sampling(0.1))
     is_late = late_s > warmup_s
     assert done == (["sample", "sampled", "stop"] if is_late else []) + ["sample"]
     assert time[0] < run.start_at + warmup_s and (running, core) == (["gen-0"], 1)
@@ -120,11 +120,11 @@ def test_a_server_that_dies_as_its_generators_end_has_died(monkeypatch, tmp_path
     monkeypatch.setattr(generate.stop, "stop", lambda _, running: ended.append(running))
     fleet = SimpleNamespace(measure_clocks=lambda: None, together=lambda _: {}, state=state)
     resolver = SimpleNamespace(instances=lambda _: [])
-    life = SimpleNamespace(
+    session = SimpleNamespace(
         fleet=fleet, resolver=lambda *_: resolver, running=[server], check_alive=check_alive
     )
     with pytest.raises(ProcessError, match="app-0 died"):
-        generate.generate(life, SimpleNamespace(seats={}), tmp_path, 1.0, 0.0)
+        generate.generate(session, SimpleNamespace(seats={}), tmp_path, 1.0, 0.0)
     assert ended == [[]]
 
 
@@ -152,9 +152,9 @@ def test_without_a_warm_up_a_generator_starts_with_its_window(
     )  # fmt: skip
     monkeypatch.setattr(generate, "_empty", lambda *_: None)
     resolver = SimpleNamespace(instances=lambda _: [one])
-    life = SimpleNamespace(
+    session = SimpleNamespace(
         fleet=fleet, resolver=lambda *_: resolver, running=[], check_alive=lambda: None
     )
     planned = SimpleNamespace(seats={})
-    done = generate.generate(life, planned, tmp_path, 1.0, 0.25)
+    done = generate.generate(session, planned, tmp_path, 1.0, 0.25)
     assert asked == [before_s] and done.before_s == before_s

@@ -22,13 +22,13 @@ def reached(monkeypatch, rates):
         )
 
     monkeypatch.setattr(headroom, "generate", generate)
-    monkeypatch.setattr(headroom.proof, "served", lambda _life: None)
-    life = SimpleNamespace(
+    monkeypatch.setattr(headroom.proof, "served", lambda _session: None)
+    session = SimpleNamespace(
         begin=lambda _cells: None, end=list,
         fleet=SimpleNamespace(hold_idle=lambda: True, release_idle=lambda: None),
         schedule=SimpleNamespace(times=SimpleNamespace(step_warmup_s=0.1)),
     )  # fmt: skip
-    found = headroom.reached(life, None, Path("."))
+    found = headroom.reached(session, None, Path("."))
     assert not left or "dies" in rates
     return found
 

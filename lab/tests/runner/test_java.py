@@ -15,13 +15,13 @@ from wirespeed.topology import Seat, one_host, roles_of
 def recipe_of(required):
     return Recipe.model_validate(
         {
-            "wirespeed": 1,
+            "wirespeed": 2,
             "name": "jvm",
             "axes": {"gateway": ["old", "new"]},
             "axis": {"gateway": {"old": {}, "new": {"java": required}}},
             "process": [
                 {"name": "app", "role": "server", "argv": ["java", "-version"],
-                 "requires": {"java": "{gateway.java}"}},
+                 "requires": {"java": "{{ gateway.java }}"}},
                 {"name": "gen", "role": "load", "tool": "load", "argv": ["x"]},
             ],
         }

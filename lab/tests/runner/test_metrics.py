@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from hdrh.histogram import HdrHistogram
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wirespeed.driver.base import Figures, Latency, Window
 from wirespeed.probe.window import Usage
@@ -145,3 +147,30 @@ def test_cpu_per_request_covers_the_time_in_which_all_generators_measured(monkey
 )
 def test_warm_is_three_windows_that_agree(rates, stable):
     assert is_stable(rates) == stable
+
+
+@pytest.mark.parametrize(
+    ("q", "count"), [(0.5, 20), (0.9, 100), (0.99, 1000), (0.999, 10_000), (0.9999, 100_000)]
+)
+def test_a_quantile_needs_ten_samples_beyond_it(q, count):
+    """Exactly 1,000 requests had their p99 left out: 1 - 0.99 is less than a hundredth."""
+    assert metrics.has_enough(q, count) and not metrics.has_enough(q, count - 1)
+
+
+@given(
+    st.lists(st.lists(st.integers(1000, 10**9), min_size=1, max_size=300), min_size=1, max_size=4)
+)
+def test_merged_quantiles_are_those_of_all_samples(sides):
+    """Each generator's own may be far from it; a histogram keeps three digits."""
+    every = sorted(value for values in sides for value in values)
+    parts = [figures(latency={"service": histogram(values)}) for values in sides]
+    wanted = metric(combine="histogram", quantiles=["mean", 0.5, 0.9, "max"])
+    flat = metrics.combined([wanted], {"gen": parts})
+    assert flat["m.mean"] == pytest.approx(sum(every) / len(every) / 1e3)
+    assert flat["m.max"] == every[-1] / 1e3
+    for q in (0.5, 0.9):
+        found = flat[f"m.p{round(q * 100)}"]
+        assert (found is not None) == (len(every) * (1 - q) >= 10 - 1e-9)
+        if found is not None:
+            rank = max(1, int(q * len(every) + 0.5))
+            assert found == pytest.approx(every[rank - 1] / 1e3, rel=2e-3)

@@ -27,7 +27,7 @@ RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 def recipe_of(axes, **plan_keys):
     return Recipe.model_validate(
         {
-            "wirespeed": 1,
+            "wirespeed": 2,
             "name": "planned",
             "axes": axes,
             "plan": {"duration": "10s", "warmup": "2s", **plan_keys},
@@ -114,16 +114,16 @@ def test_interleaving_keeps_what_is_compared_together():
     assert len(firsts) == 2
 
 
-def test_all_lives_of_a_round_have_their_cells_in_one_order():
-    """Each life was shuffled alone, so the two windows of a ratio lay up to two lives apart."""
+def test_all_sessions_of_a_round_have_their_cells_in_one_order():
+    """Each session was shuffled alone, so two windows of a ratio lay up to two sessions apart."""
     recipe = recipe_of(
         {"payload": [1, 2, 3, 4, 5, 6], "stack": ["kernel", "other"]},
         baseline={"stack": "kernel"}, restart="stack",
     )  # fmt: skip
     by_round = {}
-    for life in made(recipe).lives:
-        order = tuple(cell.cell.axes["payload"] for cell in life.cells)
-        by_round.setdefault(life.round, set()).add(order)
+    for one in made(recipe).sessions:
+        order = tuple(cell.cell.axes["payload"] for cell in one.cells)
+        by_round.setdefault(one.round, set()).add(order)
     assert [len(orders) for orders in by_round.values()] == [1] * 5
     assert len(set().union(*by_round.values())) > 1, "rounds differ in their order"
 
@@ -139,19 +139,19 @@ def test_blocked_measures_the_baseline_first():
     assert stacks == ["kernel"] * 10 + ["other"] * 10
 
 
-def test_a_ramp_is_walked_in_order_in_one_life():
+def test_a_ramp_is_walked_in_order_in_one_session():
     recipe = recipe_of(
         {"stack": ["kernel", "other"], "connections": {"ramp": [3, 1, 2]}}, restart="ramp"
     )
     schedule = made(recipe)
-    assert len(schedule.lives) == 10
-    for life in schedule.lives:
-        assert [cell.cell.axes["connections"] for cell in life.cells] == [3, 1, 2]
+    assert len(schedule.sessions) == 10
+    for one in schedule.sessions:
+        assert [cell.cell.axes["connections"] for cell in one.cells] == [3, 1, 2]
 
 
-def test_a_life_that_would_need_two_servers_is_refused():
+def test_a_session_that_would_need_two_servers_is_refused():
     recipe = recipe_of({"payload": [1, 2]}, restart="ramp")
-    recipe.process[0].argv.append("{payload}")
+    recipe.process[0].argv.append("{{ payload }}")
     recipe = recipe.model_copy(update={"plan": recipe.plan.model_copy(update={"restart": "stack"})})
     recipe = recipe.model_copy(update={"axes": {**recipe.axes, "stack": ["kernel"]}})
     with pytest.raises(RecipeError, match="keeps one server for cells that start it differently"):
@@ -203,7 +203,7 @@ def test_a_wrong_only_says_what_there_is(only, message):
 
 def test_instances_that_do_not_fit_are_kept_and_shown():
     recipe = recipe_of({"instances": [1, 4]})
-    process = recipe.process[0].model_copy(update={"count": "{instances}"})
+    process = recipe.process[0].model_copy(update={"count": "{{ instances }}"})
     recipe = recipe.model_copy(update={"process": [process, recipe.process[1]]})
     one, four = made(recipe).cells
     assert one.is_measured
@@ -218,7 +218,7 @@ def test_instances_that_do_not_fit_are_kept_and_shown():
 
 def test_pairs_put_a_server_and_a_generator_on_one_core():
     recipe = recipe_of({"instances": [1, 2, 4]})
-    processes = [p.model_copy(update={"count": "{instances}"}) for p in recipe.process]
+    processes = [p.model_copy(update={"count": "{{ instances }}"}) for p in recipe.process]
     recipe = recipe.model_copy(update={"process": processes})
     cells = made(recipe, fit="pairs").cells
     assert cores_of(cells[1]) == {"app-0": [0], "app-1": [1], "gen-0": [0], "gen-1": [1]}
@@ -267,7 +267,7 @@ def test_a_second_generator_is_used_where_there_is_a_core_for_it(name, cores, co
 
 def test_a_ceiling_cell_runs_without_its_server_and_no_other_may():
     recipe = recipe_of({"server": [0, 1]}, ceiling={"server": 0})
-    counted = [recipe.process[0].model_copy(update={"count": "{server}"}), recipe.process[1]]
+    counted = [recipe.process[0].model_copy(update={"count": "{{ server }}"}), recipe.process[1]]
     recipe = recipe.model_copy(update={"process": counted})
     assert [sorted(cell.seats) for cell in made(recipe).cells] == [["gen-0"], ["app-0", "gen-0"]]
     open_plan = recipe.plan.model_copy(update={"ceiling": {}})
@@ -328,7 +328,8 @@ def test_a_process_of_a_shipped_recipe_is_not_called_like_another_program(path):
 
 def test_planned_commands_are_shown_with_missing_programs():
     recipe = recipe_of({"payload": [16, 32]})
-    server = recipe.process[0].model_copy(update={"argv": ["gone-program", "--size", "{payload}"]})
+    argv = ["gone-program", "--size", "{{ payload }}"]
+    server = recipe.process[0].model_copy(update={"argv": argv})
     recipe = recipe.model_copy(update={"process": [server, recipe.process[1]]})
     lines = commands.of_schedule(made(recipe))
     assert "payload=16:" in lines and "  app-0: gone-program --size 32" in lines
@@ -374,7 +375,7 @@ def test_builds_of_the_run_are_planned(tmp_path, monkeypatch, has_sources, state
         (tmp_path / "bypass" / "preload").mkdir(parents=True)
         (tmp_path / "bypass" / "preload" / "Cargo.toml").touch()
     recipe = recipe_of({"stack": ["kernel", "other"]})
-    server = recipe.process[0].model_copy(update={"stack": "{stack}"})
+    server = recipe.process[0].model_copy(update={"stack": "{{ stack }}"})
     recipe = recipe.model_copy(
         update={"process": [server, recipe.process[1]], "stacks": {
             "kernel": Stack(provider="none"), "other": Stack(provider="auto")}}

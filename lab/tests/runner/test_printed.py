@@ -15,7 +15,7 @@ def recipe_with(file):
     process = {"argv": ["./app"], "pin": {}}
     return Recipe.model_validate(
         {
-            "wirespeed": 1,
+            "wirespeed": 2,
             "name": "mine",
             "axes": {"size": [1]},
             "process": [

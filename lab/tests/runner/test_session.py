@@ -1,11 +1,20 @@
 """Properties that must be unchanged when a run is resumed."""
 
+from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from wirespeed.errors import BusyError, LostHostError, ResultsError
-from wirespeed.runner import session
+from wirespeed.recipe.model import Recipe
+from wirespeed.recipe.resolve import Place
+from wirespeed.recipe.sweep import SweepPoint
+from wirespeed.results import store
+from wirespeed.results.model import Process, Run, Trial
+from wirespeed.runner import plan, session
+from wirespeed.runner.cells import PlannedCell
+from wirespeed.topology import Seat, one_host, roles_of
 
 SAME = {"cpu_model": "EPYC", "cores": 2, "kernel": "6.18", "memory_mib": 4096}
 
@@ -20,30 +29,115 @@ class Hosts(dict):
         return list(self.values())
 
 
-def resumed(monkeypatch, begun, *hosts, force=False):
+def differing(monkeypatch, begun, *hosts, tuned=None, is_scheduled=False, started=None):
     monkeypatch.setattr(session.machine, "facts", lambda host, *_: host.facts)
-    run = SimpleNamespace(facts=begun)
+    monkeypatch.setattr(session.programs, "started", lambda *_: started or {})
+    run = SimpleNamespace(facts=begun, tuned=tuned)
     fleet = Hosts({one.name: one for one in hosts})
-    topology = SimpleNamespace(hosts=lambda _: [hosts[0].name])
-    session._same_machine(run, fleet, topology, force)
+    where = SimpleNamespace(
+        topology=SimpleNamespace(hosts=lambda _: [hosts[0].name]), java="java"
+    )
+    return session._other_machine(run, fleet, SimpleNamespace(place=where), is_scheduled)
 
 
 def test_the_generators_machine_is_compared_too(monkeypatch):
     """A run was resumed with another generator host, and the results of both were mixed."""
     begun = {**SAME, "hosts": {"load": SAME}}
     server, load = host("server", "a"), host("load", "b", kernel="6.1")
-    with pytest.raises(ResultsError, match=r"load differs .* kernel was 6.18, is 6.1;"):
-        resumed(monkeypatch, begun, server, load)
-    resumed(monkeypatch, begun, server, load, force=True)
-    resumed(monkeypatch, begun, server, host("other-node", "b"))
+    text = differing(monkeypatch, begun, server, load)
+    assert text == "load differs from the one that began the run: kernel was 6.18, is 6.1"
+    assert not differing(monkeypatch, begun, server, host("other-node", "b"))
 
 
 def test_a_machine_more_or_less_is_another_site(monkeypatch):
-    with pytest.raises(ResultsError, match="began on 2 machines, these are 1"):
-        resumed(monkeypatch, {**SAME, "hosts": {"load": SAME}}, host("server", "a"))
-    resumed(monkeypatch, SAME, host("server", "a"))
-    with pytest.raises(ResultsError, match="this machine differs"):
-        resumed(monkeypatch, SAME, host("server", "a", cores=4))
+    text = differing(monkeypatch, {**SAME, "hosts": {"load": SAME}}, host("server", "a"))
+    assert text == "the run began on 2 machines, these are 1"
+    assert not differing(monkeypatch, SAME, host("server", "a"))
+    assert "cores was 2, is 4" in differing(monkeypatch, SAME, host("server", "a", cores=4))
+
+
+def test_another_guest_of_the_same_kind_is_another_machine(monkeypatch):
+    """Two guests of one type are the same in everything else."""
+    begun, now = {**SAME, "machine": "1a"}, host("server", "a", machine="2b")
+    assert "machine was 1a, is 2b" in differing(monkeypatch, begun, now)
+    assert not differing(monkeypatch, SAME, now), "an earlier run did not record it"
+    assert not differing(monkeypatch, begun, now, is_scheduled=True)
+
+
+def test_settings_are_compared_where_the_run_itself_does_not_change_them(monkeypatch):
+    begun = {**SAME, "governor": "performance"}
+    now = host("server", "a", governor="powersave")
+    assert "governor was performance, is powersave" in differing(monkeypatch, begun, now)
+    assert not differing(monkeypatch, begun, now, tuned=[])
+
+
+def test_programs_are_compared_on_the_machines_that_start_them(monkeypatch):
+    """After an upgrade of NGINX a run of Python servers was refused."""
+    begun = {**SAME, "java": "17", "nginx": "1.26", "hosts": {"load": {**SAME, "wrk": "4.1"}}}
+    now = [host("server", "a", java="21", nginx="1.28"), host("load", "b", wrk="4.2")]
+    assert not differing(monkeypatch, begun, *now)
+    assert not differing(monkeypatch, begun, *now, started={"a": {"wrk"}, "b": {"java"}})
+    text = differing(monkeypatch, begun, *now, started={"a": {"java"}, "b": {"wrk"}})
+    assert "java was 17, is 21" in text and "wrk was 4.1, is 4.2" in text
+    assert "nginx" not in text
+
+
+@pytest.mark.parametrize(
+    ("argv", "tool", "names"),
+    [
+        (["python3", "-m", "http.server", "{{ port }}"], "load", set()),
+        (["/usr/sbin/nginx", "-p", "{{ port }}"], "wrk", {"nginx", "wrk"}),
+        (["sh", "-c", "exec java -jar app.jar {{ port }}"], "wrk2", {"java"}),
+    ],
+)
+def test_the_commands_of_the_schedule_say_which_programs_are_started(argv, tool, names):
+    server = {"name": "app", "role": "server", "argv": argv, "port": {"base": 8000}, "pin": {}}
+    rate = ["-R", "9"] if tool == "wrk2" else []
+    load = {"name": "gen", "role": "load", "tool": tool, "argv": [*rate, "http://x/"], "pin": {}}
+    recipe = Recipe.model_validate({"wirespeed": 2, "name": "r", "process": [server, load]})
+    where = Place(Path("/nowhere"), Path("r.toml"), one_host(roles_of([0, 1], False)))
+    schedule = plan.make(recipe, where, plan.PlanOptions(seed=1))
+    (own,) = {seat.host for seats in schedule.cells[0].seats.values() for seat in seats}
+    fleet = Hosts({own: host(own, "a")})
+    assert session.programs.started(fleet, schedule, session.machine.PROGRAMS) == {"a": names}
+
+
+def test_a_difference_is_refused_or_said_in_the_report():
+    """A forced run of two machines looked like one of a single machine."""
+    with pytest.raises(ResultsError, match=r"^a differs; --force goes on all the same$"):
+        session._overlooked(["", "a differs", "b"], session.MIXED_PLACES, session.More())
+    forced = session.More(force=True)
+    (told,) = session._overlooked(["", "a differs", "b"], session.MIXED_PLACES, forced)
+    assert told == "Machines or settings are mixed: the run went on all the same (--force): " \
+        "a differs; b."  # fmt: skip
+    assert session._overlooked(["", ""], session.MIXED_PLACES, session.More()) == []
+
+
+def test_programs_are_pinned_to_the_cores_of_the_trials_that_are_finished():
+    """With another core set (taskset, a site that was edited) half of a cell ran elsewhere."""
+    trial = Trial("k", "c", 1, 1, processes=[Process("app", 0, "server", cores=[0, 1])])
+
+    def other(*cores):
+        seats = {"app-0": [Seat("here", core, "127.0.0.1") for core in cores]}
+        cell = PlannedCell(SweepPoint("c", {}), seats=seats)
+        return session._other_cores([trial], SimpleNamespace(cells=[cell]))
+
+    assert other(1, 0) == ""
+    assert other(2, 3) == "app-0 ran on cores [0, 1], now it is [2, 3]"
+
+
+def test_a_run_that_another_command_has_gone_on_with_meanwhile_is_left(tmp_path, monkeypatch):
+    """On a shared folder its count of interim analyses was written over."""
+    store.write_run(tmp_path, Run("r", "r", analyses=2))
+    for name in ("files", "prefer", "measure_links", "commit_of", "programs"):
+        monkeypatch.setattr(session, name, Mock(return_value=0))
+    monkeypatch.setattr(session, "_other_machine", lambda *_: "")
+    monkeypatch.setattr(session, "_other_build", lambda *_: "")
+    (tmp_path / "recipe.toml").write_text("")
+    (tmp_path / "trials").mkdir()
+    what = (Mock(), Mock(), SimpleNamespace(place=None, cells=[]))
+    with pytest.raises(BusyError, match="another command went on with"):
+        session._resumed_on(tmp_path, Run("r", "r", analyses=1), what, Mock(), session.More())
 
 
 def gone_on(monkeypatch, attempts, trial_s=60.0):

@@ -18,7 +18,7 @@ PROCESSES = [
 
 
 def recipe(**more):
-    return Recipe.model_validate({"wirespeed": 1, "name": "r", "process": PROCESSES, **more})
+    return Recipe.model_validate({"wirespeed": 2, "name": "r", "process": PROCESSES, **more})
 
 
 def cell(server, load):

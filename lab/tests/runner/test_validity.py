@@ -7,9 +7,9 @@ import pytest
 
 from wirespeed.driver.base import Figures, Latency, Window
 from wirespeed.probe.window import Part, Usage
-from wirespeed.results.model import Canary
+from wirespeed.results.model import Calibration
 from wirespeed.runner.bottleneck import Evidence
-from wirespeed.runner.validity import judge
+from wirespeed.runner.validity import judge, paused
 
 PARTS = [Part("app-0", "server", (0,)), Part("gen-0", "load", (1,))]
 FIGURES = Figures(
@@ -120,7 +120,11 @@ def test_reasons_that_make_a_trial_invalid(changed, reason):
         ({"usage": usage(foreign=0.1), "others": [("kdamond.0", 0.06), ("init", 0.001)]}, 0.1, "core 0 (kdamond.0 6.0%)"),
         ({"usage": usage(steal=0.05)}, 0.05, "steal"),
         # Both ends of the trial count: one slow of two is half the loss.
-        ({"canary": Canary(10.0, 14.0), "canary_best_ms": 10.0}, 1 - 10 / 12, "40% more than"),
+        (
+            {"calibration": Calibration(10.0, 14.0), "calibration_best_ms": 10.0},
+            1 - 10 / 12,
+            "40% more than",
+        ),
         ({"usage": usage(foreign=0.1, steal=0.2)}, 1 - 0.9 * 0.8, "steal"),
     ],
 )  # fmt: skip
@@ -136,7 +140,7 @@ def test_interference_is_reported_with_its_possible_cost(changed, share, word):
     [
         ({"figures": {"gen-0": replace(FIGURES, little_residual=0.07)}}, "Little's law is off by +7%"),
         ({"figures": {"gen-0": replace(FIGURES, due=1000, sent=900)}}, "only 90% of the intended"),
-        ({"canary": Canary(10.0, 11.0), "canary_best_ms": 10.0}, "10% more than"),
+        ({"calibration": Calibration(10.0, 11.0), "calibration_best_ms": 10.0}, "10% more than"),
         ({"common_share": 0.5}, "ran together for 50%"),
         ({"figures": {"gen-0": replace(FIGURES, warnings=["lateness is high"])}}, "lateness is high"),
     ],
@@ -200,3 +204,27 @@ def test_the_limit_is_the_fullest_thread_and_most_of_the_instances(
     loads, threads, cores_each, limit
 ):
     assert judge(several(loads, threads, cores_each)).bottleneck == limit
+
+
+@pytest.mark.parametrize(
+    ("throughput", "notes"),
+    [
+        (None, []),
+        (100.0, []),
+        (96.0, []),
+        (88.0, ["garbage collections stopped the server for 12%"]),
+    ],
+)
+def test_a_server_that_is_stopped_for_its_collections_has_a_note(throughput, notes):
+    assert paused(throughput) == notes
+
+
+@pytest.mark.parametrize(
+    ("server", "share", "is_noted"), [(0.5, 0.3, True), (0.5, 0.04, False), (0.99, 0.3, False)]
+)
+def test_a_disk_is_named_where_no_core_explains_the_rate(server, share, is_noted):
+    seen = usage(server=server)
+    seen = replace(seen, values={**seen.values, "psi_io": share})
+    notes = judge(evidence(usage=seen)).notes
+    said = "programs of this machine waited for a disk for 30% of the window"
+    assert notes == ([said] if is_noted else [])

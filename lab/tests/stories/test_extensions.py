@@ -62,7 +62,7 @@ def recipe_of(checkout, tool):
     path = checkout.recipe(connections=[1], duration="300ms")
     text = path.read_text().replace('tool = "load"', 'tool = "my-load"')
     start = text.index("argv = ", text.index('"my-load"'))
-    end = text.index("\n", start)
+    end = text.index("]\n", start) + 1
     path.write_text(text[:start] + f'argv = ["{tool}"]' + text[end:])
     return path
 

@@ -190,7 +190,7 @@ def test_a_generator_that_was_called_wrongly_is_tried_once_a_cell(checkout):
 
 def test_a_wrong_path_is_found_with_one_request_and_not_measured(checkout):
     recipe = checkout.recipe(connections=[1, 2], repeat=5, server_options=["--only", "/"])
-    recipe.write_text(recipe.read_text().replace("{app.port}/", "{app.port}/no-such-file"))
+    recipe.write_text(recipe.read_text().replace("{{ app.port }}/", "{{ app.port }}/no-such-file"))
     code, _, err = checkout.call("run", recipe)
     assert code == 1
     trials = checkout.trials()
@@ -410,6 +410,19 @@ def test_a_run_on_another_machine_is_not_resumed(checkout, interrupt):
     one_line(err, "this machine differs")
     code, _, err = checkout.call("run", "--resume", "latest", "--force")
     assert code == 0, err
+    assert any("kernel was other-" in one for one in checkout.run_json()["thinned"])
+
+
+def test_a_run_whose_copy_of_the_recipe_was_edited_does_not_go_on_unasked(checkout):
+    """Half of a cell's trials would have another command."""
+    code, _, err = checkout.call("run", checkout.recipe(connections=[1]))
+    assert code == 0, err
+    path = checkout.latest / "recipe.toml"
+    path.write_text(path.read_text().replace('"-c"', '"-v", "-c"'))
+    words = ("run", "--resume", "latest", "--add-rounds", "1")
+    code, _, err = checkout.call(*words)
+    assert code == 2, err
+    one_line(err, "recipe.toml is not the recipe that began the run; --force")
 
 
 def test_rounds_of_another_build_are_not_added_to_a_run_unasked(checkout):
@@ -477,7 +490,7 @@ def test_a_complete_run_takes_more_rounds(checkout):
     after = {trial["key"]: trial["t_start"] for trial in checkout.trials()}
     assert len(after) == 8 and all(after[key] == start for key, start in before.items())
     assert sorted(trial["round"] for trial in checkout.trials()) == [1, 1, 2, 2, 3, 3, 4, 4]
-    assert checkout.run_json()["looks"] == 2
+    assert checkout.run_json()["analyses"] == 2
     code, _, err = checkout.call("run", "some", "--add-rounds", "2")
     assert code == 2
     one_line(err, "--add-rounds: needs --resume")
@@ -499,9 +512,9 @@ def prepared(checkout, *words):
 
 def test_a_server_is_prepared_before_it_starts(checkout):
     server = Path(__file__).parents[1] / "fakes" / "server.py"
-    recipe = prepared(checkout, "cp", server, "{run.tmp}/prepared.py")
+    recipe = prepared(checkout, "cp", server, "{{ run.tmp }}/prepared.py")
     recipe.write_text(
-        recipe.read_text().replace(f'"{server}", "--port"', '"{run.tmp}/prepared.py", "--port"')
+        recipe.read_text().replace(f'"{server}", "--port"', '"{{ run.tmp }}/prepared.py", "--port"')
     )
     process = checkout.start("run", recipe)
     _, err = process.communicate(timeout=PATIENCE_S)
@@ -527,15 +540,15 @@ def test_a_server_may_say_in_its_output_that_it_is_ready(checkout, line, within,
     server = Path(__file__).parents[1] / "fakes" / "server.py"
     recipe = checkout.recipe(connections=[1])
     text = recipe.read_text()
-    start = text.index("ready = {")
-    says = f'ready = {{ log = "^{line}$", within = "{within}" }}'
-    text = text.replace(text[start : text.index("}", text.index("within", start)) + 1], says)
+    start = text.index("ready.http")
+    end = text.index("\n", text.index("ready.within"))
+    text = text[:start] + f'ready.log = "^{line}$"\nready.within = "{within}"' + text[end:]
     shell = (
-        f"{sys.executable} {server} --port {{port}} & "
-        "until (echo > /dev/tcp/127.0.0.1/{port}) 2> /dev/null; do sleep 0.1; done; "
+        f"{sys.executable} {server} --port {{{{ port }}}} & "
+        "until (echo > /dev/tcp/127.0.0.1/{{ port }}) 2> /dev/null; do sleep 0.1; done; "
         "echo listening; wait"
     )
-    words = f'"{sys.executable}", "{server}", "--port", "{{port}}"'
+    words = f'"{sys.executable}", "{server}", "--port", "{{{{ port }}}}"'
     recipe.write_text(text.replace(words, f'"bash", "-c", "{shell}"'))
     process = checkout.start("run", recipe)
     _, err = process.communicate(timeout=PATIENCE_S)
@@ -572,7 +585,7 @@ def test_a_trial_reports_its_window_and_not_its_warm_up(checkout, tmp_path):
     checkout.environment["PATH"] = f"{program.parent}:{checkout.environment['PATH']}"
     recipe = checkout.recipe(connections=[1], warmup="100ms", duration="1s")
     text = recipe.read_text().replace('tool = "load"', 'tool = "wrk"')
-    recipe.write_text(text.replace('"-d", "{duration}", ', ""))
+    recipe.write_text(text.replace('"-d", "{{ duration }}",', ""))
     code, _, err = checkout.call("run", recipe)
     assert code == 0, err
     (trial,) = checkout.trials()

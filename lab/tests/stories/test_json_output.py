@@ -13,7 +13,7 @@ from wirespeed.cli.app import app
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parents[1] / "docs" / "json-output.md"
-WITHOUT = {"schema"}  # prints JSON and nothing else
+WITHOUT = {"schema", "serve"}  # one prints JSON and nothing else, the other serves pages
 
 
 def commands(group, prefix=""):
@@ -67,6 +67,7 @@ def measured(new_checkout, tmp_path_factory):
         assert code == 0, err
     table = checkout.root / "figures.csv"
     table.write_text("connections,rps,latency_mean_ms\n10,100,500\n")
+    (checkout.root / "old.toml").write_text('wirespeed = 1\nname = "{old}"\n')
     checkout.call("baseline", "save", "gone")
     yield checkout
     checkout.call("tune", "restore")
@@ -98,6 +99,7 @@ TYPED = {  # the command's words without --json; a {} stands for the recipe
     "tune status": ["tune", "status"],
     "tune restore": ["tune", "restore"],
     "init": ["init", "{root}/own.toml", "--command", SERVER, "--port", "{port}", "--force"],
+    "upgrade": ["upgrade", "{root}/old.toml"],
     "baseline save": ["baseline", "save", "main"],
     "baseline list": ["baseline", "list"],
     "baseline remove": ["baseline", "remove", "gone"],

@@ -1,6 +1,7 @@
 """Two servers at one rate: what a request costs is compared, as the rate says nothing."""
 
 import json
+import re
 import shutil
 import sys
 import tomllib
@@ -53,8 +54,8 @@ def test_commands_at_one_rate_are_judged_by_what_a_request_costs(checkout):
     assert compared[draft.WORK]["gain"] > 0.2, "ten times the work for a request"
     first = out[out.index("B against A") :].splitlines()[0]
     # Decided or not: the machine may be busy.
-    assert first.startswith("B against A: server CPU per request: 1 ")
-    assert "requests per core" in first
+    counted = r"B against A: server CPU per request: (1 of 1 (lower|higher)|no.* in 1 of 1)"
+    assert re.match(counted, first), first
     assert "service times" not in (checkout.latest / "derived" / "report.html").read_text()
 
 

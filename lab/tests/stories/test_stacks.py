@@ -35,7 +35,8 @@ def recipe(checkout):
         text = path.read_text().replace(
             "axes = {", 'axes = { stack = ["kernel", "fast"],', 1
         ) + STACKS.format(provider=provider)
-        path.write_text(text.replace('role = "server"', 'role = "server"\nstack = "{stack}"', 1))
+        server = 'role = "server"'
+        path.write_text(text.replace(server, f'{server}\nstack = "{{{{ stack }}}}"', 1))
         return path
 
     return made
@@ -85,7 +86,7 @@ def test_a_trial_that_fell_back_to_the_kernel_is_invalid_with_the_reason(checkou
 def test_a_generator_that_polls_shows_its_headroom_without_the_server_once(checkout, recipe):
     path = recipe()
     text = path.read_text().replace("connections = [1]", "connections = [1, 2]")
-    text = text.replace('role = "load"', 'role = "load"\nstack = "{stack}"').replace(
+    text = text.replace('role = "load"', 'role = "load"\nstack = "{{ stack }}"').replace(
         "repeat = 1", "repeat = 2"
     )
     path.write_text(text)

@@ -1,1 +1,1 @@
-"""The far side: sent over standard input to a bare Python 3.6+, it does to a host what is asked."""
+"""The agent: sent over standard input to a host's Python (3.9+), it does the lab's work there."""

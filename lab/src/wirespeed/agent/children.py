@@ -1,7 +1,9 @@
 """Part of the agent: processes with all that they fork, and the cgroups around them.
 
-Standard library of Python 3.6 only: see main.py.
+Standard library of Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import ctypes
 import errno
@@ -12,6 +14,8 @@ import resource
 import shutil
 import signal
 import time
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from wirespeed.agent import clock
 
@@ -19,6 +23,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNET = 0x40000000
 REAPED_S = 5.0  # until what was killed has left its cgroup
+THREADS = 17  # the place of their number in /proc/PID/stat after the name
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -27,7 +32,7 @@ IDENTITY_VARIABLES = ("HOME", "LOGNAME", "USER", "SHELL")
 LOCALE = "C.UTF-8"
 
 
-def clean_environment(env):
+def clean_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The same in every shell: an exported LD_PRELOAD or JAVA_TOOL_OPTIONS would change one
     contender, or one of two runs, and stand nowhere."""
     found = {name: os.environ[name] for name in IDENTITY_VARIABLES if name in os.environ}
@@ -40,7 +45,7 @@ class Refused(Exception):
     """The command cannot be done; the text goes back to the lab as one line."""
 
 
-def read_text(path):
+def read_text(path: str) -> str:
     """Empty where it cannot be read. Bytes that are not UTF-8, as a process may be named, are
     replaced;
     of the locale nothing is asked: it may be C."""
@@ -51,7 +56,7 @@ def read_text(path):
         return ""
 
 
-def write_text(path, text):
+def write_text(path: str, text: str) -> None:
     with open(path, "w") as file:
         file.write(text)
 
@@ -59,8 +64,8 @@ def write_text(path, text):
 class Cgroups:
     """A cgroup v2 folder a run, one below it a process; also in the unified tree of v1 hosts."""
 
-    def __init__(self, mark):
-        self.root = None
+    def __init__(self, mark: str) -> None:
+        self.root: str | None = None
         for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
             if not os.path.exists(tree + "/cgroup.procs"):
                 continue
@@ -76,11 +81,11 @@ class Cgroups:
                 return
 
     @staticmethod
-    def name_of(mark):
+    def name_of(mark: str) -> str:
         """wirespeed-MARK-nsNAMESPACE-AGENT: its finder can check whether its agent works."""
-        return "wirespeed-%s-ns%s-%s" % (mark, pid_namespace(), identity(os.getpid()))
+        return f"wirespeed-{mark}-ns{pid_namespace()}-{identity(os.getpid())}"
 
-    def _usable(self, folder):
+    def _usable(self, folder: str) -> bool:
         try:
             os.mkdir(folder)
         except OSError:
@@ -92,7 +97,7 @@ class Cgroups:
         return True
 
     @staticmethod
-    def _joinable(folder):
+    def _joinable(folder: str) -> bool:
         """A folder may exist and still refuse members; a forked child finds out."""
         child = os.fork()
         if child == 0:
@@ -103,14 +108,14 @@ class Cgroups:
                 os._exit(1)
         return os.waitpid(child, 0)[1] == 0
 
-    def make(self, name):
+    def make(self, name: str) -> str | None:
         if not self.root:
             return None
         folder = self.root + "/" + name
         os.makedirs(folder, exist_ok=True)
         return folder
 
-    def remove(self):
+    def remove(self) -> None:
         if self.root:
             for name in os.listdir(self.root):
                 if os.path.isdir(self.root + "/" + name):
@@ -118,7 +123,7 @@ class Cgroups:
             remove_folder(self.root)
 
 
-def remove_folder(folder):
+def remove_folder(folder: str) -> None:
     """A cgroup folder goes away only when its last process has been reaped."""
     deadline = time.monotonic() + REAPED_S
     while os.path.isdir(folder):
@@ -133,20 +138,29 @@ def remove_folder(folder):
 class Child:
     """One process the lab asked for, with everything it forked."""
 
-    def __init__(self, name, pid, cgroup):
+    def __init__(self, name: str, pid: int, cgroup: str | None) -> None:
         self.name, self.pid, self.cgroup = name, pid, cgroup
-        self.code = None
-        self.usage = None
+        self.code: int | None = None
+        self.usage: int | None = None
 
-    def members(self):
+    def members(self) -> list[int]:
         if self.cgroup:
             return [int(pid) for pid in read_text(self.cgroup + "/cgroup.procs").split()]
         return [pid for pid in descendants(self.pid) if is_alive(pid)]
 
-    def is_gone(self):
-        return self.code is not None and not self.members()
+    def is_gone(self) -> bool:
+        """Whether it was reaped, and no process that it forked has a thread left.
 
-    def thaw(self):
+        cgroup.procs does not list a process whose threads are all just ending, though its sockets
+        may still be open; cgroup.events counts it.
+        """
+        if self.code is None:
+            return False
+        if self.cgroup:
+            return "populated 1" not in read_text(self.cgroup + "/cgroup.events")
+        return not self.members()
+
+    def thaw(self) -> None:
         """What a duet may have frozen can go on, and end."""
         try:
             if self.cgroup:
@@ -156,12 +170,12 @@ class Child:
         except OSError:  # no such thing on this kernel, or all of it has ended
             pass
 
-    def terminate(self):
+    def terminate(self) -> None:
         self.thaw()
         for pid in {self.pid, *self.members()} if self.code is None else self.members():
             send_signal(pid, signal.SIGTERM)
 
-    def kill(self):
+    def kill(self) -> None:
         if self.cgroup:
             try:
                 write_text(self.cgroup + "/cgroup.kill", "1")
@@ -172,49 +186,58 @@ class Child:
         if self.code is None:
             send_signal(self.pid, signal.SIGKILL)
 
-    def cpu_us(self):
+    def cpu_us(self) -> int:
         for line in read_text(self.cgroup + "/cpu.stat").splitlines() if self.cgroup else ():
             if line.startswith("usage_usec"):
                 return int(line.split()[1])
-        return sum(stat_cpu_us(pid) for pid in self.members())
+        return sum(stat_cpu_us(pid) for pid in descendants(self.pid))
 
 
-def send_signal(pid, number):
+def send_signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
         pass
 
 
-def stat_fields(pid):
+def stat_fields(pid: int) -> list[str]:
     """The fields of /proc/PID/stat after the command name, which may hold spaces."""
-    return read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
-def stat_cpu_us(pid):
+def stat_cpu_us(pid: int) -> int:
+    """Of all its threads, and of its children that have ended and were reaped."""
+    ticks = sum(map(int, stat_fields(pid)[11:15]))
+    return ticks * 1000000 // os.sysconf("SC_CLK_TCK")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a thread of it runs. A process whose main thread has ended is shown as a zombie, and
+    its other threads keep its sockets open; only without them can its parent reap it."""
     fields = stat_fields(pid)
-    return (
-        (int(fields[11]) + int(fields[12])) * 1000000 // os.sysconf("SC_CLK_TCK") if fields else 0
-    )
+    return bool(fields) and (fields[0] not in "ZX" or int(fields[THREADS]) > 1)
 
 
-def is_alive(pid):
-    fields = stat_fields(pid)
-    return bool(fields) and fields[0] not in "ZX"
+def threads_of(pid: int) -> list[int]:
+    """The thread ids of a process that has not been reaped."""
+    try:
+        return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
 
 
-def start_ticks(pid):
+def start_ticks(pid: int) -> int | None:
     """When a process or thread began, in clock ticks since boot: with its id it is unique."""
-    text = read_text("/proc/%s/stat" % pid).rpartition(")")[2].split()
+    text = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(text[19]) if len(text) > 19 else None
 
 
-def identity(pid):
+def identity(pid: int) -> str:
     """PID.TICKS: with the time of its start a process id is unique, in its namespace."""
-    return "%d.%d" % (pid, start_ticks(pid))
+    return f"{pid}.{start_ticks(pid)}"
 
 
-def pid_namespace():
+def pid_namespace() -> str:
     """The namespace in which process ids are counted here; empty where unknown."""
     try:
         return str(os.stat("/proc/self/ns/pid").st_ino)
@@ -222,9 +245,10 @@ def pid_namespace():
         return ""
 
 
-def descendants(root):
+def descendants(root: int) -> set[int]:
     """The process and all its children, grandchildren and session members that still run."""
-    parents, sessions = {}, {}
+    parents: dict[int, int] = {}
+    sessions: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         fields = stat_fields(int(entry)) if entry.isdigit() else None
         if fields:
@@ -238,10 +262,10 @@ def descendants(root):
     return found
 
 
-def spawn(message, cgroup, mark):
+def spawn(message: dict[str, Any], cgroup: str | None, mark: str) -> int:
     """Forks and execs; what goes wrong before exec comes back through a pipe as an errno."""
     if message.get("at") and not shutil.which(message["argv"][0], path=message["env"]["PATH"]):
-        raise Refused("program %s not found" % message["argv"][0])
+        raise Refused("program {} not found".format(message["argv"][0]))
     account = account_of(message["user"]) if message.get("user") else None
     report_read, report_write = os.pipe()
     parent = os.getpid()
@@ -264,27 +288,27 @@ def spawn(message, cgroup, mark):
     os.waitpid(pid, 0)
     step, number, text = json.loads(failure.decode())
     if step == "exec" and number == errno.ENOENT:
-        raise Refused("program %s not found" % message["argv"][0])
-    raise Refused("%s: %s failed: %s" % (message["argv"][0], step, text))
+        raise Refused("program {} not found".format(message["argv"][0]))
+    raise Refused("{}: {} failed: {}".format(message["argv"][0], step, text))
 
 
-def account_of(name):
+def account_of(name: str) -> pwd.struct_passwd:
     """A user of this host, whose programs this agent may start."""
     try:
         account = pwd.getpwnam(name)
     except KeyError:
-        raise Refused("user %s: not found on this host" % name) from None
+        raise Refused(f"user {name}: not found on this host") from None
     if os.geteuid() not in (0, account.pw_uid):
-        raise Refused("user %s: needs root (run the lab as root, or leave `user` out)" % name)
+        raise Refused(f"user {name}: needs root (run the lab as root, or leave `user` out)")
     return account
 
 
-def of_user(account):
+def of_user(account: pwd.struct_passwd) -> dict[str, str]:
     return {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name,
             "SHELL": account.pw_shell}  # fmt: skip
 
 
-def become(account):
+def become(account: pwd.struct_passwd) -> None:
     """Takes on a user with all of its groups, for good."""
     if os.geteuid() != 0:  # it is this user already
         return
@@ -293,7 +317,13 @@ def become(account):
     os.setuid(account.pw_uid)
 
 
-def become_child(message, cgroup, mark, origin, account=None):
+def become_child(
+    message: dict[str, Any],
+    cgroup: str | None,
+    mark: str,
+    origin: tuple[int, int],
+    account: pwd.struct_passwd | None = None,
+) -> Iterator[str]:
     """The steps between fork and exec; each yields its name before it is tried.
 
     `origin` is (the agent's process, the pipe on which a failure is reported).
@@ -343,26 +373,26 @@ def become_child(message, cgroup, mark, origin, account=None):
         try:
             os.execvpe(message["argv"][0], message["argv"], environment)
         except OSError as error:
-            os.write(2, ("%s: %s\n" % (message["argv"][0], error.strerror)).encode())
+            os.write(2, ("{}: {}\n".format(message["argv"][0], error.strerror)).encode())
             os._exit(127)
     os.execvpe(message["argv"][0], message["argv"], environment)
 
 
-def die_with(parent):
+def die_with(parent: int) -> None:
     """In a forked child: the kernel ends it with its parent, also one that has ended already."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(127)
 
 
-def enter_network(descriptor):
+def enter_network(descriptor: int) -> None:
     """Moves the calling process into a network namespace."""
     if LIBC.setns(descriptor, CLONE_NEWNET) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
-def prefer(nice):
+def prefer(nice: int) -> bool:
     """Runs the caller before others on its cores, where this user may. False where not.
 
     A session of its own is a scheduling group of its own (autogroup), whose weight is what counts
@@ -379,7 +409,7 @@ def prefer(nice):
     return True
 
 
-def may_prefer(nice):
+def may_prefer(nice: int) -> bool:
     """A forked child in a session of its own finds out, so that nothing changes for the caller."""
     child = os.fork()
     if child == 0:
@@ -388,7 +418,7 @@ def may_prefer(nice):
     return os.waitpid(child, 0)[1] == 0
 
 
-def raise_limit(limit, value):
+def raise_limit(limit: int, value: int) -> None:
     """As much as was asked for, or as much as this user may have."""
     hard = resource.getrlimit(limit)[1]
     try:

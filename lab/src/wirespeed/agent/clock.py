@@ -2,10 +2,16 @@
 
 The wall clock is read once; from then on the monotonic clock counts. Both are slewed alike, so they
 part only where the wall clock is set: by NTP, by hand, by a host that wakes a guest.
-Standard library of Python 3.6 only: see main.py.
+Standard library of Python 3.9 only: see main.py.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 READINGS = 5  # the pair that was read closest together counts
 QUICK_S = 0.002  # a reading that took longer was held up
@@ -19,19 +25,20 @@ def ahead_s() -> float:
     return float(wall_s) - at_s
 
 
-def timed(read, quick_s=QUICK_S):  # type: ignore[no-untyped-def]
+def timed(read: Callable[[], Value], quick_s: float = QUICK_S) -> tuple[float, float, Value]:
     """(how long it took, when it was on the monotonic clock, what `read` returned).
 
     On a busy machine a program is held up between its look at a counter and its look at the clock;
     what took long is read again, and the quickest reading counts.
     """
-    best = None
+    best: tuple[float, float, Value] | None = None
     for _ in range(READINGS):
         before, value, after = time.monotonic(), read(), time.monotonic()
         if best is None or after - before < best[0]:
             best = (after - before, (before + after) / 2, value)
         if best[0] <= quick_s:
             break
+    assert best
     return best
 
 

@@ -3,16 +3,19 @@
 perf_event_open(2), on the process's cgroup and the cores that it may use; without a cgroup on each
 of its threads and on all threads and processes that they start. A switch between a counted process
 and others costs up to a microsecond more, so the lab asks for this in windows of their own.
-Standard library of Python 3.6 only: see main.py.
+Standard library of Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import ctypes
 import errno
 import os
 import platform
 import struct
+from collections.abc import Sequence
 
-from wirespeed.agent.children import LIBC, Refused
+from wirespeed.agent.children import LIBC, Child, Refused, threads_of
 
 # The number of the system call (asm/unistd.h).
 SYSCALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
@@ -33,11 +36,11 @@ NO_HARDWARE = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
 NOT_ALLOWED = (errno.EACCES, errno.EPERM)
 
 
-def missing(names):
+def missing(names: Sequence[str]) -> str:
     """Why these events cannot be counted here; "" when they can."""
     unknown = [name for name in names if name not in EVENTS]
     if unknown:
-        raise Refused("event %s: unknown (%s)" % (unknown[0], ", ".join(EVENTS)))
+        raise Refused("event {}: unknown ({})".format(unknown[0], ", ".join(EVENTS)))
     for name in names:
         try:
             os.close(opened(name, 0, -1, INHERIT))
@@ -46,15 +49,15 @@ def missing(names):
                 return "this machine has no counters of the processor (usual for virtual machines)"
             if error.errno in NOT_ALLOWED:
                 return "counting the processor's events needs root"
-            return "counting the processor's events: %s" % error.strerror
+            return f"counting the processor's events: {error.strerror}"
     return ""
 
 
 class Counters:
     """What a child has used since this was made; it keeps files open until `close`."""
 
-    def __init__(self, child, names):
-        self.files = {name: [] for name in names}
+    def __init__(self, child: Child, names: Sequence[str]) -> None:
+        self.files: dict[str, list[int]] = {name: [] for name in names}
         try:
             if not (child.cgroup and self._of_cgroup(child)):
                 self._of_threads(child)
@@ -62,8 +65,9 @@ class Counters:
             self.close()
             raise
 
-    def _of_cgroup(self, child):
+    def _of_cgroup(self, child: Child) -> bool:
         """False where only root may, or where another tree of cgroups has the controller."""
+        assert child.cgroup
         folder = os.open(child.cgroup, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for core in sorted(os.sched_getaffinity(child.pid)):
@@ -76,7 +80,7 @@ class Counters:
             os.close(folder)
         return True
 
-    def _of_threads(self, child):
+    def _of_threads(self, child: Child) -> None:
         for pid in child.members():
             for thread in threads_of(pid):
                 for name, files in self.files.items():
@@ -85,24 +89,17 @@ class Counters:
                     except ProcessLookupError:  # it has ended meanwhile
                         pass
 
-    def read(self):
+    def read(self) -> dict[str, int]:
         """{event: how often}; what had a counter for a part of the time only is extrapolated."""
         return {name: sum(map(count, files)) for name, files in self.files.items()}
 
-    def close(self):
+    def close(self) -> None:
         for files in self.files.values():
             while files:
                 os.close(files.pop())
 
 
-def threads_of(pid):
-    try:
-        return [int(thread) for thread in os.listdir("/proc/%d/task" % pid)]
-    except OSError:
-        return []
-
-
-def opened(name, target, core, bits, flags=0):
+def opened(name: str, target: int, core: int, bits: int, flags: int = 0) -> int:
     """A file that counts one event of a process, or of a cgroup on one core."""
     kind, config = EVENTS[name]
     attributes = ATTRIBUTES.pack(kind, ATTRIBUTES.size, config, 0, 0, WITH_TIMES, bits, 0, 0, 0)
@@ -110,13 +107,13 @@ def opened(name, target, core, bits, flags=0):
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     arguments = [ctypes.c_long(one) for one in (target, core, -1, flags | CLOSE_ON_EXEC)]
-    handle = LIBC.syscall(ctypes.c_long(number), ctypes.c_char_p(attributes), *arguments)
+    handle = int(LIBC.syscall(ctypes.c_long(number), ctypes.c_char_p(attributes), *arguments))
     if handle < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return handle
 
 
-def count(handle):
-    found, enabled, running = struct.unpack("=QQQ", os.read(handle, 24))
+def count(handle: int) -> int:
+    found, enabled, running = map(int, struct.unpack("=QQQ", os.read(handle, 24)))
     return found * enabled // running if running else 0

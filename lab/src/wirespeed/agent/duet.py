@@ -3,8 +3,10 @@
 Each contender is a side: its servers and its generators, whose control files have the gate and
 the counters (docs/internals/load.md, "Holding the load back"). A slice: go and thaw, wait, hold,
 wait until nothing is in flight, freeze, read. Nothing moves in a frozen side, so counters and CPU
-time are read at rest and belong together. Standard library of Python 3.6 only: see main.py.
+time are read at rest and belong together. Standard library of Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import ctypes
 import gc
@@ -14,8 +16,19 @@ import platform
 import random
 import signal
 import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
-from wirespeed.agent.children import LIBC, Refused, is_alive, read_text, start_ticks, stat_fields
+from wirespeed.agent.children import (
+    LIBC,
+    Child,
+    Refused,
+    is_alive,
+    read_text,
+    start_ticks,
+    stat_fields,
+    threads_of,
+)
 from wirespeed.agent.sampling import process_time_of
 
 MAGIC = b"wsload1\0"
@@ -40,16 +53,16 @@ BUSY_SHARE, BUSY_LOOK_S = 0.01, 0.05
 class Gate:
     """The control file of one generator."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         deadline = time.monotonic() + FOUND_S
         while not os.path.exists(path):
             if time.monotonic() > deadline:
-                raise Refused("%s: the generator did not make its control file" % path)
+                raise Refused(f"{path}: the generator did not make its control file")
             time.sleep(0.005)
         with open(path, "r+b") as file:
             self.map = mmap.mmap(file.fileno(), 0)
         if self.map[: len(MAGIC)] != MAGIC:
-            raise Refused("%s is not a control file of wirespeed-load" % path)
+            raise Refused(f"{path} is not a control file of wirespeed-load")
         self.wanted = ctypes.c_uint32.from_buffer(self.map, WANTED_AT)
         self.until_ns = ctypes.c_uint64.from_buffer(self.map, UNTIL_AT)
         threads = ctypes.c_uint32.from_buffer(self.map, THREADS_AT).value
@@ -58,19 +71,19 @@ class Gate:
         self.words = [[ctypes.c_uint64.from_buffer(self.map, at + 8 * word) for at in slots]
                       for word in range(1, 5)]  # fmt: skip
 
-    def hold(self):
+    def hold(self) -> None:
         self.until_ns.value = int((time.monotonic() + LEASE_S) * CLOCK_NS)
         self.wanted.value = 1
 
-    def go(self):
+    def go(self) -> None:
         self.wanted.value = 0
         if FUTEX:  # else it looks once a millisecond
             LIBC.syscall(FUTEX, ctypes.byref(self.wanted), FUTEX_WAKE, 1 << 30, 0, 0, 0)
 
-    def is_held(self):
+    def is_held(self) -> bool:
         return all(state.value >= HELD for state in self.states)
 
-    def sum(self, word):
+    def sum(self, word: int) -> int:
         return sum(one.value for one in self.words[word])
 
 
@@ -80,9 +93,11 @@ SENT, COMPLETED, ERRORS, NON_2XX = range(4)
 class Frozen:
     """Freezes and thaws one child with all it forked, and reads its CPU time."""
 
-    def __init__(self, child):
+    def __init__(self, child: Child) -> None:
         self.child = child
-        self.freezer = self.events = self.stat = None
+        self.freezer: int | None = None
+        self.events: int | None = None
+        self.stat: int | None = None
         if child.cgroup and os.path.exists(child.cgroup + "/cgroup.freeze"):
             self.freezer = os.open(child.cgroup + "/cgroup.freeze", os.O_WRONLY | os.O_CLOEXEC)
             self.events = os.open(child.cgroup + "/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
@@ -90,42 +105,42 @@ class Frozen:
             self.stat = os.open(child.cgroup + "/cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
         self.members = child.members()
 
-    def freeze(self):
+    def freeze(self) -> None:
         if self.freezer is not None:
             os.pwrite(self.freezer, b"1", 0)
         else:
             self.signal(signal.SIGSTOP)
 
-    def thaw(self):
+    def thaw(self) -> None:
         if self.freezer is not None:
             os.pwrite(self.freezer, b"0", 0)
         else:
             self.signal(signal.SIGCONT)
 
-    def signal(self, number):
+    def signal(self, number: int) -> None:
         try:
             os.killpg(self.child.pid, number)
         except ProcessLookupError:  # it has ended, which shows as slices without a response
             pass
 
-    def close(self):
+    def close(self) -> None:
         for number in (self.freezer, self.events, self.stat):
             if number is not None:
                 os.close(number)
 
-    def is_frozen(self):
+    def is_frozen(self) -> bool:
         if self.events is not None:
             return b"frozen 1" in os.pread(self.events, 256, 0)
         return all(is_stopped(pid) for pid in self.members)
 
-    def cpu_s(self):
+    def cpu_s(self) -> float:
         if self.stat is not None:
             text = os.pread(self.stat, 1024, 0)
             return int(text.split(b"usage_usec", 1)[1].split(None, 1)[0]) / 1e6
         return sum(process_time_of(pid) for pid in self.members)
 
 
-def rest(children):
+def rest(children: Sequence[Child]) -> None:
     """Freezes these children until they are thawed (`Child.thaw`) or ended; all or none."""
     frozen = [Frozen(child) for child in children]
     try:
@@ -139,52 +154,58 @@ def rest(children):
             one.close()
 
 
-def freeze(frozen):
+def freeze(frozen: Sequence[Frozen]) -> None:
     for one in frozen:
         one.freeze()
     if not wait(lambda: all(one.is_frozen() for one in frozen), FROZEN_S):
-        raise Refused("%s cannot be frozen" % ", ".join(one.child.name for one in frozen))
+        raise Refused("{} cannot be frozen".format(", ".join(one.child.name for one in frozen)))
 
 
-def is_stopped(pid):
-    fields = stat_fields(pid)
-    return not fields or fields[0] in "TtZX"
+def is_stopped(pid: int) -> bool:
+    """Each thread of it: every one stops for itself, and the main thread may have ended."""
+    states = [stat_fields(thread)[:1] for thread in threads_of(pid)]
+    return all(not state or state[0] in "TtZX" for state in states)
 
 
 class Side:
     """One contender: servers whose CPU time counts, and generators that hold the load."""
 
-    def __init__(self, servers, loads, paths):
+    def __init__(
+        self, servers: Sequence[Child], loads: Sequence[Child], paths: Sequence[str]
+    ) -> None:
         self.servers = [Frozen(child) for child in servers]
         self.everyone = self.servers + [Frozen(child) for child in loads]
         self.gates = [Gate(path) for path in paths]
 
-    def go(self):
+    def go(self) -> None:
         for gate in self.gates:
             gate.go()
         for one in self.everyone:
             one.thaw()
 
-    def hold(self, longest_s):
+    def hold(self, longest_s: float) -> bool:
         """Whether nothing was in flight any more within the time."""
         for gate in self.gates:
             gate.hold()
         return wait(lambda: all(gate.is_held() for gate in self.gates), longest_s)
 
-    def freeze(self):
+    def freeze(self) -> None:
         freeze(self.everyone)
 
-    def count(self, word=COMPLETED):
+    def count(self, word: int = COMPLETED) -> int:
         return sum(gate.sum(word) for gate in self.gates)
 
-    def cpu_s(self):
+    def has_answered(self) -> bool:
+        return self.count() > 0
+
+    def cpu_s(self) -> float:
         return sum(server.cpu_s() for server in self.servers)
 
-    def has_died(self):
+    def has_died(self) -> bool:
         return not all(is_alive(one.child.pid) for one in self.everyone)
 
 
-def wait(condition, longest_s):
+def wait(condition: Callable[[], bool], longest_s: float) -> bool:
     deadline = time.monotonic() + longest_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -193,7 +214,7 @@ def wait(condition, longest_s):
     return True
 
 
-def sleep_until(moment):
+def sleep_until(moment: float) -> None:
     while True:
         left = moment - time.monotonic()
         if left <= 0:
@@ -201,13 +222,13 @@ def sleep_until(moment):
         time.sleep(left)
 
 
-def play(message, children):
+def play(message: dict[str, Any], children: Sequence[Sequence[Sequence[Child]]]) -> dict[str, Any]:
     """The duet: rows of slices, [group, side, seconds, responses, CPU seconds, seconds and
     responses of the part that counts for the rate, whether it was drained, seconds to be frozen].
 
     `children` is a pair of (servers, loads); message has the control files, times and the core.
     """
-    sides = []
+    sides: list[Side] = []
     try:
         for number, (servers, loads) in enumerate(children):
             sides.append(Side(servers, loads, message["controls"][number]))
@@ -224,7 +245,7 @@ def play(message, children):
     return {"how": how, "realtime": is_realtime, "slices": rows, "totals": totals}
 
 
-def rise(core):
+def rise(core: int | None) -> bool:
     """Moves to the generators' core, before its other tasks; whether this user may."""
     gc.disable()  # no pause between two readings; the process is short
     LIBC.prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
@@ -237,15 +258,16 @@ def rise(core):
     return True
 
 
-def take_turns(sides, message):
+def take_turns(sides: Sequence[Side], message: dict[str, Any]) -> list[list[float]]:
     for side in sides:
-        wait(lambda one=side: one.count() > 0, FOUND_S)
+        wait(side.has_answered, FOUND_S)
     for side in sides:
         side.hold(message["drain_s"])
         side.freeze()
     chance = random.Random(message["seed"])
     marks = [(side.count(), side.cpu_s()) for side in sides]
-    rows, group, silent = [], 0, 0
+    rows: list[list[float]] = []
+    group = silent = 0
     begin = time.monotonic()
     end = begin + message["length_s"]
     while time.monotonic() < end:
@@ -260,7 +282,9 @@ def take_turns(sides, message):
     return rows
 
 
-def one_slice(side, mark, message):
+def one_slice(
+    side: Side, mark: tuple[int, float], message: dict[str, Any]
+) -> tuple[list[float], tuple[int, float]]:
     count, cpu_s = mark
     began = time.monotonic()
     side.go()
@@ -278,7 +302,7 @@ def one_slice(side, mark, message):
     return [round(value, 7) for value in row], fresh
 
 
-def check_alone(cores, ours):
+def check_alone(cores: Sequence[int], ours: Collection[int]) -> None:
     """Refuses to take turns while a program with real-time priority uses these cores: it would
     stop one contender and not the other, and delay the controller."""
     began = time.monotonic()
@@ -288,45 +312,41 @@ def check_alone(cores, ours):
     time.sleep(BUSY_LOOK_S)
     limit_ns = BUSY_SHARE * (time.monotonic() - began) * CLOCK_NS  # a busy machine sleeps longer
     busy = [
-        "%s (process %d)" % (read_text("/proc/%d/comm" % task).strip(), task)
+        f"{read_text(f'/proc/{task}/comm').strip()} (process {task})"
         for task, used_ns in before.items()
         if cpu_ns(task) - used_ns > limit_ns
     ]
     if busy:
         raise Refused(
-            "%s: real-time priority on a measured core, so contenders cannot take turns "
-            '(end it, or set plan.method = "trials")' % ", ".join(busy)
+            "{}: real-time priority on a measured core, so contenders cannot take turns "
+            '(end it, or set plan.method = "trials")'.format(", ".join(busy))
         )
 
 
-def realtime_tasks(cores, ours):
+def realtime_tasks(cores: set[int], ours: Collection[int]) -> dict[int, int]:
     """Threads of other programs that may stop ours: thread id → CPU time so far in ns."""
-    found = {}
+    found: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) in ours:
             continue
-        try:
-            threads = os.listdir("/proc/%s/task" % entry)
-        except OSError:
-            continue
-        for thread in threads:
-            fields = stat_fields(int(thread))
+        for thread in threads_of(int(entry)):
+            fields = stat_fields(thread)
             if len(fields) <= POLICY or int(fields[FLAGS]) & PF_KTHREAD:
                 continue
-            if int(fields[POLICY]) in REALTIME_POLICIES and cores & allowed(int(thread)):
-                found[int(thread)] = cpu_ns(int(thread))
+            if int(fields[POLICY]) in REALTIME_POLICIES and cores & allowed(thread):
+                found[thread] = cpu_ns(thread)
     return found
 
 
-def allowed(task):
+def allowed(task: int) -> set[int]:
     try:
         return os.sched_getaffinity(task)
     except OSError:
         return set()
 
 
-def cpu_ns(task):
-    fields = read_text("/proc/%d/schedstat" % task).split()
+def cpu_ns(task: int) -> int:
+    fields = read_text(f"/proc/{task}/schedstat").split()
     return int(fields[0]) if fields else 0
 
 
@@ -334,7 +354,7 @@ class Guard:
     """A process that ends frozen children when the agent is gone without having ended them: the
     kernel ends the direct ones with it, and what they forked would stay frozen for ever."""
 
-    def __init__(self, children):
+    def __init__(self, children: Sequence[Child]) -> None:
         self.children = {child.name: child for child in children}
         known = [(child, start_ticks(child.pid)) for child in children]
         read_end, self.pipe = os.pipe()
@@ -345,22 +365,22 @@ class Guard:
                 os._exit(0)
         os.close(read_end)
 
-    def dismiss(self):
+    def dismiss(self) -> None:
         os.write(self.pipe, b".")
         os.close(self.pipe)
 
 
-def watch(pipe, known):
+def watch(pipe: int, known: Sequence[tuple[Child, int | None]]) -> None:
     """Until the other end of the pipe says that all is well, or is gone."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
     # The agent's locks and pipes are to end with the agent.
-    for number in map(int, os.listdir("/proc/self/fd")):
-        if number != pipe:
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor != pipe:
             try:
-                os.close(number)
+                os.close(descriptor)
             except OSError:  # the folder that was listed
                 pass
     if os.read(pipe, 1):

@@ -1,8 +1,10 @@
 """Part of the agent: facts of a host and its programs: what a reader needs to judge a figure.
 
 Read from programs that print JSON where they exist, else from /proc and /sys. Standard library of
-Python 3.6 only: see main.py.
+Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import glob
 import json
@@ -11,9 +13,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from wirespeed.agent import quota
-from wirespeed.agent.children import clean_environment, read_text
+from wirespeed.agent.children import Cgroups, clean_environment, read_text
 from wirespeed.agent.files import hash_of
 
 ANSWER_S = 20.0  # a JVM that prints its version on a loaded host
@@ -41,7 +45,7 @@ VERSIONS = {
 }
 
 
-def of_host(message, cgroups):
+def of_host(message: dict[str, Any], cgroups: Cgroups | None) -> dict[str, Any]:
     """Flat facts; with `is_audit` also network interfaces, sysctls, limits and services."""
     path = message["search_path"]
     cpu = cpu_facts()
@@ -62,6 +66,8 @@ def of_host(message, cgroups):
         "root": "yes" if os.geteuid() == 0 else "no",
         "python": sys.version.split()[0],
     }
+    if machine_id():
+        found["machine"] = machine_id()
     for name, argv in dict(VERSIONS, java=[message.get("java", "java"), "-version"]).items():
         text = version(argv, path)
         if text:
@@ -71,7 +77,12 @@ def of_host(message, cgroups):
     return found
 
 
-def own_identity(cpu=None):
+def machine_id() -> str:
+    """A digest, as machine-id(5) asks programs not to show the number itself; empty without one."""
+    return hash_of("/etc/machine-id")[:12] if one_line("/etc/machine-id") else ""
+
+
+def own_identity(cpu: dict[str, Any] | None = None) -> dict[str, Any]:
     """By which this machine is known again (runner/known.py)."""
     return {
         "cpu_model": (cpu or cpu_facts())["model"],
@@ -81,26 +92,28 @@ def own_identity(cpu=None):
     }
 
 
-def of_programs(message):
+def of_programs(message: dict[str, Any]) -> dict[str, str]:
     """{name: "version (path, sha256 …)"} of `programs`: {name: [command for it, files]}."""
     path = message["search_path"]
     found = {}
     for name, (argv, names) in message["programs"].items():
-        where = [shutil.which(one, path=path) or (os.path.isfile(one) and one) for one in names]
+        where = [
+            shutil.which(one, path=path) or (one if os.path.isfile(one) else None) for one in names
+        ]
         files = [_hashed(one) for one in where]
         parts = [version(argv, path) if argv else "", "; ".join(filter(None, files))]
-        found[name] = " ".join(filter(None, [parts[0], parts[1] and "(%s)" % parts[1]]))
+        found[name] = " ".join(filter(None, [parts[0], parts[1] and f"({parts[1]})"]))
     return {name: text for name, text in found.items() if text}
 
 
-def _hashed(path):
+def _hashed(path: str | None) -> str:
     """Path and content of a program: two builds with the same version differ in it."""
     if not path:
         return ""
-    return "%s, sha256 %s" % (path, hash_of(path)[:12])
+    return f"{path}, sha256 {hash_of(path)[:12]}"
 
 
-def audited():
+def audited() -> dict[str, Any]:
     """Further facts that `wirespeed audit` judges."""
     return {
         "turbo": turbo(),
@@ -126,11 +139,11 @@ def audited():
     }
 
 
-def cpu_facts():
+def cpu_facts() -> dict[str, Any]:
     data = json_of(["lscpu", "-J"])
-    rows = {}
+    rows: dict[str, Any] = {}
 
-    def walk(entries):  # newer versions nest them
+    def walk(entries: Iterable[dict[str, Any]]) -> None:  # newer versions nest them
         for entry in entries:
             rows[entry["field"].rstrip(":")] = entry.get("data")
             walk(entry.get("children", ()))
@@ -144,7 +157,7 @@ def cpu_facts():
     }
 
 
-def siblings():
+def siblings() -> int:
     total = 0
     text = one_line("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
     for piece in filter(None, text.split(",")):
@@ -153,17 +166,17 @@ def siblings():
     return total or 1
 
 
-def system():
+def system() -> str:
     match = re.search(r'^PRETTY_NAME="?([^"\n]+)', read_text("/etc/os-release"), re.M)
     return match.group(1) if match else os.uname().sysname
 
 
-def memory_mib():
+def memory_mib() -> int:
     match = re.search(r"MemTotal:\s*(\d+)", read_text("/proc/meminfo"))
     return int(match.group(1)) // 1024 if match else 0
 
 
-def virtualization():
+def virtualization() -> str:
     """systemd's word for it; without systemd what the CPU and the firmware say."""
     code, text = output(["systemd-detect-virt", "--vm"])
     if text.strip() and code in (0, 1):
@@ -175,32 +188,32 @@ def virtualization():
     return product or ("kvm" if "kvm" in clocks else "virtual machine")
 
 
-def turbo():
+def turbo() -> str:
     if os.path.exists("/sys/devices/system/cpu/intel_pstate/no_turbo"):
         return "off" if one_line("/sys/devices/system/cpu/intel_pstate/no_turbo") == "1" else "on"
     boost = one_line("/sys/devices/system/cpu/cpufreq/boost")
     return {"0": "off", "1": "on"}.get(boost, "not visible")
 
 
-def idle_states():
+def idle_states() -> list[str]:
     return [
         one_line(path) for path in sorted(glob.glob("/sys/devices/system/cpu/cpu0/cpuidle/*/name"))
     ]
 
 
-def steal_share():
+def steal_share() -> float:
     """A guest's share of its own time that the hypervisor gave to others, since it started."""
     fields = [int(word) for word in read_text("/proc/stat").split("\n")[0].split()[1:9]]
     return round(fields[7] / max(1, sum(fields)), 4) if len(fields) == 8 else 0.0
 
 
-def nofile_hard():
+def nofile_hard() -> int:
     import resource
 
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
-def running_services():
+def running_services() -> list[str] | None:
     """The services that the published methods stop and that run here."""
     if not shutil.which("systemctl"):
         return None
@@ -210,15 +223,15 @@ def running_services():
     return [SERVICES[at] for at, state in enumerate(states) if state == "active"]
 
 
-def firmware():
+def firmware() -> str:
     names = ("sys_vendor", "product_name", "bios_version", "bios_date")
     words = [one_line("/sys/class/dmi/id/" + name) for name in names]
     return " ".join(word for word in words if word) or "not visible"
 
 
-def interrupt_cores():
+def interrupt_cores() -> list[tuple[int, int]]:
     """How many interrupts may reach each core: [[core, count], …]."""
-    count = {}
+    count: dict[int, int] = {}
     for path in glob.glob("/proc/irq/*/smp_affinity_list"):
         for piece in filter(None, one_line(path).split(",")):
             low, _, high = piece.partition("-")
@@ -227,7 +240,7 @@ def interrupt_cores():
     return sorted(count.items())
 
 
-def free_mib(path):
+def free_mib(path: str) -> int:
     try:
         state = os.statvfs(path)
     except OSError:
@@ -235,9 +248,9 @@ def free_mib(path):
     return state.f_bavail * state.f_frsize >> 20
 
 
-def interfaces():
+def interfaces() -> list[dict[str, Any]]:
     """Each interface that is up: name, MTU, speed, driver, coalescing, rings, offloads, queues."""
-    found = []
+    found: list[dict[str, Any]] = []
     for link in json_of(["ip", "-j", "link"]) or []:
         if link.get("operstate") not in ("UP", "UNKNOWN") or link["ifname"] == "lo":
             continue
@@ -251,28 +264,28 @@ def interfaces():
                 "driver": driver_of(name),
                 "coalesce": ethtool("--show-coalesce", name),
                 "rings": rings(name),
-                "queues": len(glob.glob("/sys/class/net/%s/queues/rx-*" % name)) or None,
+                "queues": len(glob.glob(f"/sys/class/net/{name}/queues/rx-*")) or None,
                 "offloads": ethtool("--show-features", name),
             }
         )
     return found
 
 
-def speed_of(name):
-    text = one_line("/sys/class/net/%s/speed" % name)
+def speed_of(name: str) -> int | None:
+    text = one_line(f"/sys/class/net/{name}/speed")
     return int(text) if text.lstrip("-").isdigit() and int(text) > 0 else None
 
 
-def driver_of(name):
-    link = "/sys/class/net/%s/device/driver" % name
+def driver_of(name: str) -> str:
+    link = f"/sys/class/net/{name}/device/driver"
     return os.path.basename(os.path.realpath(link)) if os.path.exists(link) else "virtual"
 
 
-def rings(name):
+def rings(name: str) -> dict[str, Any]:
     """{"rx": 512, "rx-max": 4096, "tx": …}; ethtool prints JSON for some drivers only."""
     data = json_of(["ethtool", "--json", "--show-ring", name])
     if data:
-        return data[0]
+        return dict(data[0])
     code, text = output(["ethtool", "--show-ring", name])
     most, head, now = text.partition("Current hardware settings:")
     if code != 0 or not head:
@@ -284,7 +297,7 @@ def rings(name):
     return found
 
 
-def ethtool(option, name):
+def ethtool(option: str, name: str) -> dict[str, Any]:
     """Flat {setting: value}; ethtool prints JSON for some questions only, by version."""
     data = json_of(["ethtool", "--json", option, name])
     if data:
@@ -304,20 +317,20 @@ def ethtool(option, name):
 # -- small readings ---------------------------------------------------------------------------
 
 
-def one_line(path):
+def one_line(path: str) -> str:
     return read_text(path).strip()
 
 
-def sysctl_file(name):
+def sysctl_file(name: str) -> str:
     return "/proc/sys/" + name.replace(".", "/")
 
 
-def chosen(path):
+def chosen(path: str) -> str:
     match = re.search(r"\[(\w+)\]", read_text(path))
     return match.group(1) if match else ""
 
 
-def output(argv, path=None):
+def output(argv: Sequence[str], path: str | None = None) -> tuple[int, str]:
     """(exit code, output); (127, "") where the program is missing."""
     search = path or os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
     program = shutil.which(argv[0], path=search)
@@ -337,7 +350,7 @@ def output(argv, path=None):
     return process.returncode, text.decode(errors="replace")
 
 
-def json_of(argv):
+def json_of(argv: Sequence[str]) -> Any:
     code, text = output(argv)
     try:
         return json.loads(text) if code == 0 else None
@@ -345,24 +358,24 @@ def json_of(argv):
         return None
 
 
-def version(argv, search_path):
+def version(argv: Sequence[str], search_path: str) -> str:
     """The first line with a number in it that the program says about itself."""
     _, text = output(argv, search_path)
     lines = [line.strip() for line in text.splitlines()]
     return next((line for line in lines if re.search(r"\d", line)), "")
 
 
-def has_onload():
+def has_onload() -> bool:
     """Whether the command `onload` is Onload's own, not bypass under that name."""
     program = shutil.which("onload", path=os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin")
     return program is not None and os.path.basename(os.path.realpath(program)) != "bypass"
 
 
-def core_ids(what):
+def core_ids(what: str) -> dict[str, int]:
     """core → the first core that it shares its physical core with, or its NUMA node."""
     found = {}
     for core in os.sched_getaffinity(0):
-        folder = "/sys/devices/system/cpu/cpu%d" % core
+        folder = f"/sys/devices/system/cpu/cpu{core}"
         if what == "node":
             names = [name for name in listed(folder) if re.match(r"node\d+$", name)]
             found[str(core)] = int(names[0][4:]) if names else 0
@@ -372,7 +385,7 @@ def core_ids(what):
     return found
 
 
-def listed(folder):
+def listed(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError:

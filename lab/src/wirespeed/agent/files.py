@@ -1,12 +1,16 @@
-"""Part of the agent: files of a host: payloads, mounts for them, and what is put there or fetched.
+"""Part of the agent: files of a host: payloads, their mounts, and files copied to or from it.
 
-Standard library of Python 3.6 only: see main.py.
+Standard library of Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import base64
 import ctypes
 import os
 import shutil
+from collections.abc import Sequence
+from typing import Any
 
 from wirespeed.agent.children import LIBC, Refused
 
@@ -24,10 +28,10 @@ FLAGS = {
     "noexec": 8,
 }
 
-mounted = set()
+mounted: set[str] = set()
 
 
-def scratch_roots():
+def scratch_roots() -> list[str]:
     """Where the files of a run may lie while it lasts, the best first: memory, where there is some.
 
     Leftovers of killed agents are searched in all of them.
@@ -35,7 +39,7 @@ def scratch_roots():
     return ["/dev/shm", os.environ.get("TMPDIR", "/tmp"), "/var/tmp"]
 
 
-def memory_folder():
+def memory_folder() -> str:
     """The first that takes files, and programs too: they are sent there, and hardened hosts mount
     /dev/shm so that nothing in it can be started."""
     own = [path for path in scratch_roots() if os.access(path, os.W_OK)]
@@ -43,7 +47,7 @@ def memory_folder():
     return (good or own or scratch_roots()[1:])[0]
 
 
-def make_all(sets):
+def make_all(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Writes each payload once; one that has its size already is left alone."""
     for one in sets:
         path = os.path.join(one["folder"], one["name"])
@@ -53,20 +57,20 @@ def make_all(sets):
                 check_room(path, one["size_bytes"])
                 write_payload(path, one["size_bytes"], one["fill"])
         except OSError as error:
-            raise Refused("cannot write the payload %s: %s" % (path, error.strerror)) from None
+            raise Refused(f"cannot write the payload {path}: {error.strerror}") from None
     return {"mounted": sorted(mounted)}
 
 
-def check_room(path, size_bytes):
+def check_room(path: str, size_bytes: int) -> None:
     """Before a payload takes the machine's last memory: most of them lie there."""
     there = os.stat(path).st_size if os.path.exists(path) else 0
     state = os.statvfs(os.path.dirname(path))
     free = state.f_bavail * state.f_frsize + there
     if size_bytes > free:
-        raise Refused("the payload %s takes %d bytes, free are %d" % (path, size_bytes, free))
+        raise Refused(f"the payload {path} takes {size_bytes} bytes, free are {free}")
 
 
-def write_payload(path, left, fill):
+def write_payload(path: str, left: int, fill: str) -> None:
     import random  # takes a tenth of the agent's start, and few agents write payloads
 
     chance = random.Random(SEED)
@@ -80,7 +84,7 @@ def write_payload(path, left, fill):
             left -= size
 
 
-def mount_all(sets):
+def mount_all(sets: Sequence[dict[str, Any]]) -> None:
     """Mounts what the files ask for, seen by this agent's programs only and gone with them.
 
     In a mount namespace of the agent's own the kernel unmounts, however everything ends. Without
@@ -101,16 +105,18 @@ def mount_all(sets):
         rest = ["size=" + mount["size"]] + [word for word in words if word not in FLAGS]
         text = ",".join(rest).encode()
         result = LIBC.mount(b"tmpfs", folder.encode(), b"tmpfs", ctypes.c_ulong(flags), text)
-        check(result, "tmpfs (%s) on %s" % (",".join([*words, "size=" + mount["size"]]), folder))
+        check(
+            result, "tmpfs ({}) on {}".format(",".join([*words, "size=" + mount["size"]]), folder)
+        )
         mounted.add(folder)
 
 
-def check(result, what):
+def check(result: int, what: str) -> None:
     if result != 0:
-        raise Refused("cannot mount %s: %s" % (what, os.strerror(ctypes.get_errno())))
+        raise Refused(f"cannot mount {what}: {os.strerror(ctypes.get_errno())}")
 
 
-def put(message):
+def put(message: dict[str, Any]) -> dict[str, Any]:
     """One piece of a file; the last one is checked against the hash and takes the file's name.
 
     A file that is there already with this hash is not sent at all: ask with no data first.
@@ -127,13 +133,13 @@ def put(message):
         return {}
     if hash_of(partial) != message["sha256"]:
         os.unlink(partial)
-        raise Refused("%s did not arrive whole" % path)
+        raise Refused(f"{path} did not arrive whole")
     os.chmod(partial, message["mode"])
     os.replace(partial, path)
     return {}
 
 
-def get(message):
+def get(message: dict[str, Any]) -> dict[str, Any]:
     """A piece of a file from `offset` on; {"data", "size"}."""
     with open(message["path"], "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -142,9 +148,9 @@ def get(message):
     return {"data": base64.b64encode(data).decode(), "size": size}
 
 
-def listing(folder):
+def listing(folder: str) -> list[list[Any]]:
     """[[path below the folder, bytes, last written in ns], …] of all files."""
-    found = []
+    found: list[list[Any]] = []
     for base, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(base, name)
@@ -154,12 +160,12 @@ def listing(folder):
     return sorted(found)
 
 
-def remove(folder):
+def remove(folder: str) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     return {}
 
 
-def hash_of(path):
+def hash_of(path: str | os.PathLike[str]) -> str:
     import hashlib  # likewise
 
     digest = hashlib.sha256()

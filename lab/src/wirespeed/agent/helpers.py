@@ -1,13 +1,17 @@
-"""Part of the agent: forked helpers for what takes time, each with one answer over a pipe.
+"""Part of the agent: forked helpers for slow work, each with one answer over a pipe.
 
-Standard library of Python 3.6 only: see main.py.
+Standard library of Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 from wirespeed.agent.children import Refused, die_with, send_signal
 
@@ -19,19 +23,19 @@ PROGRAM_S = 20.0  # that a program may take; the lab waits for its answer a litt
 class Helpers:
     """The running helpers: pipe → [id of the request, process, names of children, what came]."""
 
-    def __init__(self):
-        self.running = {}
+    def __init__(self) -> None:
+        self.running: dict[int, list[Any]] = {}
 
-    def pipes(self):
+    def pipes(self) -> list[int]:
         return list(self.running)
 
-    def start(self, number, function, *names):
+    def start(self, number: int, function: Callable[[], Any], *names: str) -> None:
         """Forks; what `function` returns is the answer to the request with this id."""
         read_end, write_end = os.pipe()
         agent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            answer = {"id": number}
+            answer: dict[str, Any] = {"id": number}
             try:
                 die_with(agent)
                 for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -41,7 +45,7 @@ class Helpers:
             except Refused as error:
                 answer["error"] = str(error)
             except Exception as error:  # whatever it is, the request is answered
-                answer["error"] = "bad request: %s: %s" % (type(error).__name__, error)
+                answer["error"] = f"bad request: {type(error).__name__}: {error}"
             try:
                 write_all(write_end, json.dumps(answer).encode())
             finally:
@@ -49,7 +53,7 @@ class Helpers:
         os.close(write_end)
         self.running[read_end] = [number, pid, names, b""]
 
-    def take(self, readable, send):
+    def take(self, readable: Collection[int], send: Callable[[dict[str, Any]], None]) -> None:
         """Passes on the answers that are complete."""
         for pipe in [pipe for pipe in readable if pipe in self.running]:
             data = os.read(pipe, 1 << 20)
@@ -63,7 +67,7 @@ class Helpers:
             except ValueError:
                 send({"id": number, "error": "the helper was ended"})
 
-    def end(self, names):
+    def end(self, names: Iterable[str]) -> None:
         """Ends helpers that wait for children which are being stopped, and returns when they have:
         one that is just freezing a child would do so behind the thaw of the stop."""
         ending = [pid for _, pid, own, _ in self.running.values() if not set(own).isdisjoint(names)]
@@ -73,7 +77,7 @@ class Helpers:
             await_end(pid)
 
 
-def await_end(pid):
+def await_end(pid: int) -> None:
     """Returns when a killed child has ended, or at the latest after `ENDED_S`."""
     deadline = time.monotonic() + ENDED_S
     try:
@@ -83,12 +87,12 @@ def await_end(pid):
         pass
 
 
-def write_all(fd, data):
+def write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]
 
 
-def run_program(message):
+def run_program(message: dict[str, Any]) -> dict[str, Any]:
     """Runs argv to its end, at most `timeout_s`."""
     environment = dict(os.environ)
     environment.update(message.get("env", {}))
@@ -101,13 +105,13 @@ def run_program(message):
             env=environment,
         )
     except OSError as error:
-        raise Refused("%s: %s" % (message["argv"][0], error.strerror)) from None
+        raise Refused("{}: {}".format(message["argv"][0], error.strerror)) from None
     try:
         out, err = process.communicate(timeout=message.get("timeout_s", PROGRAM_S))
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        raise Refused("%s did not end in time" % message["argv"][0]) from None
+        raise Refused("{} did not end in time".format(message["argv"][0])) from None
     return {
         "code": process.returncode,
         "out": out[:OUTPUT_MAX].decode(errors="replace"),

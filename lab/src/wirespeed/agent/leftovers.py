@@ -1,9 +1,11 @@
-"""Part of the agent: what agents that were killed may have left: processes, cgroups, folders.
+"""Part of the agent: leftovers of killed agents: processes, cgroups, folders.
 
 An agent cleans up, also after kill -9 of the lab. This is for what remains when the agent
 was killed too, or the host lost power. Who is still at work is judged by the agent's own process
-on this host; the lab's process id means nothing here. Standard library of Python 3.6 only.
+on this host; the lab's process id means nothing here. Standard library of Python 3.9 only.
 """
+
+from __future__ import annotations
 
 import fcntl
 import os
@@ -11,6 +13,7 @@ import shutil
 import signal
 import stat
 import time
+from typing import Any
 
 from wirespeed.agent.children import (
     Refused,
@@ -21,6 +24,7 @@ from wirespeed.agent.children import (
     remove_folder,
     send_signal,
     start_ticks,
+    threads_of,
     write_text,
 )
 from wirespeed.agent.files import scratch_roots
@@ -34,13 +38,13 @@ REMOVED_S = 5.0
 ENDING = "that is just ending"  # in the lock of an agent that tidies up
 
 
-def tidy():
+def tidy() -> dict[str, Any]:
     """{"processes": ids that were ended, "folders": what was removed}."""
     processes = kill_processes()
     return {"processes": processes, "folders": remove_cgroups() + remove_scratch()}
 
 
-def is_at_work(name, namespace=""):
+def is_at_work(name: str, namespace: str = "") -> bool:
     """Whether that agent lives. One of another PID namespace (a container, a step of a batch
     system) cannot be seen from here: what it left is not ours to judge."""
     if namespace and namespace != pid_namespace():
@@ -51,7 +55,7 @@ def is_at_work(name, namespace=""):
     return start_ticks(int(pid)) == int(ticks) and is_alive(int(pid))
 
 
-def lock_files():
+def lock_files() -> list[str]:
     """The machine's locks: each user takes all that it can, so that any two meet in one of them.
 
     Only root makes a file in /run; there and in /tmp a file of another can be locked all the same.
@@ -61,7 +65,7 @@ def lock_files():
     return ["/run/wirespeed.lock", "/tmp/wirespeed.lock"]
 
 
-def open_lock(path):
+def open_lock(path: str) -> int | None:
     """A descriptor that can be locked; None where none can be opened.
 
     A lock that can be read can be held, so a new one is for everybody, whatever the umask is. The
@@ -81,25 +85,25 @@ def open_lock(path):
     return None
 
 
-def is_own(handle):
+def is_own(handle: int) -> bool:
     """Whether this user made the file: into another's, which may be a link to anything, nothing is
     ever written."""
     return os.fstat(handle).st_uid == os.geteuid()
 
 
-def sign(handle, text):
+def sign(handle: int, text: str) -> None:
     """Says in a lock who holds it, and which agent says so, where there is room for it."""
     if not is_own(handle):
         return
     try:
         os.ftruncate(handle, 0)
         words = (text, identity(os.getpid()), pid_namespace())
-        os.pwrite(handle, ("%s\n%s\n%s\n" % words).encode(), 0)
+        os.pwrite(handle, ("{}\n{}\n{}\n".format(*words)).encode(), 0)
     except OSError:  # a full /tmp must not stop a measurement
         pass
 
 
-def holder(handle):
+def holder(handle: int) -> str:
     """The owner of a lock as the file names it; it may be the one before."""
     lines = os.pread(handle, 512, 0).decode("utf-8", "replace").split("\n")
     text, agent, namespace = [*lines, "", ""][:3]
@@ -108,19 +112,19 @@ def holder(handle):
     return text.strip() or "of another user" + process_with(handle)
 
 
-def process_with(handle):
+def process_with(handle: int) -> str:
     """Which process has locked the file, as the kernel lists it: any user of the host may."""
     state = os.fstat(handle)
-    place = "%02x:%02x:%d" % (os.major(state.st_dev), os.minor(state.st_dev), state.st_ino)
+    place = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
     for line in read_text("/proc/locks").splitlines():
         fields = line.split()
         if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == place and fields[4] != "0":
-            name = read_text("/proc/%s/comm" % fields[4]).strip()
-            return " (process %s%s)" % (fields[4], ", " + name if name else "")
+            name = read_text(f"/proc/{fields[4]}/comm").strip()
+            return " (process {}{})".format(fields[4], ", " + name if name else "")
     return ""
 
 
-def is_ending():
+def is_ending() -> bool:
     """Whether the agent that has this machine's lock only tidies up: it says so there."""
     for path in lock_files():
         try:
@@ -138,7 +142,7 @@ def is_ending():
     return False
 
 
-def claim(folder):
+def claim(folder: str | os.PathLike[str]) -> None:
     """Makes a folder for this user's files, or takes one that only this user can have made.
 
     The places for scratch files are open to every user of the host, and the name can be guessed:
@@ -149,11 +153,11 @@ def claim(folder):
     except FileExistsError:
         if not is_private(folder):
             raise Refused(
-                "%s belongs to another user or is open to others; remove it, or set TMPDIR" % folder
+                f"{folder} belongs to another user or is open to others; remove it, or set TMPDIR"
             ) from None
 
 
-def is_private(folder):
+def is_private(folder: str | os.PathLike[str]) -> bool:
     """Whether it is a folder, not a link to one, of this user, that no other user writes into."""
     try:
         state = os.lstat(folder)
@@ -163,14 +167,14 @@ def is_private(folder):
     return stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and is_shut
 
 
-def own(folder):
+def own(folder: str) -> None:
     """Claims a folder and notes in it that it belongs to this agent."""
     claim(folder)
     write_text(os.path.join(folder, OWNERS_NAMESPACE), pid_namespace())
     write_text(os.path.join(folder, OWNER), identity(os.getpid()))
 
 
-def is_anothers(folder):
+def is_anothers(folder: str) -> bool:
     """Whether an agent that is at work has taken it over: hosts of one machine share a folder, and
     so does a run that goes on before the last agent of the killed one has ended."""
     owner = read_text(os.path.join(folder, OWNER))
@@ -178,7 +182,7 @@ def is_anothers(folder):
     return is_here and owner != identity(os.getpid()) and is_at_work(owner)
 
 
-def disown(folder):
+def disown(folder: str) -> None:
     """Removes a folder of this agent's, again while something that is just ending writes there."""
     if is_anothers(folder):
         return
@@ -189,7 +193,7 @@ def disown(folder):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def kill_processes():
+def kill_processes() -> list[int]:
     """Kills processes that carry the mark of an agent that is gone; returns their ids."""
     found = [pid for pid, name in marked().items() if not is_at_work(name)]
     for pid in found:
@@ -203,18 +207,17 @@ def kill_processes():
     return found
 
 
-def marked():
+def marked() -> dict[int, str]:
     """process → the agent that started it, from its environment"""
-    found = {}
+    found: dict[int, str] = {}
     namespace = os.readlink("/proc/self/ns/pid")
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
-            if os.readlink("/proc/%s/ns/pid" % entry) != namespace:
+            if os.readlink(f"/proc/{entry}/ns/pid") != namespace:
                 continue  # of a container: its agent's process id means nothing here
-            with open("/proc/%s/environ" % entry, "rb") as file:
-                variables = file.read().split(b"\0")
+            variables = environment_of(int(entry))
         except OSError:
             continue
         for variable in variables:
@@ -223,9 +226,22 @@ def marked():
     return found
 
 
-def remove_cgroups():
+def environment_of(pid: int) -> list[bytes]:
+    """NAME=VALUE as bytes. A main thread that has ended has none any more: another thread does."""
+    for thread in threads_of(pid):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/environ", "rb") as file:
+                text = file.read()
+        except OSError:  # of one that has ended, too: newer kernels do not open it
+            continue
+        if text:
+            return text.split(b"\0")
+    return []
+
+
+def remove_cgroups() -> list[str]:
     """Folders without members, and not of an agent that is at work."""
-    removed = []
+    removed: list[str] = []
     for tree in CGROUP_TREES:
         for base, folders, _ in os.walk(tree):
             for name in [name for name in folders if name.startswith("wirespeed-")]:
@@ -241,7 +257,7 @@ def remove_cgroups():
     return removed
 
 
-def folders_in(folder):
+def folders_in(folder: str) -> list[str]:
     """Nothing where it is gone already: its own agent, or another one, tidies at the same time."""
     try:
         paths = [os.path.join(folder, name) for name in os.listdir(folder)]
@@ -250,8 +266,8 @@ def folders_in(folder):
     return [path for path in paths if os.path.isdir(path)]
 
 
-def remove_scratch():
-    removed = []
+def remove_scratch() -> list[str]:
+    removed: list[str] = []
     for root in scratch_roots():
         for name in os.listdir(root) if os.path.isdir(root) else ():
             folder = os.path.join(root, name)

@@ -1,6 +1,6 @@
 """The agent: starts, pins, samples and ends processes on one host for the lab.
 
-It is sent over standard input to a Python that has nothing but the standard library (3.6 or newer)
+It is sent over standard input to a Python that has nothing but the standard library (3.9 or newer)
 and speaks newline JSON over the same pipe: {"id", "op", …} in, {"id", "result"|"error"} out, and
 {"event": "exit", …} when a process ends. Requests may be sent without waiting for answers. Rules:
 
@@ -12,6 +12,8 @@ and speaks newline JSON over the same pipe: {"id", "op", …} in, {"id", "result
 * No work that was not asked for: between commands and samples it sleeps in select.
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os
@@ -21,6 +23,8 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from wirespeed.agent import clock, counters, duet, facts, files, links, ready
 from wirespeed.agent.census import Census
@@ -51,7 +55,7 @@ from wirespeed.agent.leftovers import (
     tidy,
 )
 from wirespeed.agent.namespaces import Namespaces
-from wirespeed.agent.sampling import Sampler, canary_ms, process_time_of
+from wirespeed.agent.sampling import Sampler, calibration_ms, process_time_of
 from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
 
 PROTOCOL = 2
@@ -63,41 +67,38 @@ ALIVE_S = 1.0  # how often a kept lease is acknowledged
 class Agent:
     """The command loop. Each `do_NAME` is one command."""
 
-    def __init__(self, order):
+    def __init__(self, order: dict[str, Any]) -> None:
         self.mark = order["mark"]
         clock.STEADY.since_s = order.get("clock_since_s", clock.STEADY.since_s)
         self.lease_s = order.get("lease_s")
         self.nice = 0
         self.cgroups = Cgroups(self.mark) if order.get("cgroups", True) else None
-        self.children = {}
+        self.children: dict[str, Child] = {}
         self.sampler = Sampler(order.get("lab_pid"))
         self.census = Census()
         self.helpers = Helpers()
         self.namespaces = Namespaces()
         self.lab_pid = order.get("lab_pid")
         self.heard = self.said_alive = time.monotonic()
-        self.locks = []
-        self.idle = None
-        self.tuning = None
-        self.limits = {}
-        self.stops = []
-        self.folders = []
-        self.guard = None
+        self.locks: list[int] = []
+        self.idle: int | None = None
+        self.tuning: Tuning | None = None
+        self.limits: dict[str, int] = {}
+        self.stops: list[dict[str, Any]] = []
+        self.folders: list[str] = []
+        self.guard: duet.Guard | None = None
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         os.set_blocking(self.wake_read, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        try:
-            signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        except TypeError:  # Python 3.6
-            signal.set_wakeup_fd(wake_write)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         # The lab decides about Ctrl-C; a signal meant for it must not end the agent first.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     # -- commands ---------------------------------------------------------------------------
 
-    def do_hello(self, _):
+    def do_hello(self, _: object) -> dict[str, Any]:
         return {
             "protocol": PROTOCOL,
             "pid": os.getpid(),
@@ -112,16 +113,16 @@ class Agent:
             "memory_folder": files.memory_folder(),
         }
 
-    def do_clock(self, _):
+    def do_clock(self, _: object) -> dict[str, Any]:
         return {"now": clock.now(), "set_by_s": clock.set_by_s()}
 
-    def do_keep(self, _):
+    def do_keep(self, _: object) -> None:
         """A sign of life of the lab; the answer, once a second, is one of the agent."""
         if self.heard - self.said_alive >= ALIVE_S:
             self.said_alive = self.heard
             send({"event": "alive"})
 
-    def do_lock(self, message):
+    def do_lock(self, message: dict[str, Any]) -> dict[str, Any]:
         """One run a machine. The kernel drops the locks with the agent, however it ends."""
         paths = message.get("paths") or lock_files()
         handles = [handle for handle in map(open_lock, paths) if handle is not None]
@@ -137,62 +138,62 @@ class Agent:
             sign(handle, message["owner"])
         return {"held_by": None}
 
-    def do_leftovers(self, message):
+    def do_leftovers(self, message: dict[str, Any]) -> None:
         """Ends and removes what agents that are gone have left on this host."""
         self.helpers.start(message["id"], tidy)
 
-    def do_run(self, message):
+    def do_run(self, message: dict[str, Any]) -> None:
         """A short program, its output kept: {"code", "out", "err"}."""
         self.helpers.start(message["id"], lambda: run_program(message))
 
-    def do_cpu(self, message):
+    def do_cpu(self, message: dict[str, Any]) -> dict[str, Any]:
         """CPU time of processes with all their threads, in seconds; ended ones are left out."""
         return {"cpu_s": sum(process_time_of(pid) for pid in message["pids"])}
 
-    def do_facts(self, message):
+    def do_facts(self, message: dict[str, Any]) -> None:
         self.helpers.start(message["id"], lambda: facts.of_host(message, self.cgroups))
 
-    def do_programs(self, message):
+    def do_programs(self, message: dict[str, Any]) -> None:
         """Versions of the measured programs: {name: text}."""
         self.helpers.start(message["id"], lambda: facts.of_programs(message))
 
-    def do_ready(self, message):
+    def do_ready(self, message: dict[str, Any]) -> None:
         """Asks a server until it answers as it should; {"problem": ""} when it does."""
         ready.prepare()
         self.helpers.start(message["id"], lambda: ready.wait(message), message["name"])
 
-    def do_link_receive(self, message):
+    def do_link_receive(self, message: dict[str, Any]) -> None:
         self.helpers.start(message["id"], lambda: links.receive(message))
 
-    def do_link_transmit(self, message):
+    def do_link_transmit(self, message: dict[str, Any]) -> None:
         self.helpers.start(message["id"], lambda: links.transmit(message))
 
-    def do_interface_of(self, message):
+    def do_interface_of(self, message: dict[str, Any]) -> str:
         return links.interface_of(message["address"])
 
-    def do_source_of(self, message):
+    def do_source_of(self, message: dict[str, Any]) -> str:
         """The address of ours from which another is reached; nothing is sent to find out."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((message["address"], 9))
-            return probe.getsockname()[0]
+            return str(probe.getsockname()[0])
 
-    def do_make_files(self, message):
+    def do_make_files(self, message: dict[str, Any]) -> None:
         files.mount_all(message["sets"])
         self.helpers.start(message["id"], lambda: files.make_all(message["sets"]))
 
-    def do_put(self, message):
+    def do_put(self, message: dict[str, Any]) -> dict[str, Any]:
         return files.put(message)
 
-    def do_get(self, message):
+    def do_get(self, message: dict[str, Any]) -> dict[str, Any]:
         return files.get(message)
 
-    def do_list(self, message):
+    def do_list(self, message: dict[str, Any]) -> list[list[Any]]:
         return files.listing(message["folder"])
 
-    def do_remove(self, message):
+    def do_remove(self, message: dict[str, Any]) -> dict[str, Any]:
         return files.remove(message["folder"])
 
-    def do_prefer(self, message):
+    def do_prefer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Measured programs, and the agent that samples them in time, run before all others."""
         if not may_prefer(message["nice"]):
             return {"nice": 0}
@@ -200,7 +201,7 @@ class Agent:
         self.nice = message["nice"]
         return {"nice": self.nice}
 
-    def do_tune(self, message):
+    def do_tune(self, message: dict[str, Any]) -> dict[str, Any]:
         """Settings of the machine for the time of the run; what they were is on the disk first."""
         self.limits = message["limits"]
         tuned = Tuning(message.get("state") or state_file())
@@ -208,36 +209,36 @@ class Agent:
         self.tuning = None if message.get("standing") else tuned
         return told
 
-    def do_set_own(self, message):
+    def do_set_own(self, message: dict[str, Any]) -> dict[str, Any]:
         self.limits = message["limits"]
         return set_own(message["sysctl"])
 
-    def do_tuned(self, message):
+    def do_tuned(self, message: dict[str, Any]) -> dict[str, Any]:
         return {"status": status(message.get("state") or state_file())}
 
-    def do_restore_standing(self, message):
+    def do_restore_standing(self, message: dict[str, Any]) -> dict[str, Any]:
         return {"restored": restore(message.get("state") or state_file(), even_standing=True)}
 
-    def do_put_back(self, message):
+    def do_put_back(self, message: dict[str, Any]) -> dict[str, Any]:
         """Settings that a killed agent left changed; not of running agents."""
         return {"restored": restore(message.get("state") or state_file())}
 
-    def do_restore(self, _):
+    def do_restore(self, _: object) -> dict[str, Any]:
         """Puts the machine back as it was; None when nothing was changed."""
         tuning, self.tuning, self.limits = self.tuning, None, {}
         return {"restored": tuning.restore() if tuning else None}
 
-    def do_clean_up_at_end(self, message):
+    def do_clean_up_at_end(self, message: dict[str, Any]) -> dict[str, Any]:
         """Folders that go away with the agent, also when the lab was killed."""
         for folder in message["folders"]:
             own(folder)
             self.folders.append(folder)
         return {}
 
-    def do_spawn(self, message):
+    def do_spawn(self, message: dict[str, Any]) -> dict[str, Any]:
         name = message["name"]
         if name in self.children and not self.children[name].is_gone():
-            raise Refused("%s is already running" % name)
+            raise Refused(f"{name} is already running")
         if message.get("namespace"):
             own = message["namespace"]
             message["netns"] = self.namespaces.descriptor(own["on"], own["addr"])
@@ -250,19 +251,19 @@ class Agent:
         self.children[name] = Child(name, pid, cgroup)
         return {"pid": pid}
 
-    def do_freeze(self, message):
+    def do_freeze(self, message: dict[str, Any]) -> dict[str, Any]:
         """These children rest until `thaw`; should the agent be killed meanwhile, they end too."""
         children = [self._child({"name": name}) for name in message["names"]]
         self._watch_over(children)
         duet.rest(children)
         return {}
 
-    def do_thaw(self, message):
+    def do_thaw(self, message: dict[str, Any]) -> dict[str, Any]:
         for name in message["names"]:
             self._child({"name": name}).thaw()
         return {}
 
-    def do_duet(self, message):
+    def do_duet(self, message: dict[str, Any]) -> None:
         """Lets two sides of servers and generators take turns: duet.py says what comes back."""
         sides = [
             [[self._child({"name": name}) for name in side[role]] for role in ("servers", "loads")]
@@ -272,13 +273,13 @@ class Agent:
         ours = {os.getpid(), *(pid for child in children for pid in child.members())}
         self._watch_over(children)
 
-        def run():
+        def run() -> dict[str, Any]:
             duet.check_alone(message["cores"], ours)
             return duet.play(message, sides)
 
         self.helpers.start(message["id"], run, *(child.name for child in children))
 
-    def _watch_over(self, more, fewer=()):
+    def _watch_over(self, more: Sequence[Child], fewer: Collection[str] = ()) -> None:
         """One guard at a time, of all children that may be frozen: two may be, one by one."""
         if self.guard:
             before = [one for name, one in self.guard.children.items() if name not in fewer]
@@ -288,7 +289,7 @@ class Agent:
         if more:
             self.guard = duet.Guard(more)
 
-    def do_state(self, message):
+    def do_state(self, message: dict[str, Any]) -> dict[str, Any]:
         child = self._child(message)
         return {
             "code": child.code,
@@ -298,7 +299,7 @@ class Agent:
             "max_rss_kib": child.usage,
         }
 
-    def do_stop(self, message):
+    def do_stop(self, message: dict[str, Any]) -> None:
         """TERM, a grace, then the cgroup's kill; replies when the last member is gone."""
         children = [self.children[name] for name in message["names"] if name in self.children]
         self.helpers.end(message["names"])
@@ -317,13 +318,13 @@ class Agent:
         self.stops.append(stop)
         return None
 
-    def do_signal(self, message):
+    def do_signal(self, message: dict[str, Any]) -> dict[str, Any]:
         child = self._child(message)
         if child.code is None:
             send_signal(child.pid, message["signal"])
         return {}
 
-    def do_hold_idle(self, _):
+    def do_hold_idle(self, _: object) -> dict[str, Any]:
         """Holds the cores out of idle states; the kernel lets go when the descriptor closes."""
         if self.idle is None:
             try:
@@ -333,13 +334,13 @@ class Agent:
                 return {"held": False, "why": error.strerror}
         return {"held": True}
 
-    def do_release_idle(self, _):
+    def do_release_idle(self, _: object) -> dict[str, Any]:
         if self.idle is not None:
             os.close(self.idle)
             self.idle = None
         return {}
 
-    def do_sample_start(self, message):
+    def do_sample_start(self, message: dict[str, Any]) -> dict[str, Any]:
         children = [self.children[name] for name in message["names"] if name in self.children]
         instants, core = message.get("instants", []), message.get("lab_core")
         self.sampler.start(
@@ -348,33 +349,33 @@ class Agent:
         )  # fmt: skip
         return {}
 
-    def do_uncountable(self, message):
+    def do_uncountable(self, message: dict[str, Any]) -> dict[str, Any]:
         """Why these events of the processor cannot be counted here; empty when they can."""
         return {"why": counters.missing(message["events"])}
 
-    def do_sample_stop(self, _):
+    def do_sample_stop(self, _: object) -> list[dict[str, Any]]:
         if self.sampler.every_s is not None:
             self.sampler.take()
         return self.sampler.stop()
 
-    def do_census(self, message):
+    def do_census(self, message: dict[str, Any]) -> dict[str, Any]:
         """Other processes that used these cores since the last census (census.py)."""
         ours = {os.getpid(), self.lab_pid, *message.get("ours", ())}
         for child in self.children.values():
             ours.update(child.members())
         return self.census.take(ours, message.get("cores"))
 
-    def do_canary(self, message):
-        self.helpers.start(message["id"], lambda: {"ms": canary_ms(message["core"])})
+    def do_calibration(self, message: dict[str, Any]) -> None:
+        self.helpers.start(message["id"], lambda: {"ms": calibration_ms(message["core"])})
 
-    def do_members(self, _):
+    def do_members(self, _: object) -> list[int]:
         """Every process of ours: for the census of another agent on the same machine."""
         ours = {os.getpid()}
         for child in self.children.values():
             ours.update(child.members())
         return sorted(ours)
 
-    def do_forget(self, message):
+    def do_forget(self, message: dict[str, Any]) -> dict[str, Any]:
         """Drops ended processes, so that a run of thousands of trials stays small."""
         for name in message["names"]:
             child = self.children.get(name)
@@ -384,14 +385,14 @@ class Agent:
                     remove_folder(child.cgroup)
         return {}
 
-    def _child(self, message):
+    def _child(self, message: dict[str, Any]) -> Child:
         if message["name"] not in self.children:
-            raise Refused("process %s not found" % message["name"])
+            raise Refused("process {} not found".format(message["name"]))
         return self.children[message["name"]]
 
     # -- the loop ---------------------------------------------------------------------------
 
-    def run(self, source):
+    def run(self, source: int) -> None:
         """Until the input ends or the lease runs out."""
         buffer = b""
         while True:
@@ -415,12 +416,12 @@ class Agent:
             elif self._lease_left() <= 0:
                 return
 
-    def _lease_left(self):
+    def _lease_left(self) -> float:
         if not self.lease_s:
             return float("inf")
-        return self.heard + self.lease_s - time.monotonic()
+        return float(self.heard + self.lease_s - time.monotonic())
 
-    def _timeout(self):
+    def _timeout(self) -> float | None:
         times = [self._lease_left()] if self.lease_s else []
         if self.sampler.due is not None:
             times.append(self.sampler.due - clock.now())
@@ -428,26 +429,26 @@ class Agent:
         times += [0.01] if self.stops else []
         return max(0.0, min(times)) if times else None
 
-    def _handle(self, line):
+    def _handle(self, line: bytes) -> None:
         number = None
         try:
             message = json.loads(line.decode())
             number = message.get("id")
             handler = getattr(self, "do_" + message["op"], None)
             if handler is None:
-                raise Refused("this agent knows no request %r" % message["op"])
+                raise Refused("this agent knows no request {!r}".format(message["op"]))
             result = handler(message)
         except Refused as error:
             send({"id": number, "error": str(error)})
         except OSError as error:
-            send({"id": number, "error": "%s: %s" % (message.get("op"), error)})
+            send({"id": number, "error": "{}: {}".format(message.get("op"), error)})
         except Exception as error:  # a mistaken request must not end what others started
-            send({"id": number, "error": "bad request: %s: %s" % (type(error).__name__, error)})
+            send({"id": number, "error": f"bad request: {type(error).__name__}: {error}"})
         else:
             if result is not None:
                 send({"id": number, "result": result})
 
-    def _reap(self):
+    def _reap(self) -> None:
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -462,7 +463,7 @@ class Agent:
                     child.usage = usage.ru_maxrss
                     send({"event": "exit", "name": child.name, "code": child.code})
 
-    def _stops(self):
+    def _stops(self) -> None:
         now = time.monotonic()
         for stop in list(self.stops):
             left = [child for child in stop["children"] if not child.is_gone()]
@@ -482,7 +483,7 @@ class Agent:
                     }
                 )
 
-    def end(self):
+    def end(self) -> None:
         """Kills what is left and takes its folders away: the last thing the agent does."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -512,7 +513,7 @@ class Agent:
             disown(folder)
 
 
-def first_holder(handles):
+def first_holder(handles: Sequence[int]) -> str | None:
     """The owner of the first of these locks that another agent has; None when this one has them
     all now.
 
@@ -524,7 +525,7 @@ def first_holder(handles):
     return None
 
 
-def is_taken(handle):
+def is_taken(handle: int) -> bool:
     """Whether this agent has the lock now."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -533,7 +534,7 @@ def is_taken(handle):
         return False
 
 
-def drain(fd):
+def drain(fd: int) -> None:
     try:
         while os.read(fd, 4096):
             pass
@@ -541,7 +542,7 @@ def drain(fd):
         pass
 
 
-def reap_quietly():
+def reap_quietly() -> None:
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -549,7 +550,7 @@ def reap_quietly():
         pass
 
 
-def send(message):
+def send(message: dict[str, Any]) -> None:
     data = (json.dumps(message) + "\n").encode()
     try:
         while data:
@@ -558,7 +559,7 @@ def send(message):
         pass
 
 
-def check_port(address, port):
+def check_port(address: str, port: int) -> None:
     """A port in use would make the trial measure someone else's server."""
     with socket.socket() as probe:
         # TIME_WAIT of the last trial does not mean a server.
@@ -567,13 +568,13 @@ def check_port(address, port):
             probe.bind((address, port))
         except OSError as error:
             raise Refused(
-                "port %d on %s: %s; stop what uses it (ss -ltnp) or change the recipe's port.base"
-                % (port, address, error.strerror)
+                f"port {port} on {address}: {error.strerror}; stop what uses it (ss -ltnp) or "
+                "change the recipe's port.base"
             ) from None
 
 
-def main(order):
-    os.write(1, ("%s %d\n" % (MARKER, PROTOCOL)).encode())
+def main(order: dict[str, Any]) -> None:
+    os.write(1, f"{MARKER} {PROTOCOL}\n".encode())
     agent = Agent(order)
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -2,8 +2,10 @@
 
 As in the published method: one namespace a generator, on the card that all of them share. A
 namespace has no name; it lives as long as the agent holds its descriptor or a program is in it.
-Standard library of Python 3.6 only: see main.py.
+Standard library of Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import os
 import signal
@@ -15,17 +17,17 @@ from wirespeed.agent.children import CLONE_NEWNET, LIBC, Refused, die_with, send
 class Namespaces:
     """(interface below, address) → descriptor of the namespace."""
 
-    def __init__(self):
-        self.made = {}
+    def __init__(self) -> None:
+        self.made: dict[tuple[str, str], int] = {}
 
-    def descriptor(self, on, address):
+    def descriptor(self, on: str, address: str) -> int:
         """Makes it when it is asked for the first time."""
         if (on, address) not in self.made:
-            self.made[on, address] = make(on, address, "mv%d" % len(self.made))
+            self.made[on, address] = make(on, address, f"mv{len(self.made)}")
         return self.made[on, address]
 
 
-def make(on, address, interface):
+def make(on: str, address: str, interface: str) -> int:
     told_read, told_write = os.pipe()
     agent = os.getpid()
     pid = os.fork()
@@ -39,13 +41,13 @@ def make(on, address, interface):
         os.close(told_write)
         if os.read(told_read, 1) != b"1":
             raise Refused("a network namespace for a program needs root")
-        where = "/proc/%d/ns/net" % pid
-        run("ip link add %s link %s netns %d type macvlan mode bridge" % (interface, on, pid))
-        inside = "nsenter --net=%s " % where
+        where = f"/proc/{pid}/ns/net"
+        run(f"ip link add {interface} link {on} netns {pid} type macvlan mode bridge")
+        inside = f"nsenter --net={where} "
         # Named as the one below: whoever names the link's interface (bypass) finds it here too.
-        run(inside + "ip link set %s name %s" % (interface, on))
-        run(inside + "ip address add %s dev %s" % (address, on))
-        run(inside + "ip link set %s up" % on)
+        run(inside + f"ip link set {interface} name {on}")
+        run(inside + f"ip address add {address} dev {on}")
+        run(inside + f"ip link set {on} up")
         run(inside + "ip link set lo up")
         return os.open(where, os.O_RDONLY | os.O_CLOEXEC)
     finally:
@@ -53,7 +55,7 @@ def make(on, address, interface):
         send_signal(pid, signal.SIGKILL)
 
 
-def run(command):
+def run(command: str) -> None:
     environment = dict(os.environ, PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     process = subprocess.Popen(
         command.split(),
@@ -64,4 +66,4 @@ def run(command):
     )
     text, _ = process.communicate()
     if process.returncode:
-        raise Refused("%s: %s" % (command, text.decode(errors="replace").strip()))
+        raise Refused("{}: {}".format(command, text.decode(errors="replace").strip()))

@@ -1,10 +1,13 @@
-"""Part of the agent: the CPU quota that a container or a service sets, and how long it held back.
+"""Part of the agent: the CPU quota of a container or a service, and how long it throttled programs.
 
 A program that has used its quota waits until the next period, on cores that stand idle: nothing
-else shows it. Standard library of Python 3.6 only: see main.py.
+else shows it. Standard library of Python 3.9 only: see main.py.
 """
 
+from __future__ import annotations
+
 import os
+from collections.abc import Iterator
 
 from wirespeed.agent.children import read_text
 
@@ -13,13 +16,17 @@ TREES_V2 = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 TREES_V1 = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct")
 
 
-def tightest():
+def tightest() -> tuple[float, str] | None:
     """(number of cores, folder of the cgroup that allows no more); None without a quota."""
-    found = [(cores_of(folder), folder) for folder in folders(read_text("/proc/self/cgroup"))]
-    return min([one for one in found if one[0] is not None], default=None)
+    found = [
+        (cores, folder)
+        for folder in folders(read_text("/proc/self/cgroup"))
+        if (cores := cores_of(folder)) is not None
+    ]
+    return min(found, default=None)
 
 
-def folders(text):
+def folders(text: str) -> Iterator[str]:
     """Of the cgroups that this process is in, and those above them, whose quota counts too.
 
     Within a container the path is that of the host, and the tree begins at the container's own.
@@ -33,7 +40,7 @@ def folders(text):
                 yield "/".join([tree, *steps[:depth]])
 
 
-def cores_of(folder):
+def cores_of(folder: str) -> float | None:
     """The quota as a number of cores; None where there is none."""
     words = read_text(folder + "/cpu.max").split()
     if not words:
@@ -45,7 +52,7 @@ def cores_of(folder):
     return int(words[0]) / int(words[1])
 
 
-def told_in():
+def told_in() -> str | None:
     """The file that counts how long the quota held its programs back; None without a quota."""
     found = tightest()
     path = found and os.path.join(found[1], "cpu.stat")

@@ -1,14 +1,18 @@
-"""Part of the agent: what /proc says while a trial runs, and the canary.
+"""Part of the agent: samples of /proc while a trial runs, and the calibration loop.
 
-Standard library of Python 3.6 only: see main.py.
+Standard library of Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import os
 import resource
 import time
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from wirespeed.agent import clock, quota
-from wirespeed.agent.children import Refused, read_text
+from wirespeed.agent.children import Child, Refused, read_text, threads_of
 from wirespeed.agent.counters import Counters
 
 SAMPLES_MAX = 100000  # bounds memory: 2.7 hours at 10 Hz
@@ -27,26 +31,35 @@ class Sampler:
         "/proc/net/dev",
         "/proc/meminfo",
         "/proc/pressure/cpu",
+        "/proc/pressure/io",
         "/proc/net/snmp",
     )
 
-    def __init__(self, lab_pid=None):
-        self.files = {}
-        self.samples = []
-        self.every_s = None
-        self.due = None
-        self.instants = []
-        self.counters = {}
+    def __init__(self, lab_pid: int | None = None) -> None:
+        self.files: dict[str, int] = {}
+        self.samples: list[dict[str, Any]] = []
+        self.every_s: float | None = None
+        self.due: float | None = None
+        self.instants: list[float] = []
+        self.counters: dict[str, Counters] = {}
         self.lab = Lab(lab_pid)
 
-    def start(self, every_s, children, instants, lab_core=None, paths=None, counted=None):
+    def start(
+        self,
+        every_s: float,
+        children: Sequence[Child],
+        instants: Sequence[float],
+        lab_core: int | None = None,
+        paths: Sequence[str] | None = None,
+        counted: dict[str, Any] | None = None,
+    ) -> None:
         """Samples every `every_s` and at the instants; `paths` are the files of SYSTEM to read,
         `counted` has the names of the children whose events are counted, and the events."""
         self.stop()
         self.counters = counters_of(children, **counted) if counted else {}
         self.lab.move_to(lab_core)
         wanted = self.SYSTEM if paths is None else [path for path in self.SYSTEM if path in paths]
-        named = {path: path for path in wanted}
+        named: dict[str, str | None] = {path: path for path in wanted}
         if paths is None:
             named[QUOTA] = quota.told_in()
         opened = {name: open_fd(path) for name, path in named.items() if path}
@@ -56,7 +69,7 @@ class Sampler:
         self.rss = {
             c.name: [
                 fd
-                for fd in (open_fd("/proc/%d/statm" % pid) for pid in c.members())
+                for fd in (open_fd(f"/proc/{pid}/statm") for pid in c.members())
                 if fd is not None
             ]
             for c in children
@@ -67,7 +80,7 @@ class Sampler:
         self.instants = sorted(t for t in instants if t > clock.now())
         self.take()
 
-    def stop(self):
+    def stop(self) -> list[dict[str, Any]]:
         self.due = None
         if self.every_s is not None:
             handles = list(self.files.values()) + [fd for fd in self.cpu.values() if fd is not None]
@@ -84,7 +97,8 @@ class Sampler:
             }
         return samples
 
-    def take(self):
+    def take(self) -> None:
+        assert self.every_s is not None
         now = clock.now()
         is_edge = bool(self.instants) and self.instants[0] <= now
         if len(self.samples) < SAMPLES_MAX:
@@ -95,36 +109,39 @@ class Sampler:
             self.instants.pop(0)
         self.due = min([now + self.every_s, *self.instants[:1]])
 
-    def read(self):
+    def read(self) -> dict[str, Any]:
         _, at_s, sample = clock.timed(self._read)
         sample["t_ns"] = int(clock.STEADY.at(at_s) * 1e9)
         return sample
 
-    def threads(self):
+    def threads(self) -> dict[str, Any]:
         """CPU nanoseconds, and how often it got a core: {process: {thread: …}} of both.
 
         Read at the window's edges only: one full thread of many is a limit that the process's own
         sum does not show.
         """
-        used, switches = {}, {}
+        used: dict[str, dict[int, int]] = {}
+        switches: dict[str, dict[int, int]] = {}
         for child in self.children:
-            own_used, own_switches = used.setdefault(child.name, {}), {}
+            own_used = used.setdefault(child.name, {})
+            own_switches: dict[int, int] = {}
             for pid in child.members():
                 for tid in threads_of(pid)[:THREADS_MAX]:
-                    words = read_text("/proc/%d/task/%d/schedstat" % (pid, tid)).split()
+                    words = read_text(f"/proc/{pid}/task/{tid}/schedstat").split()
                     if words:
                         own_used[tid], own_switches[tid] = int(words[0]), int(words[2])
             switches[child.name] = own_switches
         return {"threads": used, "switches": switches}
 
-    def _read(self):
+    def _read(self) -> dict[str, Any]:
         text = {path: pread(fd) for path, fd in self.files.items()}
-        sample = {"text": text, "process": {}}
+        sample: dict[str, Any] = {"text": text, "process": {}}
         for child in self.children:
             fd = self.cpu[child.name]
             used = pread(fd).split() if fd is not None else []
             cpu_us = int(used[1]) if len(used) > 1 else child.cpu_us()
-            pages = sum(int((pread(fd).split() or [0, 0])[1]) for fd in self.rss[child.name])
+            sizes = [pread(fd).split() for fd in self.rss[child.name]]  # empty: it has ended
+            pages = sum(int(words[1]) for words in sizes if words)
             sample["process"][child.name] = [cpu_us, pages * resource.getpagesize()]
         sample["process"][LAB] = [self.lab.cpu_us(), 0]
         if self.counters:
@@ -132,9 +149,11 @@ class Sampler:
         return sample
 
 
-def counters_of(children, names, events):
+def counters_of(
+    children: Sequence[Child], names: Collection[str], events: Sequence[str]
+) -> dict[str, Counters]:
     """{process: its counters}, all or none."""
-    found = {}
+    found: dict[str, Counters] = {}
     try:
         for child in children:
             if child.name in names:
@@ -142,7 +161,7 @@ def counters_of(children, names, events):
     except OSError as error:
         for counters in found.values():
             counters.close()
-        raise Refused("events cannot be counted: %s" % error.strerror) from None
+        raise Refused(f"events cannot be counted: {error.strerror}") from None
     return found
 
 
@@ -153,12 +172,12 @@ class Lab:
     The lab itself is one of them only on the machine where it runs, where `lab_pid` names it.
     """
 
-    def __init__(self, lab_pid):
+    def __init__(self, lab_pid: int | None) -> None:
         self.pids = [os.getpid()] + ([lab_pid] if lab_pid else [])
-        self.before = []
+        self.before: list[tuple[int, set[int]]] = []
         self.parent = lab_pid
 
-    def move_to(self, core):
+    def move_to(self, core: int | None) -> None:
         if core is None:
             return
         for tid in [tid for pid in self.pids for tid in threads_of(pid)]:
@@ -169,7 +188,7 @@ class Lab:
             except OSError:  # the core is not ours, or the thread has ended: nothing moves
                 pass
 
-    def move_back(self):
+    def move_back(self) -> None:
         before, self.before = self.before, []
         for tid, mask in before:
             try:
@@ -177,13 +196,13 @@ class Lab:
             except OSError:
                 pass
 
-    def cpu_us(self):
+    def cpu_us(self) -> int:
         """Of all threads, ended ones included."""
         used_s = time.process_time() + (process_time_of(self.parent) if self.parent else 0.0)
         return int(used_s * 1e6)
 
 
-def process_time_of(pid):
+def process_time_of(pid: int) -> float:
     """CPU seconds of another process: its clock costs one call, where /proc has a file a thread.
 
     The number of the clock is what clock_getcpuclockid(3) makes of a process's.
@@ -194,21 +213,14 @@ def process_time_of(pid):
         return 0.0
 
 
-def threads_of(pid):
-    try:
-        return [int(tid) for tid in os.listdir("/proc/%d/task" % pid)]
-    except OSError:
-        return []
-
-
-def open_fd(path):
+def open_fd(path: str) -> int | None:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
 
 
-def pread(fd):
+def pread(fd: int) -> bytes:
     try:
         return os.pread(fd, 65536, 0)
     except OSError:  # a process that has ended
@@ -219,11 +231,11 @@ ARITHMETIC_ROUNDS = 150000  # about 10 ms each: long enough to time, short again
 SYSCALL_ROUNDS = 25000
 
 
-def canary_ms(core):
+def calibration_ms(core: int) -> float | None:
     """Times fixed work on one core: it moves when the host is slow, which the guest cannot see.
 
     Its own CPU time counts, not the clock on the wall: a server that still compiles or polls on
-    that core shares it with the canary, and that says nothing about the host.
+    that core shares it with the loop, and that says nothing about the host.
     """
     read_end, write_end = os.pipe()
     pid = os.fork()

@@ -1,11 +1,14 @@
 """Part of the agent: settings without files: services, and interrupt coalescing of cards.
 
 A switch is [kind, target, key]; it is read as a text and set to one. Standard library of Python
-3.6 only: see main.py.
+3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from wirespeed.agent.facts import output
 
@@ -13,12 +16,12 @@ from wirespeed.agent.facts import output
 ADAPTIVE = re.compile(r"^Adaptive RX: (\w+)\s+TX: (\w+)", re.M)
 
 
-def name_of(switch):
+def name_of(switch: Sequence[str]) -> str:
     kind, target, key = switch
-    return "service %s" % target if kind == "service" else "coalescing %s of %s" % (key, target)
+    return f"service {target}" if kind == "service" else f"coalescing {key} of {target}"
 
 
-def now(switch):
+def now(switch: Sequence[str]) -> str | None:
     """Its value; None where this host has no such thing."""
     kind, target, key = switch
     if kind == "service":
@@ -27,7 +30,7 @@ def now(switch):
     return coalescing(target).get(key)
 
 
-def turn(switch, value):
+def turn(switch: Sequence[str], value: str) -> str:
     """Sets it; what was wrong, or ""."""
     kind, target, key = switch
     if kind == "service":
@@ -36,10 +39,10 @@ def turn(switch, value):
         command = ["ethtool", "-C", target, key, value]
     code, text = output(command)
     lines = text.strip().splitlines()
-    return "" if code == 0 else (lines[-1] if lines else "%s failed" % command[0])
+    return "" if code == 0 else (lines[-1] if lines else f"{command[0]} failed")
 
 
-def coalescing(interface):
+def coalescing(interface: str) -> dict[str, str]:
     """{"rx-usecs": "3", "adaptive-rx": "off", …}"""
     code, text = output(["ethtool", "--json", "--show-coalesce", interface])
     try:
@@ -58,5 +61,5 @@ def coalescing(interface):
     return {key: value for key, value in found.items() if value != "n/a"}
 
 
-def as_word(value):
+def as_word(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

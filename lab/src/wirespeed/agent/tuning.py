@@ -1,14 +1,18 @@
-"""Part of the host agent: settings of the machine for the time of a run, and their way back.
+"""Part of the agent: changes settings of the machine for a run, and restores them.
 
 What is to change is on the disk before the first change, with what it was, so that it can be put
 back whatever happens: by the agent at its end, else by the next run or `wirespeed recover`.
-Standard library of Python 3.6 only: see main.py.
+Standard library of Python 3.9 only: see main.py.
 """
+
+from __future__ import annotations
 
 import errno
 import json
 import os
 import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from wirespeed.agent import switches
 from wirespeed.agent.children import (
@@ -17,6 +21,7 @@ from wirespeed.agent.children import (
     read_text,
     start_ticks,
     stat_fields,
+    threads_of,
     write_text,
 )
 
@@ -31,11 +36,11 @@ SYSCTL_NAME = re.compile(r"^[a-z][a-z0-9_-]*([./][A-Za-z0-9_-]+)+$")
 class Tuning:
     """The changes of one agent; `state` is the file with the earlier values."""
 
-    def __init__(self, state):
+    def __init__(self, state: str) -> None:
         self.state = state
-        self.record = None
+        self.record: dict[str, Any] | None = None
 
-    def apply(self, wanted):
+    def apply(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Sets sysctls and switches, and moves others from the cores `clear` to the cores `to`.
 
         `under` limits the threads to one process and its descendants; 0 means all but process 1,
@@ -44,10 +49,17 @@ class Tuning:
         clear, to, under = wanted["clear"], wanted["to"], wanted["under"]
         left = restore(self.state)
         if left and left["by"]:
-            raise Refused("process %d has tuned this machine and still runs" % left["by"])
+            raise Refused("process {by} has tuned this machine and still runs".format(**left))
         if left and left.get("standing"):
             raise Refused("this machine is tuned already; `wirespeed tune restore` puts it back")
-        told = {"sysctl": [], "irqs": 0, "threads": 0, "refused": [], "pinned": [], "switches": []}
+        told: dict[str, Any] = {
+            "sysctl": [],
+            "irqs": 0,
+            "threads": 0,
+            "refused": [],
+            "pinned": [],
+            "switches": [],
+        }
         files = self._sysctls(wanted["sysctl"], told)
         turned = self._switches(wanted.get("switches", ()), told)
         threads = movable(clear, to, under, told) if clear else []
@@ -68,9 +80,9 @@ class Tuning:
         self._write(told)
         return told
 
-    def _sysctls(self, sysctls, told):
+    def _sysctls(self, sysctls: dict[str, Any], told: dict[str, Any]) -> list[list[str]]:
         """[[path, was, new]] of what this machine has and may take."""
-        files = []
+        files: list[list[str]] = []
         for name, value in sorted(sysctls.items()):
             path = sysctl_path(name)
             was, new = words_of(read_text(path)), words_of(str(value))
@@ -81,9 +93,9 @@ class Tuning:
                 files.append([path, was, new])
         return files
 
-    def _switches(self, wanted, told):
+    def _switches(self, wanted: Sequence[Sequence[Any]], told: dict[str, Any]) -> list[list[Any]]:
         """[[switch, was, new]] of what this host has and what is not so already."""
-        found = []
+        found: list[list[Any]] = []
         for *switch, new in wanted:
             was = switches.now(switch)
             if was is None:
@@ -92,7 +104,8 @@ class Tuning:
                 found.append([switch, was, str(new)])
         return found
 
-    def _write(self, told):
+    def _write(self, told: dict[str, Any]) -> None:
+        assert self.record
         for switch, was, new in self.record["switches"]:
             problem = switches.turn(switch, new)
             name = switches.name_of(switch)
@@ -116,9 +129,10 @@ class Tuning:
             if place(tid, ticks, sorted(set(cores) & set(self.record["to"]))):
                 told["threads"] += 1
 
-    def _kept(self, kind, what, new):
+    def _kept(self, kind: str, what: Any, new: str) -> str:
         """The value after setting `new`: kernel and cards round some. It is on the disk,
         as what differs from the record at the end was set by somebody else."""
+        assert self.record
         now = words_of(read_text(what)) if kind == "files" else switches.now(what)
         if now and now != new:
             for entry in self.record[kind]:
@@ -127,27 +141,25 @@ class Tuning:
             save(self.state, self.record)
         return now or new
 
-    def restore(self):
+    def restore(self) -> dict[str, Any] | None:
         self.record = None
         return restore(self.state)
 
 
-def state_file():
+def state_file() -> str:
     """In memory that a restart empties; next to the lock of runs."""
     if "WIRESPEED_TUNED" in os.environ:
         return os.environ["WIRESPEED_TUNED"]
     user = os.geteuid()
-    own = "/run" if user == 0 else "/run/user/%d" % user
+    own = "/run" if user == 0 else f"/run/user/{user}"
     return (
-        own + "/wirespeed-tuned.json"
-        if os.path.isdir(own)
-        else ("/tmp/wirespeed-tuned-%d.json" % user)
+        own + "/wirespeed-tuned.json" if os.path.isdir(own) else f"/tmp/wirespeed-tuned-{user}.json"
     )
 
 
-def set_own(sysctls):
+def set_own(sysctls: dict[str, Any]) -> dict[str, Any]:
     """Sets a namespace's own settings, which end with it: nothing has to be put back."""
-    told = {"sysctl": [], "refused": []}
+    told: dict[str, Any] = {"sysctl": [], "refused": []}
     for name, value in sorted(sysctls.items()):
         path = sysctl_path(name)
         was, new = words_of(read_text(path)), words_of(str(value))
@@ -162,7 +174,7 @@ def set_own(sysctls):
     return told
 
 
-def status(state):
+def status(state: str) -> dict[str, Any] | None:
     """[[name, was, set to, is now], …] of what is changed at present; None when nothing is."""
     record = load(state)
     if record is None or record["boot"] != boot_id():
@@ -184,9 +196,11 @@ def status(state):
     }
 
 
-def movable(clear, to, under, told):
+def movable(
+    clear: Sequence[int], to: Sequence[int], under: int, told: dict[str, Any]
+) -> list[list[Any]]:
     """[[thread, its start, its cores]] of what runs on `clear` and may run on `to`."""
-    found = []
+    found: list[list[Any]] = []
     for tgid, tid in threads_of_machine(under):
         fields = stat_fields(tid)
         cores = cores_of(tid)
@@ -199,23 +213,19 @@ def movable(clear, to, under, told):
     return found
 
 
-def threads_of_machine(under):
+def threads_of_machine(under: int) -> Iterator[tuple[int, int]]:
     """(process, thread) of all, or of `under` and what descends from it; never of process 1."""
     parents = parents_of_all()
     for tgid in parents:
         if tgid == 1 or (under and under not in ancestry(tgid, parents)):
             continue
-        try:
-            tids = os.listdir("/proc/%d/task" % tgid)
-        except OSError:
-            continue
-        for tid in tids:
-            yield tgid, int(tid)
+        for tid in threads_of(tgid):
+            yield tgid, tid
 
 
-def parents_of_all():
+def parents_of_all() -> dict[int, int]:
     """process → its parent"""
-    found = {}
+    found: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         fields = stat_fields(int(entry)) if entry.isdigit() else None
         if fields:
@@ -223,20 +233,20 @@ def parents_of_all():
     return found
 
 
-def ancestry(pid, parents):
+def ancestry(pid: int, parents: dict[int, int]) -> list[int]:
     """The process itself, its parent, and so on."""
-    found = []
+    found: list[int] = []
     while pid in parents and pid not in found:
         found.append(pid)
         pid = parents[pid]
     return found
 
 
-def _interrupts(clear, to):
+def _interrupts(clear: Sequence[int], to: Sequence[int]) -> list[list[str]]:
     """[[path, was, new]] for interrupts and unbound kernel work that may reach these cores."""
-    files = []
+    files: list[list[str]] = []
     for number in os.listdir("/proc/irq"):
-        path = "/proc/irq/%s/smp_affinity_list" % number
+        path = f"/proc/irq/{number}/smp_affinity_list"
         cores = cores_in(read_text(path))
         if set(cores) & set(clear):
             new = sorted(set(cores) & set(to)) or to
@@ -247,7 +257,7 @@ def _interrupts(clear, to):
     return files
 
 
-def restore(state, even_standing=False):
+def restore(state: str, even_standing: bool = False) -> dict[str, Any] | None:
     """Restores the values of a state file; None without one, else what was done.
 
     {"by": N} alone: the agent N that wrote it still runs, and nothing is touched. The same holds
@@ -262,7 +272,7 @@ def restore(state, even_standing=False):
         return {"by": by}
     if record.get("standing") and not even_standing and record["boot"] == boot_id():
         return {"by": 0, "standing": True}
-    done = {"by": 0, "files": 0, "threads": 0, "kept": []}
+    done: dict[str, Any] = {"by": 0, "files": 0, "threads": 0, "kept": []}
     if record["boot"] == boot_id():  # after a restart of the machine all is as it was anyway
         _restore_files(record, done)
         _restore_switches(record, done)
@@ -275,7 +285,7 @@ def restore(state, even_standing=False):
     return done
 
 
-def _restore_files(record, done):
+def _restore_files(record: dict[str, Any], done: dict[str, Any]) -> None:
     for path, was, new in record["files"]:
         now = words_of(read_text(path))
         if path.endswith("_list"):
@@ -283,38 +293,38 @@ def _restore_files(record, done):
         if now == was:
             continue
         if path.startswith("/proc/sys/") and not is_as_set(path, now, new):
-            done["kept"].append("%s is %s: somebody else set it" % (sysctl_name(path), now))
+            done["kept"].append(f"{sysctl_name(path)} is {now}: somebody else set it")
             continue
         try:
             write_text(path, was)
             done["files"] += 1
         except OSError as error:
             if path.startswith("/proc/sys/"):
-                done["kept"].append("%s: %s" % (sysctl_name(path), error.strerror))
+                done["kept"].append(f"{sysctl_name(path)}: {error.strerror}")
 
 
-def _restore_switches(record, done):
+def _restore_switches(record: dict[str, Any], done: dict[str, Any]) -> None:
     for switch, was, new in record.get("switches", ()):
         now = switches.now(switch)
         if now == was:
             continue
         name = switches.name_of(switch)
         if now != new:
-            done["kept"].append("%s is %s: somebody else set it" % (name, now or "gone"))
+            done["kept"].append("{} is {}: somebody else set it".format(name, now or "gone"))
             continue
         problem = switches.turn(switch, was)
         if problem:
-            done["kept"].append("%s: %s" % (name, problem))
+            done["kept"].append(f"{name}: {problem}")
         else:
             done["files"] += 1
 
 
-def is_as_set(path, now, new):
+def is_as_set(path: str, now: str, new: str) -> bool:
     """Huge pages are given as far as there is memory, so fewer than requested count too."""
     return now == new or (path.endswith("hugepages") and int(now) < int(new))
 
 
-def _restore_threads(record, done):
+def _restore_threads(record: dict[str, Any], done: dict[str, Any]) -> None:
     """Threads that were moved, and their children since."""
     before = {tid: cores for tid, ticks, cores in record["threads"] if start_ticks(tid) == ticks}
     to = set(record["to"])
@@ -330,7 +340,9 @@ def _restore_threads(record, done):
             return
 
 
-def born_since(record, before):
+def born_since(
+    record: dict[str, Any], before: dict[int, list[int]]
+) -> Iterator[tuple[int, list[int]]]:
     """(thread, the cores that whoever started it had) of threads that inherited the narrow set."""
     sets = {tuple(sorted(set(cores) & set(record["to"]))) for _, _, cores in record["threads"]}
     parents = parents_of_all()
@@ -346,7 +358,7 @@ def born_since(record, before):
             yield tid, cores_of(1)
 
 
-def place(tid, ticks, cores):
+def place(tid: int, ticks: int | None, cores: Collection[int]) -> bool:
     """Pins one thread, if it is still the one that was meant and if we may."""
     if not cores or ticks is None or start_ticks(tid) != ticks:
         return False
@@ -360,30 +372,30 @@ def place(tid, ticks, cores):
 # -- small readings -------------------------------------------------------------------------
 
 
-def sysctl_path(name):
+def sysctl_path(name: str) -> str:
     if not SYSCTL_NAME.match(name):
-        raise Refused("%s is not the name of a sysctl" % name)
+        raise Refused(f"{name} is not the name of a sysctl")
     # As in sysctl(8): a name with slashes may hold dots, for example of an interface.
     return "/proc/sys/" + (name if "/" in name else name.replace(".", "/"))
 
 
-def sysctl_now(name):
+def sysctl_now(name: str) -> str:
     """Its value as one line of words; empty where this machine has no such setting."""
     return words_of(read_text(sysctl_path(name)))
 
 
-def sysctl_name(path):
+def sysctl_name(path: str) -> str:
     return path[len("/proc/sys/") :].replace("/", ".")
 
 
-def is_enough(name, was, new):
+def is_enough(name: str, was: str, new: str) -> bool:
     if was == new:
         return True
     is_bound = name.endswith(BOUNDS) and was.isdigit() and new.isdigit()
     return is_bound and int(was) >= int(new)
 
 
-def unfit(name, value):
+def unfit(name: str, value: Any) -> str:
     """Why a value would harm this machine; empty when it would not."""
     if not name.endswith("nr_hugepages"):
         return ""
@@ -391,54 +403,54 @@ def unfit(name, value):
     page_kib = re.search(r"Hugepagesize:\s*(\d+)", memory)
     free_kib = re.search(r"MemAvailable:\s*(\d+)", memory)
     if page_kib and free_kib and int(value) * int(page_kib.group(1)) > int(free_kib.group(1)) // 2:
-        return "%s pages would take more than half of the free memory" % value
+        return f"{value} pages would take more than half of the free memory"
     return ""
 
 
-def words_of(text):
+def words_of(text: str) -> str:
     return " ".join(text.split())
 
 
-def cores_of(tid):
+def cores_of(tid: int) -> list[int]:
     try:
         return sorted(os.sched_getaffinity(tid))
     except OSError:
         return []
 
 
-def cores_in(text):
+def cores_in(text: str) -> list[int]:
     """0-2,5 → [0, 1, 2, 5]"""
-    found = []
+    found: list[int] = []
     for piece in filter(None, text.strip().split(",")):
         low, _, high = piece.partition("-")
         found += range(int(low), int(high or low) + 1)
     return found
 
 
-def mask_of(cores):
+def mask_of(cores: Iterable[int]) -> str:
     """In groups of 32 bits, the highest first, as the kernel prints masks."""
-    bits = "%x" % sum(1 << core for core in cores)
+    bits = f"{sum(1 << core for core in cores):x}"
     groups = [bits[max(0, end - 8) : end] for end in range(len(bits), 0, -8)]
     return ",".join(reversed(groups))
 
 
-def list_of(cores):
+def list_of(cores: Iterable[int]) -> str:
     return ",".join(map(str, cores))
 
 
-def name_of(pid):
-    return read_text("/proc/%d/comm" % pid).strip()
+def name_of(pid: int) -> str:
+    return read_text(f"/proc/{pid}/comm").strip()
 
 
-def boot_id():
+def boot_id() -> str:
     return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
-def uptime_ticks():
+def uptime_ticks() -> int:
     return int(float(read_text("/proc/uptime").split()[0]) * os.sysconf("SC_CLK_TCK"))
 
 
-def save(path, record):
+def save(path: str, record: dict[str, Any]) -> None:
     """Whole or not at all, and on the disk before anything changes."""
     temporary = path + ".new"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -449,7 +461,7 @@ def save(path, record):
     os.replace(temporary, path)
 
 
-def load(path):
+def load(path: str) -> dict[str, Any] | None:
     """The record, if this user wrote it: another's file could ask for anything."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -459,6 +471,7 @@ def load(path):
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             return None
         try:
-            return json.load(file)
+            record: dict[str, Any] = json.load(file)
         except ValueError:
             return None
+    return record

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from wirespeed.errors import InputError
 from wirespeed.results.model import Axes, PlannedTrial, Run, Trial
 from wirespeed.stats.comparison import median
 
@@ -31,6 +32,22 @@ def full_name(metric: str) -> str:
     return f"latency.{metric}" if SHORT.fullmatch(metric) else metric
 
 
+def values_of(option: str, text: str) -> tuple[tuple[str, str], ...]:
+    """`payload=16,stack=kernel` as axes with their values; raises InputError."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        axis, equals, value = (word.strip() for word in part.partition("="))
+        if not (axis and equals and value):
+            raise InputError(f"{option}: {part!r} is not AXIS=VALUE (one value for each axis)")
+        found.append((axis, value))
+    return tuple(found)
+
+
+def is_value(value: object, text: str) -> bool:
+    """Whether a text means this value of an axis; truth values as TOML or tables write them."""
+    return text == str(value) or (isinstance(value, bool) and text == str(value).lower())
+
+
 def is_time(metric: str) -> bool:
     """Whether it is of a merged histogram, whatever the recipe calls it: in microseconds."""
     name, _, quantile = metric.rpartition(".")
@@ -49,7 +66,8 @@ class Cell:
     invalid: tuple[Trial, ...] = ()
 
     def values(self, metric: str) -> list[float]:
-        found = (trial.metrics.get(self.stored(metric)) for trial in self.trials)
+        name = self.stored(metric)
+        found = (trial.metrics.get(name) for trial in self.trials)
         return [value for value in found if value is not None]
 
     def stored(self, metric: str) -> str:
@@ -100,6 +118,14 @@ class Cell:
         """`failed 2 of 5`, or nothing."""
         count = len(self.failed)
         return f"failed {count} of {len(self.trials) + len(self.invalid)}" if count else ""
+
+    @property
+    def failed_share(self) -> float:
+        return len(self.failed) / max(1, len(self.trials) + len(self.invalid))
+
+    def fails_more_than(self, other: Cell) -> bool:
+        """In number and in share: one failure in fewer rounds than before shows nothing new."""
+        return len(self.failed) > len(other.failed) and self.failed_share > other.failed_share
 
     @property
     def failure(self) -> str:

@@ -32,7 +32,7 @@ BETTER_LOWER = (
     "latency", "cpu_us_per_request", "work_us_per_request", "instructions_per_request",
     "cycles_per_request", "cache_misses_per_request", "context_switches_per_request", "rss_mib",
     "memory_mib", "context_switches", "pause_ms", "gc.count", "loadavg", "runqueue", "psi",
-    "errors", "non_2xx", "timeouts", "cpu",
+    "psi_io", "steal", "errors", "non_2xx", "timeouts", "cpu", "fullest_thread", "server.work",
 )  # fmt: skip
 LATENCY_BOUND = "latency-bound"
 DUET, TRIALS = "duet", "separate trials"
@@ -44,7 +44,7 @@ HELD = {
     "client": "the load generator was the limit, not the server",
     "link": "the link was the limit, not the server",
     "both": "server and load generator were both saturated",
-    "concurrency": "there were too few connections to fill the server",
+    "concurrency": "its server was not busy: too few connections, or it waits (locks, a disk)",
     "unknown": "what was the limit is not known",
 }
 
@@ -336,7 +336,7 @@ def _terms(run: Run, pair: Pair) -> Terms:
 
 
 def _spending(run: Run) -> Spending:
-    return Spending(run.looks, run.is_sequential, tuple(run.analysed_at), run.rounds_max)
+    return Spending(run.analyses, run.is_sequential, tuple(run.analysed_at), run.rounds_max)
 
 
 def _of_trials(pairs: Sequence[Pair], better: str) -> float:
@@ -390,7 +390,9 @@ def held_back(
     reason = f"{name}: {HELD.get(side.bottleneck, HELD['unknown'])}"
     if all(held):
         return reason, "", ""
-    return reason, "≥" if held[0] == (wanted == "higher") else "≤", ""
+    # A server that waits (for locks or a disk) where the other one works is slower all the same.
+    scope = LATENCY_BOUND if side.bottleneck == "concurrency" else ""
+    return reason, "≥" if held[0] == (wanted == "higher") else "≤", scope
 
 
 def _is_idle_prone(cell: Cell) -> bool:

@@ -1,4 +1,4 @@
-"""What a run cannot say, why, and what would change it: `wirespeed doctor RUN` in words."""
+"""What a run did not decide, why, and what would change that: for `wirespeed doctor RUN`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ REMEDIES = {
     "(count = 2), or measure a heavier request",
     "both": "give the generator more cores, or a server with fewer: one side must have room",
     "link": "use a faster link, or smaller answers: --only a smaller payload",
-    "concurrency": "more connections: a value of the axis that sets -c",
+    "concurrency": "more connections: a value of the axis that sets -c; where they change nothing, "
+    "the server waits for locks, a disk or another program",
     "unknown": "see the trials' notes; --accept-noise does not help, more generators may",
 }
 
@@ -112,9 +113,13 @@ def _decider(gain: Gain, summary: Summary) -> str:
         if "interference" in gain.verdict.reason:
             return "the same on a quiet machine: --wait-for-quiet 10m, --tune"
         return "a difference this small takes more rounds than are worth it; a quieter machine"
+    if summary.run.plan.order == "blocked":
+        return 'plan.order = "interleaved"'
     for side in (gain.cell, gain.base):
         if side.failures:
             return _of_invalid(side)
+    if "figure of 0" in gain.verdict.reason:
+        return "look at the trials without a response; a ratio needs figures above 0"
     if "idle states" in gain.verdict.reason:
         return "run it as root, so that idle states are held off"
     held = Counter(s.bottleneck for s in (gain.cell, gain.base) if s.bottleneck != "server")

@@ -1,4 +1,4 @@
-"""What a duet says: the ratio of two contenders that took turns, from its slices.
+"""The result of a duet: the ratio of two contenders that took turns, from its slices.
 
 The speed of a machine changes within 100 ms, so slices of 25 ms share what disturbs them, and the
 ratio of a group of four (A B B A or B A A B) is almost free of it. What is left are rare bursts,

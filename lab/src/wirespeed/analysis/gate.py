@@ -1,4 +1,4 @@
-"""What a run must show to pass a check, in CI for example: no losses, metrics within limits.
+"""Checks of a run, in CI for example: no losses, metrics within limits.
 
 A cell that was not measured shows nothing, so it fails the check: cells without a valid trial,
 cells that were not runnable or left out, a run that did not end, a recipe that compares nothing.
@@ -6,20 +6,33 @@ cells that were not runnable or left out, a run that did not end, a recipe that 
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wirespeed import units
-from wirespeed.analysis.cells import Cell, full_name, is_time
+from wirespeed.analysis.cells import Cell, full_name, is_time, is_value, values_of
+from wirespeed.analysis.comparisons import (
+    DUET,
+    Gain,
+    Pair,
+    held_back,
+    interference,
+    loosened,
+    slack,
+)
 from wirespeed.analysis.summary import Summary
-from wirespeed.errors import InputError
+from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.errors import InputError, UnitError
+from wirespeed.stats.comparison import PAIRS_MIN, compare, log_ratios
 
 FAIL_ON = ("loss", "undecided")
 UNDECIDED = ("not decided", "not comparable")
 #: Counts that make trials invalid: their medians over valid ones say nothing.
 COUNTS = ("errors", "non_2xx", "timeouts")
+ALONE_P_MAX = 0.002  # of all duets of a run together: each has its verdict besides
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -40,7 +53,7 @@ class Rule:
     limit: float
 
     def covers(self, cell: Cell) -> bool:
-        return all(str(cell.axes.get(axis)) == value for axis, value in self.where)
+        return all(is_value(cell.axes.get(axis), text) for axis, text in self.where)
 
     def is_kept(self, value: float) -> bool:
         return _COMPARE[self.sign](value, self.limit)
@@ -53,20 +66,24 @@ def rule(text: str) -> Rule:
         raise InputError(
             f"--require {text!r}: not a rule (such as 'p99 < 5ms' or 'stack=bypass: rps > 100k')"
         )
-    pairs = [part.partition("=") for part in (match["where"] or "").split(",") if part]
-    where = tuple((axis.strip(), value.strip()) for axis, _, value in pairs)
+    where = values_of(f"--require {text!r}", match["where"] or "")
     metric = full_name(match["metric"])
-    return Rule(text.strip(), where, metric, match["sign"], _limit(metric, match["limit"]))
+    try:
+        limit = _limit(metric, match["limit"])
+    except UnitError as error:
+        raise InputError(f"--require {text!r}: {error}") from None
+    return Rule(text.strip(), where, metric, match["sign"], limit)
 
 
 def _limit(metric: str, text: str) -> float:
     """In the unit that the metric is stored in: times of histograms in microseconds."""
-    if is_time(metric):
-        return units.duration_s(text) * 1e6
     try:
-        return float(text)
+        limit = units.duration_s(text) * 1e6 if is_time(metric) else float(text)
     except ValueError:
-        return float(units.count(text))
+        limit = float(units.count(text))
+    if not math.isfinite(limit):  # every figure keeps such a limit, or none does
+        raise UnitError(f"{text!r} is not a finite number")
+    return limit
 
 
 @dataclass(frozen=True)
@@ -94,15 +111,21 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
             lines.append(_of_failures(cell))
         elif not cell.trials and not check.allow_missing:
             lines.append(f"{_place(cell)}: not measured: {cell.reason or cell.state}")
-    if check.fail_on and not summary.gains:
-        lines.append("nothing was compared: no cell and its baseline have valid trials")
+    if check.fail_on and not has_compared(summary):
+        lines.append("nothing was compared: no cell and its baseline have valid trials of a round")
     if "loss" in check.fail_on:
-        lines += _of_words(summary, ("loss",)) + _of_pooled(summary) + _of_zeros(summary)
+        lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
+        lines += [f"{_place(gain.cell)}: {gain.metric}: {text}" for gain, text in zeros(summary)]
     if "undecided" in check.fail_on:
         lines += _of_words(summary, UNDECIDED)
     for one in check.rules:
         lines += _of_rule(summary, one)
     return lines
+
+
+def has_compared(summary: Summary) -> bool:
+    """Whether any comparison has a round with a figure on both sides."""
+    return any(gain.found for gain in summary.gains)
 
 
 def _of_failures(cell: Cell) -> str:
@@ -118,16 +141,48 @@ def _of_words(summary: Summary, words: Sequence[str]) -> list[str]:
     ]
 
 
-def _of_zeros(summary: Summary) -> list[str]:
-    """Rates of 0 have no ratio and so no verdict, and nothing is slower than they are."""
-    lines = []
+def zeros(summary: Summary) -> list[tuple[Gain, str]]:
+    """Losses without a verdict, whose figures have no ratio: nothing is slower than a rate of 0, a
+    cost that the baseline never has is worse in as many rounds as a verdict needs, and a contender
+    without the figure is not better (too few responses for a percentile, for example)."""
+    found = []
+    duets = sum(gain.method == DUET for gain in summary.gains)
     for gain in summary.gains:
-        values = gain.cell.by_round(gain.metric).values()
+        values, base = gain.cell.values(gain.metric), gain.base.values(gain.metric)
         count = sum(value <= 0 for value in values)
-        if gain.better == "higher" and count:
-            rounds = f"0 in {count} of {len(values)} rounds"
-            lines.append(f"{_place(gain.cell)}: {gain.metric}: {rounds}")
-    return lines
+        if gain.found is None and base and not values:
+            found.append((gain, f"no such figure, but {gain.over} has one"))
+        elif gain.better == "higher" and count:
+            found.append((gain, f"0 in {count} of {len(values)} rounds"))
+        elif (
+            gain.better == "lower"
+            and min(len(values), len(base)) >= PAIRS_MIN
+            and not count
+            and max(base) <= 0
+        ):
+            found.append((gain, f"always more than the 0 of {gain.over}"))
+        elif gain.method == DUET and gain.verdict.word != "loss":
+            found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
+    return found
+
+
+def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
+    """A duet trims rare long pauses. The trials that each side has alone hold what those cost, and
+    fail a check where chance hardly explains it."""
+    pair = Pair(gain.cell, gain.base, gain.axis, gain.metric)
+    names = (gain.contender, gain.over)
+    withheld, bound, scope = held_back(pair, gain.better, summary.run.idle_held, names)
+    lost = interference([(gain.cell, gain.base)], gain.better)
+    terms = Terms(
+        better=gain.better, withheld=withheld, bound=bound, scope=scope, interference=lost
+    )
+    ratios = log_ratios(gain.cell.by_round(gain.metric), gain.base.by_round(gain.metric))
+    (alone,) = compare([list(ratios.values())])
+    if not terms.is_claimable or alone is None or alone.p > p_max:
+        return []
+    word = decide(loosened(alone, slack([pair], terms)), terms).word
+    told = f"{alone.gain:+.0%} in its own trials: a duet leaves rare long pauses out"
+    return [told] if word == "loss" else []
 
 
 def _of_pooled(summary: Summary) -> list[str]:
@@ -144,14 +199,15 @@ def _of_rule(summary: Summary, one: Rule) -> list[str]:
     cells = [cell for cell in summary.cells if one.covers(cell) and (cell.trials or cell.invalid)]
     if not cells:
         return [f"{one.text}: no measured cell is meant"]
+    known = sorted({name for cell in cells for trial in cell.trials for name in trial.metrics})
+    if one.metric not in known and known:
+        return [f"{one.text}: unknown metric {one.metric!r} (metrics: {', '.join(known)})"]
     lines = []
     for cell in cells:
         value = figure(cell, one.metric)
-        if value is None and not cell.trials:
-            lines.append(f"{_place(cell)}: {one.text}: no valid trial")
-        elif value is None:
-            known = sorted({name for trial in cell.trials for name in trial.metrics})
-            return [f"{one.text}: unknown metric {one.metric!r} (metrics: {', '.join(known)})"]
+        if value is None:
+            missing = "no such figure" if cell.trials else "no valid trial"
+            lines.append(f"{_place(cell)}: {one.text}: {missing}")
         elif not one.is_kept(value):
             what = "the most is" if one.metric in COUNTS else "the median is"
             unit = " µs" if is_time(one.metric) else ""

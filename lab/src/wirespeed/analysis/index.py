@@ -1,4 +1,4 @@
-"""One index over all runs: what each run was and found, read once and kept in a SQLite file.
+"""An index over all runs: facts and results of each, read once and kept in a SQLite file.
 
 `RUNS/.index.sqlite` has a row for each run with its facts, trials and comparisons as JSON, and with
 a stamp of the run's files and of the code that judges: new and changed runs are read again, and
@@ -19,10 +19,11 @@ from typing import Any
 
 import wirespeed
 from wirespeed.analysis.summary import Summary, load
-from wirespeed.errors import ResultsError
+from wirespeed.errors import WirespeedError
 from wirespeed.results import query, store
 
 FILE = ".index.sqlite"
+JUDGING = ("analysis", "results", "stats")  # packages that decide what a run says
 READ = "SELECT name, stamp, document FROM runs"
 COLUMNS = "name TEXT PRIMARY KEY, stamp TEXT, document TEXT"
 # Not a database, broken pages, or another table of the same name (SQLITE_ERROR: no such column).
@@ -30,24 +31,36 @@ DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
 Document = dict[str, Any]
 
 
-def documents(runs: Path) -> Iterator[tuple[Path, Document]]:
-    """Every run that can be read, oldest first, from the index where it is up to date."""
+def documents(
+    runs: Path, unread: dict[str, str] | None = None
+) -> Iterator[tuple[Path, Document]]:
+    """Every run that can be read, oldest first, from the index where it is up to date. `unread`
+    gets the others: name → why."""
     folders = store.list_runs(runs)
     with contextlib.closing(_opened(runs / FILE if folders else None)) as index:
         rows = {name: (stamp, text) for name, stamp, text in index.execute(READ)}
         for folder in folders:
-            stamp = _stamp(folder)
-            document = _kept(rows.get(folder.name), stamp)
-            if document is None:
-                try:
-                    document = _document(load(folder))
-                except ResultsError:
-                    continue  # of another version, or not whole
-                _write(index, "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)",
-                       (folder.name, stamp, json.dumps(document)))  # fmt: skip
+            try:
+                stamp = _stamp(folder)
+                document = _kept(rows.get(folder.name), stamp) or _read(index, folder, stamp)
+            except Exception as error:  # of a damaged run, whatever it is: the others are read
+                if unread is not None:
+                    unread[folder.name] = _reason(error)
+                continue
             yield folder, document
         for name in rows.keys() - {folder.name for folder in folders}:
             _write(index, "DELETE FROM runs WHERE name = ?", (name,))
+
+
+def _read(index: sqlite3.Connection, folder: Path, stamp: str) -> Document:
+    document = _document(load(folder))
+    values = (folder.name, stamp, json.dumps(document))
+    _write(index, "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", values)
+    return document
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, WirespeedError) else f"{type(error).__name__}: {error}"
 
 
 def _kept(row: tuple[str, str] | None, stamp: str) -> Document | None:
@@ -68,10 +81,10 @@ def _write(index: sqlite3.Connection, statement: str, values: tuple[str, ...]) -
         index.commit()
 
 
-def database(runs: Path) -> sqlite3.Connection:
-    """Tables `runs`, `trials` and `comparisons` over all runs, in memory."""
+def database(runs: Path, unread: dict[str, str] | None = None) -> sqlite3.Connection:
+    """Tables `runs`, `trials` and `comparisons` over all runs, in memory; `unread` as above."""
     tables: dict[str, list[Document]] = {"runs": [], "trials": [], "comparisons": []}
-    for _, document in documents(runs):
+    for _, document in documents(runs, unread):
         name = document["run"]["run"]
         tables["runs"].append(document["run"])
         for table in ("trials", "comparisons"):
@@ -124,9 +137,10 @@ def _stamp(folder: Path) -> str:
 
 @cache
 def _build() -> str:
-    """A digest of the code that judges: this package's sources."""
+    """A digest of the code that reads and judges runs."""
     digest = hashlib.blake2b(wirespeed.__version__.encode(), digest_size=8)
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    root = Path(wirespeed.__file__).parent
+    for source in sorted(path for name in JUDGING for path in root.glob(f"{name}/*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()
 

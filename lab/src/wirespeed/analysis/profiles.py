@@ -1,4 +1,4 @@
-"""Profiles of servers: samples of their call stacks, and what they say of CPU time.
+"""Profiles of servers: samples of their call stacks, and how these divide CPU time.
 
 RUN/profiles/CELL.folded has a stack a line, root first, with how often it was seen ("folded", as
 other flame graph tools read it); frames of the kernel end in _[k], those of a stack's library in

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from wirespeed import template
 from wirespeed.analysis.cells import Cell, order
 from wirespeed.analysis.comparisons import Gain, Pair
 from wirespeed.results.model import Axes, Run
@@ -43,6 +45,15 @@ class Sheet:
             if base is not None and column != self.over:
                 found[row, column] = Pair(cell, base, self.column_axis, self.metrics[0])
         return found
+
+    @cached_property
+    def highest(self) -> dict[str, float]:
+        """Of each metric the highest median of its cells: asked once for each cell."""
+        cells = self.cells.values()
+        return {
+            metric: max((cell.median(metric) or 0.0 for cell in cells), default=0.0)
+            for metric in self.metrics
+        }
 
     @property
     def over(self) -> Any:
@@ -107,7 +118,7 @@ def _sheet(run: Run, number: int, spec: Mapping[str, Any], fixed: Axes, cells: l
         for cell in cells
     }
     metrics = tuple(_listed(spec.get("values") or spec.get("value") or "rps"))
-    title = _title(spec, fixed, metrics, row_axes)
+    title = _title(run, spec, fixed, metrics, row_axes)
     units = {str(metric["name"]): str(metric.get("unit") or "") for metric in run.metrics}
     return Sheet(
         number, spec, title, fixed, row_axes, column_axis, rows, columns, metrics, slots, units
@@ -121,14 +132,24 @@ class _AxisValues(dict[str, Any]):
         return "Loopback" if name == "link" else "any " + name
 
 
+def _titled(run: Run, title: str, fixed: Axes) -> str:
+    """A title with the axes' values; of format 1 it is a text for `str.format`."""
+    values = _AxisValues(fixed)
+    try:
+        if run.recipe_format == 1:
+            return title.format_map(values) if template.has_short_fields(title) else title
+        template.names_of_title(title)
+        names = {axis: values[axis] for axis in (*run.axes, "link")}
+        return template.to_text(template.value_of(title, {**names, "axes": names}))
+    except (ValueError, AttributeError, LookupError, TypeError):
+        return title
+
+
 def _title(
-    spec: Mapping[str, Any], fixed: Axes, metrics: tuple[str, ...], rows: tuple[str, ...]
+    run: Run, spec: Mapping[str, Any], fixed: Axes, metrics: tuple[str, ...], rows: tuple[str, ...]
 ) -> str:
     if spec.get("title"):
-        try:
-            return str(spec["title"]).format_map(_AxisValues(fixed))
-        except (ValueError, AttributeError, IndexError):
-            return str(spec["title"])
+        return _titled(run, str(spec["title"]), fixed)
     names = ", ".join(f"{axis} {value}" for axis, value in fixed.items())
     what = f"{metrics[0]} by {' and '.join(rows)}"
     return f"{what}: {names}" if names else what
@@ -142,13 +163,17 @@ def scaling(sheet: Sheet, column: Any, metric: str) -> dict[tuple[Any, ...], flo
     for row in sheet.rows:
         cell = sheet.cells.get((row, column))
         value = cell.median(metric) if cell else None
-        if value:
+        if value and _is_count(row[0]):  # workers may be "auto", too
             points[row] = value
     if len(points) < 2:
         return {}
-    first = min(points, key=lambda row: float(row[0]))
-    one = points[first] / float(first[0])
-    return {row: value / (float(row[0]) * one) for row, value in points.items()}
+    first = min(points, key=lambda row: row[0])
+    one = points[first] / first[0]
+    return {row: value / (row[0] * one) for row, value in points.items()}
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def _listed(value: Any) -> list[Any]:

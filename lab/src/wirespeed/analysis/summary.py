@@ -1,4 +1,4 @@
-"""From a run directory to all that is said about it; the one place where a report begins.
+"""Computes from a run directory everything that reports show; each report begins here.
 
     load(run_dir) -> Summary
         cells     every cell of the plan, measured or not

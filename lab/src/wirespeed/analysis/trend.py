@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from wirespeed.analysis.cells import identity
 from wirespeed.analysis.summary import Summary
+from wirespeed.errors import ResultsError
+from wirespeed.results.model import Run
+from wirespeed.units import BYTE_RATES
 
 CHANCE_MAX = 0.05
 FIRST_LOOK = 0.035  # the second has half of it, …: simulated, sixty looks come to CHANCE_MAX
@@ -32,6 +35,10 @@ SELDOM = 5 / (SHUFFLES_LEAST + 1)  # a chance that more shuffles may show to be 
 EXCEEDED = 20  # so many shuffles that reach as much give a chance (Besag and Clifford 1991)
 CHANGE_MIN = 0.02  # below, of no practical use
 ROUNDING = 1e-9  # the same split in another order of its runs
+#: Facts of a machine by their names: another one of these changes figures, whatever the commit.
+MACHINE = {
+    "cpu_model": "CPU model", "cores": "cores", "kernel": "kernel", "memory_mib": "memory",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,7 @@ class Change:
     chance: float
     word: str  # better or worse
     is_new: bool = False  # detected with the last run for the first time
+    conditions: tuple[str, ...] = ()  # of the measurement, that changed with this run too
 
 
 @dataclass(frozen=True)
@@ -68,20 +76,58 @@ class MetricHistory:
 
 @dataclass(frozen=True)
 class Lost:
-    """A cell that had a figure and has none in the last run, or one of 0."""
+    """A cell that had a figure and has none in the last run, or one of 0, or trials that failed."""
 
     axes: dict[str, object]
     reason: str
 
 
 def series(summaries: Iterable[Summary], metric: str) -> list[MetricHistory]:
-    """Every cell of the runs, oldest run first, with its change points."""
+    """Every cell of the runs, oldest run first, with its change points; raises ResultsError where
+    the runs have the metric in different units."""
+    summaries = list(summaries)
+    _same_unit(summaries, metric)
     ordered = sorted(summaries, key=lambda one: one.run.started)
     found = _histories(ordered, metric)
     if not any(one.changes for one in found):
         return found
     before = {identity(one.axes): one for one in _histories(ordered[:-1], metric)}
-    return [_with_news(one, before.get(identity(one.axes))) for one in found]
+    runs = {one.run.run_id: one.run for one in ordered}
+    return [
+        _with_conditions(_with_news(one, before.get(identity(one.axes))), runs) for one in found
+    ]
+
+
+def _same_unit(summaries: Sequence[Summary], metric: str) -> None:
+    told_in = dict.fromkeys(one.unit(metric) for one in summaries)
+    if len({BYTE_RATES.get(unit, 1.0) for unit in told_in}) > 1:
+        units = " and ".join(unit or "no unit" for unit in told_in)
+        raise ResultsError(
+            f"--metric: these runs measure {metric} in {units} (choose runs of one unit)"
+        )
+
+
+def _with_conditions(history: MetricHistory, runs: Mapping[str, Run]) -> MetricHistory:
+    """Says of each change what else its first run had than the run before it: a new kernel or
+    machine explains a change that its commit did not make."""
+    places = {point.run: number for number, point in enumerate(history.points)}
+    changes = [
+        replace(
+            one,
+            conditions=_differing(runs[history.points[places[one.run] - 1].run], runs[one.run]),
+        )
+        for one in history.changes
+    ]
+    return replace(history, changes=changes)
+
+
+def _differing(before: Run, after: Run) -> tuple[str, ...]:
+    found = [
+        name for fact, name in MACHINE.items() if before.facts.get(fact) != after.facts.get(fact)
+    ]
+    found += ["site"] * (before.site != after.site)
+    times = [(run.plan.duration_s, run.plan.warmup_s) for run in (before, after)]
+    return (*found, *["times of the plan"] * (times[0] != times[1]))
 
 
 def _with_news(now: MetricHistory, before: MetricHistory | None) -> MetricHistory:
@@ -106,6 +152,7 @@ def lost(summaries: Iterable[Summary], metric: str) -> list[Lost]:
     ordered = sorted(summaries, key=lambda one: one.run.started)
     *earlier, last = ordered
     cells = {identity(one.axes): one for one in last.cells}
+    before = {identity(one.axes): one for one in earlier[-1].cells}
     wanted = {identity(one.axes): one for one in (*earlier[-1].measured, *last.cells)}
     is_rate = last.better(metric) == "higher"
     found = []
@@ -116,8 +163,12 @@ def lost(summaries: Iterable[Summary], metric: str) -> list[Lost]:
         if was is None:
             continue
         if now is None:
-            reason = (there.reason or there.state) if there else "not in the last run"
+            reason = "not in the last run"
+            if there:
+                reason = there.reason or ("its trials lack it" if there.trials else there.state)
             found.append(Lost(dict(cell.axes), f"no figure: {reason}"))
+        elif there and (there.fails_more_than(before[key]) if key in before else there.failed):
+            found.append(Lost(dict(cell.axes), f"{there.failures} trials: {there.failure}"))
         elif is_rate and now <= 0 < was:
             found.append(Lost(dict(cell.axes), "fell to 0"))
         elif not is_rate and was <= 0 < now:

@@ -52,6 +52,11 @@ class Difference:
     reason: str = ""
     q: float = 1.0
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether only the first run has a figure."""
+        return self.first is not None and self.second is None
+
 
 @dataclass(frozen=True)
 class RunDifferences:
@@ -72,6 +77,8 @@ class RunDifferences:
         """Whether the second run says what the first said; what shows nothing, says nothing."""
         if any(word in DIFFERING for word in self.words):
             return "not reproduced"
+        if any(one.is_lost for one in self.differences):
+            return "not decided"
         told = {one.metric: one.word for one in self.pooled}
         for one in self.differences:
             if one.word != "not comparable":
@@ -144,7 +151,8 @@ def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
         {
             "recipe hash": run.recipe_hash, "commit": run.commit, "site": run.site, "fit": run.fit,
             "window, s": run.plan.duration_s, "warm-up, s": run.plan.warmup_s,
-            "order": run.plan.order, "nice": run.nice, "tuned": run.tuned or "no",
+            "order": run.plan.order, "duets": run.plan.duet or "no",
+            "nice": run.nice, "tuned": run.tuned or "no",
             "idle states held": run.idle_held, **run.facts,
         }
         for run in (first.run, second.run)
@@ -215,8 +223,8 @@ def _difference(one: _Sides, q: float) -> Difference:
 
 
 def _judged(one: _Sides, q: float) -> tuple[str, str]:
-    if one.pair.cell.failures and not one.pair.base.failures:
-        return "worse", one.terms.withheld
+    if one.pair.cell.fails_more_than(one.pair.base):
+        return "worse", f"{NAMES[0]} {one.pair.cell.failures} trials"
     if one.found is None:
         return one.word, one.reason
     if one.found.low is None:

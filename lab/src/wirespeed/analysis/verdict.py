@@ -18,6 +18,7 @@ from wirespeed.stats.rounds import ROUNDS_MAX
 from wirespeed.stats.spending import SINGLE, Spending
 
 WORDS = ("gain", "loss", "no difference", "not decided", "not comparable")
+LEAST = -1 + 1e-15  # of an interval: of a figure that two rounds differ in by a thousandfold
 WIDEST = math.log(1e6)  # half an interval: an analysis that may spend next to nothing shows no more
 
 
@@ -74,8 +75,11 @@ def decide(found: Comparison | None, terms: Terms) -> Verdict:
         return plain
     # The side that was held back could have done more: only what it shows already is sure.
     is_up = found is not None and found.gain > 0
+    reason = f"{plain.reason}; {terms.withheld}"
     if plain.word in ("gain", "loss") and is_up == (terms.bound == "≥"):
-        return replace(plain, reason=f"{plain.reason}; {terms.withheld}", bound=terms.bound)
+        return replace(plain, reason=reason, bound=terms.bound, scope="")
+    if terms.scope:  # it says nothing of the limit, but holds for so many connections
+        return replace(plain, reason=reason)
     return Verdict("not comparable", terms.withheld, bound=terms.bound)
 
 
@@ -103,7 +107,7 @@ def interval_at(found: Comparison, share: float) -> tuple[float, float]:
     if share >= 1.0 or found.df <= 0:
         return found.low, found.high
     df = round(found.df, 1)
-    low, high = math.log1p(found.low), math.log1p(found.high)
+    low, high = math.log1p(max(found.low, LEAST)), math.log1p(found.high)
     centre, half = (low + high) / 2, (high - low) / 2
     widest = max(half, WIDEST)
     if share > 0:

@@ -1,1 +1,1 @@
-"""Checks a table of figures against laws that hold for any of them, whoever measured them."""
+"""Checks a table of results against laws that hold for any measurement."""

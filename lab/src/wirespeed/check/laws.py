@@ -1,4 +1,4 @@
-"""The laws: each takes all cases of a table and yields what cannot be, or what explains a figure.
+"""The laws: each takes all cases of a table and yields contradictions, or explanations of a result.
 
 Sources: Little's law (J. D. C. Little, 1961); Ethernet's frame overhead (IEEE 802.3) with TCP over
 IPv4 and an MTU of 1500; a server's speed-up by n workers is at most n.

@@ -1,4 +1,4 @@
-"""The command `wirespeed`: subcommands only; what they do lives in the rooms below."""
+"""The command `wirespeed`: options and output of its commands; other components do the work."""
 
 from wirespeed.cli.app import main
 

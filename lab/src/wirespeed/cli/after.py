@@ -1,4 +1,4 @@
-"""Commands around runs that are there: compare, reproduce, trend, doctor, knee, baselines."""
+"""The commands compare, reproduce, trend, doctor, knee and baseline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ from wirespeed.errors import InputError
 
 MetricOption = Annotated[
     list[str] | None,
-    typer.Option("--metric", metavar="NAME", help="Instead of the first one; may be repeated."),
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="Metric to compare. Default: the recipe's first; repeatable.",
+    ),
 ]
 
 COMPARE_NEEDS = (
@@ -45,32 +49,65 @@ def compare(
     metric: MetricOption = None,
     commands: Annotated[
         list[str] | None,
-        typer.Option("--run", metavar="COMMAND", help="Measure this server; give two or more."),
+        typer.Option(
+            "--run",
+            metavar="COMMAND",
+            help="Command of a server; give the baseline first, then others.",
+        ),
     ] = None,
     revs: Annotated[
         list[str] | None,
         typer.Option(
-            "--rev", metavar="REV", help="Of this git repository: the base, then the new."
+            "--rev", metavar="REV", help="Revision of this git repository; give the baseline first."
         ),
     ] = None,
     build: Annotated[
-        str, typer.Option("--build", metavar="COMMAND", help="With --rev: run in each revision.")
+        str,
+        typer.Option(
+            "--build", metavar="COMMAND", help="With --rev: command that builds a revision."
+        ),
     ] = "",
-    path: Annotated[str, typer.Option("--path", metavar="PATH", help="With --run.")] = "/",
+    path: Annotated[
+        str, typer.Option("--path", metavar="PATH", help="With --run or --rev: path to request.")
+    ] = "/",
     port: Annotated[
-        int, typer.Option("--port", parser=PORT, metavar="N", help="With --run.")
+        int,
+        typer.Option(
+            "--port",
+            parser=PORT,
+            metavar="N",
+            help="With --run or --rev: port of the first server; in duets the second has 1000 "
+            "more. {port} stands for each server's own.",
+        ),
     ] = 8000,
     connections: Annotated[
-        str, typer.Option("--connections", metavar="N,…", help="With --run.")
+        str,
+        typer.Option(
+            "--connections",
+            metavar="N,…",
+            help="With --run or --rev: numbers of connections, one row each.",
+        ),
     ] = "50",
-    duration: Annotated[str, typer.Option("--duration", metavar="TIME", help="With --run.")] = "2s",
+    duration: Annotated[
+        str,
+        typer.Option(
+            "--duration", metavar="TIME", help="With --run or --rev: measured time of a trial."
+        ),
+    ] = "2s",
     method: Annotated[
-        str, typer.Option("--method", metavar="WHAT", help="With --run: duet, or trials.")
+        str,
+        typer.Option(
+            "--method",
+            metavar="WHAT",
+            help="With --run or --rev: duet (turns of 25 ms) or trials (one after the other).",
+        ),
     ] = "duet",
     rate: Annotated[
         str,
         typer.Option(
-            "--rate", metavar="N", help="With --run: N requests/s for all; CPU per request counts."
+            "--rate",
+            metavar="N",
+            help="With --run or --rev: requests/s for all, to compare CPU per request.",
         ),
     ] = "",
     server_cores: ServerCoresOption = None,
@@ -80,12 +117,15 @@ def compare(
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="WHAT", help="Exit with status 3 on: worse (loss), or undecided."
+            "--fail-on",
+            metavar="WHAT",
+            help="Exit with status 3 on: loss (with two runs: worse), undecided, or both.",
         ),
     ] = "",
     ci: CiOption = "",
     html: Annotated[
-        str, typer.Option("--html", metavar="FILE", help="Of two runs: write a page, too.")
+        str,
+        typer.Option("--html", metavar="FILE", help="With two runs: also write a page to FILE."),
     ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,
@@ -126,18 +166,21 @@ def compare(
 
 def reproduce(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run, or its folder or report.html.")],
-    site: Annotated[str, typer.Option("--site", metavar="NAME", help="Another site.")] = "",
+    site: Annotated[
+        str, typer.Option("--site", metavar="NAME", help="Another site than the run's.")
+    ] = "",
     metric: MetricOption = None,
     label: LabelOption = None,
     note: NoteOption = "",
     accept_noise: NoiseOption = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Start what a run of somebody else names, unasked.")
+        bool,
+        typer.Option("--trust", help="Start the commands of a run from elsewhere without asking."),
     ] = False,
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Measure a run's recipe again as it was, and compare with the original; 3 when it differs."""
+    """Measure a run again as it was, and compare both; exit with status 3 when they differ."""
     from wirespeed.cli import reproduce as command
 
     extras = command.Extras(site, metric or [], label or [], note, accept_noise, trust)
@@ -146,28 +189,39 @@ def reproduce(
 
 def trend(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN …]", help="Else all of one recipe.")
+        list[str] | None,
+        typer.Argument(metavar="[RUN …]", help="Runs to use; else all of one recipe."),
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", metavar="NAME", help="Instead of the first one.")
+        str,
+        typer.Option("--metric", metavar="NAME", help="Metric to follow. Default: the first."),
     ] = "",
     recipe: Annotated[
-        str, typer.Option("--recipe", metavar="NAME", help="Else that of the latest run.")
+        str,
+        typer.Option("--recipe", metavar="NAME", help="Recipe. Default: the latest run's."),
     ] = "",
     where: Annotated[
-        str, typer.Option("--where", metavar="AXIS=VALUE,…", help="These cells only.")
+        str,
+        typer.Option("--where", metavar="AXIS=VALUE,…", help="Show these cells only."),
     ] = "",
-    label: LabelOption = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label", metavar="KEY=VALUE", help="Use runs with this label only; repeatable."
+        ),
+    ] = None,
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="WHAT", help="Exit with status 3 on: worse, in the last run."
+            "--fail-on",
+            metavar="WHAT",
+            help="worse: exit with status 3 on a new change for the worse.",
         ),
     ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Follow a metric over runs and commits, and find where it changed."""
+    """Show a metric over all runs of a recipe, and where it changed."""
     from wirespeed.cli import trend as command
 
     chosen = command.Choice(names or [], recipe, where, label or [])
@@ -179,7 +233,7 @@ def doctor(
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Say what this machine lacks, or why a run could not decide, and what would change it."""
+    """Show what this machine lacks, or why a run did not decide and what would change that."""
     from wirespeed.cli import doctor as command
 
     if run:
@@ -191,7 +245,8 @@ def doctor(
 def knee(
     recipe: RecipeArgument,
     require: Annotated[
-        list[str], typer.Option("--require", metavar="RULE", help="'p99 < 5ms'; may be repeated.")
+        list[str],
+        typer.Option("--require", metavar="RULE", help="Rule to meet: 'p99 < 5ms'; repeatable."),
     ],
     site: SiteOption = "here",
     only: OnlyOption = "",
@@ -202,7 +257,7 @@ def knee(
             "--repeat",
             parser=whole_number("--repeat", 1, 100),
             metavar="N",
-            help="Trials per rate (3); their median counts.",
+            help="Trials per rate; their median counts.",
         ),
     ] = 3,
     accept_noise: NoiseOption = False,
@@ -228,7 +283,7 @@ def save_baseline(
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Name a run: `wirespeed compare NAME latest` finds it."""
+    """Name a run, for example to `wirespeed compare NAME latest`."""
     from wirespeed.cli import baseline as command
 
     command.save(runs_folder(runs), name, run, as_json)

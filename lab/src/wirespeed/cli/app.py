@@ -37,9 +37,10 @@ from wirespeed.cli.options import (
     TuneOption,
     complete_recipe,
     runs_folder,
+    seconds,
     whole_number,
 )
-from wirespeed.errors import COMMAND, InputError, RunError, UnitError, WirespeedError
+from wirespeed.errors import COMMAND, InputError, RunError, WirespeedError
 
 if TYPE_CHECKING:
     from wirespeed.runner.plan import PlanOptions
@@ -52,7 +53,7 @@ KEPT = 10  # runs of each recipe, where --keep does not say
 
 app = typer.Typer(
     name="wirespeed",
-    help="Measures HTTP servers as a recipe describes, and reports how reliable the results are.",
+    help="Measures network servers as a recipe describes, and shows how reliable the results are.",
     no_args_is_help=True,
     rich_markup_mode=None,  # an error is a line, without a box around it
     pretty_exceptions_enable=False,
@@ -71,15 +72,11 @@ def plan_options(
     accept_noise: bool = False,
     tune: bool = False,
 ) -> PlanOptions:
-    from wirespeed import units
     from wirespeed.runner.plan import FIT_MODES, PlanOptions
 
     if fit not in FIT_MODES:
         raise InputError(f"--fit: unknown mode {fit!r} ({', '.join(FIT_MODES)})")
-    try:
-        budget_s = units.duration_s(budget) if budget else None
-    except UnitError as error:
-        raise InputError(f"--budget: {error}") from None
+    budget_s = seconds("--budget", budget) if budget else None
     return PlanOptions(only, repeat, budget_s, fit, seed, accept_noise, tune)
 
 
@@ -124,15 +121,16 @@ def run(
         bool,
         typer.Option(
             "--until-decided",
-            help="Add rounds while a comparison is undecided and more rounds would decide it.",
+            help="Add rounds while they can decide a comparison.",
         ),
     ] = False,
     for_: Annotated[
         str,
-        typer.Option("--for", metavar="TIME", help="With --until-decided: for at most TIME."),
+        typer.Option("--for", metavar="TIME", help="With --until-decided: at most TIME."),
     ] = "",
     force: Annotated[
-        bool, typer.Option("--force", help="Resume even if the machine has changed.")
+        bool,
+        typer.Option("--force", help="Resume although machine, programs or recipe have changed."),
     ] = False,
     accept_noise: NoiseOption = False,
     tune: TuneOption = False,
@@ -140,7 +138,7 @@ def run(
     wait_for_quiet: Annotated[
         str,
         typer.Option(
-            "--wait-for-quiet", metavar="TIME", help="Wait at most TIME for a quiet machine first."
+            "--wait-for-quiet", metavar="TIME", help="First wait up to TIME for a quiet machine."
         ),
     ] = "",
     wait_for_calm: Annotated[  # its name in version 0.1.0
@@ -157,7 +155,6 @@ def run(
     runs: RunsOption = None,
 ) -> None:
     """Measure a recipe: every cell several times, interleaved so that drift cancels out."""
-    from wirespeed import units
     from wirespeed.cli import run as command
     from wirespeed.runner import session
 
@@ -184,9 +181,11 @@ def run(
         ended = command.resume(resume, folder, more, as_json)
     else:
         wanted = plan_options(only, repeat, budget, fit, seed, accept_noise, tune)
-        quiet_wait_s = units.duration_s(wait_for_quiet) if wait_for_quiet else 0.0
+        quiet_wait_s = seconds("--wait-for-quiet", wait_for_quiet) if wait_for_quiet else 0.0
         marks = tuple(command.label(text) for text in label or [])
-        for_s = units.duration_s(for_) if for_ else 0.0
+        for_s = seconds("--for", for_) if for_ else 0.0
+        if for_ and not for_s:
+            raise InputError(f"--for {for_}: no time (for example 10m)")
         wanted = replace(wanted, quiet_wait_s=quiet_wait_s, labels=marks, note=note, for_s=for_s)
         wanted = replace(wanted, profile=profile)
         origin = session.source(recipe, site, set_ or [])
@@ -244,20 +243,30 @@ def report(
     require: RequireOption = None,
     allow_missing: AllowMissingOption = False,
     ci: CiOption = "",
+    otlp: Annotated[
+        str,
+        typer.Option("--otlp", metavar="URL", help="Send trials to an OpenTelemetry collector."),
+    ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Rebuild a run's report, tables and CSV from its trials, and show the tables."""
+    """Write a run's report, tables and CSV again from its trials, and show the tables."""
     from wirespeed.cli import run as command
+    from wirespeed.report import otlp as collectors
     from wirespeed.results import store
 
     check = command.check_of(fail_on, require or [], allow_missing)
-    command.report(run, runs_folder(runs), as_json)
+    collector = collectors.collector(otlp) if otlp else None
+    run_dir = store.find_run(runs_folder(runs), run)
+    command.report(run_dir, as_json)
     if ci:
-        command.write_ci(store.find_run(runs_folder(runs), run), ci)
+        command.write_ci(run_dir, ci)
     if open_page:
-        command.open_page(run, runs_folder(runs))
-    raise typer.Exit(command.gate(store.find_run(runs_folder(runs), run), check))
+        command.open_page(run_dir)
+    code = command.gate(run_dir, check)
+    # Last, as a collector that is down costs neither files nor gate.
+    sent = command.send(run_dir, collector) if collector else 0
+    raise typer.Exit(code or sent)
 
 
 @app.command(name="list")
@@ -271,7 +280,8 @@ def list_recipes(as_json: JsonOption = False) -> None:
 @app.command(name="runs")
 def list_runs(
     prune: Annotated[
-        bool, typer.Option("--prune", help="Say which runs may be removed; with --yes remove them.")
+        bool,
+        typer.Option("--prune", help="List the runs that may be removed; with --yes remove them."),
     ] = False,
     keep: Annotated[
         int | None,
@@ -279,7 +289,7 @@ def list_runs(
             "--keep",
             parser=whole_number("--keep", 1),
             metavar="N",
-            help="With --prune: the newest N of each recipe stay (10).",
+            help="With --prune: keep the newest N of each recipe. Default: 10.",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --prune: remove them.")] = False,
@@ -300,7 +310,7 @@ def list_runs(
 
 @app.command()
 def audit(site: SiteOption = "here", as_json: JsonOption = False) -> None:
-    """Show the facts of a site's machines, and which of them add noise."""
+    """Show a site's machines, and which of their settings and programs add noise."""
     from wirespeed.cli import hosts
 
     hosts.audit(site, as_json)
@@ -355,29 +365,27 @@ def init(
     ] = Path("my-server.toml"),
     command: Annotated[
         str,
-        typer.Option("--command", metavar="TEXT", help="Starts the server; {port} is its port."),
+        typer.Option(
+            "--command", metavar="TEXT", help="Command that starts the server; {port} is its port."
+        ),
     ] = "",
     port: Annotated[
         int,
-        typer.Option("--port", parser=PORT, metavar="N", help="Where the server listens (8000)."),
+        typer.Option("--port", parser=PORT, metavar="N", help="Port of the server."),
     ] = 8000,
     path: Annotated[
         str, typer.Option("--path", metavar="PATH", help="Path of the requests.")
     ] = "/",
     connections: Annotated[
-        str, typer.Option("--connections", metavar="N,…", help="Rows of the table.")
+        str, typer.Option("--connections", metavar="N,…", help="Numbers to measure.")
     ] = "1,50",
     bypass: Annotated[
         bool,
-        typer.Option(
-            "--bypass/--no-bypass", help="Measure on user-level sockets too (default), or not."
-        ),
+        typer.Option("--bypass/--no-bypass", help="Measure on user-level sockets too, or not."),
     ] = True,
     tried: Annotated[
         bool,
-        typer.Option(
-            "--try/--no-try", help="Start the server once and send it a request (default), or not."
-        ),
+        typer.Option("--try/--no-try", help="Start the server once and send it a request, or not."),
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     server_cores: ServerCoresOption = None,
@@ -390,11 +398,41 @@ def init(
     writer.init(file, given, as_json)
 
 
+@app.command()
+def upgrade(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE.toml …", help="Your recipes.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Convert recipes of an earlier format in place, and print what changed."""
+    from wirespeed.cli import upgrade as command
+
+    command.upgrade(files, as_json)
+
+
 app.command()(after.compare)
 app.command()(after.reproduce)
 app.command()(after.trend)
 app.command()(after.doctor)
 app.command()(after.knee)
+
+
+@app.command()
+def serve(
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", parser=whole_number("--port", 0, 65535), metavar="N",
+            help="Port to listen on; 0 takes a free one.",
+        ),
+    ] = 8642,
+    runs: RunsOption = None,
+) -> None:  # fmt: skip
+    """Show past runs in a browser on this machine: list, trends, differences of two."""
+    from wirespeed.cli import serve as command
+
+    command.serve(runs_folder(runs), port)
+
+
 app.add_typer(after.baseline_app, name="baseline")
 
 
@@ -404,13 +442,13 @@ def query(
         list[str], typer.Argument(metavar="[RUN] SELECT", help="A run, and one SELECT of SQLite.")
     ],
     all_: Annotated[
-        bool, typer.Option("--all", help="Over all runs: tables runs, trials and comparisons.")
+        bool, typer.Option("--all", help="Query all runs: tables runs, trials and comparisons.")
     ] = False,
     as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
     runs: RunsOption = None,
 ) -> None:
-    """Ask a run's trials in SQL: tables trials (axes and metrics as columns) and plan."""
+    """Query a run in SQL: tables trials (axes and metrics as columns) and plan."""
     from wirespeed.cli import query as command
 
     if len(words) != (1 if all_ else 2):
@@ -437,6 +475,15 @@ def _refuse_recipe_as_command() -> None:
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     if word.isidentifier() and word in complete_recipe(word):
         raise InputError(f"{word}: a recipe, not a command (measure it with: {COMMAND} run {word})")
+
+
+def _refuse_other_encodings() -> None:
+    """Recipes and results are UTF-8: a run with another text in them could not be read again."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{word!a}: not UTF-8 (rename the file, or set LC_ALL)") from None
 
 
 def _called() -> int:
@@ -468,11 +515,16 @@ def _refused(error: OSError) -> str:
 def main() -> None:
     streams.guard()
     try:
+        _refuse_other_encodings()
         _refuse_recipe_as_command()
         raise SystemExit(_called())
     except WirespeedError as error:
         print(f"wirespeed: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+    except UnicodeEncodeError as error:  # a name that this machine has, such as of a folder
+        text = ascii(error.object[max(0, error.start - 20) : error.end + 20])
+        print(f"wirespeed: {text}: not UTF-8 (rename the file or folder)", file=sys.stderr)
+        raise SystemExit(InputError.exit_code) from None
     except OSError as error:  # a file that nothing above speaks of: a disk may fill at any moment
         print(f"wirespeed: {_refused(error)}", file=sys.stderr)
         raise SystemExit(RunError.exit_code) from None

@@ -1,4 +1,4 @@
-"""`wirespeed check FILE`: laws that hold for any table of figures, on somebody's table."""
+"""`wirespeed check FILE`: contradictions in a table of results."""
 
 from __future__ import annotations
 

@@ -15,12 +15,14 @@ from rich.table import Table
 from wirespeed import units
 from wirespeed.analysis import two_runs
 from wirespeed.analysis.cells import place
+from wirespeed.analysis.gate import Criteria
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
 from wirespeed.cli.init import argv_of, check_path, connections_of, cores_note
+from wirespeed.cli.options import seconds
 from wirespeed.cli.run import EXIT_GATE
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, UnitError
 from wirespeed.recipe import draft
 from wirespeed.report import difference
 from wirespeed.results import store
@@ -48,6 +50,8 @@ def compare(
     if wrong := [word for word in words if word not in FAIL_ON]:
         raise InputError(f"--fail-on: unknown value {wrong[0]!r} (worse, undecided)")
     first, second = (load(store.find_run(runs, name)) for name in names)
+    if words and first.run.run_id == second.run.run_id:  # a copy of its folder, too
+        raise InputError(f"{names[0]} and {names[1]} are the same run, which shows no difference")
     found = two_runs.compare(first, second, metrics or [first.primary])
     if as_json:
         output.write({"verdict": found.verdict, **asdict(found)})
@@ -70,15 +74,15 @@ def _unended(first: Summary, second: Summary) -> list[str]:
 
 
 def broken(found: two_runs.RunDifferences, fail_on: Sequence[str]) -> list[str]:
-    """One line for each thing that fails the check. A cell that the second run lost fails it
-    always: what was not measured is not better, and a stack that no longer starts is a loss."""
+    """One line for each thing that fails the check. A cell or figure that the second run lost fails
+    it always: what was not measured is not better, and a stack that no longer starts is a loss."""
     words = {word for name in fail_on for word in FAIL_ON[name]}
     lines = [f"{place(axes)}: not measured in the second run" for axes in found.missing]
     lines += [
         f"{place(one.axes) or 'over all cells'}: {one.metric}: {one.word}"
         + (f" ({one.reason})" if one.reason else "")
         for one in (*found.differences, *found.pooled)
-        if one.word in words
+        if one.word in words or one.is_lost
     ]
     return lines
 
@@ -100,6 +104,7 @@ def show(first: Summary, found: two_runs.RunDifferences) -> None:
 
 
 METHODS = ("duet", "trials")
+NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # of the commands
 
 
 @dataclass(frozen=True)
@@ -127,13 +132,26 @@ class Variant:
     folder: str
 
 
+def checked(given: CompareOptions, fail_on: str) -> tuple[Criteria, list[int]]:
+    """The check and the connections, before anything is built or started; raises InputError."""
+    check = runs_of.check_of(fail_on.replace("worse", "loss"), [])
+    if given.method not in METHODS:
+        raise InputError(f"--method takes {' and '.join(METHODS)}, not {given.method!r}")
+    if len(given.commands) > len(NAMES):
+        raise InputError(f"--run: {len(given.commands)} commands, {len(NAMES)} at most")
+    check_path(given.path)
+    seconds("--duration", given.duration)
+    cores_note(given.server_cores)
+    return check, connections_of(given.connections)
+
+
 def measure(
     given: CompareOptions, runs: Path, options: PlanOptions, fail_on: str, as_json: bool = False
 ) -> int:
     """Interleaves the commands in one run, so that there is a verdict."""
     variants = [
         Variant(name, argv_of("--run", command), str(Path.cwd()))
-        for name, command in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", given.commands, strict=False)
+        for name, command in zip(NAMES, given.commands, strict=False)
     ]
     return measure_variants(given, variants, runs, options, fail_on, as_json)
 
@@ -143,13 +161,9 @@ def measure_variants(
     fail_on: str, as_json: bool,
 ) -> int:  # fmt: skip
     """The same for commands that each have a name and a folder; the first is the baseline."""
-    check = runs_of.check_of(fail_on.replace("worse", "loss"), [])
-    if given.method not in METHODS:
-        raise InputError(f"--method takes {' and '.join(METHODS)}, not {given.method!r}")
+    check, connections = checked(given, fail_on)
     argvs = [variant.argv for variant in variants]
     filled = [[word.replace("{port}", str(given.port)) for word in argv] for argv in argvs]
-    check_path(given.path)
-    connections = connections_of(given.connections)
     if line := cores_note(given.server_cores):
         print(f"wirespeed: {line}", file=sys.stderr)
     answers = [
@@ -169,9 +183,7 @@ def measure_variants(
         file = Path(folder) / "compare.toml"
         file.write_text(draft.comparison(filled_in), encoding="utf-8")
         origin = session.source(str(file), "here")
-        ended = runs_of.measure(
-            origin, options, runs, as_json=as_json, can_resume=given.can_resume
-        )
+        ended = runs_of.measure(origin, options, runs, as_json=as_json, can_resume=given.can_resume)
     if given.ci_folder and ended.run_dir is not None:
         runs_of.write_ci(ended.run_dir, given.ci_folder)
     if ended.code or ended.run_dir is None:
@@ -181,7 +193,10 @@ def measure_variants(
 
 def rate_of(text: str) -> int | None:
     """Of `--rate`; raises InputError."""
-    rate = units.count(text) if text else None
+    try:
+        rate = units.count(text) if text else None
+    except UnitError as error:
+        raise InputError(f"--rate: {error}") from None
     if rate is not None and rate < 1:
         raise InputError(f"--rate {text}: not a rate (requests per second, such as 5000 or 20k)")
     return rate

@@ -1,4 +1,4 @@
-"""`wirespeed audit`, `tune` and `recover`: what is asked of hosts without a run."""
+"""`wirespeed audit`, `tune` and `recover`: commands on hosts, without a run."""
 
 from __future__ import annotations
 
@@ -120,5 +120,7 @@ def recover(folder: Path, site: str, as_json: bool) -> None:
         print(f"removed {', '.join(done.folders)}")
     for line in done.settings:
         print(line)
-    if not (done.runs or done.processes or done.folders or done.settings):
+    for name in done.left:
+        print(f"left run {name}: another machine may be at work on it ({COMMAND} recover there)")
+    if not any(asdict(done).values()):
         print("nothing was left behind")

@@ -1,4 +1,4 @@
-"""`wirespeed init`: the recipe of a user's own server, from a few words."""
+"""`wirespeed init`: writes a recipe for a user's own server."""
 
 from __future__ import annotations
 
@@ -63,10 +63,7 @@ def init(file: Path, answers: Answers, as_json: bool = False) -> None:
         file.stem, argv, answers.port, answers.path, connections,
         status, length, answers.bypass, _cwd(file), answers.server_cores,
     )  # fmt: skip
-    try:
-        file.write_text(draft.text(recipe), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written: {error.strerror}") from None
+    output.write_file(file, draft.text(recipe))
     read.read(file)
     if as_json:
         output.write({"file": file, "status": status, "length": length, "tried": found is not None})
@@ -116,7 +113,7 @@ def argv_of(option: str, command: str) -> list[str]:
 def _cwd(file: Path) -> str:
     """Where the command was tried, which is where it is measured."""
     here = Path.cwd()
-    return "{recipe.dir}" if file.absolute().parent == here else draft.literal(str(here))
+    return "{{ recipe.dir }}" if file.absolute().parent == here else draft.literal(str(here))
 
 
 def cores_note(server_cores: int | None) -> str:

@@ -1,4 +1,4 @@
-"""`wirespeed knee`: the highest rate at which a server keeps a limit, each cell for itself.
+"""`wirespeed knee`: the highest rate at which a server meets a limit, for each cell.
 
 First a closed loop finds the maximum of the cell. Then an open loop asks for shares of that,
 in rounds, inside one server's life; then once more between the highest rate that kept the limit
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 import re
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,9 +85,9 @@ def knee(origin: session.Source, search: Search, runs: Path, as_json: bool) -> i
                      meant, runs)
             for cell, meant in own
         ]  # fmt: skip
-    except KeyboardInterrupt:
-        print("wirespeed: stopped; the finished runs are kept")
-        return runs_of.EXIT_INTERRUPTED
+    except KeyboardInterrupt as stop:
+        print("wirespeed: stopped; the finished runs are kept", file=sys.stderr)
+        return runs_of.code_of(stop)
     if as_json:
         output.write(output.records(found))
     else:
@@ -146,9 +148,13 @@ def _of_cell(
     tried: dict[int, str] = {}  # rate → why it was not kept, empty when it was
     shown: dict[int, dict[str, float | None]] = {}
     names = [start.closed.run.run_id]
+    least = _generators(cell)
+    if round(most) < least:
+        reason = f"too few requests for its generators ({least}; lower their count)"
+        return Knee(dict(cell.axes), most, None, None, {}, reason, names)
     for step in range(2):
         wanted = _rates(most, tried) if step else [round(most * share) for share in SHARES]
-        wanted = sorted({rate for rate in wanted if rate > 0} - set(tried))
+        wanted = sorted({rate for rate in wanted if rate >= least} - set(tried))
         if not wanted:
             break
         recipe, text = rates.at_rates(origin.text, wanted, _window_s(rules, wanted[0]))
@@ -165,6 +171,12 @@ def _of_cell(
     at_kept = shown.get(kept, {}) if kept else {}
     why = tried[broke] if broke else ""
     return Knee(dict(cell.axes), most, kept, broke, at_kept, why, names)
+
+
+def _generators(cell: Cell) -> int:
+    """How many processes share a rate."""
+    names = (one.name for one in cell.trials[0].processes if one.role == "load")
+    return max(Counter(names).values(), default=1)
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from wirespeed.errors import InputError
+from wirespeed import units
+from wirespeed.errors import InputError, UnitError
 
 
 def whole_number(option: str, least: int, most: int | None = None) -> Callable[[object], int]:
@@ -30,16 +31,27 @@ def whole_number(option: str, least: int, most: int | None = None) -> Callable[[
     return read
 
 
+def seconds(option: str, text: str) -> float:
+    """The value of an option that is a time; raises InputError."""
+    try:
+        return units.duration_s(text)
+    except UnitError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
 RunsOption = Annotated[
-    Path | None, typer.Option("--runs", metavar="DIR", help="Where run directories are kept.")
+    Path | None,
+    typer.Option("--runs", metavar="DIR", help="Folder of all runs; also WIRESPEED_RUNS."),
 ]
 SiteOption = Annotated[
-    str, typer.Option("--site", metavar="NAME", help="Where to run: a site of sites.toml.")
+    str, typer.Option("--site", metavar="NAME", help="Machines to use: a site of sites.toml.")
 ]
 OnlyOption = Annotated[
     str,
     typer.Option(
-        "--only", metavar="AXIS=VALUE,…", help="Measure a part: payload=16,128,stack=kernel."
+        "--only",
+        metavar="AXIS=VALUE,…",
+        help="Measure these cells only, for example payload=16,128,stack=kernel.",
     ),
 ]
 RepeatOption = Annotated[
@@ -48,19 +60,23 @@ RepeatOption = Annotated[
         "--repeat",
         parser=whole_number("--repeat", 1, 1000),
         metavar="N",
-        help="Trials per cell; fewer than 3 give no verdict.",
+        help="Trials per cell; fewer than 3 give no verdict. Default: the recipe's, else as many "
+        "as verdicts need.",
     ),
 ]
 BudgetOption = Annotated[
     str,
-    typer.Option("--budget", metavar="TIME", help="Fit the run into this time, for example 20m."),
+    typer.Option(
+        "--budget", metavar="TIME", help="Shorten and thin the run to fit TIME, for example 20m."
+    ),
 ]
 FitOption = Annotated[
     str,
     typer.Option(
         "--fit",
         metavar="MODE",
-        help="strict: a core each; share: cores are shared; pairs: server and generator share.",
+        help="strict: instances have their own cores; share: they share cores when there are too "
+        "few; pairs: server and generator share one.",
     ),
 ]
 ServerCoresOption = Annotated[
@@ -69,7 +85,7 @@ ServerCoresOption = Annotated[
         "--server-cores",
         parser=whole_number("--server-cores", 1),
         metavar="N",
-        help="Cores of each server; by default half of the machine.",
+        help="Cores of each server. Default: half of the machine's.",
     ),
 ]
 PORT = whole_number("--port", 1, 65535)
@@ -79,66 +95,82 @@ SeedOption = Annotated[
         "--seed",
         parser=whole_number("--seed", 0),
         metavar="N",
-        help="Repeat the order of a former run.",
+        help="Seed of the random order, to repeat that of an earlier run.",
     ),
 ]
 NoiseOption = Annotated[
     bool,
     typer.Option(
         "--accept-noise",
-        help="Keep trials with interference: note it instead of repeating them.",
+        help="Keep trials with interference, with a note, instead of repeating them.",
     ),
 ]
 TuneOption = Annotated[
     bool,
     typer.Option(
         "--tune",
-        help="Change the machine for the time of the run: sysctls of the recipe, other programs "
-        "off the measured cores. All is put back.",
+        help="Tune the machine for the run: the recipe's settings, other programs off the measured "
+        "cores. Everything is restored at the end.",
     ),
 ]
 ProfileOption = Annotated[
     bool,
-    typer.Option("--profile", help="Then sample each contender once with perf: flame graphs."),
+    typer.Option(
+        "--profile", help="After the run, sample each contender with perf, for flame graphs."
+    ),
 ]
 CiOption = Annotated[
     str,
-    typer.Option("--ci", metavar="DIR", help="Write a comment, JUnit and benchmark JSON there."),
+    typer.Option(
+        "--ci",
+        metavar="DIR",
+        help="Write a pull-request comment, JUnit XML and benchmark JSON to DIR.",
+    ),
 ]
 AllowMissingOption = Annotated[
     bool,
     typer.Option(
         "--allow-missing",
-        help="Cells that were not runnable, did not fit or were left out do not fail the check.",
+        help="Let cells pass that could not run, did not fit or were left out.",
     ),
 ]
 FailOnOption = Annotated[
     str,
     typer.Option(
-        "--fail-on", metavar="WHAT", help="Exit with status 3 on: loss, undecided, or both."
+        "--fail-on",
+        metavar="WHAT",
+        help="Exit with status 3 on: loss, undecided, or loss,undecided.",
     ),
 ]
 RequireOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--require", metavar="RULE", help="Exit with status 3 unless 'p99 < 5ms'; may be repeated."
+        "--require",
+        metavar="RULE",
+        help="Exit with status 3 unless RULE holds, for example 'p99 < 5ms'; repeatable.",
     ),
 ]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's name or folder, or latest.")
+]
 
 
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Over the recipe: plan.duration=30s; may be repeated."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key of the recipe, for example plan.duration=30s; repeatable.",
     ),
 ]
 LabelOption = Annotated[
     list[str] | None,
-    typer.Option("--label", metavar="KEY=VALUE", help="Kept with the run; may be repeated."),
+    typer.Option("--label", metavar="KEY=VALUE", help="Label to keep with the run; repeatable."),
 ]
-NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Kept with the run.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NoteOption = Annotated[
+    str, typer.Option("--note", metavar="TEXT", help="Note to keep with the run.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def complete_recipe(incomplete: str) -> list[str]:
@@ -162,4 +194,6 @@ def runs_folder(given: Path | None) -> Path:
     from wirespeed.runner import place
 
     # Whole: programs are started elsewhere, and their command lines name files of the run.
-    return (given or Path(os.environ.get("WIRESPEED_RUNS") or place.runs_folder())).absolute()
+    folder = (given or Path(os.environ.get("WIRESPEED_RUNS") or place.runs_folder())).absolute()
+    str(folder).encode()  # in command lines that runs keep; see main()
+    return folder

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from wirespeed.analysis.summary import Cell, Summary
+from wirespeed.errors import InputError
 from wirespeed.report import files
+
+
+def printable(text: str) -> str:
+    """A text of somebody else, in which no control character changes what a terminal shows."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def write_file(path: Path, text: str, newline: str = "\n") -> None:
+    """A user's file, by a rename: a full disk leaves it as it was. Raises InputError."""
+    where = path.resolve()  # of a link the file that it names
+    fresh = where.with_name(f".{where.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text, encoding="utf-8", newline=newline)
+        if where.exists():
+            fresh.chmod(where.stat().st_mode)
+        fresh.replace(where)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def write(document: Any) -> None:

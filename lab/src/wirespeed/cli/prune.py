@@ -1,4 +1,4 @@
-"""`wirespeed runs --prune`: says which runs may go, and removes them with --yes."""
+"""`wirespeed runs --prune`: lists the runs that may be removed, and removes them with --yes."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from wirespeed.analysis import index
 from wirespeed.cli import output
+from wirespeed.errors import InputError
 from wirespeed.results import query, store
 
 
@@ -22,12 +23,17 @@ def query_run(name: str, runs: Path, question: str, as_json: bool, as_csv: bool)
 
 def query_all(runs: Path, question: str, as_json: bool, as_csv: bool) -> None:
     """The same over all runs, from their index."""
-    with index.database(runs) as tables:
+    unread: dict[str, str] = {}
+    with index.database(runs, unread) as tables:
         _print(*query.answer(tables, question), as_json, as_csv)
+    for name, why in unread.items():
+        print(f"wirespeed: run {name} is left out: {why}", file=sys.stderr)
 
 
 def _print(heads: list[str], rows: list[query.Row], as_json: bool, as_csv: bool) -> None:
     if as_json:
+        if twice := [head for number, head in enumerate(heads) if head in heads[:number]]:
+            raise InputError(f"query: two columns are called {twice[0]!r} (rename one with AS)")
         output.write([dict(zip(heads, row, strict=True)) for row in rows])
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")

@@ -101,7 +101,7 @@ def _carried(found: session.Source, run_dir: Path) -> session.Source:
         process["template"] = {name: kept.get(path, path) for name, path in names.items()}
     text = compose.toml(data) if kept else found.text
     store.write_text(run_dir / "recipe-carried.toml", text)
-    recipe, text = read.read_with(run_dir / "recipe-carried.toml", (), ())
+    recipe, text = read.read_copy(run_dir / "recipe-carried.toml")
     is_here = found.recipe_file.parent.is_dir()
     file = found.recipe_file if is_here else Path.cwd() / f"{recipe.name}.toml"
     return replace(found, recipe=recipe, text=text, recipe_file=file)
@@ -109,7 +109,7 @@ def _carried(found: session.Source, run_dir: Path) -> session.Source:
 
 def _mention_build(run: Run, commit: str) -> None:
     if commit != run.commit:
-        before, now = run.commit or "unknown", commit or "unknown"
+        before, now = output.printable(run.commit) or "unknown", commit or "unknown"
         print(
             f"wirespeed: the original was measured with the commit {before}, this is {now}; "
             "for the same build check that one out",

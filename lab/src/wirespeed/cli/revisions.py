@@ -18,7 +18,7 @@ from wirespeed.cli import run as runs_of
 from wirespeed.cli.compare import CompareOptions, Variant
 from wirespeed.cli.init import argv_of
 from wirespeed.errors import InputError, RunError
-from wirespeed.runner.interrupts import Terminated, held_back, signals_as_interrupts
+from wirespeed.runner.interrupts import held_back, signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 
 BUILD_S = 3600.0
@@ -47,15 +47,14 @@ def measure(
             return _measured(wanted, given, runs, options, fail_on, as_json)
     except KeyboardInterrupt as stop:  # outside of the run, which reports its own end
         print("wirespeed: stopped", file=sys.stderr)
-        if isinstance(stop, Terminated):
-            return runs_of.EXIT_SIGNAL + stop.number
-        return runs_of.EXIT_INTERRUPTED
+        return runs_of.code_of(stop)
 
 
 def _measured(
     wanted: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
     fail_on: str, as_json: bool,
 ) -> int:  # fmt: skip
+    compare.checked(given, fail_on)
     commits = [_commit(rev) for rev in wanted.revs]
     with tempfile.TemporaryDirectory(prefix="wirespeed-rev-") as folder:
         trees = [Path(folder) / name for name in NAMES]
@@ -92,13 +91,18 @@ def _worktrees(wanted: Sequence[tuple[Path, str]]) -> Iterator[None]:
                 raise RunError(f"git worktree add {commit} failed: {done.stderr.strip()}")
         yield
     finally:
-        for tree, _ in wanted:
-            _git("worktree", "remove", "--force", str(tree))
+        with held_back():  # the first signal may have been one of an inner block, which is over
+            for tree, _ in wanted:
+                _git("worktree", "remove", "--force", str(tree))
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    """In a session of its own, so that Ctrl-C in a terminal does not end it."""
     try:
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["git", *words], capture_output=True, text=True, errors="replace", check=False,
+            start_new_session=True,
+        )  # fmt: skip
     except FileNotFoundError:
         raise InputError("--rev needs git, which is not installed") from None
 

@@ -9,6 +9,7 @@ import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -25,6 +26,9 @@ from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 from wirespeed.runner.session import More
 
+if TYPE_CHECKING:
+    from wirespeed.report.otlp import Collector
+
 EXIT_FAILED = 1
 EXIT_GATE = 3
 EXIT_INTERRUPTED = 130
@@ -37,6 +41,11 @@ class Ended:
 
     code: int
     run_dir: Path | None = None
+
+
+def code_of(stop: KeyboardInterrupt) -> int:
+    """The exit code of a command that a signal ended."""
+    return EXIT_SIGNAL + stop.number if isinstance(stop, Terminated) else EXIT_INTERRUPTED
 
 
 def label(text: str) -> tuple[str, str]:
@@ -104,13 +113,25 @@ def _extended(
     return run_dir, invalid
 
 
-def report(name: str, runs: Path, as_json: bool = False) -> None:
-    write_report(store.find_run(runs, name), Console(), as_json)
+def report(run_dir: Path, as_json: bool = False) -> None:
+    write_report(run_dir, Console(), as_json)
 
 
-def open_page(name: str, runs: Path) -> None:
+def send(run_dir: Path, to: Collector) -> int:
+    """Exit code 1, with a line, when the collector does not take the run."""
+    from wirespeed.report import otlp
+
+    try:
+        otlp.send(load(run_dir), to)
+    except RunError as error:
+        print(f"wirespeed: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    return 0
+
+
+def open_page(run_dir: Path) -> None:
     """Shows a report that was just written; a machine without a browser is one line."""
-    path = store.find_run(runs, name) / "derived" / "report.html"
+    path = run_dir / "derived" / "report.html"
     if not webbrowser.open(path.as_uri()):
         raise RunError(f"no browser was found here; open {path} on a machine that has one")
 
@@ -202,8 +223,7 @@ def _shown(
             run_dir, invalid = run(display)
     except KeyboardInterrupt as stop:
         errors.print(f"wirespeed: stopped; {_how_to_go_on(display, can_resume)}", soft_wrap=True)
-        code = EXIT_SIGNAL + stop.number if isinstance(stop, Terminated) else EXIT_INTERRUPTED
-        return Ended(code, display.run_dir)
+        return Ended(code_of(stop), display.run_dir)
     except Exception:
         if display.run_dir and display.done:
             errors.print(f"wirespeed: {_how_to_go_on(display, can_resume)}", soft_wrap=True)

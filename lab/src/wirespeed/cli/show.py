@@ -1,4 +1,4 @@
-"""`wirespeed plan`, `list`, `runs`, `audit` and `recover`: what is there, without measuring."""
+"""`wirespeed plan`, `list`, `runs`, `audit` and `recover`: they show things and measure nothing."""
 
 from __future__ import annotations
 
@@ -177,11 +177,11 @@ class _Row:
 
 def _row(run_dir: Path) -> _Row:
     try:
-        run = store.read_run(run_dir)
+        run, plan = store.read_run(run_dir), store.read_plan(run_dir)
     except ResultsError as error:
         return _Row(run_dir.name, error=str(error))
     done = sum(1 for _ in (run_dir / "trials").glob("*/trial.json"))
-    total = sum(line.state == "planned" for line in store.read_plan(run_dir))
+    total = sum(line.state == "planned" for line in plan)
     is_cut_off = run.state == "running" and execute.is_cut_off(run_dir)
     state = "cut off" if is_cut_off else run.state
     return _Row(

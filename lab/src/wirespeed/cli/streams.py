@@ -1,4 +1,4 @@
-"""Standard output and error whose reader may go away: what was measured must not go with it."""
+"""Standard output and error whose reader may close them: the measurement goes on all the same."""
 
 from __future__ import annotations
 

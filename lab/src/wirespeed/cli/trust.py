@@ -1,4 +1,4 @@
-"""What a run of somebody else would start here: shown, and started only when the user agrees."""
+"""Shows what a run from elsewhere would start here, and asks the user before starting it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from wirespeed.cli import output
 from wirespeed.errors import InputError
 from wirespeed.recipe.resolve import FileSet, Instance, Resolver
 from wirespeed.runner import session
@@ -40,7 +41,8 @@ def confirm(origin: session.Source, options: PlanOptions, is_trusted: bool) -> N
     """Prints what would be started, and asks; raises InputError when the user does not agree."""
     if is_trusted:
         return
-    print("\n".join(effects(origin, options)), file=sys.stderr)
+    for line in effects(origin, options):
+        print(output.printable(line), file=sys.stderr)  # else a command could hide itself
     if not sys.stdin.isatty():
         raise InputError(
             "this run is not one of yours; read its commands above, then add --trust to start them"

@@ -9,6 +9,7 @@ from wirespeed import extensions
 from wirespeed.driver import ab, h2load, jvm, k6, load, mapped, nginx, oha, stack, vegeta, wrk
 from wirespeed.driver.base import Command, Figures, Instance, LoadRun
 from wirespeed.driver.generator import Generator, Output
+from wirespeed.errors import ProcessError
 
 
 def for_server(root: Path, recipe_file: Path, instance: Instance, folder: Path) -> Command:
@@ -71,4 +72,9 @@ def plain_url(instance: Instance) -> str:
 def figures_of(instance: Instance, run: LoadRun, output: Output) -> Figures | None:
     """What a generator measured; None for a command whose output the lab does not know."""
     driver = generator(instance)
-    return driver.read(instance, run, output) if driver else None
+    try:
+        return driver.read(instance, run, output) if driver else None
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        # Another version of the tool, or the driver of another package: its trial has failed.
+        what = f"{instance.label}: the results of {instance.tool or instance.argv[0]}"
+        raise ProcessError(f"{what} cannot be read: {type(error).__name__}: {error}") from error

@@ -10,6 +10,7 @@ has one group, and its last match counts: tools print intervals first and the to
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -138,9 +139,12 @@ def _match(instance: Instance, name: str, pattern: str, output: Output) -> float
 
 def _number(instance: Instance, name: str, text: str) -> float:
     try:
-        return units.grouped(text)
+        value = units.grouped(text)
     except UnitError as error:
         raise ProcessError(f"{instance.label}: {error} ({name})") from None
+    if not math.isfinite(value):
+        raise ProcessError(f"{instance.label}: {text!r} is not a finite number ({name})")
+    return value
 
 
 GENERATOR = Generator(command, read)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jinja2
-from jinja2 import meta
-from jinja2.sandbox import SandboxedEnvironment
-
+from wirespeed import template
 from wirespeed.driver.base import Command, Instance
 from wirespeed.errors import RecipeError
 from wirespeed.recipe.resolve import template_file
@@ -25,13 +22,12 @@ def render(recipe_file: Path, instance: Instance, name: str, source: str, target
     """Fills one template; a name that does not exist is an error, never an empty text."""
     path = recipe_file.parent / source
     key = f"process.{instance.name}.template.{name}"
-    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     variables = {**instance.variables, "affinity": affinity(instance)}
     try:
-        text = environment.from_string(path.read_text(encoding="utf-8")).render(variables)
+        text = template.file_of(path.read_text(encoding="utf-8"), variables)
     except OSError as error:
         raise RecipeError(recipe_file.name, key, f"{path}: {error.strerror}") from error
-    except jinja2.TemplateError as error:
+    except template.BadTemplateError as error:
         raise RecipeError(recipe_file.name, key, f"{path}: {error}") from error
     target.write_text(text, encoding="utf-8")
 
@@ -39,10 +35,9 @@ def render(recipe_file: Path, instance: Instance, name: str, source: str, target
 def names_of(path: Path) -> set[str]:
     """The variables of a template; none of one that cannot be read, as its start will show."""
     try:
-        tree = SandboxedEnvironment().parse(path.read_text(encoding="utf-8"))
-    except (OSError, jinja2.TemplateError):
+        return template.names_of(path.read_text(encoding="utf-8"))
+    except (OSError, template.BadTemplateError):
         return set()
-    return meta.find_undeclared_variables(tree)
 
 
 def affinity(instance: Instance) -> str:

@@ -1,1 +1,1 @@
-"""The near side of the hosts: channels to their agents, and all of them as one fleet."""
+"""Channels to the agents of all hosts, and all hosts as one fleet."""

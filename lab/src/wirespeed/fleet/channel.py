@@ -31,7 +31,7 @@ KEEPS_A_LEASE = 5  # signs of life within one lease
 
 # Installs the sources as modules, so that they import each other there as in the package. The order
 # comes first, with its length, so that nothing has to be read byte by byte.
-PYTHON_LEAST = (3, 6)
+PYTHON_LEAST = (3, 9)
 BOOTSTRAP = (
     "import sys\n"
     f"sys.version_info>={PYTHON_LEAST} or sys.exit("

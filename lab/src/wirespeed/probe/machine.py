@@ -9,6 +9,10 @@ from wirespeed.fleet.host import Host
 _ANSWER_S = 60.0  # a JVM that prints its version on a loaded host
 # Where a run may be resumed only if these are as they were.
 IDENTITY = ("cpu_model", "cores", "kernel", "memory_mib")
+# And these, where both parts of the run know them: programs only where the recipe starts them.
+KERNEL = ("cgroup", "clocksource")
+PROGRAMS = ("java", "nginx", "wrk")
+SETTINGS = ("governor", "transparent_hugepages", "congestion_control", "somaxconn")
 
 
 def facts(

@@ -31,6 +31,7 @@ class Snapshot:
     memory_mib: float
     process_rss_mib: dict[str, float]
     held_back_s: float = 0.0  # by a CPU quota, of all cores together
+    disk_wait_us: float = 0.0  # in which a program of the machine waited for a disk
     thread_cpu_s: dict[str, dict[str, float]] = field(default_factory=dict)  # at the edges only
     thread_switches: dict[str, dict[str, float]] = field(default_factory=dict)  # there, too
     counts: dict[str, dict[str, float]] = field(default_factory=dict)  # the processor's events
@@ -58,6 +59,7 @@ def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
         process_cpu_s={name: values[0] / 1e6 for name, values in raw["process"].items()},
         process_rss_mib={name: values[1] / 2**20 for name, values in raw["process"].items()},
         held_back_s=_held_back(text.get("quota", "")),
+        disk_wait_us=_pressure(text.get("/proc/pressure/io", "")),
         thread_cpu_s={
             name: {str(tid): ns / 1e9 for tid, ns in used.items()}
             for name, used in raw.get("threads", {}).items()

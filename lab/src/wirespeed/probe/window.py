@@ -187,6 +187,7 @@ def _at(shots: Sequence[Snapshot], t_ns: int) -> Snapshot:
         pressure_us=mix(before.pressure_us, after.pressure_us),
         tcp_segments=mix(before.tcp_segments, after.tcp_segments),
         held_back_s=mix(before.held_back_s, after.held_back_s),
+        disk_wait_us=mix(before.disk_wait_us, after.disk_wait_us),
         process_cpu_s=mix_all(before.process_cpu_s, after.process_cpu_s),
         running=after.running,
         loadavg=after.loadavg,
@@ -282,6 +283,7 @@ def _system(
         "runqueue": sum(shot.running for shot in levels) / len(levels),
         "tcp_segments": (last.tcp_segments - first.tcp_segments) / seconds,
         "psi": (last.pressure_us - first.pressure_us) / 1e6 / seconds,
+        "psi_io": (last.disk_wait_us - first.disk_wait_us) / 1e6 / seconds,
     }
 
 

@@ -10,14 +10,21 @@ any other list or value takes the place of the one below it.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wirespeed.errors import InputError, RecipeError
+from wirespeed.errors import COMMAND, InputError, RecipeError
+from wirespeed.recipe import texts
+from wirespeed.template import expression_of, literal
 
+OLD_FORMAT = 1  # its placeholders were another language: recipe/upgrade.py
+_FOLDER_ALONE = re.compile(r"\{\{-?\s*recipe\.dir\s*-?\}\}")
+_BLOCK = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.S)
+_FOLDER = re.compile(r"(?<![\w.])recipe\.dir\b")
 BASES_MAX = 5  # a chain of recipes longer than this is hard to follow, or a circle
 
 
@@ -31,33 +38,60 @@ class Composed:
 
 def compose(path: Path, sets: Sequence[str], folders: Sequence[Path]) -> Composed:
     """Reads a recipe with what it extends; `folders` hold recipes that are named without a path."""
-    text = _text(path)
+    text = text_of(path)
     data = _parsed(path, text)
     if "extends" not in data and not sets:
         return Composed(data, text)
-    data = _with_base(path, data, folders, [path.resolve()])
+    data = _with_base(path, data, folders, [path.resolve()], _parsed)
     for assignment in sets:
         _assign(data, assignment)
-    head = f"# {path.name}" + "".join(f", --set {one}" for one in sets).replace("\n", " ")
+    head = f"# {path.name}" + "".join(f", --set {one}" for one in sets)
+    head = "".join(letter if letter.isprintable() else " " for letter in head)  # one line of TOML
     return Composed(data, f"{head}, as it was measured\n{toml(data)}")
 
 
-def _text(path: Path) -> str:
+def in_any_format(path: Path, folders: Sequence[Path]) -> dict[str, Any]:
+    """A recipe with what it extends, of any format: for names and numbers, not for its texts."""
+    return _with_base(path, _toml(path, text_of(path)), folders, [path.resolve()], _toml)
+
+
+def text_of(path: Path) -> str:
+    """Without the mark that some editors of Windows put in front."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(path.name, "", f"cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RecipeError(path.name, "", f"cannot be read: {reason}") from error
+
+
+def loads(text: str, file: str) -> dict[str, Any]:
+    """A TOML document; raises RecipeError."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also of numbers with thousands of digits
+        raise RecipeError(file, "", f"not TOML: {error}") from error
+
+
+def _toml(path: Path, text: str) -> dict[str, Any]:
+    return loads(text, path.name)
 
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(path.name, "", f"not TOML: {error}") from error
+    data = _toml(path, text)
+    if data.get("wirespeed") == OLD_FORMAT and data["wirespeed"] is not True:
+        raise RecipeError(
+            path.name, "wirespeed",
+            f"format {OLD_FORMAT}, of an earlier version (convert it: {COMMAND} upgrade {path})",
+        )  # fmt: skip
+    return data
 
 
 def _with_base(
-    path: Path, data: dict[str, Any], folders: Sequence[Path], seen: list[Path]
+    path: Path,
+    data: dict[str, Any],
+    folders: Sequence[Path],
+    seen: list[Path],
+    parsed: Callable[[Path, str], dict[str, Any]],
 ) -> dict[str, Any]:
     name = data.pop("extends", None)
     if name is None:
@@ -71,7 +105,8 @@ def _with_base(
         raise RecipeError(
             path.name, "extends", f"more than {BASES_MAX} levels of recipes that extend each other"
         )
-    below = _with_base(base, _parsed(base, _text(base)), folders, [*seen, base.resolve()])
+    data_below = parsed(base, text_of(base))
+    below = _with_base(base, data_below, folders, [*seen, base.resolve()], parsed)
     if base.parent.resolve() != path.parent.resolve():
         below = _moved(below, base.parent.resolve())
     whole: dict[str, Any] = _merged(below, data)
@@ -93,16 +128,28 @@ def _base(path: Path, name: Any, folders: Sequence[Path]) -> Path:
 
 def _moved(below: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Files next to the base get their full path, since the result is elsewhere."""
-    for process in below.get("process", []):
-        template = process.get("template", {})
-        process["template"] = {name: str(folder / source) for name, source in template.items()}
+    processes = below.get("process")
+    for process in processes if isinstance(processes, list) else []:
+        if not isinstance(process, dict):  # refused later, when the whole is checked
+            continue
+        template = process.get("template")
+        if isinstance(template, dict):
+            process["template"] = {
+                name: str(folder / source) if isinstance(source, str) else source
+                for name, source in template.items()
+            }
         argv = process.get("argv")
         if isinstance(argv, list) and argv and str(argv[0]).startswith("."):
             argv[0] = str(folder / argv[0])
-    moved: dict[str, Any] = json.loads(
-        json.dumps(below).replace("{recipe.dir}", json.dumps(str(folder))[1:-1])
-    )
+    moved: dict[str, Any] = texts.mapped(below, lambda _, text: _in_folder(text, folder))
     return moved
+
+
+def _in_folder(text: str, folder: Path) -> str:
+    """A text of a recipe in that folder, with its name in place of `recipe.dir`."""
+    alone = _FOLDER_ALONE.sub(lambda _: literal(str(folder)), text)
+    name = expression_of(str(folder))
+    return _BLOCK.sub(lambda block: _FOLDER.sub(lambda _: name, block[0]), alone)
 
 
 def _merged(below: Any, above: Any) -> Any:
@@ -122,7 +169,7 @@ def _is_named(value: Any) -> bool:
     return (
         isinstance(value, list)
         and bool(value)
-        and all(isinstance(entry, dict) and "name" in entry for entry in value)
+        and all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in value)
     )
 
 
@@ -158,7 +205,7 @@ def _inside(here: Any, key: str, assignment: str) -> Any:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
+    except (ValueError, RecursionError, KeyError):
         return text
 
 
@@ -176,14 +223,14 @@ def _inline(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
-    return _quoted(str(value))
+    return quoted(str(value))
 
 
 def _key(key: str) -> str:
     is_bare = bool(key) and all(c.isascii() and (c.isalnum() or c in "-_") for c in key)
-    return key if is_bare else _quoted(key)
+    return key if is_bare else quoted(key)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """TOML's basic strings are JSON's, but for DEL, which must be escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from wirespeed import template
+
 #: A thread for each core of the generator, and no more of them than connections.
-_THREADS = "{connections >= load.cores ? {load.cores} : {connections}}"
+_THREADS = "{{ [connections, load.cores]|min }}"
 Url = Callable[[str], str]  # of a placeholder for the port
 #: The stacks of a draft. The second is the first under another name: what differs between the two
 #: is noise, and a table that shows a gain there is not to be trusted.
@@ -27,7 +29,7 @@ class Draft:
     status: int = 200
     length: int | None = None  # bytes of the body; None when the server did not say
     bypass: bool = True
-    cwd: str = "{recipe.dir}"
+    cwd: str = "{{ recipe.dir }}"
     server_cores: int | None = None  # None: all that the machine has for servers
 
 
@@ -38,7 +40,7 @@ def text(draft: Draft) -> str:
     url = _url(draft.path)
     return f"""\
 # {draft.name}: the server as it is, and on user-level sockets. Made by `wirespeed init`.
-wirespeed = 1
+wirespeed = 2
 name      = {_toml(draft.name)}
 title     = {_toml(f"{draft.name}: requests per second and latency")}
 
@@ -65,17 +67,17 @@ duration = "1s"
 [[process]]
 name  = "server"
 role  = "server"
-stack = "{{stack}}"
+stack = "{{{{ stack }}}}"
 pin   = {_pin(draft.server_cores)}
 port  = {{ base = {draft.port} }}
 argv  = {_toml([literal(word) for word in draft.argv])}
 cwd   = {_toml(draft.cwd)}
-ready = {{ http = {_toml(url("{port}"))}, status = {draft.status}{length} }}
+ready = {{ http = {_toml(url("{{ port }}"))}, status = {draft.status}{length} }}
 
 [[process]]
 name  = "load"
 role  = "load"
-stack = "{{stack.client}}"
+stack = "{{{{ stack.client }}}}"
 pin   = {{ cores = "all" }}
 {_measured(url, "stack", KERNEL, "")}"""
 
@@ -90,7 +92,7 @@ class ComparisonDraft:
     connections: Sequence[int]
     duration: str
     status: int = 200
-    folders: Sequence[str] = ("{recipe.dir}",)  # where each is started; one for all of them
+    folders: Sequence[str] = ("{{ recipe.dir }}",)  # where each is started; one for all of them
     method: str = "duet"
     server_cores: int | None = None
     names: Sequence[str] = ()  # of the variants; else A, B, …
@@ -110,7 +112,7 @@ def comparison(made: ComparisonDraft) -> str:
     of_latency = f"gain    = {{ over = {_toml(names[0])}, round = 1 }}\n"
     return f"""\
 # Made by `wirespeed compare --run`.
-wirespeed = 1
+wirespeed = 2
 name      = "compare"
 title     = {_toml(_title(made, names, folders))}
 
@@ -130,9 +132,9 @@ name  = "server"
 role  = "server"
 pin   = {_pin(made.server_cores)}
 port  = {{ base = {made.port} }}
-argv  = ["{{variant.argv}}"]
-cwd   = "{{variant.cwd}}"
-ready = {{ http = {_toml(url("{port}"))}, status = {made.status} }}
+argv  = ["{{{{ variant.argv }}}}"]
+cwd   = "{{{{ variant.cwd }}}}"
+ready = {{ http = {_toml(url("{{ port }}"))}, status = {made.status} }}
 
 [[process]]
 name  = "load"
@@ -158,7 +160,8 @@ def _measured(url: Url, columns: str, over: str, of_latency: str, rate: int | No
 
     At one rate for all the rate says nothing: what a request costs is the first table then.
     """
-    argv = ["-t", _THREADS, "-c", "{connections}", "-d", "{duration}", url("{server.port}")]
+    argv = ["-t", _THREADS, "-c", "{{ connections }}", "-d", "{{ duration }}"]
+    argv.append(url("{{ server.port }}"))
     argv = ["-R", str(rate), *argv] if rate else argv
     gain = f'gain    = {{ over = "{over}", round = 1 }}\n'
     cost = f"""\
@@ -222,12 +225,12 @@ profile  = "wrk"
 
 
 def _url(path: str) -> Url:
-    return lambda port: "http://{server.addr}:" + port + literal(path)
+    return lambda port: "http://{{ server.addr }}:" + port + template.literal(path)
 
 
 def literal(text: str) -> str:
-    """Braces other than {port} are the user's own, and doubled in a recipe."""
-    return text.replace("{", "{{").replace("}", "}}").replace("{{port}}", "{port}")
+    """A word of a command: `{port}` is its only placeholder, other braces are the user's own."""
+    return "{{ port }}".join(map(template.literal, text.split("{port}")))
 
 
 def _toml(value: object) -> str:

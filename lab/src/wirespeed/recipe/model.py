@@ -1,4 +1,4 @@
-"""What a recipe may say: every key, its type and its default. Unknown keys are errors.
+"""Every key of a recipe, with its type and default. Unknown keys are errors.
 
 `docs/recipes.md` explains the keys; the names here are those of the TOML.
 """
@@ -260,7 +260,7 @@ LimitName = Literal["nofile", "memlock", "nproc", "core"]
 
 
 TOOLS = ("load", "wrk", "wrk2", "h2load", "ab", "oha", "k6", "vegeta", "nginx", "jvm", "command")
-SITE_KINDS = ("local", "netns", "ssh", "slurm")
+SITE_KINDS = ("local", "netns", "ssh", "slurm", "exec")
 
 
 def _one_of(known: Sequence[str], group: str, value: str) -> str:
@@ -416,7 +416,7 @@ class Table(Strict):
 
 
 class Recipe(Strict):
-    wirespeed: Literal[1]
+    wirespeed: Literal[2]  # the format: of recipes of format 1 see recipe/upgrade.py
     name: Name
     title: str = ""
     method: str = ""
@@ -492,9 +492,10 @@ class Site(Strict):
     # high: measured programs before all others, where this user may; the default on the loopback.
     # With a link the kernel's own threads serve packets, and high would hold them back.
     priority: Literal["high", "normal"] | None = None
-    python: str = "python3"  # on other hosts: 3.6 or newer
+    python: str = "python3"  # on other hosts: 3.9 or newer
     lease: Seconds = 10.0  # silence after which a host ends everything that it started for us
     options: list[str] = []  # of the ssh command: ["-F", "ssh_config", "-J", "jump"]
+    command: list[str] = []  # exec: what starts a program on a host, `{{ host }}`
     slurm: SlurmSpec = SlurmSpec()
 
     @model_validator(mode="after")
@@ -515,11 +516,12 @@ class Site(Strict):
         """(key that is said, kinds of site that read it)"""
         found: list[tuple[str, tuple[str, ...]]] = []
         for role, own in (("server", self.server), ("load", self.load), ("origin", self.origin)):
-            found += [(f"{role}.host", ("ssh",))] * bool(own.host)
-            found += [(f"{role}.hosts", ("ssh",))] * bool(own.hosts)
+            found += [(f"{role}.host", ("ssh", "exec"))] * bool(own.host)
+            found += [(f"{role}.hosts", ("ssh", "exec"))] * bool(own.hosts)
             found += [(f"{role}.count", ("netns",) if role == "load" else ())] * (own.count != 1)
-            found += [(f"{role}.addr", ("local", "ssh", "slurm"))] * bool(own.addr)
+            found += [(f"{role}.addr", ("local", "ssh", "slurm", "exec"))] * bool(own.addr)
         found += [("options", ("ssh",))] * bool(self.options)
+        found += [("command", ("exec",))] * bool(self.command)
         found += [("slurm", ("slurm",))] * (self.slurm != SlurmSpec())
         queues = any(link.queues is not None for link in self.link.values())
         found += [("queues of a link", ("netns",))] * queues

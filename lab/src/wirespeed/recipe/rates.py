@@ -9,9 +9,11 @@ from typing import Any
 from wirespeed.errors import InputError
 from wirespeed.recipe import compose
 from wirespeed.recipe.model import Recipe
+from wirespeed.recipe.resolve import RATE_TOOLS
 
 AXIS = "rate"
-RATE_TOOLS = ("load", "wrk2")
+#: Of a rate that the number of generators does not divide, the first ones offer one more.
+SHARE = "{{ rate // count + (1 if i < rate % count else 0) }}"
 
 
 def at_rates(text: str, rates: Sequence[int], window_s: float = 0.0) -> tuple[Recipe, str]:
@@ -21,11 +23,15 @@ def at_rates(text: str, rates: Sequence[int], window_s: float = 0.0) -> tuple[Re
     """
     data = tomllib.loads(text)
     axes = data.setdefault("axes", {})
+    if AXIS in axes:
+        raise InputError(
+            f"the recipe has an axis {AXIS!r} of its own, which knee needs (rename it)"
+        )
     if any(isinstance(values, dict) for values in axes.values()):
         raise InputError("the recipe has a ramp already (--set axes.NAME='[1, 2]' makes it a list)")
     axes[AXIS] = {"ramp": list(rates)}
     for process in _generators(data):
-        process["argv"] = ["-R", "{rate / count}", *process["argv"]]
+        process["argv"] = ["-R", SHARE, *process["argv"]]
     data.get("plan", {}).pop("restart", None)
     data["plan"] = {**data.get("plan", {}), "restart": "ramp"}
     data["table"] = [{"rows": AXIS, "values": _values(data)}]

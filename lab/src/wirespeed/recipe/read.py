@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 import types
 import typing
 from collections.abc import Sequence
@@ -13,12 +12,16 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from wirespeed.errors import InputError, RecipeError
-from wirespeed.recipe.compose import compose
+from wirespeed import template
+from wirespeed.errors import COMMAND, InputError, RecipeError
+from wirespeed.recipe import compose, texts, upgrade
 from wirespeed.recipe.model import WINDOW_OPTIONS, ProcessSpec, Recipe, Table, has_figures
 
 WINDOW_LEAST_S = 0.001  # generators take whole milliseconds
 Model = TypeVar("Model", bound=BaseModel)
+#: Names that templates may use in every recipe; recipe/names.py has their values.
+NAMES = ("server", "load", "origin", "run", "recipe", "link", "duration", "warmup", "port", "i",
+         "count")  # fmt: skip
 # Figures every trial has, whatever the recipe's metrics: docs/results-format.md lists them.
 RESOURCE_ROLES = ("server", "load", "origin", "gc", "cpu")
 RESOURCES = (
@@ -53,10 +56,58 @@ def read(path: Path) -> Recipe:
 
 def read_with(path: Path, sets: Sequence[str], folders: Sequence[Path]) -> tuple[Recipe, str]:
     """The recipe with what it extends and what `--set` says, and the text of all that."""
-    made = compose(path, sets, folders or [path.parent])
-    recipe = validated(Recipe, made.data, path)
+    made = compose.compose(path, sets, folders or [path.parent])
+    return _checked(made.data, path), made.text
+
+
+def read_copy(path: Path) -> tuple[Recipe, str]:
+    """The recipe that a run directory keeps, and its text, to measure it again: of earlier formats
+    in today's. Refuses one whose commands may be others then, as all trials of a cell are of one.
+    """
+    made = upgrade.upgraded(compose.text_of(path), path.name)
+    if made.remarks:
+        raise RecipeError(
+            path.name, "",
+            f"of format 1, and may mean something else now: {made.remarks[0]} (convert a copy with "
+            f"{COMMAND} upgrade, and measure that as a new run)",
+        )  # fmt: skip
+    return _checked(compose.loads(made.text, path.name), path), made.text
+
+
+def _checked(data: dict[str, Any], path: Path) -> Recipe:
+    recipe = validated(Recipe, data, path)
     _Checks(recipe, path.name).all()
-    return recipe, made.text
+    _check_templates(recipe, data, path)
+    return recipe
+
+
+def _check_templates(recipe: Recipe, data: dict[str, Any], path: Path) -> None:
+    """Mistakes in templates, and placeholders of format 1, which would stay as they are."""
+    names = {*recipe.axes, *(process.name for process in recipe.process), *NAMES}
+    for keys, text in texts.walk(data):
+        problem = ""
+        try:
+            if texts.is_title(keys):
+                problem = _unknown_axis(text, recipe)
+            elif keys[0] == "axes" and template.is_template(text):
+                problem = f"{text!r} is not filled in (use a variable: [axis.{keys[1]}.VALUE])"
+            elif texts.is_filled(keys):
+                template.check(text)
+                old = upgrade.old_placeholder(text, names.__contains__)
+                problem = old and (
+                    f"{old} is a placeholder of format 1 (write {{{{ … }}}}; for these characters "
+                    f"{template.literal(old)})"
+                )
+        except template.BadTemplateError as error:
+            problem = str(error)
+        if problem:
+            raise RecipeError(path.name, _dotted(_named(list(keys), data)), problem)
+
+
+def _unknown_axis(title: str, recipe: Recipe) -> str:
+    unknown = template.names_of_title(title) - {*recipe.axes, "axes", "link"}
+    axes = ", ".join(recipe.axes) or "none"
+    return f"unknown axis {min(unknown)!r} (axes: {axes})" if unknown else ""
 
 
 def json_schema() -> dict[str, Any]:
@@ -72,12 +123,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(path.name, "", f"not TOML: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(path.name, "", f"cannot be read: {error}") from error
+    return compose.loads(compose.text_of(path), path.name)
 
 
 def validated(model: type[Model], data: dict[str, Any], path: Path) -> Model:
@@ -259,16 +305,17 @@ class _Checks:
             self._one_text(process)
             if (
                 process.stack
-                and "{" not in process.stack
+                and not template.is_template(process.stack)
                 and process.stack not in self.recipe.stacks
             ):
                 self._one_of(key, process.stack, list(self.recipe.stacks), "stack")
 
     def _one_text(self, process: ProcessSpec) -> None:
         """A whole command line in one string would be taken for the name of a program."""
-        alone = re.sub(r"\{[^{}]*\}", "", process.argv[0])
+        alone = re.sub(r"\{\{.*?\}\}", "", process.argv[0])
         if len(process.argv) == 1 and " " in alone.strip():
-            words = ", ".join(f'"{word}"' for word in process.argv[0].split())
+            split = re.findall(r"(?:\{\{.*?\}\}|\S)+", process.argv[0])
+            words = ", ".join(f'"{word}"' for word in split)
             self._fail(
                 f"process.{process.name}.argv",
                 f"a single string (write each word separately: [{words}])",
@@ -282,11 +329,11 @@ class _Checks:
             is_alone = word in options
             is_joined = not is_alone and word.startswith(joined) if joined else False
             text = after if is_alone else word
-            if (is_alone or is_joined) and "{" not in text:
+            if (is_alone or is_joined) and not template.is_template(text):
                 self._fail(
                     f"process.{process.name}.argv",
-                    f"{word!r} fixes the length of the window (write {{duration}}, and the length "
-                    "as plan.duration)",
+                    f"{word!r} fixes the length of the window (write {{{{ duration }}}}, and the "
+                    "length as plan.duration)",
                 )
 
     def _plan(self) -> None:

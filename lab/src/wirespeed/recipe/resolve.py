@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,6 @@ from urllib.parse import urlsplit
 
 from wirespeed import units
 from wirespeed.errors import RecipeError
-from wirespeed.recipe.expression import NOTHING, ExpressionError, Names, arguments_of, value_of
 from wirespeed.recipe.model import (
     Asset,
     OwnFigures,
@@ -22,13 +20,16 @@ from wirespeed.recipe.model import (
     Site,
     Stack,
 )
+from wirespeed.recipe.names import Functions, Names, names_of
 from wirespeed.recipe.sweep import SweepPoint
-from wirespeed.topology import ROLES, Seat, Topology
+from wirespeed.template import OMITTED, BadTemplateError, arguments_of, value_of
+from wirespeed.topology import Seat, Topology
 
-# Names of {asset:…} that are programs of this repository.
+# Names of {{ asset('…') }} that are programs of this repository.
 MODULES = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
 PORT_MAX = 65535
 SIDE_PORTS = 1000  # from the baseline's port to the contender's in a duet
+RATE_TOOLS = ("load", "wrk2")  # generators with an open loop, whose rate is -R
 COUNT_MAX = 4096  # processes of one kind; more is a mistake in an expression
 
 
@@ -122,8 +123,14 @@ class Resolver:
         self.topology = place.topology.on(self.link)
         self.file = place.recipe_file
         self.processes = {process.name: process for process in recipe.process}
+        self._counts: dict[str, int] = {}
 
     def count(self, process: ProcessSpec) -> int:
+        if process.name not in self._counts:
+            self._counts[process.name] = self._count(process)
+        return self._counts[process.name]
+
+    def _count(self, process: ProcessSpec) -> int:
         value = self._value(f"process.{process.name}.count", process.count, process)
         least = 0 if process.role == "server" and self._is_ceiling() else 1
         is_count = isinstance(value, int) and not isinstance(value, bool)
@@ -179,29 +186,36 @@ class Resolver:
     def needs(self) -> set[str]:
         """Parts of the front door (`./wirespeed build NAME`) that this cell's programs need."""
         found: set[str] = set()
-        names = Names(lambda path: self._lookup(path, None, 0, {}), self._note_scheme(found))
         for process in self.recipe.process:
-            local = self._names(process, 0, {}, names.scheme)
-            argv = self._filled(f"process.{process.name}.argv", process.argv, local)
+            names = names_of(self, process, 0, self._noting(found))
+            argv = self._filled(f"process.{process.name}.argv", process.argv, names)
             if process.tool in ("load", "wrk", "h2load", "ab"):
                 found.add(process.tool)
             elif argv and Path(argv[0]).name in ("nginx", "haproxy"):
                 found.add(Path(argv[0]).name)
         return found
 
-    def _note_scheme(self, found: set[str]) -> Any:
-        def scheme(kind: str, name: str) -> Any:
-            if kind in ("asset", "jvm") and name in MODULES:
-                found.add(name)
-            return [] if kind == "jvm" else name
+    def _noting(self, found: set[str]) -> Functions:
+        """The functions of templates, which only note the programs of this repository."""
 
-        return scheme
+        def note(name: str) -> str:
+            if name in MODULES:
+                found.add(name)
+            return name
+
+        def note_flags(name: str) -> list[str]:
+            note(name)
+            return []
+
+        return {"asset": note, "jvm": note_flags, "template": str}
 
     def _instance(self, process: ProcessSpec, index: int, seats: dict[str, list[Seat]]) -> Instance:
         key = f"process.{process.name}"
         label = f"{process.name}-{index}"
-        names = self._names(process, index, seats)
+        names = self._names(process, index)
         argv = self._filled(f"{key}.argv", process.argv, names)
+        if process.tool in RATE_TOOLS:
+            self._check_rate(process, index, argv)
         if argv[:1] == ["java"]:
             argv[0] = self.place.java
         elif argv and not process.cwd:
@@ -213,7 +227,7 @@ class Resolver:
             tool=process.tool or _tool_of(argv),
             argv=argv,
             seats=seats.get(label) or self.topology.roles[process.role][:1],
-            port=self._port(process, index),
+            port=self.port_of(process, index),
             stack=self._stack(process),
             env=self._env(process, names),
             limits={str(name): value for name, value in process.limits.items()},
@@ -229,6 +243,16 @@ class Resolver:
             figures=process.figures,
             side=self.place.side,
         )
+
+    def _check_rate(self, process: ProcessSpec, index: int, argv: list[str]) -> None:
+        """A rate that is divided among generators may leave some of them none."""
+        rate = _rate_of(argv)
+        if rate is not None and rate <= 0:
+            self._fail(
+                f"process.{process.name}.argv",
+                f"generator {index + 1} of {self.count(process)} would send {rate:g} requests per "
+                "second (raise the rate, or lower the count)",
+            )
 
     def _env(self, process: ProcessSpec, names: Names) -> dict[str, str]:
         key = f"process.{process.name}.env"
@@ -285,12 +309,12 @@ class Resolver:
         own = [seat.core for seat in seats.get(f"{process.name}-{index}", [])]
         return {
             **self.cell.axes,
-            "port": self._port(process, index),
+            "port": self.port_of(process, index),
             "i": index,
             "cores": own,
             "workers": self.workers(process) or max(1, len(own)),
             "run": {"dir": self.place.run_dir, "tmp": self.place.run_tmp},
-            "address": self._address(process.role),
+            "address": self.address_of(process.role),
             "limits": dict(process.limits),
             "processes": {one.name: self._told(one) for one in self.recipe.process},
             **self._origin(),
@@ -299,20 +323,20 @@ class Resolver:
     def _told(self, process: ProcessSpec) -> dict[str, Any]:
         """What a template may know of any process: where it listens, and how many there are."""
         count = self.count(process)
-        ports = [self._port(process, index) for index in range(count)]
-        return {"addr": self._address(process.role), "count": count, "ports": ports}
+        ports = [self.port_of(process, index) for index in range(count)]
+        return {"addr": self.address_of(process.role), "count": count, "ports": ports}
 
     def _origin(self) -> dict[str, str]:
         """`origin` in templates: where the first origin process listens."""
         for process in self.recipe.process:
             if process.role == "origin" and process.port:
-                return {"origin": f"{self._address('origin')}:{self._port(process, 0)}"}
+                return {"origin": f"{self.address_of('origin')}:{self.port_of(process, 0)}"}
         return {}
 
     def _files(self, asset: Asset, number: int) -> FileSet:
         key = f"asset[{number}]"
-        names = self._names(None, 0, {})
-        at = asset.mount.at if asset.mount else asset.at or "{run.tmp}/files"
+        names = self._names(None, 0)
+        at = asset.mount.at if asset.mount else asset.at or "{{ run.tmp }}/files"
         mount = asset.mount
         return FileSet(
             folder=str(self._fill(f"{key}.at", at, names)),
@@ -340,7 +364,7 @@ class Resolver:
         if not name:
             return None
         stack = self.recipe.stacks[name]
-        names = self._names(process, index, {})
+        names = self._names(process, index)
         profile = self._fill(f"stacks.{name}.profile", stack.profile, names)
         placed = {**stack.model_dump(), "profile": str(profile)}
         return PlacedStack(
@@ -354,7 +378,7 @@ class Resolver:
         link = self.topology.links.get(self.link)
         return getattr(link, role, "") if link and self.topology.is_apart else ""
 
-    def _port(self, process: ProcessSpec, index: int) -> int | None:
+    def port_of(self, process: ProcessSpec, index: int) -> int | None:
         if not process.port:
             return None
         port = process.port.base + process.port.step * index
@@ -367,107 +391,19 @@ class Resolver:
             )
         return port
 
-    def _address(self, role: str) -> str:
+    def address_of(self, role: str) -> str:
         return self.topology.address_of(role, self.link)
 
     # -- names ------------------------------------------------------------------------------
 
-    def _names(
-        self,
-        process: ProcessSpec | None,
-        index: int,
-        seats: dict[str, list[Seat]],
-        scheme: Any = None,
-    ) -> Names:
+    def _names(self, process: ProcessSpec | None, index: int) -> Names:
         own = f"{process.name}-{index}{self.place.side}" if process else ""
-        return Names(
-            lambda path: self._lookup(path, process, index, seats),
-            scheme or (lambda kind, name: self._scheme(kind, name, own)),
-        )
-
-    def _lookup(
-        self,
-        path: tuple[Any, ...],
-        process: ProcessSpec | None,
-        index: int,
-        seats: dict[str, list[Seat]],
-    ) -> Any:
-        head, rest = path[0], path[1:]
-        if not rest:
-            return self._plain(head, process, index)
-        if head in self.recipe.axis and self._is_variable(head, rest[0]):
-            value = self.recipe.axis[head].get(_key(self.cell.axes[head]), {})
-            return self._walk(path, value.get(rest[0]), rest[1:])
-        if head in self.processes:
-            found = self._of_process(self.processes[head], rest)
-            if found is not None:
-                return found
-        if head in ROLES and rest == ("addr",):
-            return self._address(head)
-        if head in ROLES and rest == ("cores",):
-            return max(1, len(self.topology.roles.get(head, [])))
-        if head == "run" and rest in (("dir",), ("tmp",)):
-            return self.place.run_dir if rest == ("dir",) else self.place.run_tmp
-        if (head, rest) == ("duration", ("seconds",)):
-            return math.ceil(units.duration_s(self._plain("duration", None, 0)))
-        if (head, rest) == ("recipe", ("dir",)):
-            return str(self.file.resolve().parent)
-        if head == "link":
-            return self._of_link(path, rest)
-        raise ExpressionError(f"unknown name {_dotted(path)!r} ({self._hint(head)})")
-
-    def _plain(self, name: str, process: ProcessSpec | None, index: int) -> Any:
-        if name in self.cell.axes:
-            return self.cell.axes[name]
-        duration_s = self.place.duration_s
-        warmup_s = self.place.warmup_s
-        plan = self.recipe.plan
-        if name == "duration":
-            return units.duration_text(plan.duration if duration_s is None else duration_s)
-        if name == "warmup":
-            return units.duration_text(plan.warmup if warmup_s is None else warmup_s)
-        if process and name == "i":
-            return index
-        if process and name == "count":
-            return self.count(process)
-        if process and name == "port" and process.port:
-            return self._port(process, index)
-        raise ExpressionError(f"unknown name {name!r} ({self._hint(name)})")
-
-    def _is_variable(self, axis: str, name: str) -> bool:
-        return any(name in variables for variables in self.recipe.axis[axis].values())
-
-    def _walk(self, path: tuple[Any, ...], value: Any, rest: tuple[Any, ...]) -> Any:
-        for step in rest:
-            if not isinstance(value, dict) or step not in value:
-                raise ExpressionError(f"unknown name {_dotted(path)!r}")
-            value = value[step]
-        return value
-
-    def _of_process(self, process: ProcessSpec, rest: tuple[Any, ...]) -> Any:
-        index = 0
-        if isinstance(rest[0], int | float):
-            index, rest = int(rest[0]), rest[1:]
-        if rest == ("port",) and process.port:
-            return self._port(process, index)
-        if rest == ("count",):
-            return self.count(process)
-        if rest == ("addr",):
-            return self._address(process.role)
-        return None
-
-    def _of_link(self, path: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
-        link = self.topology.links.get(self.link)
-        if link is None or len(rest) != 1 or not hasattr(link, str(rest[0])):
-            raise ExpressionError(f"unknown name {_dotted(path)!r} among this site's links")
-        return getattr(link, str(rest[0]))
-
-    def _scheme(self, kind: str, name: str, label: str) -> Any:
-        if kind == "asset":
-            return self._asset(name)
-        if kind == "template":
-            return f"{self.place.run_dir}/{template_file(label, name)}"
-        return jvm_options(self.place.root / "servers" / name, self.place.java_major)
+        return names_of(self, process, index, {
+            "asset": self._asset,
+            "jvm": lambda name: jvm_options(self.place.root / "servers" / name,
+                                            self.place.java_major),
+            "template": lambda name: f"{self.place.run_dir}/{template_file(own, name)}",
+        })  # fmt: skip
 
     def _asset(self, name: str) -> str:
         if name in MODULES:
@@ -475,15 +411,8 @@ class Resolver:
         file = self.file.parent / name
         if file.exists():
             return str(file.resolve())
-        raise ExpressionError(
+        raise BadTemplateError(
             f"unknown asset {name!r} (neither {file} nor one of {', '.join(MODULES)})"
-        )
-
-    def _hint(self, name: str) -> str:
-        axes = ", ".join(self.cell.axes) or "none"
-        processes = ", ".join(self.processes)
-        return (
-            f"axes: {axes}; processes: {processes}; also server, load, origin, run, duration, port"
         )
 
     # -- filling ----------------------------------------------------------------------------
@@ -491,20 +420,20 @@ class Resolver:
     def _value(self, key: str, value: Any, process: ProcessSpec | None) -> Any:
         if not isinstance(value, str):
             return value
-        filled = self._fill(key, value, self._names(process, 0, {}))
+        filled = self._fill(key, value, self._names(process, 0))
         return int(filled) if isinstance(filled, str) and filled.isdigit() else filled
 
     def _fill(self, key: str, text: str, names: Names) -> Any:
         try:
             value = value_of(text, names)
-        except ExpressionError as error:
+        except BadTemplateError as error:
             self._fail(key, str(error))
-        return "" if value is NOTHING else value
+        return "" if value is OMITTED else value
 
     def _filled(self, key: str, argv: list[str], names: Names) -> list[str]:
         try:
             return arguments_of(argv, names)
-        except ExpressionError as error:
+        except BadTemplateError as error:
             self._fail(key, str(error))
 
     def _fail(self, key: str, problem: str) -> NoReturn:
@@ -525,17 +454,25 @@ def _problem_of_url(url: str) -> str:
     return ""
 
 
-def _key(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _dotted(path: tuple[Any, ...]) -> str:
-    return ".".join(str(step) for step in path)
-
-
 def template_file(label: str, name: str) -> str:
     """The name of a rendered template: each instance has its own."""
     return f"{label}-{name}"
+
+
+def _rate_of(argv: list[str]) -> float | None:
+    """The number of -R or --rate; None without one, and where only the program can read it."""
+    for place, word in enumerate(argv):
+        if word in ("-R", "--rate"):
+            text = "".join(argv[place + 1 : place + 2])
+        elif word.startswith(("-R", "--rate=")):
+            text = word.removeprefix("-R").removeprefix("--rate=")
+        else:
+            continue
+        try:
+            return float(text)
+        except ValueError:
+            return None
+    return None
 
 
 def _beside(program: str, folder: Path) -> str:

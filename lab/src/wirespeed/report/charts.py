@@ -41,7 +41,7 @@ SAMPLED = {
 SHARED = "Instances share cores."
 PAIRS = "Pairs: one server and one generator share each core."
 LOG_FROM = 30  # latencies that differ by more stand on a logarithmic axis
-CANARY_POINTS_MAX = 300  # finer than that cannot be seen
+CALIBRATION_POINTS_MAX = 300  # finer than that cannot be seen
 REACH_MIN = 4.0  # %: the least that the axis of the trials in time order shows
 
 
@@ -219,19 +219,19 @@ def trials_over_time(summary: Summary) -> Chart | None:
         for name, points in marks.items()
     ]
     lines.sort(key=lambda line: line.colour)
-    canary = _canary(summary, first, most)
+    calibration = _calibration(summary, first, most)
     labels = Labels("Every trial in time order", "minutes since the first trial",
                     f"{wording.measure(metric).label}, % from the cell's median")  # fmt: skip
-    svg = plot.strip_chart(lines, _cut(crosses, most), canary, labels)
+    svg = plot.strip_chart(lines, _cut(crosses, most), calibration, labels)
     beyond = sum(abs(point.y) > most for point in every)
-    return Chart(svg, _time_caption(bool(crosses), canary is not None, most, beyond))
+    return Chart(svg, _time_caption(bool(crosses), calibration is not None, most, beyond))
 
 
-def _time_caption(has_crosses: bool, has_canary: bool, cut: float, beyond: int) -> str:
+def _time_caption(has_crosses: bool, has_calibration: bool, cut: float, beyond: int) -> str:
     parts = ["Each mark is one trial. Were marks of one colour to drift, a gain would be in doubt."]
     if has_crosses:
         parts.append("Crosses are invalid trials, which count nowhere.")
-    if has_canary:
+    if has_calibration:
         parts.append(
             "Thin line: the calibration loop before and after each trial; up is a slower machine."
         )
@@ -259,16 +259,16 @@ def deviation(trial: Trial, metric: str, middle: float | None, first: float) -> 
     return Point((trial.t_start - first) / 60, (value / middle - 1) * 100)
 
 
-def _canary(summary: Summary, first: float, reach: float) -> Series | None:
+def _calibration(summary: Summary, first: float, reach: float) -> Series | None:
     times = [
-        (trial.t_start, (trial.canary.before_ms + trial.canary.after_ms) / 2)
+        (trial.t_start, (one.before_ms + one.after_ms) / 2)
         for trial in summary.valid
-        if trial.canary and math.isfinite(trial.canary.before_ms + trial.canary.after_ms)
+        if (one := trial.calibration) and math.isfinite(one.before_ms + one.after_ms)
     ]
     if len(times) < 2:
         return None
     middle = median(ms for _, ms in times)
-    step = -(-len(times) // CANARY_POINTS_MAX)
+    step = -(-len(times) // CALIBRATION_POINTS_MAX)
     points = [Point((t - first) / 60, (ms / middle - 1) * 100) for t, ms in times[::step]]
     return Series("calibration loop", 5, _cut(points, reach), is_marked=False)
 

@@ -1,7 +1,8 @@
 """Files for CI systems: a comment, JUnit XML, and JSON that dashboards follow over commits.
 
 comment.md           a reviewer's summary, for a pull request
-junit.xml            a test case for each comparison: failed on a loss, skipped where undecided
+junit.xml            a test case for each comparison: failed on a loss, skipped where undecided; an
+                     error for a run that did not end
 github-bigger.json   github-action-benchmark, customBiggerIsBetter: rates
 github-smaller.json  the same, customSmallerIsBetter: latencies, CPU per request
 bencher.json         Bencher Metric Format: a measure with its bounds for each cell
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
+from wirespeed.analysis import gate
 from wirespeed.analysis.summary import Cell, Gain, Summary
 from wirespeed.errors import StorageError
 from wirespeed.report import story, wording
@@ -65,6 +67,12 @@ def comment(summary: Summary) -> str:
     lines += [f"- {one}" for one in filter(None, [story.duets(summary), *story.warnings(summary)])]
     lines += [f"- {cell.failures} trials: {_escaped(wording.place(cell))}: {_escaped(cell.failure)}"
               for cell in summary.cells if cell.failures]  # fmt: skip
+    lost = [cell for cell in summary.cells if not (cell.trials or cell.failures)]
+    lines += [f"- Not measured: {_escaped(wording.place(cell))}: {_escaped(cell.reason)}"
+              for cell in lost[:ROWS_MAX]]  # fmt: skip
+    lines += [f"- … {len(lost) - ROWS_MAX} more were not measured"] * (len(lost) > ROWS_MAX)
+    lines += [f"- {_escaped(wording.place(gain.cell))}: {gain.metric}: {_escaped(text)}"
+              for gain, text in gate.zeros(summary)]  # fmt: skip
     lines += [
         "",
         f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
@@ -77,11 +85,11 @@ def comment(summary: Summary) -> str:
 
 def _headline(summary: Summary) -> str:
     words = [gain.verdict.word for gain in summary.gains]
-    if not words:
-        return "Performance: nothing was compared"
     counted = [f"{words.count(word)} {story.VERDICT_COUNTS[word][words.count(word) != 1]}"
                for word in ORDER if word in words]  # fmt: skip
-    return f"Performance: {', '.join(counted)}"
+    lost = len(gate.zeros(summary))
+    verdicts = ", ".join(counted) if gate.has_compared(summary) else "nothing was compared"
+    return f"Performance: {verdicts}" + f"; {lost} worse without a verdict" * bool(lost)
 
 
 def _row(summary: Summary, gain: Gain) -> str:
@@ -110,11 +118,21 @@ def junit(summary: Summary) -> str:
             ElementTree.SubElement(made, child, message=_printable(message))
             counts[{"failure": "failures", "error": "errors"}.get(child, child)] += 1
 
+    lost = {id(gain): text for gain, text in gate.zeros(summary)}
     for gain in summary.gains:
         name = f"{wording.place(gain.cell)}: {gain.metric} against {gain.over}"
-        verdict = f"{wording.verdict(gain)} ({gain.verdict.reason})"
+        verdict = lost.get(id(gain)) or f"{wording.verdict(gain)} ({gain.verdict.reason})"
         child = {"loss": "failure", "not decided": "skipped", "not comparable": "skipped"}
+        child |= {gain.verdict.word: "failure"} if id(gain) in lost else {}
         case("comparison", name, child.get(gain.verdict.word, ""), verdict)
+    for family in summary.families:
+        if family.verdict.word == "loss" and not family.count("loss"):
+            name = f"{family.contender} against {family.over}: {family.metric} over all cells"
+            case("comparison", name, "failure", f"{wording.figure(family)} loss")
+    if summary.run.state != "done":
+        case("run", summary.run.run_id, "error", f"the run did not end: {summary.run.state}")
+    elif not gate.has_compared(summary):
+        case("run", summary.run.run_id, "skipped", "nothing was compared")
     for cell in summary.cells:
         if cell.failures:
             case("cell", wording.place(cell), "error", f"{cell.failures}: {cell.failure}")

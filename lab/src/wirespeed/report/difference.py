@@ -38,8 +38,15 @@ class Row:
 
 def write(first: Summary, second: Summary, found: RunDifferences, path: Path) -> None:
     """Writes the page; raises StorageError."""
+    try:
+        path.write_text(html(first, second, found), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def html(first: Summary, second: Summary, found: RunDifferences) -> str:
     reach = _reach(found.differences)
-    text = page.rendered(
+    return page.rendered(
         "difference.html.j2",
         names=(first.run.run_id, second.run.run_id),
         title=first.run.title or first.run.recipe,
@@ -52,10 +59,6 @@ def write(first: Summary, second: Summary, found: RunDifferences, path: Path) ->
         rows=[_row(first, one, reach) for one in found.differences],
         note=NOT_INTERLEAVED,
     )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def counted(found: RunDifferences) -> str:

@@ -40,7 +40,8 @@ INVALID_MAX = 60
 
 BOTTLENECK_KEY = (
     "Letters under a chart name what held the cell back: S the server, C the load generator "
-    "(client), B both of them, L the link, N too few connections, ? unknown."
+    "(client), B both of them, L the link, N server not busy (too few connections, or it waits), "
+    "? unknown."
 )
 
 
@@ -119,9 +120,11 @@ def write_page(summary: Summary) -> Path:
 def html(summary: Summary) -> str:
     """The whole page. A level of detail is not drawn when its copy of the run alone is too large:
     a run of thousands of trials would be drawn once for each level."""
-    text = ""
+    text, copies = "", dict[str, str]()
     for detail in DETAILS:
-        carried = _carried(summary, detail)
+        if detail.carried not in copies:
+            copies[detail.carried] = _carried(summary, detail)
+        carried = copies[detail.carried]
         if len(carried) > PAGE_BYTES_MAX:
             continue
         text = _render(summary, detail, carried)
@@ -160,6 +163,7 @@ def _facts(summary: Summary, detail: Detail, carried: str) -> dict[str, Any]:
         "doubts": story.doubts(summary),
         "method": story.method(summary),
         "tiles": _tiles(summary),
+        "terms": story.terms(summary),
         "families": summary.families,
         "words": _words(summary),
         "compared_heads": list(COMPARED_HEADS),

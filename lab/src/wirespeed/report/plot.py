@@ -153,7 +153,7 @@ def curve_chart(
 
 def strip_chart(series: Sequence[Series], crosses: Sequence[Point], line: Series | None,
                 labels: Labels) -> str:  # fmt: skip
-    """Every trial in time order as a mark; invalid ones as crosses; one line, say the canary."""
+    """Every trial in time order as a mark; invalid ones as crosses; one line with them."""
     points = [p for s in series for p in s.points] + list(crosses)
     every = points + list(line.points if line else ())
     span = max((float(p.x) for p in every), default=1.0) or 1.0

@@ -1,4 +1,4 @@
-"""Facts in a run's recipe that run.json lacks: variables of axis values, lives, charts.
+"""Facts in a run's recipe that run.json lacks: variables of axis values, server lifetimes, charts.
 
 The copy in the run directory counts, not the recipe of today. A copy that cannot be read
 says nothing, since the figures themselves do not depend on it.

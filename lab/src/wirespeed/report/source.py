@@ -75,6 +75,7 @@ def _templates(recipe: str, folder: Path) -> dict[str, str]:
 
 #: Of a trial: what its line of the plan says already.
 _IN_PLAN = ("cell", "round", "axes")
+_PLAIN = Trial("", "", 0, 0).to_json()
 
 
 def _trial(trial: Trial, names: set[str] | None) -> dict[str, Any]:
@@ -87,11 +88,10 @@ def _trial(trial: Trial, names: set[str] | None) -> dict[str, Any]:
     processes = [dataclasses.replace(process, argv=[]) for process in trial.processes]
     kept = processes if names is None else []
     data = dataclasses.replace(trial, metrics=metrics, processes=kept).to_json()
-    plain = Trial("", "", 0, 0).to_json()
     return {
         name: value
         for name, value in data.items()
-        if name not in _IN_PLAN and (value != plain[name] or name in ("key", "position"))
+        if name not in _IN_PLAN and (value != _PLAIN[name] or name in ("key", "position"))
     }
 
 

@@ -1,4 +1,4 @@
-"""The run as a spreadsheet: a sheet a table with formulas and charts, all repeats, the audit.
+"""The run as a spreadsheet: a sheet per table with formulas and charts, all repeats, the audit.
 
 Medians and gains are formulas over the repeats, so that a reader who strikes out a repeat sees what
 becomes of them. The verdict is the lab's and stands as text.

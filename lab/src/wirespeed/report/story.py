@@ -1,4 +1,4 @@
-"""What a run says in sentences, all of them generated: results, doubts, what was left out.
+"""The sentences of a report, all of them generated: results, doubts, what was left out.
 
 Losses stand next to gains, means go over all compared cells, and nothing is picked by hand.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from wirespeed.analysis.comparisons import DUET, WORK
 from wirespeed.analysis.summary import (
@@ -23,6 +24,10 @@ from wirespeed.report import headroom, recipe_copy, wording
 from wirespeed.stats.comparison import CONFIDENCE, PAIRS_MIN, median
 from wirespeed.units import duration_for_people
 
+PROVIDERS = {  # of a recipe's stacks
+    "none": "the kernel's sockets", "bypass": "sockets of bypass", "onload": "sockets of Onload",
+    "auto": "sockets of Onload where it is installed, else of bypass",
+}  # fmt: skip
 NOTES_MAX = 12  # kinds of remarks shown; all are in trials/*/trial.json
 VERDICT_COUNTS = {
     "gain": ("gain", "gains"),
@@ -35,7 +40,7 @@ VERDICT_COUNTS = {
 
 def headlines(summary: Summary) -> list[str]:
     """One line for each contender: `bypass against kernel: 6 of 10 faster, ×2.9 to ×10; highest
-    284,218 against 56,778 at …; …`.
+    284,218 requests/s against 56,778 at …; …`.
 
     A rate that cannot be decided does not hide what a request costs: server CPU per request is in
     the line of its contender, as capacity per core.
@@ -56,7 +61,7 @@ def _headline(summary: Summary, contender: str, over: str, group: list[Family]) 
 
 
 def _counted(family: Family) -> str:
-    """`6 of 10 faster, ×2.90 to ×10.0; 4 not comparable`, by the verdicts of the cells."""
+    """`6 of 10 faster, ×2.90 to ×10.0; not decided in 4 of 10`, by the verdicts of the cells."""
     total, parts = len(family.gains), []
     is_rate = family.better == "higher"
     words = {"gain": "faster" if is_rate else "lower", "loss": "slower" if is_rate else "higher"}
@@ -70,20 +75,21 @@ def _counted(family: Family) -> str:
             parts.append(f"{len(chosen)} of {total} {shown}, {reach}")
     for word in ("no difference", "not decided"):
         if family.count(word):
-            parts.append(f"{family.count(word)} {word}")
+            parts.append(f"{word} in {family.count(word)} of {total}")
     reasons = Counter(
         gain.verdict.reason for gain in family.gains if gain.verdict.word == "not comparable"
     )
-    parts += [f"{number} not comparable ({reason})" for reason, number in reasons.most_common(1)]
+    parts += [f"not comparable in {number} of {total} ({reason})"
+              for reason, number in reasons.most_common(1)]  # fmt: skip
     if len(reasons) > 1:
-        parts.append(f"{sum(reasons.values()) - max(reasons.values())} for other reasons")
+        parts.append(f"in {sum(reasons.values()) - max(reasons.values())} for other reasons")
     metric = wording.measure(family.metric).label
     return f"{metric}: {'; '.join(parts)}"
 
 
 def _highest(summary: Summary, family: Family) -> str:
     """The contender's best figure and the baseline's in the same place, to be quoted as they are:
-    `highest 284,218 against 56,778 at connections 100`."""
+    `highest 284,218 requests/s against 56,778 at connections 100`."""
     both = [
         (cell, base, gain)
         for gain in family.judged
@@ -94,16 +100,17 @@ def _highest(summary: Summary, family: Family) -> str:
         return ""
     is_rate = family.better == "higher"
     cell, base, gain = (max if is_rate else min)(both, key=lambda one: one[0])
-    scale = wording.measure(family.metric, summary.unit(family.metric)).scale
-    figures = [
-        wording.mark(side) + wording.number(value * scale)
+    shown = wording.measure(family.metric, summary.unit(family.metric))
+    ours, theirs = (
+        wording.mark(side) + wording.number(value * shown.scale)
         for side, value in ((gain.cell, cell), (gain.base, base))
-    ]
+    )
+    unit = shown.unit or (shown.label if shown.label.endswith("/s") else "")
     at = varying_place(summary, gain)
     return (
-        f"{'highest' if is_rate else 'lowest'} {' against '.join(figures)}"
+        f"{'highest' if is_rate else 'lowest'} {ours}{unit and ' ' + unit} against {theirs}"
         + (f" at {at}" if at else "")
-        + (", each measured alone" if gain.method == DUET else "")
+        + (" (each without the other running)" if gain.method == DUET else "")
     )
 
 
@@ -111,12 +118,39 @@ def _cost(family: Family) -> str:
     """Capacity per core is the inverse of CPU per request, at whatever rate both ran."""
     assert family.found is not None
     saved = wording.signed(family.found.gain)
-    return f"server CPU per request {saved} ({wording.verdict_word(family)}), {_capacity(family)}"
+    told = f"server CPU per request {saved} ({wording.verdict_word(family)})"
+    return ", ".join(part for part in (told, _capacity(family)) if part)
 
 
 def _capacity(family: Family) -> str:
+    """Empty where the difference may be none."""
     assert family.found is not None
+    if family.verdict.word not in ("gain", "loss"):
+        return ""
     return f"that is ×{1 / (1 + family.found.gain):.2f} requests per core"
+
+
+def terms(summary: Summary) -> list[tuple[str, str]]:
+    """Terms of the first screen and what they mean, for a reader who sees a report for the first
+    time."""
+    found = [("cell", "one combination of axis values")]
+    if summary.noisy:
+        found.append((wording.NOISY, "measured with interference, which verdicts allow for"))
+    if summary.floors.get(summary.primary) is not None:
+        found.append(("noise floor", "how far the baseline's odd rounds are from its even ones"))
+    names = [name for one in summary.families for name in (one.contender, one.over)]
+    stacks = {name: _stack(summary.run.stacks.get(name)) for name in names}
+    return found + [(name, meaning) for name, meaning in stacks.items() if meaning]
+
+
+def _stack(stack: Mapping[str, Any] | None) -> str:
+    """How a stack of the recipe opens its sockets; empty for another kind of contender."""
+    if stack is None:
+        return ""
+    under = PROVIDERS.get(stack.get("provider", "none"), "")
+    profile = str(stack.get("profile", ""))
+    is_named = under and profile and "{" not in profile
+    return f"{under}, profile {profile}" if is_named else under
 
 
 def front(summary: Summary) -> list[str]:
@@ -311,15 +345,20 @@ def doubts(summary: Summary) -> list[str]:
 
 def _client_bound(summary: Summary) -> list[str]:
     found = []
-    for what in ("client", "both", "link", "concurrency"):
+    for what in ("client", "both", "link"):
         cells = [cell for cell in summary.measured if cell.bottleneck == what]
         if cells:
             limit = wording.BOTTLENECKS[what]
-            verb = "were" if what in ("concurrency", "both") else "was"
+            verb = "were" if what == "both" else "was"
             where = _some([wording.place(cell) for cell in cells])
             cells_text = wording.count(len(cells), "cell")
             end = "" if what == "both" else ", not the server"
             found.append(f"In {cells_text} {limit} {verb} the limit{end}: {where}.")
+    idle = [cell for cell in summary.measured if cell.bottleneck == "concurrency"]
+    if idle:
+        where = _some([wording.place(cell) for cell in idle])
+        why = "the server was not busy (too few connections, or it waits)"
+        found.append(f"In {wording.count(len(idle), 'cell')} {why}: {where}.")
     return found
 
 

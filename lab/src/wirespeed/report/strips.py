@@ -1,4 +1,4 @@
-"""A strip for each cell: its repeats in the order of measuring, so that a cell that drifts is seen.
+"""A strip for each cell: its repeats in the order of measuring, which shows drift.
 
 The chart of every trial (charts.trials_over_time) shows when something happened; these rows show
 to which cell. Where there are too many cells for a page, those with the widest spread are drawn.

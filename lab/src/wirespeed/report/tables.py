@@ -7,6 +7,7 @@ they come from different hardware.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +15,8 @@ from typing import Any
 from wirespeed.analysis.cells import is_time
 from wirespeed.analysis.comparisons import DUET, TRIALS
 from wirespeed.analysis.summary import Cell, Gain, Sheet, Summary
-from wirespeed.report import published, recipe_copy, wording
-from wirespeed.report.published import HEAD, Document, Figure
+from wirespeed.published.figures import HEAD, Document, Figure, document_of
+from wirespeed.report import recipe_copy, wording
 from wirespeed.stats.comparison import CONFIDENCE, geometric_mean, rank_correlation
 
 OURS = "this run"
@@ -93,7 +94,7 @@ def source(summary: Summary, sheet: Sheet) -> Printed | None:
     spec = sheet.spec.get("published")
     if not isinstance(spec, dict):
         return None
-    document = published.read(str(spec.get("file", "")), summary.run_dir)
+    document = document_of(str(spec.get("file", "")), summary.run_dir)
     if document is None:
         return None
     variables = recipe_copy.axis_variables(summary.run_dir)
@@ -201,8 +202,7 @@ def _measure(sheet: Sheet, metric: str, printed: Printed | None) -> wording.Meas
     """Published latencies are in ms; a table with a column for each metric chooses for each."""
     if printed and is_time(metric):
         return wording.measure(metric, sheet.units.get(metric, ""), is_ms=True)
-    medians = [cell.median(metric) or 0.0 for cell in sheet.cells.values()]
-    is_ms = len(sheet.metrics) > 1 and wording.is_long(max(medians, default=0.0))
+    is_ms = len(sheet.metrics) > 1 and wording.is_long(sheet.highest.get(metric, 0.0))
     return wording.measure(metric, sheet.units.get(metric, ""), is_ms=is_ms)
 
 
@@ -390,6 +390,7 @@ def _figures(sheet: Sheet, printed: Printed) -> list[Figure]:
 def shapes(summary: Summary) -> list[str]:
     """Against the documents: the shape of the gains, since absolute values cannot be compared."""
     pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    withheld: Counter[tuple[str, str, str]] = Counter()
     for sheet in summary.sheets:
         printed = source(summary, sheet)
         for (row, column), gain in sheet.gains.items() if printed else ():
@@ -397,19 +398,26 @@ def shapes(summary: Summary) -> list[str]:
             if percent is not None and gain.found is not None:
                 key = (gain.contender, gain.over, gain.metric)
                 pairs.setdefault(key, []).append((gain.found.gain, percent / 100))
-    return [_shape(*key, found) for key, found in pairs.items()]
+                withheld[key] += gain.verdict.word == "not comparable"
+    return [_shape(key, found, withheld[key]) for key, found in pairs.items()]
 
 
-def _shape(contender: str, over: str, metric: str, pairs: Sequence[tuple[float, float]]) -> str:
+def _shape(
+    names: tuple[str, str, str], pairs: Sequence[tuple[float, float]], withheld: int
+) -> str:
+    """A document does not say what was the limit, so ours count with and without verdicts, and the
+    sentence says how many have none."""
+    contender, over, metric = names
     ours, theirs = zip(*pairs, strict=True)
     means = [geometric_mean([1 + gain for gain in gains]) - 1 for gains in (ours, theirs)]
     rho = rank_correlation(ours, theirs)
     order = f"; rank correlation {rho:.2f}".replace("-", wording.MINUS) if rho is not None else ""
+    doubt = f"; {withheld} of them not comparable here, see their verdicts" if withheld else ""
     return (
         f"{contender} against {over}, {wording.measure(metric).label}, in the "
         f"{wording.count(len(pairs), 'cell')} that the document also has: here "
         f"{wording.signed(means[0])} on the geometric mean, published (different hardware) "
-        f"{wording.signed(means[1])}{order}."
+        f"{wording.signed(means[1])}{order}{doubt}."
     )
 
 

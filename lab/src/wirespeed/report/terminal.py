@@ -1,4 +1,4 @@
-"""The tables of a run in the terminal, and where its report lies."""
+"""The tables of a run in the terminal, and the path of its report."""
 
 from __future__ import annotations
 

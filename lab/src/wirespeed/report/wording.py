@@ -9,6 +9,7 @@ from wirespeed.analysis.cells import is_time
 from wirespeed.analysis.cells import place as axes_in_words
 from wirespeed.analysis.comparisons import DUET
 from wirespeed.analysis.summary import Cell, Family, Gain, Sheet
+from wirespeed.analysis.trend import Change
 from wirespeed.stats.comparison import Comparison
 
 MINUS = "\u2212"
@@ -27,7 +28,7 @@ BOTTLENECKS = {
     "client": "the load generator",
     "both": "server and load generator, both full",
     "link": "the link",
-    "concurrency": "too few connections",
+    "concurrency": "server not busy (too few connections, or it waits)",
     "unknown": "unknown",
 }
 
@@ -88,6 +89,24 @@ def measure(metric: str, unit: str = "", *, is_ms: bool = False) -> Measure:
         return Measure(f"core {metric[4:]} busy", "share")
     known = MEASURES.get(metric, Measure(metric.replace("_", " ")))
     return replace(known, unit=unit) if unit else known
+
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def course(values: Iterable[float]) -> str:
+    """Values over runs as bars between the lowest and the highest."""
+    values = list(values)
+    low, reach = min(values), max(values) - min(values)
+    top = len(BARS) - 1
+    return "".join(BARS[round((value - low) / reach * top) if reach else 0] for value in values)
+
+
+def change(found: Change) -> str:
+    """`−15 % from RUN (COMMIT) on, worse (also changed: kernel)`."""
+    commit = f" ({found.commit})" if found.commit else ""
+    also = f" (also changed: {', '.join(found.conditions)})" if found.conditions else ""
+    return f"{signed(found.change)} from {found.run}{commit} on, {found.word}{also}"
 
 
 def is_long(latency_us: float) -> bool:
@@ -151,7 +170,7 @@ def interval(found: Comparison | None, times: bool = False) -> str:
 
 
 def verdict_word(gain: Gain | Family) -> str:
-    """`gain`, or `gain, latency-bound` where too few connections decide it."""
+    """`gain`, or `gain, latency-bound` where a server was not busy."""
     scope = gain.verdict.scope
     return f"{gain.verdict.word}, {scope}" if scope else gain.verdict.word
 

@@ -13,14 +13,14 @@ from wirespeed.errors import COMMAND, InputError, StorageError
 from wirespeed.results import store
 
 FOLDER = store.BASELINES
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}")
 
 
 def save(runs: Path, name: str, run_dir: Path) -> None:
     """Names a run, or gives the name to another one."""
     if not NAME.fullmatch(name) or name == "latest":
         raise InputError(
-            f"{name!r}: not a name for a baseline (letters, digits, . - _; not latest)"
+            f"{name!r}: not a name for a baseline (100 letters, digits, . - _; not latest)"
         )
     if (runs / name / "run.json").exists():
         raise InputError(f"{name!r}: already the name of a run (choose another)")
@@ -47,6 +47,7 @@ def every(runs: Path) -> dict[str, str]:
     """Each name with its run's; of a run that was deleted the name stays, and says so."""
     links = sorted((runs / FOLDER).glob("[!.]*")) if (runs / FOLDER).is_dir() else []
     return {
-        link.name: link.resolve().name + ("" if (link / "run.json").exists() else " (gone)")
+        link.name: Path(os.path.realpath(link)).name
+        + ("" if (link / "run.json").exists() else " (gone)")
         for link in links
     }

@@ -53,6 +53,7 @@ class Run(_Record):
     title: str = ""
     method: str = ""
     recipe_hash: str = ""
+    recipe_format: int = 1  # its key `wirespeed`: 1 also of runs from before it was recorded
     site: str = "here"
     started: str = ""  # ISO 8601, UTC
     ended: str | None = None
@@ -65,7 +66,7 @@ class Run(_Record):
     thinned: list[str] = field(default_factory=list)
     fit: str = "strict"
     budget_s: float | None = None
-    looks: int = 1  # how often its verdicts stood to be read: once, and at each extension again
+    analyses: int = 1  # how often its verdicts stood to be read: once, and at each extension again
     is_sequential: bool = False  # begun as a run that goes on until it is decided
     analysed_at: list[int] = field(default_factory=list)  # its rounds at each interim analysis
     rounds_max: int = 0  # that such a run may come to; 0: of an earlier build, or a plain run
@@ -87,7 +88,8 @@ class Run(_Record):
     def from_json(cls, data: dict[str, Any]) -> Self:
         run = super().from_json(data)
         plan = RunPlan.from_json(data.get("plan", {}))
-        return dataclasses.replace(run, plan=plan)
+        analyses = data.get("analyses", data.get("looks", 1))  # its name in earlier runs
+        return dataclasses.replace(run, plan=plan, analyses=analyses)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class PlannedTrial(_Record):
     axes: Axes = field(default_factory=dict)
     state: CellState = "planned"
     reason: str = ""
-    life: int = 0  # trials with the same number share one server's life, in this order
+    life: int = 0  # trials with the same number share one server's session, in this order
     over: str = ""  # the baseline's cell, with whose server this one's takes turns
 
 
@@ -130,7 +132,7 @@ class Process(_Record):
 
 
 @dataclass(frozen=True)
-class Canary(_Record):
+class Calibration(_Record):
     """Fixed work on the server's core before and after the trial, in milliseconds."""
 
     before_ms: float
@@ -188,9 +190,9 @@ class Trial(_Record):
     shared_cores: bool = False
     metrics: dict[str, float | None] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
-    canary: Canary | None = None
+    calibration: Calibration | None = None
     disturbed: float = 0.0  # the share of its speed that others may have taken
-    slowed: float = 0.0  # the part of it that a slow host took, by the canary
+    slowed: float = 0.0  # the part of it that a slow host took, by the calibration loop
     discarded: list[str] = field(default_factory=list)  # windows that do not count, and why
     idle_held: bool | None = None  # off idle states; None: a trial from before it was recorded
     duet: Duet | None = None  # after this trial, with the baseline's server of the same round
@@ -199,11 +201,12 @@ class Trial(_Record):
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         trial = super().from_json(data)
-        window, canary = data.get("window"), data.get("canary")
+        window = data.get("window")
+        calibration = data.get("calibration", data.get("canary"))  # its name in earlier runs
         return dataclasses.replace(
             trial,
             window=Window.from_json(window) if window else None,
-            canary=Canary.from_json(canary) if canary else None,
+            calibration=Calibration.from_json(calibration) if calibration else None,
             processes=[Process.from_json(entry) for entry in data.get("processes", [])],
             duet=Duet.from_json(data["duet"]) if data.get("duet") else None,
         )

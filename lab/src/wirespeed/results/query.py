@@ -87,4 +87,5 @@ def fill(
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | float | str | None) else str(value)
+    is_large = isinstance(value, int) and value.bit_length() > 63  # than SQLite's numbers
+    return value if isinstance(value, int | float | str | None) and not is_large else str(value)

@@ -1,7 +1,8 @@
-"""Which runs may go: of each recipe all but the newest ones, and no run with a name or a mark."""
+"""Which runs may be removed: all but the newest of each recipe, and none with a name or a mark."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class Kept:
 def judged(runs: Path, newest: int) -> list[Kept]:
     """Every run, oldest first. Runs that cannot be read stay: another version may read them."""
     named = _baselines(runs)
-    latest = (runs / "latest").resolve()
+    latest = Path(os.path.realpath(runs / "latest"))  # also of a link that leads to itself
     found: list[Kept] = []
     counts: Counter[str] = Counter()
     for run_dir in reversed(store.list_runs(runs)):

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
 from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 
@@ -23,6 +25,38 @@ MADE_WITHIN_S = 60.0  # from a run's folder to its run.json; it takes a tenth of
 
 
 Kind = TypeVar("Kind", Run, Trial)
+_CHECKERS: dict[type, TypeAdapter[Any]] = {
+    kind: TypeAdapter(kind) for kind in (Run, PlannedTrial, Trial)
+}
+
+
+class _Metric(BaseModel):
+    name: str
+
+
+class _Gain(BaseModel):
+    round: int = 0
+
+
+class _Table(BaseModel):
+    title: str = ""
+    each: str | list[str] = []
+    where: dict[str, Any] = {}
+    rows: str | list[str] = []
+    columns: str = ""
+    value: str = ""
+    values: list[str] = []
+    gain: _Gain = _Gain()
+    published: dict[str, Any] = {}
+
+
+class _Copies(BaseModel):
+    """What run.json has of its recipe and audit, as far as a report relies on it."""
+
+    metrics: list[_Metric] = []
+    tables: list[_Table] = []
+    stacks: dict[str, dict[str, Any]] = {}
+    audit: list[tuple[str, str, str]] = []
 
 
 @contextmanager
@@ -41,7 +75,10 @@ def storage(path: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, data: Any, is_durable: bool = True) -> None:
-    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n", is_durable)
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    if "\\ud" in text:  # half of a character, from a name that is not UTF-8, cannot be read again
+        json.dumps(data, ensure_ascii=False).encode()
+    write_text(path, text, is_durable)
 
 
 def write_text(path: Path, text: str, is_durable: bool = True) -> None:
@@ -68,8 +105,19 @@ def move(path: Path, to: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
+    return _parsed(path, _read_text(path))
+
+
+def _parsed(path: Path, text: str) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ResultsError(f"{path}: cannot be read: {error}") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ResultsError(f"{path}: missing (is {path.parent} a run directory?)") from None
     except (OSError, ValueError) as error:
@@ -80,11 +128,13 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The whole lines of a JSON-lines file; a torn last line (power loss) is left out."""
     if not path.exists():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            yield json.loads(line)
+            data = json.loads(line)
         except ValueError:
             continue
+        if isinstance(data, dict):
+            yield data
 
 
 def create(runs: Path, recipe: str) -> Path:
@@ -121,7 +171,8 @@ def read_run(run_dir: Path) -> Run:
 
 def _record(kind: type[Kind], path: Path) -> Kind:
     """One record of this lab's format; older writers left fields out, newer ones add some."""
-    data = read_json(path)
+    text = _read_text(path)
+    data = _parsed(path, text)
     if not isinstance(data, dict):
         raise ResultsError(f"{path} is not whole: it holds no table")
     if data.get("format") != FORMAT:
@@ -130,10 +181,21 @@ def _record(kind: type[Kind], path: Path) -> Kind:
             "use the version that wrote it"
         )
     try:
-        return kind.from_json(data)
-    except TypeError as error:
-        missing = str(error).partition("argument")[2].lstrip("s: ") or str(error)
-        raise ResultsError(f"{path} is not whole: it lacks {missing}") from None
+        _CHECKERS[kind].validate_json(text, strict=True)  # a word is not a truth value
+        if kind is Run:
+            _Copies.model_validate_json(text)
+    except ValidationError as error:
+        raise ResultsError(f"{path} is not whole: {_problem(error)}") from None
+    return kind.from_json(data)
+
+
+def _problem(error: ValidationError) -> str:
+    """The first field that is wrong: `it lacks run_id`, `labels: Input should be an object`."""
+    first = error.errors(include_url=False)[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"it lacks {name}"
+    return f"{name}: {first['msg']}" if name else str(first["msg"])
 
 
 def write_plan(run_dir: Path, plan: Iterable[PlannedTrial]) -> None:
@@ -142,7 +204,16 @@ def write_plan(run_dir: Path, plan: Iterable[PlannedTrial]) -> None:
 
 
 def read_plan(run_dir: Path) -> list[PlannedTrial]:
-    return [PlannedTrial.from_json(line) for line in _read_lines(run_dir / "plan.jsonl")]
+    """Every line: it is written whole, and a report lacks the cell of a line that is left out."""
+    path = run_dir / "plan.jsonl"
+    lines = []
+    for number, text in enumerate(_read_text(path).splitlines(), 1):
+        try:
+            _CHECKERS[PlannedTrial].validate_json(text, strict=True)
+        except ValidationError as error:
+            raise ResultsError(f"{path} is not whole: line {number}: {_problem(error)}") from None
+        lines.append(PlannedTrial.from_json(json.loads(text)))
+    return lines
 
 
 def trial_dir(run_dir: Path, position: int, key: str) -> Path:
@@ -155,9 +226,15 @@ def write_trial(directory: Path, trial: Trial) -> None:
 
 
 def read_trials(run_dir: Path) -> list[Trial]:
-    """Every finished trial, in the order in which they were planned."""
-    paths = sorted((run_dir / "trials").glob("*/trial.json"))
-    return [_record(Trial, path) for path in paths]
+    """Every finished trial, in the order in which they were planned. None counts twice."""
+    found: dict[str, tuple[Path, Trial]] = {}
+    for path in sorted((run_dir / "trials").glob("*/trial.json")):
+        trial = _record(Trial, path)
+        if trial.key in found:
+            other = found[trial.key][0].parent.name
+            raise ResultsError(f"{path}: the same trial as {other} (move the copy elsewhere)")
+        found[trial.key] = path, trial
+    return [trial for _, trial in found.values()]
 
 
 def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
@@ -192,7 +269,7 @@ def _is_torn(file: BinaryIO) -> bool:
 
 
 def read_events(run_dir: Path) -> list[dict[str, Any]]:
-    return list(_read_lines(run_dir / "journal.jsonl"))
+    return [event for event in _read_lines(run_dir / "journal.jsonl") if "event" in event]
 
 
 def is_run(folder: Path) -> bool:

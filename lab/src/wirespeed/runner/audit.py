@@ -1,4 +1,4 @@
-"""Judges a host for measuring: what each thing is, whether it disturbs, and what to do."""
+"""Audits a host: its facts, which of them add noise, and what to do."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wirespeed.analysis.cells import SATURATED
 from wirespeed.driver.base import Figures
 from wirespeed.probe.window import Part, Usage
-from wirespeed.results.model import Bottleneck, Canary
+from wirespeed.results.model import Bottleneck, Calibration
 from wirespeed.runner import disturbance
 from wirespeed.runner.disturbance import Others
 
@@ -25,8 +25,8 @@ class Evidence:
     figures: Mapping[str, Figures]
     usage: Usage | None
     parts: list[Part]
-    canary: Canary | None
-    canary_best_ms: float | None
+    calibration: Calibration | None
+    calibration_best_ms: float | None
     common_share: float  # of the longest window that all generators have in common
     shared_cores: bool
     link_share: float = 0.0  # of what the cell's link carries, in its fuller direction

@@ -1,4 +1,4 @@
-"""Asks the front door for what a recipe needs before the run takes anything."""
+"""Has `./wirespeed build` build what a recipe needs, before the run starts anything."""
 
 from __future__ import annotations
 

@@ -127,11 +127,13 @@ def _missing_part(recipe: Recipe, place: Place, planned: PlannedCell) -> str:
     return "" if is_there else "bypass"
 
 
-def check_lives(recipe: Recipe, place: Place, lives: list[list[PlannedCell]], file: Path) -> None:
-    """Cells that share a server's life must need the same server."""
-    for life in lives:
+def check_sessions(
+    recipe: Recipe, place: Place, sessions: list[list[PlannedCell]], file: Path
+) -> None:
+    """Cells that share a server's session must need the same server."""
+    for session in sessions:
         first: list[tuple[str, list[str], list[Seat]]] | None = None
-        for planned in life:
+        for planned in session:
             started = [
                 (instance.label, instance.argv, instance.seats)
                 for instance in Resolver(recipe, planned.cell, place).instances(planned.seats)

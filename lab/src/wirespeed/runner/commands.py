@@ -1,4 +1,4 @@
-"""The command lines of a plan, and which of its programs are not there."""
+"""The command lines of a plan, and which of its programs are missing."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from wirespeed.process.start import Started
 from wirespeed.runner import metrics, proof
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.generate import Generated, Sampling, generate
-from wirespeed.runner.life import Life
+from wirespeed.runner.server_session import ServerSession
 from wirespeed.runner.warm import short_s, step_s, timeout_s
 
 ROUNDS = 5  # the first ones; more would say the same
@@ -59,34 +59,34 @@ def fact(fleet: Fleet, server_host: str) -> dict[str, str]:
     return {"counters": f"none: {why}" if why else ", ".join(EVENTS.values())}
 
 
-def is_asked(life: Life, counting: Counting, round_: int) -> bool:
+def is_asked(session: ServerSession, counting: Counting, round_: int) -> bool:
     """Not of a stack that polls: its empty looks are instructions that belong to no request."""
-    servers = servers_of(life)
-    hosts = [life.fleet.host_of(one.label) for one in servers]
-    is_open = bool(servers) and round_ <= ROUNDS and not proof.has_stack(life)
+    servers = servers_of(session)
+    hosts = [session.fleet.host_of(one.label) for one in servers]
+    is_open = bool(servers) and round_ <= ROUNDS and not proof.has_stack(session)
     return is_open and all(counting.is_possible(host) for host in hosts)
 
 
-def servers_of(life: Life) -> list[Started]:
-    return [started for started in life.running if started.instance.role == "server"]
+def servers_of(session: ServerSession) -> list[Started]:
+    return [started for started in session.running if started.instance.role == "server"]
 
 
-def count(life: Life, planned: PlannedCell, folder: Path) -> metrics.Flat:
+def count(session: ServerSession, planned: PlannedCell, folder: Path) -> metrics.Flat:
     """The metrics of one more window; raises ProcessError as any window does."""
-    length_s = short_s(life.schedule.recipe)
+    length_s = short_s(session.schedule.recipe)
     sampling = Sampling(length_s, events=tuple(EVENTS.values()))
-    step, longest = step_s(life, planned), timeout_s(life, planned)
-    return of_window(life, generate(life, planned, folder, length_s, step, sampling, longest))
+    step, longest = step_s(session, planned), timeout_s(session, planned)
+    return of_window(session, generate(session, planned, folder, length_s, step, sampling, longest))
 
 
-def of_window(life: Life, done: Generated) -> metrics.Flat:
+def of_window(session: ServerSession, done: Generated) -> metrics.Flat:
     measured = metrics.common_window(done.figures)
     if measured is None or not measured.length_ns:
         return {}
     found = window.counts(done.samples, measured.start_unix_ns, measured.length_ns)
     seconds = measured.length_ns / 1e9
     requests = sum(figures.completed_in(seconds) for figures in done.figures.values())
-    own = [found[one.label] for one in servers_of(life) if one.label in found]
+    own = [found[one.label] for one in servers_of(session) if one.label in found]
     if not own or not requests:
         return {}
     totals = {name: sum(one[event] for one in own) for name, event in EVENTS.items()}

@@ -3,7 +3,7 @@
 Interference is what other programs, the host's steal or a slow host took of a window, beyond the
 errors of these figures. Three rules, all decided from them alone and never from a result:
 
-* A window with interference is measured again in the same server's life; the one with least counts.
+* A window with interference is measured again with the same server; the one with least counts.
 * Where some stays, the window counts, marked with the share that it may have lost.
 * When most windows of a run have it, measuring again buys little, and is done once only.
 """
@@ -17,13 +17,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from wirespeed.probe.window import Usage
-from wirespeed.results.model import Canary, Trial
+from wirespeed.results.model import Calibration, Trial
 from wirespeed.runner.time_budget import TimeBudget
 
 STEAL_MAX = 0.01
 FOREIGN_MAX = 0.02
-CANARY_NOTE = 0.05
-CANARY_SLOW = 0.25  # the canary of 10 ms is noisy: a trial is noisy only beyond this
+SLOW_NOTE = 0.05
+SLOW_MAX = 0.25  # the loop of 10 ms is noisy: a trial is noisy only beyond this
 SHARE_MAX = 0.5  # a window that lost more than this says nothing and is not admitted
 WINDOWS_MAX = 4
 WINDOWS_MAX_LASTING = 2
@@ -31,8 +31,8 @@ RECENT = 20  # windows that show whether a disturbance lasts
 RECENT_MIN = 8
 LASTING_SHARE = 0.5
 WORTH_SHARE = 0.5  # of the usual spread: a loss below it hardly changes a figure's error
-CANARIES_MIN = 5  # before so many of its own a run knows only the machine's best of former runs
-BEST_QUANTILE = 0.1  # not the fastest one: a single canary may be lucky
+CALIBRATIONS_MIN = 5  # before so many of its own a run knows only the machine's best of former runs
+BEST_QUANTILE = 0.1  # not the fastest one: a single loop may be lucky
 CALIBRATION_SLOW = "the calibration loop took"
 QUOTA_WORDS = "the CPU quota of this container or service"
 NAMED_MIN = 0.005  # of a core: smaller users are not named
@@ -51,7 +51,7 @@ class Disturbance:
 
 def of_window(
     usage: Usage | None,
-    canary: Canary | None,
+    calibration: Calibration | None,
     best_ms: float | None,
     others: Others = None,
     clock_step_s: float = 0.0,
@@ -74,11 +74,11 @@ def of_window(
         if share:
             shares.append(share)
             words.append(f"other processes used {share:.1%} of core {core}{_named(others)}")
-    slow = slowness(canary, best_ms)
+    slow = slowness(calibration, best_ms)
     slowed = 0.0
-    if canary is not None and slow > CANARY_SLOW:
+    if calibration is not None and slow > SLOW_MAX:
         # The lost share is that of the whole trial, so both ends of it count.
-        mean_ms = (canary.before_ms + canary.after_ms) / 2
+        mean_ms = (calibration.before_ms + calibration.after_ms) / 2
         slowed = max(0.0, 1 - (best_ms or mean_ms) / mean_ms)
         shares.append(slowed)
         words.append(
@@ -102,11 +102,11 @@ def _others_share(usage: Usage, others: Others) -> tuple[object, float]:
     return core, share if share > FOREIGN_MAX else 0.0
 
 
-def slowness(canary: Canary | None, best_ms: float | None) -> float:
-    """How much slower than at its best the machine was, by the slower canary of the trial."""
-    if canary is None or not best_ms:
+def slowness(calibration: Calibration | None, best_ms: float | None) -> float:
+    """How much slower than at its best the machine was, by the slower loop of the trial."""
+    if calibration is None or not best_ms:
         return 0.0
-    return max(canary.before_ms, canary.after_ms) / best_ms - 1
+    return max(calibration.before_ms, calibration.after_ms) / best_ms - 1
 
 
 def _named(others: Others) -> str:
@@ -122,16 +122,16 @@ class NoiseMonitor:
     accept_noise: bool = False
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
     known_best_ms: float | None = None  # of former runs on this machine
-    canaries_ms: list[float] = field(default_factory=list)  # kept sorted
+    calibrations_ms: list[float] = field(default_factory=list)  # kept sorted
     has_told: bool = False
     usual_spread: float = 0.0  # of a trial's rate, from former runs on this machine
 
     @property
     def own_best_ms(self) -> float | None:
         """What this run's machine can do when nothing slows it."""
-        if len(self.canaries_ms) < CANARIES_MIN:
+        if len(self.calibrations_ms) < CALIBRATIONS_MIN:
             return None
-        return self.canaries_ms[int(BEST_QUANTILE * len(self.canaries_ms))]
+        return self.calibrations_ms[int(BEST_QUANTILE * len(self.calibrations_ms))]
 
     @property
     def best_ms(self) -> float | None:
@@ -154,13 +154,15 @@ class NoiseMonitor:
         """What a run that goes on saw before: its host may be slow from here on to its end."""
         for trial in sorted(trials, key=lambda trial: trial.t_start):
             if trial.metrics:
-                self.saw(trial.canary, trial.disturbed > 0 or bool(trial.discarded), True)
+                self.saw(trial.calibration, trial.disturbed > 0 or bool(trial.discarded), True)
 
-    def saw(self, canary: Canary | None, is_disturbed: bool, is_first_window: bool) -> None:
+    def saw(
+        self, calibration: Calibration | None, is_disturbed: bool, is_first_window: bool
+    ) -> None:
         """Only first windows show how often this machine disturbs: later ones follow a bad one."""
-        if canary:
-            insort(self.canaries_ms, canary.before_ms)
-            insort(self.canaries_ms, canary.after_ms)
+        if calibration:
+            insort(self.calibrations_ms, calibration.before_ms)
+            insort(self.calibrations_ms, calibration.after_ms)
         if is_first_window:
             self.recent.append(is_disturbed)
 

@@ -75,7 +75,7 @@ def why_not(recipe: Recipe, place: Place, base: PlannedCell, cell: PlannedCell) 
         return "a cell has no server, or no generator"
     for instance in sides[1]:
         if instance.role != "load" and not _has_own_port(recipe, place, cell, instance):
-            return f"the command of {instance.name} does not use {{port}}, and two cannot share one"
+            return f"the command of {instance.name} does not use its port, and two cannot share one"
     return ""
 
 

@@ -19,8 +19,8 @@ from wirespeed.runner.execute import (
     make_folder,
     place_of,
 )
-from wirespeed.runner.life import Life, StartError
 from wirespeed.runner.plan import Schedule
+from wirespeed.runner.server_session import ServerSession, StartError
 from wirespeed.runner.trial import Attempt
 from wirespeed.runner.watcher import Watcher
 
@@ -28,13 +28,13 @@ Entry = tuple[PlannedTrial, PlannedCell]
 
 
 class DuetRunner(Runner):
-    """A duet's life is two: the baseline's servers and the contender's."""
+    """A duet's session is two: the baseline's servers and the contender's."""
 
     def __init__(self, run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher) -> None:
         super().__init__(run_dir, schedule, fleet, watcher)
         self.alone: dict[str, str] = {}  # cells that cannot take turns after all → why
 
-    def _one_life(self, queue: list[Entry]) -> None:
+    def _one_session(self, queue: list[Entry]) -> None:
         if self._has_turns(queue):
             self._find_headroom(queue)
         while self._has_turns(queue):
@@ -61,7 +61,7 @@ class DuetRunner(Runner):
         for is_contender in (False, True):
             side = [entry for entry in queue if bool(entry[0].over) == is_contender]
             if side:
-                super()._one_life(side)
+                super()._one_session(side)
         queue.clear()
 
     def _give_up_turns(self, queue: list[Entry], reason: str) -> None:
@@ -71,16 +71,16 @@ class DuetRunner(Runner):
                 self.alone[line.cell] = reason
         self.watcher.told(f"{place_of(queue[0][0])}: no duet, separate trials instead: {reason}")
 
-    def _new_pair(self, queue: list[Entry]) -> turns.LifePair:
+    def _new_pair(self, queue: list[Entry]) -> turns.SessionPair:
         line, planned = next(entry for entry in queue if entry[0].over)
-        self.lives_started += 1
-        name = f"{line.position:06d}-{self.lives_started}"
-        base = self._life_of(self.planned[line.over], name, Life)
-        contender = self._life_of(planned, f"{name}-{SIDE}", Life)
+        self.sessions_started += 1
+        name = f"{line.position:06d}-{self.sessions_started}"
+        base = self._session_of(self.planned[line.over], name, ServerSession)
+        contender = self._session_of(planned, f"{name}-{SIDE}", ServerSession)
         contender.side, contender.scratch = SIDE, contender.scratch / SIDE
-        return turns.LifePair(base, contender)
+        return turns.SessionPair(base, contender)
 
-    def _begin_pair(self, pair: turns.LifePair, queue: list[Entry]) -> None:
+    def _begin_pair(self, pair: turns.SessionPair, queue: list[Entry]) -> None:
         self.watcher.phase(queue[0][0], "starting", self.progress())
         contenders = [planned for line, planned in queue if line.over]
         bases = [self.planned[line.over] for line, _ in queue if line.over]
@@ -91,16 +91,16 @@ class DuetRunner(Runner):
         except ProcessError as error:
             raise self._disk_or(error) from error
 
-    def _trials_of_pair(self, pair: turns.LifePair, queue: list[Entry]) -> None:
+    def _trials_of_pair(self, pair: turns.SessionPair, queue: list[Entry]) -> None:
         """Takes entries off the queue until it is empty or fresh servers are needed. Each is
         recorded as soon as it is complete, so that a run that is cut off keeps it."""
-        fresh = {id(life) for life in pair.both}
+        fresh = {id(session) for session in pair.both}
         while queue:
             line, _ = queue[0]
-            life = pair.contender if line.over else pair.base
-            pair.only(life)
-            order, measured, alive = self._settled(life, queue[0], id(life) in fresh)
-            fresh.discard(id(life))
+            session = pair.contender if line.over else pair.base
+            pair.only(session)
+            order, measured, alive = self._settled(session, queue[0], id(session) in fresh)
+            fresh.discard(id(session))
             if alive and line.over and (measured.valid or is_refused(measured)):
                 measured, alive = self._with_duet(pair, order, measured, fresh)
             queue.pop(0)
@@ -109,14 +109,16 @@ class DuetRunner(Runner):
             if not alive:
                 return
 
-    def _settled(self, life: Life, entry: Entry, is_first: bool) -> tuple[Attempt, Trial, bool]:
+    def _settled(
+        self, session: ServerSession, entry: Entry, is_first: bool
+    ) -> tuple[Attempt, Trial, bool]:
         """A side's trial alone, repeated where something from outside spoiled it."""
         line, planned = entry
         folder = self._trial_folder(line)
         while True:
             attempt = kept_attempts(folder) + 1
             order = Attempt(line, planned, folder, attempt, is_first)
-            measured, alive = self._attempt(life, order)
+            measured, alive = self._attempt(session, order)
             is_first = False
             again = is_refused(measured) and attempt <= RETRIES_MAX and self._may_retry(measured)
             if not (again and alive):
@@ -124,7 +126,7 @@ class DuetRunner(Runner):
             self._keep_attempt(order, measured)
 
     def _with_duet(
-        self, pair: turns.LifePair, order: Attempt, measured: Trial, fresh: set[int]
+        self, pair: turns.SessionPair, order: Attempt, measured: Trial, fresh: set[int]
     ) -> tuple[Trial, bool]:
         """(the contender's trial with what the turns gave, whether the servers still live)."""
         line = order.line

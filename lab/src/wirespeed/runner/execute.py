@@ -1,9 +1,11 @@
-"""Runs a schedule: lives in order, trials in each, retries, and an end that leaves nothing."""
+"""Runs a schedule: sessions in order, trials in each, retries, and an end that leaves nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import math
+import os
 import re
 import shutil
 import time
@@ -15,6 +17,7 @@ from statistics import stdev
 from typing import IO, Any, TypeVar
 
 from wirespeed.agent import clock
+from wirespeed.agent.facts import machine_id
 from wirespeed.analysis.summary import idle_held
 from wirespeed.errors import (
     BusyError,
@@ -36,8 +39,8 @@ from wirespeed.runner.counters import Counting
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.interrupts import held_back
-from wirespeed.runner.life import Life, StartError
 from wirespeed.runner.plan import Schedule
+from wirespeed.runner.server_session import ServerSession, StartError
 from wirespeed.runner.time_budget import TimeBudget, allowed_s
 from wirespeed.runner.trial import Attempt, RunContext
 from wirespeed.runner.watcher import Progress, Watcher
@@ -54,7 +57,7 @@ LOCK_FILE = "lock"
 HOLD_S = 20.0  # a command that only asks whether a run is held lets go as soon as it gets a core
 
 
-AnyLife = TypeVar("AnyLife", bound=Life)
+AnySession = TypeVar("AnySession", bound=ServerSession)
 
 
 class Runner:
@@ -83,21 +86,21 @@ class Runner:
         self.have_figures = {trial.cell for trial in before if trial.valid}
         self.failures = Failures(before)
         self.invalid: list[Trial] = []
-        self.lives_started = 0
-        self.started_again: set[int] = set()  # lives whose first start failed
+        self.sessions_started = 0
+        self.started_again: set[int] = set()  # sessions whose first start failed
         self.answer_s: dict[str, float] = {}
         self.reached: dict[str, float | None] = {}
-        self.queue: list[tuple[PlannedTrial, PlannedCell]] = []  # of the life that is measured
+        self.queue: list[tuple[PlannedTrial, PlannedCell]] = []  # of the session that is measured
 
-    def all_lives(self) -> None:
+    def all_sessions(self) -> None:
         self.watcher.began(self.run_dir, self.schedule, self.progress())
-        lives = self._open_lives()
+        sessions = self._open_sessions()
         left_out = 0
-        for number, whole in enumerate(lives):
+        for number, whole in enumerate(sessions):
             lines = self._worth_trying(whole)
-            if lines and self._fits(lives[number:]):
+            if lines and self._fits(sessions[number:]):
                 self.queue = [(line, self.planned[line.cell]) for line in lines]
-                self._one_life(list(self.queue))
+                self._one_session(list(self.queue))
             else:
                 left_out += len(lines)
                 self.time_budget.trials -= len(lines)
@@ -114,45 +117,47 @@ class Runner:
                 self.watcher.told(text)
         return [line for line in lines if line not in hopeless]
 
-    def _fits(self, lives: list[list[PlannedTrial]]) -> bool:
-        """Whether the first of these lives is measured. A cell without a figure always is, and the
-        rounds without which no verdict can come while the time is not far over."""
-        if any(line.cell not in self.have_figures for line in lives[0]):
+    def _fits(self, sessions: list[list[PlannedTrial]]) -> bool:
+        """Whether the first of these sessions is measured. A cell without a figure always is, and
+        the rounds without which no verdict can come while the time is not far over."""
+        if any(line.cell not in self.have_figures for line in sessions[0]):
             return True
-        if lives[0][0].round <= PAIRS_MIN and self.time_budget.fits(
-            len(lives[0]), VERDICT_LATE_MAX
+        if sessions[0][0].round <= PAIRS_MIN and self.time_budget.fits(
+            len(sessions[0]), VERDICT_LATE_MAX
         ):
             return True
         if self.schedule.recipe.plan.order == "interleaved":
-            return self.time_budget.fits(len(lives[0]))
+            return self.time_budget.fits(len(sessions[0]))
         # Blocks: what counts is whether every cell can still have this round.
-        number = lives[0][0].round
-        return self.time_budget.fits(sum(len(life) for life in lives if life[0].round <= number))
+        number = sessions[0][0].round
+        return self.time_budget.fits(
+            sum(len(session) for session in sessions if session[0].round <= number)
+        )
 
     def progress(self) -> Progress:
         """Time left: learned from this run's own trials once there are some."""
         return Progress(len(self.done), self.total, self.time_budget.left_s)
 
-    def _open_lives(self) -> list[list[PlannedTrial]]:
-        lives: dict[int, list[PlannedTrial]] = {}
+    def _open_sessions(self) -> list[list[PlannedTrial]]:
+        sessions: dict[int, list[PlannedTrial]] = {}
         for line in self.lines:
             if line.state == "planned" and line.key not in self.done:
-                lives.setdefault(line.life, []).append(line)
-        return list(lives.values())
+                sessions.setdefault(line.life, []).append(line)
+        return list(sessions.values())
 
-    def _one_life(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
-        """Runs the trials of one life; a server that dies is started again for the rest."""
+    def _one_session(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
+        """Runs the trials of one session; a server that dies is started again for the rest."""
         self._find_headroom(queue)
         while queue:
             interrupts.check()
-            life = self._new_life(queue)
+            session = self._new_session(queue)
             try:
-                self._begin(life, queue)
-                self._trials_of(life, queue)
+                self._begin(session, queue)
+                self._trials_of(session, queue)
             except StartError as error:
                 self._start_failed(queue, str(error))
             finally:
-                killed = life.end()
+                killed = session.end()
             if killed:
                 self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
 
@@ -173,41 +178,45 @@ class Runner:
             self.watcher.told(f"{place_of(line)} failed: {reason}")
             self._record(order, trials.failed(order, reason, clock.now(), clock.now()))
 
-    def _new_life(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> Life:
-        self.lives_started += 1
+    def _new_session(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> ServerSession:
+        self.sessions_started += 1
         line, planned = queue[0]
-        return self._life_of(planned, f"{line.position:06d}-{self.lives_started}", Life)
+        return self._session_of(
+            planned, f"{line.position:06d}-{self.sessions_started}", ServerSession
+        )
 
-    def _life_of(self, planned: PlannedCell, name: str, kind: type[AnyLife]) -> AnyLife:
+    def _session_of(self, planned: PlannedCell, name: str, kind: type[AnySession]) -> AnySession:
         # Without what a run that was cut off left there: readiness may be a line of this output.
         shutil.rmtree(self.run_dir / "servers" / name, ignore_errors=True)
         folder = make_folder(self.run_dir / "servers" / name)
         scratch = scratch_folder(self.run_dir.name)
-        life = kind(self.fleet, self.schedule, planned, folder, scratch)
-        life.answer_s, life.reached = self.answer_s, self.reached
-        return life
+        session = kind(self.fleet, self.schedule, planned, folder, scratch)
+        session.answer_s, session.reached = self.answer_s, self.reached
+        return session
 
     def _find_headroom(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
         """Before cells are measured for the first time whose generators' cores will not show it."""
         for line, planned in queue:
-            life = self._life_of(planned, "headroom", headroom.NullLife)
-            key = headroom.key_of(life, planned)
+            session = self._session_of(planned, "headroom", headroom.NullSession)
+            key = headroom.key_of(session, planned)
             if key and key not in self.reached:
                 began = time.monotonic()
                 self.watcher.phase(line, "finding the generator's headroom", self.progress())
-                folder = make_folder(life.folder / "load")
-                self.reached[key] = headroom.reached(life, planned, folder)
+                folder = make_folder(session.folder / "load")
+                self.reached[key] = headroom.reached(session, planned, folder)
                 self.time_budget.leave_out(time.monotonic() - began)
-            shutil.rmtree(life.folder, ignore_errors=True)
+            shutil.rmtree(session.folder, ignore_errors=True)
 
-    def _begin(self, life: Life, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
+    def _begin(self, session: ServerSession, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
         self.watcher.phase(queue[0][0], "starting", self.progress())
         try:
-            life.begin([planned for _, planned in queue])
+            session.begin([planned for _, planned in queue])
         except ProcessError as error:
             raise self._disk_or(error) from error
 
-    def _trials_of(self, life: Life, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
+    def _trials_of(
+        self, session: ServerSession, queue: list[tuple[PlannedTrial, PlannedCell]]
+    ) -> None:
         """Takes trials off the queue until it is empty or a fresh server is needed."""
         is_first = True
         while queue:
@@ -216,7 +225,7 @@ class Runner:
             attempt = kept_attempts(folder) + 1
             order = Attempt(line, planned, folder, attempt, is_first)
             is_first = False
-            measured, alive = self._attempt(life, order)
+            measured, alive = self._attempt(session, order)
             again = is_refused(measured) and attempt <= RETRIES_MAX and self._may_retry(measured)
             if again:
                 self._keep_attempt(order, measured)
@@ -237,15 +246,15 @@ class Runner:
         self.time_budget.repeated(cost_s)
         return True
 
-    def _attempt(self, life: Life, order: Attempt) -> tuple[Trial, bool]:
+    def _attempt(self, session: ServerSession, order: Attempt) -> tuple[Trial, bool]:
         """(the trial, whether the servers still live)."""
         interrupts.check()
         self.watcher.phase(
-            order.line, "warming up" if order.is_first_of_life else "measuring", self.progress()
+            order.line, "warming up" if order.is_first_of_session else "measuring", self.progress()
         )
         began = clock.now()
         try:
-            return trials.measure(life, order, self.context), True
+            return trials.measure(session, order, self.context), True
         except ProcessError as error:
             problem = self._disk_or(error)
             if isinstance(problem, StorageError):
@@ -256,7 +265,7 @@ class Runner:
             if isinstance(error, LastingError):
                 self.failures.lasting.add(order.line.cell)
         try:
-            life.check_alive()
+            session.check_alive()
             alive = True
         except ProcessError:
             alive = False
@@ -413,17 +422,32 @@ def make_folder(folder: Path) -> Path:
 
 def hold(run_dir: Path) -> IO[str]:
     """Marks the run as being worked on: the kernel lets go however this process ends."""
-    with store.storage(run_dir / LOCK_FILE):  # held for the run's whole life
-        handle = open(run_dir / LOCK_FILE, "w", encoding="utf-8")  # noqa: SIM115
+    with store.storage(run_dir / LOCK_FILE):  # held as long as the run goes on
+        handle = open(run_dir / LOCK_FILE, "a", encoding="utf-8")  # noqa: SIM115
     deadline = time.monotonic() + HOLD_S
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
+            break
         except OSError:
             if time.monotonic() > deadline:
                 raise BusyError(f"another command is at work on {run_dir.name}") from None
             time.sleep(0.02)
+    # On a full disk the run will say so itself; a buffer would be written again by close().
+    with contextlib.suppress(OSError):
+        os.ftruncate(handle.fileno(), 0)
+        os.pwrite(handle.fileno(), machine_id().encode(), 0)
+    return handle
+
+
+def is_of_another_machine(run_dir: Path) -> bool:
+    """Whether the last command at work on it ran elsewhere, on a folder that machines share: not
+    every network file system passes on who holds a file."""
+    try:
+        holder = (run_dir / LOCK_FILE).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return holder not in ("", machine_id())
 
 
 def is_held(run_dir: Path) -> bool:
@@ -438,11 +462,21 @@ def is_held(run_dir: Path) -> bool:
 
 
 def is_cut_off(run_dir: Path) -> bool:
-    """Whether the run says that it is running although no process works on it.
+    """Whether the run says that it is running although no process works on it; never of another
+    machine's run, which may be at work on it.
 
     A run is held before it says so, and let go after it has said how it ended: what is not held is
     read again, as it may have ended between the two looks.
     """
+    return _is_left_running(run_dir) and not is_of_another_machine(run_dir)
+
+
+def may_run_elsewhere(run_dir: Path) -> bool:
+    """Whether the run says that it is running, and only its machine can know."""
+    return _is_left_running(run_dir) and is_of_another_machine(run_dir)
+
+
+def _is_left_running(run_dir: Path) -> bool:
     return _says_running(run_dir) and not is_held(run_dir) and _says_running(run_dir)
 
 
@@ -474,7 +508,7 @@ def execute(
     state: RunState = "failed"
     runner = kind(run_dir, schedule, fleet, watcher)
     try:
-        runner.all_lives()
+        runner.all_sessions()
         state = "done"
     except KeyboardInterrupt:
         state = "interrupted"
@@ -486,10 +520,10 @@ def execute(
         raise
     finally:
         with held_back():
-            if state == "done" and not schedule.accept_noise:
-                known.learn(run.facts, runner.context.noise.own_best_ms, typical_spread(run_dir))
             _finish(run_dir, run, state)
             holder.close()
+            if state == "done" and not schedule.accept_noise:
+                known.learn(run.facts, runner.context.noise.own_best_ms, typical_spread(run_dir))
     return runner.invalid
 
 

@@ -2,7 +2,7 @@
 
 Rounds are appended to the plan and measured like a resumed run. A run whose verdicts were read
 before it went on has had one chance more to find something by accident, so each interim analysis
-may spend its share of that chance only (`looks`, `analysed_at` and `rounds_max` of run.json;
+may spend its share of that chance only (`analyses`, `analysed_at` and `rounds_max` of run.json;
 results/spending.py).
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wirespeed.analysis.summary import Summary
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, StorageError
 from wirespeed.recipe import read, sweep
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run
@@ -20,7 +20,7 @@ from wirespeed.runner import order
 from wirespeed.runner import plan as plans
 from wirespeed.runner.cells import PlannedCell
 
-LOOKS_MAX = 4  # then what is not decided stays so; of runs without rounds_max
+ANALYSES_MAX = 4  # then what is not decided stays so; of runs without rounds_max
 ROUNDS_TIMES = 4  # a run without --for comes to so many times its planned rounds at most
 ROUNDS_AT_ONCE_MIN = 2  # an analysis is worth more than a round
 ROUNDS_AT_ONCE_MAX = 10
@@ -29,7 +29,7 @@ ROUNDS_AT_ONCE_MAX = 10
 def add_rounds(run_dir: Path, rounds: int) -> Run:
     """Appends rounds of every planned cell to the plan; the run is open again afterwards."""
     run, lines = store.read_run(run_dir), store.read_plan(run_dir)
-    recipe = plans.with_values(read.read(run_dir / "recipe.toml"), run.axes)
+    recipe = plans.with_values(read.read_copy(run_dir / "recipe.toml")[0], run.axes)
     planned = [line for line in lines if line.state == "planned"]
     cells = {
         line.cell: PlannedCell(sweep.SweepPoint(line.cell, line.axes), over=line.over)
@@ -39,10 +39,10 @@ def add_rounds(run_dir: Path, rounds: int) -> Run:
         raise InputError(f"{run_dir.name} has no cell to measure more often")
     last = max(line.round for line in planned)
     position = max(line.position for line in planned)
-    life = max(line.life for line in planned)
+    life = max(line.life for line in planned)  # the plan's number of a server's session
     added: list[PlannedTrial] = []
     for number in range(last + 1, last + rounds + 1):
-        for one in order.lives(recipe, list(cells.values()), 1, run.seed + number):
+        for one in order.sessions(recipe, list(cells.values()), 1, run.seed + number):
             life += 1
             for planned_cell in one.cells:
                 cell, position = planned_cell.cell, position + 1
@@ -53,15 +53,21 @@ def add_rounds(run_dir: Path, rounds: int) -> Run:
                     )
                 )
     others = [line for line in lines if line.state != "planned"]
-    store.write_plan(run_dir, [*planned, *added, *others])
     plan = replace(run.plan, repeat=last + rounds)
     at = [*run.analysed_at, last + rounds] if run.analysed_at else []
-    run = replace(
-        run, plan=plan, state="interrupted", looks=run.looks + 1, analysed_at=at, budget_s=None
+    longer = replace(
+        run, plan=plan, state="interrupted", analyses=run.analyses + 1, analysed_at=at,
+        budget_s=None,
     )
-    store.write_run(run_dir, run)
+    # Before the plan: rounds of a lab that is killed in between are not measured uncounted.
+    store.write_run(run_dir, longer)
+    try:
+        store.write_plan(run_dir, [*planned, *added, *others])
+    except StorageError:
+        store.write_run(run_dir, run)
+        raise
     store.append_event(run_dir, "extended", rounds=rounds)
-    return run
+    return longer
 
 
 def rounds_max(repeat: int, seconds: float, for_s: float) -> int:
@@ -74,7 +80,7 @@ def rounds_max(repeat: int, seconds: float, for_s: float) -> int:
 
 def begun(run: Run, seconds: float = 0.0, for_s: float = 0.0) -> Run:
     """A run that will go on until it is decided, before its first verdicts can be read."""
-    if run.looks > 1 or run.analysed_at:
+    if run.analyses > 1 or run.analysed_at:
         return run
     most = rounds_max(run.plan.repeat, seconds, for_s)
     return replace(run, is_sequential=True, analysed_at=[run.plan.repeat], rounds_max=most)
@@ -84,7 +90,7 @@ def rounds_to_decide(summary: Summary) -> int:
     """How many more rounds would decide what is open and within reach; 0 when nothing is."""
     run = summary.run
     left = run.rounds_max - run.plan.repeat if run.rounds_max else ROUNDS_AT_ONCE_MAX
-    if left <= 0 or (not run.rounds_max and run.looks >= LOOKS_MAX):
+    if left <= 0 or (not run.rounds_max and run.analyses >= ANALYSES_MAX):
         return 0
     wanted = [
         gain.verdict.more_rounds

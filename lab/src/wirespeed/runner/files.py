@@ -42,7 +42,7 @@ def scratch_folder(run_id: str) -> Path:
 def claim(scratch: Path) -> None:
     """Makes the scratch folder on this machine; StorageError where another user made it."""
     try:
-        leftovers.claim(scratch)  # type: ignore[no-untyped-call]
+        leftovers.claim(scratch)
     except (Refused, OSError) as error:
         raise StorageError(f"cannot use the scratch folder: {error}") from error
 

@@ -23,7 +23,7 @@ from wirespeed.process import start, stop
 from wirespeed.process.start import Order, Started, StartFailed
 from wirespeed.recipe.resolve import Instance
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.life import Life
+from wirespeed.runner.server_session import ServerSession
 
 LEAD_S = 0.06  # from the first spawn to the common start; a spawn takes 2-4 ms, and so do samples
 LEAD_EACH_S = 0.01
@@ -61,7 +61,7 @@ class Sampling:
 
 
 def generate(
-    life: Life,
+    session: ServerSession,
     planned: PlannedCell,
     folder: Path,
     duration_s: float,
@@ -72,14 +72,14 @@ def generate(
     """Starts the cell's generators, waits for them, reads them; a warm-up is not sampled."""
     instances = [
         instance
-        for instance in life.resolver(planned, duration_s).instances(planned.seats)
+        for instance in session.resolver(planned, duration_s).instances(planned.seats)
         if instance.role == "load"
     ]
-    fleet = life.fleet
+    fleet = session.fleet
     warmup_s = warmup_s if _warm_up(instances) else 0.0
     _empty(fleet, instances, folder)
     census = bool(sampling and sampling.with_census)
-    cores = _measured_cores(life, instances) if census else {}
+    cores = _measured_cores(session, instances) if census else {}
     if census:
         fleet.census(cores)
     fleet.measure_clocks()
@@ -88,22 +88,22 @@ def generate(
     samples: list[Any] = []
     try:
         run, running, lab_core = _start(
-            life, instances, LoadRun(folder, duration_s, warmup_s, 0.0, timeout_s), sampling
+            session, instances, LoadRun(folder, duration_s, warmup_s, 0.0, timeout_s), sampling
         )
-        ended = _wait(life, running, run)
+        ended = _wait(session, running, run)
         if sampling:
-            samples = merged(life, _sampled(life, running))
-            life.bring_back(life.running)
-        everyone = [*life.running, *running]
+            samples = merged(session, _sampled(session, running))
+            session.bring_back(session.running)
+        everyone = [*session.running, *running]
         state = {s.label: fleet.state(s.label) for s in everyone}
-        life.check_alive()  # after each host has been asked: an end that it reported is known now
-        figures = _read(life, running, run, ended)
+        session.check_alive()  # after each host was asked: an end that it reported is known now
+        figures = _read(session, running, run, ended)
     except StartFailed as error:
         running = error.started
         raise
     except ProcessError:
         if sampling:  # else the lab stays on one core, and the agents go on reading
-            _sampled(life, running)
+            _sampled(session, running)
         raise
     finally:
         stop.stop(fleet, running)
@@ -117,11 +117,11 @@ def generate(
     )
 
 
-def _measured_cores(life: Life, instances: Sequence[Instance]) -> dict[str, set[int]]:
+def _measured_cores(session: ServerSession, instances: Sequence[Instance]) -> dict[str, set[int]]:
     """machine → its cores that a process of the trial is pinned to."""
     found: dict[str, set[int]] = {}
-    for one in [*(started.instance for started in life.running), *instances]:
-        machine = life.fleet.machine_of(life.fleet[one.host]).name
+    for one in [*(started.instance for started in session.running), *instances]:
+        machine = session.fleet.machine_of(session.fleet[one.host]).name
         found.setdefault(machine, set()).update(one.cores)
     return found
 
@@ -148,33 +148,35 @@ def _empty(fleet: Fleet, instances: list[Instance], folder: Path) -> None:
     )
 
 
-def core_for_lab(life: Life, running: list[Started]) -> int | None:
+def core_for_lab(session: ServerSession, running: list[Started]) -> int | None:
     """The core where the lab disturbs least: one without measured work, else a generator's last.
 
     Of the machine that the lab itself is on; None when it measures on others only.
     """
-    local = next((host for host in life.fleet.all() if host.far.shares_files), None)
+    local = next((host for host in session.fleet.all() if host.far.shares_files), None)
     if local is None:
         return None
     free = set(local.info["cores"])
-    here = {host.name for host in life.fleet.on_machine_of(local)}
-    ours = [s.instance for s in [*life.running, *running] if s.instance.host in here]
+    here = {host.name for host in session.fleet.on_machine_of(local)}
+    ours = [s.instance for s in [*session.running, *running] if s.instance.host in here]
     left = free - {core for instance in ours for core in instance.cores}
     load = [core for i in ours if i.role == "load" for core in i.cores if core in free]
     return max(left) if left else (max(load) if load else None)
 
 
-def core_names(life: Life, instance: Instance) -> tuple[CoreName, ...]:
+def core_names(session: ServerSession, instance: Instance) -> tuple[CoreName, ...]:
     """The cores of a process as samples name them."""
-    own = life.fleet.machine_of(life.fleet[instance.host]).name
-    server = next((s.instance.host for s in life.running), instance.host)
-    server_machine = life.fleet.machine_of(life.fleet[server]).name
+    own = session.fleet.machine_of(session.fleet[instance.host]).name
+    server = next((s.instance.host for s in session.running), instance.host)
+    server_machine = session.fleet.machine_of(session.fleet[server]).name
     return tuple(merge.core_name(core, own, server_machine) for core in instance.cores)
 
 
-def link_share(life: Life, planned: PlannedCell, done: Generated, measured: Window) -> float:
+def link_share(
+    session: ServerSession, planned: PlannedCell, done: Generated, measured: Window
+) -> float:
     """How full the cell's link was in the window; 0 where no link was measured."""
-    capacity = life.fleet.capacities.get(life.resolver(planned).link)
+    capacity = session.fleet.capacities.get(session.resolver(planned).link)
     if capacity is None:
         return 0.0
     received_bps, sent_bps = window.interface_bps(
@@ -188,7 +190,7 @@ def _shares(used: list[list[Any]], seconds: float) -> tuple[tuple[str, float], .
 
 
 def _start(
-    life: Life, instances: list[Instance], run: LoadRun, sampling: Sampling | None
+    session: ServerSession, instances: list[Instance], run: LoadRun, sampling: Sampling | None
 ) -> tuple[LoadRun, list[Started], int | None]:
     """Starts all generators for one instant, and the sampling before their window; what comes too
     late is tried with more time. Returns the core to which the lab has moved, too.
@@ -196,53 +198,59 @@ def _start(
     Programs that know `--start-at` wait on their own; others are held back until the window.
     """
     fullest = max(Counter(instance.host for instance in instances).values(), default=0)
-    trip_s = max((host.trip_s for host in life.fleet.seats), default=0.0)
-    lead_s = LEAD_S + LEAD_EACH_S * fullest + LEAD_HOST_S * len(life.fleet.seats) + 4 * trip_s
+    trip_s = max((host.trip_s for host in session.fleet.seats), default=0.0)
+    lead_s = LEAD_S + LEAD_EACH_S * fullest + LEAD_HOST_S * len(session.fleet.seats) + 4 * trip_s
     for _ in range(STARTS_MAX):
         run = replace(run, start_at=clock.now() + lead_s)
         running = start.start_all(
-            life.fleet, [_order(life, one, run) for one in instances], life.ours
+            session.fleet, [_order(session, one, run) for one in instances], session.ours
         )
         try:
             if clock.now() < run.start_at:
-                lab_core = _watched(life, running, run, sampling) if sampling else None
+                lab_core = _watched(session, running, run, sampling) if sampling else None
                 if not sampling or clock.now() < run.start_at + run.warmup_s:
                     return run, running, lab_core
-                _sampled(life, running)
+                _sampled(session, running)
         except BaseException:  # Ctrl-C, too: the caller does not know these generators yet
-            stop.stop(life.fleet, running, 0.0)
+            stop.stop(session.fleet, running, 0.0)
             raise
-        stop.stop(life.fleet, running, 0.0)
+        stop.stop(session.fleet, running, 0.0)
         lead_s *= 3
     raise ProcessError(f"the generators could not be started within {lead_s / 3:.1f} s")
 
 
-def _watched(life: Life, running: list[Started], run: LoadRun, sampling: Sampling) -> int | None:
+def _watched(
+    session: ServerSession, running: list[Started], run: LoadRun, sampling: Sampling
+) -> int | None:
     """Begins to sample; returns the core to which the lab has moved."""
-    lab_core = core_for_lab(life, running)
-    _sample(life, running, run, sampling, lab_core)
+    lab_core = core_for_lab(session, running)
+    _sample(session, running, run, sampling, lab_core)
     return lab_core
 
 
-def _order(life: Life, instance: Instance, run: LoadRun) -> Order:
-    host = life.fleet[instance.host]
+def _order(session: ServerSession, instance: Instance, run: LoadRun) -> Order:
+    host = session.fleet[instance.host]
     there = replace(run, start_at=run.start_at + host.wall_ahead_s)
-    made = command.for_load(life.schedule.place.root, instance, there)
+    made = command.for_load(session.schedule.place.root, instance, there)
     is_held = instance.tool != "load"
     held = run.start_at + host.offset_s + run.warmup_s if is_held else None
     return Order(instance, made.argv, made.env, run.folder, held, made.along)
 
 
 def _sample(
-    life: Life, running: list[Started], run: LoadRun, sampling: Sampling, lab_core: int | None
+    session: ServerSession,
+    running: list[Started],
+    run: LoadRun,
+    sampling: Sampling,
+    lab_core: int | None,
 ) -> None:
     """Every host reads its own processes and counters, at its own time of the same instants."""
     every_s = sampling.every_s
-    servers = [one.label for one in life.running if one.instance.role == "server"]
+    servers = [one.label for one in session.running if one.instance.role == "server"]
     window_start = run.start_at + run.warmup_s
     instants = [window_start, window_start + run.duration_s]
     questions = []
-    for host, labels in _sampled_hosts(life, running):
+    for host, labels in _sampled_hosts(session, running):
         asked = {
             "names": labels,
             "every_s": every_s,
@@ -251,50 +259,53 @@ def _sample(
         }
         if sampling.events and not set(servers).isdisjoint(labels):
             asked["counted"] = {"names": servers, "events": list(sampling.events)}
-        questions.append((host, "sample_start", {**asked, **_less_of(life, host, every_s)}))
-    life.fleet.together(questions)
+        questions.append((host, "sample_start", {**asked, **_less_of(session, host, every_s)}))
+    session.fleet.together(questions)
 
 
-def _less_of(life: Life, host: Host, every_s: float) -> dict[str, Any]:
+def _less_of(session: ServerSession, host: Host, every_s: float) -> dict[str, Any]:
     """The counters that another host on the server's machine need not read: the machine's are read
     once, by the server's own agent, and every sample more disturbs the cores that are measured."""
-    server = next((life.fleet[s.instance.host] for s in life.running), host)
-    if host is server or life.fleet.machine_of(host) is not life.fleet.machine_of(server):
+    server = next((session.fleet[s.instance.host] for s in session.running), host)
+    if host is server or session.fleet.machine_of(host) is not session.fleet.machine_of(server):
         return {}
     return {"paths": OWN_COUNTERS, "every_s": max(every_s, OTHERS_EVERY_S)}
 
 
-def _sampled_hosts(life: Life, running: list[Started]) -> list[tuple[Host, list[str]]]:
+def _sampled_hosts(session: ServerSession, running: list[Started]) -> list[tuple[Host, list[str]]]:
     """Hosts with processes of this trial, and the machine under namespaces for the lab itself."""
-    found = life.fleet.by_host(started.label for started in [*life.running, *running])
+    found = session.fleet.by_host(started.label for started in [*session.running, *running])
     known = {host.name for host, _ in found}
-    return found + [(host, []) for host in life.fleet.machines if host.name not in known]
+    return found + [(host, []) for host in session.fleet.machines if host.name not in known]
 
 
-def _sampled(life: Life, running: list[Started]) -> dict[str, list[dict[str, Any]]]:
-    hosts = [host for host, _ in _sampled_hosts(life, running)]
-    return life.fleet.each(hosts, "sample_stop")
+def _sampled(session: ServerSession, running: list[Started]) -> dict[str, list[dict[str, Any]]]:
+    hosts = [host for host, _ in _sampled_hosts(session, running)]
+    return session.fleet.each(hosts, "sample_stop")
 
 
-def merged(life: Life, by_host: dict[str, list[dict[str, Any]]]) -> list[Any]:
+def merged(session: ServerSession, by_host: dict[str, list[dict[str, Any]]]) -> list[Any]:
     """One series of samples on the lab's clock, with the server's host as its measure."""
-    server = next((s.instance.host for s in life.running), next(iter(by_host)))
+    server = next((s.instance.host for s in session.running), next(iter(by_host)))
     sources = [
         HostSamples(
-            name, life.fleet.machine_of(life.fleet[name]).name, life.fleet[name].offset_s, samples
+            name,
+            session.fleet.machine_of(session.fleet[name]).name,
+            session.fleet[name].offset_s,
+            samples,
         )
         for name, samples in by_host.items()
     ]
     return merge.merged(sources, server)
 
 
-def _wait(life: Life, running: list[Started], run: LoadRun) -> dict[str, float]:
+def _wait(session: ServerSession, running: list[Started], run: LoadRun) -> dict[str, float]:
     """When each generator ended, on the lab's clock; a server that ends first fails the trial."""
-    fleet = life.fleet
+    fleet = session.fleet
     deadline = time.monotonic() + run.start_at - clock.now()
     deadline += run.warmup_s + run.duration_s + OVERTIME_S
     left = {started.label: started for started in running}
-    servers = [started.label for started in life.running]
+    servers = [started.label for started in session.running]
     ended_at: dict[str, float] = {}
     while left:
         label = fleet.wait_exit([*left, *servers], deadline - time.monotonic())
@@ -303,7 +314,7 @@ def _wait(life: Life, running: list[Started], run: LoadRun) -> dict[str, float]:
                 f"{', '.join(left)} did not end {OVERTIME_S:.0f} s after the planned time"
             )
         if label in servers:
-            life.check_alive()
+            session.check_alive()
         ended = left.pop(label)
         ended_at[label] = clock.now()
         code = fleet.exit_of(label)
@@ -315,9 +326,9 @@ def _wait(life: Life, running: list[Started], run: LoadRun) -> dict[str, float]:
 
 
 def _read(
-    life: Life, running: list[Started], run: LoadRun, ended: dict[str, float]
+    session: ServerSession, running: list[Started], run: LoadRun, ended: dict[str, float]
 ) -> dict[str, Figures]:
-    for host, _ in life.fleet.by_host(started.label for started in running):
+    for host, _ in session.fleet.by_host(started.label for started in running):
         host.bring_back(run.folder)
     figures = {}
     for started in running:
@@ -326,13 +337,13 @@ def _read(
             run,
             Output(
                 started.stdout,
-                started.last_words(life.fleet),
+                started.last_words(session.fleet),
                 int((run.start_at + run.warmup_s) * 1e9),
                 int(ended[started.label] * 1e9),
             ),
         )
         if found is not None:
-            offset_ns = int(life.fleet.host_of(started.label).wall_ahead_s * 1e9)
+            offset_ns = int(session.fleet.host_of(started.label).wall_ahead_s * 1e9)
             is_far = started.instance.tool == "load"  # others do not report a clock of their own
             figures[started.label] = found.shifted(-offset_ns if is_far else 0)
     return figures

@@ -11,15 +11,15 @@ from wirespeed.recipe.resolve import Instance
 from wirespeed.runner import proof
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.generate import Generated, generate
-from wirespeed.runner.life import Life
+from wirespeed.runner.server_session import ServerSession
 
 WINDOW_S = 0.4
 WINDOWS = 3  # a machine's speed changes within one of them, and the limit is a hard one
 ANSWER_S = 10.0  # the longest wait for an answer of the null server
 
 
-class NullLife(Life):
-    """The life of a null server. It needs no origin, and nothing to settle."""
+class NullSession(ServerSession):
+    """The session of a null server. It needs no origin, and nothing to settle."""
 
     def instances_of(self, role: str) -> list[Instance]:
         root = self.schedule.place.root
@@ -30,31 +30,31 @@ class NullLife(Life):
         pass
 
 
-def key_of(life: Life, planned: PlannedCell) -> str:
+def key_of(session: ServerSession, planned: PlannedCell) -> str:
     """The same for cells in which the generators reach the same; empty where that is unknown, or
     not needed."""
-    instances = life.resolver(planned).instances(planned.seats)
-    return null.key_of(life.schedule.place.root, instances)
+    instances = session.resolver(planned).instances(planned.seats)
+    return null.key_of(session.schedule.place.root, instances)
 
 
-def reached(life: NullLife, planned: PlannedCell, folder: Path) -> float | None:
+def reached(session: NullSession, planned: PlannedCell, folder: Path) -> float | None:
     """Requests per second, the median of several windows; None where the null server cannot stand
     in, for whatever reason."""
     rates: list[float | None] = []
     try:
-        life.begin([planned])
-        before = proof.served(life)
-        life.fleet.hold_idle()
-        step_s = life.schedule.times.step_warmup_s
+        session.begin([planned])
+        before = proof.served(session)
+        session.fleet.hold_idle()
+        step_s = session.schedule.times.step_warmup_s
         for _ in range(WINDOWS):
-            done = generate(life, planned, folder, WINDOW_S, step_s, timeout_s=ANSWER_S)
+            done = generate(session, planned, folder, WINDOW_S, step_s, timeout_s=ANSWER_S)
             rates.append(_rate(done))
-        after = proof.served(life)
+        after = proof.served(session)
     except ProcessError:
         return None
     finally:
-        life.fleet.release_idle()
-        life.end()
+        session.fleet.release_idle()
+        session.end()
     is_on_stack = before is None or after is None or not after.since(before).problem(None)
     known = [rate for rate in rates if rate is not None]
     return median(known) if is_on_stack and len(known) == WINDOWS else None
@@ -66,11 +66,11 @@ def _rate(done: Generated) -> float | None:
     return sum(one.rps for one in figures) or None if not failed else None
 
 
-def of_window(life: Life, planned: PlannedCell, done: Generated) -> float | None:
+def of_window(session: ServerSession, planned: PlannedCell, done: Generated) -> float | None:
     """How many times the rate of a window its generators can reach; None where that is not known,
     as of answers that are larger than those of the null server."""
     rate = sum(one.rps for one in done.figures.values())
-    most = life.reached.get(key_of(life, planned)) if life.reached else None
+    most = session.reached.get(key_of(session, planned)) if session.reached else None
     if most is None or rate <= 0:
         return None
     answer_bytes = sum(one.bytes_per_second for one in done.figures.values()) / rate

@@ -1,4 +1,4 @@
-"""Ctrl-C and the signals that end a run: the first is raised, none stops the tidying up."""
+"""Ctrl-C and the signals that end a run: the first is raised, none interrupts the clean-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts from earlier runs about this machine: its canary's best speed, how quiet its trials are.
+"""Facts from earlier runs about this machine: its best calibration loop, how quiet its trials are.
 
 Kept in the user's state folder, one file per machine, so that a run on a slow host is not its own
 standard. A file that is missing or damaged only means that nothing is known yet.
@@ -21,14 +21,14 @@ IDENTITY = ("cpu_model", "cores", "kernel", "virtualization")
 
 @dataclass(frozen=True)
 class Known:
-    """`canaries_ms` and `spreads` of the last runs, the newest last."""
+    """`calibrations_ms` and `spreads` of the last runs, the newest last."""
 
-    canaries_ms: tuple[float, ...] = ()  # each run's own best
+    calibrations_ms: tuple[float, ...] = ()  # each run's own best
     spreads: tuple[float, ...] = ()  # standard deviation of a trial's log rate, each run's typical
 
     @property
     def best_ms(self) -> float | None:
-        return min(self.canaries_ms, default=None)
+        return min(self.calibrations_ms, default=None)
 
     @property
     def spread(self) -> float | None:
@@ -52,10 +52,10 @@ def of_machine(facts: Mapping[str, Any]) -> Known:
     try:
         data = json.loads(_file(facts).read_text(encoding="utf-8"))
         return Known(
-            tuple(float(ms) for ms in data["canaries_ms"]),
+            tuple(float(ms) for ms in data.get("calibrations_ms", data.get("canaries_ms", ()))),
             tuple(float(spread) for spread in data["spreads"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Known()
 
 
@@ -63,7 +63,7 @@ def learn(facts: Mapping[str, Any], best_ms: float | None, spread: float | None)
     """Adds what one run found; a folder that cannot be written does not fail a run."""
     known = of_machine(facts)
     if best_ms is not None:
-        known = replace(known, canaries_ms=(*known.canaries_ms, best_ms)[-RUNS_KEPT:])
+        known = replace(known, calibrations_ms=(*known.calibrations_ms, best_ms)[-RUNS_KEPT:])
     if spread is not None:
         known = replace(known, spreads=(*known.spreads, spread)[-RUNS_KEPT:])
     path = _file(facts)

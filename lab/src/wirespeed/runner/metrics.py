@@ -96,7 +96,8 @@ def _of_text(part: Latency, q: float | str) -> float | None:
 
 
 def has_enough(q: float, count: int) -> bool:
-    return count >= SAMPLES_PER_TAIL / (1 - q)
+    # Rounded: 1 - 0.99 is a little less than a hundredth.
+    return round(count * (1 - q), 9) >= SAMPLES_PER_TAIL
 
 
 def _name(q: float | str) -> str:

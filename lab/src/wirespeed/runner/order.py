@@ -1,6 +1,6 @@
-"""The order of a run: rounds, in each of which every cell is measured once, in lives of a server.
+"""The order of a run: rounds, in each of which each cell is measured once, in sessions of a server.
 
-Interleaved: in each round the lives come in random order, with compared ones next to
+Interleaved: in each round the sessions come in random order, with compared ones next to
 each other, so that drift of the machine falls on all of them alike. Blocked repeats the documents'
 own order (all of one stack, then all of the next); its verdicts are withheld.
 """
@@ -17,14 +17,14 @@ from wirespeed.runner.cells import PlannedCell
 
 
 @dataclass(frozen=True)
-class PlannedLife:
-    """Trials of one round that share one server's life, in their order."""
+class PlannedSession:
+    """Trials of one round that share one server's session, in their order."""
 
     round: int
     cells: list[PlannedCell]  # of a duet (`over`) each after its baseline's
 
 
-def life_axes(recipe: Recipe) -> list[str]:
+def session_axes(recipe: Recipe) -> list[str]:
     """The axes whose change means a new server."""
     axes = list(recipe.axes)
     restart = recipe.plan.restart
@@ -36,8 +36,8 @@ def life_axes(recipe: Recipe) -> list[str]:
 
 
 def groups(recipe: Recipe, cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """The measured cells by the server's life that they share."""
-    names = life_axes(recipe)
+    """The measured cells by the server's session that they share."""
+    names = session_axes(recipe)
     found: dict[tuple[Any, ...], list[PlannedCell]] = {}
     for cell in cells:
         if cell.is_measured:
@@ -57,22 +57,22 @@ def units(recipe: Recipe, cells: Sequence[PlannedCell]) -> list[list[PlannedCell
     return [group for group in split if group]
 
 
-def lives(
+def sessions(
     recipe: Recipe, cells: Sequence[PlannedCell], repeat: int, seed: int
-) -> list[PlannedLife]:
+) -> list[PlannedSession]:
     chance = random.Random(seed)
     shared = units(recipe, cells)
     rounds = range(1, repeat + 1)
     if recipe.plan.order == "blocked":
         shared.sort(key=lambda group: _baseline_rank(recipe, group[0]))
-        return [PlannedLife(number, list(group)) for group in shared for number in rounds]
+        return [PlannedSession(number, list(group)) for group in shared for number in rounds]
     by_id = {cell.cell.id: cell for cell in cells}
     result = []
     for number in rounds:
         left = {cell.over for cell in cells if cell.over and cell.is_measured}
         for group in _shuffled(recipe, shared, chance):
             own = _within(recipe, group, random.Random(f"{seed}/{number}"))
-            result.append(PlannedLife(number, _with_bases(own, by_id, left)))
+            result.append(PlannedSession(number, _with_bases(own, by_id, left)))
     return result
 
 
@@ -94,7 +94,7 @@ def _shuffled(
 ) -> list[list[PlannedCell]]:
     """Blocks in random order; inside a block, what is compared in random order."""
     compared = set(recipe.plan.baseline) | {t.columns for t in recipe.table if t.columns}
-    names = [name for name in life_axes(recipe) if name not in compared]
+    names = [name for name in session_axes(recipe) if name not in compared]
     blocks: dict[tuple[Any, ...], list[list[PlannedCell]]] = {}
     for group in shared:
         blocks.setdefault(_values(group[0], names), []).append(group)
@@ -106,8 +106,8 @@ def _shuffled(
 
 
 def _within(recipe: Recipe, group: list[PlannedCell], chance: random.Random) -> list[PlannedCell]:
-    """Ramps in their order, everything else in random order: the same one in all lives of a round,
-    so that the two windows of a ratio are one server's life apart and not up to two."""
+    """Ramps in their order, everything else in random order: the same one in all sessions of a
+    round, so that the two windows of a ratio are one server's session apart and not up to two."""
     ramps = recipe.ramps()
     others = [name for name in recipe.axes if name not in ramps]
     walks: dict[tuple[Any, ...], list[PlannedCell]] = {}

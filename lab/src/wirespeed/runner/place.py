@@ -28,8 +28,10 @@ def installed() -> Path | None:
     """The installed tree, found through the command `bypass` on the path: it lies in its
     target/release."""
     program = shutil.which("bypass")
-    folder = Path(program).resolve().parents[2] if program else None
-    return folder if folder and (folder / "INSTALLED").is_file() else None
+    for folder in Path(program).resolve().parents[2:3] if program else ():
+        if (folder / "INSTALLED").is_file():
+            return folder
+    return None
 
 
 def runs_folder() -> Path:

@@ -15,7 +15,7 @@ from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results.model import PlannedTrial
 from wirespeed.runner import budget, duet, order
 from wirespeed.runner.budget import Times
-from wirespeed.runner.cells import PlannedCell, check_lives, planned_cells
+from wirespeed.runner.cells import PlannedCell, check_sessions, planned_cells
 from wirespeed.stats import rounds
 from wirespeed.stats.comparison import PAIRS_MIN
 
@@ -57,7 +57,7 @@ class Schedule:
     recipe: Recipe
     place: Place
     cells: list[PlannedCell]
-    lives: list[order.PlannedLife]
+    sessions: list[order.PlannedSession]
     times: Times
     repeat: int
     thinned: list[str]
@@ -71,17 +71,17 @@ class Schedule:
 
     @property
     def trials(self) -> int:
-        return sum(len(life.cells) for life in self.lives)
+        return sum(len(session.cells) for session in self.sessions)
 
     def lines(self) -> list[PlannedTrial]:
         """plan.jsonl: trials in their order, then the cells that are only shown."""
         lines: list[PlannedTrial] = []
-        for number, life in enumerate(self.lives, 1):
-            for planned in life.cells:
+        for number, session in enumerate(self.sessions, 1):
+            for planned in session.cells:
                 cell = planned.cell
-                key = sweep.trial_key(cell.id, life.round)
+                key = sweep.trial_key(cell.id, session.round)
                 position = len(lines) + 1
-                one = PlannedTrial(position, life.round, cell.id, key, cell.axes, life=number)
+                one = PlannedTrial(position, session.round, cell.id, key, cell.axes, life=number)
                 lines.append(replace(one, over=planned.over))
         for planned in self.cells:
             if not planned.is_measured:
@@ -120,16 +120,16 @@ def arrange(
         cells, times = fitted.cells, fitted.times
         thinned = [*thinned, *fitted.sentences]
     seed = secrets.randbelow(SEED_MAX) if options.seed is None else options.seed
-    lives = order.lives(recipe, cells, repeat, seed)
-    first = [life.cells for life in lives if life.round == 1]
+    sessions = order.sessions(recipe, cells, repeat, seed)
+    first = [session.cells for session in sessions if session.round == 1]
     alike = [[c for c in own if bool(c.over) == is_duet] for own in first for is_duet in (0, 1)]
-    check_lives(recipe, place, alike, place.recipe_file)
+    check_sessions(recipe, place, alike, place.recipe_file)
     timed = replace(place, duration_s=times.duration_s, warmup_s=times.warmup_s)
     return Schedule(
         recipe=recipe,
         place=timed,
         cells=cells,
-        lives=lives,
+        sessions=sessions,
         times=times,
         repeat=repeat,
         thinned=thinned,
@@ -214,7 +214,7 @@ class Guess:
         total = 0.0
         for group in order.units(self.recipe, cells):
             # Contenders that take turns with their baseline start one of it each time.
-            total += self.life_s(group[0], times) * (2 if group[0].over else 1)
+            total += self.session_s(group[0], times) * (2 if group[0].over else 1)
             total += len(group) * self.trial_s(times)
             total += sum(duet.seconds(self.recipe) for cell in group if cell.over)
         total += self.trial_s(times) * len({cell.over for cell in cells if cell.over})
@@ -226,7 +226,7 @@ class Guess:
             {self._cell(planned).headroom for planned in cells if planned.is_measured} - {""}
         )
 
-    def life_s(self, planned: PlannedCell, times: Times) -> float:
+    def session_s(self, planned: PlannedCell, times: Times) -> float:
         tools = self._tools(planned)
         most = max((WARMUP_OTHER_S.get(tool, WARMUP_UNTIL_STEADY_S) for tool in tools), default=0.6)
         warmup = times.warmup_s if "jvm" in tools else min(times.warmup_s, most)

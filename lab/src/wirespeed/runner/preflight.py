@@ -1,4 +1,4 @@
-"""Before minutes are spent: some seconds that show what this machine can decide now.
+"""Some seconds before a run that show which differences this machine can decide now.
 
 Nothing measured runs yet, so whatever uses the cores is somebody else. The spread of short
 identical pieces of work is what the machine adds to every trial; what trials of former runs spread
@@ -17,7 +17,7 @@ from typing import Any
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.probe.parse import snapshot
 from wirespeed.runner import known
-from wirespeed.runner.disturbance import CANARY_SLOW, FOREIGN_MAX, STEAL_MAX
+from wirespeed.runner.disturbance import FOREIGN_MAX, SLOW_MAX, STEAL_MAX
 from wirespeed.runner.plan import Schedule
 from wirespeed.stats import rounds
 from wirespeed.stats.comparison import PAIRS_MIN
@@ -26,7 +26,7 @@ from wirespeed.units import duration_for_people
 
 WORTH_S = 60.0  # a shorter run is its own preflight
 WATCH_S = 2.0
-CANARIES = 20
+CALIBRATIONS = 20
 PAUSE_S = 0.03
 AGAIN_S = 5.0
 SMALL = 0.03  # the difference whose rounds are printed
@@ -45,7 +45,7 @@ class Preflight:
 
     @property
     def is_quiet(self) -> bool:
-        return self.steal <= STEAL_MAX and self.others <= FOREIGN_MAX and self.slow <= CANARY_SLOW
+        return self.steal <= STEAL_MAX and self.others <= FOREIGN_MAX and self.slow <= SLOW_MAX
 
     @property
     def expected(self) -> float:
@@ -84,7 +84,7 @@ def look(fleet: Fleet, schedule: Schedule, facts: dict[str, Any]) -> Preflight:
                    key=lambda seat: (seat.host, seat.core))  # fmt: skip
     machine = known.of_machine(facts)
     steal, others = _watched(fleet, seats)
-    times_ms = list(_canaries(fleet, _server_seat(schedule) or seats[0])) if seats else []
+    times_ms = list(_calibrations(fleet, _server_seat(schedule) or seats[0])) if seats else []
     best_ms = min([*times_ms, *([machine.best_ms] if machine.best_ms else [])], default=0.0)
     slow = median(times_ms) / best_ms - 1 if times_ms and best_ms else 0.0
     spread = stdev(map(math.log, times_ms)) if len(times_ms) > 2 else 0.0
@@ -126,10 +126,10 @@ def _watched(fleet: Fleet, seats: list[Seat]) -> tuple[float, float]:
     return steal, max(0.0, others)
 
 
-def _canaries(fleet: Fleet, seat: Seat) -> Iterator[float]:
+def _calibrations(fleet: Fleet, seat: Seat) -> Iterator[float]:
     host = fleet[seat.host]
-    for _ in range(CANARIES):
-        ms = host.ask("canary", core=seat.core)["ms"]
+    for _ in range(CALIBRATIONS):
+        ms = host.ask("calibration", core=seat.core)["ms"]
         if ms is not None:
             yield float(ms)
         fleet.poll(PAUSE_S)

@@ -1,4 +1,4 @@
-"""Files of printed figures that tables show next to ours: found, and kept with the run."""
+"""Files of published results that tables show next to the measured ones, kept with the run."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from wirespeed.results import store
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.generate import generate
-from wirespeed.runner.life import Life
 from wirespeed.runner.plan import Schedule
+from wirespeed.runner.server_session import ServerSession
 from wirespeed.runner.warm import step_s, timeout_s, warm
 from wirespeed.runner.watcher import Watcher
 
@@ -87,52 +87,52 @@ def _of_cell(run_dir: Path, schedule: Schedule, fleet: Fleet, planned: PlannedCe
     loads = folder / "load"
     with store.storage(loads):
         loads.mkdir(parents=True, exist_ok=True)
-    life = Life(fleet, schedule, planned, folder, scratch_folder(run_dir.name))
+    session = ServerSession(fleet, schedule, planned, folder, scratch_folder(run_dir.name))
     try:
-        life.begin([planned])
-        warm(life, planned, loads)
-        return Profile(planned.cell.id, _sampled(life, planned, loads))
+        session.begin([planned])
+        warm(session, planned, loads)
+        return Profile(planned.cell.id, _sampled(session, planned, loads))
     finally:
-        life.end()
+        session.end()
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(life.scratch, ignore_errors=True)
+        shutil.rmtree(session.scratch, ignore_errors=True)
 
 
 def _sampled(
-    life: Life, planned: PlannedCell, loads: Path
+    session: ServerSession, planned: PlannedCell, loads: Path
 ) -> tuple[tuple[profiles.Stack, int], ...]:
-    servers = [one for one in life.running if one.instance.role == "server"]
-    host = life.fleet.host_of(servers[0].label)  # a site has one host for servers
-    there = host.folder_there(life.folder)
-    before_s = step_s(life, planned)
+    servers = [one for one in session.running if one.instance.role == "server"]
+    host = session.fleet.host_of(servers[0].label)  # a site has one host for servers
+    there = host.folder_there(session.folder)
+    before_s = step_s(session, planned)
     has_pointers = all(JVM_FRAME_POINTERS in one.argv for one in servers)
     record = [
         PROGRAM, "record", "--quiet", f"--freq={SAMPLES_A_SECOND}",
         "--call-graph=" + ("fp" if has_pointers else f"dwarf,{STACK_BYTES}"),
         f"--output={there}/perf.data",
-        f"--pid={','.join(map(str, _processes(life.fleet, servers)))}",
+        f"--pid={','.join(map(str, _processes(session.fleet, servers)))}",
         "--", "sh", "-c", f"echo {BEGUN}; exec sleep {before_s + WINDOW_S:.2f}",
     ]  # fmt: skip
-    _spawn(host, life.folder, record)
+    _spawn(host, session.folder, record)
     try:
-        _wait_for_samples(host, life.folder)
-        generate(life, planned, loads, WINDOW_S, before_s, timeout_s=timeout_s(life, planned))
-        _ended(host, life.folder, READ_S)
+        _wait_for_samples(host, session.folder)
+        generate(session, planned, loads, WINDOW_S, before_s, timeout_s=timeout_s(session, planned))
+        _ended(host, session.folder, READ_S)
     finally:
         _stop(host)
     script = [PROGRAM, "script", "--no-inline", "--fields=comm,ip,sym,dso",
               f"--input={there}/perf.data"]  # fmt: skip
     jvms = [one for one in servers if one.instance.tool == "jvm"]
-    maps = _name_methods(host, _processes(life.fleet, jvms))
+    maps = _name_methods(host, _processes(session.fleet, jvms))
     try:
-        _spawn(host, life.folder, script)
-        _ended(host, life.folder, READ_S)
+        _spawn(host, session.folder, script)
+        _ended(host, session.folder, READ_S)
     finally:
         _stop(host)
         if maps:
             host.ask("run", argv=["rm", "-f", *maps])
-    root = life.schedule.place.root
-    text = _output(life.folder).read_text(encoding="utf-8", errors="replace")
+    root = session.schedule.place.root
+    text = _output(session.folder).read_text(encoding="utf-8", errors="replace")
     found = folded(text.splitlines(), (stack.library(root).name, *ONLOAD))
     if not found:
         raise ProcessError(f"{PROGRAM} took no sample of the servers")

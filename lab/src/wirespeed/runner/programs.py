@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,18 @@ def measured(fleet: Fleet, schedule: Schedule) -> dict[str, str]:
             label = name if len(variants) == 1 else f"{name}, {Path(asked[1][-1]).name}"
             told |= {f"program {label}": text} if text else {}
     return told | _hashes(list(files)) | _inherited(schedule.recipe)
+
+
+def started(fleet: Fleet, schedule: Schedule, names: Collection[str]) -> dict[str, set[str]]:
+    """Which of these programs a command of the schedule names, by the machine's boot."""
+    found: dict[str, set[str]] = {}
+    for planned in schedule.cells:
+        resolver = Resolver(schedule.recipe, planned.cell, schedule.place)
+        for one in resolver.instances(planned.seats) if planned.is_measured else ():
+            words = " ".join([one.tool, *one.argv]).split()
+            own = found.setdefault(fleet[one.host].info["boot_id"], set())
+            own |= {Path(word).name for word in words} & set(names)
+    return found
 
 
 def _inherited(recipe: Recipe) -> dict[str, str]:
@@ -106,7 +118,7 @@ def _hashes(paths: list[Path]) -> dict[str, str]:
     found = {}
     for path in there:
         name = path.name if names.count(path.name) == 1 else f"{path.parent.name}/{path.name}"
-        found[f"file {name}"] = f"sha256 {hash_of(path)[:DIGITS]}"  # type: ignore[no-untyped-call]
+        found[f"file {name}"] = f"sha256 {hash_of(path)[:DIGITS]}"
     return found
 
 
@@ -123,5 +135,5 @@ def _of(host: Host, asked: Asked) -> str:
     found = host.ask("programs", ANSWER_S, **message)
     if not found and not host.far.shares_files:  # it will be sent from here
         message["programs"] = {"it": [[], files]}
-        found = agent_facts.of_programs(message)  # type: ignore[no-untyped-call]
+        found = agent_facts.of_programs(message)
     return str(found.get("it", ""))

@@ -1,4 +1,4 @@
-"""Tidies up after runs that were killed: `wirespeed recover`, and the note at the next call."""
+"""Cleans up after runs that were killed: `wirespeed recover`, and the note at the next call."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ class Recovered:
     processes: list[int]
     folders: list[str]
     settings: list[str]
+    left: list[str]  # runs that another machine may be at work on
 
 
 def wait_for_ending() -> None:
     """An agent whose lab was killed a moment ago still tidies up and puts settings back: it holds
     the machine's lock, and what it has not put back yet (the cores of this shell) would count."""
     deadline = time.monotonic() + END_S
-    while leftovers.is_ending() and time.monotonic() < deadline:  # type: ignore[no-untyped-call]
+    while leftovers.is_ending() and time.monotonic() < deadline:
         time.sleep(LOOK_S)
 
 
 def cut_off(runs: Path) -> list[Path]:
-    """Runs whose state is "running" although no process works on them."""
+    """Runs of this machine whose state is "running" although no process works on them."""
     return [run_dir for run_dir in store.list_runs(runs) if execute.is_cut_off(run_dir)]
 
 
@@ -60,7 +61,7 @@ def with_hosts(done: Recovered, fleet: Fleet) -> Recovered:
 def recover(runs: Path) -> Recovered:
     """Ends what dead runs left, and marks them as interrupted, so that they can be resumed."""
     wait_for_ending()
-    done = leftovers.tidy()  # type: ignore[no-untyped-call]
+    done = leftovers.tidy()
     processes, folders = done["processes"], done["folders"]
     names = []
     for run_dir in cut_off(runs):
@@ -83,4 +84,5 @@ def recover(runs: Path) -> Recovered:
     for folder in store.half_made(runs):
         shutil.rmtree(folder, ignore_errors=True)
         folders.append(str(folder))
-    return Recovered(names, processes, folders, tune.put_back())
+    left = [one.name for one in store.list_runs(runs) if execute.may_run_elsewhere(one)]
+    return Recovered(names, processes, folders, tune.put_back(), left)

@@ -1,4 +1,4 @@
-"""A run from what was typed to its end: read, plan, build, lock, measure; and its resumption."""
+"""A whole run: read, plan, build, lock, measure; and its resumption."""
 
 from __future__ import annotations
 
@@ -66,6 +66,8 @@ NOISE_ACCEPTED = "Trials with interference were kept and noted (--accept-noise).
 
 MIXED = "Builds are mixed: the run went on with another one (--force): {}."
 
+MIXED_PLACES = "Machines or settings are mixed: the run went on all the same (--force): {}."
+
 AGAIN_S = 2.0  # between two attempts to reach hosts whose agents were lost
 AGAIN_FOR_S = 20.0  # without a trial that was finished; a restart of a host takes longer
 
@@ -107,7 +109,7 @@ def planned(origin: Source, options: PlanOptions, topology: Topology | None = No
         options = replace(options, fit=origin.site.fit)
     is_here = origin.site.kind in ("local", "netns")
     if is_here and not (options.repeat or origin.recipe.plan.repeat or options.spread):
-        identity = own_identity()  # type: ignore[no-untyped-call]
+        identity = own_identity()
         options = replace(options, spread=known.of_machine(identity).spread)
     topology = topology or kinds.topology(ask_of(origin))
     where = place.at(origin.recipe, origin.recipe_file, origin.site, origin.root, topology)
@@ -121,7 +123,7 @@ def _check_users(origin: Source) -> None:
     for process in origin.recipe.process:
         if process.user:
             try:
-                account_of(process.user)  # type: ignore[no-untyped-call]
+                account_of(process.user)
             except Refused as error:
                 key = f"process.{process.name}.user"
                 raise RecipeError(origin.recipe_file, key, str(error)) from None
@@ -313,25 +315,35 @@ def _resumed_on(
     more: More,
 ) -> tuple[Path, list[Trial]]:
     origin, site, schedule = what
-    fleet, force = site.fleet, more.force
+    fleet = site.fleet
     fleet.lock(run.run_id)
     fleet.tidy()
     files.prepare(fleet, run_dir)
-    _same_machine(run, fleet, site.topology, force)
-    if prefer(fleet, origin.site) != run.nice and not force:
-        raise ResultsError(
-            f"the run began with its programs at nice {run.nice}, which this user or site does "
-            "not give them now; --force goes on all the same"
-        )
+    is_scheduled = origin.site.kind == "slurm"  # which may name other nodes, and other cores
+    places = [
+        _other_recipe(run_dir, run),
+        _other_machine(run, fleet, schedule, is_scheduled),
+        _other_nice(run, prefer(fleet, origin.site)),
+        "" if is_scheduled else _other_cores(store.read_trials(run_dir), schedule),
+    ]
+    told = _overlooked(places, MIXED_PLACES, more)
     measure_links(fleet, schedule, watcher)
-    other = _other_build(run, commit_of(origin.root), programs.measured(fleet, schedule))
-    if other and not force:
-        raise ResultsError(
-            f"this build differs from the one that began the run: {other}; "
-            "--force goes on all the same"
-        )
+    builds = _other_build(run, commit_of(origin.root), programs.measured(fleet, schedule))
+    differs = f"this build differs from the one that began the run: {builds}"
+    _overlooked([differs] if builds else [], MIXED, more)
+    told += [MIXED.format(builds)] if builds else []
     with execute.hold(run_dir) as holder:
-        return run_dir, _rest(run_dir, run, what, watcher, more, other, holder)
+        if store.read_run(run_dir) != run:  # its rounds and analyses are counted there
+            raise BusyError(f"another command went on with {run_dir.name} meanwhile; try again")
+        return run_dir, _rest(run_dir, run, what, watcher, more, told, holder)
+
+
+def _overlooked(found: Sequence[str], sentence: str, more: More) -> list[str]:
+    """Refuses a difference between the two parts of a run, or words it for the report."""
+    differing = [text for text in found if text]
+    if differing and not more.force:
+        raise ResultsError(f"{differing[0]}; --force goes on all the same")
+    return [sentence.format("; ".join(differing))] if differing else []
 
 
 def _rest(
@@ -340,7 +352,7 @@ def _rest(
     what: tuple[Source, Opened, Schedule],
     watcher: Watcher,
     more: More,
-    other: str,
+    mixed: list[str],
     holder: IO[str],
 ) -> list[Trial]:
     """Measures what is open of a run that may go on; returns the trials that stayed invalid."""
@@ -354,10 +366,10 @@ def _rest(
         run = replace(added, is_sequential=run.is_sequential)
         schedule = _schedule_of(run_dir, run, origin, site.topology)
     schedule = replace(schedule, accept_noise=schedule.accept_noise or more.accept_noise)
-    store.append_event(run_dir, "resumed", pid=os.getpid(), forced=more.force, other_build=other)
+    store.append_event(run_dir, "resumed", pid=os.getpid(), forced=more.force, mixed=mixed)
     store.point_latest(run_dir)
     run = replace(run, state="running", ended=None, tuned=tuned)
-    told = [MIXED.format(other)] * bool(other) + [NOISE_ACCEPTED] * schedule.accept_noise
+    told = mixed + [NOISE_ACCEPTED] * schedule.accept_noise
     run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *told])))
     store.write_run(run_dir, run)
     with _tuned(run_dir, fleet, watcher, tuned):
@@ -420,7 +432,7 @@ def opened(origin: Source) -> Iterator[Opened]:
     finally:
         with held_back():
             if site.fleet.close() and origin.site.kind in ("local", "netns"):
-                leftovers.tidy()  # type: ignore[no-untyped-call]
+                leftovers.tidy()
 
 
 def audited(fleet: Fleet) -> list[tuple[str, dict[str, Any]]]:
@@ -459,7 +471,8 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, facts: dict[str
         recipe=recipe.name,
         title=recipe.title,
         method=recipe.method,
-        recipe_hash=hashlib.blake2b(origin.text.encode(), digest_size=8).hexdigest(),
+        recipe_format=recipe.wirespeed,
+        recipe_hash=_digest(origin.text.encode()),
         site=origin.site_name,
         started=execute.now(),
         wirespeed_version=wirespeed.__version__,
@@ -511,7 +524,7 @@ def source_of(run_dir: Path, run: Run) -> Source:
     """The recipe as it was; its folder is still where templates and assets are looked up."""
     created = next((e for e in store.read_events(run_dir) if e["event"] == "created"), {})
     recipe_file = Path(created.get("recipe", run_dir / "recipe.toml"))
-    recipe, text = read.read_with(run_dir / "recipe.toml", (), ())
+    recipe, text = read.read_copy(run_dir / "recipe.toml")
     site = Site.model_validate(store.read_json(run_dir / "site.json"))
     return Source(place.root(), recipe_file, recipe, run.site, site, text)
 
@@ -536,11 +549,11 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) ->
     )  # fmt: skip
     where = replace(where, duration_s=times.duration_s, warmup_s=times.warmup_s)
     by_id = {line.cell: _cell_of(line, recipe, where, run.fit) for line in lines}
-    lives: dict[int, order.PlannedLife] = {}
+    sessions: dict[int, order.PlannedSession] = {}
     for line in lines:
         if line.state == "planned":
-            life = lives.setdefault(line.life, order.PlannedLife(line.round, []))
-            life.cells.append(by_id[line.cell])
+            session = sessions.setdefault(line.life, order.PlannedSession(line.round, []))
+            session.cells.append(by_id[line.cell])
     done = len(store.read_trials(run_dir))
     total = sum(line.state == "planned" for line in lines)
     guess = plans.Guess(recipe, where, run.plan.repeat).seconds(list(by_id.values()), times)
@@ -549,7 +562,7 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) ->
         recipe=recipe,
         place=where,
         cells=list(by_id.values()),
-        lives=list(lives.values()),
+        sessions=list(sessions.values()),
         times=times,
         repeat=run.plan.repeat,
         thinned=run.thinned,
@@ -586,27 +599,74 @@ def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
     return "; ".join(told)
 
 
-def _same_machine(run: Run, fleet: Fleet, topology: Topology, force: bool) -> None:
-    """Figures of two machines do not belong into one run."""
-    if force:
-        return
-    server = fleet[topology.hosts("server")[0]]
-    _same_identity("this machine", run.facts, machine.facts(server, SEARCH_PATH))
-    begun = list(run.facts.get("hosts", {}).values())
+def _other_recipe(run_dir: Path, run: Run) -> str:
+    """Whether the run's own copy of its recipe was edited: its cells would be two things."""
+    text = (run_dir / "recipe.toml").read_bytes()
+    if run.recipe_hash in ("", _digest(text)):  # none: of an early build
+        return ""
+    return f"{run_dir.name}/recipe.toml is not the recipe that began the run"
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+def _other_nice(run: Run, nice: int) -> str:
+    if nice == run.nice:
+        return ""
+    return (
+        f"the run began with its programs at nice {run.nice}, and this user or site gives them "
+        f"nice {nice} now"
+    )
+
+
+def _other_cores(trials: Sequence[Trial], schedule: Schedule) -> str:
+    """Programs that would be pinned to other cores than in the trials that are finished."""
+    seats = {planned.cell.id: planned.seats for planned in schedule.cells}
+    for trial in trials:
+        for one in trial.processes:
+            own = seats.get(trial.cell, {}).get(f"{one.name}-{one.index}")
+            now = sorted(seat.core for seat in own or ())
+            if now and now != sorted(one.cores):
+                return f"{one.name}-{one.index} ran on cores {sorted(one.cores)}, now it is {now}"
+    return ""
+
+
+def _other_machine(
+    run: Run, fleet: Fleet, schedule: Schedule, is_scheduled: bool = False
+) -> str:
+    """How the machines differ: figures of two of them do not belong into one run."""
+    where = schedule.place
+    server = fleet[where.topology.hosts("server")[0]]
     others = _others(fleet, server)
+    begun = list(run.facts.get("hosts", {}).values())
     if len(begun) != len(others):
-        raise ResultsError(
-            f"the run began on {len(begun) + 1} machines, these are {len(others) + 1}; "
-            "--force goes on all the same"
-        )
-    for was, host in zip(begun, others, strict=True):  # by place: a scheduler may name other nodes
-        _same_identity(host.name, was, machine.facts(host, SEARCH_PATH))
+        return f"the run began on {len(begun) + 1} machines, these are {len(others) + 1}"
+    names = [*machine.IDENTITY, *machine.KERNEL]
+    names += [] if is_scheduled else ["machine"]
+    names += machine.SETTINGS if run.tuned is None else ()  # else the run itself has changed them
+    started = programs.started(fleet, schedule, machine.PROGRAMS)
+    texts = []
+    for name, was, host in [  # by place: a scheduler may name other nodes
+        ("this machine", run.facts, server),
+        *((host.name, was, host) for was, host in zip(begun, others, strict=True)),
+    ]:
+        found = machine.facts(host, SEARCH_PATH, where.java)
+        own = started.get(host.info["boot_id"], set())
+        texts.append(_other_identity(name, was, found, [*names, *sorted(own)]))
+    return "; ".join(filter(None, texts))
 
 
-def _same_identity(name: str, was: dict[str, Any], found: dict[str, Any]) -> None:
-    for key in machine.IDENTITY:
-        if was.get(key) != found.get(key):
-            raise ResultsError(
-                f"{name} differs from the one that began the run: {key} was "
-                f"{was.get(key)}, is {found.get(key)}; --force goes on all the same"
-            )
+def _other_identity(
+    name: str, was: dict[str, Any], found: dict[str, Any], names: Sequence[str]
+) -> str:
+    """Of facts that both parts of the run know; its identity always."""
+    known = [one for one in names if one in machine.IDENTITY or (one in was and one in found)]
+    differing = [
+        f"{one} was {was.get(one)}, is {found.get(one)}"
+        for one in known
+        if was.get(one) != found.get(one)
+    ]
+    if not differing:
+        return ""
+    return f"{name} differs from the one that began the run: {', '.join(differing)}"

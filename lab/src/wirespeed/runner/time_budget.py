@@ -1,4 +1,4 @@
-"""The time of a run: what may be spent on repeats, and which lives no longer fit.
+"""The time of a run: what may be spent on repeats, and which sessions no longer fit.
 
 Repeats come out of the time that was planned, so a run on a noisy machine ends about when it
 said. What does not fit is left out from the last round backwards: a cell with four trials instead
@@ -38,7 +38,7 @@ class TimeBudget:
 
     @property
     def each_s(self) -> float:
-        """A trial with its share of a server's life, without repeats."""
+        """A trial with its share of a server's session, without repeats."""
         if self.done < LEARNED_MIN:
             return self.planned_s / max(1, self.trials)
         return max(0.0, self.elapsed_s - self.repeats_s) / self.done

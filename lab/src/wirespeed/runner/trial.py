@@ -1,4 +1,4 @@
-"""One trial: canary, warm-up, measured windows until one is quiet, verdict, record."""
+"""One trial: calibration loop, warm-up, measured windows until one is quiet, verdict, record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wirespeed.probe.parse import LAB
 from wirespeed.probe.window import Part
 from wirespeed.process.start import Started
 from wirespeed.results import store
-from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
+from wirespeed.results.model import Calibration, PlannedTrial, Process, Sample, Trial, Window
 from wirespeed.runner import counters, headroom, metrics, proof, work
 from wirespeed.runner.bottleneck import Evidence
 from wirespeed.runner.cells import PlannedCell
@@ -29,9 +29,9 @@ from wirespeed.runner.generate import (
     generate,
     link_share,
 )
-from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
-from wirespeed.runner.validity import judge
+from wirespeed.runner.server_session import ServerSession
+from wirespeed.runner.validity import judge, paused
 from wirespeed.runner.warm import learn, note_of, step_s, timeout_s, warm
 from wirespeed.runner.warm import window_s as measured_s
 
@@ -56,58 +56,58 @@ class Attempt:
     planned: PlannedCell
     folder: Path
     attempt: int
-    is_first_of_life: bool
+    is_first_of_session: bool
 
 
-def measure(life: Life, order: Attempt, context: RunContext) -> Trial:
-    """Measures one trial in a running life; nothing counts until its trial.json is written."""
+def measure(session: ServerSession, order: Attempt, context: RunContext) -> Trial:
+    """Measures one trial in a running session; nothing counts until its trial.json is written."""
     warmup: list[float] = []
-    life.check_urls(order.planned)
-    before_ms = canary(life)
-    idle_held = life.fleet.hold_idle()
+    session.check_urls(order.planned)
+    before_ms = calibration(session)
+    idle_held = session.fleet.hold_idle()
     try:
-        if order.is_first_of_life:
-            warmup = warm(life, order.planned, order.folder)
-        tried = _windows(life, order, context.noise, before_ms)
-        counted = {} if tried[-1].has_failed else _counted(life, order, context)
+        if order.is_first_of_session:
+            warmup = warm(session, order.planned, order.folder)
+        tried = _windows(session, order, context.noise, before_ms)
+        counted = {} if tried[-1].has_failed else _counted(session, order, context)
     finally:
-        life.fleet.release_idle()
+        session.fleet.release_idle()
     trial = _settled(order, tried).write(warmup, tried, idle_held)
     trial = replace(trial, metrics={**trial.metrics, **metrics.is_finite(counted)})
-    unsettled = note_of(life, warmup)
+    unsettled = note_of(session, warmup)
     return replace(trial, notes=[*trial.notes, unsettled]) if unsettled else trial
 
 
 def _windows(
-    life: Life, order: Attempt, noise: NoiseMonitor, before_ms: float | None
+    session: ServerSession, order: Attempt, noise: NoiseMonitor, before_ms: float | None
 ) -> list[_MeasuredWindow]:
-    """Measures the window again in the same life while something from outside disturbs it."""
+    """Measures the window again in the same session while something from outside disturbs it."""
     tried: list[_MeasuredWindow] = []
     while True:
         folder = order.folder if not tried else _window_folder(order.folder, len(tried) + 1)
-        one = _window(life, order, noise, folder, before_ms)
+        one = _window(session, order, noise, folder, before_ms)
         tried.append(one)
         is_disturbed = one.verdict.disturbed.share > 0
-        noise.saw(one.canary, is_disturbed, is_first_window=len(tried) == 1)
+        noise.saw(one.calibration, is_disturbed, is_first_window=len(tried) == 1)
         if one.has_failed or not is_disturbed:
             return tried
         share = min(seen.verdict.disturbed.share for seen in tried)
-        if not noise.wants_another(len(tried), window_cost_s(life, order), share):
+        if not noise.wants_another(len(tried), window_cost_s(session, order), share):
             return tried
-        before_ms = one.canary.after_ms if one.canary else None
+        before_ms = one.calibration.after_ms if one.calibration else None
 
 
-def _counted(life: Life, order: Attempt, context: RunContext) -> metrics.Flat:
+def _counted(session: ServerSession, order: Attempt, context: RunContext) -> metrics.Flat:
     """The processor's events per request, from a window of its own whose time no trial took."""
-    if not counters.is_asked(life, context.counting, order.line.round):
+    if not counters.is_asked(session, context.counting, order.line.round):
         return {}
     began = time.monotonic()
     try:
-        return counters.count(life, order.planned, _made(order.folder / counters.FOLDER))
+        return counters.count(session, order.planned, _made(order.folder / counters.FOLDER))
     except LostHostError:
         raise
     except HostError:
-        life.fleet.each(life.fleet.all(), "sample_stop")  # of hosts that had begun
+        session.fleet.each(session.fleet.all(), "sample_stop")  # of hosts that had begun
         context.counting.give_up()
         return {}
     finally:
@@ -124,30 +124,34 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def window_cost_s(life: Life, order: Attempt) -> float:
+def window_cost_s(session: ServerSession, order: Attempt) -> float:
     """The cost of one more window."""
-    return step_s(life, order.planned) + measured_s(life, order.planned) + TRIAL_S
+    return step_s(session, order.planned) + measured_s(session, order.planned) + TRIAL_S
 
 
 def _window(
-    life: Life, order: Attempt, noise: NoiseMonitor, folder: Path, before_ms: float | None
+    session: ServerSession,
+    order: Attempt,
+    noise: NoiseMonitor,
+    folder: Path,
+    before_ms: float | None,
 ) -> _MeasuredWindow:
-    length_s = measured_s(life, order.planned)
+    length_s = measured_s(session, order.planned)
     with_census = noise.wants_names or length_s < CENSUS_BELOW_S
-    before = proof.served(life)
+    before = proof.served(session)
     done = generate(
-        life,
+        session,
         order.planned,
         folder,
         length_s,
-        step_s(life, order.planned),
-        Sampling(beat_s(life, length_s), with_census),
-        timeout_s(life, order.planned),
+        step_s(session, order.planned),
+        Sampling(beat_s(session, length_s), with_census),
+        timeout_s(session, order.planned),
     )
-    learn(life, order.planned, done)
-    served = (before, proof.served(life))
-    seen = _Seen(done, _canary_of(before_ms, canary(life)), served, folder)
-    return _MeasuredWindow(life, order, seen, noise.best_ms)
+    learn(session, order.planned, done)
+    served = (before, proof.served(session))
+    seen = _Seen(done, _calibration_of(before_ms, calibration(session)), served, folder)
+    return _MeasuredWindow(session, order, seen, noise.best_ms)
 
 
 def _settled(order: Attempt, tried: list[_MeasuredWindow]) -> _MeasuredWindow:
@@ -168,20 +172,20 @@ def _settled(order: Attempt, tried: list[_MeasuredWindow]) -> _MeasuredWindow:
     return chosen
 
 
-def beat_s(life: Life, duration_s: float) -> float:
-    return max(0.05, min(life.schedule.recipe.sample.every, duration_s / SAMPLES_MIN))
+def beat_s(session: ServerSession, duration_s: float) -> float:
+    return max(0.05, min(session.schedule.recipe.sample.every, duration_s / SAMPLES_MIN))
 
 
-def canary(life: Life) -> float | None:
+def calibration(session: ServerSession) -> float | None:
     """Fixed work on the server's first core; it may be busy with a server that polls."""
-    seats = next((s.instance.seats for s in life.running if s.instance.role == "server"), [])
-    host = life.fleet[seats[0].host] if seats else None
-    answer = host.ask("canary", core=seats[0].core) if host else {"ms": None}
+    seats = next((s.instance.seats for s in session.running if s.instance.role == "server"), [])
+    host = session.fleet[seats[0].host] if seats else None
+    answer = host.ask("calibration", core=seats[0].core) if host else {"ms": None}
     return None if answer["ms"] is None else float(answer["ms"])
 
 
-def _canary_of(before_ms: float | None, after_ms: float | None) -> Canary | None:
-    return None if before_ms is None or after_ms is None else Canary(before_ms, after_ms)
+def _calibration_of(before_ms: float | None, after_ms: float | None) -> Calibration | None:
+    return None if before_ms is None or after_ms is None else Calibration(before_ms, after_ms)
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,7 @@ class _Seen:
     """The results of one window."""
 
     done: Generated
-    canary: Canary | None
+    calibration: Calibration | None
     served: tuple[Served | None, Served | None]  # what bypass had carried before, and after
     folder: Path
 
@@ -198,29 +202,29 @@ class _MeasuredWindow:
     """From what a window gave to the files of its trial."""
 
     def __init__(
-        self, life: Life, order: Attempt, seen: _Seen, canary_best_ms: float | None
+        self, session: ServerSession, order: Attempt, seen: _Seen, calibration_best_ms: float | None
     ) -> None:
-        self.life, self.order, self.done, self.folder = life, order, seen.done, seen.folder
-        self.canary, self.served = seen.canary, seen.served
+        self.session, self.order, self.done, self.folder = session, order, seen.done, seen.folder
+        self.calibration, self.served = seen.calibration, seen.served
         done = seen.done
-        self.everyone: list[Started] = [*life.running, *done.started]
+        self.everyone: list[Started] = [*session.running, *done.started]
         self.parts = [
-            Part(s.label, s.instance.role, core_names(life, s.instance)) for s in self.everyone
+            Part(s.label, s.instance.role, core_names(session, s.instance)) for s in self.everyone
         ]
         if done.lab_core is not None:
             self.parts.append(Part(LAB, LAB, (done.lab_core,)))
         self.measured = metrics.common_window(done.figures) or _whole(done)
         start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
         self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
-        self.link_share = link_share(life, order.planned, done, self.measured)
+        self.link_share = link_share(session, order.planned, done, self.measured)
         loaded_s = done.before_s + self.measured.length_ns / 1e9
-        self.headroom = headroom.of_window(life, order.planned, done)
-        self.work = work.of_window(life, seen.served, done.figures, self.usage, loaded_s)
-        self.verdict = judge(self._evidence(canary_best_ms))
+        self.headroom = headroom.of_window(session, order.planned, done)
+        self.work = work.of_window(session, seen.served, done.figures, self.usage, loaded_s)
+        self.verdict = judge(self._evidence(calibration_best_ms))
 
     @property
     def has_failed(self) -> bool:
-        """For a reason of its own, which another window in this life would not cure."""
+        """For a reason of its own, which another window in this session would not cure."""
         return bool(self.verdict.reasons) and self.verdict.disturbed.share <= SHARE_MAX
 
     def write(self, warmup: list[float], tried: list[_MeasuredWindow], idle_held: bool) -> Trial:
@@ -228,15 +232,15 @@ class _MeasuredWindow:
         discarded = [_told(one) for one in tried if one is not self]
         return replace(self._trial(discarded), idle_held=idle_held)
 
-    def _evidence(self, canary_best_ms: float | None) -> Evidence:
-        root = self.life.schedule.place.root
+    def _evidence(self, calibration_best_ms: float | None) -> Evidence:
+        root = self.session.schedule.place.root
         longest = max((f.window.length_ns for f in self.done.figures.values()), default=0)
         return Evidence(
             figures=self.done.figures,
             usage=self.usage,
             parts=self.parts,
-            canary=self.canary,
-            canary_best_ms=canary_best_ms,
+            calibration=self.calibration,
+            calibration_best_ms=calibration_best_ms,
             common_share=self.measured.length_ns / longest if longest else 1.0,
             shared_cores=self.order.planned.shared_cores,
             link_share=self.link_share,
@@ -244,15 +248,15 @@ class _MeasuredWindow:
             polling_load=any(stack.is_polling(root, s.instance.under) for s in self.done.started),
             headroom=self.headroom,
             fell_back=proof.problem(
-                self.life, *self.served, self.usage, self.done.figures.values()
+                self.session, *self.served, self.usage, self.done.figures.values()
             ),
             others=self.done.others,
             clock_step_s=self.done.clock_step_s,
-            accept_noise=self.life.schedule.accept_noise,
+            accept_noise=self.session.schedule.accept_noise,
         )
 
     def _trial(self, discarded: list[str]) -> Trial:
-        line, verdict = self.order.line, self.verdict
+        line, verdict, flat = self.order.line, self.verdict, self._metrics()
         return Trial(
             key=line.key,
             cell=line.cell,
@@ -266,11 +270,11 @@ class _MeasuredWindow:
             valid=verdict.is_valid,
             reasons=verdict.reasons,
             bottleneck=verdict.bottleneck,
-            notes=verdict.notes,
+            notes=[*verdict.notes, *paused(flat.get("gc.throughput"))],
             shared_cores=self.order.planned.shared_cores,
-            metrics=self._metrics(),
+            metrics=flat,
             processes=[self._process(started) for started in self.everyone],
-            canary=self.canary,
+            calibration=self.calibration,
             disturbed=round(verdict.disturbed.share, 4),
             slowed=round(verdict.disturbed.slowed, 4),
             discarded=discarded,
@@ -283,11 +287,11 @@ class _MeasuredWindow:
                 figures = self.done.figures[started.label]
                 by_process.setdefault(started.instance.name, []).append(figures)
         roles = {part.label: part.role for part in self.parts}
-        flat = metrics.combined(self.life.schedule.recipe.metric, by_process)
+        flat = metrics.combined(self.session.schedule.recipe.metric, by_process)
         flat |= metrics.costs(self.done.figures, self.usage, roles)
         flat |= {"link.share": round(self.link_share, 4)} if self.link_share else {}
         flat |= {"load.headroom": round(self.headroom, 3)} if self.headroom else {}
-        flat |= work.metrics(self.work, self.life, self.usage, roles, self.done.figures)
+        flat |= work.metrics(self.work, self.session, self.usage, roles, self.done.figures)
         flat |= metrics.collections(self._collections(), self.measured.length_ns / 1e9)
         return metrics.is_finite(flat)
 
@@ -297,11 +301,11 @@ class _MeasuredWindow:
             return []
         return [
             gc.Log(
-                jvm.gc_log(s.instance, self.life.folder),
-                self.life.started_s[s.label],
-                self.life.fleet.host_of(s.label).wall_ahead_s,
+                jvm.gc_log(s.instance, self.session.folder),
+                self.session.started_s[s.label],
+                self.session.fleet.host_of(s.label).wall_ahead_s,
             )
-            for s in self.life.running
+            for s in self.session.running
             if s.instance.tool == "jvm" and s.instance.role == "server"
         ]
 
@@ -365,7 +369,7 @@ class _MeasuredWindow:
             {"processes": commands, "warmup_rps": _whole_numbers(warmup)},
             is_durable=False,  # it shows how; trial.json, which follows, is what counts
         )
-        link_outputs(self.life.folder, folder)
+        link_outputs(self.session.folder, folder)
 
 
 def _told(discarded: _MeasuredWindow) -> str:
@@ -388,9 +392,9 @@ def _whole_numbers(rates: list[float]) -> list[int]:
     return [round(rate) for rate in rates]
 
 
-def link_outputs(life_folder: Path, folder: Path) -> None:
-    """Links the output of this life's servers next to each of its trials, without copies."""
-    for path in life_folder.iterdir():
+def link_outputs(session_folder: Path, folder: Path) -> None:
+    """Links the output of this session's servers next to each of its trials, without copies."""
+    for path in session_folder.iterdir():
         target = folder / path.name
         if path.is_file() and not target.exists():
             with store.storage(target):

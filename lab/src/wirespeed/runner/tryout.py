@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from wirespeed.agent import ready
 from wirespeed.agent.children import (
     LIBC,
     PR_SET_CHILD_SUBREAPER,
@@ -21,11 +22,11 @@ from wirespeed.agent.children import (
     is_alive,
     send_signal,
 )
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, RunError
 from wirespeed.process.start import SEARCH_PATH
+from wirespeed.runner.interrupts import Terminated, held_back, signals_as_interrupts
 
 WITHIN_S = 60.0  # a JVM that compiles its source first, on a loaded machine
-WRONG_ANSWER_S = 3.0  # a server may answer 503 while it starts, but not for long
 TERM_S, KILL_S = 2.0, 15.0
 LOOPBACK = "127.0.0.1"
 
@@ -42,18 +43,24 @@ def ask(argv: Sequence[str], port: int, path: str, cwd: str = ".") -> Answer:
     """The 2xx answer of the started command; it is ended afterwards, with everything it started."""
     command = [word.replace("{port}", str(port)) for word in argv]
     _refuse_taken(port)
-    others = descendants(os.getpid())  # type: ignore[no-untyped-call]
+    others = descendants(os.getpid())
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # so that daemons become our children too
     try:
-        return _tried(command, cwd, others, (port, path))
+        with signals_as_interrupts():  # else TERM would leave the server behind
+            return _tried(command, cwd, others, (port, path))
+    except KeyboardInterrupt as stop:
+        error = RunError("stopped")
+        error.exit_code = 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
+        raise error from None
     finally:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def _tried(command: list[str], cwd: str, others: set[int], where: tuple[int, str]) -> Answer:
     with tempfile.TemporaryFile() as said:
-        process = _start(command, cwd, said)
         try:
+            with held_back():  # else a server that has just been started is not known yet
+                process = _start(command, cwd, said)
             return _answer(process, others, *where)
         except _Silent as silent:
             said.seek(0)
@@ -61,15 +68,15 @@ def _tried(command: list[str], cwd: str, others: set[int], where: tuple[int, str
             shown = f"; its last line: {last[-1]}" if last else ""
             raise InputError(f"{' '.join(command)}: {silent}{shown}") from None
         finally:
-            _end(others)
-            process.poll()
+            with held_back():  # else a server that ignores TERM would not get its KILL
+                _end(others)
 
 
 def _start(command: list[str], cwd: str, said: IO[bytes]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
-            cwd=cwd, env=clean_environment({"PATH": SEARCH_PATH}),  # type: ignore[no-untyped-call]
+            cwd=cwd, env=clean_environment({"PATH": SEARCH_PATH}),
         )  # fmt: skip
     except OSError as error:
         raise InputError(f"{command[0]}: cannot be started: {error.strerror}") from None
@@ -108,7 +115,7 @@ def _answer(process: subprocess.Popen[bytes], others: set[int], port: int, path:
         if answer.status // 100 == 2:
             return answer
         problem = f"{path} responds with {answer.status} (choose a --path that responds with 200)"
-        end = min(end, time.monotonic() + WRONG_ANSWER_S)
+        end = min(end, time.monotonic() + ready.WRONG_ANSWER_S)
         time.sleep(0.2)
     raise _Silent(problem)
 
@@ -123,13 +130,9 @@ def _ended(code: int, others: set[int]) -> str:
 
 
 def _request(port: int, path: str) -> Answer:
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=WITHIN_S)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return Answer(response.status, len(response.read()))
-    finally:
-        connection.close()
+    url = f"http://{LOOPBACK}:{port}{path}"
+    status, length = ready.get(url, WITHIN_S)
+    return Answer(status, length or 0)
 
 
 def _end(others: set[int]) -> None:
@@ -137,18 +140,27 @@ def _end(others: set[int]) -> None:
     for sign, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
         deadline = time.monotonic() + wait_s
         for pid in _started(others):
-            send_signal(pid, sign)  # type: ignore[no-untyped-call]
+            send_signal(pid, sign)
         while _started(others) and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
 def _started(others: set[int]) -> set[int]:
-    """Processes below this one that are not among the others; ended ones are reaped."""
-    found = descendants(os.getpid()) - others  # type: ignore[no-untyped-call]
-    alive = {pid for pid in found if is_alive(pid)}  # type: ignore[no-untyped-call]
-    for pid in found - alive:
-        try:
-            os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:  # a grandchild, whose parent will
-            pass
-    return alive
+    """Processes below this one that are not among the others; ended ones are reaped.
+
+    A process that has ended since the list was read may have left this one its children, so the
+    list is read again.
+    """
+    while True:
+        found = descendants(os.getpid()) - others
+        alive = {pid for pid in found if is_alive(pid)}
+        reaped = [pid for pid in found - alive if _is_reaped(pid)]
+        if alive or not reaped:
+            return alive
+
+
+def _is_reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # a grandchild, whose parent will
+        return False

@@ -132,7 +132,7 @@ def differences(schedule: Schedule) -> list[list[str]]:
 
 
 def _now(name: str) -> str:
-    return str(tuning.sysctl_now(name)) or "not there"  # type: ignore[no-untyped-call]
+    return str(tuning.sysctl_now(name)) or "not there"
 
 
 def _moving(want: Wanted) -> str:
@@ -284,7 +284,7 @@ def undo(fleet: Fleet) -> list[str]:
 
 def put_back() -> list[str]:
     """What a run that was killed together with its agent left changed."""
-    done = tuning.restore(str(state_file()))  # type: ignore[no-untyped-call]
+    done = tuning.restore(str(state_file()))
     return restored(done) if done and not done["by"] and "files" in done else []
 
 
@@ -295,4 +295,4 @@ def restored(done: dict[str, Any]) -> list[str]:
 
 def state_file() -> Path:
     """Where an agent of this user writes what it has changed."""
-    return Path(tuning.state_file())  # type: ignore[no-untyped-call]
+    return Path(tuning.state_file())

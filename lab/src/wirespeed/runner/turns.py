@@ -1,4 +1,4 @@
-"""One duet as it is run: two servers' lives, a trial of each alone, then their turns."""
+"""One duet as it is run: two servers' sessions, a trial of each alone, then their turns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wirespeed.process.start import Order, Started, StartFailed
 from wirespeed.results import store
 from wirespeed.results.model import Duet
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.life import Life
+from wirespeed.runner.server_session import ServerSession
 from wirespeed.runner.warm import timeout_s
 
 ANSWER_S = 60.0  # beyond the time of the turns, on a machine that is busy
@@ -33,14 +33,14 @@ class NoTurnsError(ProcessError):
 
 
 @dataclass
-class LifePair:
-    """The baseline's life and the contender's."""
+class SessionPair:
+    """The baseline's session and the contender's."""
 
-    base: Life
-    contender: Life
+    base: ServerSession
+    contender: ServerSession
 
     @property
-    def both(self) -> tuple[Life, Life]:
+    def both(self) -> tuple[ServerSession, ServerSession]:
         return (self.base, self.contender)
 
     def begin(self, bases: list[PlannedCell], contenders: list[PlannedCell]) -> None:
@@ -50,10 +50,10 @@ class LifePair:
         self.contender.begin(contenders)
         rest(self.contender)
 
-    def only(self, life: Life) -> None:
+    def only(self, session: ServerSession) -> None:
         """This one is awake, the other rests."""
         for one in self.both:
-            rest(one) if one is not life else wake(one)
+            rest(one) if one is not session else wake(one)
 
     def end(self) -> list[str]:
         """Stops both, whatever becomes of one; returns the labels that SIGTERM did not end."""
@@ -65,17 +65,17 @@ class LifePair:
         return killed
 
 
-def rest(life: Life) -> None:
-    """Freezes the servers of a life; what has died is found where it is next asked for."""
-    _ask(life, "freeze")
+def rest(session: ServerSession) -> None:
+    """Freezes the servers of a session; what has died is found where it is next asked for."""
+    _ask(session, "freeze")
 
 
-def wake(life: Life) -> None:
-    _ask(life, "thaw")
+def wake(session: ServerSession) -> None:
+    _ask(session, "thaw")
 
 
-def _ask(life: Life, op: str) -> None:
-    for host, own in life.fleet.by_host(started.label for started in life.running):
+def _ask(session: ServerSession, op: str) -> None:
+    for host, own in session.fleet.by_host(started.label for started in session.running):
         try:
             host.ask(op, names=own)
         except HostError as error:
@@ -83,17 +83,19 @@ def _ask(life: Life, op: str) -> None:
             raise NoTurnsError(str(error)) from error
 
 
-def play(pair: LifePair, cells: tuple[PlannedCell, PlannedCell], folder: Path, seed: int) -> Duet:
+def play(
+    pair: SessionPair, cells: tuple[PlannedCell, PlannedCell], folder: Path, seed: int
+) -> Duet:
     """Lets the two take turns; the slices are kept in `folder`."""
     fleet = pair.base.fleet
     plan = pair.base.schedule.recipe.plan.duet
     loads: list[list[Started]] = []
     fleet.hold_idle()
     try:
-        for life in pair.both:
-            wake(life)
-        for life, planned in zip(pair.both, cells, strict=True):
-            loads.append(_start_loads(life, planned, folder))
+        for session in pair.both:
+            wake(session)
+        for session, planned in zip(pair.both, cells, strict=True):
+            loads.append(_start_loads(session, planned, folder))
         told = _ask_for_turns(pair, loads, seed)
     except StartFailed as error:
         loads.append(error.started)
@@ -122,30 +124,36 @@ def play(pair: LifePair, cells: tuple[PlannedCell, PlannedCell], folder: Path, s
     )
 
 
-def _start_loads(life: Life, planned: PlannedCell, folder: Path) -> list[Started]:
-    here = life.fleet[host_of(life)]
-    run = LoadRun(folder, OUTLAST_S, 0.0, clock.now() + here.wall_ahead_s, timeout_s(life, planned))
+def _start_loads(session: ServerSession, planned: PlannedCell, folder: Path) -> list[Started]:
+    here = session.fleet[host_of(session)]
+    run = LoadRun(
+        folder, OUTLAST_S, 0.0, clock.now() + here.wall_ahead_s, timeout_s(session, planned)
+    )
     orders = []
-    for one in life.resolver(planned, OUTLAST_S).instances(planned.seats):
+    for one in session.resolver(planned, OUTLAST_S).instances(planned.seats):
         if one.role == "load":
-            control(life, one.label).unlink(missing_ok=True)
-            made = command.for_duet(life.schedule.place.root, one, run, control(life, one.label))
+            control(session, one.label).unlink(missing_ok=True)
+            made = command.for_duet(
+                session.schedule.place.root, one, run, control(session, one.label)
+            )
             orders.append(Order(one, made.argv, made.env, folder, along=made.along))
-    return start.start_all(life.fleet, orders, life.ours)
+    return start.start_all(session.fleet, orders, session.ours)
 
 
-def host_of(life: Life) -> str:
+def host_of(session: ServerSession) -> str:
     """The one host of a duet."""
-    return life.running[0].instance.host
+    return session.running[0].instance.host
 
 
-def control(life: Life, label: str) -> Path:
-    return life.scratch / f"control-{label}"
+def control(session: ServerSession, label: str) -> Path:
+    return session.scratch / f"control-{label}"
 
 
-def _ask_for_turns(pair: LifePair, loads: Sequence[Sequence[Started]], seed: int) -> dict[str, Any]:
-    life, plan = pair.base, pair.base.schedule.recipe.plan.duet
-    host = life.fleet[host_of(life)]
+def _ask_for_turns(
+    pair: SessionPair, loads: Sequence[Sequence[Started]], seed: int
+) -> dict[str, Any]:
+    session, plan = pair.base, pair.base.schedule.recipe.plan.duet
+    host = session.fleet[host_of(session)]
     everyone = [s for one in pair.both for s in one.running] + [s for own in loads for s in own]
     message = {
         "sides": [
@@ -173,8 +181,8 @@ def _ask_for_turns(pair: LifePair, loads: Sequence[Sequence[Started]], seed: int
     except HostError as error:
         for own in loads:
             for one in own:
-                if life.fleet.exit_of(one.label) not in (None, 0):
-                    words = one.last_words(life.fleet)
+                if session.fleet.exit_of(one.label) not in (None, 0):
+                    words = one.last_words(session.fleet)
                     raise ProcessError(f"{one.label} failed: {words}") from error
         host.check_lost()
         _check_alive(pair)
@@ -183,14 +191,14 @@ def _ask_for_turns(pair: LifePair, loads: Sequence[Sequence[Started]], seed: int
     return told
 
 
-def _check_alive(pair: LifePair) -> None:
-    for life in pair.both:
-        life.check_alive()
+def _check_alive(pair: SessionPair) -> None:
+    for session in pair.both:
+        session.check_alive()
 
 
-def _polls(pair: LifePair) -> bool:
+def _polls(pair: SessionPair) -> bool:
     root = pair.base.schedule.place.root
-    servers = (s for life in pair.both for s in life.running if s.instance.role == "server")
+    servers = (s for session in pair.both for s in session.running if s.instance.role == "server")
     return any(stack.is_polling(root, s.instance.under) for s in servers)
 
 

@@ -1,4 +1,4 @@
-"""Is a measured trial valid, and what has to be said about it? docs/method.md explains."""
+"""Is a measured trial valid, and which notes does it get? docs/method.md explains."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from wirespeed.runner.disturbance import Disturbance
 
 ERROR_SHARE_MAX = 0.001  # of completed requests; more and the rate is of something else
 LITTLE_NOTE = 0.05
+DISK_NOTE = 0.05  # of the window
+PAUSED_NOTE = 0.05  # of the window, for garbage collections
 IDLE_MAX = 0.5  # of a core: neither side was busy
 DELAYED_ACK_MS = (38.0, 50.0)  # Linux waits 40 ms before it acknowledges unasked
 OPEN_LOOP_SENT_MIN = 0.99
@@ -37,16 +39,16 @@ class Validity:
 def judge(evidence: Evidence) -> Validity:
     reasons = _errors(evidence) + ([evidence.fell_back] if evidence.fell_back else [])
     notes = [*_little(evidence), *_open_loop(evidence)]
-    canary, best_ms = evidence.canary, evidence.canary_best_ms
+    calibration, best_ms = evidence.calibration, evidence.calibration_best_ms
     disturbed = disturbance.of_window(
-        evidence.usage, canary, best_ms, evidence.others, evidence.clock_step_s
+        evidence.usage, calibration, best_ms, evidence.others, evidence.clock_step_s
     )
     if disturbed.share > disturbance.SHARE_MAX and not evidence.accept_noise:
         reasons += disturbed.words
     else:
         notes += disturbed.words
-    slow = disturbance.slowness(canary, best_ms)
-    if disturbance.CANARY_NOTE < slow <= disturbance.CANARY_SLOW:
+    slow = disturbance.slowness(calibration, best_ms)
+    if disturbance.SLOW_NOTE < slow <= disturbance.SLOW_MAX:
         notes.append(
             f"{disturbance.CALIBRATION_SLOW} {slow:.0%} more than this machine's best: a slow host"
         )
@@ -56,10 +58,11 @@ def judge(evidence: Evidence) -> Validity:
         (reasons if share < OVERLAP_VALID_MIN else notes).append(text)
     if evidence.usage is None:
         notes.append("no resource samples surround the window")
-    notes += _waiting(evidence)
+    limit = bottleneck(evidence)
+    notes += [*_waiting(evidence), *_disk(evidence, limit)]
     for label, one in evidence.figures.items():
         notes += [f"{label}: {warning}" for warning in one.warnings]
-    return Validity(reasons, notes, bottleneck(evidence), disturbed)
+    return Validity(reasons, notes, limit, disturbed)
 
 
 def _errors(evidence: Evidence) -> list[str]:
@@ -94,6 +97,20 @@ def _open_loop(evidence: Evidence) -> list[str]:
                 f"{label}: only {one.sent / one.due:.0%} of the intended requests were sent"
             )
     return notes
+
+
+def paused(throughput: float | None) -> list[str]:
+    """Of JVMs: what a server that is stopped for its collections did not do, no limit explains."""
+    share = 0.0 if throughput is None else 1 - throughput / 100
+    return [f"garbage collections stopped the server for {share:.0%}"] * (share > PAUSED_NOTE)
+
+
+def _disk(evidence: Evidence, limit: Bottleneck) -> list[str]:
+    """Where no core explains the rate; more connections do not make a disk faster."""
+    share = evidence.usage.values.get("psi_io", 0.0) if evidence.usage else 0.0
+    if limit not in ("concurrency", "unknown") or share <= DISK_NOTE:
+        return []
+    return [f"programs of this machine waited for a disk for {share:.0%} of the window"]
 
 
 def _waiting(evidence: Evidence) -> list[str]:

@@ -1,4 +1,4 @@
-"""Warm-up by stability: short windows of the real load until the rate stands still, with a cap.
+"""Warm-up by stability: short windows of the real load until the rate is steady, up to a bound.
 
 Ten seconds of load do not always warm a program with a just-in-time compiler, and one second wastes
 nothing on NGINX. Which programs compile themselves cannot be seen from outside, so every server but
@@ -14,7 +14,7 @@ from pathlib import Path
 from wirespeed.recipe.model import WHOLE_SECOND_TOOLS, Recipe
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.generate import Generated, generate
-from wirespeed.runner.life import Life
+from wirespeed.runner.server_session import ServerSession
 
 WINDOW_S = 0.5
 WHOLE_WINDOW_S = 1.0  # of generators that count in whole seconds
@@ -30,16 +30,16 @@ ANSWERS_BEFORE = 2.0  # of each connection, before the window
 WINDOW_ANSWERS = 3.0  # a window in which requests are counted holds so many of them
 
 
-def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
+def warm(session: ServerSession, planned: PlannedCell, folder: Path) -> list[float]:
     """Loads the server until it is warm; returns the rate of each window."""
-    cap_s = life.schedule.times.warmup_s
+    cap_s = session.schedule.times.warmup_s
     if cap_s <= 0:
         return []
-    servers = [started.instance.tool for started in life.running]
-    floor_s = life.schedule.times.warmup_least_s if "jvm" in servers else 0.0
+    servers = [started.instance.tool for started in session.running]
+    floor_s = session.schedule.times.warmup_least_s if "jvm" in servers else 0.0
     is_steady_at_once = all(tool in WARM_AT_ONCE for tool in servers)
-    counts_seconds = is_in_whole_seconds(life.schedule.recipe)
-    window_s = short_s(life.schedule.recipe)
+    counts_seconds = is_in_whole_seconds(session.schedule.recipe)
+    window_s = short_s(session.schedule.recipe)
     # The first is long: a cold server that meets new connections at every window only piles up.
     first_s = max(window_s, floor_s - (STABLE_WINDOWS - 1) * window_s)
     length_s = window_s if counts_seconds else first_s
@@ -47,13 +47,13 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
     rates: list[float] = []
     while True:
         length_s = length_s if counts_seconds else min(length_s, cap_s)
-        done = generate(life, planned, folder, length_s, 0.0, timeout_s=LONGEST_S)
+        done = generate(session, planned, folder, length_s, 0.0, timeout_s=LONGEST_S)
         rates.append(sum(figures.rps for figures in done.figures.values()))
         elapsed = time.monotonic() - started
         if is_awaited(done) and elapsed < (LONGEST_S if has_bytes(done) else FIRST_ANSWER_S):
             length_s = cap_s = max(2 * length_s, cap_s)
             continue
-        learn(life, planned, done)
+        learn(session, planned, done)
         length_s = window_s
         if elapsed + length_s > cap_s or is_steady_at_once:
             return rates
@@ -72,16 +72,16 @@ def short_s(recipe: Recipe) -> float:
     return WHOLE_WINDOW_S if is_in_whole_seconds(recipe) else WINDOW_S
 
 
-def note_of(life: Life, rates: list[float]) -> str:
+def note_of(session: ServerSession, rates: list[float]) -> str:
     """One line where the warm-up ended before the rate stood still; what is measured after it may
     still be compiling, so it bounds nothing."""
-    if not rates or all(started.instance.tool in WARM_AT_ONCE for started in life.running):
+    if not rates or all(started.instance.tool in WARM_AT_ONCE for started in session.running):
         return ""
     if is_stable(rates):
         return ""
     shown = ", ".join(f"{rate:,.0f}" for rate in rates[-STABLE_WINDOWS:])
     return (
-        f"the warm-up did not settle in {life.schedule.times.warmup_s:g} s "
+        f"the warm-up did not settle in {session.schedule.times.warmup_s:g} s "
         f"(its last windows: {shown} requests/s); allow it more with plan.warmup"
     )
 
@@ -104,41 +104,41 @@ def has_bytes(done: Generated) -> bool:
     return any(f.bytes_per_second > 0 for f in done.figures.values())
 
 
-def learn(life: Life, planned: PlannedCell, done: Generated) -> None:
+def learn(session: ServerSession, planned: PlannedCell, done: Generated) -> None:
     """How long an answer takes: connections over rate, as Little's law says of a closed loop.
 
     A window without a whole answer teaches nothing.
     """
     found = [f.in_flight / f.rps for f in done.figures.values() if f.rps > 0]
     if found:
-        life.answer_s[planned.cell.id] = max(found)
+        session.answer_s[planned.cell.id] = max(found)
 
 
-def timeout_s(life: Life, planned: PlannedCell) -> float:
+def timeout_s(session: ServerSession, planned: PlannedCell) -> float:
     """The longest wait for an answer in this cell."""
-    if planned.cell.id not in life.answer_s:
+    if planned.cell.id not in session.answer_s:
         return LONGEST_S
-    wanted_s = TIMEOUT_ANSWERS * life.answer_s[planned.cell.id]
+    wanted_s = TIMEOUT_ANSWERS * session.answer_s[planned.cell.id]
     return min(LONGEST_S, max(TIMEOUT_LEAST_S, wanted_s))
 
 
-def step_s(life: Life, planned: PlannedCell) -> float:
+def step_s(session: ServerSession, planned: PlannedCell) -> float:
     """Load before the window. Where requests are counted it goes on until every new connection has
     had its first answers: a thousand connections at once wait for each other."""
-    times = life.schedule.times
+    times = session.schedule.times
     own_s = min(times.warmup_s, times.step_warmup_s)
-    if not own_s or not counts_requests(life.schedule.recipe, planned):
+    if not own_s or not counts_requests(session.schedule.recipe, planned):
         return own_s
-    answer_s = life.answer_s.get(planned.cell.id, 0.0)
+    answer_s = session.answer_s.get(planned.cell.id, 0.0)
     return max(own_s, min(STEP_LONGEST_S, ANSWERS_BEFORE * answer_s))
 
 
-def window_s(life: Life, planned: PlannedCell) -> float:
+def window_s(session: ServerSession, planned: PlannedCell) -> float:
     """The planned window; longer where it would hold hardly a request and requests are counted."""
-    planned_s = life.schedule.times.duration_s
-    if not counts_requests(life.schedule.recipe, planned):
+    planned_s = session.schedule.times.duration_s
+    if not counts_requests(session.schedule.recipe, planned):
         return planned_s
-    return max(planned_s, WINDOW_ANSWERS * life.answer_s.get(planned.cell.id, 0.0))
+    return max(planned_s, WINDOW_ANSWERS * session.answer_s.get(planned.cell.id, 0.0))
 
 
 def counts_requests(recipe: Recipe, planned: PlannedCell) -> bool:

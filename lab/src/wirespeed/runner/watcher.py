@@ -22,7 +22,7 @@ class Watcher:
     """Does nothing; whoever wants to see something overrides it."""
 
     def began(self, run_dir: Path, schedule: Schedule, progress: Progress) -> None:
-        """The run directory exists and the first life is about to start."""
+        """The run directory exists and the first session is about to start."""
 
     def phase(self, line: PlannedTrial, text: str, progress: Progress) -> None:
         """A trial enters a phase."""

@@ -1,4 +1,4 @@
-"""The work in a server's CPU time: without the empty looks of a stack that polls.
+"""A server's CPU time without the empty polls of its stack.
 
 bypass counts the time of its empty looks. It is read before the generators start and after their
 end, outside the window; between the two the server is under load for the step's warm-up and the
@@ -14,7 +14,7 @@ from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
 from wirespeed.probe.window import Usage
 from wirespeed.runner import proof
-from wirespeed.runner.life import Life
+from wirespeed.runner.server_session import ServerSession
 
 METRIC = "server.work_us_per_request"
 #: Of the servers' CPU time under load, what bypass must have reported. Processes that have ended
@@ -32,7 +32,7 @@ class Work:
 
 
 def of_window(
-    life: Life,
+    session: ServerSession,
     served: tuple[Served | None, Served | None],
     figures: Mapping[str, Figures],
     usage: Usage | None,
@@ -45,7 +45,7 @@ def of_window(
     before, after = served
     if before is None or after is None or not figures or loaded_s <= 0:
         return None
-    servers = [s for s in life.running if s.instance.role == "server"]
+    servers = [s for s in session.running if s.instance.role == "server"]
     found = after.since(before)
     if usage is not None and usage.seconds > 0:
         window_s = sum(usage.process_cpu_s.get(s.label, 0.0) for s in servers)
@@ -70,7 +70,7 @@ def _requests(figures: Mapping[str, Figures], loaded_s: float) -> float:
 
 def metrics(
     work: Work | None,
-    life: Life,
+    session: ServerSession,
     usage: Usage | None,
     roles: Mapping[str, str],
     figures: Mapping[str, Figures],
@@ -78,7 +78,7 @@ def metrics(
     """CPU per request without empty looks; on a stack that does not poll it is all CPU."""
     if work is not None:
         return {METRIC: work.us_per_request, "server.work": work.useful}
-    if usage is None or proof.has_stack(life):
+    if usage is None or proof.has_stack(session):
         return {}
     completed = sum(one.completed_in(usage.seconds) for one in figures.values())
     used = (s for label, s in usage.process_cpu_s.items() if roles[label] == "server")

@@ -69,7 +69,7 @@ def ids_of(info: dict[str, Any], what: str) -> CoreIds:
 
 def own_ids(what: str) -> CoreIds:
     """The same of this machine, before an agent runs."""
-    return ids_of({what: core_ids(IDS[what])}, what)  # type: ignore[no-untyped-call]
+    return ids_of({what: core_ids(IDS[what])}, what)
 
 
 def check_cores(wanted: list[int], cores: list[int], key: str) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from wirespeed import extensions
 from wirespeed.site.base import Ask, Kind, Opened
+from wirespeed.site.exec import Exec
 from wirespeed.site.local import Local
 from wirespeed.site.netns import Netns
 from wirespeed.site.slurm import Slurm
 from wirespeed.site.ssh import Ssh
 from wirespeed.topology import Topology
 
-KINDS: dict[str, Kind] = {"local": Local(), "netns": Netns(), "ssh": Ssh(), "slurm": Slurm()}
+KINDS: dict[str, Kind] = {
+    "local": Local(), "netns": Netns(), "ssh": Ssh(), "slurm": Slurm(), "exec": Exec(),
+}  # fmt: skip
 
 
 def _kind(name: str) -> Kind:

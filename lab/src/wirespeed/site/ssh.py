@@ -38,7 +38,7 @@ class Ssh:
     def open(self, ask: Ask) -> Opened:
         hosts = hosts_of(ask.site, ask.has_origin)
         transports = [
-            far_of(ask.site, host)
+            self.transport(ask.site, host)
             for host in dict.fromkeys(host for own in hosts.values() for host in own)
         ]
         fleet = Fleet(transports, ask.mark, ask.cgroups)
@@ -47,6 +47,9 @@ class Ssh:
         except BaseException:
             fleet.close()
             raise
+
+    def transport(self, site: Site, host: str) -> Transport:
+        return far_of(site, host)
 
     def foreseen(self, ask: Ask) -> Topology | None:
         return None

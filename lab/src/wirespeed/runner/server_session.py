@@ -1,4 +1,4 @@
-"""One server's life: origins and servers started, found ready, kept for its trials, stopped."""
+"""One server's session: origins and servers started, found ready, kept for its trials, stopped."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class StartError(ProcessError):
 
 
 @dataclass
-class Life:
-    """The running servers of one life; `begin` starts them, `end` stops them."""
+class ServerSession:
+    """The running servers of one session; `begin` starts them, `end` stops them."""
 
     fleet: Fleet
     schedule: Schedule
@@ -37,7 +37,7 @@ class Life:
     started_s: dict[str, float] = field(default_factory=dict)
     answer_s: dict[str, float] = field(
         default_factory=dict
-    )  # by cell; every life of a run adds to it
+    )  # by cell; every session of a run adds to it
     reached: dict[str, float | None] = field(default_factory=dict)  # headroom.py has its keys
     urls: set[str] = field(default_factory=set)  # that were asked for once
     side: str = ""  # not empty where it is the second of two that live next to each other

@@ -1,6 +1,6 @@
 """Recomputes the published figures and writes docs/published.md: what does not add up, and why.
 
-    python -m wirespeed.report.recomputed recipes/published > docs/published.md
+    python -m wirespeed.published.recomputed recipes/published > docs/published.md
 
 Every number of that page comes from the CSV files through this module; a test compares.
 """
@@ -78,7 +78,7 @@ def page(folder: Path) -> str:
     netty = Cookbook(folder / "netty_onload_cookbook.csv")
     nginx = Cookbook(folder / "nginx_onload_cookbook.csv")
     environment = Environment(
-        loader=PackageLoader("wirespeed.report"), undefined=StrictUndefined,
+        loader=PackageLoader("wirespeed.published"), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False,
     )  # fmt: skip
     environment.filters["f"] = _formatted

@@ -1,4 +1,4 @@
-"""The published figures: which one stands next to which of our cells, and how it is printed.
+"""The published figures: which one belongs to which cell, and how it is printed.
 
 The files in recipes/published hold one figure a row. A recipe's table names a file and
 says which of its stacks corresponds to which published one; everything else (payload,
@@ -113,7 +113,7 @@ def folder() -> Path | None:
     )
 
 
-def read(name: str, run_dir: Path) -> Document | None:
+def document_of(name: str, run_dir: Path) -> Document | None:
     """The document of a file name: the run's copy, or the kit's for older runs."""
     if Path(name).name != name:
         return None

@@ -9,7 +9,8 @@ import pytest
 from report.make_run import make_run, netty, nginx, zuul
 
 from wirespeed.analysis.summary import load
-from wirespeed.report import files, published, tables
+from wirespeed.published import figures
+from wirespeed.report import files, tables
 
 TABLE_1 = """\
 1 74,090 115,172 55%
@@ -42,7 +43,7 @@ RAMP = """\
 def published_lines(summary, sheet):
     """The published half of a printed table, as the document has it."""
     grid = tables.grid(summary, sheet)
-    columns = [i for i, column in enumerate(grid.columns) if column.group == published.HEAD]
+    columns = [i for i, column in enumerate(grid.columns) if column.group == figures.HEAD]
     return [
         " ".join([*labels, *(entries[i].text for i in columns)]) for labels, entries in grid.rows
     ]
@@ -95,7 +96,7 @@ def test_the_ramp_is_reproduced(tmp_path):
 def test_every_figure_of_the_netty_cookbook_finds_its_place(tmp_path):
     summary = load(make_run(netty(), tmp_path))
     shown = [" ".join(published_lines(summary, sheet)) for sheet in summary.sheets]
-    path = published.folder() / "netty_onload_cookbook.csv"
+    path = figures.folder() / "netty_onload_cookbook.csv"
     with path.open(newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["metric"] == "rps"]
     assert len(rows) == 120
@@ -130,7 +131,7 @@ def test_a_document_in_another_unit_says_its_own(tmp_path):
     )
     summary = load(run_dir)
     heads = [
-        [column.label for column in grid.columns if column.group == published.HEAD]
+        [column.label for column in grid.columns if column.group == figures.HEAD]
         for grid in (tables.grid(summary, sheet_of(summary, "loopback", test))
                      for test in ("thr1M", "rps1k"))
     ]  # fmt: skip
@@ -151,18 +152,18 @@ def test_heads_say_that_the_hardware_differs(tmp_path):
 
 @pytest.mark.parametrize("name", ["../claims.csv", "nothing.csv", ""])
 def test_a_file_that_is_not_a_published_one_is_left_out(name, tmp_path):
-    assert published.read(name, tmp_path) is None
+    assert figures.document_of(name, tmp_path) is None
 
 
 def test_the_runs_own_copy_comes_first(tmp_path):
     name = "nginx_onload_cookbook.csv"
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / name).write_text("metric,value,unit\n")
-    assert published.read(name, tmp_path).figures == {}
+    assert figures.document_of(name, tmp_path).figures == {}
 
 
 def test_a_document_is_found_by_payload_link_count_and_stack(tmp_path):
-    document = published.read("nginx_onload_cookbook.csv", tmp_path)
+    document = figures.document_of("nginx_onload_cookbook.csv", tmp_path)
     axes = {"link": "100G", "workers": 4, "stack": "balanced"}
     figure = document.figure("rps", axes, {"bytes": 1000}, {"balanced": "onload-balanced"})
     assert (figure.text, figure.table) == ("537498.00", "T13")
@@ -172,3 +173,10 @@ def test_a_document_is_found_by_payload_link_count_and_stack(tmp_path):
     )
     assert (closing.text, closing.table) == ("381044.00", "T11")
     assert document.figure("rps", {**axes, "workers": 3}, {"bytes": 1000}, {}) is None
+
+
+def test_a_mean_of_gains_that_are_not_comparable_says_so(tmp_path):
+    """A run in blocks, or with a full generator, had a mean of gains without a word about it."""
+    (line, *_) = tables.shapes(load(make_run(nginx(), tmp_path / "blocked")))
+    assert "of them not comparable here" in line
+    assert "not comparable" not in "".join(tables.shapes(load(make_run(netty(), tmp_path / "n"))))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.report import recomputed
+from wirespeed.published import recomputed
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "recipes" / "published"
@@ -25,7 +25,7 @@ def nginx():
 def test_the_page_is_what_the_files_give():
     page = (ROOT / "docs" / "published.md").read_text(encoding="utf-8")
     assert page == recomputed.page(FOLDER), (
-        "run: python -m wirespeed.report.recomputed recipes/published > docs/published.md"
+        "run: python -m wirespeed.published.recomputed recipes/published > docs/published.md"
     )
 
 

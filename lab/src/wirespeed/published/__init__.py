@@ -1,0 +1,1 @@
+"""Figures of the vendors' cookbooks: next to those of a run, and recomputed."""

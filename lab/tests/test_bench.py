@@ -1,0 +1,121 @@
+"""The benchmarks' own arithmetic: bounds of a share, and what sessions add up to."""
+
+import importlib
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.stats.comparison import Comparison
+from wirespeed.stats.spending import Spending
+
+BENCH = Path(__file__).parents[1] / "bench"
+
+
+def script(name):
+    sys.path.insert(0, str(BENCH))
+    try:
+        yield importlib.import_module(name)
+    finally:
+        sys.path.remove(str(BENCH))
+
+
+@pytest.fixture(scope="module")
+def duets():
+    yield from script("duets")
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    yield from script("verdicts")
+
+
+def row(session, t, logs, percent=0.0, **changes):
+    pairs = [{"ratios": {"server.work_us_per_request": log, "rps": -log}} for log in logs]
+    machine = {"cpu_model": "X", "cores": 2, "kernel": "6.1"}
+    plain = {"size": "compare", "pairs_of": 6, "seconds": 8.0, "rival": None, "machine": machine}
+    return {"session": session, "t": t, "percent": percent, "pairs": pairs, **plain, **changes}
+
+
+@pytest.mark.parametrize(
+    ("hits", "tries", "low", "high"),
+    [
+        (0, 10, 0.0, 0.3085),
+        (10, 10, 0.6915, 1.0),
+        (3, 120, 0.0052, 0.0713),
+        (5, 50, 0.0333, 0.2181),
+    ],
+)
+def test_bounds_are_clopper_and_pearsons(duets, hits, tries, low, high):
+    assert duets.bounds.interval(hits, tries) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_bounds_hold_as_often_as_they_promise(duets):
+    dice, held = random.Random(4), 0
+    for _ in range(300):
+        hits = sum(dice.random() < 0.07 for _ in range(40))
+        low, high = duets.bounds.interval(hits, 40)
+        held += low <= 0.07 <= high
+    assert held >= 0.93 * 300
+
+
+def test_the_comparisons_that_a_bound_still_needs(duets):
+    assert duets.bounds.interval(0, 0) == (0.0, 1.0)
+    more = duets.bounds.more_for_at_most(0, 20, 0.02)
+    assert more == 183 - 20
+    assert duets.bounds.interval(0, 20 + more)[1] <= 0.02 < duets.bounds.interval(0, 19 + more)[1]
+    assert duets.bounds.more_for_at_most(0, 400, 0.02) == 0
+    assert duets.bounds.more_for_at_most(50, 100, 0.0001) is None
+
+
+def test_sessions_add_up_and_their_parts_are_shown(duets, tmp_path):
+    same = [0.001, -0.001, 0.002, -0.002, 0.001, -0.001]
+    off = [0.05 + log for log in same]
+    rows = [row("a", 1, same), row("a", 2, off), row("b", 3, same)]
+    text = "\n".join(duets.report(rows))
+    assert "3 comparisons in 2 sessions" in text
+    line = next(line for line in text.splitlines() if line.startswith("| 0 % | rps"))
+    assert "| 3 | 1 false | 33.3% | 0.8% … 90.6% |" in line and line.endswith("| 1/2, 0/1 |")
+    assert "is not shown yet" in text
+
+
+def test_a_comparison_without_figures_counts_as_one_that_found_nothing(duets):
+    rows = [row("a", 1, [0.05] * 6, percent=5.0), row("a", 2, [], percent=5.0)]
+    line = next(line for line in duets.report(rows) if line.startswith("| 5 % | rps"))
+    assert "| 2 | 1 found | 50.0% |" in line
+
+
+def test_other_machines_sizes_and_rivals_do_not_add_up(duets):
+    rows = [row("a", 1, [0.0] * 6), row("b", 2, [0.0] * 6, rival=0)]
+    rows.append(row("c", 3, [0.0] * 5, size="init"))
+    assert sum(line.startswith("## ") for line in duets.report(rows)) == 3
+
+
+def test_a_file_that_was_added_to_another_counts_once(duets, tmp_path):
+    files = [tmp_path / "one", tmp_path / "two"]
+    line = duets.json.dumps(row("a", 1, [0.0] * 6)) + "\n"
+    files[0].write_text(line)
+    files[1].write_text(line + duets.json.dumps(row("a", 2, [0.0] * 6)) + "\n")
+    assert len(duets.rows_of(files)) == 2
+
+
+def test_sizes_are_the_shipped_ones(duets):
+    found = duets.sizes()
+    assert found["compare"] == (6, 8.0) and found["init"] == (5, 4.0)
+    assert found["quickstart"] == (3, 1.0)
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2, 3, 4])
+def test_the_boundaries_of_the_table_are_those_of_the_verdicts(verdicts, looks):
+    for size in verdicts.SIZES:
+        rounds = verdicts.planned(size)
+        at = [rounds * number for number in range(1, max(1, looks) + 1)]
+        most = 4 * rounds if looks else 0
+        spending = Spending(len(at), looks > 0, tuple(at) if looks else (), most)
+        for bar, rivals in zip(verdicts.bars(size, at, most), (1, size), strict=True):
+            for p, word in ((0.999 * bar, "gain"), (1.001 * bar, "not decided")):
+                found = Comparison(0.5, 0.4, 0.6, p, at[-1], 0.01, 20.0)
+                terms = Terms(q=min(1.0, p * rivals), spending=spending)
+                assert decide(found, terms).word == word
