@@ -4,7 +4,8 @@
     bench/pages.py [--check]
 
 bench/pages.toml has the pages, their sections and the result that each section shows: the newest file of
-that name below bench/results, shown whole, so that unfavourable rows are included.
+that name below bench/results, shown whole, so that unfavourable rows are included. A section whose result was
+never recorded is left out, and named.
 With --check nothing is written: exits with status 1 when a page differs. Standard library only.
 """
 
@@ -39,9 +40,13 @@ def described():
 def text_of(page):
     parts = [MADE, f"# {page['title']}", page["intro"].strip()]
     for section in page.get("section", []):
-        parts += [f"## {section['heading']}", section["text"].strip(), *shown(section["result"])]
+        if recorded(section["result"]):
+            parts += [f"## {section['heading']}", section["text"].strip(), *shown(section["result"])]
+        else:
+            print(f"pages: {section['result']} is not recorded yet (bench/record.py {section['result']})",
+                  file=sys.stderr)
     if "history" in page:
-        parts.append(f"Earlier builds and what was learned from them: [history]({page['history']}).")
+        parts.append(f"[Results of earlier builds]({page['history']}).")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -55,14 +60,17 @@ def shown(name):
     if not is_table:
         return [source, f"```text\n{output.rstrip()}\n```"]
     # A line that a shell script prints as a comment would be a heading, and a table begins after an empty line.
-    return [source, re.sub(r"^# (.*)\n", r"\1\n\n", output.strip(), flags=re.M)]
+    text = re.sub(r"^# (.*)\n", r"\1\n\n", output.strip(), flags=re.M)
+    return [source, re.sub(r"^([^|\n].*)\n(?=\|)", r"\1\n\n", text, flags=re.M)]
+
+
+def recorded(name):
+    """The files of a result, the newest last."""
+    return sorted(RESULTS.glob(f"*/{name}.txt"))
 
 
 def newest(name):
-    found = sorted(RESULTS.glob(f"*/{name}.txt"))
-    if not found:
-        raise SystemExit(f"pages: no result {name!r} below bench/results (run bench/record.py {name})")
-    return found[-1]
+    return recorded(name)[-1]
 
 
 def read(path):

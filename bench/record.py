@@ -5,7 +5,7 @@
 
 The output goes to bench/results/DATE-MACHINE/RESULT.txt; `bench/pages.py` makes docs/performance from
 such files. Nothing is recorded from a tree with changes, since the commit has to name what was measured,
-nor while other programs use the machine. Standard library only.
+nor, where anything is timed, while other programs use the machine. Standard library only.
 """
 
 import argparse
@@ -26,22 +26,22 @@ BUSY_MAX = 0.05
 
 
 def main(arguments):
-    commands = {section["result"]: shlex.split(section["command"])
-                for page in described() for section in page["section"]}
+    sections = {section["result"]: section for page in described() for section in page["section"]}
     parser = argparse.ArgumentParser(prog="bench/record.py")
-    parser.add_argument("results", nargs="*", metavar="RESULT", help=", ".join(commands))
-    chosen = parser.parse_args(arguments).results or list(commands)
+    parser.add_argument("results", nargs="*", metavar="RESULT", help=", ".join(sections))
+    chosen = parser.parse_args(arguments).results or list(sections)
     for name in chosen:
-        if name not in commands:
-            return refuse(f"{name!r}: unknown result (bench/pages.toml has {', '.join(commands)})")
+        if name not in sections:
+            return refuse(f"{name!r}: unknown result (bench/pages.toml has {', '.join(sections)})")
     if git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench", ":!docs"):
         return refuse("the tree has changes, so no commit names what would be measured (commit them)")
-    return max(record(name, commands[name]) for name in chosen)
+    return max(record(name, sections[name]) for name in chosen)
 
 
-def record(name, command):
+def record(name, section):
     """Runs one benchmark and writes its file; returns an exit status."""
-    busy = busy_share()
+    command = shlex.split(section["command"])
+    busy = busy_share() if section.get("is_timed", True) else 0
     if busy > BUSY_MAX:
         return refuse(f"{name}: other programs use {busy:.0%} of the machine (end them, or wait)")
     started = datetime.now(UTC)

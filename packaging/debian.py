@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import os
 import re
 import subprocess
 
-MAINTAINER = "Wirespeed maintainers <maintainers@wirespeed.invalid>"
+#: Where the environment names no maintainer: Debian requires an address, and this one cannot exist (RFC 2606).
+UNNAMED = "Wirespeed maintainers <maintainers@wirespeed.invalid>"
 #: Findings of lintian that stay, and why.
 OVERRIDES = """\
 # The servers' jars lie where a checkout has them, so that one front door serves both.
@@ -45,6 +47,12 @@ def build(tree, output, version, commit, changelog):
     return target
 
 
+def maintainer():
+    """The user who makes the package, by the variables of Debian's own tools (debchange(1))."""
+    name, address = os.environ.get("DEBFULLNAME"), os.environ.get("DEBEMAIL")
+    return f"{name} <{address}>" if name and address else UNNAMED
+
+
 def _control(tree, version, commit, architecture, size_kib):
     python = _python(tree)
     next_python = f"{python.split('.')[0]}.{int(python.split('.')[1]) + 1}"
@@ -52,7 +60,7 @@ def _control(tree, version, commit, architecture, size_kib):
 Package: wirespeed
 Version: {version}
 Architecture: {architecture}
-Maintainer: {MAINTAINER}
+Maintainer: {maintainer()}
 Installed-Size: {size_kib}
 Section: net
 Priority: optional
@@ -92,7 +100,7 @@ def _documents(share, version, changelog):
     folder = share / "doc" / "wirespeed"
     folder.mkdir(parents=True)
     (folder / "copyright").write_text(COPYRIGHT)
-    entry = f"wirespeed ({version}) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- {MAINTAINER}  "
+    entry = f"wirespeed ({version}) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- {maintainer()}  "
     date = _out("date", "-R", "-d", "@" + _out("git", "log", "-1", "--format=%ct"))
     for name, text in {"changelog": f"{entry}{date}\n", "NEWS": changelog.read_text()}.items():
         (folder / f"{name}.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))

@@ -16,7 +16,7 @@ _OPTION = re.compile(r"\s{2,8}(-{1,2}[A-Za-z0-9].*?)(?:\s{2,}(\S.*))?$")
 _FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 #: Page → what it is in a line, and the words that print its help.
 PROGRAMS = {
-    "wirespeed": ("measures network servers and proves what makes them faster", ["wirespeed", "help"]),
+    "wirespeed": ("measure network servers and show what makes them faster", ["wirespeed", "help"]),
     "wirespeed-load": ("HTTP load generator", ["wirespeed-load"]),
     "wirespeed-http-server": ("HTTP server under test", ["wirespeed", "http-server"]),
     "wirespeed-origin": ("slow HTTP origin", ["wirespeed", "origin"]),
@@ -108,12 +108,21 @@ def _from_parser(name, command):
         if parameter.param_type_name == "argument":
             usage.append(parameter.metavar or parameter.name.upper())
             continue
+        if parameter.hidden:
+            continue
         form = ", ".join([*sorted(parameter.opts, key=len), *parameter.secondary_opts])
         if not parameter.is_flag and parameter.metavar:
             form += f" {parameter.metavar}"
-        options.append((form, parameter.help or ""))
+        options.append((form, f"{parameter.help or ''}{_default(parameter)}"))
     options.append(("-h, --help", "Show this page."))
     return Page(name, first.rstrip("."), [" ".join(usage)], text, options)
+
+
+def _default(parameter):
+    """` Default: 8000.` of an option that has one, as --help shows it in brackets."""
+    if parameter.is_flag:
+        return f" Default: {parameter.opts[0]}." if parameter.secondary_opts and parameter.default else ""
+    return f" Default: {parameter.default}." if parameter.default else ""
 
 
 def roff(page, version):

@@ -1,6 +1,7 @@
 """Lays out an installed tree: what a checkout needs to run, without what it needs to be built.
 
     PREFIX/lib/wirespeed/   the checkout's layout: front door, recipes, profiles, programs, jars, python/
+    PREFIX/lib/wirespeed/onload/   header and libraries for programs that use Onload's extensions
     PREFIX/lib/wirespeed/as-wrk/   links `wrk` and `wrk2` to the generator, for a PATH that scripts of wrk use
     PREFIX/bin/             links to the commands
     PREFIX/share/           manual pages, completions, licence, changelog
@@ -11,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +38,7 @@ def lay_out(prefix, version, commit):
     """Writes the whole tree below `prefix`."""
     home = prefix / "lib" / "wirespeed"
     _programs(home)
+    _extensions(home / "onload")
     _servers(home)
     _data(home)
     _python(home / "python")
@@ -67,6 +70,24 @@ def _programs(home):
         target = home / "target" / "release" / name
         _copy(ROOT / "target" / "release" / name, target, 0o644 if name.endswith(".so") else 0o755)
         subprocess.run(["strip", "--strip-unneeded", "--remove-section=.comment", target], check=True)
+
+
+def _extensions(target):
+    """libonload_ext in both forms, with the name that Onload gives it."""
+    source = ROOT / "bypass" / "onload"
+    _copy(source / "include/onload/extensions.h", target / "include/onload/extensions.h")
+    shared, static = target / "libonload_ext.so.2", target / "libonload_ext.a"
+    compiler: list[str | Path] = ["cc", "-O2", "-fPIC", "-I", source / "include"]
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / "onload_ext.o"
+        subprocess.run([*compiler, "-c", source / "onload_ext.c", "-o", part], check=True)
+        link = ["-shared", f"-Wl,-soname,{shared.name}", "-Wl,-z,relro,-z,now"]
+        subprocess.run([*compiler, *link, part, "-o", shared], check=True)
+        subprocess.run(["ar", "rcsD", static, part], check=True)
+    for path in (shared, static):
+        subprocess.run(["strip", "--strip-unneeded", "--remove-section=.comment", path], check=True)
+        path.chmod(0o644)
+    (target / "libonload_ext.so").symlink_to(shared.name)
 
 
 def _servers(home):

@@ -76,6 +76,8 @@ def try_debian_package(root):
     _measure(root, ["wirespeed"])
     for page in ("wirespeed", "wirespeed-run", "wirespeed-load", "bypass", "onload"):
         assert (root / "usr/share/man/man1" / f"{page}.1.gz").is_file(), page
+    for name in ("include/onload/extensions.h", "libonload_ext.a", "libonload_ext.so"):
+        assert (root / "usr/lib/wirespeed/onload" / name).is_file(), name
     _inside(root, "apt-get", "purge", "-q", "-y", "wirespeed")
     _left(root, "the Debian package")
 
@@ -100,14 +102,19 @@ def _measure(root, command, path=""):
         subprocess.run(["rm", "-rf", root / "root" / folder], check=True)
 
 
+def entered(root, *command, network=False):
+    """The words that start a command as root in there, on request with a network of its own."""
+    enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    return [*enter, *["--net"] * network, "sh", "-c", _ENTER, root, *command]
+
+
 def _inside(root, *command, path=""):
     """A command as root in there; `path` stands before the folders of programs."""
     print("$", *command, flush=True)
-    enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     folders = ":".join(filter(None, [path, "/usr/sbin:/usr/bin:/sbin:/bin"]))
     environment = {"PATH": folders, "HOME": "/root", "LC_ALL": "C.UTF-8",
                    "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run([*enter, "sh", "-c", _ENTER, root, *command], env=environment, text=True,
+    done = subprocess.run(entered(root, *command), env=environment, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print("\n".join(f"  {line}" for line in done.stdout.splitlines()[-LINES_SHOWN:]), flush=True)
     if done.returncode:

@@ -14,11 +14,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CARGO = ["cargo", "test", "--workspace", "--locked"]
-AT_ONCE = 3
+AT_ONCE = 4
 #: Begun first, the longest at the front: none of them is to run alone at the end.
-LONG = ("packets", "links", "shards", "contract", "models")
+LONG = ("packets", "contract", "shards", "robust", "lua", "across", "linux", "links", "veth", "models")
 #: Begun last, one after the other: they compare times.
 ALONE = ("lost", "honesty", "http2")
+#: Of what a test printed before it failed, so much is quoted.
+QUOTED_LINES, QUOTED_WIDTH = 30, 300
+#: How cargo's own runner begins what a failed test printed.
+SECTION = re.compile(r"^---- .* stdout ----$")
+#: How bypass/testkit ends what a test printed.
+RESULT = re.compile(r"^test \S+ \.\.\. ")
 
 
 def programs():
@@ -61,11 +67,57 @@ def run_all(chosen, at_once):
 
 
 def excerpt(text):
-    """What a failed program printed about its failures; its end, when it died before it could."""
+    """What a failed program printed about each test that failed, and its end, when it died before its last test."""
     heading, _, printed = text.partition("\n")
-    summary = re.search(r"^failures:\n.*", printed, re.M | re.S)
-    lines = (summary.group() if summary else printed).splitlines()[-40:]
-    return "\n".join([heading, *(f"  {line}" for line in lines)])  # not to be counted again
+    lines = without_backtraces(printed.splitlines())
+    failures = in_sections(lines) or before_results(lines)
+    if not any(line.startswith("test result: ") for line in lines):
+        failures.append(lines)
+    quoted = [line for failure in failures or [lines] for line in quotable(failure)]
+    return "\n".join([heading, *(f"  {line}" for line in quoted)])  # not to be counted again
+
+
+def without_backtraces(lines):
+    """Most of their frames are of the test's runner, and would hide what the test said."""
+    kept, is_frame = [], False
+    for line in lines:
+        is_frame = line == "stack backtrace:" or (is_frame and line.startswith("  "))
+        if not is_frame:
+            kept.append(line)
+    return kept
+
+
+def in_sections(lines):
+    """Of cargo's own runner: the section of each test that failed."""
+    found, section = [], []
+    for line in [*lines, "failures:"]:
+        if line == "failures:" or SECTION.match(line):
+            found.append(section)
+            section = []
+        section.append(line)
+    return [section for section in found if section and SECTION.match(section[0])]
+
+
+def before_results(lines):
+    """Of bypass/testkit: the lines between the result of a test that failed and the result before it."""
+    found, since = [], []
+    for line in lines:
+        if RESULT.match(line):
+            if line.endswith(" FAILED"):
+                found.append([line, *since])
+            since = []
+        else:
+            since.append(line)
+    return found
+
+
+def quotable(failure):
+    """The first line and, of the others, those from the panic on or the last ones."""
+    first, *rest = [line[:QUOTED_WIDTH] for line in failure if line.strip()] or [""]
+    panics = [place for place, line in enumerate(rest) if " panicked at " in line]
+    last = max(0, len(rest) - QUOTED_LINES)
+    begin = min([*panics, last])
+    return [first, *rest[begin:begin + QUOTED_LINES]]
 
 
 def main():

@@ -1,6 +1,7 @@
 """Claims of README, changelog and pages that were false or stale once agree with what they speak of."""
 
 import re
+import subprocess
 import sys
 
 from components import ROOT
@@ -44,6 +45,22 @@ def test_the_changelog_has_dated_releases_of_user_visible_changes():
     assert "### Fixed" not in first and len(re.findall(r"^- ", first, re.M)) <= 40
     unreleased = read("CHANGELOG.md").partition("## 0.1.0 ")[0]
     assert set(re.findall(r"^### (.+)$", unreleased, re.M)) <= {"Added", "Changed", "Fixed", "Security"}
+
+
+def test_every_manifest_has_the_version_of_the_newest_release():
+    newest = re.search(r"^## (\d+\.\d+\.\d+) ", read("CHANGELOG.md"), re.M)[1]
+    found = {"Cargo.toml": re.search(r'^version = "(.+)"', read("Cargo.toml"), re.M)[1],
+             "lab/pyproject.toml": re.search(r'^version = "(.+)"', read("lab/pyproject.toml"), re.M)[1],
+             "lab": re.search(r'^__version__ = "(.+)"', read("lab/src/wirespeed/__init__.py"), re.M)[1],
+             "servers": re.search(r"<version>(.+)</version>", read("servers/pom.xml"))[1]}
+    assert set(found.values()) == {newest}, found
+
+
+def test_the_text_of_a_tag_is_the_newest_release_of_the_changelog():
+    done = subprocess.run([sys.executable, ROOT / "packaging" / "notes.py"], capture_output=True, text=True, check=True)
+    version, date = re.search(r"^## (\d+\.\d+\.\d+) \((.+)\)$", read("CHANGELOG.md"), re.M).groups()
+    assert done.stdout.startswith(f"Wirespeed {version}\n\nReleased {date}.\n\n")
+    assert "\nKnown issues\n- " in done.stdout and not re.search(r"^#|\]\(", done.stdout, re.M)
 
 
 def test_the_number_of_programs_is_that_of_their_table():

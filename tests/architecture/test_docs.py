@@ -70,6 +70,15 @@ def known_commands():
     return {name for group in front_door().COMMANDS.values() for name in group}
 
 
+def test_generator_and_bypass_are_built_without_a_jdk_as_the_pages_say():
+    parts = front_door().PARTS
+    assert {parts[name].command[0] for name in ("load", "bypass")} == {"cargo"}
+    pages = [(ROOT / "docs" / name).read_text() for name in ("install.md", "from-wrk2.md")]
+    assert ("`./wirespeed build load` and `./wirespeed build bypass` need Rust, a C compiler, `make` and Python only"
+            in pages[0])
+    assert "but neither a JDK nor root" in pages[1]
+
+
 def options_of(words):
     return [word.split("=")[0] for word in words if word.startswith("-")]
 
@@ -163,9 +172,11 @@ def test_the_page_of_commands_is_that_of_their_parser():
 
 
 def test_each_option_of_the_lab_has_a_meaning_and_what_is_on_can_be_switched_off():
-    """Four options had none, and the page showed --bypass, which changes nothing, without --no-bypass."""
+    """Four options had none, others `With --run.`; no default was shown, nor --no-bypass."""
     page = (ROOT / "docs" / "commands.md").read_text()
     assert not re.findall(r"^\| `.+` \| *\|$", page, re.M)
+    assert not re.findall(r"^\| `.+` \| (?:With|Of|Over) --?\w+\. *\|$", page, re.M), "no word about what it does"
+    assert "| `--port N` | Port of the server. Default: 8000. |" in page
     assert "`--bypass, --no-bypass`" in page and "`--try, --no-try`" in page
 
 

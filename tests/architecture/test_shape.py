@@ -1,5 +1,6 @@
 """Guards on the shape of the tree: where unsafe may live, first lines, links, words that leak."""
 
+import os
 import re
 import subprocess
 
@@ -38,6 +39,12 @@ def test_every_source_file_opens_with_what_it_is_for():
         if not first.startswith(COMMENT[path.suffix]):
             silent.append(relative(path))
     assert not silent
+
+
+def test_a_script_that_names_its_interpreter_can_be_run():
+    """A benchmark's recorded command starts its file, and once could not."""
+    mode = {path: os.access(path, os.X_OK) for path in tracked(".py", ".sh") if path.read_text().startswith("#!")}
+    assert mode and not [relative(path) for path, is_executable in mode.items() if not is_executable]
 
 
 def test_links_in_documents_lead_somewhere():

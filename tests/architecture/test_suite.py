@@ -1,10 +1,16 @@
 """What `./test` is made of: every case is counted, and a skip that is not listed fails the run."""
 
 import re
+import signal
 import subprocess
 import sys
+import time
+import tomllib
+from pathlib import Path
 
+import instructions
 import pytest
+import rust
 from components import ROOT
 from suite import needs, results, running, skips, summary
 from suite.results import Results, Skip
@@ -58,6 +64,50 @@ def test_of_cargo_a_skip_that_its_runner_counts_as_passed_is_counted_as_skipped(
 def test_an_ignored_test_without_a_line_of_its_own_is_a_skip_too():
     found = results.cargo("test result: ok. 3 passed; 0 failed; 2 ignored; 0 measured")
     assert (found.passed, len(found.skips)) == (3, 2)
+
+
+PANIC = ["thread '<unnamed>' (7) panicked at tests/packets.rs:287:5:", "1 of 184 differ (Both):",
+         "== core_dump " + "x" * 400]
+FRAMES = ["stack backtrace:", *(f"   {number}: frame" for number in range(50)), "note: Some details are omitted"]
+
+
+def excerpt_of(*lines):
+    """What is quoted of a failed program behind its heading, each line without the two spaces before it."""
+    heading, *quoted = rust.excerpt("\n".join(["     Running bypass/preload (/t/packets)", *lines, ""])).splitlines()
+    assert heading == "     Running bypass/preload (/t/packets)"
+    assert all(line.startswith("  ") for line in quoted)
+    return [line[2:] for line in quoted]
+
+
+def test_of_a_failed_program_each_failed_test_is_quoted_with_what_it_printed():
+    passed = [f"test passed_{number} ... ok (0.1 s)" for number in range(60)]
+    quoted = excerpt_of("test first ... ok (1.0 s)", "of the second", *PANIC, *FRAMES, "test second ... FAILED",
+                        *passed, "of the third", "test third ... FAILED", *passed,
+                        "test result: FAILED. 121 passed; 2 failed; 0 ignored")
+    assert quoted == ["test second ... FAILED", "of the second", *PANIC[:2], PANIC[2][:300], FRAMES[-1],
+                      "test third ... FAILED", "of the third"]
+
+
+def test_of_a_long_output_the_lines_from_the_panic_on_are_quoted():
+    before, after = [f"before {number}" for number in range(40)], [f"after {number}" for number in range(50)]
+    ended = ["test long ... FAILED", "test result: FAILED. 0 passed; 1 failed; 0 ignored"]
+    assert excerpt_of(*before, *PANIC[:1], *after, *ended) == [ended[0], PANIC[0], *after[:29]]
+    assert excerpt_of(*before, *after, *ended) == [ended[0], *after[-30:]]
+
+
+def test_of_cargos_own_runner_each_failed_section_is_quoted():
+    listed = [f"test passed_{number} ... ok" for number in range(60)]
+    assert excerpt_of("running 62 tests", *listed, "test one ... FAILED", "test two ... FAILED", "", "failures:", "",
+                      "---- one stdout ----", "said by one", *FRAMES, "", "---- two stdout ----", *PANIC[:2], "", "",
+                      "failures:", "    one", "    two", "", "test result: FAILED. 60 passed; 2 failed; 0 ignored") == [
+        "---- one stdout ----", "said by one", FRAMES[-1], "---- two stdout ----", *PANIC[:2]]
+
+
+def test_of_a_program_that_died_its_end_is_quoted_too():
+    running = [f"running {number}" for number in range(60)]
+    end = ["terminated by a signal", "     ended with -11 after 1.0 s"]
+    assert excerpt_of("said", "test first ... FAILED", *running, *end) == [
+        "test first ... FAILED", "said", "said", *running[-28:], *end]
 
 
 def judged(found, codes=(0,), entries=(), texts=("output\n",)):
@@ -123,6 +173,32 @@ def test_every_program_that_a_test_may_skip_for_is_installed_or_listed():
                           if program not in needs.PACKAGES and f"{program} is not" not in listed]
 
 
+def test_a_count_of_instructions_may_differ_by_a_part_in_either_direction():
+    recorded = {"request": 1_000, "segment": 500}
+    assert instructions.complaints({"request": 1_030, "segment": 485}, recorded, 0.03) == []
+    assert instructions.complaints({"request": 1_031, "segment": 484}, recorded, 0.03) == [
+        "request: +3.1% (at most 3%)", "segment: -3.2% (at most 3%)"]
+    assert instructions.complaints({"request": 1_000, "other": 7}, recorded, 0.03) == [
+        "segment: counted None, recorded 500", "other: counted 7, recorded None"]
+
+
+def test_counts_of_instructions_compare_as_far_as_the_code_is_the_same():
+    own = "rustc 1.95.0 (59807616e 2026-04-14), x86_64-unknown-linux-gnu, glibc 2.36"
+    assert instructions.allowed(own, own) == 0.03
+    assert instructions.allowed(own, own.replace("2.36", "2.41")) == 0.25
+    assert instructions.allowed(own, own.replace("1.95", "1.96")) == 0.25
+    assert instructions.allowed(own, own.replace("x86_64", "aarch64")) is None
+
+
+def test_each_count_of_instructions_is_recorded_and_counts_a_function_that_exists():
+    known = tomllib.loads(instructions.RECORDED.read_text())
+    assert list(known["instructions"]) == list(instructions.COUNTED)
+    assert instructions.written(known["compiler"], known["instructions"]) == instructions.RECORDED.read_text()
+    example = (ROOT / "bypass" / "shard" / "examples" / "ceiling" / "ends.rs").read_text()
+    functions = {function for _, _, function in instructions.COUNTED.values()}
+    assert all(f"#[inline(never)]\npub fn {function}(" in example for function in functions)
+
+
 def test_the_end_names_failures_and_slow_tests_and_closes_with_the_counts():
     rust, lab = Step("rust", 1, [], None), Step("lab", 1, [], None)
     slow = [(seconds / 2, f"test_{seconds}") for seconds in range(12)]
@@ -141,3 +217,36 @@ def test_an_unknown_step_is_refused(words):
     done = subprocess.run([sys.executable, ROOT / "test", *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "test: unknown step 'no-such-step' (./test --list prints them)\n"
+
+
+RUNS_A_STEP = """
+import runpy, sys
+from pathlib import Path
+root, out = map(Path, sys.argv[1:])
+sys.path.insert(0, str(root / "tests"))
+from suite import running
+from suite.steps import Step
+running.OUT = out
+runpy.run_path(str(root / "test"), run_name="test")["heed_signals"]()
+step = Step("slow", 1, [["sh", "-c", f"echo $$ >{out}/new && mv {out}/new {out}/number && exec sleep 600"]], None)
+list(running.run_all([step], []))
+"""
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_the_run_ends_what_its_step_has_started(sign, tmp_path):
+    runner = subprocess.Popen([sys.executable, "-c", RUNS_A_STEP, ROOT, tmp_path], stderr=subprocess.PIPE, text=True)
+    number = tmp_path / "number"
+    wait_until(number.exists)
+    runner.send_signal(sign)
+    assert runner.communicate(timeout=60)[1] == "test: stopped\n"
+    assert runner.returncode == 128 + sign
+    step = Path("/proc", number.read_text().strip())
+    wait_until(lambda: not step.exists())
+
+
+def wait_until(is_true):
+    end = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -17,12 +17,13 @@ PACKAGES = {
     "redis-benchmark": "redis-tools", "curl": "curl", "node": "nodejs",
     # what judges or traces
     "tshark": "tshark", "strace": "strace", "perf": "linux-perf",
+    "valgrind": "valgrind",
     "soffice": "libreoffice-calc-nogui",
     "openssl": "openssl", "systemd-analyze": "systemd",
     # hosts, links and queues
     "sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client",
     "slurmctld": "slurm-wlm", "srun": "slurm-wlm", "ip": "iproute2", "tc": "iproute2",
-    "ethtool": "ethtool", "sysctl": "procps", "nft": "nftables",
+    "ethtool": "ethtool", "sysctl": "procps", "ss": "iproute2", "nft": "nftables",
     # the login shells below which an agent starts
     "bash": "bash", "csh": "csh", "tcsh": "tcsh", "zsh": "zsh", "fish": "fish", "ksh": "ksh",
     # what compiles and links

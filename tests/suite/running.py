@@ -13,21 +13,22 @@ from suite.steps import OUT, ROOT
 def run_all(chosen, entries):
     """Yields each step with its results and, where it failed, what to quote of its output.
 
-    What a later step compiles is compiled in the background once the programs are built."""
-    compiling = None
+    Compiles for later steps in the background, at the earliest after the step that they name `after`."""
+    compiling = {}
     try:
-        for position, step in enumerate(chosen, 1):
-            ahead = next((later.ahead for later in chosen[position:] if later.ahead), None)
-            if ahead and not compiling and "programs" not in [one.name for one in chosen[position - 1:]]:
-                compiling = subprocess.Popen(
-                    ["nice", "-n", "19", *ahead], cwd=ROOT, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-            if step.ahead and compiling:
-                compiling.wait()
-            yield step, *run(step, f"{position}/{len(chosen)}", entries)
+        for position, step in enumerate(chosen):
+            waiting = {one.name for one in chosen[position:]}
+            for later in chosen[position + 1:]:
+                if later.ahead and later.name not in compiling and later.after not in waiting:
+                    compiling[later.name] = subprocess.Popen(
+                        ["nice", "-n", "19", *later.ahead], cwd=ROOT, stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            if step.name in compiling:
+                compiling[step.name].wait()
+            yield step, *run(step, f"{position + 1}/{len(chosen)}", entries)
     finally:
-        if compiling:
-            end(compiling)
+        for process in compiling.values():
+            end(process)
 
 
 def run(step, place, entries):

@@ -20,13 +20,14 @@ class Step:
 
     `seconds` is what the step usually takes on 2 cores. `read` turns the output of all commands and
     the time of their start into Results. `failure` matches what the output says about a failure.
-    `ahead` compiles for the step at low priority once the programs are built; errors of that
-    compilation show up in the step itself."""
+    `ahead` compiles for the step at low priority, from the end of the step named `after` on; errors of
+    that compilation show up in the step itself."""
 
-    def __init__(self, name, seconds, commands, read, failure=r"(?!)", minutes_max=45, ahead=None):
+    def __init__(self, name, seconds, commands, read, failure=r"(?!)", minutes_max=45, ahead=None,
+                 after=None):
         self.name, self.seconds, self.commands, self.read = name, seconds, commands, read
         self.failure, self.minutes_max = re.compile(failure, re.M | re.S), minutes_max
-        self.ahead = ahead
+        self.ahead, self.after = ahead, after
 
     def excerpt(self, text):
         """The failures that the output describes, or its end when it describes none."""
@@ -34,10 +35,10 @@ class Step:
         return "\n".join((found or text).splitlines()[-EXCERPT_LINES_MAX:])
 
 
-def checks(name, seconds, *commands):
+def checks(name, seconds, *commands, **options):
     """Programs that say yes or no by their exit code; each counts as one test."""
     return Step(name, seconds, [command.split() for command in commands],
-                lambda _, __: results.Results(passed=len(commands)))
+                lambda _, __: results.Results(passed=len(commands)), **options)
 
 
 def junit(pattern):
@@ -48,9 +49,13 @@ def junit(pattern):
     return read
 
 
-def pytest(name, seconds, *parts):
-    """Each part holds the arguments of one process of pytest."""
-    commands = [[str(PYTHON), "-m", "pytest", "-q", "-o", f"cache_dir={OUT}/{name}.{number}.cache",
+#: Starts a command that shares neither /dev/shm nor mounts, and by whose IPC namespace its processes are known.
+APART = ["unshare", "--ipc", "--mount", "sh", "-c", 'mount -t tmpfs shm /dev/shm && exec "$@"', "sh"]
+
+
+def pytest(name, seconds, *parts, before=()):
+    """Each part holds the arguments of one process of pytest, which `before` starts."""
+    commands = [[*before, str(PYTHON), "-m", "pytest", "-q", "-o", f"cache_dir={OUT}/{name}.{number}.cache",
                  f"--junitxml={OUT}/{name}.{number}.xml", *part.split()]
                 for number, part in enumerate(parts, 1)]
     return Step(name, seconds, commands, junit(f"build/test/{name}.*.xml"),
@@ -59,6 +64,16 @@ def pytest(name, seconds, *parts):
 
 def steps():
     cargo = ["cargo", "test", "--workspace", "--locked"]
+    # Stories without duets, of two parts.
+    failing, stacked = ([f"lab/tests/stories/test_{name}.py" for name in names]
+                        for names in (("failures", "counters", "pipes", "profile"), ("stacks", "tuned")))
+    # Unit tests of figures and reports.
+    pure = ["lab/tests/analysis", "lab/tests/report", "lab/tests/results"]
+    # Recipes have fixed ports: all that run on this host itself, and not in namespaces, are in one part.
+    local = [f"tests/system/test_{name}.py" for name in ("action", "guides", "jobs", "measure", "service", "stacks")]
+    # They have a higher priority than other runs, whose trials on these cores they make invalid: a test
+    # that asks for valid ones comes after them.
+    local.append("tests/system/test_two_hosts.py")
     return [
         # Layout, habits and types; the words of documents and messages are a test of `architecture`.
         checks("lint", 90, "cargo fmt --all --check",
@@ -66,21 +81,28 @@ def steps():
                f"{PYTHON} -m mypy --cache-dir {OUT}/mypy.lab --config-file lab/pyproject.toml lab/src",
                f"{PYTHON} -m mypy --cache-dir {OUT}/mypy.rest --config-file mypy.ini",
                "cargo clippy --workspace --all-targets --locked -- -D warnings"),
-        checks("programs", 170, "./wirespeed build"),
+        # Compiled while clippy runs: most of the time one thread optimises or links.
+        checks("programs", 120, "./wirespeed build", ahead=["./wirespeed", "build"]),
         pytest("architecture", 5, "-c tests/pytest.ini tests/architecture"),
         # Tests that start programs and wait for them, in parts of about equal length. Duets refuse to
         # run next to a program with real-time priority, which their own tests have: one part.
-        pytest("lab", 255, "lab/tests/stories/test_failures.py",
-               "lab/tests/agent/test_duet.py lab/tests/stories"
-               " --ignore=lab/tests/stories/test_failures.py",
-               "lab/tests/site",
-               "lab/tests --ignore=lab/tests/stories --ignore=lab/tests/site"
-               " --ignore=lab/tests/agent/test_duet.py"),
-        Step("java", 320, [["mvn", "-B", "-fae", "-T", "2", "-f", "servers/pom.xml", "verify"]],
+        pytest("lab", 340, " ".join(failing),
+               " ".join(["lab/tests/agent/test_duet.py lab/tests/stories",
+                         *(f"--ignore={path}" for path in [*failing, *stacked])]),
+               " ".join(["lab/tests/site", *stacked]),
+               " ".join(pure),
+               " ".join(["lab/tests --ignore=lab/tests/stories --ignore=lab/tests/site"
+                         " --ignore=lab/tests/agent/test_duet.py", *(f"--ignore={path}" for path in pure)])),
+        Step("java", 350, [["mvn", "-B", "-fae", "-T", "3", "-f", "servers/pom.xml", "verify"]],
              junit("servers/*/target/surefire-reports/*.xml"), r"^\[ERROR\][^\n]*"),
         Step("rust", 280, [[sys.executable, "tests/rust.py"]],
              lambda text, _: results.cargo(text),
              r"^programs that failed:$.*\Z|^error(?:\[[^\n]*|: [0-9]+ targets?).*?(?=\n\n|\Z)",
-             ahead=[*cargo, "--no-run", "-q"]),
-        pytest("system", 215, "-c tests/pytest.ini tests/system"),
+             ahead=[*cargo, "--no-run", "-q"], after="programs"),
+        # Counted by valgrind, so that nothing else that runs changes the result.
+        checks("instructions", 25, f"{sys.executable} tests/instructions.py"),
+        # What a run leaves is looked for in all of /dev/shm, mounts and processes: each part has those of its own.
+        pytest("system", 250,
+               " ".join(["-c tests/pytest.ini tests/system", *(f"--ignore={path}" for path in local)]),
+               " ".join(["-c tests/pytest.ini", *local]), before=APART),
     ]

@@ -13,6 +13,12 @@ def wirespeed(tmp_path):
     return FrontDoor(tmp_path)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_lock(tmp_path_factory):
+    """Tests note interference as noise, so they need not wait for a run of other tests."""
+    os.environ["WIRESPEED_LOCK"] = str(tmp_path_factory.mktemp("machine") / "lock")
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind():
     """No process, shared-memory file or mount of a run outlives its test."""

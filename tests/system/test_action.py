@@ -8,10 +8,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import textwrap
 
 import pytest
 from frontdoor import PATIENCE_S, ROOT
+
+sys.path.insert(0, str(ROOT / "packaging"))
+from jobs import MAKEFILE, SERVER
 
 ACTION = ROOT / "packaging" / "action" / "action.yml"
 PAGE = ROOT / "docs" / "ci.md"
@@ -20,31 +24,6 @@ PULL_REQUEST = "7"
 PORT = "18096"  # below the range from which the kernel takes ports of clients
 SHORT = "--repeat 5 --duration 300ms --accept-noise --method trials"
 KIT = ".wirespeed-kit"
-SERVER = """#!/usr/bin/env python3
-import selectors, socket, sys
-WORK = {work}
-def request_of(client):
-    try:
-        return client.recv(65536)
-    except ConnectionError:
-        return b""
-listener = socket.create_server(("127.0.0.1", int(sys.argv[2])), backlog=128)
-listener.setblocking(False)
-ready = selectors.DefaultSelector()
-ready.register(listener, selectors.EVENT_READ)
-while True:
-    for key, _ in ready.select():
-        if key.fileobj is listener:
-            client, _ = listener.accept()
-            ready.register(client, selectors.EVENT_READ)
-        elif request_of(key.fileobj):
-            sum(range(WORK))
-            key.fileobj.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
-        else:
-            ready.unregister(key.fileobj)
-            key.fileobj.close()
-"""
-MAKEFILE = "my-server: server.py\n\tcp server.py my-server\n\tchmod +x my-server\n"
 
 
 def steps():

@@ -6,10 +6,13 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 
 import pytest
 from frontdoor import PATIENCE_S, ROOT, wait_until
-from test_guides import commands_of
+
+sys.path.insert(0, str(ROOT / "packaging"))
+from jobs import commands_of
 
 PAGE = (ROOT / "docs" / "from-wrk2.md").read_text()
 OPTIONS = (ROOT / "docs" / "load-options.md").read_text()  # generated from the option table, and compared with it

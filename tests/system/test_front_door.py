@@ -36,7 +36,7 @@ def test_the_first_help_describes_the_commands_to_begin_with_and_names_the_other
     text = wirespeed("--help").stdout
     described = re.findall(r"^  ([\w-]+) +\w", text, re.M)
     assert described == ["run", "init", "compare", "report", "doctor", "load", "bypass", "gateway"]
-    assert COMMANDS - set(described) == set(re.findall(r"[a-z-]+", re.search(r"More: (.*?) \(", text, re.S)[1]))
+    assert COMMANDS - set(described) == set(re.findall(r"[a-z-]+", re.search(r"More: (.*?)\s\(", text, re.S)[1]))
     assert len(text.splitlines()) <= 20
 
 

@@ -3,13 +3,16 @@
 Windows are shortened and one small part is measured; what is shown is otherwise what is run.
 """
 
-import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 from frontdoor import ROOT
+
+sys.path.insert(0, str(ROOT / "packaging"))
+from jobs import commands_of, files_of
 
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 NEEDS = {"nginx": "nginx", "python": "python3", "jvm": "java", "redis": "redis-benchmark",
@@ -19,16 +22,6 @@ PART = ["--set", "plan.duration=1s", "--set", "plan.warmup=1s"]
 
 
 CELL = {"postgresql": "connections=1,stack=kernel,stack=bypass"}
-
-
-def files_of(text):
-    """Each `name`: with the block below it."""
-    return dict(re.findall(r"^`([\w.-]+)`:\n\n```\w+\n(.*?)^```", text, re.M | re.S))
-
-
-def commands_of(text):
-    blocks = re.findall(r"^```console\n(.*?)^```", text, re.M | re.S)
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
 def shortened(words, page):

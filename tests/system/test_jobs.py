@@ -7,39 +7,19 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from frontdoor import ROOT, wait_until
-from test_guides import commands_of
+from ports import free_port
+
+sys.path.insert(0, str(ROOT / "packaging"))
+from jobs import APP, CERTIFICATE, NGINX, commands_of
 
 DOCS = ROOT / "docs"
 RELEASE = ROOT / "target" / "release"
-NGINX = """
-daemon off; pid nginx.pid; error_log stderr; worker_processes 1;
-events { worker_connections 512; }
-http {
-  access_log off; keepalive_requests 1000000;
-  upstream app { server 127.0.0.1:9090; keepalive 64; }
-  server {
-    listen 8443 ssl; ssl_certificate cert.pem; ssl_certificate_key key.pem;
-    location / { proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; }
-  }
-}
-"""
-APP = """
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-class Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def log_message(self, *words): pass
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-ThreadingHTTPServer(("", 9090), Answer).serve_forever()
-"""
 USERS = ("redis", "nobody")
 
 
@@ -47,8 +27,7 @@ def own_folder(folder):
     """The reader's folder: a configuration with TLS and an application behind it."""
     (folder / "nginx.conf").write_text(NGINX)
     (folder / "app.py").write_text(APP)
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                    "-keyout", "key.pem", "-out", "cert.pem"], cwd=folder, check=True, capture_output=True)
+    subprocess.run(CERTIFICATE.split(), cwd=folder, check=True, capture_output=True)
     (folder / "wirespeed").symlink_to(ROOT / "wirespeed")
 
 
@@ -105,9 +84,7 @@ def sockets_of(installed, pid):
 @pytest.mark.parametrize("is_named", [True, False], ids=["both-named", "client-does-not-name"])
 def test_redis_and_a_client_of_another_user_meet_where_each_names_the_other(installed, is_named):
     server_user, client_user = USERS
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     server = subprocess.Popen(
         as_user(server_user, uid_of(client_user), installed, "redis-server", "--port", port, "--save", "",
                 "--dir", "/"), stdout=subprocess.DEVNULL)

@@ -22,7 +22,7 @@ link.veth = {{ mtu = 1500 }}
 """
 #: The null server of the generator, and a generator on each of four hosts.
 RECIPE = f"""
-wirespeed = 1
+wirespeed = 2
 name = "four"
 title = "One server under four hosts"
 axes = {{ rate = [400, 500] }}
@@ -32,15 +32,16 @@ plan = {{ repeat = 1, warmup = "200ms", duration = "2s", restart = "trial" }}
 name  = "null"
 role  = "server"
 port  = {{ base = 18180 }}
-argv  = ["{LOAD}", "sink", "{{server.addr}}:{{port}}"]
-ready = {{ http = "http://{{server.addr}}:{{port}}/", status = 200, length = 0 }}
+argv  = ["{LOAD}", "sink", "{{{{ server.addr }}}}:{{{{ port }}}}"]
+ready = {{ http = "http://{{{{ server.addr }}}}:{{{{ port }}}}/", status = 200, length = 0 }}
 
 [[process]]
 name  = "load"
 role  = "load"
 count = {HOSTS}
 tool  = "load"
-argv  = ["-t", "1", "-c", "4", "-R", "{{rate}}", "-d", "{{duration}}", "http://{{server.addr}}:{{null.port}}/"]
+argv  = ["-t", "1", "-c", "4", "-R", "{{{{ rate }}}}", "-d", "{{{{ duration }}}}",
+  "http://{{{{ server.addr }}}}:{{{{ null.port }}}}/"]
 
 [[metric]]
 name = "rps"

@@ -19,14 +19,16 @@ def tree(tmp_path_factory):
     """The unpacked Debian package."""
     folder = tmp_path_factory.mktemp("package")
     command = [ROOT / "wirespeed", "package", "--only", "deb,wheel", "--output", folder]
+    maker = {"DEBFULLNAME": "Kim Lee", "DEBEMAIL": "kim@example.org"}
     left = ROOT / "lab/build/lib/wirespeed/removed.py"  # what an earlier build may have left
     left.parent.mkdir(parents=True, exist_ok=True)
     left.touch()
-    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, env={**os.environ, **maker})
     left.unlink()
     (deb,) = folder.glob("*.deb")
     fields = subprocess.run(["dpkg-deb", "--field", deb], capture_output=True, text=True, check=True)
     assert "Package: wirespeed\n" in fields.stdout and "Depends: libc6 (>= 2." in fields.stdout
+    assert "Maintainer: Kim Lee <kim@example.org>\n" in fields.stdout and "Homepage:" not in fields.stdout
     assert "Conflicts: onload, onload-user, openonload\n" in fields.stdout  # the same files in /usr/bin
     subprocess.run(["dpkg-deb", "--extract", deb, folder / "root"], check=True)
     return folder / "root" / "usr"

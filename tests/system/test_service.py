@@ -10,12 +10,17 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from frontdoor import PATIENCE_S, ROOT
+from ports import free_port
 from test_jobs import RELEASE, USERS, group_of, sockets_of, uid_of
+
+sys.path.insert(0, str(ROOT / "packaging"))
+from jobs import settings
 
 PAGE = (ROOT / "docs" / "bypass-in-production.md").read_text()
 UNITS = Path("/lib/systemd/system")
@@ -41,14 +46,6 @@ def page_unit(usr):
     """The drop-in of the page, for the users of this machine."""
     text = re.search(r"^```ini\n(.*?)^```", PAGE, re.M | re.S)[1]
     return text.replace("/usr/bin/bypass", str(usr / "bypass")).replace("=998", f"={uid_of(CLIENT_USER)}")
-
-
-def settings(text, name):
-    """The values of a setting that count: an empty one takes the earlier ones back."""
-    values = []
-    for value in re.findall(rf"^{name}=(.*)$", text, re.M):
-        values = [*values, value] if value else []
-    return values
 
 
 def verify(folder, drop_in):
@@ -96,12 +93,6 @@ def stop(server):
     server.wait(timeout=PATIENCE_S)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def ask(usr, port):
     """The application: it names the server's user, as the page says."""
     client = ["env", f"EF_SHARE_WITH={uid_of(SERVER_USER)}", str(usr / "bypass"), "run", "-p", "safe", "--",
@@ -139,7 +130,7 @@ def test_the_unit_starts_and_both_ends_are_accelerated_until_it_is_rolled_back(u
     tmp_path.chmod(0o755)
     folder = Path(tempfile.mkdtemp(prefix="wirespeed-notify-"))
     folder.chmod(0o755)
-    port = free_port()
+    port = str(free_port())
     try:
         server = start_unit(page_unit(usr), port, folder)
         try:

@@ -9,8 +9,6 @@ import sys
 
 import pytest
 from frontdoor import ROOT
-
-sys.path.insert(0, str(ROOT / "lab" / "tests"))
 from site_farm import SSHD, Farm
 
 SITE = """
