@@ -76,7 +76,7 @@ static const struct {
     {"accepts in one of two children", accepts_in_child_of_two, 0},
     {"passes", passes, 0},
 };
-/* The first is a program of its own: not every transport tells the client of it. */
+/* The first is a program of its own: not every transport reports it to the client. */
 #ifdef ONLY_KILLED
 enum { FIRST = 0, END = 1 };
 #else
