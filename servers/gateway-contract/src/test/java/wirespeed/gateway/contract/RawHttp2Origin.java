@@ -49,10 +49,10 @@ final class RawHttp2Origin implements AutoCloseable {
     private final ServerSocket listener = new ServerSocket(0, 200,
             InetAddress.getLoopbackAddress());
     private final Script script;
+    private final Thread acceptor = new Thread(this::accept, "h2-origin");
 
     RawHttp2Origin(Script script) throws IOException {
         this.script = script;
-        Thread acceptor = new Thread(this::accept, "h2-origin");
         acceptor.setDaemon(true);
         acceptor.start();
     }
@@ -92,9 +92,15 @@ final class RawHttp2Origin implements AutoCloseable {
         }
     }
 
+    /** Afterwards a connection is refused: the kernel listens for as long as a thread is in accept. */
     @Override
     public void close() throws IOException {
         listener.close();
+        try {
+            acceptor.join(60_000);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
         for (Socket socket : open) {
             socket.close();
         }

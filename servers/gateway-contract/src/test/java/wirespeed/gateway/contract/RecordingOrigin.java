@@ -43,6 +43,7 @@ final class RecordingOrigin implements AutoCloseable {
     final List<Seen> seen = new CopyOnWriteArrayList<>();
     final AtomicInteger connections = new AtomicInteger();
     private final ServerSocket listener;
+    private final Thread acceptor = new Thread(this::accept, "origin");
     private final java.util.Set<Socket> open = ConcurrentHashMap.newKeySet();
     volatile Handler handler = RecordingOrigin::ordinary;
 
@@ -52,7 +53,6 @@ final class RecordingOrigin implements AutoCloseable {
 
     RecordingOrigin(ServerSocket listener) {
         this.listener = listener;
-        Thread acceptor = new Thread(this::accept, "origin");
         acceptor.setDaemon(true);
         acceptor.start();
     }
@@ -182,9 +182,15 @@ final class RecordingOrigin implements AutoCloseable {
         }
     }
 
+    /** Afterwards a connection is refused: the kernel listens for as long as a thread is in accept. */
     @Override
     public void close() throws IOException {
         listener.close();
+        try {
+            acceptor.join(TimeUnit.MINUTES.toMillis(1));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
         dropConnections();
     }
 }
