@@ -6,7 +6,8 @@
     bypass/bench/containers.py --measure        needs root, ip, nginx, wrk, redis-server and redis-benchmark; minutes
 
 With --measure each has a network namespace of its own, at a bridge, and both a shared directory (EF_SHARE_DIR).
-Kernel and bypass alternate. Without, an OCI runtime runs both, in one network namespace and then in one each with a
+Kernel and bypass alternate, idle states are held off, and rounds are grouped by the distance of the two cores
+(figures.py); --release FOLDER measures another build. Without, an OCI runtime runs both, in one network namespace and then in one each with a
 shared directory. Each container has what `crun spec` gives: mount, process, IPC and host name namespaces of its own, few
 capabilities, a read-only root file system (this host's). Prints for each case how many segments the kernel's TCP has
 sent once the connection stood; ends with 1 when one was sent.
@@ -26,6 +27,8 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
+
+from figures import Distance, hold_idle_states, kernel_unpaced
 
 BUILT = Path(__file__).resolve().parents[2] / "target" / "release"
 EXCHANGES = 100
@@ -170,14 +173,17 @@ http {{
 CONTAINER = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "--ipc"]
 #: So often a client runs at most until its connections are in memory.
 TRIES = 3
+#: The order of the rows: where the two cores were.
+PLACES = ["near", "far", "moved"]
 #: The profiles of server and client; None is the kernel.
 STACKS = {"kernel": None, "balanced": ("nginx-balanced", "nginx-balanced"), "performance": ("nginx-performance", "wrk")}
 
 
 class Pods:
-    """Two network namespaces at a bridge in a third one."""
+    """Two network namespaces at a bridge in a third one, and the build that runs in them."""
 
-    def __init__(self):
+    def __init__(self, release):
+        self.release = release
         self.names = [f"pod{number}-{os.getpid()}" for number in range(3)]
         for name in self.names:
             subprocess.run(["ip", "netns", "add", name], check=True)
@@ -199,7 +205,7 @@ class Pods:
 
     def command(self, pod, core, profile, folder, words):
         """Words that run a program in a container of a pod, over the kernel or with a profile."""
-        launcher = [BUILT / "bypass", "run", "-p", profile, "--share", folder, "--"] if profile else []
+        launcher = [self.release / "bypass", "run", "-p", profile, "--share", folder, "--"] if profile else []
         inside = ["ip", "netns", "exec", pod, "taskset", "-c", str(core), *CONTAINER]
         return [str(word) for word in (*inside, *launcher, *words)]
 
@@ -275,33 +281,41 @@ def redis_figures(pods, stack, folder, seconds):
             yield f"redis get, {connections} connections", float(line.split(",")[1].strip('"'))
 
 
-def compare(rounds, seconds):
+def round_of(pods, folder, seconds, distance):
+    """Each stack once: case → stack → requests per second, and in the case where the two cores were meanwhile."""
+    rates, places = defaultdict(dict), defaultdict(set)
+    for stack in STACKS:
+        for of_program in (web_figures, redis_figures):
+            for case, rate in of_program(pods, stack, folder, seconds):
+                rates[case][stack] = rate
+                places[case].add(distance.now())
+    return {f"{case}, {places[case].pop() if len(places[case]) == 1 else 'moved'}": found for case, found in rates.items()}
+
+
+def compare(release, rounds, seconds):
     """Rounds of kernel and bypass in turn: requests per second, and the ratios within a round."""
     figures = defaultdict(list)
-    pods = Pods()
-    try:
-        with tempfile.TemporaryDirectory(prefix="c-", dir="/tmp") as name:
-            folder = Path(name)
-            folder.chmod(0o755)
-            (folder / "share").mkdir(mode=0o770)
-            # nginx's worker makes sockets there, too.
-            shutil.chown(folder / "share", "nobody")
-            for size in (1024, 10240):
-                (folder / str(size)).write_bytes(b"x" * size)
-            for _ in range(rounds):
-                for stack in STACKS:
-                    for of_program in (web_figures, redis_figures):
-                        for case, rate in of_program(pods, stack, folder, seconds):
-                            figures[case, stack].append(rate)
-    finally:
-        pods.close()
-    print("| case | " + " | ".join(STACKS) + " | balanced × | performance × |\n" + "|---" * 6 + "|")
-    for case in dict.fromkeys(case for case, _ in figures):
-        rates = [statistics.median(figures[case, stack]) for stack in STACKS]
-        ratios = [[one / kernel for one, kernel in zip(figures[case, stack], figures[case, "kernel"])]
-                  for stack in list(STACKS)[1:]]
+    with contextlib.ExitStack() as stack:
+        control = stack.enter_context(kernel_unpaced())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="c-", dir="/tmp")))
+        pods = stack.enter_context(contextlib.closing(Pods(release)))
+        folder.chmod(0o755)
+        (folder / "share").mkdir(mode=0o770)
+        # nginx's worker makes sockets there, too.
+        shutil.chown(folder / "share", "nobody")
+        for size in (1024, 10240):
+            (folder / str(size)).write_bytes(b"x" * size)
+        print(f"idle states {hold_idle_states()}, {rounds} rounds of {seconds} s, kernel {os.uname().release}, {control}")
+        distance = Distance(folder)
+        for _ in range(rounds):
+            for case, rates in round_of(pods, folder, seconds, distance).items():
+                figures[case].append(rates)
+    print("\n| case | rounds | " + " | ".join(STACKS) + " | balanced × | performance × |\n" + "|---" * 7 + "|")
+    for case, found in sorted(figures.items(), key=lambda item: PLACES.index(item[0].rpartition(", ")[2])):
+        rates = [statistics.median(one[stack] for one in found) for stack in STACKS]
+        ratios = [[one[stack] / one["kernel"] for one in found] for stack in list(STACKS)[1:]]
         shown = [f"{statistics.median(of):.2f} ({min(of):.2f}–{max(of):.2f})" for of in ratios]
-        print(f"| {case} | " + " | ".join([*(f"{rate:,.0f}" for rate in rates), *shown]) + " |")
+        print(f"| {case} | {len(found)} | " + " | ".join([*(f"{rate:,.0f}" for rate in rates), *shown]) + " |")
 
 
 def main():
@@ -310,6 +324,7 @@ def main():
     parser.add_argument("--measure", action="store_true", help="two network namespaces, kernel against bypass")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--release", type=Path, default=BUILT, help="folder of the build that --measure runs")
     parser.add_argument("--case", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
@@ -318,10 +333,11 @@ def main():
         return 0
     if os.geteuid():
         sys.exit("containers.py: not root: namespaces cannot be made (run it as root)")
-    if not (BUILT / "bypass").is_file():
+    release = arguments.release.resolve()
+    if not (release / "bypass").is_file():
         sys.exit("containers.py: bypass is not built (./wirespeed build bypass)")
     if arguments.measure:
-        compare(arguments.rounds, arguments.seconds)
+        compare(release, arguments.rounds, arguments.seconds)
         return 0
     is_right = True
     for is_across, user, is_mapped in itertools.product((False, True), (0, 1000), (False, True)):
