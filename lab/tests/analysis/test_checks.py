@@ -155,6 +155,15 @@ def unreadable(run_dir):
     (run_dir / "run.json").write_text("{")
 
 
+def planned(**values):
+    return lambda run_dir: edit(run_dir / "run.json", lambda run: run["plan"].update(values))
+
+
+def idle_free(run_dir):
+    """A run without root."""
+    edit(run_dir / "run.json", lambda run: run.update(idle_held=False))
+
+
 def thinned(sentence):
     return lambda run_dir: edit(run_dir / "run.json", lambda run: run.update(thinned=[sentence]))
 
@@ -328,6 +337,26 @@ RUNS = [
     Case("a seldom loss of one of three duets", "same", "loss", PASSES, [SELDOM, duets(0.0)]),
     Case("a trial that failed while it took turns", "gain", "loss", FAILS,
          [turns_failed(**ONE)]),
+    Case("a slower contender that waits, without root", "loss", "loss", FAILS,
+         [idle_free, limited("concurrency", stack="fast")]),
+    Case("both wait, without root", "loss", "loss", FAILS, [idle_free, limited("concurrency")]),
+    Case("a contender that waits and is as fast, without root", "same", "loss", PASSES,
+         [idle_free, limited("concurrency", stack="fast")]),
+    Case("a faster contender that waits, without root", "gain", "loss", PASSES,
+         [idle_free, limited("concurrency", stack="fast")]),
+    Case("duets of a contender that waits, without root", "loss", "loss", FAILS,
+         [idle_free, duets(0.0), limited("concurrency", stack="fast")]),
+    Case("a contender whose responses fill the generator", "loss", "loss", FAILS,
+         [limited("client", stack="fast")]),
+    Case("a contender whose responses fill the link", "loss", "loss", FAILS,
+         [limited("link", stack="fast")]),
+    Case("the generator was the limit of both", "loss", "loss", PASSES, [limited("client")]),
+    Case("a loss whose limit is unknown", "loss", "loss", FAILS, [limited("unknown")]),
+    Case("the same, and its limit is unknown", "same", "loss", PASSES, [limited("unknown")]),
+    Case("two rounds in all, so none can be a loss", "gain", "loss", FAILS, [rounds(2)]),
+    Case("two rounds in all, and a rule", "gain", "", PASSES, [rounds(2)], ["rps > 1"]),
+    Case("three rounds", "gain", "loss", PASSES, [rounds(3)]),
+    Case("measured in blocks", "loss", "loss", FAILS, [planned(order="blocked")]),
 ]  # fmt: skip
 
 
@@ -363,7 +392,25 @@ COMPARED = [
     ("one trial was refused", "again",
      [invalid(1, "other programs used 90 % of core 0", 0.9, **ONE)], "worse", PASSES),
     ("a rate of 0 in two rounds", "again", [first(2, "rps", 0.0, **ONE)], "worse", FAILS),
+    ("slower, because it waits, without root", "slower", [idle_free, limited("concurrency")],
+     "worse", FAILS),
+    ("it waits and is as fast, without root", "again", [idle_free, limited("concurrency")],
+     "worse", PASSES),
+    ("slower, at the limit of the generator", "slower", [limited("client")], "worse", FAILS),
+    ("as fast, at the limit of the generator", "again", [limited("client")], "worse", PASSES),
+    ("two trials a cell, so none can be worse", "again", [rounds(2)], "worse", FAILS),
 ]  # fmt: skip
+
+
+def test_a_loss_that_is_not_comparable_says_why(made, tmp_path, capsys):
+    run_dir = shutil.copytree(made["loss"], tmp_path / "run")
+    for change in (idle_free, limited("concurrency", **ONE)):
+        change(run_dir)
+    command.gate(run_dir, command.check_of("loss", []))
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "wirespeed: payload 16, stack fast: rps: -30% against kernel, although it is not "
+        "comparable: idle states were not held off and fast was not busy"
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,13 @@ from wirespeed.analysis.comparisons import (
     DUET,
     Gain,
     Pair,
+    as_seen,
     held_back,
     interference,
+    key_of,
     loosened,
     slack,
+    unproven_losses,
 )
 from wirespeed.analysis.summary import Summary
 from wirespeed.analysis.verdict import Terms, decide
@@ -111,11 +114,11 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
             lines.append(_of_failures(cell))
         elif not cell.trials and not check.allow_missing:
             lines.append(f"{_place(cell)}: not measured: {cell.reason or cell.state}")
-    if check.fail_on and not has_compared(summary):
-        lines.append("nothing was compared: no cell and its baseline have valid trials of a round")
+    if check.fail_on and (reason := undecidable(summary)):
+        lines.append(reason)
     if "loss" in check.fail_on:
         lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
-        lines += [f"{_place(gain.cell)}: {gain.metric}: {text}" for gain, text in zeros(summary)]
+        lines += [f"{_place(gain.cell)}: {gain.metric}: {text}" for gain, text in unjudged(summary)]
     if "undecided" in check.fail_on:
         lines += _of_words(summary, UNDECIDED)
     for one in check.rules:
@@ -123,9 +126,18 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
     return lines
 
 
-def has_compared(summary: Summary) -> bool:
-    """Whether any comparison has a round with a figure on both sides."""
-    return any(gain.found for gain in summary.gains)
+def undecidable(summary: Summary) -> str:
+    """Why no comparison of the run can be a loss, so that a check shows nothing; empty where one
+    can."""
+    rounds = max((gain.found.rounds for gain in summary.gains if gain.found), default=0)
+    if not rounds:
+        return "nothing was compared: no cell and its baseline have valid trials of a round"
+    if rounds < PAIRS_MIN:
+        have = f"{rounds} round{'s' * (rounds > 1)}"
+        return f"no verdict is possible: it takes {PAIRS_MIN} rounds, and no cell has over {have}"
+    if summary.run.plan.order == "blocked":
+        return "no verdict is possible: the run was measured in blocks (plan.order)"
+    return ""
 
 
 def _of_failures(cell: Cell) -> str:
@@ -141,11 +153,13 @@ def _of_words(summary: Summary, words: Sequence[str]) -> list[str]:
     ]
 
 
-def zeros(summary: Summary) -> list[tuple[Gain, str]]:
-    """Losses without a verdict, whose figures have no ratio: nothing is slower than a rate of 0, a
+def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
+    """Losses without a verdict. Of figures without a ratio: nothing is slower than a rate of 0, a
     cost that the baseline never has is worse in as many rounds as a verdict needs, and a contender
-    without the figure is not better (too few responses for a percentile, for example)."""
+    without the figure is not better (too few responses for a percentile, for example). Of withheld
+    ones: whoever is slower in each round is not shown to be as good."""
     found = []
+    slower = unproven_losses(summary.run, summary.gains)
     duets = sum(gain.method == DUET for gain in summary.gains)
     for gain in summary.gains:
         values, base = gain.cell.values(gain.metric), gain.base.values(gain.metric)
@@ -161,6 +175,9 @@ def zeros(summary: Summary) -> list[tuple[Gain, str]]:
             and max(base) <= 0
         ):
             found.append((gain, f"always more than the 0 of {gain.over}"))
+        elif key_of(gain) in slower:
+            found.append((gain, f"{slower[key_of(gain)]:+.0%} against {gain.over}, although it is "
+                          f"not comparable: {gain.verdict.reason}"))  # fmt: skip
         elif gain.method == DUET and gain.verdict.word != "loss":
             found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
     return found
@@ -173,8 +190,9 @@ def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
     names = (gain.contender, gain.over)
     withheld, bound, scope = held_back(pair, gain.better, summary.run.idle_held, names)
     lost = interference([(gain.cell, gain.base)], gain.better)
-    terms = Terms(
-        better=gain.better, withheld=withheld, bound=bound, scope=scope, interference=lost
+    terms = as_seen(
+        pair,
+        Terms(better=gain.better, withheld=withheld, bound=bound, scope=scope, interference=lost),
     )
     ratios = log_ratios(gain.cell.by_round(gain.metric), gain.base.by_round(gain.metric))
     (alone,) = compare([list(ratios.values())])

@@ -51,6 +51,7 @@ class Difference:
     word: str  # better, worse, no difference, not decided, not comparable
     reason: str = ""
     q: float = 1.0
+    seems_worse: bool = False  # not comparable, but worse by the figures alone
 
     @property
     def is_lost(self) -> bool:
@@ -67,6 +68,13 @@ class RunDifferences:
     only: tuple[int, int]  # measured cells that only one run has
     pooled: list[Difference]  # of each metric with several cells that can be compared
     missing: list[dict[str, object]] = field(default_factory=list)  # cells of the first alone
+
+    @property
+    def undecidable(self) -> str:
+        """Why no figure can be worse, so that a check shows nothing; empty where one can."""
+        if any(one.low is not None or one.word in DIFFERING for one in self.differences):
+            return ""
+        return f"no verdict is possible: no cell has {PAIRS_MIN} trials in both runs"
 
     @property
     def words(self) -> list[str]:
@@ -118,11 +126,15 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> RunDiffe
     over_all = [one for metric in names if (one := _over_all(first, sides, metric))]
     floors = {name: max(run.floors.get(name) or 0.0 for run in (first, second)) for name in names}
     qs = _qs([*over_all, *sides])
+    seen = [replace(one, terms=comparisons.as_seen(one.pair, one.terms)) for one in sides]
     measured = {identity(cell.axes) for cell in second.measured}
     only = (len(ours) - len(common), len(measured - ours.keys()))
     return RunDifferences(
         _facts(first, second),
-        [_difference(one, q) for one, q in zip(sides, qs[len(over_all) :], strict=True)],
+        [
+            _seen(_difference(one, q), *of_figures)
+            for one, q, *of_figures in zip(sides, qs[len(over_all) :], seen, _qs(seen), strict=True)
+        ],
         only,
         [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)],
         [dict(cell.axes) for key, cell in ours.items() if key not in theirs],
@@ -220,6 +232,13 @@ def _difference(one: _Sides, q: float) -> Difference:
         pair.cell.median(pair.metric), found.gain if found else None,
         found.low if found else None, found.high if found else None, word, reason, q,
     )  # fmt: skip
+
+
+def _seen(told: Difference, one: _Sides, q: float) -> Difference:
+    """With what the figures alone say: a second run that is slower is not shown to be as good."""
+    if told.word != "not comparable":
+        return told
+    return replace(told, seems_worse=_judged(one, q)[0] == "worse")
 
 
 def _judged(one: _Sides, q: float) -> tuple[str, str]:

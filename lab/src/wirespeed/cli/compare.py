@@ -78,11 +78,14 @@ def broken(found: two_runs.RunDifferences, fail_on: Sequence[str]) -> list[str]:
     it always: what was not measured is not better, and a stack that no longer starts is a loss."""
     words = {word for name in fail_on for word in FAIL_ON[name]}
     lines = [f"{place(axes)}: not measured in the second run" for axes in found.missing]
+    if fail_on and found.undecidable:
+        lines.append(found.undecidable)
     lines += [
         f"{place(one.axes) or 'over all cells'}: {one.metric}: {one.word}"
+        + (f" but {one.change:+.0%}" if one.seems_worse else "")
         + (f" ({one.reason})" if one.reason else "")
         for one in (*found.differences, *found.pooled)
-        if one.word in words or one.is_lost
+        if one.word in words or one.is_lost or ("worse" in words and one.seems_worse)
     ]
     return lines
 
