@@ -644,6 +644,17 @@ def test_a_run_that_cannot_be_read_fails_its_own_history_only(made, tmp_path, ca
     assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
 
 
+def test_a_copy_of_a_run_is_none_of_its_history(made, tmp_path, capsys):
+    """The copy of a slower run was the last one, and changed nothing: the check passed."""
+    last = history(made, tmp_path, [*BEFORE, *["slower"] * 4])
+    copy = shutil.copytree(last, tmp_path / f"{last.name}-before-upgrade")
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == FAILS
+    assert f"left out: {copy.name} is a copy of {last.name}\n" in capsys.readouterr().err
+    named = trend.Choice([str(last), str(copy)], "", "", [])
+    with pytest.raises(ResultsError, match="there are 1"):
+        trend.trend(named, tmp_path, "rps", "worse", True)
+
+
 def test_an_old_damaged_run_is_left_out_and_named(made, tmp_path, capsys):
     """One broken trial ended every trend of its recipe."""
     history(made, tmp_path, [*BEFORE, "gain"])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 import sqlite3
 import statistics
 from pathlib import Path
@@ -120,6 +121,15 @@ def test_all_runs_are_asked_at_once_and_only_new_ones_are_read(tmp_path, monkeyp
     assert ("gain",) in rows
     with pytest.raises(InputError, match="tables and columns: runs: run, recipe"):
         query.answer(tables, "select nothing from runs")
+
+
+def test_a_copy_of_a_run_counts_once(tmp_path):
+    run_dir = make_run(KINDS["quickstart"](), tmp_path)
+    shutil.copytree(run_dir, tmp_path / f"{run_dir.name}-copy")
+    unread = {}
+    tables = index.database(tmp_path, unread)
+    assert query.answer(tables, "select count(*) from runs")[1] == [(1,)]
+    assert unread == {f"{run_dir.name}-copy": f"it is a copy of {run_dir.name}"}
 
 
 def test_another_build_judges_all_runs_again(tmp_path, monkeypatch):

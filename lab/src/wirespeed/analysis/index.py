@@ -19,7 +19,7 @@ from typing import Any
 
 import wirespeed
 from wirespeed.analysis.summary import Summary, load
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import ResultsError, WirespeedError
 from wirespeed.results import query, store
 
 FILE = ".index.sqlite"
@@ -35,14 +35,18 @@ def documents(
     runs: Path, unread: dict[str, str] | None = None
 ) -> Iterator[tuple[Path, Document]]:
     """Every run that can be read, oldest first, from the index where it is up to date. `unread`
-    gets the others: name → why."""
+    gets the others: name → why. A copy of a run's folder is none of its own."""
     folders = store.list_runs(runs)
+    seen: dict[str, str] = {}
     with contextlib.closing(_opened(runs / FILE if folders else None)) as index:
         rows = {name: (stamp, text) for name, stamp, text in index.execute(READ)}
         for folder in folders:
             try:
                 stamp = _stamp(folder)
                 document = _kept(rows.get(folder.name), stamp) or _read(index, folder, stamp)
+                first = seen.setdefault(document["run"]["run"], folder.name)
+                if first != folder.name:
+                    raise ResultsError(f"it is a copy of {first}")
             except Exception as error:  # of a damaged run, whatever it is: the others are read
                 if unread is not None:
                     unread[folder.name] = _reason(error)
