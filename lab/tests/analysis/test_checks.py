@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from report.make_run import LATENCY, RPS, Kind, make_run
 
-from wirespeed.analysis import two_runs
+from wirespeed.analysis import gate, two_runs
 from wirespeed.analysis.summary import load
 from wirespeed.cli import compare, reproduce, trend
 from wirespeed.cli import run as command
@@ -470,6 +470,8 @@ def test_cells_that_the_first_of_two_runs_lacks(made, tmp_path, capsys, before, 
         (lambda a, b: command.check_of("", [f"p99 < {'9' * 400}s"]), "is too large"),
         (lambda a, b: command.check_of("", ["stack=a,b: rps > 1"]), "'b' is not AXIS=VALUE"),
         (lambda a, b: command.check_of("", [], True), "needs --fail-on or --require"),
+        (lambda a, b: gate.refuse_too_few(command.check_of("loss", []), 2),
+         "--repeat 2: too few for --fail-on"),
         (lambda a, b: compare.compare((a, a), Path(), [], False, "worse"), "are the same run"),
         (lambda a, b: trend.trend(trend.Choice([a], "", "", []), Path(), "", "worse", True),
          "at least two runs"),

@@ -106,6 +106,14 @@ class Criteria:
         return bool(self.fail_on) or any(one.covers(cell) for one in self.rules)
 
 
+def refuse_too_few(check: Criteria, rounds: int | None) -> None:
+    """Raises InputError for a run that could only fail its check; None: the plan chooses."""
+    if check.fail_on and rounds is not None and rounds < PAIRS_MIN:
+        raise InputError(
+            f"--repeat {rounds}: too few for --fail-on (a verdict needs {PAIRS_MIN} rounds)"
+        )
+
+
 def broken(summary: Summary, check: Criteria) -> list[str]:
     """One line for each thing that fails the check."""
     lines = [] if summary.run.state == "done" else [f"the run did not end: {summary.run.state}"]

@@ -15,7 +15,7 @@ from rich.table import Table
 from wirespeed import units
 from wirespeed.analysis import two_runs
 from wirespeed.analysis.cells import place
-from wirespeed.analysis.gate import Criteria
+from wirespeed.analysis.gate import Criteria, refuse_too_few
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
@@ -135,9 +135,12 @@ class Variant:
     folder: str
 
 
-def checked(given: CompareOptions, fail_on: str) -> tuple[Criteria, list[int]]:
+def checked(
+    given: CompareOptions, fail_on: str, options: PlanOptions
+) -> tuple[Criteria, list[int]]:
     """The check and the connections, before anything is built or started; raises InputError."""
     check = runs_of.check_of(fail_on.replace("worse", "loss"), [])
+    refuse_too_few(check, options.repeat)
     if given.method not in METHODS:
         raise InputError(f"--method takes {' and '.join(METHODS)}, not {given.method!r}")
     if len(given.commands) > len(NAMES):
@@ -164,7 +167,7 @@ def measure_variants(
     fail_on: str, as_json: bool,
 ) -> int:  # fmt: skip
     """The same for commands that each have a name and a folder; the first is the baseline."""
-    check, connections = checked(given, fail_on)
+    check, connections = checked(given, fail_on, options)
     argvs = [variant.argv for variant in variants]
     filled = [[word.replace("{port}", str(given.port)) for word in argv] for argv in argvs]
     if line := cores_note(given.server_cores):

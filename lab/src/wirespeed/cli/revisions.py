@@ -54,7 +54,7 @@ def _measured(
     wanted: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
     fail_on: str, as_json: bool,
 ) -> int:  # fmt: skip
-    compare.checked(given, fail_on)
+    compare.checked(given, fail_on, options)
     commits = [_commit(rev) for rev in wanted.revs]
     if fail_on and len(set(commits)) == 1:
         names = " and ".join(f"--rev {rev}" for rev in wanted.revs)
