@@ -155,6 +155,16 @@ def unreadable(run_dir):
     (run_dir / "run.json").write_text("{")
 
 
+def taken(count, share, **axes):
+    """Other programs took so much from so many of the trials."""
+
+    def change(run_dir):
+        for path in list(trials_of(run_dir, **axes))[:count]:
+            edit(path, lambda trial: trial.update(disturbed=share))
+
+    return change
+
+
 def planned(**values):
     return lambda run_dir: edit(run_dir / "run.json", lambda run: run["plan"].update(values))
 
@@ -356,6 +366,11 @@ RUNS = [
     Case("two rounds in all, so none can be a loss", "gain", "loss", FAILS, [rounds(2)]),
     Case("two rounds in all, and a rule", "gain", "", PASSES, [rounds(2)], ["rps > 1"]),
     Case("three rounds", "gain", "loss", PASSES, [rounds(3)]),
+    Case("helpers elsewhere take time from their own server alone", "loss", "loss", FAILS,
+         [taken(99, 0.4, stack="fast")]),
+    Case("other programs happened to take more from the contender", "loss", "loss", PASSES,
+         [taken(3, 0.7, payload=size, stack="fast") for size in (16, 128, 1024)]),
+    Case("other programs took as much from both", "same", "loss", PASSES, [taken(99, 0.4)]),
     Case("measured in blocks", "loss", "loss", FAILS, [planned(order="blocked")]),
 ]  # fmt: skip
 

@@ -15,6 +15,7 @@ from wirespeed.analysis.verdict import Terms, Verdict, decide, interval_at
 from wirespeed.results.model import Run
 from wirespeed.stats import comparison
 from wirespeed.stats.comparison import (
+    P_MAX,
     PAIRS_MIN,
     Comparison,
     benjamini_hochberg,
@@ -192,6 +193,17 @@ def unproven_losses(run: Run, gains: Iterable[Gain]) -> dict[Key, float]:
             if gain.found and gain.verdict.word == "loss" and key_of(gain) in withheld:
                 found[key_of(gain)] = gain.found.gain
     return found
+
+
+def disturbs_itself(gain: Gain) -> bool:
+    """Whether other programs took more from the contender than from the baseline in a way that
+    chance hardly explains. The order of the two is random, so they are its own: helpers that it
+    started elsewhere, as a container's are."""
+    own, base = (
+        {trial.round: trial.disturbed for trial in side.trials} for side in (gain.cell, gain.base)
+    )
+    (found,) = comparison.compare([[own[n] - base[n] for n in own.keys() & base.keys()]])
+    return found is not None and found.gain > 0 and found.p <= P_MAX
 
 
 def as_seen(pair: Pair, terms: Terms) -> Terms:

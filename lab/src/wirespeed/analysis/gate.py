@@ -19,6 +19,7 @@ from wirespeed.analysis.comparisons import (
     Gain,
     Pair,
     as_seen,
+    disturbs_itself,
     held_back,
     interference,
     key_of,
@@ -186,9 +187,18 @@ def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
         elif key_of(gain) in slower:
             found.append((gain, f"{slower[key_of(gain)]:+.0%} against {gain.over}, although it is "
                           f"not comparable: {gain.verdict.reason}"))  # fmt: skip
+        elif gain.found and gain.verdict.word == "not decided" and _is_loss_of_its_own(gain):
+            found.append((gain, f"{gain.found.gain:+.0%} against {gain.over}, and what took time from"
+                          " it, round after round, may be its own"))  # fmt: skip
         elif gain.method == DUET and gain.verdict.word != "loss":
             found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
     return found
+
+
+def _is_loss_of_its_own(gain: Gain) -> bool:
+    """Whether a loss is undecided only because of interference that follows the contender."""
+    is_loss = decide(gain.found, Terms(q=gain.q, better=gain.better)).word == "loss"
+    return is_loss and gain.method != DUET and disturbs_itself(gain)
 
 
 def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
