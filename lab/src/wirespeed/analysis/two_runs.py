@@ -51,7 +51,7 @@ class Difference:
     word: str  # better, worse, no difference, not decided, not comparable
     reason: str = ""
     q: float = 1.0
-    seems_worse: bool = False  # not comparable, but worse by the figures alone
+    seems: str = ""  # better or worse by the figures alone, where it is not comparable
 
     @property
     def is_lost(self) -> bool:
@@ -85,7 +85,7 @@ class RunDifferences:
         """Whether the second run says what the first said; what shows nothing, says nothing."""
         if any(word in DIFFERING for word in self.words):
             return "not reproduced"
-        if any(one.is_lost for one in self.differences):
+        if any(one.is_lost or one.seems for one in self.differences):
             return "not decided"
         told = {one.metric: one.word for one in self.pooled}
         for one in self.differences:
@@ -236,9 +236,10 @@ def _difference(one: _Sides, q: float) -> Difference:
 
 def _seen(told: Difference, one: _Sides, q: float) -> Difference:
     """With what the figures alone say: a second run that is slower is not shown to be as good."""
-    if told.word != "not comparable":
-        return told
-    return replace(told, seems_worse=_judged(one, q)[0] == "worse")
+    word = _judged(one, q)[0]
+    if told.word == "not comparable" and word in DIFFERING:
+        return replace(told, seems=word)
+    return told
 
 
 def _judged(one: _Sides, q: float) -> tuple[str, str]:

@@ -82,10 +82,10 @@ def broken(found: two_runs.RunDifferences, fail_on: Sequence[str]) -> list[str]:
         lines.append(found.undecidable)
     lines += [
         f"{place(one.axes) or 'over all cells'}: {one.metric}: {one.word}"
-        + (f" but {one.change:+.0%}" if one.seems_worse else "")
+        + (f" but {one.change:+.0%}" if one.seems and one.change else "")
         + (f" ({one.reason})" if one.reason else "")
         for one in (*found.differences, *found.pooled)
-        if one.word in words or one.is_lost or ("worse" in words and one.seems_worse)
+        if one.word in words or one.is_lost or one.seems in words
     ]
     return lines
 
