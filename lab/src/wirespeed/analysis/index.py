@@ -21,6 +21,7 @@ import wirespeed
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.errors import ResultsError, WirespeedError
 from wirespeed.results import query, store
+from wirespeed.units import BYTE_RATES
 
 FILE = ".index.sqlite"
 JUDGING = ("analysis", "results", "stats")  # packages that decide what a run says
@@ -101,6 +102,15 @@ def database(runs: Path, unread: dict[str, str] | None = None) -> sqlite3.Connec
     return made
 
 
+def mixed_units(tables: sqlite3.Connection) -> dict[str, list[str]]:
+    """Metrics that the runs have in different units, which no average may mix."""
+    found: dict[str, dict[float, str]] = {}
+    for (text,) in tables.execute("SELECT units FROM runs"):
+        for name, unit in json.loads(text).items():
+            found.setdefault(name, {}).setdefault(BYTE_RATES.get(unit, 1.0), unit)
+    return {name: list(units.values()) for name, units in found.items() if len(units) > 1}
+
+
 def _opened(path: Path | None) -> sqlite3.Connection:
     """The index's file, rebuilt where it is damaged; one in memory where it cannot be used."""
     if path:
@@ -158,6 +168,7 @@ def _document(summary: Summary) -> Document:
             "labels": json.dumps(run.labels), "cpu_model": run.facts.get("cpu_model"),
             "kernel": run.facts.get("kernel"), "valid_trials": len(summary.valid),
             "invalid_trials": len(summary.invalid),
+            "units": json.dumps({m["name"]: m["unit"] for m in run.metrics if m.get("unit")}),
         },
         "trials": [query.row_of(trial) for trial in store.read_trials(summary.run_dir)],
         "comparisons": [

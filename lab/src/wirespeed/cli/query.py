@@ -26,6 +26,11 @@ def query_all(runs: Path, question: str, as_json: bool, as_csv: bool) -> None:
     unread: dict[str, str] = {}
     with index.database(runs, unread) as tables:
         _print(*query.answer(tables, question), as_json, as_csv)
+        mixed = index.mixed_units(tables) if query.columns(tables, "runs")[1:] else {}
+    for name, units in mixed.items():
+        if name in question:
+            told = " and ".join(units)
+            print(f"wirespeed: {name} is in {told}: see the runs' column `units`", file=sys.stderr)
     for name, why in unread.items():
         print(f"wirespeed: run {name} is left out: {why}", file=sys.stderr)
 
