@@ -193,7 +193,11 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
         page.write(run)
 
 
-SAVE = "import pathlib, sys; from wirespeed.report import files; files.save(pathlib.Path(sys.argv[1]), 'b')"
+SAVE = """
+import pathlib, sys
+from wirespeed.report import files
+files.save(pathlib.Path(sys.argv[1]), "b")
+"""
 
 
 def test_two_commands_may_report_one_run_at_a_time(tmp_path, monkeypatch):

@@ -185,11 +185,11 @@ def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
         ):
             found.append((gain, f"always more than the 0 of {gain.over}"))
         elif key_of(gain) in slower:
-            found.append((gain, f"{slower[key_of(gain)]:+.0%} against {gain.over}, although it is "
-                          f"not comparable: {gain.verdict.reason}"))  # fmt: skip
+            share = f"{slower[key_of(gain)]:+.0%} against {gain.over}"
+            found.append((gain, f"{share}, although it is not comparable: {gain.verdict.reason}"))
         elif gain.found and gain.verdict.word == "not decided" and _is_loss_of_its_own(gain):
-            found.append((gain, f"{gain.found.gain:+.0%} against {gain.over}, and what took time from"
-                          " it, round after round, may be its own"))  # fmt: skip
+            share = f"{gain.found.gain:+.0%} against {gain.over}"
+            found.append((gain, f"{share}, and what took time from it in each round may be its own"))
         elif gain.method == DUET and gain.verdict.word != "loss":
             found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
     return found
