@@ -109,7 +109,7 @@ def test_free_idle_states_withhold_cells_with_few_connections(tmp_path):
     slower = load(small(lambda a: 600.0 if a["stack"] == "balanced" else 1000.0),
                   tmp_path / "slower", axes=axes, idle_held=False)  # fmt: skip
     few = next(x for x in gate.broken(slower, gate.Criteria(("loss",))) if "connections 1," in x)
-    assert "-40%" in few and "few connections a core" in few
+    assert "few connections a core" in few
 
 
 def test_three_rounds_decide_what_is_obvious(tmp_path):
