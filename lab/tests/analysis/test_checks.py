@@ -13,10 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 from report.make_run import LATENCY, RPS, Kind, make_run
+from rich.console import Console
 
 from wirespeed.analysis import gate, two_runs
 from wirespeed.analysis.summary import load
-from wirespeed.cli import compare, reproduce, trend
+from wirespeed.cli import compare, knee, reproduce, trend
 from wirespeed.cli import run as command
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.runner import execute
@@ -702,6 +703,15 @@ def test_a_run_that_is_still_measured_is_none_of_its_history(made, tmp_path, mon
     assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == FAILS
     monkeypatch.setattr(execute, "machine_id", lambda: "another")  # which cannot see the lock
     assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
+
+
+def test_brackets_of_a_program_are_part_of_the_reason(capsys):
+    """The [emerg] of NGINX's errors was taken for a style and left out; `[/x]` was a traceback."""
+    why = "nginx-0 died (exit code 1): nginx: [emerg] bind() to [/x] failed"
+    command._say(Console(stderr=True, width=200), f"3 trials stayed invalid: {why}")
+    knee._show([knee.Knee({"stack": "a"}, 9.0, None, 5, {}, why, [])], [], lambda _: "")
+    printed = capsys.readouterr()
+    assert why in printed.err and "[emerg]" in printed.out and "[/x]" in printed.out
 
 
 def test_there_are_many_situations():

@@ -177,6 +177,17 @@ def test_the_terminal_shows_each_table_and_fits(run):
     assert all(len(line) <= 100 for line in shown.splitlines())
 
 
+def test_brackets_of_a_title_and_of_values_are_shown(tmp_path):
+    """`[/index.html]` in a title ended the command with a traceback, `[beta]` was not shown."""
+    table = {"title": "GET [/index.html] [beta]", "rows": "path", "columns": "stack",
+             "value": "rps", "gain": {"over": "kernel"}}  # fmt: skip
+    axes = {"path": ["[/a]", "[b]"], "stack": ["kernel", "[/fast]"]}
+    kind = Kind("brackets", "Brackets", axes, [table], lambda _: 1000.0)
+    out = io.StringIO()
+    terminal.show(make_run(kind, tmp_path), Console(file=out, width=160, color_system=None))
+    assert all(text in out.getvalue() for text in ("[/index.html] [beta]", "[/a]", "[b]", "[/fast]"))
+
+
 def test_a_narrow_terminal_says_what_it_leaves_out(tmp_path):
     out = io.StringIO()
     run = make_run(KINDS["netty"](), tmp_path)

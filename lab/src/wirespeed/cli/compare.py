@@ -213,7 +213,7 @@ def _facts(found: two_runs.RunDifferences) -> Table:
     for head in ("", "first", "second"):
         table.add_column(head, overflow="fold")
     for name, (ours, theirs) in found.facts.items():
-        table.add_row(name, escape(str(ours)), escape(str(theirs)))
+        table.add_row(*map(escape, (name, str(ours), str(theirs))))
     return table
 
 

@@ -61,7 +61,8 @@ def of_run(name: str, runs: Path, as_json: bool) -> None:
         return
     console = _console()
     if not found:
-        console.print(f"{summary.run.run_id}: every cell is measured and every comparison decided")
+        name = escape(summary.run.run_id)
+        console.print(f"{name}: every cell is measured and every comparison decided")
     for one in found:
         count = f" ({wording.count(len(one.cells), 'cell')})" if one.cells else ""
         console.print(f"[bold]{escape(one.what)}[/bold]{count}: {escape(one.why)}", soft_wrap=True)

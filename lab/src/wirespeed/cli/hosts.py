@@ -41,7 +41,7 @@ def _judgements(found: list[audits.Judgement]) -> Table:
     for one in found:
         advice = f"{one.why}: {one.remedy}" if one.remedy else one.why
         words = escape(one.found) + (f"\n[dim]{escape(advice)}[/dim]" if advice else "")
-        table.add_row(MARKS[one.level], one.what, words)
+        table.add_row(MARKS[one.level], escape(one.what), words)
     return table
 
 

@@ -180,7 +180,7 @@ def write_report(run_dir: Path, console: Console, as_json: bool = False) -> None
     if problem:
         raise problem
     if not as_json:
-        console.print(f"Report: {shortened(path)}", soft_wrap=True)
+        console.print(f"Report: {shortened(path)}", soft_wrap=True, markup=False)
 
 
 def _write_files(summary: Summary) -> Path:
@@ -222,23 +222,25 @@ def _shown(
         with signals_as_interrupts(), display:
             run_dir, invalid = run(display)
     except KeyboardInterrupt as stop:
-        errors.print(f"wirespeed: stopped; {_how_to_go_on(display, can_resume)}", soft_wrap=True)
+        _say(errors, f"stopped; {_how_to_go_on(display, can_resume)}")
         return Ended(code_of(stop), display.run_dir)
     except Exception:
         if display.run_dir and display.done:
-            errors.print(f"wirespeed: {_how_to_go_on(display, can_resume)}", soft_wrap=True)
+            _say(errors, _how_to_go_on(display, can_resume))
         raise
     write_report(run_dir, console, as_json)
     if streams.problem():
         report = shortened(run_dir / "derived" / "report.html")
-        errors.print(f"wirespeed: not all of this was read; the report: {report}", soft_wrap=True)
+        _say(errors, f"not all of this was read; the report: {report}")
     if invalid:
         reasons = dict.fromkeys(reason for trial in invalid for reason in trial.reasons)
-        errors.print(
-            f"wirespeed: {len(invalid)} trials stayed invalid: {'; '.join(list(reasons)[:3])}",
-            soft_wrap=True,
-        )
+        _say(errors, f"{len(invalid)} trials stayed invalid: {'; '.join(list(reasons)[:3])}")
     return Ended(EXIT_FAILED if has_failed(run_dir) else 0, run_dir)
+
+
+def _say(errors: Console, text: str) -> None:
+    """Brackets are a program's own: NGINX begins its errors with [emerg]."""
+    errors.print(f"wirespeed: {text}", soft_wrap=True, markup=False)
 
 
 def has_failed(run_dir: Path) -> bool:

@@ -111,7 +111,7 @@ def _cells(schedule: Schedule) -> Table:
     table.add_column("cores")
     table.add_column("state", overflow="fold")
     for planned in schedule.cells[:CELLS_SHOWN_MAX]:
-        values = [str(planned.cell.axes[name]) for name in names]
+        values = [escape(str(planned.cell.axes[name])) for name in names]
         state = planned.reason or planned.state
         table.add_row(*values, _pins(planned.seats), escape(state))
     if len(schedule.cells) > CELLS_SHOWN_MAX:
@@ -204,12 +204,13 @@ def runs(folder: Path, as_json: bool) -> None:
         table.add_column(heading, no_wrap=True)
     for row in rows:
         if row.error:
-            table.add_row(row.run, "", escape(row.error), "", "", "")
+            table.add_row(escape(row.run), "", escape(row.error), "", "", "")
             continue
         table.columns[0].min_width = max(table.columns[0].min_width or 0, len(row.run))
         trials = f"{row.trials} of {row.planned}"
-        table.add_row(row.run, row.recipe, row.state, trials, row.commit, _marks(row))
+        shown = map(escape, (row.run, row.recipe, row.state, trials, row.commit))
+        table.add_row(*shown, _marks(row))
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, RUNS_COLUMNS)
-    console.print(table if table.row_count else f"no runs in {folder}")
+    console.print(table if table.row_count else escape(f"no runs in {folder}"))
