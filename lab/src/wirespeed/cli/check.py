@@ -38,7 +38,7 @@ def _checked(path: Path) -> list[laws.Finding]:
 
 
 def _show(name: str, findings: list[laws.Finding]) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not findings:
         console.print(f"{escape(name)}: nothing found", soft_wrap=True)
         return

@@ -91,7 +91,7 @@ def broken(found: two_runs.RunDifferences, fail_on: Sequence[str]) -> list[str]:
 
 
 def show(first: Summary, found: two_runs.RunDifferences) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
     if found.facts:

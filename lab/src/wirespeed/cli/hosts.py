@@ -26,7 +26,7 @@ def audit(site: str, as_json: bool) -> None:
     if as_json:
         output.write({name: output.records(rows) for name, rows in found.items()})
         return
-    console = Console()
+    console = Console(emoji=False)
     for name, rows in found.items():
         if len(found) > 1:
             console.print(f"\n[bold]{escape(name)}[/bold]")

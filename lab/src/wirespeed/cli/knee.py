@@ -123,7 +123,7 @@ def _options(search: Search, only: str) -> PlanOptions:
 
 def _measured(origin: session.Source, options: PlanOptions, runs: Path) -> Summary:
     """One run without its report: the live display, and what it found."""
-    display = Display(Console(stderr=True))
+    display = Display(Console(stderr=True, emoji=False))
     with signals_as_interrupts(), display:
         run_dir, _ = session.start(origin, options, runs, display)
     return load(run_dir)
@@ -266,7 +266,7 @@ def _show(found: list[Knee], rules: list[gate.Rule], unit: UnitOf) -> None:
             wording.number(one.broke) if one.broke else "not found", escape(there),
             escape(one.why),
         )  # fmt: skip
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, 140)
     limits = " and ".join(rule.text for rule in rules)

@@ -45,7 +45,7 @@ def _print(heads: list[str], rows: list[query.Row], as_json: bool, as_csv: bool)
         writer.writerow(heads)
         writer.writerows(rows)
     else:
-        Console().print(_table(heads, rows))
+        Console(emoji=False).print(_table(heads, rows))
 
 
 def _table(heads: list[str], rows: list[query.Row]) -> Table:

@@ -114,7 +114,7 @@ def _extended(
 
 
 def report(run_dir: Path, as_json: bool = False) -> None:
-    write_report(run_dir, Console(), as_json)
+    write_report(run_dir, Console(emoji=False), as_json)
 
 
 def send(run_dir: Path, to: Collector) -> int:
@@ -216,7 +216,7 @@ def _shown(
     run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool, can_resume: bool = True
 ) -> Ended:
     """Runs with the live display; Ctrl-C and TERM end in one line that says how to go on."""
-    console, errors = Console(), Console(stderr=True)
+    console, errors = Console(emoji=False), Console(stderr=True, emoji=False)
     display = Display(errors)
     try:
         with signals_as_interrupts(), display:
@@ -240,7 +240,7 @@ def _shown(
 
 def _say(errors: Console, text: str) -> None:
     """Brackets are a program's own: NGINX begins its errors with [emerg]."""
-    errors.print(f"wirespeed: {text}", soft_wrap=True, markup=False)
+    errors.print(f"wirespeed: {text}", soft_wrap=True, markup=False, emoji=False)
 
 
 def has_failed(run_dir: Path) -> bool:

@@ -33,7 +33,7 @@ def plan(
     if as_json:
         output.write(_plan_document(schedule, unbuilt, options, with_commands))
         return
-    console = Console()
+    console = Console(emoji=False)
     console.print(_cells(schedule))
     for line in summary(schedule) + built_first(unbuilt) + tune.foreseen(schedule, options.tune):
         console.print(escape(line), soft_wrap=True, highlight=False)
@@ -143,7 +143,7 @@ def recipes(as_json: bool) -> None:
             table.add_row(path.stem, f"[red]{escape(str(error))}[/red]", "")
             continue
         table.add_row(path.stem, escape(recipe.title), escape(recipe.method))
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def _recipe_files() -> list[Path]:
@@ -210,7 +210,7 @@ def runs(folder: Path, as_json: bool) -> None:
         trials = f"{row.trials} of {row.planned}"
         shown = map(escape, (row.run, row.recipe, row.state, trials, row.commit))
         table.add_row(*shown, _marks(row))
-    console = Console()
+    console = Console(emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, RUNS_COLUMNS)
     console.print(table if table.row_count else escape(f"no runs in {folder}"))

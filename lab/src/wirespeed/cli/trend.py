@@ -125,7 +125,7 @@ def _is_of(run_dir: Path, recipe: str, labels: set[tuple[str, str]]) -> bool:
 
 
 def _show(found: list[trends.MetricHistory], measure: wording.Measure, count: int) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
     table = Table(box=None, pad_edge=False, header_style="bold")
