@@ -518,8 +518,13 @@ REPRODUCED = [
     ("stopped by Ctrl-C", "gain", [state("interrupted")], 130, 130),
     ("stopped by TERM", "gain", [state("interrupted")], 143, 143),
     ("another host", "gain", [fact("cpu_model", "Another")], 0, PASSES),
-    ("a slower cell whose limit is unknown", "gain",
-     [figure("rps", 30_000.0, **ONE), limited("unknown", **ONE)], 0, FAILS),
+    (
+        "a slower cell whose limit is unknown",
+        "gain",
+        [figure("rps", 30_000.0, **ONE), limited("unknown", **ONE)],
+        0,
+        FAILS,
+    ),
     ("a cell whose limit is unknown", "gain", [limited("unknown", **ONE)], 0, PASSES),
 ]
 

@@ -185,7 +185,8 @@ def test_brackets_of_a_title_and_of_values_are_shown(tmp_path):
     kind = Kind("brackets", "Brackets", axes, [table], lambda _: 1000.0)
     out = io.StringIO()
     terminal.show(make_run(kind, tmp_path), Console(file=out, width=160, color_system=None))
-    assert all(text in out.getvalue() for text in ("[/index.html] [beta]", "[/a]", "[b]", "[/fast]"))
+    shown = ("[/index.html] [beta]", "[/a]", "[b]", "[/fast]")
+    assert all(text in out.getvalue() for text in shown)
 
 
 def test_a_narrow_terminal_says_what_it_leaves_out(tmp_path):

@@ -189,7 +189,7 @@ def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
             found.append((gain, f"{share}, although it is not comparable: {gain.verdict.reason}"))
         elif gain.found and gain.verdict.word == "not decided" and _is_loss_of_its_own(gain):
             share = f"{gain.found.gain:+.0%} against {gain.over}"
-            found.append((gain, f"{share}, and what took time from it in each round may be its own"))
+            found.append((gain, f"{share}, and what took time from it each time may be its own"))
         elif gain.method == DUET and gain.verdict.word != "loss":
             found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
     return found

@@ -127,13 +127,14 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> RunDiffe
     floors = {name: max(run.floors.get(name) or 0.0 for run in (first, second)) for name in names}
     qs = _qs([*over_all, *sides])
     seen = [replace(one, terms=comparisons.as_seen(one.pair, one.terms)) for one in sides]
+    words = [_judged(one, q)[0] for one, q in zip(seen, _qs(seen), strict=True)]
     measured = {identity(cell.axes) for cell in second.measured}
     only = (len(ours) - len(common), len(measured - ours.keys()))
     return RunDifferences(
         _facts(first, second),
         [
-            _seen(_difference(one, q), *of_figures)
-            for one, q, *of_figures in zip(sides, qs[len(over_all) :], seen, _qs(seen), strict=True)
+            _seen(_difference(one, q), word)
+            for one, q, word in zip(sides, qs[len(over_all) :], words, strict=True)
         ],
         only,
         [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)],
@@ -234,12 +235,10 @@ def _difference(one: _Sides, q: float) -> Difference:
     )  # fmt: skip
 
 
-def _seen(told: Difference, one: _Sides, q: float) -> Difference:
+def _seen(told: Difference, word: str) -> Difference:
     """With what the figures alone say: a second run that is slower is not shown to be as good."""
-    word = _judged(one, q)[0]
-    if told.word == "not comparable" and word in DIFFERING:
-        return replace(told, seems=word)
-    return told
+    is_hidden = told.word == "not comparable" and word in DIFFERING
+    return replace(told, seems=word) if is_hidden else told
 
 
 def _judged(one: _Sides, q: float) -> tuple[str, str]:
