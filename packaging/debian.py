@@ -54,8 +54,9 @@ def maintainer():
 
 
 def _control(tree, version, commit, architecture, size_kib):
-    python = _python(tree)
-    next_python = f"{python.split('.')[0]}.{int(python.split('.')[1]) + 1}"
+    pythons = json.loads((tree / "usr/lib/wirespeed/INSTALLED").read_text())["pythons"]
+    major, minor = pythons[-1].split(".")
+    next_python = f"{major}.{int(minor) + 1}"
     return f"""\
 Package: wirespeed
 Version: {version}
@@ -64,7 +65,7 @@ Maintainer: {maintainer()}
 Installed-Size: {size_kib}
 Section: net
 Priority: optional
-Depends: libc6 (>= {glibc_least(tree)}), libgcc-s1, python3 (>= {python}), python3 (<< {next_python})
+Depends: libc6 (>= {glibc_least(tree)}), libgcc-s1, python3 (>= {pythons[0]}), python3 (<< {next_python})
 Recommends: nginx-light | nginx, default-jre-headless (>= 2:1.17) | java17-runtime-headless
 Suggests: wrk, haproxy
 Conflicts: {", ".join(ONLOADS)}
@@ -76,10 +77,6 @@ Description: measure network servers on the kernel and on user-level networking
  .
  Built from commit {commit}.
 """
-
-
-def _python(tree):
-    return json.loads((tree / "usr/lib/wirespeed/INSTALLED").read_text())["python"]
 
 
 def glibc_least(tree):

@@ -30,6 +30,8 @@ COMMANDS = {
 #: Names under which the generator has the command line, output and exit codes of another one. They are not
 #: in PREFIX/bin, where Debian's wrk is.
 STAND_INS = ("wrk", "wrk2")
+#: Versions of Python that run the lab of a package, besides the one that makes it.
+PYTHONS = ("3.11", "3.12", "3.13")
 #: Parts of the Python packages that no program reads.
 _UNREAD = ("__pycache__", "bin", "tests", "*.pyi")
 
@@ -42,14 +44,22 @@ def lay_out(prefix, version, commit):
     _servers(home)
     _data(home)
     _python(home / "python")
-    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    facts = {"version": version, "commit": commit, "python": minor}
+    facts = {"version": version, "commit": commit, "pythons": pythons()}
     (home / "INSTALLED").write_text(json.dumps(facts) + "\n")
     _link_stand_ins(home)
     bin_folder = prefix / "bin"
     bin_folder.mkdir(parents=True)
     for command, target in COMMANDS.items():
         (bin_folder / command).symlink_to(Path("..") / "lib" / "wirespeed" / target)
+
+
+def pythons():
+    """The versions that a package made here is for, the oldest first."""
+    return sorted({*PYTHONS, _own_python()}, key=lambda version: [*map(int, version.split("."))])
+
+
+def _own_python():
+    return f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def _link_stand_ins(home):
@@ -114,6 +124,9 @@ def _python(target):
            "--retries", "8", "--no-compile", "--target", str(target)]
     lock = ROOT / "lab" / "requirements.lock"
     subprocess.run([*pip, "--require-hashes", "-r", lock], check=True)
+    for version in pythons():
+        if version != _own_python():
+            _compiled(target, lock, version)
     for name in ("setuptools", "wheel", "pip", "pkg_resources", "_distutils_hack", "mypyc"):
         for path in target.glob(f"{name}*"):  # they build packages, and nothing is built here
             shutil.rmtree(path, ignore_errors=True)
@@ -136,3 +149,15 @@ def _python(target):
                 path.unlink()
             elif path.suffix == ".so":
                 subprocess.run(["strip", "--strip-unneeded", path], check=True)
+
+
+def _compiled(target, lock, version):
+    """The parts in C for another version of Python: their files are named after it, the rest of each
+    package is the same for all."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                        "--retries", "8", "--no-compile", "--no-deps", "--only-binary", ":all:",
+                        "--python-version", version, "--target", folder, "--require-hashes", "-r", lock],
+                       check=True)
+        for path in Path(folder).rglob("*.so"):
+            shutil.copy(path, target / path.relative_to(folder))

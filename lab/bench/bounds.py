@@ -1,10 +1,12 @@
-"""What a count of hits says of the chance behind it: Clopper and Pearson's exact interval (1934).
+"""Intervals for the chance behind a count of hits: Clopper and Pearson's (1934), which is exact and
+holds at least as often as it says, and Wilson's (1927), which holds that often on average.
 
-It assumes that the tries are independent. Tries of one session share a state of the machine, so
-whoever prints it also prints the sessions.
+They assume that the tries are independent. Tries of one session share a state of the machine, so
+whoever prints them also prints the sessions.
 """
 
 import math
+from statistics import NormalDist
 
 CONFIDENCE = 0.95
 
@@ -33,6 +35,17 @@ def interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[flo
     low = 0.0 if hits == 0 else _solved(lambda p: 1 - at_most(hits - 1, tries, p) >= tail)
     high = 1.0 if hits == tries else 1 - _solved(lambda q: at_most(hits, tries, 1 - q) >= tail)
     return low, high
+
+
+def wilson(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Narrower with a few tries; all chances where nothing was tried."""
+    if tries == 0:
+        return 0.0, 1.0
+    z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
+    share, whole = hits / tries, tries + z2
+    centre = (hits + z2 / 2) / whole
+    reach = math.sqrt(z2 * (tries * share * (1 - share) + z2 / 4)) / whole
+    return max(0.0, centre - reach), min(1.0, centre + reach)
 
 
 def _solved(is_enough) -> float:

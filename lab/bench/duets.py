@@ -4,11 +4,13 @@
     python lab/bench/duets.py planted 1,2,3,5,10 [--for 20m] [--size compare]
     python lab/bench/duets.py report [FILE …]
 
-A comparison has the pairs of a shipped size: of `compare --run`, of `init`, or of the quickstart.
+A comparison has the pairs of a shipped size: of `compare --run`, of `init`, or of the quickstart;
+of `--size 3m` as many as fit into three minutes.
 Each pair is two fresh servers with a generator each, which live next to each other and take turns
 of 25 ms, as in a run of the lab (agent, controller, estimator), and the lab's own rules give the
-verdict. As many comparisons are made as fit into `--for`; they are appended to one file, and
-sessions add up. `--rival NICE` adds a program that works in bursts on the servers' core.
+verdict. As many comparisons are made as fit into `--for`, the planted share with the fewest first.
+Each is appended to one file when it is finished, so sessions add up, and Ctrl-C costs the one that
+is on its way. `--rival NICE` adds a program that works in bursts on the servers' core.
 
 The server is lab/tests/fakes/planted.py, whose requests cost 100 blocks to hash, or PERCENT more;
 what is the same for both (about a tenth of a request) makes the true difference so much smaller.
@@ -28,7 +30,7 @@ import tempfile
 import time
 import tomllib
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import median
 
@@ -38,7 +40,7 @@ from wirespeed import units
 from wirespeed.agent.facts import own_identity
 from wirespeed.analysis.duet import CPU, RATE, Slice, of_slices
 from wirespeed.analysis.verdict import Terms, decide
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import InputError, WirespeedError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
 from wirespeed.recipe import draft, read
@@ -52,6 +54,8 @@ SERVER = ROOT / "lab" / "tests" / "fakes" / "planted.py"
 FILE = ROOT / "build" / "duets.jsonl"
 BLOCKS, CONNECTIONS, PORT = 100, 10, 18_400
 BLOCK_S, WARM_S, PATIENCE_S = 2.0, 0.5, 30.0
+LONG, LONG_S = "3m", 180.0  # a size of no recipe, and its time
+START_S = 1.0  # of a pair besides its turns: two servers and generators, warm-up, end
 METRICS = {CPU[0]: "lower", RATE: "higher"}
 FALSE_MAX = 0.02  # the share of false verdicts that the lab promises
 BURSTS_S = 0.02, 0.4  # of a rival, and of its rests
@@ -59,11 +63,14 @@ PR_SET_PDEATHSIG = 1
 
 
 def sizes() -> dict[str, tuple[int, float]]:
-    """(pairs, seconds of each) of a comparison, as the shipped commands and recipes have them."""
+    """(pairs, seconds of each) of a comparison, as the shipped commands and recipes have them; the
+    long one has more pairs of `compare`."""
     made = tomllib.loads(draft.text(draft.Draft("x", ["x"], 1)))["plan"]
     quick = read.read(ROOT / "recipes" / "quickstart.toml").plan
+    each_s = DuetPlan.model_validate({}).pair
     return {
-        "compare": (PAIRS, DuetPlan.model_validate({}).pair),
+        LONG: (int(LONG_S / (each_s + START_S)), each_s),
+        "compare": (PAIRS, each_s),
         "init": (made["repeat"], units.duration_s(made["duet"]["pair"])),
         "quickstart": (quick.repeat or PAIRS, quick.duet.pair),
     }
@@ -133,33 +140,43 @@ def compared(host: Host, percent: float, pairs: int, seconds: float) -> list[dic
 
 
 def measure(percents: list[float], size: str, for_s: float, nice: int | None, file: Path) -> None:
-    """Comparisons until another one would not fit; the planted shares take turns."""
+    """Comparisons for as long as another one fits; each is in the file when it is finished."""
+    if not LOAD.exists():
+        raise InputError("the load generator is not built (./wirespeed build load)")
     pairs, seconds = sizes()[size]
-    plain = {"session": uuid.uuid4().hex[:8], "size": size, "pairs_of": pairs, "seconds": seconds,
-             "rival": nice, "machine": own_identity()}  # fmt: skip
+    plain = {"size": size, "pairs_of": pairs, "seconds": seconds, "rival": nice,
+             "machine": own_identity()}  # fmt: skip
+    session = uuid.uuid4().hex[:8]
     host = Host(Transport("here", python=sys.executable), {"mark": f"{os.getpid()}-duets"})
     host.greet()
     host.prefer(-20)
     host.ask("hold_idle")
     other = None if nice is None else rival(nice)
     file.parent.mkdir(parents=True, exist_ok=True)
-    end, longest, made = time.monotonic() + for_s, 0.0, 0
+    end, longest = time.monotonic() + for_s, pairs * (seconds + START_S)
+    print(f"a comparison takes about {longest:.0f} s: {for_s / longest:.0f} in all", flush=True)
     try:
-        while made < 1 or time.monotonic() + longest < end:
-            percent = percents[made % len(percents)]
+        while time.monotonic() + longest <= end:
+            percent = least_tried(percents, plain, rows_of([file]))
             began = time.monotonic()
-            row = {**plain, "percent": percent, "t": time.time(),
+            row = {**plain, "session": session, "percent": percent, "t": time.time(),
                    "pairs": compared(host, percent, pairs, seconds)}  # fmt: skip
             with open(file, "a", encoding="utf-8") as out:
                 out.write(json.dumps(row) + "\n")
-            longest, made = max(longest, time.monotonic() - began), made + 1
-            if made == 1:
-                print(f"a comparison takes {longest:.0f} s: about {for_s / longest:.0f} in all")
+            longest = max(longest, time.monotonic() - began)
+    except KeyboardInterrupt:
+        print("stopped; finished comparisons are kept", file=sys.stderr)
     finally:
         host.close()
         if other:
             other.kill()
             other.wait()
+
+
+def least_tried(percents: list[float], plain: dict, rows: list[dict]) -> float:
+    """The planted share with the fewest comparisons of this kind, of earlier sessions too."""
+    tried = Counter(row["percent"] for row in rows if plain.items() <= row.items())
+    return min(percents, key=lambda percent: tried[percent])
 
 
 def rival(nice: int) -> subprocess.Popen[bytes]:
@@ -191,12 +208,15 @@ def judged(row: dict, metric: str) -> tuple[str, comparison.Comparison | None]:
 
 
 def rows_of(files: list[Path]) -> list[dict]:
-    """All comparisons once, also where one file was added to another."""
+    """All comparisons once, also where one file was added to another; a line that a power loss or a
+    full disk cut off is none."""
     found = {}
-    for file in files:
-        for line in file.read_text(encoding="utf-8").splitlines():
+    for line in (line for file in files if file.exists() for line in file.open(encoding="utf-8")):
+        try:
             row = json.loads(line)
-            found[row["session"], row["t"]] = row
+        except ValueError:
+            continue
+        found[row["session"], row["t"]] = row
     return list(found.values())
 
 
@@ -224,6 +244,26 @@ def report(rows: list[dict]) -> list[str]:
                 lines.append(_line(same, percent, metric))
                 notes += _open(same, percent, metric)
         lines += ["", *notes] if notes else []
+        lines += ["", *shares(group)]
+    return lines
+
+
+def shares(rows: list[dict]) -> list[str]:
+    """Of each planted share how many comparisons found it, in either metric: what a user sees."""
+    lines = []
+    for percent in sorted({row["percent"] for row in rows}):
+        same = [row for row in rows if row["percent"] == percent]
+        hits = sum(
+            any(_is_hit(judged(row, metric)[0], percent) for metric in METRICS) for row in same
+        )
+        low, high = bounds.wilson(hits, len(same))
+        what = "found" if percent else "called different"
+        sessions = len({row["session"] for row in same})
+        lines.append(
+            f"planted {percent:g} %: {what} in {hits} of {len(same)} comparisons "
+            f"({hits / len(same):.0%}; 95 % by Wilson: {low:.0%} … {high:.0%}), in {sessions} "
+            f"session{'s' * (sessions > 1)}"
+        )
     return lines
 
 
@@ -291,7 +331,7 @@ def main() -> None:
         percents = [float(word) for word in words]
         measure(percents, given.size, units.duration_s(given.for_), given.rival, given.into)
         given.files = [given.into]
-    print("\n".join(report(rows_of(given.files))))
+    print("\n".join(report(rows_of(given.files))) or "no comparison is finished yet")
 
 
 if __name__ == "__main__":

@@ -61,6 +61,14 @@ def test_bounds_hold_as_often_as_they_promise(duets):
     assert held >= 0.93 * 300
 
 
+@pytest.mark.parametrize(
+    ("hits", "tries", "low", "high"),
+    [(0, 0, 0.0, 1.0), (0, 10, 0.0, 0.2775), (8, 10, 0.4902, 0.9433), (10, 10, 0.7225, 1.0)],
+)
+def test_wilsons_interval_is_that_of_the_tables(duets, hits, tries, low, high):
+    assert duets.bounds.wilson(hits, tries) == pytest.approx((low, high), abs=1e-4)
+
+
 def test_the_comparisons_that_a_bound_still_needs(duets):
     assert duets.bounds.interval(0, 0) == (0.0, 1.0)
     more = duets.bounds.more_for_at_most(0, 20, 0.02)
@@ -93,6 +101,29 @@ def test_other_machines_sizes_and_rivals_do_not_add_up(duets):
     assert sum(line.startswith("## ") for line in duets.report(rows)) == 3
 
 
+def test_the_share_that_is_found_is_said_with_its_number(duets):
+    """Of either metric, as a run's gate sees it, and a comparison without a figure counts."""
+    rows = [row("a", 1, [0.05] * 6, percent=5.0), row("b", 2, [], percent=5.0)]
+    assert duets.shares(rows) == [
+        "planted 5 %: found in 1 of 2 comparisons (50%; 95 % by Wilson: 9% … 91%), in 2 sessions"
+    ]
+
+
+def test_a_session_goes_on_with_what_was_tried_least(duets):
+    rows = [row("a", 1, [0.0] * 6, percent=1.0), row("a", 2, [0.0] * 6, percent=2.0)]
+    plain = {name: rows[0][name] for name in ("size", "pairs_of", "seconds", "rival", "machine")}
+    assert duets.least_tried([1.0, 2.0, 3.0], plain, rows) == 3.0
+    assert duets.least_tried([1.0, 2.0], plain, rows) == 1.0
+    assert duets.least_tried([1.0, 2.0], {**plain, "rival": 0}, [*rows, *rows[:1]]) == 1.0
+    assert duets.least_tried([1.0, 2.0], plain, [*rows, row("b", 3, [], percent=1.0)]) == 2.0
+
+
+def test_a_line_that_was_cut_off_costs_no_other(duets, tmp_path):
+    file = tmp_path / "rows"
+    file.write_text(duets.json.dumps(row("a", 1, [0.0] * 6)) + '\n{"session": "a", "t"')
+    assert len(duets.rows_of([file, tmp_path / "none"])) == 1
+
+
 def test_a_file_that_was_added_to_another_counts_once(duets, tmp_path):
     files = [tmp_path / "one", tmp_path / "two"]
     line = duets.json.dumps(row("a", 1, [0.0] * 6)) + "\n"
@@ -105,6 +136,7 @@ def test_sizes_are_the_shipped_ones(duets):
     found = duets.sizes()
     assert found["compare"] == (6, 8.0) and found["init"] == (5, 4.0)
     assert found["quickstart"] == (3, 1.0)
+    assert found["3m"] == (20, 8.0)
 
 
 @pytest.mark.parametrize("looks", [0, 1, 2, 3, 4])

@@ -177,6 +177,24 @@ def test_sources_that_are_as_they_were_need_no_build_whatever_their_times(tmp_pa
     assert not part.is_ready()
 
 
+def test_an_installed_lab_runs_on_a_python_that_its_package_is_for(tmp_path):
+    door, started = loaded(), []
+    door.INSTALLED = tmp_path / "INSTALLED"
+    door.become = lambda argv, **_: started.append(argv[0])
+
+    def run(*versions):
+        door.INSTALLED.write_text(json.dumps({"pythons": versions}))
+        door.installed_lab(["list"])
+        return started[-1]
+
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert run("3.1", own) == sys.executable
+    door._program = {"python3.2": "/usr/bin/python3.2"}.get
+    assert run("3.1", "3.2") == "/usr/bin/python3.2"
+    with pytest.raises(door.BuildFailed, match=f"needs Python 3.1 or 3.3, and this is {own}"):
+        run("3.1", "3.3")
+
+
 def test_a_part_whose_stamp_is_just_being_taken_away_is_not_ready(tmp_path):
     """Another build removes it between a look whether it is there and the reading."""
     door = loaded()

@@ -5,6 +5,7 @@ packaging/try_packages.py does that.
 """
 
 import gzip
+import json
 import os
 import re
 import subprocess
@@ -57,6 +58,18 @@ def test_the_commands_find_what_they_need_and_change_nothing_in_the_tree(tree, t
     assert run(tree, tmp_path, "onload_stackdump").startswith("#stack-id")
     assert "installed tree" in run(tree, tmp_path, "wirespeed", "package", expect=2)
     assert snapshot(tree) == before
+
+
+def test_the_parts_in_c_are_there_for_each_python_that_the_package_is_for(tree):
+    """A package made with Python 3.11 ran on no other one."""
+    home = tree / "lib" / "wirespeed"
+    versions = json.loads((home / "INSTALLED").read_text())["pythons"]
+    assert {"3.11", "3.12", "3.13"} <= set(versions)
+    found = {}
+    for path in (home / "python").rglob("*.so"):
+        name, minor = re.fullmatch(r"(.+)\.cpython-3(\d+)-.+\.so", path.name).groups()
+        found.setdefault(path.parent / name, set()).add(f"3.{minor}")
+    assert len(found) >= 3 and all(there == set(versions) for there in found.values()), found
 
 
 @pytest.mark.parametrize("name", ["wrk", "wrk2"])

@@ -36,6 +36,7 @@ class Link:
     net: str = ""  # the first three numbers of its addresses
     queues: int | None = None  # of its interfaces, where the site makes them; None: its choice
     is_limit: bool = True  # False: it carries what the cores can move, and is never the limit
+    is_shaped: bool = False  # the site keeps its rate by a queueing discipline of the kernel
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,6 @@ class Topology:
     def is_apart(self) -> bool:
         """Whether no host has both servers and generators: a link lies between them."""
         return not set(self.hosts("server")) & set(self.hosts("load"))
-
-    @property
-    def is_one_machine(self) -> bool:
-        hosts = self.hosts("server") + self.hosts("load")
-        return len({self.machine(host) for host in hosts}) == 1
 
 
 def one_host(roles: Mapping[str, Sequence[int]], address: str = LOOPBACK) -> Topology:

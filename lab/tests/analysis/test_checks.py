@@ -13,10 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 from report.make_run import LATENCY, RPS, Kind, make_run
+from rich.console import Console
 
-from wirespeed.analysis import two_runs
+from wirespeed.analysis import gate, two_runs
 from wirespeed.analysis.summary import load
-from wirespeed.cli import compare, reproduce, trend
+from wirespeed.cli import compare, knee, reproduce, trend
 from wirespeed.cli import run as command
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.runner import execute
@@ -153,6 +154,25 @@ def fact(name, value):
 
 def unreadable(run_dir):
     (run_dir / "run.json").write_text("{")
+
+
+def taken(count, share, **axes):
+    """Other programs took so much from so many of the trials."""
+
+    def change(run_dir):
+        for path in list(trials_of(run_dir, **axes))[:count]:
+            edit(path, lambda trial: trial.update(disturbed=share))
+
+    return change
+
+
+def planned(**values):
+    return lambda run_dir: edit(run_dir / "run.json", lambda run: run["plan"].update(values))
+
+
+def idle_free(run_dir):
+    """A run without root."""
+    edit(run_dir / "run.json", lambda run: run.update(idle_held=False))
 
 
 def thinned(sentence):
@@ -328,6 +348,31 @@ RUNS = [
     Case("a seldom loss of one of three duets", "same", "loss", PASSES, [SELDOM, duets(0.0)]),
     Case("a trial that failed while it took turns", "gain", "loss", FAILS,
          [turns_failed(**ONE)]),
+    Case("a slower contender that waits, without root", "loss", "loss", FAILS,
+         [idle_free, limited("concurrency", stack="fast")]),
+    Case("both wait, without root", "loss", "loss", FAILS, [idle_free, limited("concurrency")]),
+    Case("a contender that waits and is as fast, without root", "same", "loss", PASSES,
+         [idle_free, limited("concurrency", stack="fast")]),
+    Case("a faster contender that waits, without root", "gain", "loss", PASSES,
+         [idle_free, limited("concurrency", stack="fast")]),
+    Case("duets of a contender that waits, without root", "loss", "loss", FAILS,
+         [idle_free, duets(0.0), limited("concurrency", stack="fast")]),
+    Case("a contender whose responses fill the generator", "loss", "loss", FAILS,
+         [limited("client", stack="fast")]),
+    Case("a contender whose responses fill the link", "loss", "loss", FAILS,
+         [limited("link", stack="fast")]),
+    Case("the generator was the limit of both", "loss", "loss", PASSES, [limited("client")]),
+    Case("a loss whose limit is unknown", "loss", "loss", FAILS, [limited("unknown")]),
+    Case("the same, and its limit is unknown", "same", "loss", PASSES, [limited("unknown")]),
+    Case("two rounds in all, so none can be a loss", "gain", "loss", FAILS, [rounds(2)]),
+    Case("two rounds in all, and a rule", "gain", "", PASSES, [rounds(2)], ["rps > 1"]),
+    Case("three rounds", "gain", "loss", PASSES, [rounds(3)]),
+    Case("helpers elsewhere take time from their own server alone", "loss", "loss", FAILS,
+         [taken(99, 0.4, stack="fast")]),
+    Case("other programs happened to take more from the contender", "loss", "loss", PASSES,
+         [taken(3, 0.7, payload=size, stack="fast") for size in (16, 128, 1024)]),
+    Case("other programs took as much from both", "same", "loss", PASSES, [taken(99, 0.4)]),
+    Case("measured in blocks", "loss", "loss", FAILS, [planned(order="blocked")]),
 ]  # fmt: skip
 
 
@@ -363,7 +408,25 @@ COMPARED = [
     ("one trial was refused", "again",
      [invalid(1, "other programs used 90 % of core 0", 0.9, **ONE)], "worse", PASSES),
     ("a rate of 0 in two rounds", "again", [first(2, "rps", 0.0, **ONE)], "worse", FAILS),
+    ("slower, because it waits, without root", "slower", [idle_free, limited("concurrency")],
+     "worse", FAILS),
+    ("it waits and is as fast, without root", "again", [idle_free, limited("concurrency")],
+     "worse", PASSES),
+    ("slower, at the limit of the generator", "slower", [limited("client")], "worse", FAILS),
+    ("as fast, at the limit of the generator", "again", [limited("client")], "worse", PASSES),
+    ("two trials a cell, so none can be worse", "again", [rounds(2)], "worse", FAILS),
 ]  # fmt: skip
+
+
+def test_a_loss_that_is_not_comparable_says_why(made, tmp_path, capsys):
+    run_dir = shutil.copytree(made["loss"], tmp_path / "run")
+    for change in (idle_free, limited("concurrency", **ONE)):
+        change(run_dir)
+    command.gate(run_dir, command.check_of("loss", []))
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "wirespeed: payload 16, stack fast: rps: -30% against kernel, although it is not "
+        "comparable: idle states were not held off and fast was not busy"
+    )
 
 
 @pytest.mark.parametrize(
@@ -423,6 +486,8 @@ def test_cells_that_the_first_of_two_runs_lacks(made, tmp_path, capsys, before, 
         (lambda a, b: command.check_of("", [f"p99 < {'9' * 400}s"]), "is too large"),
         (lambda a, b: command.check_of("", ["stack=a,b: rps > 1"]), "'b' is not AXIS=VALUE"),
         (lambda a, b: command.check_of("", [], True), "needs --fail-on or --require"),
+        (lambda a, b: gate.refuse_too_few(command.check_of("loss", []), 2),
+         "--repeat 2: too few for --fail-on"),
         (lambda a, b: compare.compare((a, a), Path(), [], False, "worse"), "are the same run"),
         (lambda a, b: trend.trend(trend.Choice([a], "", "", []), Path(), "", "worse", True),
          "at least two runs"),
@@ -453,6 +518,14 @@ REPRODUCED = [
     ("stopped by Ctrl-C", "gain", [state("interrupted")], 130, 130),
     ("stopped by TERM", "gain", [state("interrupted")], 143, 143),
     ("another host", "gain", [fact("cpu_model", "Another")], 0, PASSES),
+    (
+        "a slower cell whose limit is unknown",
+        "gain",
+        [figure("rps", 30_000.0, **ONE), limited("unknown", **ONE)],
+        0,
+        FAILS,
+    ),
+    ("a cell whose limit is unknown", "gain", [limited("unknown", **ONE)], 0, PASSES),
 ]
 
 
@@ -597,6 +670,17 @@ def test_a_run_that_cannot_be_read_fails_its_own_history_only(made, tmp_path, ca
     assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
 
 
+def test_a_copy_of_a_run_is_none_of_its_history(made, tmp_path, capsys):
+    """The copy of a slower run was the last one, and changed nothing: the check passed."""
+    last = history(made, tmp_path, [*BEFORE, *["slower"] * 4])
+    copy = shutil.copytree(last, tmp_path / f"{last.name}-before-upgrade")
+    assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == FAILS
+    assert f"left out: {copy.name} is a copy of {last.name}\n" in capsys.readouterr().err
+    named = trend.Choice([str(last), str(copy)], "", "", [])
+    with pytest.raises(ResultsError, match="there are 1"):
+        trend.trend(named, tmp_path, "rps", "worse", True)
+
+
 def test_an_old_damaged_run_is_left_out_and_named(made, tmp_path, capsys):
     """One broken trial ended every trend of its recipe."""
     history(made, tmp_path, [*BEFORE, "gain"])
@@ -624,6 +708,17 @@ def test_a_run_that_is_still_measured_is_none_of_its_history(made, tmp_path, mon
     assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == FAILS
     monkeypatch.setattr(execute, "machine_id", lambda: "another")  # which cannot see the lock
     assert trend.trend(CHOICE, tmp_path, "rps", "worse", True) == PASSES
+
+
+def test_brackets_of_a_program_are_part_of_the_reason(capsys):
+    """The [emerg] of NGINX's errors was taken for a style and left out; `[/x]` was a traceback."""
+    why = "nginx-0 died (exit code 1): nginx: [emerg] bind() to [/x] failed"
+    why += ": 127.0.0.1:1234: refused"  # of which :1234: is the name of an emoji
+    command._say(Console(stderr=True, width=200), f"3 trials stayed invalid: {why}")
+    knee._show([knee.Knee({"stack": "a"}, 9.0, None, 5, {}, why, [])], [], lambda _: "")
+    printed = capsys.readouterr()
+    assert why in printed.err
+    assert all(part in printed.out for part in ("[emerg]", "[/x]", ":1234:"))
 
 
 def test_there_are_many_situations():

@@ -97,7 +97,7 @@ def test_a_cost_that_the_baseline_never_has_needs_as_many_rounds_as_a_verdict(
         gain, metric="pauses", better="lower",
         cell=with_pauses(gain.cell, own, 1.0), base=with_pauses(gain.base, base, 0.0),
     )  # fmt: skip
-    assert len(gate.zeros(replace(summary, gains=(costly,)))) == count
+    assert len(gate.unjudged(replace(summary, gains=(costly,)))) == count
 
 
 def test_incomparable_cells_are_not_decided(run_dir):

@@ -105,6 +105,11 @@ def test_free_idle_states_withhold_cells_with_few_connections(tmp_path):
     found = load(kind, tmp_path, axes=axes, idle_held=False)
     by_connections = {gain.cell.axes["connections"]: gain.verdict.word for gain in found.gains}
     assert by_connections == {1: "not comparable", 100: "gain"}
+    assert not gate.broken(found, gate.Criteria(("loss",)))
+    slower = load(small(lambda a: 600.0 if a["stack"] == "balanced" else 1000.0),
+                  tmp_path / "slower", axes=axes, idle_held=False)  # fmt: skip
+    few = next(x for x in gate.broken(slower, gate.Criteria(("loss",))) if "connections 1," in x)
+    assert "few connections a core" in few
 
 
 def test_three_rounds_decide_what_is_obvious(tmp_path):

@@ -210,6 +210,30 @@ def test_a_table_without_findings_exits_with_status_0(tmp_path):
     assert result.exit_code == 0 and "nothing found" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("heads.csv", "server,connections,rps,latency_mean_ms\n"),
+        ("rates.csv", "server,rps\na,10000\nb,20000\n"),
+        ("unknown.csv", "server,conns,rps,latency_mean_ms\na,100,10000,50\n"),
+        ("empty.json", "[]"),
+    ],
+)
+def test_a_table_that_no_law_applies_to_is_not_without_findings(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    result = CliRunner().invoke(app, ["check", str(path)])
+    assert isinstance(result.exception, InputError) and not result.stdout
+    assert "no law applies to its" in str(result.exception)
+
+
+def test_numbers_of_connections_are_read_as_people_write_them(tmp_path):
+    """Of "1,000" connections none was checked, and nothing was found."""
+    text = 'server,connections,rps,latency_mean_ms\na,"1,000",10000,10\nb,nan,10000,10\n'
+    (finding,) = found(tmp_path, text, "Little's law")
+    assert "the 1,000 that there were" in finding.says
+
+
 def test_findings_as_json_exit_with_status_1():
     result = CliRunner().invoke(app, ["check", "--json", str(PUBLISHED / "zuul_ramp.csv")])
     assert result.exit_code == 1

@@ -143,6 +143,13 @@ def test_no_output_is_one_line_with_the_tools_last_words(tool, tmp_path):
     assert str(caught.value).startswith("gen-0") and "\n" not in str(caught.value)
 
 
+def test_colours_of_a_tool_are_not_in_the_reason(tmp_path):
+    said = "\x1b[31munable to connect\x1b[0m\n\x1b[0m\n"
+    with pytest.raises(ProcessError) as caught:
+        read("wrk", ["http://127.0.0.1:1/"], said, tmp_path)
+    assert str(caught.value).endswith("printed no result: unable to connect")
+
+
 @pytest.mark.parametrize(
     ("tool", "option"),
     [("wrk", "-d"), ("wrk2", "-d"), ("h2load", "-D"), ("ab", "-t"), ("oha", "-z"),

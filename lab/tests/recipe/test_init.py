@@ -123,6 +123,13 @@ def test_an_answer_after_the_command_has_ended_is_that_of_a_process_it_left(monk
         tryout._answer(process, tryout.descendants(os.getpid()), 1, "/")
 
 
+def test_colours_of_a_server_that_ends_are_not_in_the_message():
+    fails = r"print('\x1b[31mno such file\x1b[0m\n\x1b[0m')"
+    with pytest.raises(InputError) as refused:
+        tryout.ask([sys.executable, "-c", fails], free_port(), "/")
+    assert str(refused.value).endswith("; its last line: no such file")
+
+
 def test_braces_and_percents_of_the_user_are_the_users(here):
     (here / "a%20b").write_text("12345")
     code = "import sys; assert {1} == {1}; print({})"

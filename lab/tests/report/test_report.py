@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import itertools
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from html import unescape
 from html.parser import HTMLParser
@@ -174,6 +177,18 @@ def test_the_terminal_shows_each_table_and_fits(run):
     assert all(len(line) <= 100 for line in shown.splitlines())
 
 
+def test_brackets_of_a_title_and_of_values_are_shown(tmp_path):
+    """`[/index.html]` in a title ended the command with a traceback, `[beta]` was not shown."""
+    table = {"title": "GET [/index.html] [beta]", "rows": "path", "columns": "stack",
+             "value": "rps", "gain": {"over": "kernel"}}  # fmt: skip
+    axes = {"path": ["[/a]", "[b]"], "stack": ["kernel", "[/fast]"]}
+    kind = Kind("brackets", "Brackets", axes, [table], lambda _: 1000.0)
+    out = io.StringIO()
+    terminal.show(make_run(kind, tmp_path), Console(file=out, width=160, color_system=None))
+    shown = ("[/index.html] [beta]", "[/a]", "[b]", "[/fast]")
+    assert all(text in out.getvalue() for text in shown)
+
+
 def test_a_narrow_terminal_says_what_it_leaves_out(tmp_path):
     out = io.StringIO()
     run = make_run(KINDS["netty"](), tmp_path)
@@ -188,6 +203,37 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
         files.write(run)
     with pytest.raises(StorageError, match=r"cannot write .*report\.html"):
         page.write(run)
+
+
+SAVE = """
+import pathlib, sys
+from wirespeed.report import files
+files.save(pathlib.Path(sys.argv[1]), "b")
+"""
+
+
+def test_two_commands_may_report_one_run_at_a_time(tmp_path, monkeypatch):
+    """Both wrote one temporary file, and the second to end found it gone."""
+    path, replace = tmp_path / "derived" / "tables.md", Path.replace
+
+    def after_the_other(own, to):
+        monkeypatch.setattr(Path, "replace", replace)
+        subprocess.run([sys.executable, "-c", SAVE, path], check=True)
+        return replace(own, to)
+
+    monkeypatch.setattr(Path, "replace", after_the_other)
+    files.save(path, "a")
+    assert path.read_text() == "a" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_no_half_of_a_report(tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(StorageError, match="No space left on device"):
+        files.save(tmp_path / "derived" / "tables.md", "a")
+    assert not list((tmp_path / "derived").iterdir())
 
 
 def test_remarks_of_trials_are_counted_and_accepted_noise_is_said(tmp_path):

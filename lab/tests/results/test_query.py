@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import re
+import shutil
 import sqlite3
 import statistics
 from pathlib import Path
 
 import pytest
-from report.make_run import KINDS, make_run
+from report.make_run import KINDS, RPS, make_run
 from typer.testing import CliRunner
 
 import wirespeed
@@ -122,16 +123,45 @@ def test_all_runs_are_asked_at_once_and_only_new_ones_are_read(tmp_path, monkeyp
         query.answer(tables, "select nothing from runs")
 
 
+def test_a_copy_of_a_run_counts_once(tmp_path):
+    run_dir = make_run(KINDS["quickstart"](), tmp_path)
+    shutil.copytree(run_dir, tmp_path / f"{run_dir.name}-copy")
+    unread = {}
+    tables = index.database(tmp_path, unread)
+    assert query.answer(tables, "select count(*) from runs")[1] == [(1,)]
+    assert unread == {f"{run_dir.name}-copy": f"it is a copy of {run_dir.name}"}
+
+
+def test_a_metric_in_two_units_is_named(tmp_path):
+    """An average over MB/s and Gb/s looked like any other."""
+    kinds = []
+    for seed, unit in enumerate(("Gb/s", "Gb/s", "MB/s")):
+        metric = {"name": "throughput", "from": "load", "field": "bytes_per_second", "unit": unit}
+        kind = dataclasses.replace(KINDS["quickstart"](), metrics=[RPS, metric])
+        kinds.append(make_run(kind, tmp_path, seed))
+
+    def told(question):
+        words = ["query", "--all", question, "--csv", "--runs", str(tmp_path)]
+        return CliRunner().invoke(app, words).stderr
+
+    line = "wirespeed: throughput is in Gb/s and MB/s: see the runs' column `units`\n"
+    assert told("select avg(throughput) from trials") == line
+    assert told("select avg(rps) from trials") == ""
+    shutil.rmtree(kinds[-1])
+    assert told("select avg(throughput) from trials") == ""
+
+
 def test_another_build_judges_all_runs_again(tmp_path, monkeypatch):
     """Verdicts of an older build stayed in the index for ever."""
     make_run(KINDS["quickstart"](), tmp_path)
     assert len(list(index.documents(tmp_path))) == 1
-    monkeypatch.setattr(index, "_document", lambda summary: {"judged": "by another build"})
+    other = {"judged": "by another build", "run": {"run": "one"}}
+    monkeypatch.setattr(index, "_document", lambda summary: other)
     ((_, kept),) = index.documents(tmp_path)
-    assert "run" in kept, "the same build reads what it wrote"
+    assert "trials" in kept, "the same build reads what it wrote"
     monkeypatch.setattr(index, "_build", lambda: "another")
     ((_, judged),) = index.documents(tmp_path)
-    assert judged == {"judged": "by another build"}
+    assert judged == other
 
 
 def cut(path):

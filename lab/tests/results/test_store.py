@@ -173,6 +173,18 @@ def test_a_trial_whose_validity_is_a_word_does_not_count_as_valid(run_dir):
         store.read_trials(run_dir)
 
 
+@pytest.mark.parametrize("figure", ["NaN", "Infinity", "-Infinity"])
+def test_a_figure_that_is_not_a_number_is_refused(run_dir, figure):
+    """With it every comparison was "not decided", and no gate failed."""
+    folder = store.trial_dir(run_dir, 1, "key")
+    folder.mkdir(parents=True)
+    store.write_trial(folder, Trial("key", "cell", 1, 1, metrics={"rps": 1.5}))
+    path = folder / "trial.json"
+    path.write_text(path.read_text().replace("1.5", figure))
+    with pytest.raises(ResultsError, match=f"{figure} is not a number"):
+        store.read_trials(run_dir)
+
+
 def test_a_copy_of_a_trial_does_not_count_as_another(run_dir):
     """Figures of one trial in two folders made the interval narrower than they allow."""
     for name in ("000003-k", "000003-k.bak"):

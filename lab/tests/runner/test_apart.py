@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.recipe.site import SHIPPED
 from wirespeed.runner.cells import planned_cells
+from wirespeed.site import ssh
 from wirespeed.site.base import Ask
 from wirespeed.site.netns import Netns
 from wirespeed.topology import Link
@@ -66,6 +68,43 @@ def test_a_link_that_bypass_cannot_serve_is_shown_with_the_reason(tmp_path, link
     planned = fast_cell(place_on(tmp_path, link, **changes))
     assert planned.state == "not-runnable"
     assert reason in planned.reason
+
+
+SSH = {
+    "kind": "ssh",
+    "server": {"host": "one", "addr": "192.0.2.1"},
+    "load": {"host": "two"},
+    "link": {"25G": {"rate": "25gbit", "server": "p4p1", "load": "p4p1"}},
+}
+
+
+class Hosts:
+    """Two hosts that ssh reaches: `boots` are the kernels that they report."""
+
+    def __init__(self, *boots):
+        info = {"cores": [0, 1], "onload": False, "threads": {}, "nodes": {}}
+        self.found = [
+            SimpleNamespace(name=name, info={**info, "boot_id": boot})
+            for name, boot in zip(("one", "two"), boots, strict=True)
+        ]
+
+    def all(self):
+        return self.found
+
+
+@pytest.mark.parametrize("boots", [("a", "b"), ("a", "a")])
+def test_a_declared_rate_of_ssh_hosts_is_the_link_s_own(tmp_path, boots):
+    """Namespaces of one machine with a card each, or guests of one snapshot, were refused: the lab
+    sets a rate on `netns` only, and elsewhere compares it."""
+    site = Site.model_validate(SSH)
+    topology = ssh.topology(site, ssh.hosts_of(site, False), Hosts(*boots))
+    place = replace(place_on(tmp_path, {}), topology=topology, site=site)
+    planned = fast_cell(place)
+    assert planned.is_measured, planned.reason
+    unnamed = Site.model_validate({**SSH, "link": {"25G": {"rate": "25gbit"}}})
+    topology = ssh.topology(unnamed, ssh.hosts_of(unnamed, False), Hosts(*boots))
+    refused = fast_cell(replace(place, topology=topology))
+    assert "bypass needs the interfaces of link 25G" in refused.reason
 
 
 def test_the_first_link_of_the_shipped_site_can_be_served(tmp_path):

@@ -472,6 +472,8 @@ def test_ctrl_c_while_work_trees_are_removed_leaves_none(repository, tmp_path):
         (["--rev", "HEAD~1", "--rev", "HEAD", "--run", "./serve", "--build", "exit 7", "--duration",
           "2x"], 2, "--duration: "),
         (["--rev", "HEAD", "--run", "./serve"], 2, "--rev BASE --rev NEW with one --run"),
+        (["--rev", "HEAD", "--rev", "@", "--run", "./serve", "--build", "exit 7", "--fail-on",
+          "loss"], 2, "--rev HEAD and --rev @ are the same commit"),
     ],
 )  # fmt: skip
 def test_a_revision_that_cannot_be_measured_is_one_line(repository, words, code, line):

@@ -15,6 +15,7 @@ from wirespeed.analysis.verdict import Terms, Verdict, decide, interval_at
 from wirespeed.results.model import Run
 from wirespeed.stats import comparison
 from wirespeed.stats.comparison import (
+    P_MAX,
     PAIRS_MIN,
     Comparison,
     benjamini_hochberg,
@@ -49,6 +50,9 @@ HELD = {
 }
 
 
+Key = tuple[str, str, str]  # of a comparison: contender's cell, baseline's cell, metric
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two cells to compare: a contender and its baseline, along an axis."""
@@ -59,7 +63,7 @@ class Pair:
     metric: str
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         return (self.cell.key, self.base.key, self.metric)
 
     def ratios(self) -> dict[int, float]:
@@ -174,9 +178,49 @@ def judge(run: Run, pairs: Iterable[Pair]) -> list[Gain]:
     return [gain for group in groups.values() for gain in _judged(run, group)]
 
 
-def _judged(run: Run, pairs: Sequence[Pair]) -> list[Gain]:
+def unproven_losses(run: Run, gains: Iterable[Gain]) -> dict[Key, float]:
+    """The gains of comparisons that are withheld although their figures alone would be a loss: with
+    idle states held off, or at its server's limit, the contender may be as good, but nothing shows
+    it."""
+    groups: dict[str, list[Gain]] = {}
+    for gain in gains if run.plan.order != "blocked" else ():
+        groups.setdefault(gain.metric, []).append(gain)
+    found = {}
+    for group in groups.values():
+        withheld = {key_of(gain) for gain in group if gain.verdict.word == "not comparable"}
+        seen = _judged(run, [_pair(gain) for gain in group], is_seen=True) if withheld else []
+        for gain in seen:
+            if gain.found and gain.verdict.word == "loss" and key_of(gain) in withheld:
+                found[key_of(gain)] = gain.found.gain
+    return found
+
+
+def disturbs_itself(gain: Gain) -> bool:
+    """Whether other programs took more from the contender than from the baseline in a way that
+    chance hardly explains. The order of the two is random, so they are its own: helpers that it
+    started elsewhere, as a container's are."""
+    own, base = (
+        {trial.round: trial.disturbed for trial in side.trials} for side in (gain.cell, gain.base)
+    )
+    (found,) = comparison.compare([[own[n] - base[n] for n in own.keys() & base.keys()]])
+    return found is not None and found.gain > 0 and found.p <= P_MAX
+
+
+def as_seen(pair: Pair, terms: Terms) -> Terms:
+    """The terms of the figures alone. Where the generator or the link was the limit of both sides,
+    the figures are not the servers', and a server's loss shows in the cost of a request."""
+    sides = (pair.cell, pair.base)
+    is_of_neither = pair.cell.bottleneck == pair.base.bottleneck in ("client", "link", "both")
+    if pair.rounds_without_ratio or is_of_neither or any(side.failures for side in sides):
+        return terms
+    return replace(terms, withheld="", bound="", scope="")
+
+
+def _judged(run: Run, pairs: Sequence[Pair], is_seen: bool = False) -> list[Gain]:
     found = comparison.compare([list(pair.ratios().values()) for pair in pairs])
     terms = [_terms(run, pair) for pair in pairs]
+    if is_seen:
+        terms = [as_seen(pair, term) for pair, term in zip(pairs, terms, strict=True)]
     gains = []
     for pair, one, term, q in zip(pairs, found, terms, qs(found, terms), strict=True):
         wide = loosened(one, slack([pair], term))
@@ -298,6 +342,10 @@ def _pair(gain: Gain) -> Pair:
     return Pair(gain.cell, gain.base, gain.axis, gain.metric)
 
 
+def key_of(gain: Gain) -> Key:
+    return _pair(gain).key
+
+
 def _scope(gains: Sequence[Gain]) -> str:
     """Of a pooled figure: a single gain that holds for few connections only qualifies it."""
     scopes = {gain.verdict.scope for gain in gains}
@@ -375,8 +423,9 @@ def held_back(
     for name, side in zip(names, (cell, base), strict=True):
         if side.failures:
             return f"{name} {side.failures} trials", "", ""
-    if not is_idle_held and any(_is_idle_prone(side) for side in (cell, base)):
-        return "idle states were not held off and there are few connections a core", "", ""
+    for name, side in zip(names, (cell, base), strict=True):
+        if not is_idle_held and (why := _idle_prone(side, name)):
+            return f"idle states were not held off and {why}", "", ""
     if pair.metric in COSTS:
         return "", "", ""
     # Saturated at both ends is known well enough where the metric is a rate: see `slack`.
@@ -395,11 +444,13 @@ def held_back(
     return reason, "≥" if held[0] == (wanted == "higher") else "≤", scope
 
 
-def _is_idle_prone(cell: Cell) -> bool:
+def _idle_prone(cell: Cell, name: str) -> str:
+    """Why its cores may have gone idle between requests; empty where they hardly can."""
     connections = cell.axes.get("connections")
     if isinstance(connections, int | float):
-        return connections < CONNECTIONS_A_CORE_MIN * cell.server_cores()
-    return cell.bottleneck == "concurrency"
+        is_few = connections < CONNECTIONS_A_CORE_MIN * cell.server_cores()
+        return "there are few connections a core" if is_few else ""
+    return f"{name} was not busy" if cell.bottleneck == "concurrency" else ""
 
 
 def floor(run: Run, cells: Iterable[Cell], metric: str) -> float | None:

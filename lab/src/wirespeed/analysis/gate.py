@@ -18,10 +18,14 @@ from wirespeed.analysis.comparisons import (
     DUET,
     Gain,
     Pair,
+    as_seen,
+    disturbs_itself,
     held_back,
     interference,
+    key_of,
     loosened,
     slack,
+    unproven_losses,
 )
 from wirespeed.analysis.summary import Summary
 from wirespeed.analysis.verdict import Terms, decide
@@ -103,6 +107,14 @@ class Criteria:
         return bool(self.fail_on) or any(one.covers(cell) for one in self.rules)
 
 
+def refuse_too_few(check: Criteria, rounds: int | None) -> None:
+    """Raises InputError for a run that could only fail its check; None: the plan chooses."""
+    if check.fail_on and rounds is not None and rounds < PAIRS_MIN:
+        raise InputError(
+            f"--repeat {rounds}: too few for --fail-on (a verdict needs {PAIRS_MIN} rounds)"
+        )
+
+
 def broken(summary: Summary, check: Criteria) -> list[str]:
     """One line for each thing that fails the check."""
     lines = [] if summary.run.state == "done" else [f"the run did not end: {summary.run.state}"]
@@ -111,11 +123,11 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
             lines.append(_of_failures(cell))
         elif not cell.trials and not check.allow_missing:
             lines.append(f"{_place(cell)}: not measured: {cell.reason or cell.state}")
-    if check.fail_on and not has_compared(summary):
-        lines.append("nothing was compared: no cell and its baseline have valid trials of a round")
+    if check.fail_on and (reason := undecidable(summary)):
+        lines.append(reason)
     if "loss" in check.fail_on:
         lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
-        lines += [f"{_place(gain.cell)}: {gain.metric}: {text}" for gain, text in zeros(summary)]
+        lines += [f"{_place(gain.cell)}: {gain.metric}: {text}" for gain, text in unjudged(summary)]
     if "undecided" in check.fail_on:
         lines += _of_words(summary, UNDECIDED)
     for one in check.rules:
@@ -123,9 +135,18 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
     return lines
 
 
-def has_compared(summary: Summary) -> bool:
-    """Whether any comparison has a round with a figure on both sides."""
-    return any(gain.found for gain in summary.gains)
+def undecidable(summary: Summary) -> str:
+    """Why no comparison of the run can be a loss, so that a check shows nothing; empty where one
+    can."""
+    rounds = max((gain.found.rounds for gain in summary.gains if gain.found), default=0)
+    if not rounds:
+        return "nothing was compared: no cell and its baseline have valid trials of a round"
+    if rounds < PAIRS_MIN:
+        have = f"{rounds} round{'s' * (rounds > 1)}"
+        return f"no verdict is possible: it takes {PAIRS_MIN} rounds, and no cell has over {have}"
+    if summary.run.plan.order == "blocked":
+        return "no verdict is possible: the run was measured in blocks (plan.order)"
+    return ""
 
 
 def _of_failures(cell: Cell) -> str:
@@ -141,11 +162,13 @@ def _of_words(summary: Summary, words: Sequence[str]) -> list[str]:
     ]
 
 
-def zeros(summary: Summary) -> list[tuple[Gain, str]]:
-    """Losses without a verdict, whose figures have no ratio: nothing is slower than a rate of 0, a
+def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
+    """Losses without a verdict. Of figures without a ratio: nothing is slower than a rate of 0, a
     cost that the baseline never has is worse in as many rounds as a verdict needs, and a contender
-    without the figure is not better (too few responses for a percentile, for example)."""
+    without the figure is not better (too few responses for a percentile, for example). Of withheld
+    ones: whoever is slower in each round is not shown to be as good."""
     found = []
+    slower = unproven_losses(summary.run, summary.gains)
     duets = sum(gain.method == DUET for gain in summary.gains)
     for gain in summary.gains:
         values, base = gain.cell.values(gain.metric), gain.base.values(gain.metric)
@@ -161,9 +184,21 @@ def zeros(summary: Summary) -> list[tuple[Gain, str]]:
             and max(base) <= 0
         ):
             found.append((gain, f"always more than the 0 of {gain.over}"))
+        elif key_of(gain) in slower:
+            share = f"{slower[key_of(gain)]:+.0%} against {gain.over}"
+            found.append((gain, f"{share}, although it is not comparable: {gain.verdict.reason}"))
+        elif gain.found and gain.verdict.word == "not decided" and _is_loss_of_its_own(gain):
+            share = f"{gain.found.gain:+.0%} against {gain.over}"
+            found.append((gain, f"{share}, and what took time from it each time may be its own"))
         elif gain.method == DUET and gain.verdict.word != "loss":
             found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
     return found
+
+
+def _is_loss_of_its_own(gain: Gain) -> bool:
+    """Whether a loss is undecided only because of interference that follows the contender."""
+    is_loss = decide(gain.found, Terms(q=gain.q, better=gain.better)).word == "loss"
+    return is_loss and gain.method != DUET and disturbs_itself(gain)
 
 
 def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
@@ -173,8 +208,9 @@ def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
     names = (gain.contender, gain.over)
     withheld, bound, scope = held_back(pair, gain.better, summary.run.idle_held, names)
     lost = interference([(gain.cell, gain.base)], gain.better)
-    terms = Terms(
-        better=gain.better, withheld=withheld, bound=bound, scope=scope, interference=lost
+    terms = as_seen(
+        pair,
+        Terms(better=gain.better, withheld=withheld, bound=bound, scope=scope, interference=lost),
     )
     ratios = log_ratios(gain.cell.by_round(gain.metric), gain.base.by_round(gain.metric))
     (alone,) = compare([list(ratios.values())])

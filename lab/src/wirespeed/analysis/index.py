@@ -19,8 +19,9 @@ from typing import Any
 
 import wirespeed
 from wirespeed.analysis.summary import Summary, load
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import ResultsError, WirespeedError
 from wirespeed.results import query, store
+from wirespeed.units import BYTE_RATES
 
 FILE = ".index.sqlite"
 JUDGING = ("analysis", "results", "stats")  # packages that decide what a run says
@@ -35,14 +36,18 @@ def documents(
     runs: Path, unread: dict[str, str] | None = None
 ) -> Iterator[tuple[Path, Document]]:
     """Every run that can be read, oldest first, from the index where it is up to date. `unread`
-    gets the others: name → why."""
+    gets the others: name → why. A copy of a run's folder is none of its own."""
     folders = store.list_runs(runs)
+    seen: dict[str, str] = {}
     with contextlib.closing(_opened(runs / FILE if folders else None)) as index:
         rows = {name: (stamp, text) for name, stamp, text in index.execute(READ)}
         for folder in folders:
             try:
                 stamp = _stamp(folder)
                 document = _kept(rows.get(folder.name), stamp) or _read(index, folder, stamp)
+                first = seen.setdefault(document["run"]["run"], folder.name)
+                if first != folder.name:
+                    raise ResultsError(f"it is a copy of {first}")
             except Exception as error:  # of a damaged run, whatever it is: the others are read
                 if unread is not None:
                     unread[folder.name] = _reason(error)
@@ -95,6 +100,15 @@ def database(runs: Path, unread: dict[str, str] | None = None) -> sqlite3.Connec
     made.commit()
     made.execute("PRAGMA query_only = on")
     return made
+
+
+def mixed_units(tables: sqlite3.Connection) -> dict[str, list[str]]:
+    """Metrics that the runs have in different units, which no average may mix."""
+    found: dict[str, dict[float, str]] = {}
+    for (text,) in tables.execute("SELECT units FROM runs"):
+        for name, unit in json.loads(text).items():
+            found.setdefault(name, {}).setdefault(BYTE_RATES.get(unit, 1.0), unit)
+    return {name: list(units.values()) for name, units in found.items() if len(units) > 1}
 
 
 def _opened(path: Path | None) -> sqlite3.Connection:
@@ -154,6 +168,7 @@ def _document(summary: Summary) -> Document:
             "labels": json.dumps(run.labels), "cpu_model": run.facts.get("cpu_model"),
             "kernel": run.facts.get("kernel"), "valid_trials": len(summary.valid),
             "invalid_trials": len(summary.invalid),
+            "units": json.dumps({m["name"]: m["unit"] for m in run.metrics if m.get("unit")}),
         },
         "trials": [query.row_of(trial) for trial in store.read_trials(summary.run_dir)],
         "comparisons": [

@@ -51,6 +51,7 @@ class Difference:
     word: str  # better, worse, no difference, not decided, not comparable
     reason: str = ""
     q: float = 1.0
+    seems: str = ""  # better or worse by the figures alone, where it is not comparable
 
     @property
     def is_lost(self) -> bool:
@@ -69,6 +70,13 @@ class RunDifferences:
     missing: list[dict[str, object]] = field(default_factory=list)  # cells of the first alone
 
     @property
+    def undecidable(self) -> str:
+        """Why no figure can be worse, so that a check shows nothing; empty where one can."""
+        if any(one.low is not None or one.word in DIFFERING for one in self.differences):
+            return ""
+        return f"no verdict is possible: no cell has {PAIRS_MIN} trials in both runs"
+
+    @property
     def words(self) -> list[str]:
         return [one.word for one in (*self.pooled, *self.differences)]
 
@@ -77,7 +85,7 @@ class RunDifferences:
         """Whether the second run says what the first said; what shows nothing, says nothing."""
         if any(word in DIFFERING for word in self.words):
             return "not reproduced"
-        if any(one.is_lost for one in self.differences):
+        if any(one.is_lost or one.seems for one in self.differences):
             return "not decided"
         told = {one.metric: one.word for one in self.pooled}
         for one in self.differences:
@@ -118,11 +126,16 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> RunDiffe
     over_all = [one for metric in names if (one := _over_all(first, sides, metric))]
     floors = {name: max(run.floors.get(name) or 0.0 for run in (first, second)) for name in names}
     qs = _qs([*over_all, *sides])
+    seen = [replace(one, terms=comparisons.as_seen(one.pair, one.terms)) for one in sides]
+    words = [_judged(one, q)[0] for one, q in zip(seen, _qs(seen), strict=True)]
     measured = {identity(cell.axes) for cell in second.measured}
     only = (len(ours) - len(common), len(measured - ours.keys()))
     return RunDifferences(
         _facts(first, second),
-        [_difference(one, q) for one, q in zip(sides, qs[len(over_all) :], strict=True)],
+        [
+            _seen(_difference(one, q), word)
+            for one, q, word in zip(sides, qs[len(over_all) :], words, strict=True)
+        ],
         only,
         [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)],
         [dict(cell.axes) for key, cell in ours.items() if key not in theirs],
@@ -220,6 +233,12 @@ def _difference(one: _Sides, q: float) -> Difference:
         pair.cell.median(pair.metric), found.gain if found else None,
         found.low if found else None, found.high if found else None, word, reason, q,
     )  # fmt: skip
+
+
+def _seen(told: Difference, word: str) -> Difference:
+    """With what the figures alone say: a second run that is slower is not shown to be as good."""
+    is_hidden = told.word == "not comparable" and word in DIFFERING
+    return replace(told, seems=word) if is_hidden else told
 
 
 def _judged(one: _Sides, q: float) -> tuple[str, str]:

@@ -64,6 +64,24 @@ def check(cases: list[Case]) -> list[Finding]:
     return findings + list(link(cases, scale)) + list(baselines(cases, scale))
 
 
+def can_apply(cases: list[Case]) -> bool:
+    """Whether any law has what it needs: of other tables "nothing found" says nothing."""
+    return bool(joined(cases)) or any(map(_has_figures_of_a_law, cases))
+
+
+def _has_figures_of_a_law(case: Case) -> bool:
+    names = set(case.metrics)
+    latencies = {name for name in names if name == "latency_mean" or name[0] == "p"}
+    has_rate = "rate" in names
+    return (
+        len(latencies) > 1
+        or "gain_printed" in names
+        or (has_rate and "latency_mean" in names and bool(case.number(CONNECTIONS)))
+        or (has_rate and case.number(WORKERS) is not None)
+        or (bool(names & {"rate", "throughput"}) and case.number(LINK) is not None)
+    )
+
+
 def joined(cases: list[Case]) -> list[Case]:
     """Cases with a throughput, and with the rate that another table gives for the same case."""
     rates = {case.without(()): case for case in cases if "rate" in case.metrics}

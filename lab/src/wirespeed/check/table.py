@@ -72,9 +72,11 @@ class Case:
         """The first of these keys that is there and is a number."""
         for name in names:
             try:
-                return float(self.keys[name])
-            except (KeyError, ValueError):
+                value = grouped(self.keys[name])
+            except (KeyError, UnitError):
                 continue
+            if math.isfinite(value):
+                return value
         return None
 
     def without(self, names: Iterable[str]) -> Keys:

@@ -155,10 +155,12 @@ def run(
     runs: RunsOption = None,
 ) -> None:
     """Measure a recipe: every cell several times, interleaved so that drift cancels out."""
+    from wirespeed.analysis import gate
     from wirespeed.cli import run as command
     from wirespeed.runner import session
 
     check = command.check_of(fail_on, require or [], allow_missing)
+    gate.refuse_too_few(check, None if until_decided else repeat)
     wait_for_quiet = wait_for_quiet or wait_for_calm
     if bool(recipe) == bool(resume):
         raise InputError(

@@ -10,13 +10,14 @@ from rich.markup import escape
 
 from wirespeed.check import laws, table
 from wirespeed.cli import output
+from wirespeed.errors import InputError
 
 SHOWN_MAX = 20  # findings of one law and file
 
 
 def check(files: list[Path], as_json: bool) -> int:
     """Prints what the laws say of each file; 1 when figures contradict each other, else 0."""
-    found = {str(path): laws.check(table.read(path)) for path in files}
+    found = {str(path): _checked(path) for path in files}
     if as_json:
         plain = {name: output.records(rows) for name, rows in found.items()}
         output.write(plain)
@@ -26,8 +27,18 @@ def check(files: list[Path], as_json: bool) -> int:
     return int(any(finding.broken for rows in found.values() for finding in rows))
 
 
+def _checked(path: Path) -> list[laws.Finding]:
+    cases = table.read(path)
+    if not laws.can_apply(cases):
+        raise InputError(
+            f"{path}: no law applies to its {len(cases)} cases (Little's law, for example, needs "
+            "connections, a rate and latency_mean)"
+        )
+    return laws.check(cases)
+
+
 def _show(name: str, findings: list[laws.Finding]) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not findings:
         console.print(f"{escape(name)}: nothing found", soft_wrap=True)
         return

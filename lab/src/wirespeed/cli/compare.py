@@ -15,7 +15,7 @@ from rich.table import Table
 from wirespeed import units
 from wirespeed.analysis import two_runs
 from wirespeed.analysis.cells import place
-from wirespeed.analysis.gate import Criteria
+from wirespeed.analysis.gate import Criteria, refuse_too_few
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
@@ -78,17 +78,20 @@ def broken(found: two_runs.RunDifferences, fail_on: Sequence[str]) -> list[str]:
     it always: what was not measured is not better, and a stack that no longer starts is a loss."""
     words = {word for name in fail_on for word in FAIL_ON[name]}
     lines = [f"{place(axes)}: not measured in the second run" for axes in found.missing]
+    if fail_on and found.undecidable:
+        lines.append(found.undecidable)
     lines += [
         f"{place(one.axes) or 'over all cells'}: {one.metric}: {one.word}"
+        + (f" but {one.change:+.0%}" if one.seems and one.change else "")
         + (f" ({one.reason})" if one.reason else "")
         for one in (*found.differences, *found.pooled)
-        if one.word in words or one.is_lost
+        if one.word in words or one.is_lost or one.seems in words
     ]
     return lines
 
 
 def show(first: Summary, found: two_runs.RunDifferences) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
     if found.facts:
@@ -132,9 +135,12 @@ class Variant:
     folder: str
 
 
-def checked(given: CompareOptions, fail_on: str) -> tuple[Criteria, list[int]]:
+def checked(
+    given: CompareOptions, fail_on: str, options: PlanOptions
+) -> tuple[Criteria, list[int]]:
     """The check and the connections, before anything is built or started; raises InputError."""
     check = runs_of.check_of(fail_on.replace("worse", "loss"), [])
+    refuse_too_few(check, options.repeat)
     if given.method not in METHODS:
         raise InputError(f"--method takes {' and '.join(METHODS)}, not {given.method!r}")
     if len(given.commands) > len(NAMES):
@@ -161,7 +167,7 @@ def measure_variants(
     fail_on: str, as_json: bool,
 ) -> int:  # fmt: skip
     """The same for commands that each have a name and a folder; the first is the baseline."""
-    check, connections = checked(given, fail_on)
+    check, connections = checked(given, fail_on, options)
     argvs = [variant.argv for variant in variants]
     filled = [[word.replace("{port}", str(given.port)) for word in argv] for argv in argvs]
     if line := cores_note(given.server_cores):
@@ -207,7 +213,7 @@ def _facts(found: two_runs.RunDifferences) -> Table:
     for head in ("", "first", "second"):
         table.add_column(head, overflow="fold")
     for name, (ours, theirs) in found.facts.items():
-        table.add_row(name, escape(str(ours)), escape(str(theirs)))
+        table.add_row(*map(escape, (name, str(ours), str(theirs))))
     return table
 
 

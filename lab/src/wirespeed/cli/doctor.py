@@ -46,7 +46,7 @@ def _show(found: list[abilities.Ability]) -> None:
 
 
 def _console() -> Console:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
     return console
@@ -61,7 +61,8 @@ def of_run(name: str, runs: Path, as_json: bool) -> None:
         return
     console = _console()
     if not found:
-        console.print(f"{summary.run.run_id}: every cell is measured and every comparison decided")
+        name = escape(summary.run.run_id)
+        console.print(f"{name}: every cell is measured and every comparison decided")
     for one in found:
         count = f" ({wording.count(len(one.cells), 'cell')})" if one.cells else ""
         console.print(f"[bold]{escape(one.what)}[/bold]{count}: {escape(one.why)}", soft_wrap=True)

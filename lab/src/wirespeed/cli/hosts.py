@@ -26,7 +26,7 @@ def audit(site: str, as_json: bool) -> None:
     if as_json:
         output.write({name: output.records(rows) for name, rows in found.items()})
         return
-    console = Console()
+    console = Console(emoji=False)
     for name, rows in found.items():
         if len(found) > 1:
             console.print(f"\n[bold]{escape(name)}[/bold]")
@@ -41,7 +41,7 @@ def _judgements(found: list[audits.Judgement]) -> Table:
     for one in found:
         advice = f"{one.why}: {one.remedy}" if one.remedy else one.why
         words = escape(one.found) + (f"\n[dim]{escape(advice)}[/dim]" if advice else "")
-        table.add_row(MARKS[one.level], one.what, words)
+        table.add_row(MARKS[one.level], escape(one.what), words)
     return table
 
 

@@ -123,7 +123,7 @@ def _options(search: Search, only: str) -> PlanOptions:
 
 def _measured(origin: session.Source, options: PlanOptions, runs: Path) -> Summary:
     """One run without its report: the live display, and what it found."""
-    display = Display(Console(stderr=True))
+    display = Display(Console(stderr=True, emoji=False))
     with signals_as_interrupts(), display:
         run_dir, _ = session.start(origin, options, runs, display)
     return load(run_dir)
@@ -263,10 +263,12 @@ def _show(found: list[Knee], rules: list[gate.Rule], unit: UnitOf) -> None:
         table.add_row(
             *(escape(str(value)) for value in one.axes.values()),
             wording.number(one.closed_rps), wording.number(one.kept) if one.kept else "none",
-            wording.number(one.broke) if one.broke else "not found", there, one.why,
+            wording.number(one.broke) if one.broke else "not found", escape(there),
+            escape(one.why),
         )  # fmt: skip
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, 140)
-    console.print(f"Highest rate with {' and '.join(rule.text for rule in rules)}:")
+    limits = " and ".join(rule.text for rule in rules)
+    console.print(f"Highest rate with {limits}:", markup=False)
     console.print(table)

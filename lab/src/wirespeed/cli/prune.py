@@ -57,7 +57,7 @@ def _document(
 def _show(
     every: list[Kept], sizes: dict[Path, int], is_sure: bool, problems: dict[Path, str]
 ) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, COLUMNS)
     gone = [run_dir for run_dir in sizes if run_dir not in problems]

@@ -26,6 +26,11 @@ def query_all(runs: Path, question: str, as_json: bool, as_csv: bool) -> None:
     unread: dict[str, str] = {}
     with index.database(runs, unread) as tables:
         _print(*query.answer(tables, question), as_json, as_csv)
+        mixed = index.mixed_units(tables) if query.columns(tables, "runs")[1:] else {}
+    for name, units in mixed.items():
+        if name in question:
+            told = " and ".join(units)
+            print(f"wirespeed: {name} is in {told}: see the runs' column `units`", file=sys.stderr)
     for name, why in unread.items():
         print(f"wirespeed: run {name} is left out: {why}", file=sys.stderr)
 
@@ -40,7 +45,7 @@ def _print(heads: list[str], rows: list[query.Row], as_json: bool, as_csv: bool)
         writer.writerow(heads)
         writer.writerows(rows)
     else:
-        Console().print(_table(heads, rows))
+        Console(emoji=False).print(_table(heads, rows))
 
 
 def _table(heads: list[str], rows: list[query.Row]) -> Table:

@@ -149,6 +149,8 @@ def _sentence(found: two_runs.RunDifferences) -> str:
         differing = sum(counts[word] for word in two_runs.DIFFERING)
         return f"Not reproduced: {differing} of {wording.count(len(words), 'figure')} differ."
     told = [f"{counts[word]} {word}" for word in compare.UNDECIDED if counts[word]]
+    seem = sum(bool(one.seems) for one in found.differences)
+    told += [f"{seem} of them with other figures"] * bool(seem)
     told += [f"{wording.count(found.only[0], 'cell')} not measured again"] * bool(found.only[0])
     tail = f" ({wording.listed(told)})" if told else ""
     if found.verdict == "reproduced":

@@ -54,8 +54,11 @@ def _measured(
     wanted: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
     fail_on: str, as_json: bool,
 ) -> int:  # fmt: skip
-    compare.checked(given, fail_on)
+    compare.checked(given, fail_on, options)
     commits = [_commit(rev) for rev in wanted.revs]
+    if fail_on and len(set(commits)) == 1:
+        names = " and ".join(f"--rev {rev}" for rev in wanted.revs)
+        raise InputError(f"{names} are the same commit {commits[0]}, which shows no difference")
     with tempfile.TemporaryDirectory(prefix="wirespeed-rev-") as folder:
         trees = [Path(folder) / name for name in NAMES]
         with _worktrees(list(zip(trees, commits, strict=True))):

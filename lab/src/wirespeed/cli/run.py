@@ -114,7 +114,7 @@ def _extended(
 
 
 def report(run_dir: Path, as_json: bool = False) -> None:
-    write_report(run_dir, Console(), as_json)
+    write_report(run_dir, Console(emoji=False), as_json)
 
 
 def send(run_dir: Path, to: Collector) -> int:
@@ -180,7 +180,7 @@ def write_report(run_dir: Path, console: Console, as_json: bool = False) -> None
     if problem:
         raise problem
     if not as_json:
-        console.print(f"Report: {shortened(path)}", soft_wrap=True)
+        console.print(f"Report: {shortened(path)}", soft_wrap=True, markup=False)
 
 
 def _write_files(summary: Summary) -> Path:
@@ -216,29 +216,31 @@ def _shown(
     run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool, can_resume: bool = True
 ) -> Ended:
     """Runs with the live display; Ctrl-C and TERM end in one line that says how to go on."""
-    console, errors = Console(), Console(stderr=True)
+    console, errors = Console(emoji=False), Console(stderr=True, emoji=False)
     display = Display(errors)
     try:
         with signals_as_interrupts(), display:
             run_dir, invalid = run(display)
     except KeyboardInterrupt as stop:
-        errors.print(f"wirespeed: stopped; {_how_to_go_on(display, can_resume)}", soft_wrap=True)
+        _say(errors, f"stopped; {_how_to_go_on(display, can_resume)}")
         return Ended(code_of(stop), display.run_dir)
     except Exception:
         if display.run_dir and display.done:
-            errors.print(f"wirespeed: {_how_to_go_on(display, can_resume)}", soft_wrap=True)
+            _say(errors, _how_to_go_on(display, can_resume))
         raise
     write_report(run_dir, console, as_json)
     if streams.problem():
         report = shortened(run_dir / "derived" / "report.html")
-        errors.print(f"wirespeed: not all of this was read; the report: {report}", soft_wrap=True)
+        _say(errors, f"not all of this was read; the report: {report}")
     if invalid:
         reasons = dict.fromkeys(reason for trial in invalid for reason in trial.reasons)
-        errors.print(
-            f"wirespeed: {len(invalid)} trials stayed invalid: {'; '.join(list(reasons)[:3])}",
-            soft_wrap=True,
-        )
+        _say(errors, f"{len(invalid)} trials stayed invalid: {'; '.join(list(reasons)[:3])}")
     return Ended(EXIT_FAILED if has_failed(run_dir) else 0, run_dir)
+
+
+def _say(errors: Console, text: str) -> None:
+    """Brackets are a program's own: NGINX begins its errors with [emerg]."""
+    errors.print(f"wirespeed: {text}", soft_wrap=True, markup=False, emoji=False)
 
 
 def has_failed(run_dir: Path) -> bool:

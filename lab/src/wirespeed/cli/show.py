@@ -33,7 +33,7 @@ def plan(
     if as_json:
         output.write(_plan_document(schedule, unbuilt, options, with_commands))
         return
-    console = Console()
+    console = Console(emoji=False)
     console.print(_cells(schedule))
     for line in summary(schedule) + built_first(unbuilt) + tune.foreseen(schedule, options.tune):
         console.print(escape(line), soft_wrap=True, highlight=False)
@@ -111,7 +111,7 @@ def _cells(schedule: Schedule) -> Table:
     table.add_column("cores")
     table.add_column("state", overflow="fold")
     for planned in schedule.cells[:CELLS_SHOWN_MAX]:
-        values = [str(planned.cell.axes[name]) for name in names]
+        values = [escape(str(planned.cell.axes[name])) for name in names]
         state = planned.reason or planned.state
         table.add_row(*values, _pins(planned.seats), escape(state))
     if len(schedule.cells) > CELLS_SHOWN_MAX:
@@ -143,7 +143,7 @@ def recipes(as_json: bool) -> None:
             table.add_row(path.stem, f"[red]{escape(str(error))}[/red]", "")
             continue
         table.add_row(path.stem, escape(recipe.title), escape(recipe.method))
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def _recipe_files() -> list[Path]:
@@ -204,12 +204,13 @@ def runs(folder: Path, as_json: bool) -> None:
         table.add_column(heading, no_wrap=True)
     for row in rows:
         if row.error:
-            table.add_row(row.run, "", escape(row.error), "", "", "")
+            table.add_row(escape(row.run), "", escape(row.error), "", "", "")
             continue
         table.columns[0].min_width = max(table.columns[0].min_width or 0, len(row.run))
         trials = f"{row.trials} of {row.planned}"
-        table.add_row(row.run, row.recipe, row.state, trials, row.commit, _marks(row))
-    console = Console()
+        shown = map(escape, (row.run, row.recipe, row.state, trials, row.commit))
+        table.add_row(*shown, _marks(row))
+    console = Console(emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, RUNS_COLUMNS)
-    console.print(table if table.row_count else f"no runs in {folder}")
+    console.print(table if table.row_count else escape(f"no runs in {folder}"))

@@ -93,9 +93,21 @@ def _history(choice: Choice, runs: Path) -> tuple[list[Summary], list[str]]:
             except ResultsError as error:
                 print(f"wirespeed: left out: {error}", file=sys.stderr)
                 damaged.append(run_dir.name)
+    found = _without_copies(found)
     if len(found) < 2:
         raise ResultsError(f"a trend needs at least two runs, and there are {len(found)}")
     return sorted(found, key=lambda one: one.run.started), damaged
+
+
+def _without_copies(summaries: list[Summary]) -> list[Summary]:
+    """Each run once: with a copy of its folder, the last run would seem to change nothing."""
+    kept: dict[str, Summary] = {}
+    for one in sorted(summaries, key=lambda one: one.run_dir.name != one.run.run_id):
+        first = kept.setdefault(one.run.run_id, one)
+        if first is not one:
+            names = f"{one.run_dir.name} is a copy of {first.run_dir.name}"
+            print(f"wirespeed: left out: {names}", file=sys.stderr)
+    return list(kept.values())
 
 
 def _is_of(run_dir: Path, recipe: str, labels: set[tuple[str, str]]) -> bool:
@@ -113,7 +125,7 @@ def _is_of(run_dir: Path, recipe: str, labels: set[tuple[str, str]]) -> bool:
 
 
 def _show(found: list[trends.MetricHistory], measure: wording.Measure, count: int) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
     table = Table(box=None, pad_edge=False, header_style="bold")

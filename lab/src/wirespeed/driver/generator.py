@@ -13,6 +13,7 @@ from typing import Any
 from wirespeed import units
 from wirespeed.driver.base import Command, Figures, Instance, Latency, LoadRun
 from wirespeed.errors import ProcessError
+from wirespeed.process.start import readable
 
 TIME_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
 
@@ -89,7 +90,7 @@ def json_of(instance: Instance, tool: str, text: str, last_words: str) -> dict[s
 
 
 def no_result(instance: Instance, tool: str, text: str) -> ProcessError:
-    lines = text.strip().splitlines()
+    lines = list(filter(None, map(readable, text.splitlines())))
     return ProcessError(f"{instance.label}: {tool} printed no result: {lines[-1] if lines else ''}")
 
 

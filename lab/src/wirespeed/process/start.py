@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,14 @@ from wirespeed.recipe.resolve import Instance
 # Servers often live where an ordinary user's PATH does not look.
 SEARCH_PATH = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
 TAIL_BYTES = 4096
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?")  # ECMA-48
+
+
+def readable(line: str) -> str:
+    """A line of a program's output without colours and control characters: in a message they would
+    change the user's terminal, and what stands before a carriage return would not be seen."""
+    plain = ESCAPES.sub("", line)
+    return "".join(letter if letter.isprintable() else " " for letter in plain).strip()
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class Started:
                     lines = file.read().decode(errors="replace").split("\n")
             except OSError:
                 continue
-            lines = [line.strip() for line in lines if line.strip()]
+            lines = list(filter(None, map(readable, lines)))
             if lines:
                 return lines[-1]
         return ""

@@ -72,7 +72,7 @@ def comment(summary: Summary) -> str:
               for cell in lost[:ROWS_MAX]]  # fmt: skip
     lines += [f"- … {len(lost) - ROWS_MAX} more were not measured"] * (len(lost) > ROWS_MAX)
     lines += [f"- {_escaped(wording.place(gain.cell))}: {gain.metric}: {_escaped(text)}"
-              for gain, text in gate.zeros(summary)]  # fmt: skip
+              for gain, text in gate.unjudged(summary)]  # fmt: skip
     lines += [
         "",
         f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
@@ -87,8 +87,9 @@ def _headline(summary: Summary) -> str:
     words = [gain.verdict.word for gain in summary.gains]
     counted = [f"{words.count(word)} {story.VERDICT_COUNTS[word][words.count(word) != 1]}"
                for word in ORDER if word in words]  # fmt: skip
-    lost = len(gate.zeros(summary))
-    verdicts = ", ".join(counted) if gate.has_compared(summary) else "nothing was compared"
+    lost = len(gate.unjudged(summary))
+    has_figures = any(gain.found for gain in summary.gains)
+    verdicts = ", ".join(counted) if has_figures else "nothing was compared"
     return f"Performance: {verdicts}" + f"; {lost} worse without a verdict" * bool(lost)
 
 
@@ -118,7 +119,7 @@ def junit(summary: Summary) -> str:
             ElementTree.SubElement(made, child, message=_printable(message))
             counts[{"failure": "failures", "error": "errors"}.get(child, child)] += 1
 
-    lost = {id(gain): text for gain, text in gate.zeros(summary)}
+    lost = {id(gain): text for gain, text in gate.unjudged(summary)}
     for gain in summary.gains:
         name = f"{wording.place(gain.cell)}: {gain.metric} against {gain.over}"
         verdict = lost.get(id(gain)) or f"{wording.verdict(gain)} ({gain.verdict.reason})"
@@ -131,8 +132,8 @@ def junit(summary: Summary) -> str:
             case("comparison", name, "failure", f"{wording.figure(family)} loss")
     if summary.run.state != "done":
         case("run", summary.run.run_id, "error", f"the run did not end: {summary.run.state}")
-    elif not gate.has_compared(summary):
-        case("run", summary.run.run_id, "skipped", "nothing was compared")
+    elif reason := gate.undecidable(summary):
+        case("run", summary.run.run_id, "skipped", reason)
     for cell in summary.cells:
         if cell.failures:
             case("cell", wording.place(cell), "error", f"{cell.failures}: {cell.failure}")
@@ -171,7 +172,9 @@ def github_benchmark(summary: Summary) -> tuple[list[dict[str, object]], list[di
     for cell, metric, middle, low, high in _figures(summary):
         measure = wording.measure(metric, summary.unit(metric))
         name = f"{wording.place(cell)}: {measure.label}"
-        found[summary.better(metric)][name] = {
+        if name in (own := found[summary.better(metric)]):  # CPU per request with and without polls
+            name = f"{name} ({metric})"
+        own[name] = {
             "name": name, "unit": measure.unit or measure.label, "value": middle,
             "range": f"{low:g} … {high:g}", "extra": f"run {summary.run.run_id}",
         }  # fmt: skip

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,6 @@ from wirespeed.analysis.summary import Cell, Family, Gain, Summary, load
 from wirespeed.errors import COMMAND, StorageError
 from wirespeed.report import story, wording
 from wirespeed.report.tables import OURS, Column, Entry, Grid, grid
-from wirespeed.results import store
 from wirespeed.results.model import Trial
 
 
@@ -26,17 +28,19 @@ def write_files(summary: Summary) -> None:
     save(derived / "tables.md", markdown(summary))
     save(derived / "results.csv", results_csv(summary))
     save(derived / "cells.csv", cells_csv(summary))
-    store.write_json(derived / "verdict.json", verdicts(summary))
+    save(derived / "verdict.json", json.dumps(verdicts(summary), indent=1, allow_nan=False) + "\n")
 
 
-def save(path: Path, text: str) -> None:
-    """Writes a derived file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
+def save(path: Path, data: str | bytes) -> None:
+    """Writes a derived file whole or not at all, while other commands report the same run."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
         temporary.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         remedy = error.strerror or str(error)
         raise StorageError(
             f"cannot write {path}: {remedy}; make room or allow it, then `{COMMAND} report "

@@ -19,8 +19,7 @@ from xlsxwriter.workbook import Workbook
 from xlsxwriter.worksheet import Worksheet
 
 from wirespeed.analysis.summary import Cell, Sheet, Summary
-from wirespeed.errors import StorageError
-from wirespeed.report import story, wording
+from wirespeed.report import files, story, wording
 
 REPEATS = "repeats"
 LINE_POINTS, LINE_LETTERS = 15, 110  # of the summary, whose rows no program makes higher itself
@@ -48,13 +47,7 @@ def write(summary: Summary) -> Path:
     with xlsxwriter.Workbook(memory, PLAIN) as out:
         _fill(out, summary)
     path = summary.run_dir / "derived" / "report.xlsx"
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        temporary.write_bytes(memory.getvalue())
-        temporary.replace(path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}") from error
+    files.save(path, memory.getvalue())
     return path
 
 

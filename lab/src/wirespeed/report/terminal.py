@@ -48,19 +48,21 @@ def show_summary(summary: Summary, console: Console) -> None:
 
 
 def _table(grid: Grid, shown: list[int]) -> Table:
+    # Texts, not strings: brackets of a title or a value are no markup.
     out = Table(
-        title=grid.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+        title=Text(grid.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD,
         show_edge=False, pad_edge=False,
     )  # fmt: skip
     for head in grid.heads:
-        out.add_column(head, justify="right", no_wrap=True)
+        out.add_column(Text(head), justify="right", no_wrap=True)
     for index in shown:
-        out.add_column(_head(grid.columns[index]), justify="right", min_width=_least(grid, index))
+        top = Text(_head(grid.columns[index]))
+        out.add_column(top, justify="right", min_width=_least(grid, index))
     for labels, entries in grid.rows:
         if _is_bare(entries):
             continue
         cells = [Text(entries[i].text, style=STYLES.get(entries[i].kind, "")) for i in shown]
-        out.add_row(*labels, *cells)
+        out.add_row(*map(Text, labels), *cells)
     return out
 
 

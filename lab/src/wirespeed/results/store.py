@@ -110,9 +110,14 @@ def read_json(path: Path) -> Any:
 
 def _parsed(path: Path, text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise ResultsError(f"{path}: cannot be read: {error}") from error
+
+
+def _refused(constant: str) -> Any:
+    """NaN and Infinity are not JSON, and no comparison with them is ever a loss."""
+    raise ValueError(f"{constant} is not a number")
 
 
 def _read_text(path: Path) -> str:

@@ -84,7 +84,7 @@ def _apart_problem(resolver: Resolver, carrier: str) -> str:
     link = topology.links.get(resolver.link)
     if link is None or not (link.server and link.load):
         return f"bypass needs the interfaces of link {resolver.link} (server and load in the site)"
-    if link.rate_bps is not None and topology.is_one_machine:
+    if link.is_shaped:
         return f"bypass would not keep the rate of link {link.name}: AF_XDP goes past tc"
     return ""
 

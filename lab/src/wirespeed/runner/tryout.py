@@ -23,7 +23,7 @@ from wirespeed.agent.children import (
     send_signal,
 )
 from wirespeed.errors import InputError, RunError
-from wirespeed.process.start import SEARCH_PATH
+from wirespeed.process.start import SEARCH_PATH, readable
 from wirespeed.runner.interrupts import Terminated, held_back, signals_as_interrupts
 
 WITHIN_S = 60.0  # a JVM that compiles its source first, on a loaded machine
@@ -64,7 +64,8 @@ def _tried(command: list[str], cwd: str, others: set[int], where: tuple[int, str
             return _answer(process, others, *where)
         except _Silent as silent:
             said.seek(0)
-            last = said.read()[-2000:].decode(errors="replace").strip().splitlines()
+            text = said.read()[-2000:].decode(errors="replace")
+            last = list(filter(None, map(readable, text.split("\n"))))
             shown = f"; its last line: {last[-1]}" if last else ""
             raise InputError(f"{' '.join(command)}: {silent}{shown}") from None
         finally:

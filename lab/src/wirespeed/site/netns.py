@@ -92,6 +92,7 @@ def _numbered(links: dict[str, Link]) -> dict[str, Link]:
             load=interface,
             net=f"10.77.{number}",
             is_limit=link.rate_bps is not None,
+            is_shaped=link.rate_bps is not None,
         )
     return named
 
