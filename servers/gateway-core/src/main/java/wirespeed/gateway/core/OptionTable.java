@@ -93,7 +93,7 @@ public final class OptionTable {
         d.texts("proxy-protocol", "", "Networks whose connections to server.listen begin with a"
                 + " PROXY header (v1 or v2), which names the client; gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "Size of a read; while a socket has more,"
-                + " 64KiB at a time.");
+                + " 32KiB at a time.");
         d.texts("dns", "", "DNS servers for resolving origins (ADDRESS:PORT); empty = system"
                 + " resolver.");
         d.text("consul", "", "Consul agent that knows the services consul:NAME of origins, such as"
