@@ -112,6 +112,15 @@ def test_a_shown_command_can_be_pasted(page, words):
             assert f"`{re.sub('[0-9].*', '', option)}" in GENERATOR_OPTIONS, option
 
 
+def test_profiles_that_commands_name_are_shipped():
+    """A page started two programs with a profile `balanced`, which does not exist."""
+    shipped = {path.stem for path in (ROOT / "profiles").glob("*.opf")} | {"NAME", "no-such-profile"}
+    named = {(relative(page), name) for page in tracked(".md") if not relative(page).startswith("docs/history/")
+             for name in re.findall(r"\bbypass (?:run|unit) [^`\n]*?-p ([\w-]+)(?=[\s`])", page.read_text())}
+    assert len(named) > 10
+    assert not {(page, name) for page, name in named if name not in shipped}
+
+
 def anchors_of(text):
     """What a heading is called in a link."""
     heads = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)

@@ -92,9 +92,9 @@ pub enum Kind {
     },
     /// Any text.
     Text,
-    /// Networks, apart by blanks or commas.
+    /// Networks, separated by spaces or commas.
     Networks,
-    /// Addresses with the ports that they are translated to, apart by blanks or commas.
+    /// Addresses with the ports that they are translated to, separated by spaces or commas.
     Translations,
 }
 
@@ -221,13 +221,14 @@ fn words(list: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty())
 }
 
-/// Networks apart by blanks or commas, an address alone being one. Err: the word that is none.
+/// Networks separated by spaces or commas, an address alone being one. Err: the word that is none.
 pub(crate) fn networks(list: &str) -> Result<Vec<(IpAddr, u8)>, &str> {
     let each = words(list).map(|word| network(word).ok_or(word));
     each.collect()
 }
 
-/// Addresses that are translated to an own one, each with the own port, apart by blanks or commas. Err: the word that is none.
+/// Addresses that are translated to an own one, each with the own port, separated by spaces or commas. Err: the word that
+/// is none.
 pub(crate) fn translations(list: &str) -> Result<Vec<(SocketAddr, u16)>, &str> {
     let each = words(list).map(|word| translation(word).ok_or(word));
     each.collect()

@@ -59,7 +59,7 @@ fn line(decision: &Decision, unix_ns: u128) -> String {
 pub(crate) fn meaning(reason: &str) -> &'static str {
     match reason {
         "no-holder" => "no accelerated process listens there (start the server with bypass run too)",
-        "not-local" => "another host, and no interface is named (bypass run --interface)",
+        "not-local" => "another host or network namespace (bypass run --interface or --share)",
         "other-user" => "the two ends run as different users (EF_SHARE_WITH at both)",
         "sandbox" => {
             "the kernel or a filter forbids what is needed (AF_UNIX, AF_NETLINK, memfd_create)"
@@ -132,7 +132,7 @@ mod tests {
             "       2.250 s ago  connect  fd 9      10.0.0.1:80           kernel  not-local"
         );
         assert!(lines[2].contains(" -  ") && lines[2].ends_with("failed  not-local"));
-        assert!(lines[3].starts_with("  not-local: another host"));
+        assert!(lines[3].starts_with("  not-local: another host or network namespace"));
     }
 
     #[test]

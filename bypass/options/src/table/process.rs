@@ -30,10 +30,10 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Which kinds of message are written",
     )
     .of(Group::Process)
-    .long("Names apart by commas: resource_warnings, conn_drop, or all.")
+    .long("Names separated by commas: resource_warnings, conn_drop, or all.")
     .does(
         "resource_warnings: interfaces and other things that are not available, and calls that fail by EF_NO_FAIL=0; \
-             conn_drop: sockets that are left to the kernel, one a second for each reason",
+             conn_drop: sockets that are left to the kernel, at most one per second for each reason",
     ),
     text("EF_LOG_FILE", "", "A file for messages")
         .of(Group::Process)
@@ -63,30 +63,30 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .of(Group::Process)
     .long(
-        "Peers map memory of each other, so by default both belong to one user. Both sides must \
-             allow it; root is trusted by everybody.",
+        "Peers map each other's memory, so by default both belong to one user. Both sides must \
+             allow it; root need not be named.",
     )
     .does("connections with that user's processes are accelerated; 0: with the own user's only"),
     text(
         "EF_SHARE_DIR",
         "",
-        "A directory where processes of other network namespaces of this host are met",
+        "A directory by which processes in different network namespaces of this host find each other",
     )
     .of(Group::Process)
     .long(
         "An absolute path of at most 60 bytes, the same directory in all containers; only its owner and its group may \
              write to it. The kernel makes each connection first; one that does not reach an accelerated server of the \
-             directory is handled by the kernel. All programs that are to meet need the option, also within one namespace.",
+             directory is handled by the kernel. Both programs need the option, also within one namespace.",
     )
-    .does("TCP connections over IPv4 to listeners of other network namespaces are accelerated"),
+    .does("TCP connections to listeners of other network namespaces are accelerated; over IPv6 if the client has CAP_NET_RAW"),
     translations_of(
         "EF_SHARE_AS",
         "Addresses that are translated to ports of a server with EF_SHARE_DIR",
     )
     .of(Group::Process)
     .long(
-        "As Docker publishes ports, and Kubernetes services with one server: the address and port to which clients of other \
-             network namespaces connect, and the server's own port, apart by blanks or commas.",
+        "For ports that Docker publishes, and Kubernetes services with one server: the address and port to which clients of \
+             other network namespaces connect, then the server's own port. Separate entries by spaces or commas.",
     )
     .does("those clients find the server by these addresses, too"),
     number(

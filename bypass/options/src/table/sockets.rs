@@ -35,8 +35,8 @@ pub(super) const OPTIONS: &[Definition] = &[
         .of(Group::Acceleration)
         .long(
             "Over the interfaces that are named, with other hosts. Unlike Onload, where it is on by \
-             default: here UDP of the same host stays on the kernel, and a socket of which the \
-             kernel has a part costs more calls than one that it has alone.",
+             default: here UDP of the same host stays on the kernel, and an accelerated socket \
+             makes more system calls for the part that the kernel still handles.",
         )
         .does("1: datagrams of other hosts over these interfaces are accelerated, by AF_XDP"),
     switch("EF_TCP_LISTEN_HANDOVER", false, "Hand a listener back to the kernel when it must be")
@@ -48,18 +48,18 @@ pub(super) const OPTIONS: &[Definition] = &[
     text("EF_INTERFACE_WHITELIST", "", "Names of the interfaces that may be accelerated")
         .of(Group::Acceleration)
         .long(
-            "Names apart by blanks or commas; bypass run --interface sets it. With none, only \
+            "Names separated by spaces or commas; bypass run --interface sets it. With none, only \
              connections of the same host are accelerated.",
         )
         .does("TCP connections with other hosts over these interfaces are accelerated, by AF_XDP"),
     networks_of("EF_ACCEPT_FROM", "Networks whose new connections are accelerated")
         .of(Group::Acceleration)
         .long(
-            "Networks or addresses apart by blanks or commas. nftables and iptables do not see accelerated \
+            "Networks or addresses separated by spaces or commas. nftables and iptables do not see accelerated \
              connections; connections from elsewhere go to the kernel, which applies its rules to them. With none, \
              connections from everywhere are accelerated.",
         )
-        .does("connections from elsewhere that come by the interfaces named go to the kernel"),
+        .does("connections from other networks over the named interfaces go to the kernel"),
     text("EF_INTERFACE_BLACKLIST", "", "Names of the interfaces that may not be accelerated")
         .of(Group::Acceleration)
         .inert("only interfaces that EF_INTERFACE_WHITELIST names are used"),
@@ -110,7 +110,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .inert("accept does what Linux does: nothing is inherited"),
     number("EF_MAX_ENDPOINTS", "8192", 0..=COUNT_MAX, "Sockets that one process may accelerate")
         .of(Group::Memory)
-        .does("connections beyond it are kernel connections, counted as endpoint limit"),
+        .does("connections beyond it use the kernel (reason `limit`)"),
     number("EF_MAX_PACKETS", "32768", 0..=COUNT_MAX, "Packet buffers of a stack")
         .of(Group::Memory)
         .inert(NO_PACKETS),

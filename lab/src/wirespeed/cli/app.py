@@ -346,7 +346,7 @@ def apply(recipe: RecipeArgument, site: SiteOption = "here", as_json: JsonOption
 
 @tune_app.command()
 def status(site: SiteOption = "here", as_json: JsonOption = False) -> None:
-    """Show which settings are changed, by which run, and which were changed by others since."""
+    """Show which settings are changed, by which run, and which were changed again."""
     from wirespeed.cli import hosts
 
     hosts.tune_status(site, as_json)

@@ -93,21 +93,21 @@ public final class OptionTable {
         d.texts("proxy-protocol", "", "Networks whose connections to server.listen begin with a"
                 + " PROXY header (v1 or v2), which names the client; gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "Size of a read; while a socket has more,"
-                + " 64KiB at a time.");
+                + " 32KiB at a time.");
         d.texts("dns", "", "DNS servers for resolving origins (ADDRESS:PORT); empty = system"
                 + " resolver.");
         d.text("consul", "", "Consul agent that knows the services consul:NAME of origins, such as"
                 + " http://127.0.0.1:8500.");
         d.text("consul-token", "", "Its X-Consul-Token.");
         d.text("eureka", "", "Eureka server that knows the services eureka:NAME of origins, such as"
-                + " http://127.0.0.1:8761/eureka; it is asked every five seconds.");
-        d.text("endpoints", "", "File that says where the services file:NAME of origins are: a line NAME"
-                + " HOST:PORT for each endpoint, with '*N' and ' backup' as in addresses. It is read every"
-                + " second.");
-        d.text("log-folder", "", "Below it all files of access logs must lie, whatever is"
-                + " written to the admin port; empty for any place.");
-        d.text("page-folder", "", "Below it all files of error pages must lie, as those of logs"
-                + " below log-folder.");
+                + " http://127.0.0.1:8761/eureka; it is polled every five seconds.");
+        d.text("endpoints", "", "File that lists the endpoints of the services file:NAME of"
+                + " origins: a line NAME HOST:PORT for each, with '*N' and ' backup' as in"
+                + " addresses. It is read every second.");
+        d.text("log-folder", "", "Folder that must contain all access logs, also those of"
+                + " configurations sent to the admin port; empty for any place.");
+        d.text("page-folder", "", "Folder that must contain all files of error pages, as"
+                + " log-folder does access logs.");
         d.reloadable = true;
         d.text("via-name", "", "Name of the gateway in Via; empty = random.");
         d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
@@ -154,8 +154,8 @@ public final class OptionTable {
         d.duration("keep-alive", "75s", 100, HOUR, "For the next request of a connection.");
         d.duration("exchange", "10m", 100, 24 * HOUR, "For a whole exchange; then 504,"
                 + " or 408 while filters wait for the request body.");
-        d.bytes("body-rate", "100B", 0, 1 << 30, "A second, on average over a request body and after"
-                + " body-idle; then 408.");
+        d.bytes("body-rate", "100B", 0, 1 << 30, "Per second, on average over a request body and"
+                + " after body-idle; below it 408.");
         d.duration("send", "60s", 100, HOUR, "For a client to read its response; then the"
                 + " connection is closed.");
         d.duration("pool-idle", "30s", 100, HOUR, "For an unused connection to an origin.");
@@ -166,8 +166,8 @@ public final class OptionTable {
         d.in("tls", false);
         d.text("certificate", "", "PEM file with the chain; switches TLS on for clients.");
         d.text("key", "", "PEM file with the private key (PKCS #8).");
-        d.texts("more-certificates", "", "CHAIN.pem KEY.pem of further names; a client gets the one"
-                + " that holds the name it asks for (SNI).");
+        d.texts("more-certificates", "", "CHAIN.pem KEY.pem of further names; a client gets the"
+                + " one for the name that it requests (SNI).");
         d.choice("min-version", "1.2", List.of("1.2", "1.3"), "Least version of TLS for clients.");
         d.texts("ciphers", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,"
                 + " TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,"
@@ -217,7 +217,7 @@ public final class OptionTable {
         d.texts("addresses", "", "host:port of each server, or the name of a service: of DNS (SRV)"
                 + " such as _http._tcp.shop.internal, of server.consul such as consul:shop, of server.eureka"
                 + " such as eureka:SHOP, or of server.endpoints such as file:shop; '*N' behind it is a weight,"
-                + " ' backup' makes it a reserve. Each address that a name leads to is an endpoint"
+                + " ' backup' makes it a backup. Each address that a name leads to is an endpoint"
                 + " of its own.");
         d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())
                 .map(Balancer.Method::label).toList(), "Load-balancing method.");
@@ -250,8 +250,8 @@ public final class OptionTable {
                 + " fields do not see them.");
         d.bool("preserve-host", true, "Send the client's Host and not the address.");
         d.bool("tls", false, "Encrypt and verify the certificate, for tls-name.");
-        d.text("tls-name", "", "Name that is asked for (SNI) and verified; empty for the host of the"
-                + " address.");
+        d.text("tls-name", "", "Name that is requested (SNI) and verified; empty for the host of"
+                + " the address.");
         d.choice("persistence", "none", List.of("none", "cookie", "header"),
                 "Session affinity: binds a client to an address.");
         d.text("persistence-name", "wirespeed", "Name of that cookie or header.");
@@ -260,7 +260,7 @@ public final class OptionTable {
 
     private static void health(Declaration d) {
         d.in("origin", true);
-        d.text("check-path", "", "Asked regularly when set.");
+        d.text("check-path", "", "Path that is requested regularly, if set.");
         d.duration("check-interval", "5s", 10, HOUR, "Between two checks, varied by a fifth.");
         d.duration("check-timeout", "2s", 10, HOUR, "For one check.");
         d.count("check-rise", 2, 1, 100, "Good checks until an address is used again.");
@@ -277,8 +277,8 @@ public final class OptionTable {
         d.text("name", "", "For metrics and the admin port; the default is its number.");
         d.text("host", "", "Exact host or *.suffix; empty for all.");
         d.text("prefix", "/", "Path prefix that ends on a segment border.");
-        d.text("pattern", "", "Regular expression (RE2 syntax) that must find something in the path,"
-                + " besides the prefix; ^ and $ stand for its ends. Empty for all.");
+        d.text("pattern", "", "Regular expression (RE2 syntax) that must match somewhere in the"
+                + " path, besides the prefix; ^ and $ stand for its ends. Empty for all.");
         d.texts("methods", "", "Accepted methods; empty for all.");
         d.table("headers", "Fields that must have exactly these values.");
         d.table("query", "Parameters of the query whose first values, decoded, must be exactly these.");
@@ -290,7 +290,7 @@ public final class OptionTable {
         d.bool("strip-prefix", false, "Remove the prefix before the origin sees the path; it"
                 + " gets it as X-Forwarded-Prefix.");
         d.bool("restore-prefix", false, "Put a stripped prefix before Location, Content-Location and"
-                + " cookie paths of answers that lack it.");
+                + " cookie paths of responses that lack it.");
         d.bool("encoded-slashes", false, "Take paths with %2F, which the origin gets as they are;"
                 + " otherwise 400. Prefixes and filters see them as a part of a name: an origin that"
                 + " takes them for a slash must not rely on rules about paths.");
@@ -328,8 +328,9 @@ public final class OptionTable {
         d.text("body", "", "static-response, error-page: the body.");
         d.text("content-type", "text/plain; charset=utf-8", "static-response, error-page: its"
                 + " type; that of an error-page whose file ends with .html or .json is known without.");
-        d.texts("key", "client", "rate-limit: what has a bucket of its own: client, route, header:NAME,"
-                + " claim:NAME of a token that a jwt filter took, or each combination of several.");
+        d.texts("key", "client", "rate-limit: what has its own bucket: client, route,"
+                + " header:NAME, claim:NAME of a token that a jwt filter accepted, or each"
+                + " combination of several.");
         d.count("rate", 100, 1, 10_000_000, "rate-limit: requests per second.");
         d.count("burst", 100, 1, 10_000_000, "rate-limit: burst size.");
         d.count("ipv4-prefix", 32, 1, 32, "rate-limit: as ipv6-prefix, for IPv4.");
@@ -341,15 +342,16 @@ public final class OptionTable {
                 "compress: content types to compress; * is a wildcard.");
         d.bytes("min", "1KiB", 0, 1 << 30, "compress: minimum size.");
         d.text("file", "", "access-log, error-page: the file; without one a log goes to standard output.");
-        d.texts("statuses", "", "error-page: for which, such as 404 or 5xx; one status comes before its"
-                + " class.");
-        d.bool("from-origins", false, "error-page: whether answers of origins are replaced, too.");
+        d.texts("statuses", "", "error-page: for which, such as 404 or 5xx; a status has"
+                + " precedence over its class.");
+        d.bool("from-origins", false, "error-page: whether responses of origins are replaced,"
+                + " too.");
         d.text("format", "", "access-log: json, or a template with names in braces.");
         d.text("jwks", "", "jwt: key set of the issuer, a file or an http address; fetched again when"
                 + " it is old or lacks a key.");
         d.texts("algorithms", "RS256, ES256", "jwt: the accepted ones.");
-        d.text("issuer", "", "jwt: iss of every token, needed; * for any.");
-        d.text("audience", "", "jwt: what aud must hold, needed; * for any.");
+        d.text("issuer", "", "jwt: iss of every token, required; * for any.");
+        d.text("audience", "", "jwt: what aud must contain, required; * for any.");
         d.duration("leeway", "30s", 0, HOUR, "jwt: by which clocks may differ.");
         d.table("claim-headers", "jwt: fields of the request that claims are set in, such as X-User ="
                 + " \"sub\"; a client's own are removed.");
@@ -357,19 +359,20 @@ public final class OptionTable {
         d.text("key-header", "X-API-Key", "api-key: the field with the key, which is removed.");
         d.text("users-file", "", "basic: a line NAME:HASH for each user, with the hash that openssl"
                 + " passwd -6 prints.");
-        d.text("realm", "gateway", "basic: text that browsers show with the question.");
-        d.text("url", "", "external-auth, mirror: http address of the service. external-auth asks it with"
-                + " each request: 2xx lets it pass; redirects, 401 and 403 go to the client, all else is"
-                + " 503. mirror appends the path that the origin gets.");
-        d.duration("timeout", "2s", 1, HOUR, "external-auth, mirror: for the whole answer.");
+        d.text("realm", "gateway", "basic: text that browsers show when they prompt for the"
+                + " password.");
+        d.text("url", "", "external-auth, mirror: http address of the service. external-auth"
+                + " sends it a request for each: 2xx lets it pass; redirects, 401 and 403 go to"
+                + " the client, all else is 503. mirror appends the path that the origin gets.");
+        d.duration("timeout", "2s", 1, HOUR, "external-auth, mirror: for the whole response.");
         d.count("percent", 100, 0, 100, "mirror: share of the requests that are copied.");
         d.bytes("mirror-body", "0B", 0, 65_536, "mirror: requests with a body up to this size are copied,"
                 + " too, if they name its length; such a body is collected before filters see the request.");
         d.texts("remove-headers", "Authorization, Cookie", "mirror: fields of the request that copies lack.");
         d.texts("send-headers", "Authorization, Cookie", "external-auth: fields of the request that"
                 + " are sent along.");
-        d.texts("copy-headers", "", "external-auth: fields of the answer that the origin gets; a client's"
-                + " own are removed.");
+        d.texts("copy-headers", "", "external-auth: fields of the response that the origin gets;"
+                + " a client's own are removed.");
         d.text("identity-header", "", "api-key, basic: the field in which the origin gets NAME; a client's own"
                 + " is removed.");
         d.texts("allow", "", "ip: networks whose clients may pass; empty for all.");
@@ -377,7 +380,7 @@ public final class OptionTable {
         d.texts("allow-origins", "", "cors: origins whose pages may read, or *.");
         d.texts("allow-methods", "GET, HEAD, POST", "cors: methods that pages may use.");
         d.texts("allow-headers", "", "cors: fields that pages may send.");
-        d.texts("expose-headers", "", "cors: fields of answers that pages may read.");
+        d.texts("expose-headers", "", "cors: fields of responses that pages may read.");
         d.bool("credentials", false, "cors: whether pages may send cookies; not with *.");
         d.duration("max-age", "10m", 0, 24 * HOUR, "cors: how long a browser remembers.");
     }

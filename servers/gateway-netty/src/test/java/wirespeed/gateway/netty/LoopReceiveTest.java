@@ -3,12 +3,14 @@ package wirespeed.gateway.netty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.channel.RecvByteBufAllocator;
 import io.netty.channel.embedded.EmbeddedChannel;
 import org.junit.jupiter.api.Test;
+import wirespeed.gateway.core.OptionTable;
 
 class LoopReceiveTest {
     private final EmbeddedChannel channel = new EmbeddedChannel();
@@ -38,6 +40,12 @@ class LoopReceiveTest {
         assertEquals(4096, read(4096));
         assertEquals(LoopReceive.LARGE_BYTES, read(1));
         channel.close();
+    }
+
+    @Test
+    void the_option_names_the_size_of_large_reads() {
+        String text = OptionTable.find("server", "receive-buffer").text();
+        assertTrue(text.contains(LoopReceive.LARGE_BYTES / 1024 + "KiB at a time"), text);
     }
 
     @Test
