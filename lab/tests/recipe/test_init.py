@@ -157,7 +157,7 @@ def test_a_port_that_is_typed_in_is_checked_like_one_that_is_given(monkeypatch):
         (["a.toml"], "init: --command is missing"),
         (["a.txt", "--command", "true"], "as in my-server.toml"),
         (["a.toml", "--command", "no-such-program-x"], "program 'no-such-program-x' not found"),
-        (["a.toml", "--command", "sh -c 'echo broken; exit 3'"], "exit code 3"),
+        (["a.toml", "--command", "sh -c 'echo broken; exit 3'", "--port", "FREE"], "exit code 3"),
         (["a.toml", "--command", "sh 'unclosed"], "No closing quotation"),
         (["a.toml", "--command", "true", "--connections", "many", "--no-try"], "'many'"),
         (["a.toml", "--command", "true", "--connections", "0", "--no-try"], "'0'"),
@@ -177,7 +177,7 @@ def test_a_port_that_is_typed_in_is_checked_like_one_that_is_given(monkeypatch):
 )
 def test_a_mistake_is_one_line_and_writes_nothing(here, words, said):
     (here / "file.toml").write_text("kept")
-    done = init(*words)
+    done = init(*(str(free_port()) if word == "FREE" else word for word in words))
     assert done.exit_code == 1 and said in str(done.exception)
     assert "\n" not in str(done.exception)
     assert {path.name for path in Path().iterdir()} == {"file.txt", "file.toml"}

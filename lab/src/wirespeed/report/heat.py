@@ -14,7 +14,7 @@ from wirespeed.report import wording
 from wirespeed.report.tables import verdict_entry
 
 FULL_AT = 0.5  # a gain or loss from here on has the full colour
-SHADE_LEAST, SHADE_MOST = 6, 55  # percent of colour; text stays readable on both
+SHADE_LEAST, SHADE_MOST = 6, 45  # percent of colour; text stays readable on both
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def show_summary(summary: Summary, console: Console) -> None:
 
 
 def _table(grid: Grid, shown: list[int]) -> Table:
-    # Texts, not strings: brackets of a title or a value are no markup.
+    # Of strings, brackets in a title or a value would be read as markup.
     out = Table(
         title=Text(grid.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD,
         show_edge=False, pad_edge=False,
