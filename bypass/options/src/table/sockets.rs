@@ -110,7 +110,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .inert("accept does what Linux does: nothing is inherited"),
     number("EF_MAX_ENDPOINTS", "8192", 0..=COUNT_MAX, "Sockets that one process may accelerate")
         .of(Group::Memory)
-        .does("connections beyond it use the kernel (reason `limit`)"),
+        .does("connections beyond it use the kernel (reason: limit)"),
     number("EF_MAX_PACKETS", "32768", 0..=COUNT_MAX, "Packet buffers of a stack")
         .of(Group::Memory)
         .inert(NO_PACKETS),
