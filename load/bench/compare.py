@@ -11,15 +11,16 @@ server took for a request of this tool: waking a generator that sleeps is a part
 A cell is CONNECTIONSxBYTES; with -close one connection per request, with -lua a static script,
 with -dynamic one that makes each request (tools without scripts are left out), with -chunked a body
 of chunks, with -tls encryption, with -urls two URLs in turn (wrk needs a script for that), with -vary
-a head that is another each time, with -h2sN HTTP/2 with N streams at once on each connection, and behind
-these with -t2 two threads.
+a head that is another each time, with -h2sN HTTP/2 with N streams at once on each connection, with -h3sN
+HTTP/3 (--server quinn), and behind these with -t2 two threads.
 --set holdout has cells that nothing was tuned on: 137 bytes, 333 connections, chunks; --set all has
 every kind of cell, for one table and a summary within 20 minutes:
 
     load/bench/compare.py --set all --tools wrk,oha,h2load --rounds 2 --seconds 1 --brief
 
 Against nginx the server is mostly the slower side, so
-requests/s mean little there; --server sink is faster than any generator.
+requests/s mean little there; --server sink is faster than any generator. --server quinn speaks HTTP/1.1,
+HTTP/2 and HTTP/3 at one port; cargo makes it: cargo build --release -p load-cli --example http3_server
 
 With --before PATH another build of wirespeed-load takes part too.
 
@@ -54,6 +55,7 @@ SETS = {
     "usual": ["50x0", "1000x0", "50x1024", "1000x1024", "50x0-close", "50x0-lua"],
     "holdout": ["50x137", "333x0", "333x137", "50x1024-chunked", "333x137-chunked"],
     "http2": ["1x0-h2s1", "50x0-h2s1", "50x0-h2s10", "10x1024-h2s100", "50x1024-h2s10"],
+    "http3": ["1x0-h3s1", "50x0-h3s1", "50x0-h3s10", "10x1024-h3s100", "50x16384-h3s10"],
     "wrk": [f"{connections}x{size}" for size in (0, 1024, 10240) for connections in (1, 50, 333, 1000)],
     "all": [
         *(f"{connections}x{size}" for size in (0, 1024, 16384, 102400, 1048576)
@@ -150,6 +152,14 @@ def make_certificate(folder):
          f"{folder}/cert.pem"], check=True, capture_output=True)
 
 
+def quinn(load):
+    """The server of HTTP/3, which lies next to our program."""
+    path = Path(load).resolve().parent / "examples" / "http3_server"
+    if not path.exists():
+        raise SystemExit(f"{path}: not there (cargo build --release -p load-cli --example http3_server)")
+    return path
+
+
 class Server:
     """nginx, or the null server of a generator, on core 0 as long as the block lasts."""
 
@@ -164,8 +174,10 @@ class Server:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             try:
-                # a master listens before its worker answers, and the first run would miss that
                 with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+                    if self.kind == "quinn":
+                        return self
+                    # a master listens before its worker answers, and the first run would miss that
                     probe.sendall(b"GET /0 HTTP/1.1\r\nHost: probe\r\n\r\n")
                     if probe.recv(1):
                         return self
@@ -177,6 +189,8 @@ class Server:
         """The server's command line."""
         if self.kind == "sink":
             return [self.sink, "sink", f"127.0.0.1:{self.port}"]
+        if self.kind == "quinn":
+            return [str(quinn(self.sink)), str(self.port)]
         if self.kind == "node":
             return [shutil.which("node"), "-e", NODE % self.port]
         config, pages = Path(self.folder, "nginx.conf"), Path(self.folder, "chunked")
@@ -194,6 +208,8 @@ class Server:
 
     def root_of(self, cell):
         """Where the cell's pages are."""
+        if self.kind == "quinn":
+            return f"https://127.0.0.1:{self.port}"
         if cell.kind == "tls":
             return f"https://127.0.0.1:{self.tls_port}"
         return f"http://127.0.0.1:{self.h2_port if cell.streams else self.port}"
@@ -383,7 +399,7 @@ def options_of():
     parser.add_argument("--bin", action="append", default=[], metavar="NAME=PATH",
                         help="where a program is that is not on PATH")
     parser.add_argument("--before", metavar="PATH", help="another build of ours, to compare with")
-    parser.add_argument("--server", choices=["nginx", "sink", "node"], default="nginx")
+    parser.add_argument("--server", choices=["nginx", "sink", "node", "quinn"], default="nginx")
     parser.add_argument("--nice", action="store_true",
                         help="server and tools go before what else runs on the machine (root)")
     parser.add_argument("--rounds", type=int, default=5)
@@ -416,6 +432,8 @@ def main():
     kept = Path(options.json) if options.json else None
     results = json.loads(kept.read_text()) if kept and kept.exists() else {}
     cells = [peers.Cell.parse(name) for name in options.cell or SETS[options.set]]
+    if options.server != "quinn" and any(cell.http3 for cell in cells):
+        raise SystemExit("cells of HTTP/3 need --server quinn")
     if any(cell.threads > 1 for cell in cells):
         print(f"Server on core 0; two threads of a generator on cores {cores_of(2)}.\n")
     for cell in cells:

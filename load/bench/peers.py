@@ -28,19 +28,21 @@ class Cell:
     connections: int
     size: str
     kind: str = ""
-    #: Streams of each HTTP/2 connection; 0 is HTTP/1.1.
+    #: Streams of each connection of HTTP/2 or HTTP/3; 0 is HTTP/1.1.
     streams: int = 0
+    http3: bool = False
     #: Threads of the generator.
     threads: int = 1
 
     @staticmethod
     def parse(name: str) -> "Cell":
-        """From a name such as 50x1024, 50x0-close, 50x1024-chunked or 50x0-tls-t2."""
-        shape = re.fullmatch(rf"(\d+)x(\d+)(?:-({'|'.join(KINDS)}|h2s(\d+)))?(?:-t([12]))?", name)
+        """From a name such as 50x1024, 50x0-close, 50x1024-chunked, 50x0-h3s10 or 50x0-tls-t2."""
+        shape = re.fullmatch(rf"(\d+)x(\d+)(?:-({'|'.join(KINDS)}|h([23])s(\d+)))?(?:-t([12]))?", name)
         if not shape:
-            raise SystemExit(f"{name}: not a cell (CONNECTIONSxBYTES, then -{', -'.join(KINDS)} "
-                             "or -h2sSTREAMS, then -t2)")
-        cell = Cell(name, int(shape[1]), shape[2], shape[3] or "", int(shape[4] or 0), int(shape[5] or 1))
+            raise SystemExit(f"{name}: not a cell (CONNECTIONSxBYTES, then -{', -'.join(KINDS)}, "
+                             "-h2sSTREAMS or -h3sSTREAMS, then -t2)")
+        cell = Cell(name, int(shape[1]), shape[2], shape[3] or "", int(shape[5] or 0), shape[4] == "3",
+                    int(shape[6] or 1))
         if cell.connections < cell.threads:
             raise SystemExit(f"{name}: fewer connections than threads (each needs one)")
         return cell
@@ -112,10 +114,23 @@ def _only_plain(arguments):
 NOT_PLAIN = ("lua", "dynamic", "urls")
 
 
+def _streams(job, version):
+    return [version, "--streams", str(job.cell.streams)] if job.cell.streams else []
+
+
 def _ours(job):
-    http2 = ["--http2", "--streams", str(job.cell.streams)] if job.cell.streams else []
+    streams = _streams(job, "--http3" if job.cell.http3 else "--http2")
     script = ["-s", job.dynamic] if job.cell.kind == "dynamic" else []
-    return [*_wrk(job, *http2, *_field(job), *script), *job.urls[1:]]
+    return [*_wrk(job, *streams, *_field(job), *script), *job.urls[1:]]
+
+
+def _ours_by_http2(job):
+    """HTTP/2 where the cell is of HTTP/3: the same server, and as many requests at once."""
+    return _wrk(job, *_streams(job, "--http2")) if job.cell.http3 else None
+
+
+def _ours_by_http1(job):
+    return _wrk(job) if job.cell.http3 and job.cell.streams == 1 else None
 
 
 def _wrk_itself(job):
@@ -127,11 +142,21 @@ def _wrk_itself(job):
 
 
 def _h2load(job):
-    if job.cell.kind in ("lua", "dynamic"):
+    if job.cell.kind in ("lua", "dynamic") or job.cell.http3:
         return None
     protocol = ["-m", str(job.cell.streams)] if job.cell.streams else ["--h1"]
     return [*protocol, f"-t{job.cell.threads}", f"-c{job.cell.connections}", f"-D{job.seconds}", *job.close_field,
             *job.urls]
+
+
+def _oha(job):
+    if job.cell.kind in NOT_PLAIN or (job.cell.streams and not job.cell.http3):
+        return None
+    is_encrypted = job.cell.kind == "tls" or job.cell.http3
+    return ["--no-tui", f"-c{job.cell.connections}", f"-z{job.seconds}s",
+            *(["--http-version=3", f"-p{job.cell.streams}"] if job.cell.http3 else []),
+            *(["--disable-keepalive"] if job.cell.close else []),
+            *(["--insecure"] if is_encrypted else []), job.url]
 
 
 def _httperf(job):
@@ -191,6 +216,8 @@ TOOLS = {
         "wirespeed-load",
         lambda job: None if job.cell.kind == "tls" or job.cell.streams else ["--bodies", "drop", *_ours(job)],
         _WRK_REQUESTS, _WRK_ELAPSED),
+    "wirespeed-load --http2": Tool("wirespeed-load", _ours_by_http2, _WRK_REQUESTS, _WRK_ELAPSED),
+    "wirespeed-load --http1": Tool("wirespeed-load", _ours_by_http1, _WRK_REQUESTS, _WRK_ELAPSED),
     "wirespeed-load -s": Tool("wirespeed-load", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
     "wrk": Tool(
         "wrk", _wrk_itself, _WRK_REQUESTS, _WRK_ELAPSED),
@@ -206,10 +233,7 @@ TOOLS = {
     "httperf": Tool(
         "httperf", _httperf, r"replies (\d+) test-duration", r"test-duration ([\d.]+) (s)"),
     "oha": Tool(
-        "oha", _only_plain(lambda job: [
-            "--no-tui", f"-c{job.cell.connections}", f"-z{job.seconds}s",
-            *(["--disable-keepalive"] if job.cell.close else []),
-            *(["--insecure"] if job.cell.kind == "tls" else []), job.url]),
+        "oha", _oha,
         r"\[200\]\s+(\d+) responses", r"Total:\s+([\d.]+) (us|ms|secs?|s)\b"),
     "bombardier": Tool(
         "bombardier", _only_plain(lambda job: [

@@ -27,6 +27,10 @@ pub fn parse(arguments: &[String]) -> Result<Typed, Mistake> {
             typed.words.push(argument.clone());
         }
     }
+    if typed.words.is_empty() && !typed.has("sink") {
+        // for getopt_long the words behind it are as any others, the URL among them
+        std::mem::swap(&mut typed.words, &mut typed.rest);
+    }
     Ok(typed)
 }
 
@@ -116,6 +120,13 @@ mod tests {
         assert_eq!(options, expected);
         assert_eq!(typed.words, ["http://h/"]);
         assert_eq!(typed.rest, ["x", "-y"]);
+    }
+
+    #[test]
+    fn the_url_may_stand_behind_the_end_of_the_options() {
+        let typed = typed("-t4 -- http://h/ -x").expect("correct");
+        assert_eq!(typed.words, ["http://h/", "-x"]);
+        assert!(typed.rest.is_empty());
     }
 
     #[test]

@@ -2,7 +2,14 @@
 
 mod support;
 
-use support::{always, count, measured, run, Server, HELLO};
+use std::net::UdpSocket;
+use support::{always, count, measured, own_address, run, Server, HELLO};
+
+/// The time of day after so many seconds.
+fn in_seconds(seconds: f64) -> f64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("after 1970").as_secs_f64() + seconds
+}
 
 #[test]
 fn requests_keep_their_host_and_go_where_it_was_typed() {
@@ -59,8 +66,7 @@ fn connections_move_to_the_address_that_is_there() {
     let (port, first, second) = (address.port(), address.ip(), there.address.ip());
     let accepted = std::thread::spawn(move || drop(gone.accept()));
     // connections that are opened before the first is gone end before the load begins
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let start = now.expect("after 1970").as_secs_f64() + 3.0;
+    let start = in_seconds(3.0);
     let result = measured(&format!(
         "-t1 -c2 -d1s -R50 -T30s --start-at {start} \
          --resolve both.test:{port}:{first},{second} http://both.test:{port}/"
@@ -68,6 +74,49 @@ fn connections_move_to_the_address_that_is_there() {
     accepted.join().expect("no panic");
     assert_eq!(there.asked(), 50);
     assert!(count(&result, "/errors/connect/refused") > 0);
+}
+
+#[test]
+fn an_address_that_takes_connections_and_ends_them_is_left() {
+    let (ending, there) = support::two_addresses();
+    let (ending, there) = (
+        Server::start_at(ending, drop),
+        Server::start_at(there, always(HELLO)),
+    );
+    let (port, first, second) = (
+        ending.address.port(),
+        ending.address.ip(),
+        there.address.ip(),
+    );
+    // connections end before the load begins, and are opened again elsewhere
+    let start = in_seconds(3.0);
+    let result = measured(&format!(
+        "-t1 -c2 -d1s -R50 -T30s --start-at {start} \
+         --resolve both.test:{port}:{first},{second} http://both.test:{port}/"
+    ));
+    assert_eq!(there.asked(), 50, "{}", result["errors"]);
+    assert!(count(&result, "/errors/connect/other") > 0);
+}
+
+#[test]
+fn datagrams_go_to_the_address_at_which_something_listens() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let (there, port) = ("127.0.0.1", socket.local_addr().expect("bound").port());
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1000];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            // a client may be gone
+            let _ = socket.send_to(&buffer[..length], from);
+        }
+    });
+    let absent = own_address();
+    let absent = absent.trim_end_matches(":0");
+    let result = measured(&format!(
+        "-t1 -c2 -n 50 -d60s -T30s --resolve both.test:{port}:{absent},{there} udp://both.test:{port}"
+    ));
+    // the first message of each socket is refused
+    let completed = count(&result, "/totals/completed");
+    assert!(completed >= 46, "{completed}: {}", result["errors"]);
 }
 
 #[test]

@@ -249,6 +249,29 @@ fn a_server_that_ends_what_it_accepts_is_never_a_hot_loop() {
 }
 
 #[test]
+fn a_server_that_no_longer_waits_for_a_request_may_say_so() {
+    let timed_out =
+        b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let server = Server::start(move |mut conversation| {
+        if conversation.request().is_some() {
+            conversation.send(&[HELLO, timed_out].concat());
+        }
+    });
+    let result = measured(&format!("-t1 -c2 -n 20 -d60s -T30s {}", server.url()));
+    assert_eq!(count(&result, "/totals/status/200"), 20);
+    assert_eq!(count(&result, "/totals/completed"), 20);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    // any other response that nothing asked for is an error
+    let server = Server::start(|mut conversation| {
+        if conversation.request().is_some() {
+            conversation.send(&[HELLO, HELLO].concat());
+        }
+    });
+    let result = measured(&format!("-t1 -c2 -n 20 -d60s -T30s {}", server.url()));
+    assert!(count(&result, "/errors/malformed/unasked") > 0);
+}
+
+#[test]
 fn connections_asked_to_close_are_opened_for_every_request() {
     let server = Server::start(|mut conversation| {
         if conversation.request().is_some() {

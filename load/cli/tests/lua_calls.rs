@@ -3,7 +3,8 @@
 mod support;
 
 use serde_json::Value;
-use support::{always, program, temporary, wait_until, Conversation, Seen, Server, HELLO};
+use support::{always, c_library, own_address, program, temporary, two_addresses, wait_until};
+use support::{Conversation, Seen, Server, HELLO};
 
 /// Runs a script's text against a server; the result file, standard error and whether it succeeded.
 fn play(text: &str, options: &str, url: &str) -> (Value, String, bool) {
@@ -177,4 +178,100 @@ fn lookup_takes_no_service_and_ends_the_run_where_it_finds_nothing() {
         );
     }
     assert_eq!(server.asked(), asked);
+}
+
+#[test]
+fn time_us_is_the_time_of_day_as_under_wrk2() {
+    let server = Server::start(always(HELLO));
+    let script = "assert(math.abs(wrk.time_us() / 1e6 - os.time()) < 600)";
+    let (_, errors, is_done) = play(script, "-t1 -c1 -d100ms -T30s", &server.url());
+    assert!(is_done && !errors.contains("assertion failed"), "{errors}");
+}
+
+#[test]
+fn blank_lines_around_a_request_text_are_skipped() {
+    let server = Server::start(always(HELLO));
+    let script = r#"
+        local text = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab\r\n"
+        request = function() return text end
+    "#;
+    let (result, errors, is_done) = play(script, "-t1 -c1 -n 1 -d60s -T30s", &server.url());
+    assert!(is_done, "{errors}");
+    assert_eq!(support::count(&result, "/totals/completed"), 1);
+    assert_eq!(paths(&server.seen())[0], "/a");
+}
+
+#[test]
+fn the_url_of_a_script_may_stand_behind_the_end_of_the_options() {
+    let server = Server::start(always(HELLO));
+    let script = temporary("lua");
+    std::fs::write(
+        &script,
+        "function init(args) wrk.path = '/' .. args[1] .. #args end",
+    )
+    .expect("a file");
+    let output = program()
+        .args(["-t1", "-c1", "-n", "1", "-s"])
+        .arg(&script)
+        .args(["--", &server.url(), "-x"])
+        .output()
+        .expect("it starts");
+    std::fs::remove_file(&script).expect("ours");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(paths(&server.seen()), ["/-x1"]);
+}
+
+/// A name with two addresses.
+const TWO_ADDRESSES: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+    static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    struct addrinfo *second, *last;
+    if (!real) real = (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))
+        dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!host || strcmp(host, "both.test")) return real(host, service, hints, found);
+    if (real(getenv("FIRST"), service, hints, found)) return EAI_FAIL;
+    if (real(getenv("SECOND"), service, hints, &second)) return EAI_FAIL;
+    for (last = *found; last->ai_next; last = last->ai_next) {}
+    last->ai_next = second;
+    return 0;
+}
+"#;
+
+#[test]
+fn an_address_that_a_script_has_set_is_the_only_one() {
+    let (first, second) = two_addresses();
+    let (first, second) = (
+        Server::start_at(first, always(HELLO)),
+        Server::start_at(second, always(HELLO)),
+    );
+    let port = first.address.port();
+    // nothing listens there
+    let absent = own_address();
+    let absent = absent.trim_end_matches(":0");
+    let (script, library) = (temporary("lua"), c_library(TWO_ADDRESSES));
+    for (place, is_reached) in [("both.test", true), (absent, false)] {
+        let text = format!(
+            "function init() wrk.thread.addr = wrk.lookup('{place}', {port})[2] or wrk.lookup('{place}', {port})[1] end"
+        );
+        std::fs::write(&script, text).expect("a file");
+        let output = program()
+            .env("LD_PRELOAD", &library)
+            .env("FIRST", first.address.ip().to_string())
+            .env("SECOND", second.address.ip().to_string())
+            .args(["-t1", "-c2", "-d300ms", "-T30s", "-s"])
+            .arg(&script)
+            .arg(format!("http://both.test:{port}/"))
+            .output()
+            .expect("it starts");
+        assert_eq!(output.status.success(), is_reached, "{place}: {output:?}");
+    }
+    assert_eq!(first.asked(), 0);
+    for file in [script, library] {
+        std::fs::remove_file(file).expect("ours");
+    }
 }

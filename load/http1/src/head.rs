@@ -1,6 +1,7 @@
 //! The head of a response: status line, header fields, and what they say about the body.
 //!
-//! Tolerated because real servers send it: bare LF, folded header lines (RFC 9112, 5.2).
+//! Tolerated because real servers send it: bare LF, folded header lines (RFC 9112, 5.2), the coding
+//! "identity".
 //! Refused because two readers would disagree about where the answer ends: two different
 //! Content-Length values, an invalid length, a space before the colon.
 
@@ -288,6 +289,12 @@ impl Fields {
                 self.stays |= has_token(value, b"keep-alive");
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value)?,
+            // "identity" is none, and of an earlier version of HTTP (RFC 2616, 3.6)
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding")
+                && value.eq_ignore_ascii_case(b"identity") =>
+            {
+                self.tolerated = true;
+            }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 self.coded = true;
                 self.chunked = last_token_is_chunked(value);
@@ -423,6 +430,19 @@ mod tests {
         );
         assert_eq!(head.framing, Framing::Chunked);
         assert!(!head.keep_alive && head.tolerated);
+    }
+
+    #[test]
+    fn identity_leaves_a_body_as_it_is() {
+        let head =
+            whole("HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity\r\nContent-Length: 5\r\n\r\n");
+        assert_eq!(head.framing, Framing::Length(5));
+        assert!(head.keep_alive && head.tolerated);
+        let head = whole("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\n");
+        assert_eq!(head.framing, Framing::UntilClose);
+        let both =
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n";
+        assert_eq!(whole(both).framing, Framing::Chunked);
     }
 
     #[test]

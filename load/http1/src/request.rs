@@ -85,17 +85,23 @@ pub fn count(text: &[u8]) -> Result<usize, (usize, usize)> {
 
 /// Which of the requests in `text` are HEAD requests, whose responses have no body.
 pub fn heads(text: &[u8]) -> Result<Vec<bool>, (usize, usize)> {
-    let mut rest = text;
+    let mut rest = after_blank_lines(text);
     let mut heads = Vec::new();
     while !rest.is_empty() {
         let used = one(rest).ok_or_else(|| position(text, text.len() - rest.len()))?;
         heads.push(rest.starts_with(b"HEAD "));
-        rest = &rest[used..];
+        rest = after_blank_lines(&rest[used..]);
     }
     if heads.is_empty() {
         return Err((1, 1));
     }
     Ok(heads)
+}
+
+/// Servers skip blank lines before a request (RFC 9112, 2.2), and wrk counts none.
+fn after_blank_lines(text: &[u8]) -> &[u8] {
+    let blank = text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    &text[blank.count()..]
 }
 
 /// The length of the request at the start of `text`: lines may end with LF alone, and the body may
@@ -281,6 +287,12 @@ mod tests {
             5;x=y\r\nhello\r\n0\r\nTrailer: 1\r\n\r\n";
         assert_eq!(count(&[&chunked[..], chunked].concat()), Ok(2));
         assert_eq!(count(&chunked[..chunked.len() - 2]), Err((1, 1)));
+        assert_eq!(count(b"\r\nGET / HTTP/1.1\r\n\r\n\r\n\n"), Ok(1));
+        assert_eq!(
+            count(&[&b"\n"[..], two, b"\r\n", two, b"\r\n"].concat()),
+            Ok(4)
+        );
+        assert_eq!(count(b"\r\n"), Err((1, 1)));
         assert_eq!(count(b""), Err((1, 1)));
         assert_eq!(count(b"GET / HTTP/1.1\r\n\r\nnonsense"), Err((3, 1)));
     }

@@ -119,12 +119,15 @@ pub fn parts<'t>(text: &'t [u8], scheme: &str) -> Option<Parts<'t>> {
     let mut lines = head.split("\r\n");
     let mut words = lines.next()?.split(' ');
     let (method, path) = (words.next()?, words.next()?);
-    let (mut authority, mut own, mut is_chunked) = (None, Vec::new(), false);
+    let (mut authority, mut own, mut is_chunked, mut length) = (None, Vec::new(), false, None);
     for line in lines {
         let (name, value) = line.split_once(':')?;
         let (name, value) = (name.to_ascii_lowercase(), value.trim());
         if name == "host" {
             authority = Some(value.to_string());
+        }
+        if name == "content-length" {
+            length = Some(value.parse::<usize>().ok()?);
         }
         if name == "transfer-encoding" {
             if !value.eq_ignore_ascii_case("chunked") {
@@ -143,10 +146,13 @@ pub fn parts<'t>(text: &'t [u8], scheme: &str) -> Option<Parts<'t>> {
     fields.extend(authority.map(|authority| field(":authority", &authority)));
     fields.push(field(":path", path));
     fields.append(&mut own);
-    let mut body = Cow::Borrowed(&text[end + 4..]);
-    if is_chunked {
-        body = Cow::Owned(unchunked(&body)?);
-    }
+    let rest = &text[end + 4..];
+    let body = match length {
+        _ if is_chunked => Cow::Owned(unchunked(rest)?),
+        // blank lines that may follow it in HTTP/1 are left out
+        Some(length) => Cow::Borrowed(rest.get(..length)?),
+        None => Cow::Borrowed(&[][..]),
+    };
     Some(Parts { fields, body })
 }
 
@@ -248,6 +254,15 @@ mod tests {
         ] {
             assert_eq!(body(&wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn blank_lines_behind_a_request_are_left_out() {
+        let body = |text: &[u8]| Some(encode_one(text, "http")?.body.to_vec());
+        let get = b"GET / HTTP/1.1\r\n\r\n\r\n";
+        assert_eq!(body(get), Some(Vec::new()));
+        assert_eq!(body(&[POST, b"\r\n"].concat()), Some(b"ab".to_vec()));
+        assert_eq!(body(&POST[..POST.len() - 1]), None, "it is cut off");
     }
 
     #[test]

@@ -6,7 +6,9 @@ use bytes::{Buf, Bytes};
 use h3::error::{Code, StreamError};
 use h3::server::RequestResolver;
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{Connection, Endpoint, SendStream, ServerConfig, TransportConfig};
+use quinn::crypto::{CryptoError, HmacKey};
+use quinn::{Connection, ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig};
+use quinn::{SendStream, ServerConfig, TokioRuntime, TransportConfig};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use std::collections::HashMap;
@@ -52,6 +54,65 @@ pub struct Http3Server {
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
+/// How a server speaks QUIC.
+#[derive(Default)]
+pub struct Manners {
+    /// Parameters of its connections.
+    pub transport: TransportConfig,
+    /// Those of its socket.
+    pub endpoint: EndpointConfig,
+    /// It validates the addresses of clients by a Retry (RFC 9000, 8.1.2).
+    pub retries: bool,
+}
+
+/// Signs as any other one does: what one server signs another one knows.
+struct SameKey;
+
+impl HmacKey for SameKey {
+    fn sign(&self, data: &[u8], signature: &mut [u8]) {
+        for (place, byte) in signature.iter_mut().enumerate() {
+            *byte = data[place % data.len()].wrapping_add(place as u8);
+        }
+    }
+
+    fn signature_len(&self) -> usize {
+        32
+    }
+
+    fn verify(&self, _data: &[u8], _signature: &[u8]) -> Result<(), CryptoError> {
+        Ok(())
+    }
+}
+
+/// Names that each server takes for its own.
+struct Numbers(Arc<AtomicUsize>);
+
+impl ConnectionIdGenerator for Numbers {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let number = self.0.fetch_add(1, Ordering::SeqCst);
+        ConnectionId::new(&number.to_be_bytes())
+    }
+
+    fn cid_len(&self) -> usize {
+        size_of::<usize>()
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Two servers that know of none of each other's connections, and can reset them.
+pub fn successors() -> [EndpointConfig; 2] {
+    let next: Arc<AtomicUsize> = Arc::default();
+    std::array::from_fn(|_| {
+        let next = Arc::clone(&next);
+        let mut endpoint = EndpointConfig::new(Arc::new(SameKey));
+        endpoint.cid_generator(move || Box::new(Numbers(Arc::clone(&next))));
+        endpoint
+    })
+}
+
 /// The task of a connection.
 type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -61,19 +122,18 @@ impl Http3Server {
     pub fn start(reply: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Http3Server {
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let (own, reply) = (Arc::clone(&asked), Arc::new(reply));
-        let mut server =
-            Http3Server::listen(TransportConfig::default(), move |connection, number| {
-                let (asked, reply) = (Arc::clone(&own), Arc::clone(&reply));
-                Box::pin(serve(connection, move |one: Asked| {
-                    let one = Asked {
-                        connection: number,
-                        ..one
-                    };
-                    let reply = reply(&one);
-                    asked.lock().expect("no panic").push(one);
-                    reply
-                }))
-            });
+        let mut server = Http3Server::listen(Manners::default(), move |connection, number| {
+            let (asked, reply) = (Arc::clone(&own), Arc::clone(&reply));
+            Box::pin(serve(connection, move |one: Asked| {
+                let one = Asked {
+                    connection: number,
+                    ..one
+                };
+                let reply = reply(&one);
+                asked.lock().expect("no panic").push(one);
+                reply
+            }))
+        });
         server.asked = asked;
         server
     }
@@ -95,19 +155,31 @@ impl Http3Server {
         transport: TransportConfig,
         serve: impl Fn(Connection, usize) -> R + Send + Sync + 'static,
     ) -> Http3Server {
-        Http3Server::listen(transport, move |connection, number| {
+        let manners = Manners {
+            transport,
+            ..Manners::default()
+        };
+        Http3Server::by_hand_as(manners, serve)
+    }
+
+    /// As [`Http3Server::by_hand`], in a manner of its own.
+    pub fn by_hand_as<R: Future<Output = ()> + Send + 'static>(
+        manners: Manners,
+        serve: impl Fn(Connection, usize) -> R + Send + Sync + 'static,
+    ) -> Http3Server {
+        Http3Server::listen(manners, move |connection, number| {
             Box::pin(serve(connection, number))
         })
     }
 
     fn listen(
-        transport: TransportConfig,
+        manners: Manners,
         serve: impl Fn(Connection, usize) -> Serving + Send + Sync + 'static,
     ) -> Http3Server {
         let names = vec!["localhost".to_string()];
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         let certificate = made.cert.der().to_vec();
-        let config = configuration(&made, transport);
+        let config = configuration(&made, manners.transport);
         let connections: Arc<AtomicUsize> = Arc::default();
         let (own, serve) = (Arc::clone(&connections), Arc::new(serve));
         let (tell, told) = mpsc::channel();
@@ -117,10 +189,16 @@ impl Http3Server {
                 .build()
                 .expect("a runtime");
             runtime.block_on(async move {
-                let any = SocketAddr::from(([127, 0, 0, 1], 0));
-                let endpoint = Endpoint::server(config, any).expect("a port");
+                let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+                let runtime = Arc::new(TokioRuntime);
+                let endpoint = Endpoint::new(manners.endpoint, Some(config), socket, runtime);
+                let endpoint = endpoint.expect("a socket of tokio");
                 tell.send(endpoint.local_addr()).expect("the test waits");
                 while let Some(incoming) = endpoint.accept().await {
+                    if manners.retries && !incoming.remote_address_validated() {
+                        incoming.retry().expect("the first time");
+                        continue;
+                    }
                     let (serve, own) = (Arc::clone(&serve), Arc::clone(&own));
                     tokio::spawn(async move {
                         if let Ok(connection) = incoming.await {
@@ -273,6 +351,14 @@ pub fn lossy_way(
     to: SocketAddr,
     passes: impl Fn(usize) -> bool + Send + Sync + 'static,
 ) -> SocketAddr {
+    way(move || to, passes)
+}
+
+/// As [`lossy_way`], to a server that may be another one for each datagram.
+pub fn way(
+    to: impl Fn() -> SocketAddr + Send + 'static,
+    passes: impl Fn(usize) -> bool + Send + Sync + 'static,
+) -> SocketAddr {
     let near = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
     let address = near.local_addr().expect("bound");
     let passes = Arc::new(passes);
@@ -283,13 +369,12 @@ pub fn lossy_way(
             let next = far.len();
             let (number, socket) = far.entry(from).or_insert_with(|| {
                 let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
-                socket.connect(to).expect("UDP connects at once");
                 back(&socket, &near, from, next, Arc::clone(&passes));
                 (next, socket)
             });
             if passes(*number) {
-                // a client that is gone has nothing to lose
-                let _ = socket.send(&buffer[..length]);
+                // a server that is gone has nothing to lose
+                let _ = socket.send_to(&buffer[..length], to());
             }
         }
     });

@@ -1,13 +1,12 @@
 //! A Lua state with the table `wrk` in it.
 
 use super::Script;
-use crate::sys::clock::monotonic_ns;
 use crate::sys::lua;
 use crate::sys::socket::Address;
 use mlua::{Function, Lua, MetaMethod, Table, UserData, UserDataMethods, Value, Variadic};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest wait of `wrk.connect`.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -79,10 +78,13 @@ fn fill(lua: &Lua, wrk: &Table, script: &Script) -> mlua::Result<()> {
     };
     wrk.set("connect", connect?)?;
     wrk.set("fields", lua.create_function(fields)?)?;
-    wrk.set(
-        "time_us",
-        lua.create_function(|_, ()| Ok((monotonic_ns() / 1000) as f64))?,
-    )
+    wrk.set("time_us", lua.create_function(|_, ()| Ok(unix_us()))?)
+}
+
+/// Microseconds since 1970, as wrk2 gives them to scripts.
+fn unix_us() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_micros() as f64
 }
 
 fn lookup(lua: &Lua, (host, service): (String, Value)) -> mlua::Result<Table> {

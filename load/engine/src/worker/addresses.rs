@@ -23,10 +23,17 @@ impl Addresses {
         })
     }
 
-    /// Where connection number `index` goes: to the address that is in use, or to its own.
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Where connection number `index` goes: to the address that is in use, or to its own; its place in
+    /// the list.
     #[inline]
-    pub fn of_connection(&self, index: usize, is_dealt: bool) -> RawAddress {
-        self.all[self.place(index, is_dealt)]
+    pub fn of_connection(&self, index: usize, is_dealt: bool) -> (RawAddress, u8) {
+        let place = self.place(index, is_dealt);
+        (self.all[place], place as u8)
     }
 
     fn place(&self, index: usize, is_dealt: bool) -> usize {
@@ -34,10 +41,11 @@ impl Addresses {
         (self.first + own) % self.all.len()
     }
 
-    /// A connection could not be opened: the next try goes to another address, unless each
-    /// connection has its own.
-    pub fn note_failure(&mut self, is_dealt: bool) {
-        if !is_dealt {
+    /// A connection to the address in this place could not be opened: the next try goes to another one,
+    /// unless each connection has its own. Of many that fail together the first one decides; each of two
+    /// would lead back to where the other came from.
+    pub fn note_failure(&mut self, place: u8, is_dealt: bool) {
+        if !is_dealt && place == self.first as u8 {
             self.first = (self.first + 1) % self.all.len();
         }
     }
@@ -64,14 +72,19 @@ mod tests {
     fn connections_share_the_first_address_until_it_fails() {
         let mut addresses = two();
         assert_eq!([0, 1].map(|index| addresses.place(index, false)), [0, 0]);
-        addresses.note_failure(false);
+        addresses.note_failure(0, false);
         assert_eq!([0, 1].map(|index| addresses.place(index, false)), [1, 1]);
+        // another connection to the first, which failed with it
+        addresses.note_failure(0, false);
+        assert_eq!([0, 1].map(|index| addresses.place(index, false)), [1, 1]);
+        addresses.note_failure(1, false);
+        assert_eq!([0, 1].map(|index| addresses.place(index, false)), [0, 0]);
     }
 
     #[test]
     fn connections_are_dealt_to_all_addresses_where_that_is_wanted() {
         let mut addresses = two();
-        addresses.note_failure(true);
+        addresses.note_failure(0, true);
         assert_eq!(
             [0, 1, 2].map(|index| addresses.place(index, true)),
             [0, 1, 0]

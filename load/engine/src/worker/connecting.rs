@@ -3,7 +3,7 @@
 use super::connector::is_inet;
 use super::proxy_header::proxy_header;
 use super::{ConnectionState, Worker};
-use crate::protocol::{Protocol, Wire};
+use crate::protocol::{InFlight, Protocol, Wire};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket::{self, Connect, Fd, Kind, RawAddress};
@@ -144,11 +144,14 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         Ok(())
     }
 
-    /// Where a connection goes.
+    /// Where a connection that is opened now goes.
     #[inline]
-    fn address_of(&self, index: usize) -> RawAddress {
-        let target = usize::from(self.connections[index].target);
-        self.connector.address_of(target, index)
+    fn address_of(&mut self, index: usize) -> RawAddress {
+        let connection = &mut self.connections[index];
+        let target = usize::from(connection.target);
+        let (address, place) = self.connector.address_of(target, index);
+        connection.address = place;
+        address
     }
 
     /// Writes the first request if that can be done already; and whether room must be waited for.
@@ -264,16 +267,28 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let result = self.wire.handshake(session, connection.fd);
         let now = monotonic_ns();
         match result {
-            Ok(false) => self.set_wake(index),
+            Ok(false) => self.await_handshake(index),
             Ok(true) => self.handshakes_ended(index, now),
             Err(error) if P::TIMERS && error.kind() == ErrorKind::Interrupted => {
                 let generation = self.connections[index].generation;
                 self.reads.note_unfinished(index, generation, false);
-                self.set_wake(index);
+                self.await_handshake(index);
             }
             Err(error) => self.connect_failed(index, &error, now),
         }
         now
+    }
+
+    /// A handshake goes on when something comes, when its timer does, or when there is room for what found
+    /// none: a socket of UDP reports room only where that is asked for.
+    fn await_handshake(&mut self, index: usize) {
+        self.set_wake(index);
+        if Self::CONNECTS_BY_HANDSHAKE {
+            let session = self.connections[index].session.as_mut();
+            let client = session.and_then(|session| self.wire.client(session));
+            let is_held = client.is_some_and(|client| client.has_pending());
+            self.want_room(index, is_held);
+        }
     }
 
     /// The handshakes of a connection have ended well.
@@ -281,7 +296,8 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         if Self::CONNECTS_BY_HANDSHAKE {
             self.count_connect(index, now);
         }
-        self.set_wake(index);
+        // its end may have found no room
+        self.await_handshake(index);
         let connection = &mut self.connections[index];
         let Some(session) = &connection.session else {
             return;
@@ -326,8 +342,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             _ => errors.connect_other += 1,
         }
         self.recorder.note(|| format!("connect: {error}"));
-        let target = usize::from(self.connections[index].target);
-        self.connector.note_failure(target);
+        self.connector.note_failure(&self.connections[index]);
         self.lose_connect(index, now);
         self.connections[index].failures = self.connections[index].failures.saturating_add(1);
         self.close(index);
@@ -395,6 +410,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             self.recorder.now.counts.errors.connect_other += 1;
             self.recorder
                 .note(|| "connect: closed by the server before the first request".into());
+            self.connector.note_failure(&self.connections[index]);
             self.lose_connect(index, now);
         }
         let connection = &mut self.connections[index];
@@ -443,7 +459,8 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
 
     fn connect_again(&mut self, index: usize, fd: Fd) -> io::Result<Start> {
         self.adopt_address()?;
-        let connect = socket::connect(fd, &self.address_of(index))?;
+        let address = self.address_of(index);
+        let connect = socket::connect(fd, &address)?;
         let (start, room) = self.start_first(index, connect)?;
         if room {
             let token = token(index, self.connections[index].registered);

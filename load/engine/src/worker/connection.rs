@@ -44,6 +44,8 @@ pub struct Connection<S> {
     pub request: u32,
     /// Number of its target.
     pub target: u16,
+    /// Place of its address among those of the target.
+    pub address: u8,
     /// Answers that are still to come.
     pub in_flight: u32,
     /// Its state.
@@ -99,6 +101,7 @@ impl<S> Connection<S> {
             idle_ns: 0,
             request: 0,
             target: target as u16,
+            address: 0,
             in_flight: 0,
             state: ConnectionState::Closed,
             holds_place: false,

@@ -82,10 +82,12 @@ impl<S> Connections<S> {
         wanted.iter().filter(|one| is_open(one)).count()
     }
 
-    /// Whether each wanted one is open or has failed.
-    pub fn are_settled(&self) -> bool {
+    /// Whether each wanted one is open, or has failed as often as its target has addresses.
+    pub fn are_settled(&self, addresses: impl Fn(usize) -> usize) -> bool {
         let mut wanted = self.all[..self.wanted].iter();
-        wanted.all(|one| one.failures > 0 || is_open(one))
+        wanted.all(|one| {
+            is_open(one) || usize::from(one.failures) >= addresses(usize::from(one.target))
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! How sockets are opened: where to, with which options, how many at once.
 
 use super::addresses::Addresses;
+use super::connection::Connection;
 use crate::plan::{Plan, Target};
 use crate::sys::clock::SECOND_NS;
 use crate::sys::epoll::Trigger;
@@ -75,15 +76,25 @@ impl<'p> Connector<'p> {
         Ok(())
     }
 
-    /// Where a connection to a target goes.
+    /// How many addresses a connection to a target tries, one after the other.
+    pub fn addresses(&self, target: usize) -> usize {
+        if self.plan.all_addresses {
+            1
+        } else {
+            self.addresses[target].len()
+        }
+    }
+
+    /// Where a connection to a target goes, and the place of that among the target's addresses.
     #[inline]
-    pub fn address_of(&self, target: usize, index: usize) -> RawAddress {
+    pub fn address_of(&self, target: usize, index: usize) -> (RawAddress, u8) {
         self.addresses[target].of_connection(index, self.plan.all_addresses)
     }
 
-    /// A connection to a target could not be opened.
-    pub fn note_failure(&mut self, target: usize) {
-        self.addresses[target].note_failure(self.plan.all_addresses);
+    /// A connection could not be opened.
+    pub fn note_failure<S>(&mut self, connection: &Connection<S>) {
+        let addresses = &mut self.addresses[usize::from(connection.target)];
+        addresses.note_failure(connection.address, self.plan.all_addresses);
     }
 
     /// Sets what the plan wants of a socket before it connects.

@@ -23,6 +23,14 @@ pub(super) enum Failure {
     Frame(load_websocket::Fault),
 }
 
+/// Whether nothing listens where requests were sent to.
+fn is_refused(failure: &Failure) -> bool {
+    let (Failure::Read(error) | Failure::Write(error)) = failure else {
+        return false;
+    };
+    error.kind() == ErrorKind::ConnectionRefused
+}
+
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// The requests on a connection are lost: each is counted and entered, and the connection is
     /// closed and opened again a little later.
@@ -32,6 +40,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             self.rotate(now);
         }
         let is_stale = self.is_stale(index, &failure, now);
+        // a socket of UDP connects whether a server is there or not
+        if T::DATAGRAMS && self.connections[index].answered == 0 && is_refused(&failure) {
+            self.connector.note_failure(&self.connections[index]);
+        }
         let lost = u64::from(self.connections[index].in_flight);
         self.lose_all(index, now);
         let errors = &mut self.recorder.now.counts.errors;

@@ -10,6 +10,12 @@ use load_http1::{Done, Ignore, Malformed, Parser, Progress, Recognised};
 /// Bytes of a malformed answer that are shown.
 const SHOWN_BYTES: usize = 64;
 
+/// Whether a server says that it has waited long enough for a request, and so closes the connection
+/// (RFC 9110, 15.5.9).
+fn says_timed_out(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"HTTP/1.") && bytes.get(8..12) == Some(b" 408")
+}
+
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Takes the bytes of one read.
     #[inline]
@@ -141,6 +147,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                     if self.connections[index].generation != generation {
                         return;
                     }
+                }
+                Err(Malformed::Unasked) if says_timed_out(&input[used..]) => {
+                    self.ended_idle(index, now);
+                    return;
                 }
                 Err(class) => {
                     self.show(class, &input[used..]);

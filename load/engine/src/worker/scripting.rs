@@ -55,8 +55,10 @@ impl Scripting {
         let Some(target) = targets.first_mut() else {
             return Ok(());
         };
-        if let Some(address) = script.new_address() {
+        let own = script.new_address();
+        if let Some(address) = own.filter(|address| *address != target.address) {
             target.address = address;
+            target.others.clear();
         }
         if !script.shape.dynamic {
             let bytes = script.request().map_err(io::Error::other)?;

@@ -16,7 +16,8 @@ const PUNCTUAL_NS: u64 = 2_000_000;
 const FIRST_WRITES: usize = 64;
 
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
-    /// Opens the first connections and waits until each is ready or has failed once.
+    /// Opens the first connections and waits until each is ready or has failed, at each address of its
+    /// target.
     pub fn connect(&mut self) {
         let now = monotonic_ns();
         let first = self.plan.steps.first().map_or(0, |step| step.connections);
@@ -24,7 +25,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         self.deadlines.next_check_ns = now + CHECK_NS;
         self.want(self.plan.share(first, self.number), now);
         // a server that takes connections slowly is waited for, one that takes none is not
-        let patience_ns = self.plan.connect_timeout_ns;
+        let targets = 0..self.requests.targets.len();
+        let addresses = targets.map(|target| self.connector.addresses(target));
+        let tries = addresses.max().unwrap_or(1) as u64;
+        let patience_ns = self.plan.connect_timeout_ns.saturating_mul(tries);
         let last_ns = now.saturating_add(SETUP_TIMEOUTS.saturating_mul(patience_ns));
         let mut open = 0;
         let mut progress_ns = now;
@@ -34,8 +38,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             if opened > open {
                 (open, progress_ns) = (opened, now);
             }
-            let deadline_ns = last_ns.min(progress_ns + patience_ns);
-            if self.connections.are_settled() || now >= deadline_ns || stop_wanted() {
+            let deadline_ns = last_ns.min(progress_ns.saturating_add(patience_ns));
+            let addresses = |target| self.connector.addresses(target);
+            let are_settled = self.connections.are_settled(addresses);
+            if are_settled || now >= deadline_ns || stop_wanted() {
                 break;
             }
             self.turn((deadline_ns - now).min(self.until_check_ns(now)));
