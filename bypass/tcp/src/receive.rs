@@ -289,7 +289,8 @@ impl Conn {
         if rtt_us == 0 || cx.now_us - self.tuning.since_us < u64::from(rtt_us) {
             return;
         }
-        if self.tuning.copied > self.tuning.space && !self.settings.has_fixed_receive {
+        let may_grow = !self.settings.has_fixed_receive && !cx.pool.is_short();
+        if self.tuning.copied > self.tuning.space && may_grow {
             let wanted = self
                 .tuning
                 .copied

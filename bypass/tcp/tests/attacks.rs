@@ -3,7 +3,7 @@
 mod support;
 
 use bypass_tcp::wire::tcp::{ACK, RST, SYN};
-use bypass_tcp::{Config, Rx, Sum};
+use bypass_tcp::{Config, OptionName, Rx, SocketOption, Sum};
 use support::dialogue::{play, play_with, ACCEPTED};
 use support::{config, Frames, World};
 
@@ -588,7 +588,7 @@ fn exhausted_buffers_refuse_and_recover() {
 #[test]
 fn a_writer_that_found_no_memory_is_notified_when_another_connection_gives_some_back() {
     let poor = Config {
-        buffer_bytes_max: 64 << 10,
+        buffer_bytes_max: 2 << 10,
         ..config(1)
     };
     let mut world = World::new([poor, config(2)]);
@@ -617,6 +617,68 @@ fn a_writer_that_found_no_memory_is_notified_when_another_connection_gives_some_
     world.run_us(1_000_000);
     assert_eq!(world.read(1, receiver).len(), sent);
     assert!(!world.hosts[0].engine.has_memory_to_offer());
+}
+
+/// Peers that let everything be written to them and read nothing, and one that sends what the program does not read:
+/// a connection that comes later is served all the same.
+#[test]
+fn peers_that_hold_all_the_memory_do_not_stop_the_others() {
+    let poor = Config {
+        buffer_bytes_max: 1 << 20,
+        ..config(2)
+    };
+    let mut world = World::new([config(1), poor]);
+    let listener = world.listen();
+    let hostile: Vec<_> = (0..24).map(|_| world.connect_to(listener)).collect();
+    for (client, server) in &hostile {
+        world.send(0, *client, &[1; 60_000]);
+        let _ = world.hosts[1]
+            .engine
+            .send(world.now_us, *server, &[2; 60_000], false);
+        world.flush(1);
+        world.run_us(1_000_000);
+    }
+    let held = world.hosts[1].engine.counts().buffer_bytes;
+    assert!(held > 640 << 10, "{held}");
+    let (client, server) = world.connect_to(listener);
+    for _ in 0..10 {
+        let begun_us = world.now_us;
+        world.send(0, client, &[3; 500]);
+        world.run_until(1_000_000, |world| world.read(1, server).len() == 500);
+        assert_eq!(world.send(1, server, &[4; 1_000]), 1_000);
+        world.run_until(1_000_000, |world| world.read(0, client).len() == 1_000);
+        let taken_us = world.now_us - begun_us;
+        assert!(taken_us < 1_000, "{taken_us}");
+    }
+}
+
+#[test]
+fn limits_of_buffers_are_not_raised_while_memory_is_short() {
+    const BYTES: u32 = 87_040;
+    let poor = Config {
+        buffer_bytes_max: 1 << 20,
+        send_bytes: BYTES,
+        ..config(2)
+    };
+    let mut world = World::new([config(1), poor]);
+    let listener = world.listen();
+    let unread: Vec<_> = (0..9).map(|_| world.connect_to(listener)).collect();
+    for (client, _) in &unread {
+        world.send(0, *client, &[1; 60_000]);
+        world.run_us(1_000_000);
+    }
+    let (client, server) = world.connect_to(listener);
+    let limit = |world: &mut World| {
+        let engine = &mut world.hosts[1].engine;
+        engine.getopt(server, OptionName::SendBuffer).unwrap()
+    };
+    world.transfer((1, server), (0, client), 1_000_000, 60_000_000);
+    assert_eq!(limit(&mut world), SocketOption::SendBuffer { bytes: BYTES });
+    for (_, server) in unread {
+        world.read(1, server);
+    }
+    world.transfer((1, server), (0, client), 1_000_000, 60_000_000);
+    assert_ne!(limit(&mut world), SocketOption::SendBuffer { bytes: BYTES });
 }
 
 /// Less than what is to be written is better than nothing.
