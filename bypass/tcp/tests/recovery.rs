@@ -549,6 +549,50 @@ fn blocks_in_any_order_cost_little_and_segments_in_flight_are_bounded() {
     assert!(steps < 4 * linear, "{steps} steps");
 }
 
+/// A path that was seen to reorder, so that holes wait for a part of the round trip, and a peer that reports a thousand
+/// of them one by one: each acknowledgment looks at few of the segments that wait.
+#[test]
+fn holes_that_wait_for_reordering_cost_little() {
+    const SIZE: u32 = 1_000;
+    let wide = Config {
+        initial_window: 4_000,
+        send_bytes: 4 << 20,
+        send_bytes_max: 4 << 20,
+        ..config(1)
+    };
+    let mut dialogue = play_with(
+        wide,
+        "listen
+        < S 0:0 win 65535 <mss 1000,sackOK,nop,nop,nop,wscale 14>
+        > S. 0:0 ack 1
+        +40ms
+        < . 1:1 ack 1 win 200
+        accept
+        send 2000
+        > . 1:1001 ack 1
+        > P. 1001:2001 ack 1
+        +40ms
+        < . 1:1 ack 1 win 200 <nop,nop,sack 1001:2001>
+        < . 1:1 ack 2001 win 200",
+    );
+    dialogue.play_loosely("send 2000000\n+40ms");
+    let before = dialogue.engine.stats().sack_steps;
+    for segment in (1_000..2_000).rev() {
+        let at = 2_001 + segment * SIZE;
+        dialogue.play_loosely(&format!(
+            "< . 1:1 ack 2001 win 200 <nop,nop,sack {at}:{}>",
+            at + SIZE
+        ));
+    }
+    let steps = dialogue.engine.stats().sack_steps - before;
+    assert!(steps < 60_000, "{steps}");
+    assert_eq!(dialogue.engine.stats().retrans_segs, 0);
+    // A quarter of the least round trip later they count as lost.
+    dialogue.play_loosely("+12ms");
+    let stats = dialogue.engine.stats();
+    assert_eq!((stats.sack_recovery, stats.retrans_segs), (1, 1));
+}
+
 /// Ten segments, the timeout that sends the first one again, and bytes that wait. Probes are off: one would find out.
 fn timed_out(options: &str, waiting: &str) -> Dialogue {
     let no_probes = Config {
