@@ -79,6 +79,7 @@ impl Engine {
             kept,
             has_timestamps: timestamps.is_some(),
             retries: 0,
+            is_repeated: false,
             opened_us: self.cx.now_us,
             resend_at_us: 0,
             challenged_us: 0,
@@ -179,6 +180,7 @@ impl Engine {
         if seg.has(SYN) && !seg.has(ACK | RST) && seg.seq == entry.irs {
             // Sent again, or by somebody who would have us send to another host.
             if self.may_answer_half_open(index) {
+                self.half_opens.slab[index].is_repeated = true;
                 self.send_syn_ack(&entry, sink);
             }
             return;
@@ -320,7 +322,7 @@ impl Engine {
         conn.listener = entry.listener;
         conn.is_unaccepted = true;
         conn.state = State::Established;
-        if entry.retries == 0 && entry.opened_us > 0 {
+        if !entry.is_repeated && entry.opened_us > 0 {
             conn.rtt.sample(cx.now_us - entry.opened_us, cx.now_us);
         }
         conn.open(cx, seg);
@@ -361,6 +363,7 @@ impl Engine {
             return;
         }
         entry.retries += 1;
+        entry.is_repeated = true;
         entry.resend_at_us = self.cx.now_us + (RESEND_US << entry.retries);
         let entry = *entry;
         self.half_opens.wheel.arm(index, entry.resend_at_us);

@@ -301,6 +301,51 @@ fn after_a_repeated_handshake_the_first_timeout_is_three_seconds() {
     );
 }
 
+/// RFC 6298, 3: which of two SYN/ACKs was acknowledged is not known, also where a repeated SYN had the second one sent.
+#[test]
+fn a_syn_ack_that_was_sent_again_gives_no_round_trip_time() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000,sackOK>
+        > S. 0:0 ack 1
+        +600ms
+        < S 0:0 win 65535 <mss 1000,sackOK>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept",
+    );
+    let handle = dialogue.handle.expect("a connection");
+    let info = dialogue.engine.info(handle).expect("an open handle");
+    assert_eq!(info.rtt_us, 0);
+}
+
+/// RFC 6298, 3: nor does an acknowledgment that waited for a segment that was sent again, of those behind it.
+#[test]
+fn segments_behind_a_hole_give_no_round_trip_time_when_it_is_filled() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept",
+    );
+    dialogue.play_loosely(
+        "send 5000
+        +10ms
+        < . 1:1 ack 1 win 65535
+        < . 1:1 ack 1 win 65535
+        < . 1:1 ack 1 win 65535
+        +100ms
+        < . 1:1 ack 5001 win 65535",
+    );
+    assert_eq!(dialogue.engine.stats().retrans_segs, 1);
+    let handle = dialogue.handle.expect("a connection");
+    let info = dialogue.engine.info(handle).expect("an open handle");
+    assert_eq!(info.rtt_us, 10_000);
+}
+
 /// A full segment, sent again or as a probe, leaves no room for them: the device would refuse the frame.
 #[test]
 fn what_is_sent_again_carries_only_the_selective_acknowledgments_that_fit() {
