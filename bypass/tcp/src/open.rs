@@ -145,7 +145,9 @@ impl Engine {
     /// The MSS that we state (RFC 6691).
     fn stated_mss(&self, entry: &HalfOpen) -> u32 {
         let headers = (ip::header_len(entry.flow.remote) + tcp::HEADER) as u32;
-        let mss = self.cx.config.mtu.saturating_sub(headers).min(0xffff);
+        let remote = entry.flow.remote;
+        let mtu = self.link.routes.configured_mtu(remote, self.cx.config.mtu);
+        let mss = mtu.saturating_sub(headers).min(0xffff);
         match self.listeners.slab[entry.listener].settings.segment_max {
             0 => mss,
             own => mss.min(own),

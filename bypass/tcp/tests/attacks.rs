@@ -47,6 +47,62 @@ fn a_reset_right_behind_the_window_is_dropped_without_an_answer() {
     );
 }
 
+/// The exact number ends a connection, one in the window is challenged, and one outside is dropped. A reset that does
+/// not count the FIN before it is taken too.
+#[test]
+fn resets_at_the_edges_of_the_window_in_each_state() {
+    const STATES: [(&str, &str, u32); 6] = [
+        ("Established", "", 1),
+        ("FinWait1", "shutdown\n> F. 1:1 ack 1", 1),
+        (
+            "FinWait2",
+            "shutdown\n> F. 1:1 ack 1\n< . 1:1 ack 2 win 65535",
+            1,
+        ),
+        ("CloseWait", "< F. 1:1 ack 1 win 65535\n> . 1:1 ack 2", 2),
+        (
+            "LastAck",
+            "< F. 1:1 ack 1 win 65535\n> . 1:1 ack 2\nshutdown\n> F. 1:1 ack 2",
+            2,
+        ),
+        (
+            "Closing",
+            "shutdown\n> F. 1:1 ack 1\n< F. 1:1 ack 1 win 65535\n> . 2:2 ack 2",
+            2,
+        ),
+    ];
+    for (state, script, next) in STATES {
+        let reset = |offset: i64| {
+            let mut dialogue = accepted(script);
+            let handle = dialogue.handle.unwrap();
+            let window = dialogue.engine.info(handle).unwrap().rcv_wnd;
+            assert!(window > 60_000, "{window}");
+            let from_edge = if offset < 900 {
+                0
+            } else {
+                i64::from(window) - 1_000
+            };
+            let seq = i64::from(next) + offset + from_edge;
+            dialogue.play_loosely(&format!("< R {seq}:{seq}"));
+            let info = dialogue.engine.info(handle).unwrap();
+            let now = format!("{:?}", info.state);
+            (now, dialogue.engine.stats().challenge_acks)
+        };
+        let (open, closed) = (state.to_string(), "Closed".to_string());
+        let without_fin = if next == 2 { &closed } else { &open };
+        assert_eq!(reset(-1), (without_fin.clone(), 0), "{state}");
+        assert_eq!(reset(0), (closed.clone(), 0), "{state}");
+        // From 999 on they count from a thousand before the end of the window.
+        for (offset, challenges) in [(1, 1), (999, 1), (1_000, 0), (1_001, 0)] {
+            assert_eq!(
+                reset(offset),
+                (open.clone(), challenges),
+                "{state} {offset}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_syn_in_the_window_is_challenged() {
     accepted(

@@ -2,7 +2,7 @@
 
 mod support;
 
-use bypass_tcp::Config;
+use bypass_tcp::{Config, Route};
 use support::config;
 use support::dialogue::{play, play_with, Dialogue, ACCEPTED};
 
@@ -171,6 +171,33 @@ fn a_path_is_tried_with_larger_packets_after_ten_minutes() {
     dialogue.play_loosely("+2s");
     dialogue.play_loosely("send 1000");
     assert_eq!(path_mtu(&mut dialogue), 1500);
+}
+
+/// As on Linux: not only connections that begin later have the maximum of a route that has changed.
+#[test]
+fn open_connections_follow_the_maximum_of_their_route() {
+    let mut dialogue = play(ACCEPTED);
+    let route = |mtu| Route {
+        network: "10.0.0.0".parse().unwrap(),
+        prefix_len: 24,
+        gateway: None,
+        mtu,
+        source: None,
+        hops: 0,
+    };
+    dialogue.engine.set_routes(&[route(600)]);
+    dialogue.play(
+        "send 1000
+        > . 1:561 ack 1
+        > P. 561:1001 ack 1
+        +10ms
+        < . 1:1 ack 1001 win 65535",
+    );
+    dialogue.engine.set_routes(&[route(0)]);
+    dialogue.play("send 1000\n> P. 1001:2001 ack 1");
+    // What is on its way is sent again in smaller segments.
+    dialogue.engine.set_routes(&[route(600)]);
+    dialogue.play("+1us\n> . 1001:1561 ack 1\n> P. 1561:2001 ack 1");
 }
 
 #[test]
