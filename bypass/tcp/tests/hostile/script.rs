@@ -221,7 +221,7 @@ impl Play {
         }
     }
 
-    /// A router has not delivered a packet of ours, or of nobody.
+    /// A router reports that it has not delivered a packet, of ours or not.
     fn error(&mut self, [kind, mtu, port, back]: [u8; 4]) {
         let ports = match self.connected.filter(|_| kind & 128 > 0) {
             Some(connected) => (connected, 4_000),
