@@ -708,6 +708,32 @@ fn peers_that_hold_all_the_memory_do_not_stop_the_others() {
     }
 }
 
+/// The smallest ring, which is all that there is, has less room than a segment.
+#[test]
+fn segments_larger_than_what_is_left_of_the_memory_arrive_in_pieces() {
+    let large = |number, buffer_bytes_max| Config {
+        mtu: 9_000,
+        buffer_bytes_max,
+        ..config(number)
+    };
+    let mut world = World::new([large(1, 64 << 20), large(2, 1 << 20)]);
+    let listener = world.listen();
+    let unread: Vec<_> = (0..24).map(|_| world.connect_to(listener)).collect();
+    for (client, _) in &unread {
+        world.send(0, *client, &[1; 60_000]);
+        world.run_us(1_000_000);
+    }
+    let (client, server) = world.connect_to(listener);
+    let bytes: Vec<u8> = (0..8_000u32).map(|i| (i % 251) as u8).collect();
+    assert_eq!(world.send(0, client, &bytes), bytes.len());
+    let mut read = Vec::new();
+    world.run_until(20_000_000, |world| {
+        read.extend(world.read(1, server));
+        read.len() == bytes.len()
+    });
+    assert_eq!(read, bytes);
+}
+
 #[test]
 fn limits_of_buffers_are_not_raised_while_memory_is_short() {
     const BYTES: u32 = 87_040;
