@@ -238,23 +238,49 @@ fn verdict(text: &mut String, plan: &Plan, obstacles: usize) -> usize {
             "  TCP connections to accelerated programs of this user in this network namespace go \
              over shared memory.\n",
         );
-        match plan.interfaces().join(", ").as_str() {
-            "" => text.push_str(
-                "  Everything else stays on the kernel: other hosts, other users, UDP, Unix \
-                 sockets, programs that are not accelerated.\n",
-            ),
-            names => {
-                let _ = writeln!(
-                    text,
-                    "  Those with other hosts over {names} go to TCP in the program.\n  Everything \
-                     else stays on the kernel: other interfaces, other users, UDP, Unix sockets."
-                );
-            }
-        }
+        text.push_str(&beyond_this_host(&plan.interfaces(), number("EF_UDP") != 0));
     } else if obstacles == 0 {
         let _ = writeln!(text, "  nothing is accelerated: {}", off.join(", "));
     } else {
         text.push_str("  nothing is accelerated, for the reasons above\n");
     }
     off.len()
+}
+
+/// What happens to connections that no memory can carry.
+fn beyond_this_host(interfaces: &[String], takes_datagrams: bool) -> String {
+    if interfaces.is_empty() {
+        return "  Everything else stays on the kernel: other hosts, other users, UDP, Unix sockets, programs that are \
+                not accelerated.\n"
+            .to_owned();
+    }
+    let names = interfaces.join(", ");
+    let (with, datagrams) = match takes_datagrams {
+        true => (" (and UDP there)", ""),
+        false => ("", " UDP,"),
+    };
+    format!(
+        "  Those with other hosts over {names}{with} are handled in the program.\n  Everything else stays on the \
+         kernel: other interfaces, other users,{datagrams} Unix sockets.\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_are_taken_are_not_said_to_stay_on_the_kernel() {
+        let names = ["eth1".to_owned()];
+        let (with, without) = (
+            beyond_this_host(&names, true),
+            beyond_this_host(&names, false),
+        );
+        assert!(without.contains("other users, UDP, Unix sockets") && !without.contains("there"));
+        assert!(
+            with.contains("eth1 (and UDP there)") && !with.contains("other users, UDP"),
+            "{with}"
+        );
+        assert!(beyond_this_host(&[], true).contains("UDP"));
+    }
 }

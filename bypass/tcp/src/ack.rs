@@ -134,7 +134,7 @@ impl Conn {
 
     /// The buffer holds two windows, so that the application's pauses do not empty it.
     pub fn tune_send_buffer(&mut self, cx: &Context) {
-        if self.settings.has_fixed_send {
+        if self.settings.has_fixed_send || cx.pool.is_short() {
             return;
         }
         let wanted = self.cwnd.saturating_mul(self.mss).saturating_mul(2);

@@ -133,8 +133,15 @@ impl Pool {
         self.lent + (1 << SMALLEST_LOG2) <= self.bytes_max
     }
 
+    /// Whether more than half of the memory is in use: limits of buffers are not raised then, as on Linux.
+    pub fn is_short(&self) -> bool {
+        self.lent > self.bytes_max / 2
+    }
+
     /// Makes room for `capacity` bytes in the ring, `kept` of which are in use from its head (they
-    /// may lie behind its end). False when the pool is exhausted: the ring is then unchanged.
+    /// may lie behind its end). False when the pool is exhausted: the ring is then unchanged. Larger rings than
+    /// the smallest leave a quarter of the memory: what peers that read or answer nothing hold does not stop the
+    /// other connections.
     #[inline]
     pub fn reserve(&mut self, ring: &mut Ring, capacity: usize, kept: usize) -> bool {
         ring.capacity() >= capacity || self.grow(ring, capacity, kept)
@@ -172,10 +179,13 @@ impl Pool {
             .next_power_of_two()
             .trailing_zeros()
             .max(SMALLEST_LOG2);
-        let class = (log2 - SMALLEST_LOG2) as usize;
+        let (class, len) = ((log2 - SMALLEST_LOG2) as usize, 1 << log2);
+        if class > 0 && self.lent + len > self.bytes_max / 4 * 3 {
+            return None;
+        }
         let data = match self.free.get_mut(class)?.pop() {
             Some(data) => data,
-            None => self.make(1 << log2)?,
+            None => self.make(len)?,
         };
         self.lent += data.len();
         Some(data)
@@ -249,15 +259,28 @@ mod tests {
 
     #[test]
     fn an_exhausted_pool_refuses_and_gives_other_sizes_back_first() {
-        let mut pool = Pool::new(8 << 10);
+        let mut pool = Pool::new(11 << 10);
         let (mut small, mut large) = (Ring::default(), Ring::default());
         assert!(pool.reserve(&mut small, 4 << 10, 0));
         assert!(!pool.reserve(&mut large, 8 << 10, 0));
-        assert!(pool.has_room());
         pool.release(&mut small);
         assert_eq!(pool.lent(), 0);
         assert!(pool.reserve(&mut large, 8 << 10, 0));
         assert_eq!((pool.bytes(), pool.lent()), (8 << 10, 8 << 10));
+        assert!(pool.has_room());
+        assert!(pool.reserve(&mut small, 1, 0));
         assert!(!pool.has_room());
+    }
+
+    #[test]
+    fn the_last_quarter_is_for_the_smallest_rings() {
+        let mut pool = Pool::new(64 << 10);
+        let mut rings: [Ring; 9] = Default::default();
+        let [large, second, small @ ..] = &mut rings;
+        assert!(pool.reserve(large, 32 << 10, 0));
+        assert!(pool.reserve(second, 16 << 10, 0));
+        assert!(!pool.reserve(&mut small[0], 4 << 10, 0));
+        assert!(small.iter_mut().all(|ring| pool.reserve(ring, 2 << 10, 0)));
+        assert_eq!(pool.lent(), 62 << 10);
     }
 }

@@ -236,6 +236,8 @@ pub struct Conn {
     pub peer_mss: u32,
     /// Bytes of IP packets that the path carries.
     pub path_mtu: u32,
+    /// The same as link and route are set: what is asked of the peer.
+    pub route_mtu: u32,
     /// Behind the last GSO segment, and what has followed it by the same queue.
     pub gso_end: u32,
     /// When a segment last left that was none.

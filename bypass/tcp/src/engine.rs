@@ -155,6 +155,7 @@ impl Engine {
             let conn = &mut self.conns[index];
             conn.path_hops = self.link.routes.hops(conn.flow.remote, self.cx.config.hops);
         }
+        self.follow_paths();
     }
 
     /// The link address of the interface, and the largest IP packet that it carries from now on. Connections
@@ -179,6 +180,7 @@ impl Engine {
         for index in 0..conns.len() as u32 {
             let conn = &mut conns[index];
             let path = link.routes.mtu(conn.flow.remote, mtu, cx.now_us);
+            conn.route_mtu = link.routes.configured_mtu(conn.flow.remote, mtu);
             let before = conn.path_mtu;
             if conn.in_use && conn.is_attached && path != before {
                 conn.set_path_mtu(path);
@@ -498,10 +500,9 @@ impl Engine {
             is_attached: true,
             ..Conn::default()
         };
-        conn.path_mtu = self
-            .link
-            .routes
-            .mtu(flow.remote, self.cx.config.mtu, self.cx.now_us);
+        let (routes, mtu) = (&self.link.routes, self.cx.config.mtu);
+        conn.path_mtu = routes.mtu(flow.remote, mtu, self.cx.now_us);
+        conn.route_mtu = routes.configured_mtu(flow.remote, mtu);
         conn.path_hops = self.link.routes.hops(flow.remote, self.cx.config.hops);
         conn.flow_label = self.numbers.flow_label(&flow);
         conn.ts_offset = self.numbers.timestamp_offset(&flow);

@@ -152,8 +152,10 @@ pub struct HalfOpen {
     pub kept: Kept,
     /// The SYN has timestamps.
     pub has_timestamps: bool,
-    /// SYN/ACKs sent again.
+    /// Timeouts of the SYN/ACK.
     pub retries: u8,
+    /// The SYN/ACK was sent again, after a timeout or to a repeated SYN.
+    pub is_repeated: bool,
     /// When the SYN came.
     pub opened_us: u64,
     /// When the SYN/ACK is sent again.

@@ -79,6 +79,7 @@ impl Engine {
             kept,
             has_timestamps: timestamps.is_some(),
             retries: 0,
+            is_repeated: false,
             opened_us: self.cx.now_us,
             resend_at_us: 0,
             challenged_us: 0,
@@ -144,7 +145,9 @@ impl Engine {
     /// The MSS that we state (RFC 6691).
     fn stated_mss(&self, entry: &HalfOpen) -> u32 {
         let headers = (ip::header_len(entry.flow.remote) + tcp::HEADER) as u32;
-        let mss = self.cx.config.mtu.saturating_sub(headers).min(0xffff);
+        let remote = entry.flow.remote;
+        let mtu = self.link.routes.configured_mtu(remote, self.cx.config.mtu);
+        let mss = mtu.saturating_sub(headers).min(0xffff);
         match self.listeners.slab[entry.listener].settings.segment_max {
             0 => mss,
             own => mss.min(own),
@@ -179,6 +182,7 @@ impl Engine {
         if seg.has(SYN) && !seg.has(ACK | RST) && seg.seq == entry.irs {
             // Sent again, or by somebody who would have us send to another host.
             if self.may_answer_half_open(index) {
+                self.half_opens.slab[index].is_repeated = true;
                 self.send_syn_ack(&entry, sink);
             }
             return;
@@ -320,7 +324,7 @@ impl Engine {
         conn.listener = entry.listener;
         conn.is_unaccepted = true;
         conn.state = State::Established;
-        if entry.retries == 0 && entry.opened_us > 0 {
+        if !entry.is_repeated && entry.opened_us > 0 {
             conn.rtt.sample(cx.now_us - entry.opened_us, cx.now_us);
         }
         conn.open(cx, seg);
@@ -361,6 +365,7 @@ impl Engine {
             return;
         }
         entry.retries += 1;
+        entry.is_repeated = true;
         entry.resend_at_us = self.cx.now_us + (RESEND_US << entry.retries);
         let entry = *entry;
         self.half_opens.wheel.arm(index, entry.resend_at_us);

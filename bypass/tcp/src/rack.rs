@@ -8,6 +8,9 @@ use crate::seq::{after, before, distance};
 
 /// The most that is remembered (as Linux's tcp_max_reordering).
 const REORDERING_MAX: u32 = 300;
+/// Segments that may only be reordered of which the last deadline is looked for: a window may hold thousands, and each
+/// acknowledgment looks again.
+const WAITING_MAX: u32 = 32;
 
 impl Conn {
     /// A segment arrived: it may be the latest sent of those (RFC 8985, 6.2, step 2).
@@ -72,10 +75,11 @@ impl Conn {
     /// Takes segments for lost that were sent well before one that arrived (RFC 8985, 6.2, step 5).
     pub fn detect_losses(&mut self, cx: &mut Context) -> u32 {
         let window_us = self.reordering_window_us();
-        let (mut lost, mut wait_us) = (0, 0);
+        let (mut lost, mut wait_us, mut waiting) = (0, 0, 0);
         let mut index = self.sent.oldest;
         while index != NONE {
             let node = *cx.nodes.get(index);
+            cx.stats.sack_steps += 1;
             let Recovery {
                 rack_sent_us,
                 rack_end,
@@ -90,6 +94,12 @@ impl Conn {
                 lost += self.mark_lost(cx, index);
             } else {
                 wait_us = wait_us.max(deadline - cx.now_us);
+                waiting += 1;
+            }
+            if waiting == WAITING_MAX {
+                // The others were sent later, and before what arrived: none of them is lost yet.
+                wait_us = rack_sent_us + rack_rtt_us + window_us - cx.now_us;
+                break;
             }
             index = node.newer;
         }
@@ -109,7 +119,8 @@ impl Conn {
         // acknowledgment would make some (as Linux's tcp_rack_reo_timeout).
         if lost > 0 && self.recovery.phase < Phase::Recovery {
             self.enter_recovery(cx);
-            self.reduce_proportionally(0, lost, false);
+            // One counts as delivered, as in Linux: after a reduction for ECN nothing else would let the first leave.
+            self.reduce_proportionally(1, lost, false);
         }
         if self.retransmit == RetransmitTimer::Off {
             self.rearm_retransmit(cx);
@@ -155,6 +166,41 @@ mod tests {
             recovery.prr_out,
         ) = (8, 4, 4);
         // One that was sent later has arrived.
+        (
+            recovery.rack_sent_us,
+            recovery.rack_end,
+            recovery.rack_rtt_us,
+        ) = (1_000, 4_001, 50_000);
+        conn.on_reordering_timer(&mut cx);
+        assert_eq!(conn.recovery.lost_out, 4);
+        assert!(conn.cwnd > conn.in_flight(), "it waits for a timeout");
+    }
+
+    /// The window is being reduced already, because the peer has echoed congestion, and all that left since is lost.
+    #[test]
+    fn segments_that_the_timer_finds_lost_while_the_window_is_reduced_are_sent_again_at_once() {
+        let mut cx = Engine::new(Config::default(), 0).cx;
+        cx.now_us = 1_000_000;
+        let mut conn = Conn {
+            has_sack: true,
+            snd_una: 1,
+            snd_nxt: 4_001,
+            mss: 1_000,
+            packets_out: 4,
+            cwnd: 4,
+            ssthresh: 4,
+            ..Conn::default()
+        };
+        for seq in [1, 1_001, 2_001, 3_001] {
+            cx.nodes.push(&mut conn.sent, (seq, seq + 1_000), 0, 0);
+        }
+        let recovery = &mut conn.recovery;
+        (recovery.phase, recovery.high_seq) = (Phase::Reduced, 4_001);
+        (
+            recovery.prior_cwnd,
+            recovery.prr_delivered,
+            recovery.prr_out,
+        ) = (8, 4, 4);
         (
             recovery.rack_sent_us,
             recovery.rack_end,

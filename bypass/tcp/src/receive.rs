@@ -28,6 +28,10 @@ impl Conn {
         let bytes = &seg.payload[start..start + count];
         if self.take_bytes(cx, from, bytes).is_err() {
             cx.stats.rcv_pruned += 1;
+            let taken = self.take_beginning(cx, from, bytes);
+            if taken > 0 {
+                self.after_bytes(cx, from, taken as u32);
+            }
             return Reply::Ack;
         }
         if has_fin {
@@ -71,6 +75,18 @@ impl Conn {
         }
         self.rx.write_at(at, bytes);
         Ok(())
+    }
+
+    /// What the smallest ring has room for, of bytes in order: otherwise a peer whose segments are larger than that would
+    /// repeat them for as long as memory is short. The number of bytes.
+    fn take_beginning(&mut self, cx: &mut Context, from: u32, bytes: &[u8]) -> usize {
+        let held = self.rx.len();
+        if from != self.rcv_nxt || !cx.pool.reserve(&mut self.rx, 1, held) {
+            return 0;
+        }
+        let count = (self.rx.capacity() - held).min(bytes.len());
+        let is_taken = self.take_bytes(cx, from, &bytes[..count]).is_ok();
+        count * usize::from(is_taken)
     }
 
     #[inline]
@@ -289,7 +305,8 @@ impl Conn {
         if rtt_us == 0 || cx.now_us - self.tuning.since_us < u64::from(rtt_us) {
             return;
         }
-        if self.tuning.copied > self.tuning.space && !self.settings.has_fixed_receive {
+        let may_grow = !self.settings.has_fixed_receive && !cx.pool.is_short();
+        if self.tuning.copied > self.tuning.space && may_grow {
             let wanted = self
                 .tuning
                 .copied

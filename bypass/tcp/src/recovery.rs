@@ -161,6 +161,7 @@ impl Conn {
     /// Drops what is acknowledged in order from the scoreboard.
     #[inline]
     pub fn take_acknowledged(&mut self, cx: &mut Context, ack: u32, p: &mut Progress) {
+        let (mut rtt_us, mut has_resent) = (None, false);
         while self.sent.head != NONE {
             let node = *cx.nodes.get(self.sent.head);
             if after(node.end, ack) {
@@ -185,12 +186,15 @@ impl Conn {
                 Conn::note_overtaken(&node, p);
                 p.delivered += 1;
                 if !node.is(AMBIGUOUS) {
-                    p.rtt_us = p.rtt_us.or(Some(cx.now_us - node.sent_us));
+                    rtt_us = rtt_us.or(Some(cx.now_us - node.sent_us));
                     p.original_arrived |= node.is(LOST);
                 }
             }
+            has_resent |= node.is(AMBIGUOUS);
             cx.nodes.pop(&mut self.sent);
         }
+        // Segments behind a hole were acknowledged when it was filled, not when they arrived.
+        p.rtt_us = p.rtt_us.or(rtt_us.filter(|_| !has_resent));
         if self
             .recovery
             .duplicate_round

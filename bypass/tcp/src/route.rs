@@ -12,6 +12,8 @@ const PATH_MTU_LIFE_US: u64 = 600_000_000;
 const PATHS_MAX: usize = 4_096;
 /// Least path MTU that is believed for IPv4 (Linux's `min_pmtu`).
 const MTU_MIN_V4: u32 = 552;
+/// Least maximum that a route can have (RFC 791, 3.2).
+const ROUTE_MTU_MIN: u32 = 68;
 /// Least path MTU of IPv6 (RFC 8200, 5).
 const MTU_MIN_V6: u32 = 1_280;
 
@@ -148,12 +150,17 @@ impl Routes {
         own.filter(|hops| *hops > 0).unwrap_or(usual)
     }
 
+    /// The largest packet that link and route are set to carry, whatever a router has reported of the path.
+    pub fn configured_mtu(&self, to: Addr, link_mtu: u32) -> u32 {
+        match self.route(to) {
+            Some(route) if route.mtu > 0 => route.mtu.max(ROUTE_MTU_MIN).min(link_mtu),
+            _ => link_mtu,
+        }
+    }
+
     /// The largest packet that the path is known to carry.
     pub fn mtu(&self, to: Addr, link_mtu: u32, now_us: u64) -> u32 {
-        let mtu = match self.route(to) {
-            Some(route) if route.mtu > 0 => route.mtu.min(link_mtu),
-            _ => link_mtu,
-        };
+        let mtu = self.configured_mtu(to, link_mtu);
         match self.paths.get(&to) {
             Some((path, until_us)) if *until_us > now_us => mtu.min(*path),
             _ => mtu,
@@ -162,8 +169,12 @@ impl Routes {
 
     /// A router reported a smaller maximum. Answers what is believed of it, if anything.
     pub fn lower_mtu(&mut self, to: Addr, reported: u32, current: u32, now_us: u64) -> Option<u32> {
-        let least = if to.is_v4() { MTU_MIN_V4 } else { MTU_MIN_V6 };
-        let believed = reported.max(least);
+        let believed = match to.is_v4() {
+            true => reported.max(MTU_MIN_V4),
+            // RFC 8201, 4: such a report must be discarded.
+            false if reported < MTU_MIN_V6 => return None,
+            false => reported,
+        };
         if believed >= current {
             return None;
         }
@@ -315,5 +326,15 @@ mod tests {
         assert_eq!(routes.lower_mtu(to, 68, 1_400, 0), Some(MTU_MIN_V4));
         assert_eq!(routes.mtu(to, 1_500, 1), MTU_MIN_V4);
         assert_eq!(routes.mtu(to, 1_500, PATH_MTU_LIFE_US), 1_500);
+    }
+
+    /// RFC 8201, 4: no path of IPv6 carries less.
+    #[test]
+    fn a_report_of_less_than_ipv6_needs_is_discarded() {
+        let mut routes = routes();
+        let to = ip("fd00::9").into();
+        assert_eq!(routes.lower_mtu(to, 1_279, 1_500, 0), None);
+        assert_eq!(routes.mtu(to, 1_500, 1), 1_500);
+        assert_eq!(routes.lower_mtu(to, 1_280, 1_500, 0), Some(1_280));
     }
 }

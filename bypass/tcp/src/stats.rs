@@ -79,7 +79,7 @@ counters! {
     fast_retrans "TCPFastRetrans",
     /// Segments sent again by a retransmission timeout.
     slow_start_retrans "TCPSlowStartRetrans",
-    /// Segments looked at to find those of selective acknowledgments.
+    /// Segments looked at to find those of selective acknowledgments, and which are lost by them.
     sack_steps "TCPSackSteps",
     /// Duplicate selective acknowledgments sent.
     dsack_sent "TCPDSACKOldSent",

@@ -78,10 +78,11 @@ impl Conn {
         }
     }
 
-    /// The MSS that we state: what the link carries without headers (RFC 6691).
+    /// The MSS that we state: what link and route carry without headers (RFC 6691).
     pub fn advertised_mss(&self, cx: &Context) -> u32 {
         let headers = ip::header_len(self.flow.remote) + tcp::HEADER;
-        let mss = cx.config.mtu.saturating_sub(headers as u32).min(0xffff);
+        let mtu = cx.config.mtu.min(self.route_mtu);
+        let mss = mtu.saturating_sub(headers as u32).min(0xffff);
         match self.settings.segment_max {
             0 => mss,
             own => mss.min(own),

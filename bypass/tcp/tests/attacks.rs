@@ -3,7 +3,7 @@
 mod support;
 
 use bypass_tcp::wire::tcp::{ACK, RST, SYN};
-use bypass_tcp::{Config, Rx, Sum};
+use bypass_tcp::{Config, OptionName, Rx, SocketOption, Sum};
 use support::dialogue::{play, play_with, ACCEPTED};
 use support::{config, Frames, World};
 
@@ -45,6 +45,62 @@ fn a_reset_right_behind_the_window_is_dropped_without_an_answer() {
         > . 1:1 ack 1001 win 9000
         state Established",
     );
+}
+
+/// The exact number ends a connection, one in the window is challenged, and one outside is dropped. A reset that does
+/// not count the FIN before it is taken too.
+#[test]
+fn resets_at_the_edges_of_the_window_in_each_state() {
+    const STATES: [(&str, &str, u32); 6] = [
+        ("Established", "", 1),
+        ("FinWait1", "shutdown\n> F. 1:1 ack 1", 1),
+        (
+            "FinWait2",
+            "shutdown\n> F. 1:1 ack 1\n< . 1:1 ack 2 win 65535",
+            1,
+        ),
+        ("CloseWait", "< F. 1:1 ack 1 win 65535\n> . 1:1 ack 2", 2),
+        (
+            "LastAck",
+            "< F. 1:1 ack 1 win 65535\n> . 1:1 ack 2\nshutdown\n> F. 1:1 ack 2",
+            2,
+        ),
+        (
+            "Closing",
+            "shutdown\n> F. 1:1 ack 1\n< F. 1:1 ack 1 win 65535\n> . 2:2 ack 2",
+            2,
+        ),
+    ];
+    for (state, script, next) in STATES {
+        let reset = |offset: i64| {
+            let mut dialogue = accepted(script);
+            let handle = dialogue.handle.unwrap();
+            let window = dialogue.engine.info(handle).unwrap().rcv_wnd;
+            assert!(window > 60_000, "{window}");
+            let from_edge = if offset < 900 {
+                0
+            } else {
+                i64::from(window) - 1_000
+            };
+            let seq = i64::from(next) + offset + from_edge;
+            dialogue.play_loosely(&format!("< R {seq}:{seq}"));
+            let info = dialogue.engine.info(handle).unwrap();
+            let now = format!("{:?}", info.state);
+            (now, dialogue.engine.stats().challenge_acks)
+        };
+        let (open, closed) = (state.to_string(), "Closed".to_string());
+        let without_fin = if next == 2 { &closed } else { &open };
+        assert_eq!(reset(-1), (without_fin.clone(), 0), "{state}");
+        assert_eq!(reset(0), (closed.clone(), 0), "{state}");
+        // From 999 on they count from a thousand before the end of the window.
+        for (offset, challenges) in [(1, 1), (999, 1), (1_000, 0), (1_001, 0)] {
+            assert_eq!(
+                reset(offset),
+                (open.clone(), challenges),
+                "{state} {offset}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -588,7 +644,7 @@ fn exhausted_buffers_refuse_and_recover() {
 #[test]
 fn a_writer_that_found_no_memory_is_notified_when_another_connection_gives_some_back() {
     let poor = Config {
-        buffer_bytes_max: 64 << 10,
+        buffer_bytes_max: 2 << 10,
         ..config(1)
     };
     let mut world = World::new([poor, config(2)]);
@@ -617,6 +673,94 @@ fn a_writer_that_found_no_memory_is_notified_when_another_connection_gives_some_
     world.run_us(1_000_000);
     assert_eq!(world.read(1, receiver).len(), sent);
     assert!(!world.hosts[0].engine.has_memory_to_offer());
+}
+
+/// Peers that let everything be written to them and read nothing, and one that sends what the program does not read:
+/// a connection that comes later is served all the same.
+#[test]
+fn peers_that_hold_all_the_memory_do_not_stop_the_others() {
+    let poor = Config {
+        buffer_bytes_max: 1 << 20,
+        ..config(2)
+    };
+    let mut world = World::new([config(1), poor]);
+    let listener = world.listen();
+    let hostile: Vec<_> = (0..24).map(|_| world.connect_to(listener)).collect();
+    for (client, server) in &hostile {
+        world.send(0, *client, &[1; 60_000]);
+        let _ = world.hosts[1]
+            .engine
+            .send(world.now_us, *server, &[2; 60_000], false);
+        world.flush(1);
+        world.run_us(1_000_000);
+    }
+    let held = world.hosts[1].engine.counts().buffer_bytes;
+    assert!(held > 640 << 10, "{held}");
+    let (client, server) = world.connect_to(listener);
+    for _ in 0..10 {
+        let begun_us = world.now_us;
+        world.send(0, client, &[3; 500]);
+        world.run_until(1_000_000, |world| world.read(1, server).len() == 500);
+        assert_eq!(world.send(1, server, &[4; 1_000]), 1_000);
+        world.run_until(1_000_000, |world| world.read(0, client).len() == 1_000);
+        let taken_us = world.now_us - begun_us;
+        assert!(taken_us < 1_000, "{taken_us}");
+    }
+}
+
+/// The smallest ring, which is all that there is, has less room than a segment.
+#[test]
+fn segments_larger_than_what_is_left_of_the_memory_arrive_in_pieces() {
+    let large = |number, buffer_bytes_max| Config {
+        mtu: 9_000,
+        buffer_bytes_max,
+        ..config(number)
+    };
+    let mut world = World::new([large(1, 64 << 20), large(2, 1 << 20)]);
+    let listener = world.listen();
+    let unread: Vec<_> = (0..24).map(|_| world.connect_to(listener)).collect();
+    for (client, _) in &unread {
+        world.send(0, *client, &[1; 60_000]);
+        world.run_us(1_000_000);
+    }
+    let (client, server) = world.connect_to(listener);
+    let bytes: Vec<u8> = (0..8_000u32).map(|i| (i % 251) as u8).collect();
+    assert_eq!(world.send(0, client, &bytes), bytes.len());
+    let mut read = Vec::new();
+    world.run_until(20_000_000, |world| {
+        read.extend(world.read(1, server));
+        read.len() == bytes.len()
+    });
+    assert_eq!(read, bytes);
+}
+
+#[test]
+fn limits_of_buffers_are_not_raised_while_memory_is_short() {
+    const BYTES: u32 = 87_040;
+    let poor = Config {
+        buffer_bytes_max: 1 << 20,
+        send_bytes: BYTES,
+        ..config(2)
+    };
+    let mut world = World::new([config(1), poor]);
+    let listener = world.listen();
+    let unread: Vec<_> = (0..9).map(|_| world.connect_to(listener)).collect();
+    for (client, _) in &unread {
+        world.send(0, *client, &[1; 60_000]);
+        world.run_us(1_000_000);
+    }
+    let (client, server) = world.connect_to(listener);
+    let limit = |world: &mut World| {
+        let engine = &mut world.hosts[1].engine;
+        engine.getopt(server, OptionName::SendBuffer).unwrap()
+    };
+    world.transfer((1, server), (0, client), 1_000_000, 60_000_000);
+    assert_eq!(limit(&mut world), SocketOption::SendBuffer { bytes: BYTES });
+    for (_, server) in unread {
+        world.read(1, server);
+    }
+    world.transfer((1, server), (0, client), 1_000_000, 60_000_000);
+    assert_ne!(limit(&mut world), SocketOption::SendBuffer { bytes: BYTES });
 }
 
 /// Less than what is to be written is better than nothing.

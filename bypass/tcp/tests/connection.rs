@@ -251,6 +251,33 @@ fn a_flow_that_waits_out_time_wait_can_be_opened_again_behind_its_numbers() {
 }
 
 #[test]
+fn ports_that_are_exhausted_come_back_after_time_wait() {
+    let few = Config {
+        ports: (40_000, 40_003),
+        ..config(1)
+    };
+    let mut world = World::new([few, config(2)]);
+    let listener = world.listen();
+    let pairs: Vec<_> = (0..4).map(|_| world.connect_to(listener)).collect();
+    let connect = |world: &mut World, remote: &str| {
+        let remote = remote.parse().unwrap();
+        world.hosts[0].engine.connect(world.now_us, None, remote)
+    };
+    let (same, other) = ("10.0.0.2:80", "10.0.0.2:81");
+    assert_eq!(connect(&mut world, same), Err(Error::AddressNotAvailable));
+    assert!(connect(&mut world, other).is_ok());
+    for (client, server) in pairs {
+        world.close(0, client);
+        world.run_us(1_000);
+        world.close(1, server);
+    }
+    world.run_us(1_000_000);
+    assert_eq!(connect(&mut world, same), Err(Error::AddressNotAvailable));
+    world.run_us(60_000_000);
+    assert!(connect(&mut world, same).is_ok());
+}
+
+#[test]
 fn an_old_handle_is_refused() {
     let mut world = World::plain();
     let (client, server) = world.connect();

@@ -205,24 +205,28 @@ fn a_closed_window_is_probed_with_backoff_and_reopens() {
     );
 }
 
-/// RFC 9293, 3.8.6.1: as long as probes are answered the connection stays, for hours.
+/// RFC 9293, 3.8.6.1: as long as probes are answered the connection stays, for hours. Keepalive has no part in it.
 #[test]
 fn a_window_that_stays_closed_for_hours_ends_nothing_while_probes_are_answered() {
-    let mut dialogue = accepted(
-        "< . 1:1 ack 1 win 0
-        send 100",
-    );
-    for _ in 0..100 {
-        dialogue.play_loosely(
-            "+121s
-            < . 1:1 ack 1 win 0",
+    for option in ["", "set keepalive 10 5 3"] {
+        let mut dialogue = accepted(&format!(
+            "{option}
+            < . 1:1 ack 1 win 0
+            send 100"
+        ));
+        for _ in 0..100 {
+            dialogue.play_loosely(
+                "+121s
+                < . 1:1 ack 1 win 0",
+            );
+        }
+        assert_eq!(dialogue.engine.stats().keepalives, 0);
+        dialogue.play(
+            "state Established
+            < . 1:1 ack 1 win 65535
+            > P. 1:101 ack 1",
         );
     }
-    dialogue.play(
-        "state Established
-        < . 1:1 ack 1 win 65535
-        > P. 1:101 ack 1",
-    );
 }
 
 #[test]

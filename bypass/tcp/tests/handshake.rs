@@ -2,7 +2,7 @@
 
 mod support;
 
-use bypass_tcp::{Config, Ecn};
+use bypass_tcp::{Config, Ecn, Route};
 use support::config;
 use support::dialogue::{play, play_with, Dialogue};
 
@@ -35,18 +35,21 @@ fn options_that_the_syn_does_not_offer_are_not_used() {
     );
 }
 
+/// Zero states none, as on Linux.
 #[test]
 fn a_peer_that_states_no_mss_gets_536_bytes() {
-    play(
-        "listen
-        < S 0:0 win 65535
-        > S. 0:0 ack 1
-        < . 1:1 ack 1 win 65535
-        accept
-        send 537
-        > . 1:537 ack 1
-        > P. 537:538 ack 1",
-    );
+    for options in ["", " <mss 0>"] {
+        play(&format!(
+            "listen
+            < S 0:0 win 65535{options}
+            > S. 0:0 ack 1
+            < . 1:1 ack 1 win 65535
+            accept
+            send 537
+            > . 1:537 ack 1
+            > P. 537:538 ack 1"
+        ));
+    }
 }
 
 #[test]
@@ -150,6 +153,35 @@ fn data_may_come_with_the_third_segment() {
     );
 }
 
+/// Nothing is kept for a peer whose address is not proved; it sends them again.
+#[test]
+fn bytes_with_a_syn_are_not_taken() {
+    play(
+        "listen
+        < S 0:100 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < S 0:100 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < P. 1:101 ack 1 win 65535
+        > . 1:1 ack 101
+        accept
+        recv 100
+        recv wouldblock",
+    );
+}
+
+#[test]
+fn a_handshake_whose_listener_has_closed_is_reset() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        unlisten",
+    );
+    assert_eq!(dialogue.engine.counts().half_open, 0);
+    dialogue.play("< . 1:1 ack 1 win 65535\n> R 1:1\nwait 5s");
+}
+
 #[test]
 fn with_deferred_accept_an_empty_third_segment_opens_nothing() {
     play(
@@ -201,6 +233,42 @@ fn an_active_open_sends_linux_options_and_acknowledges_at_once() {
         < S. 0:0 ack 1 win 65160 <mss 1460,sackOK,TS 900 last,nop,wscale 7>
         > . 1:1 ack 1 win 1023 <nop,nop,TS 900>
         state Established",
+    );
+}
+
+/// As on Linux: what a route is set to carry, and not what a router has reported of the path.
+#[test]
+fn the_stated_mss_is_that_of_link_and_route() {
+    let route = Route {
+        network: "10.0.0.0".parse().unwrap(),
+        prefix_len: 24,
+        gateway: None,
+        mtu: 1_400,
+        source: None,
+        hops: 0,
+    };
+    let mut dialogue = Dialogue::new(config(1));
+    dialogue.engine.set_routes(&[route]);
+    dialogue.play("connect\n> S 0:0 <mss 1360,sackOK,TS,nop,wscale 6>");
+    let mut dialogue = Dialogue::new(config(1));
+    dialogue.engine.set_routes(&[route]);
+    dialogue.play(
+        "listen
+        < S 0:0 win 65535 <mss 1460>
+        > S. 0:0 ack 1 <mss 1360>
+        < . 1:1 ack 1 win 65535
+        accept
+        send 1360
+        > P. 1:1361 ack 1
+        icmp toobig 1200 seq 1
+        > . 1:1161 ack 1
+        > P. 1161:1361 ack 1
+        < . 1:1 ack 1361 win 65535",
+    );
+    dialogue.leave_for_port(40_001);
+    dialogue.play(
+        "< S 0:0 win 65535 <mss 1460>
+        > S. 0:0 ack 1 <mss 1360>",
     );
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use bypass_tcp::Config;
+use bypass_tcp::{Config, Route};
 use support::config;
 use support::dialogue::{play, play_with, Dialogue, ACCEPTED};
 
@@ -173,6 +173,33 @@ fn a_path_is_tried_with_larger_packets_after_ten_minutes() {
     assert_eq!(path_mtu(&mut dialogue), 1500);
 }
 
+/// As on Linux: not only connections that begin later have the maximum of a route that has changed.
+#[test]
+fn open_connections_follow_the_maximum_of_their_route() {
+    let mut dialogue = play(ACCEPTED);
+    let route = |mtu| Route {
+        network: "10.0.0.0".parse().unwrap(),
+        prefix_len: 24,
+        gateway: None,
+        mtu,
+        source: None,
+        hops: 0,
+    };
+    dialogue.engine.set_routes(&[route(600)]);
+    dialogue.play(
+        "send 1000
+        > . 1:561 ack 1
+        > P. 561:1001 ack 1
+        +10ms
+        < . 1:1 ack 1001 win 65535",
+    );
+    dialogue.engine.set_routes(&[route(0)]);
+    dialogue.play("send 1000\n> P. 1001:2001 ack 1");
+    // What is on its way is sent again in smaller segments.
+    dialogue.engine.set_routes(&[route(600)]);
+    dialogue.play("+1us\n> . 1001:1561 ack 1\n> P. 1561:2001 ack 1");
+}
+
 #[test]
 fn the_user_timeout_ends_a_connection_whose_peer_only_keeps_its_window_shut() {
     let mut dialogue = accepted(
@@ -299,6 +326,51 @@ fn after_a_repeated_handshake_the_first_timeout_is_three_seconds() {
         +20ms
         > P. 1:11 ack 1",
     );
+}
+
+/// RFC 6298, 3: which of two SYN/ACKs was acknowledged is not known, also where a repeated SYN had the second one sent.
+#[test]
+fn a_syn_ack_that_was_sent_again_gives_no_round_trip_time() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000,sackOK>
+        > S. 0:0 ack 1
+        +600ms
+        < S 0:0 win 65535 <mss 1000,sackOK>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept",
+    );
+    let handle = dialogue.handle.expect("a connection");
+    let info = dialogue.engine.info(handle).expect("an open handle");
+    assert_eq!(info.rtt_us, 0);
+}
+
+/// RFC 6298, 3: nor does an acknowledgment that waited for a segment that was sent again, of those behind it.
+#[test]
+fn segments_behind_a_hole_give_no_round_trip_time_when_it_is_filled() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept",
+    );
+    dialogue.play_loosely(
+        "send 5000
+        +10ms
+        < . 1:1 ack 1 win 65535
+        < . 1:1 ack 1 win 65535
+        < . 1:1 ack 1 win 65535
+        +100ms
+        < . 1:1 ack 5001 win 65535",
+    );
+    assert_eq!(dialogue.engine.stats().retrans_segs, 1);
+    let handle = dialogue.handle.expect("a connection");
+    let info = dialogue.engine.info(handle).expect("an open handle");
+    assert_eq!(info.rtt_us, 10_000);
 }
 
 /// A full segment, sent again or as a probe, leaves no room for them: the device would refuse the frame.
@@ -547,6 +619,50 @@ fn blocks_in_any_order_cost_little_and_segments_in_flight_are_bounded() {
         steps = tell(&pieces);
     }
     assert!(steps < 4 * linear, "{steps} steps");
+}
+
+/// A path that was seen to reorder, so that holes wait for a part of the round trip, and a peer that reports a thousand
+/// of them one by one: each acknowledgment looks at few of the segments that wait.
+#[test]
+fn holes_that_wait_for_reordering_cost_little() {
+    const SIZE: u32 = 1_000;
+    let wide = Config {
+        initial_window: 4_000,
+        send_bytes: 4 << 20,
+        send_bytes_max: 4 << 20,
+        ..config(1)
+    };
+    let mut dialogue = play_with(
+        wide,
+        "listen
+        < S 0:0 win 65535 <mss 1000,sackOK,nop,nop,nop,wscale 14>
+        > S. 0:0 ack 1
+        +40ms
+        < . 1:1 ack 1 win 200
+        accept
+        send 2000
+        > . 1:1001 ack 1
+        > P. 1001:2001 ack 1
+        +40ms
+        < . 1:1 ack 1 win 200 <nop,nop,sack 1001:2001>
+        < . 1:1 ack 2001 win 200",
+    );
+    dialogue.play_loosely("send 2000000\n+40ms");
+    let before = dialogue.engine.stats().sack_steps;
+    for segment in (1_000..2_000).rev() {
+        let at = 2_001 + segment * SIZE;
+        dialogue.play_loosely(&format!(
+            "< . 1:1 ack 2001 win 200 <nop,nop,sack {at}:{}>",
+            at + SIZE
+        ));
+    }
+    let steps = dialogue.engine.stats().sack_steps - before;
+    assert!(steps < 60_000, "{steps}");
+    assert_eq!(dialogue.engine.stats().retrans_segs, 0);
+    // A quarter of the least round trip later they count as lost.
+    dialogue.play_loosely("+12ms");
+    let stats = dialogue.engine.stats();
+    assert_eq!((stats.sack_recovery, stats.retrans_segs), (1, 1));
 }
 
 /// Ten segments, the timeout that sends the first one again, and bytes that wait. Probes are off: one would find out.

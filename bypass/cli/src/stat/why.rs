@@ -59,7 +59,9 @@ fn line(decision: &Decision, unix_ns: u128) -> String {
 pub(crate) fn meaning(reason: &str) -> &'static str {
     match reason {
         "no-holder" => "no accelerated process listens there (start the server with bypass run too)",
-        "not-local" => "another host or network namespace (bypass run --interface or --share)",
+        "not-local" => {
+            "another host or network namespace, to which no named interface (--interface) or shared directory (--share) leads"
+        }
         "other-user" => "the two ends run as different users (EF_SHARE_WITH at both)",
         "sandbox" => {
             "the kernel or a filter forbids what is needed (AF_UNIX, AF_NETLINK, memfd_create)"
@@ -82,7 +84,7 @@ pub(crate) fn meaning(reason: &str) -> &'static str {
         "passed-fd" => "the connection came by exec or SCM_RIGHTS and could not be followed",
         "peer-protocol" => "the process at the other end broke the protocol: look at it",
         "interface" => {
-            "the interface cannot be used (bypass run --check says why), or another program uses it"
+            "the interface cannot be used (bypass run --check says why), another program uses it, or a policy rule decides"
         }
         "bound-address" => "the socket was bound before connect",
         "namespace" => "the process has entered another network namespace",
@@ -133,6 +135,17 @@ mod tests {
         );
         assert!(lines[2].contains(" -  ") && lines[2].ends_with("failed  not-local"));
         assert!(lines[3].starts_with("  not-local: another host or network namespace"));
+    }
+
+    /// The same reason is kept where an interface was named that does not lead to the address.
+    #[test]
+    fn another_host_is_explained_whether_an_interface_was_named_or_not() {
+        let text = meaning("not-local");
+        assert!(!text.contains("no interface is named"), "{text}");
+        assert!(
+            text.contains("--interface") && text.contains("--share"),
+            "{text}"
+        );
     }
 
     #[test]

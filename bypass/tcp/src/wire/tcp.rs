@@ -155,7 +155,7 @@ impl<'a> Options<'a> {
 
     fn take(&mut self, kind: u8, body: &'a [u8]) {
         match (kind, body.len()) {
-            (2, 2) => self.mss = Some(be16(body, 0)),
+            (2, 2) => self.mss = Some(be16(body, 0)).filter(|mss| *mss > 0),
             (3, 1) => self.window_scale = Some(body[0]),
             (4, 0) => self.sack_permitted = true,
             (5, 8 | 16 | 24 | 32) => self.sack = body,

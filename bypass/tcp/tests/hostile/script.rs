@@ -1,18 +1,26 @@
 //! What a hostile peer may do, as bytes: the fuzz targets and the ordinary tests play the same.
 
 use bypass_tcp::wire::tcp::{self, Options};
-use bypass_tcp::wire::{checksum, ip};
-use bypass_tcp::{Address, Config, Engine, Handle, Rx, Shutdown, Sum, TxMeta, TxSink};
+use bypass_tcp::wire::{checksum, ethernet, ip};
+use bypass_tcp::{
+    Address, Config, Congestion, Ecn, Engine, Handle, Route, Rx, Shutdown, SocketOption, Sum,
+    TxMeta, TxSink,
+};
 
 const OURS: u32 = 0x0a00_0001;
 const PEER: u32 = 0x0a00_0002;
 
-/// A device that keeps the last frame.
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+/// A device that keeps the last frame, and whether it refuses more.
 #[derive(Default)]
-struct Last(Vec<u8>);
+struct Last(Vec<u8>, bool);
 
 impl TxSink for Last {
     fn transmit(&mut self, len: usize, _: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
+        if self.1 {
+            return false;
+        }
         self.0.clear();
         self.0.resize(len, 0);
         fill(&mut self.0);
@@ -38,7 +46,7 @@ fn complete_header(frame: &mut [u8]) {
 
 /// Frames, each behind a byte with its length divided by eight. Their checksums are right.
 pub fn frames(bytes: &[u8]) {
-    let (mut engine, mut last) = (engine(), Last::default());
+    let (mut engine, mut last) = (engine(0), Last::default());
     let mut rest = bytes;
     let mut now_us = 1_000_000_000;
     while let Some((len, more)) = rest.split_first() {
@@ -59,9 +67,9 @@ pub fn frames(bytes: &[u8]) {
     engine.check_invariants().expect("invariants");
 }
 
-/// Steps of eight bytes: segments near the window of a connection, calls, time.
+/// Steps of eight bytes: segments near the window of a connection, calls, time. The second byte chooses the settings, too.
 pub fn segments(bytes: &[u8]) {
-    let mut play = Play::new();
+    let mut play = Play::new(bytes.get(1).copied().unwrap_or(0));
     for step in bytes.chunks_exact(8) {
         play.step(step.try_into().expect("eight bytes"));
         play.engine.check_invariants().expect("invariants");
@@ -69,10 +77,19 @@ pub fn segments(bytes: &[u8]) {
     play.end();
 }
 
-fn engine() -> Engine {
+fn engine(kind: u8) -> Engine {
+    let has = |bit: u8| kind & bit > 0;
     let config = Config {
         secret: [9; 16],
         time_wait_us: 1_000_000,
+        sack: !has(1),
+        timestamps: !has(2),
+        ecn: if has(4) { Ecn::Request } else { Ecn::Accept },
+        congestion: match has(8) {
+            true => Congestion::NewReno,
+            false => Congestion::Cubic,
+        },
+        segmentation_max: if has(16) { 65_000 } else { 0 },
         ..Config::default()
     };
     let mut engine = Engine::new(config, 1_000_000_000);
@@ -113,8 +130,8 @@ struct Play {
 }
 
 impl Play {
-    fn new() -> Play {
-        let mut engine = engine();
+    fn new(kind: u8) -> Play {
+        let mut engine = engine(kind);
         let listener = engine
             .listen("10.0.0.1:81".parse().expect("an address"), 4)
             .expect("a free port");
@@ -144,7 +161,7 @@ impl Play {
                     .unwrap_or(self.now_us)
                     .max(self.now_us)
             }
-            _ => self.accept(),
+            _ => self.change([a, b, c, d]),
         }
         self.round();
     }
@@ -160,6 +177,66 @@ impl Play {
             self.ack = word(38).wrapping_add(u32::from(is_counted));
             self.seq = word(42);
         }
+    }
+
+    /// The program accepts, a router reports an error, or the host changes.
+    fn change(&mut self, [kind, a, b, c]: [u8; 4]) {
+        let (now_us, size) = (self.now_us, u32::from(a) * 8);
+        match kind % 8 {
+            0..=2 => self.accept(),
+            3 | 4 => self.error([kind, a, b, c]),
+            5 => self.engine.set_link(now_us, MAC, size),
+            6 => {
+                let network = PEER.to_be_bytes().into();
+                self.engine.set_routes(&[Route {
+                    network,
+                    prefix_len: 32,
+                    gateway: None,
+                    mtu: size,
+                    source: None,
+                    hops: b,
+                }]);
+            }
+            _ if a & 1 == 0 => self.last.1 = b & 1 > 0,
+            _ => self.set_option(b, c),
+        }
+    }
+
+    fn set_option(&mut self, which: u8, value: u8) {
+        let (on, number) = (value & 1 > 0, u32::from(value));
+        let option = match which % 8 {
+            0 => SocketOption::NoDelay(on),
+            1 => SocketOption::Cork(on),
+            2 => SocketOption::KeepAlive(on),
+            3 => SocketOption::KeepIdle { seconds: number },
+            4 => SocketOption::UserTimeout {
+                milliseconds: number * 100,
+            },
+            5 => SocketOption::SegmentMax(number * 10),
+            6 => SocketOption::ReceiveBuffer { bytes: number * 50 },
+            _ => SocketOption::UnsentLow { bytes: number * 50 },
+        };
+        if let Some(handle) = self.handles.last() {
+            let _ = self.engine.setopt(self.now_us, *handle, option);
+        }
+    }
+
+    /// A router reports that it has not delivered a packet, of ours or not.
+    fn error(&mut self, [kind, mtu, port, back]: [u8; 4]) {
+        let ports = match self.connected.filter(|_| kind & 128 > 0) {
+            Some(connected) => (connected, 4_000),
+            None => (80 + u16::from(kind & 64 > 0), 4_000 + u16::from(port % 3)),
+        };
+        let code = [4, 4, 1, 3][usize::from(kind >> 4 & 3)];
+        let mut icmp = vec![3, code, 0, 0, 0, 0];
+        icmp.extend((u16::from(mtu) * 8).to_be_bytes());
+        icmp.extend([0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+        icmp.extend([OURS.to_be_bytes(), PEER.to_be_bytes()].concat());
+        icmp.extend([ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat());
+        icmp.extend(self.ack.wrapping_sub(u32::from(back) * 97).to_be_bytes());
+        let sum = checksum::of(&icmp);
+        icmp[2..4].copy_from_slice(&sum);
+        self.receive(0, ip::ICMP, &icmp);
     }
 
     fn accept(&mut self) {
@@ -242,40 +319,25 @@ impl Play {
         ]);
         tcp.extend(options);
         tcp.extend(vec![7; usize::from(len) * 5]);
-        let mut frame = vec![
-            2,
-            0,
-            0,
-            0,
-            0,
-            1,
-            2,
-            0,
-            0,
-            0,
-            0,
-            2,
-            8,
-            0,
-            0x45,
-            kind >> 6,
-            0,
-            0,
-            0,
-            0,
-            0x40,
-            0,
-            64,
-            6,
-            0,
-            0,
-        ];
-        frame.extend([PEER.to_be_bytes(), OURS.to_be_bytes()].concat());
-        let total = ((20 + tcp.len()) as u16).to_be_bytes();
-        frame[16..18].copy_from_slice(&total);
-        let sum = checksum::of(&frame[14..34]);
-        frame[24..26].copy_from_slice(&sum);
-        frame.extend(tcp);
+        self.receive(kind >> 6, ip::TCP, &tcp);
+    }
+
+    /// A packet comes from the peer.
+    fn receive(&mut self, traffic_class: u8, protocol: u8, payload: &[u8]) {
+        let header = ip::Header {
+            source: ip::Addr::v4(PEER),
+            destination: ip::Addr::v4(OURS),
+            protocol,
+            traffic_class,
+            hops: 64,
+            flow_label: 0,
+            id: 0,
+            payload_len: payload.len(),
+        };
+        let mut frame = vec![0; ethernet::HEADER + header.len()];
+        ethernet::emit(&mut frame, MAC, [2, 0, 0, 0, 0, 2], ethernet::IPV4);
+        header.emit(&mut frame[ethernet::HEADER..]);
+        frame.extend(payload);
         let rx = Rx {
             bytes: &frame,
             sum: Sum::Verified,
@@ -285,6 +347,7 @@ impl Play {
 
     /// Whatever happened, everything ends and nothing is left.
     fn end(mut self) {
+        self.last.1 = false;
         while let Ok(handle) = self.engine.accept(self.listener) {
             self.handles.push(handle);
         }
