@@ -77,7 +77,7 @@ impl Conn {
         Ok(())
     }
 
-    /// What the smallest ring has room for, of bytes in order: otherwise a peer whose segments are larger than that would
+    /// As many bytes in order as the smallest ring has room for: otherwise a peer whose segments are larger than that would
     /// repeat them for as long as memory is short. The number of bytes.
     fn take_beginning(&mut self, cx: &mut Context, from: u32, bytes: &[u8]) -> usize {
         let held = self.rx.len();
