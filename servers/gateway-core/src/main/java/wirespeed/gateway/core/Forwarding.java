@@ -48,6 +48,9 @@ public final class Forwarding {
         request.takesTrailers(takesTrailers(headers, request.minor()));
         HopByHop.strip(headers, 400);
         headers.removeKnown(Field.NEVER_TAKEN);
+        if (headers.mayHave(Field.AUTHORIZATION.bit)) {
+            request.authenticate();
+        }
         if (trusted.contains(request.clientAddress())) {
             request.peerAddress(request.clientAddress());
             request.clientAddress(client(headers, request.clientAddress()));
