@@ -22,6 +22,7 @@ public final class Request {
     private boolean expectsContinue;
     private String upgrade;
     private boolean takesTrailers;
+    private boolean isHttp2;
     private boolean isAuthenticated;
     private String clientCertificate;
     private ByteBuffer body;
@@ -208,6 +209,15 @@ public final class Request {
 
     void takesTrailers(boolean takesTrailers) {
         this.takesTrailers = takesTrailers;
+    }
+
+    /** Whether it came by HTTP/2; all else about it is as if it had come by HTTP/1.1. */
+    boolean isHttp2() {
+        return isHttp2;
+    }
+
+    void cameByHttp2() {
+        isHttp2 = true;
     }
 
     /** Whether the client has said who it is; filters may have taken the field off since. */
