@@ -66,7 +66,7 @@ final class GatewayServlet extends HttpServlet {
         try {
             wirespeed.gateway.core.Request request;
             try {
-                request = RequestReader.read(from, snapshot.limits(), scratch.sink);
+                request = RequestReader.read(from);
             } catch (Refusal refusal) {
                 refuse(refusal, Category.CLIENT_BAD, to);
                 return;
