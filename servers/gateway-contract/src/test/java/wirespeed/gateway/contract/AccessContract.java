@@ -17,12 +17,18 @@ import java.security.Signature;
 import java.security.interfaces.RSAPublicKey;
 import java.util.Base64;
 import java.util.HexFormat;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.runtime.ConfigError;
 
 abstract class AccessContract extends CarrierContract {
     private static final Base64.Encoder BASE64 = Base64.getUrlEncoder().withoutPadding();
+    /** openssl passwd -6 -salt 'rounds=1000$pepper' sesam:öffne. */
+    private static final String HASH = "$6$rounds=1000$pepper$4yUAsTlCAZJYC/R37GCKaJstqsWPOvF.sQZ1rkDX06pERD/IVfKob"
+            + ".dvUxEfzHXOzQKle62jrwS9fInza4IKq0";
     @TempDir
     Path folder;
 
@@ -154,6 +160,54 @@ abstract class AccessContract extends CarrierContract {
         assertEquals(1, origin.seen.size());
     }
 
+    @Test
+    void a_page_for_one_client_is_stored_for_no_other_though_a_filter_takes_its_credentials_off()
+            throws Exception {
+        StringBuilder keys = new StringBuilder();
+        StringBuilder users = new StringBuilder();
+        for (String name : List.of("kim", "sam")) {
+            keys.append(name).append(' ').append(HexFormat.of().formatHex(
+                    MessageDigest.getInstance("SHA-256").digest(name.getBytes()))).append('\n');
+            users.append(name).append(':').append(HASH).append('\n');
+        }
+        RecordingOrigin service = closedLater(new RecordingOrigin());
+        service.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "X-User: " + seen.header("Cookie").substring(2) + "\r\n", "");
+            return true;
+        };
+        isStoredForAllOnlyIfPublic("type = \"api-key\"\nkeys-file = \""
+                + Files.writeString(folder.resolve("keys"), keys) + "\"\nidentity-header = \"X-User\"\n",
+                name -> "X-API-Key: " + name + "\r\n");
+        isStoredForAllOnlyIfPublic("type = \"basic\"\nusers-file = \""
+                + Files.writeString(folder.resolve("users"), users) + "\"\nidentity-header = \"X-User\"\n",
+                name -> basic(name + ":sesam:\u00f6ffne"));
+        isStoredForAllOnlyIfPublic("type = \"external-auth\"\nurl = \"http://127.0.0.1:" + service.port()
+                + "/\"\ncopy-headers = [\"X-User\"]\nsend-headers = [\"Cookie\"]\ntimeout = \"20s\"\n",
+                name -> "Cookie: s=" + name + "\r\n");
+    }
+
+    private void isStoredForAllOnlyIfPublic(String filter, UnaryOperator<String> credentials)
+            throws IOException {
+        String[] control = {"max-age=60"};
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "Cache-Control: " + control[0] + "\r\n",
+                    "page of " + seen.header("X-User"));
+            return true;
+        };
+        Carrier gateway = gateway("[cache]\nenabled = true\n[[filter]]\n" + filter);
+        String kim = credentials.apply("kim");
+        String sam = credentials.apply("sam");
+        for (int i = 0; i < 3; i++) {
+            assertEquals("page of kim", ask(client(gateway), kim).body(), filter);
+            assertEquals("page of sam", ask(client(gateway), sam).body(), filter);
+        }
+        control[0] = "max-age=60, public";
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (!ask(client(gateway), kim).body().equals(ask(client(gateway), sam).body())) {
+            assertTrue(System.nanoTime() < end, "nothing is stored: " + filter);
+        }
+    }
+
     private static String basic(String pair) {
         return "Authorization: Basic " + Base64.getEncoder().encodeToString(
                 pair.getBytes(StandardCharsets.UTF_8)) + "\r\n";
@@ -161,8 +215,7 @@ abstract class AccessContract extends CarrierContract {
 
     @Test
     void a_name_and_its_password_pass() throws Exception {
-        // openssl passwd -6 -salt 'rounds=1000$pepper' sesam:öffne
-        Path users = Files.writeString(folder.resolve("users"), "# people\nkim:$6$rounds=1000$pepper$4yUAsTlCAZJYC/R37GCKaJstqsWPOvF.sQZ1rkDX06pERD/IVfKob.dvUxEfzHXOzQKle62jrwS9fInza4IKq0\n");
+        Path users = Files.writeString(folder.resolve("users"), "# people\nkim:" + HASH + "\n");
         Carrier gateway = gateway("[[filter]]\ntype = \"basic\"\nusers-file = \"" + users
                 + "\"\nrealm = \"shop\"\nidentity-header = \"X-User\"\n");
         RawClient client = client(gateway);

@@ -195,6 +195,31 @@ abstract class MessageContract extends CarrierContract {
     }
 
     @Test
+    void a_205_has_no_content() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            if (seen.line().contains("/205")) {
+                out.write(bytes(HELLO.replace("200", "205")));
+                return true;
+            }
+            return RecordingOrigin.ordinary(seen, out, socket);
+        };
+        RawClient client = client(gateway(""));
+        RawClient.Answer answer = client.get("/205");
+        assertEquals(205, answer.status());
+        assertEquals("0", answer.header("Content-Length"));
+        assertEquals("GET /next HTTP/1.1|", client.get("/next").body());
+    }
+
+    @Test
+    void a_405_names_what_is_allowed() throws IOException {
+        RawClient client = client(gateway(""));
+        client.send("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n");
+        RawClient.Answer answer = client.read();
+        assertEquals(405, answer.status());
+        assertTrue(answer.header("Allow").contains("GET"), answer.head());
+    }
+
+    @Test
     void a_client_of_http_1_0_gets_neither_chunks_nor_interim_responses() throws IOException {
         origin.handler = (seen, out, socket) -> {
             out.write(bytes("HTTP/1.1 103 X\r\nLink: </a>\r\n\r\nHTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -214,7 +239,7 @@ abstract class MessageContract extends CarrierContract {
     @Test
     void a_question_about_the_way_ends_where_its_hops_do() throws IOException {
         Carrier gateway = gateway("");
-        for (String line : List.of("OPTIONS * HTTP/1.1\r\n", "OPTIONS /a HTTP/1.1\r\nMax-Forwards: 0\r\n",
+        for (String line : List.of("OPTIONS * HTTP/1.1\r\n", "OPTIONS http://a HTTP/1.1\r\n", "OPTIONS /a HTTP/1.1\r\nMax-Forwards: 0\r\n",
                 "TRACE /a HTTP/1.1\r\nMax-Forwards: 00\r\n")) {
             RawClient client = client(gateway);
             client.send(line + "Host: a\r\n\r\n");
@@ -223,7 +248,7 @@ abstract class MessageContract extends CarrierContract {
             assertTrue(answer.header("Allow").contains("GET"), answer.head());
         }
         assertEquals(List.of(), origin.seen);
-        for (String hops : List.of("7", "1", "999999999999", "x")) {
+        for (String hops : List.of("7", "1", "999999999999", "0000000000002", "x")) {
             RawClient client = client(gateway);
             client.send("OPTIONS /a HTTP/1.1\r\nHost: a\r\nMax-Forwards: " + hops + "\r\n\r\n");
             assertEquals(200, client.read().status());
@@ -232,7 +257,7 @@ abstract class MessageContract extends CarrierContract {
         RawClient client = client(gateway);
         client.send("GET /a HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n");
         assertEquals(200, client.read().status());
-        assertEquals(List.of("6", "0", "999999999999", "x", "0"),
+        assertEquals(List.of("6", "0", "999999999", "1", "x", "0"),
                 origin.seen.stream().map(seen -> seen.header("Max-Forwards")).toList());
     }
 }

@@ -24,7 +24,7 @@ class NettyMessageTest extends MessageContract {
     @Test
     void early_hints_reach_a_client_of_http_1_1_where_they_are_wanted() throws Exception {
         origin.handler = (seen, out, socket) -> {
-            out.write(("HTTP/1.1 100 X\r\n\r\nHTTP/1.1 103 X\r\nLink: </a.css>\r\nConnection: X-Hop\r\nX-Hop: 1\r\n"
+            out.write(("HTTP/1.1 100 X\r\n\r\nHTTP/1.1 102 X\r\n\r\nHTTP/1.1 103 X\r\nLink: </a.css>\r\nConnection: X-Hop\r\nX-Hop: 1\r\n"
                     + "Content-Length: 9\r\n\r\n").getBytes(StandardCharsets.US_ASCII));
             return RecordingOrigin.ordinary(seen, out, socket);
         };
@@ -32,6 +32,7 @@ class NettyMessageTest extends MessageContract {
                 + "\"]\ninterim = true\n"));
         for (int i = 0; i < 3; i++) {
             client.send("GET /" + i + " HTTP/1.1\r\nHost: a\r\n\r\n");
+            assertEquals(102, client.readOne(false).status());
             RawClient.Answer hints = client.readOne(false);
             assertEquals(103, hints.status());
             assertEquals("</a.css>", hints.header("Link"));

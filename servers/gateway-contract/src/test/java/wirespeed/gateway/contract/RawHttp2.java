@@ -51,6 +51,8 @@ final class RawHttp2 implements AutoCloseable {
     private final DefaultHttp2HeadersDecoder decoder = new DefaultHttp2HeadersDecoder(false);
     /** The last stream that GOAWAY named, or -1 before it. */
     int lastStream = -1;
+    /** The error that GOAWAY named, or -1 before it. */
+    int goAwayError = -1;
     /** The streams that the gateway has reset, as far as frames were read. */
     final List<Integer> resets = new ArrayList<>();
     /** How much may be sent over all streams; known when the frames until now were read. */
@@ -194,6 +196,7 @@ final class RawHttp2 implements AutoCloseable {
             resets.add(frame.stream());
         } else if (frame.is(GOAWAY)) {
             lastStream = frame.payload[3] & 0xff | (frame.payload[2] & 0xff) << 8;
+            goAwayError = frame.payload[7];
         } else if (frame.is(WINDOW_UPDATE)) {
             long more = ByteBuffer.wrap(frame.payload).getInt();
             if (frame.stream() == 0) {

@@ -185,6 +185,23 @@ abstract class WebSocketContract implements CarrierChoice {
     }
 
     @Test
+    void a_101_to_another_protocol_is_a_502() throws IOException {
+        for (String upgrade : List.of("", "Upgrade: h2c\r\n", "Upgrade: websocket, h2c\r\n")) {
+            try (RecordingOrigin origin = new RecordingOrigin();
+                    Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
+                            + " [\"127.0.0.1:" + origin.port() + "\"]\n");
+                    RawClient client = gateway.client()) {
+                origin.handler = (seen, out, socket) -> {
+                    out.write(("HTTP/1.1 101 X\r\nConnection: upgrade\r\n" + upgrade + "\r\n").getBytes());
+                    return socket.getInputStream().read() >= 0;
+                };
+                client.send(ASK);
+                assertEquals(502, client.read().status(), upgrade);
+            }
+        }
+    }
+
+    @Test
     void only_a_get_without_a_body_may_switch() throws IOException {
         String body = ASK.replace("Sec-WebSocket-Version: 13\r\n", "Content-Length: 3\r\n") + "abc";
         try (RecordingOrigin origin = new RecordingOrigin();

@@ -20,6 +20,16 @@ public final class Failure {
                 : Response.of(status, "text/plain; charset=utf-8", text + "\n");
     }
 
+    /** The response to an invalid request, which neither filters nor an origin see. */
+    public static Response refused(Refusal refusal) {
+        Response response = Response.of(refusal.status(), "text/plain; charset=utf-8", refusal.status() + " "
+                + StatusLine.reason(refusal.status()) + ": " + refusal.getMessage() + "\n");
+        if (refusal.status() == 405) {
+            response.headers().add("Allow", Forwarding.METHODS);
+        }
+        return response;
+    }
+
     /** A response that asks the client to come back. */
     public static Response retryLater(Request request, int status, String reason) {
         Response response = isGrpc(request) ? grpc(status, reason)

@@ -29,6 +29,9 @@ enum Field {
     static final long HOP_BY_HOP = bits(CONNECTION, TE, TRAILER, UPGRADE, KEEP_ALIVE,
             PROXY_CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TRANSFER_ENCODING,
             HTTP2_SETTINGS);
+    /** RFC 9113 §8.2.2: they make a message of HTTP/2 malformed, as other fields of HOP_BY_HOP do not. */
+    static final long CONNECTION_SPECIFIC = bits(CONNECTION, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION,
+            TRANSFER_ENCODING, HTTP2_SETTINGS);
     /** A Connection header that lists one of these wants the next hop to misread the message. */
     static final long NEVER_LISTED = bits(HOST, CONTENT_LENGTH, TRANSFER_ENCODING, AUTHORIZATION,
             COOKIE, FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, VIA,

@@ -14,12 +14,16 @@ public final class Forwarding {
     private static final byte[] CHUNKED = Ascii.bytes("Transfer-Encoding: chunked\r\n");
     private static final byte[] CONTENT_LENGTH = Ascii.bytes("Content-Length: ");
     private static final byte[] HOST = Ascii.bytes("Host: ");
+    /** What Allow says of the gateway itself; origins may know others. */
+    static final String METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
     private static final String MAX_FORWARDS = "Max-Forwards";
+    /** RFC 9110 §7.6.2: the largest value that this gateway takes for Max-Forwards. */
+    private static final long HOPS_MAX = 1_000_000_000;
     private static final byte[] UPGRADE = Ascii.bytes("Connection: upgrade\r\nUpgrade: ");
 
     private final String viaName;
     private final Networks trusted;
-    /** Of a request by HTTP/1.0, and of all others. */
+    /** Of requests by HTTP/1.0, HTTP/1.1 and HTTP/2. */
     private final String[] via;
 
     /**
@@ -31,7 +35,7 @@ public final class Forwarding {
     public Forwarding(String viaName, Networks trusted) {
         this.viaName = viaName;
         this.trusted = trusted;
-        this.via = new String[] {"1.0 " + viaName, "1.1 " + viaName};
+        this.via = new String[] {"1.0 " + viaName, "1.1 " + viaName, "2.0 " + viaName};
     }
 
     /** To be called before any filter sees the request; refuses loops and bad Connection lists. */
@@ -48,6 +52,9 @@ public final class Forwarding {
         request.takesTrailers(takesTrailers(headers, request.minor()));
         HopByHop.strip(headers, 400);
         headers.removeKnown(Field.NEVER_TAKEN);
+        if (headers.mayHave(Field.AUTHORIZATION.bit)) {
+            request.authenticate();
+        }
         if (trusted.contains(request.clientAddress())) {
             request.peerAddress(request.clientAddress());
             request.clientAddress(client(headers, request.clientAddress()));
@@ -130,7 +137,7 @@ public final class Forwarding {
         }
         // An echo of TRACE would show a script what it must not read.
         Response own = Response.of(request.method().equals("TRACE") ? 405 : 204, ByteBuffer.allocate(0));
-        own.headers().add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        own.headers().add("Allow", METHODS);
         return own;
     }
 
@@ -141,8 +148,10 @@ public final class Forwarding {
 
     private static void countHop(Headers headers) {
         String hops = headers.get(MAX_FORWARDS);
-        if (hops.matches("\\d{1,9}")) {
-            headers.set(MAX_FORWARDS, String.valueOf(Math.max(0, Integer.parseInt(hops) - 1)));
+        if (hops.matches("\\d+")) {
+            long left = hops.chars().mapToLong(digit -> digit - '0')
+                    .reduce(0, (before, digit) -> Math.min(HOPS_MAX, 10 * before + digit));
+            headers.set(MAX_FORWARDS, String.valueOf(Math.max(0, left - 1)));
         }
     }
 
@@ -174,7 +183,7 @@ public final class Forwarding {
 
     /** The element of Via by which this gateway knows a request that it has sent. */
     public String via(Request request) {
-        return via[request.minor()];
+        return via[request.isHttp2() ? 2 : request.minor()];
     }
 
     /** Takes all lines of a list off and puts an element behind them. */
@@ -235,6 +244,18 @@ public final class Forwarding {
         boolean isKept = context.request().host() != null
                 && context.origin().settings().preserveHost();
         return isKept ? context.request().host() : address.authority();
+    }
+
+    /** Refuses a 101 that was not asked for, or that leads to another protocol (RFC 9110 §7.8). */
+    public static void checkSwitch(Context context, Response response) {
+        String asked = context.request().upgrade();
+        Route route = context.route();
+        if (asked == null || route == null || !route.allowsUpgrade()) {
+            throw new Refusal(502, "unrequested 101");
+        }
+        if (!asked.equalsIgnoreCase(response.headers().get("Upgrade"))) {
+            throw new Refusal(502, "101 without the protocol that was asked for");
+        }
     }
 
     /** Takes the origin's connection fields off a response. */

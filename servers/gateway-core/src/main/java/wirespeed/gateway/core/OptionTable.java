@@ -130,8 +130,7 @@ public final class OptionTable {
     private static void limits(Declaration d) {
         d.in("limits", true);
         d.bytes("line", "8KiB", 256, 1 << 20, "Request line; above it 414.");
-        d.bytes("head", "16KiB", 512, 1 << 20, "Request head; above it 431."
-                + " gateway-tomcat keeps room for what it started with.");
+        d.bytes("head", "16KiB", 512, 1 << 20, "Request head; above it 431.");
         d.count("fields", 100, 1, 10_000, "Header fields; above it 431.");
         d.bytes("response-head", "64KiB", 512, 1 << 20, "Head of an origin's response; above it 502.");
         d.count("response-fields", 1000, 1, 10_000, "Header fields of a response; above it 502.");

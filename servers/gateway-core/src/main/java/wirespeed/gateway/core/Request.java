@@ -22,6 +22,8 @@ public final class Request {
     private boolean expectsContinue;
     private String upgrade;
     private boolean takesTrailers;
+    private boolean isHttp2;
+    private boolean isAuthenticated;
     private String clientCertificate;
     private ByteBuffer body;
 
@@ -207,6 +209,25 @@ public final class Request {
 
     void takesTrailers(boolean takesTrailers) {
         this.takesTrailers = takesTrailers;
+    }
+
+    /** Whether it came by HTTP/2; all else about it is as if it had come by HTTP/1.1. */
+    boolean isHttp2() {
+        return isHttp2;
+    }
+
+    void cameByHttp2() {
+        isHttp2 = true;
+    }
+
+    /** Whether the client has said who it is; filters may have taken the field off since. */
+    public boolean isAuthenticated() {
+        return isAuthenticated;
+    }
+
+    /** The origin learns who the client is: its answer may be for this one alone (RFC 9111 §3.5). */
+    public void authenticate() {
+        isAuthenticated = true;
     }
 
     /** The collected body, read-only, when a filter asked for it; else null. */

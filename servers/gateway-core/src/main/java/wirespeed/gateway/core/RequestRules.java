@@ -26,18 +26,19 @@ public final class RequestRules {
      */
     public static Request fromFields(String method, String target, String authority,
             Headers headers, boolean hasBody) {
-        check(Ascii.isToken(method) && method.length() <= 32, "method is not a token");
+        wellFormed(Ascii.isToken(method) && method.length() <= 32, "method is not a token");
         for (int i = 0; i < target.length(); i++) {
-            check(target.charAt(i) < 0x7f && Ascii.isTarget(target.charAt(i)),
+            wellFormed(target.charAt(i) < 0x7f && Ascii.isTarget(target.charAt(i)),
                     "path holds a character that it may not");
         }
-        check(target.startsWith("/") || target.equals("*"), "path does not begin with /");
-        check(!headers.mayHave(Field.HOP_BY_HOP & ~Field.TE.bit), "connection header in HTTP/2");
+        wellFormed(target.startsWith("/") || target.equals("*"), "path does not begin with /");
+        wellFormed(!headers.mayHave(Field.CONNECTION_SPECIFIC), "connection header in HTTP/2");
         String host = headers.single(Field.HOST, 400);
-        check(host == null || host.equalsIgnoreCase(authority), ":authority differs from Host");
+        wellFormed(host == null || host.equalsIgnoreCase(authority), ":authority differs from Host");
         headers.remove("Host");
         headers.append("Host", authority);
         Request request = new Request(method.intern(), target, 1, headers);
+        request.cameByHttp2();
         apply(request);
         if (request.framing().kind() == Framing.Kind.NONE && hasBody) {
             request.framing(Framing.CHUNKED);
@@ -48,6 +49,12 @@ public final class RequestRules {
     private static void check(boolean isFine, String reason) {
         if (!isFine) {
             throw Refusal.bad(reason);
+        }
+    }
+
+    private static void wellFormed(boolean isSo, String reason) {
+        if (!isSo) {
+            throw Refusal.malformed(reason);
         }
     }
 
@@ -88,7 +95,12 @@ public final class RequestRules {
             request.headers().append("Host", authority);
         }
         String rest = target.substring(end);
-        TargetPath.split(request, rest.startsWith("/") ? rest : "/" + rest);
+        if (rest.isEmpty() && request.method().equals("OPTIONS")) {
+            // §3.2.4: it asks for what OPTIONS * asks the host itself.
+            request.path("*", null);
+        } else {
+            TargetPath.split(request, rest.startsWith("/") ? rest : "/" + rest);
+        }
     }
 
     private static boolean startsWithIgnoreCase(String text, String prefix) {

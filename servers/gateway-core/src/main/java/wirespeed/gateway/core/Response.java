@@ -133,6 +133,10 @@ public final class Response {
         if (request.isHeadAsked() || isBodyless()) {
             return Framing.NONE;
         }
+        if (status == 205) {
+            // RFC 9110 §15.3.6: it has no content, and says so by its length.
+            return Framing.length(0);
+        }
         if (body != null) {
             return Framing.length(body.remaining());
         }

@@ -110,10 +110,6 @@ final class Attempt {
         exchange.originWritable();
     }
 
-    boolean mayUpgrade() {
-        return exchange.mayUpgrade();
-    }
-
     /** The origin speaks another protocol from here on. */
     void switched(Response response) {
         exchange.switched(this, response);

@@ -18,7 +18,6 @@ import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Response;
-import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
 import wirespeed.gateway.core.Trailers;
@@ -293,12 +292,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         relay.end(request.takesTrailers() ? Trailers.fit(trailers) : null);
     }
 
-    /** The origin wants to speak another protocol, as the client asked. */
-    boolean mayUpgrade() {
-        Route route = context.route();
-        return request.upgrade() != null && route != null && route.allowsUpgrade();
-    }
-
+    /** The origin speaks another protocol from here on, as the client asked. */
     void switched(Attempt answered, Response response) {
         Attempts.accept(context, answered.address(), response, answered.tookNanos(),
                 loop.sharedMillis());

@@ -6,6 +6,7 @@ import io.netty.handler.codec.http2.Http2Headers;
 import io.netty.util.AsciiString;
 import java.util.Locale;
 import java.util.Map;
+import wirespeed.gateway.core.Failure;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
@@ -16,6 +17,8 @@ import wirespeed.gateway.core.Response;
 
 /** For the side of the clients; a malformed request is refused. */
 final class Http2Fields {
+    private static final AsciiString PROTOCOL = Http2Headers.PseudoHeaderName.PROTOCOL.value();
+
     private Http2Fields() {
     }
 
@@ -25,10 +28,7 @@ final class Http2Fields {
      * @param hasBody whether the stream goes on
      */
     static Request request(Http2Headers fields, boolean hasBody, Limits limits) {
-        String said = text(fields.scheme(), "");
-        if (!said.equals("https") && !said.equals("http")) {
-            throw new Refusal(400, ":scheme is neither http nor https");
-        }
+        checkPseudoFields(fields);
         checkSize(fields, limits);
         Headers headers = new Headers();
         StringBuilder cookies = null;
@@ -39,10 +39,10 @@ final class Http2Fields {
                 continue;
             }
             if (!name.equals(name.toLowerCase(Locale.ROOT))) {
-                throw new Refusal(400, "upper-case header name in HTTP/2");
+                throw Refusal.malformed("upper-case header name in HTTP/2");
             }
             if (hasBlankEnds(value)) {
-                throw new Refusal(400, "value of header " + name + " begins or ends with a blank");
+                throw Refusal.malformed("value of header " + name + " begins or ends with a blank");
             }
             if (name.equals("cookie")) {
                 // RFC 9113 §8.2.3: crumbs are joined before HTTP/1.
@@ -57,6 +57,20 @@ final class Http2Fields {
         String authority = text(fields.authority(), headers.get("host"));
         return RequestRules.fromFields(text(fields.method(), ""), text(fields.path(), ""),
                 authority, headers, hasBody);
+    }
+
+    private static void checkPseudoFields(Http2Headers fields) {
+        if (fields.contains(PROTOCOL)) {
+            // RFC 8441 §3: extended CONNECT is not offered, and elsewhere the field has no meaning.
+            throw Refusal.malformed(":protocol is not offered");
+        }
+        if ("CONNECT".contentEquals(text(fields.method(), ""))) {
+            throw new Refusal(405, "CONNECT is not offered");
+        }
+        String said = text(fields.scheme(), "");
+        if (!said.equals("https") && !said.equals("http")) {
+            throw Refusal.malformed(":scheme is neither http nor https");
+        }
     }
 
     /** The bounds that a head of HTTP/1 with these fields would have. */
@@ -83,7 +97,7 @@ final class Http2Fields {
         Headers fields = new Headers();
         for (Map.Entry<CharSequence, CharSequence> field : trailers) {
             if (hasBlankEnds(field.getValue().toString())) {
-                throw new Refusal(400, "trailer that begins or ends with a blank");
+                throw Refusal.malformed("trailer that begins or ends with a blank");
             }
             add(fields, field.getKey().toString(), field.getValue().toString(), limits);
         }
@@ -109,14 +123,14 @@ final class Http2Fields {
         try {
             headers.add(name, value);
         } catch (IllegalArgumentException bad) {
-            throw new Refusal(400, bad.getMessage());
+            throw Refusal.malformed(bad.getMessage());
         }
     }
 
     private static String text(CharSequence value, String otherwise) {
         String text = value == null ? otherwise : value.toString();
         if (text == null) {
-            throw new Refusal(400, "neither :authority nor Host");
+            throw Refusal.malformed("neither :authority nor Host");
         }
         return text;
     }
@@ -144,11 +158,24 @@ final class Http2Fields {
         return head;
     }
 
+    /** The head of a response that refuses a request; no body says why. */
+    static Http2Headers refusal(Refusal refusal, Loop loop) {
+        Response response = Failure.refused(refusal);
+        response.headers().remove("Content-Type");
+        return head(response, Framing.NONE, loop);
+    }
+
     /** The head of an interim response. */
     static Http2Headers interim(Response response) {
         Http2Headers head = new DefaultHttp2Headers(false)
                 .status(Http2Names.status(response.status()));
-        response.headers().forEach((name, value) -> head.add(Http2Names.lower(name), value));
+        response.headers().forEach((name, value) -> {
+            AsciiString lower = Http2Names.lower(name);
+            // RFC 9110 §8.6: clients take a response with a length here for malformed.
+            if (!lower.equals(Http2Names.CONTENT_LENGTH)) {
+                head.add(lower, value);
+            }
+        });
         return head;
     }
 

@@ -24,6 +24,8 @@ final class Http2FrameWatch {
     /** Origins of gRPC measure their way by PING. */
     private static final int ORIGIN_CONTROLS_MAX = 10_000;
     private static final int WINDOW_UPDATES_MAX = 2000;
+    /** Beyond those: what data explains that was sent and that its client takes in its own time. */
+    private static final int UPDATES_DUE_MAX = 200_000;
     private static final int SMALL_DATA_MAX = 10_000;
     private static final int SMALL_DATA_BYTES = 16;
     /** Streams and gaps that are remembered; more than any client has open. */
@@ -41,12 +43,13 @@ final class Http2FrameWatch {
     private int headLength;
     private int skip;
     private int highest;
-    private long windowMillis;
+    /** The first look begins the first window, whatever the clock says then. */
+    private long windowMillis = Long.MIN_VALUE / 2;
     private int settings;
     private int controls;
     private int windowUpdates;
     private int smallData;
-    private long updatesAllowed;
+    private int updatesDue;
 
     private Http2FrameWatch(boolean isOrigin) {
         this.isOrigin = isOrigin;
@@ -63,7 +66,7 @@ final class Http2FrameWatch {
 
     /** Data went to the client, who may answer it with updates of its windows. */
     void sent(int bytes) {
-        updatesAllowed += 2 + bytes / 256;
+        updatesDue = Math.min(UPDATES_DUE_MAX, updatesDue + 2 + bytes / 256);
     }
 
     /** Looks at received bytes and leaves them as they are; refuses with an error of the connection. */
@@ -71,7 +74,6 @@ final class Http2FrameWatch {
         if (nowMillis - windowMillis > WINDOW_MILLIS) {
             windowMillis = nowMillis;
             settings = controls = windowUpdates = smallData = 0;
-            updatesAllowed = WINDOW_UPDATES_MAX;
         }
         int at = in.readerIndex();
         while (at < in.writerIndex()) {
@@ -105,7 +107,7 @@ final class Http2FrameWatch {
             case 1 -> headers(stream, flags);
             case 3 -> open.remove(stream);
             case 4 -> bound(++settings, SETTINGS_MAX, "SETTINGS");
-            case 8 -> bound(++windowUpdates, updatesAllowed, "WINDOW_UPDATE");
+            case 8 -> windowUpdate();
             case 5, 7, 9 -> {
                 // The codec refuses or bounds them.
             }
@@ -130,6 +132,12 @@ final class Http2FrameWatch {
         }
     }
 
+    private void windowUpdate() throws Http2Exception {
+        if (++windowUpdates > WINDOW_UPDATES_MAX && --updatesDue < 0) {
+            bound(windowUpdates, WINDOW_UPDATES_MAX, "WINDOW_UPDATE");
+        }
+    }
+
     private void data(int stream, int flags, int length) throws Http2Exception {
         if ((flags & END_STREAM) != 0) {
             open.remove(stream);
@@ -140,6 +148,10 @@ final class Http2FrameWatch {
 
     /** RFC 9113 §5.1: a stream that its client has ended is over, and numbers only grow. */
     private void headers(int stream, int flags) throws Http2Exception {
+        if (stream == 0) {
+            // The codec refuses it.
+            return;
+        }
         boolean isNew = stream > highest;
         if (!isNew && !open.contains(stream)) {
             throw Http2Exception.connectionError(isInGap(stream) ? Http2Error.PROTOCOL_ERROR

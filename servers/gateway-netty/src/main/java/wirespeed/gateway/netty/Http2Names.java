@@ -15,6 +15,8 @@ import java.util.Map;
 final class Http2Names {
     static final AsciiString CONTENT_LENGTH = AsciiString.cached("content-length");
     static final AsciiString DATE = AsciiString.cached("date");
+    static final AsciiString AUTHORIZATION = AsciiString.cached("authorization");
+    static final AsciiString COOKIE = AsciiString.cached("cookie");
     private static final Map<String, AsciiString> KNOWN = new HashMap<>();
 
     static {

@@ -291,7 +291,7 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
             throw new Refusal(502, "interim response that ends the stream, switches protocols or"
                     + " is one too many");
         }
-        if (response.status() > 102) {
+        if (response.status() != 100) {
             attempt.interim(response);
         }
     }

@@ -33,6 +33,9 @@ final class Http2Origins extends Http2Codec {
                     .initialWindowSize(STREAM_WINDOW_BYTES)
                     .maxHeaderListSize(loop.gateway.snapshot().answerLimits().headBytesMax()));
             validateHeaders(true);
+            // RFC 7541 §7.1.3: clients that share the connection could guess what is in its table.
+            headerSensitivityDetector((name, value) -> Http2Names.AUTHORIZATION.contentEquals(name)
+                    || Http2Names.COOKIE.contentEquals(name));
             gracefulShutdownTimeoutMillis(0);
         }
 

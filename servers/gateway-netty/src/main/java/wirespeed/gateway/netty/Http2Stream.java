@@ -107,7 +107,7 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
         declared = request.framing().kind() == Framing.Kind.LENGTH
                 ? request.framing().length() : -1;
         if (isEnd && declared > 0) {
-            throw new Refusal(400, "Content-Length without a body");
+            throw Refusal.malformed("Content-Length without a body");
         }
         isInputDone = isEnd;
         if (!isInputDone) {
@@ -185,7 +185,7 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
     /** They end the body, which must be as long as it was announced. */
     private void endOfBody(Http2Headers trailers, boolean isEnd) {
         if (!isEnd || declared >= 0 && received != declared) {
-            throw new Refusal(400, "body differs from Content-Length");
+            throw Refusal.malformed("body differs from Content-Length");
         }
         if (awaitsEnd != null) {
             endWithoutBody(true);
@@ -200,7 +200,7 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
         boolean isWrong = declared >= 0
                 && (received > declared || isEnd && received != declared);
         if (isWrong) {
-            throw new Refusal(400, "body differs from Content-Length");
+            throw Refusal.malformed("body differs from Content-Length");
         }
         if (awaitsEnd != null) {
             endWithoutBody(isEnd);
@@ -235,8 +235,8 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
         isDone = true;
         awaitsRead = null;
         deadline.none();
-        writeHead(new DefaultHttp2Headers().status(Http2Names.status(refusal.status())), true);
-        writeReset(Http2Error.NO_ERROR);
+        writeHead(Http2Fields.refusal(refusal, loop), true);
+        writeReset(refusal.isMalformed() ? Http2Error.PROTOCOL_ERROR : Http2Error.NO_ERROR);
     }
 
     @Override

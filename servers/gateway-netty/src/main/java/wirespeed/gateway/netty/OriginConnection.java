@@ -319,8 +319,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             if (++interims > INTERIM_MAX) {
                 throw new Refusal(502, "more than " + INTERIM_MAX + " interim responses");
             }
-            // 100 and 102 are about this connection only.
-            if (response.status() > 102) {
+            // RFC 9110 §15.2: 100 is about this connection only.
+            if (response.status() != 100) {
                 attempt.interim(response);
             }
             return;
@@ -335,9 +335,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     }
 
     private void switchProtocol(Response response) {
-        if (!attempt.mayUpgrade()) {
-            throw new Refusal(502, "unrequested 101");
-        }
+        Forwarding.checkSwitch(attempt.context, response);
         state = State.TUNNEL;
         armIdle();
         attempt.switched(response);

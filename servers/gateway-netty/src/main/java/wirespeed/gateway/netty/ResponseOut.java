@@ -5,6 +5,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import java.nio.charset.StandardCharsets;
 import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Failure;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.HeadSink;
@@ -12,7 +13,6 @@ import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Response;
-import wirespeed.gateway.core.StatusLine;
 
 /** One object with the buffer: each object that a connection touches after a wait is a miss. */
 final class ResponseOut extends OutBuffer {
@@ -118,9 +118,7 @@ final class ResponseOut extends OutBuffer {
 
     /** Answers a malformed request. */
     void refusal(Refusal refusal) {
-        String text = refusal.status() + " " + StatusLine.reason(refusal.status()) + ": "
-                + refusal.getMessage() + "\n";
-        Response response = Response.of(refusal.status(), "text/plain; charset=utf-8", text);
+        Response response = Failure.refused(refusal);
         Request nobody = new Request("GET", "/", 1, new Headers());
         Context context = new Context(loop.gateway.snapshot(), nobody, 0);
         context.response(response);

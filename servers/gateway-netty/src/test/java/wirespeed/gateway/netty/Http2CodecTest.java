@@ -237,6 +237,25 @@ class Http2CodecTest {
         read.release();
     }
 
+    private void offersTable(int bytes) {
+        channel.writeInbound(frame(SETTINGS, 0, 0, Unpooled.buffer().writeShort(1).writeInt(bytes)));
+    }
+
+    private long table() {
+        return codec.encoder().configuration().headersConfiguration().maxHeaderTableSize();
+    }
+
+    @Test
+    void a_peer_that_offers_memory_for_fields_does_not_choose_how_much_is_used() {
+        request(10);
+        offersTable(1 << 30);
+        assertEquals(4096, table());
+        offersTable(100);
+        assertEquals(100, table());
+        offersTable(0);
+        assertEquals(0, table());
+    }
+
     @Test
     void a_full_socket_that_takes_the_last_of_a_window_ends_the_wait_of_a_client_that_is_gone() {
         Answer answer = request(10);

@@ -228,6 +228,7 @@ final class Authentication {
             }
             if (!identityHeader.isEmpty()) {
                 headers.set(identityHeader, name);
+                context.request().authenticate();
             }
             return Step.NEXT;
         }

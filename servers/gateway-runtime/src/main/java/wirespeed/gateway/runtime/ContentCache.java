@@ -99,9 +99,13 @@ final class ContentCache {
     }
 
     private static String uri(Request request, String host) {
+        return scheme(request) + "://" + host + request.pathWithParameters()
+                + (request.query() == null ? "" : "?" + request.query());
+    }
+
+    private static String scheme(Request request) {
         String scheme = request.headers().get("X-Forwarded-Proto");
-        return (scheme == null ? request.scheme() : scheme) + "://" + host
-                + request.pathWithParameters() + (request.query() == null ? "" : "?" + request.query());
+        return scheme == null ? request.scheme() : scheme;
     }
 
     private final class Lookup implements FinishFilter {
@@ -154,7 +158,7 @@ final class ContentCache {
                 return Step.fail(504, null);
             }
             misses.incrementAndGet();
-            return context.request().method().equals("GET") && !control.has("no-cache")
+            return context.request().method().equals("GET") && !wantsOrigin(control)
                     && !isAuthenticated(context.request())
                     ? collapse(context, asked, control) : Step.NEXT;
         }
@@ -185,7 +189,7 @@ final class ContentCache {
         boolean isOldForClient = control.has("max-age")
                 && stored.ageSeconds(now) > control.seconds("max-age")
                 || control.has("min-fresh") && fresh < control.seconds("min-fresh");
-        if (isOldForClient || control.has("no-cache") || stored.control().has("no-cache")) {
+        if (isOldForClient || wantsOrigin(control) || stored.control().has("no-cache")) {
             return null;
         }
         boolean isUsable = fresh > 0
@@ -196,6 +200,11 @@ final class ContentCache {
         }
         hits.incrementAndGet();
         return Step.respond(stored.toResponse(asked.fields(), now));
+    }
+
+    /** What is stored is older than a max-age of 0, although its age in whole seconds may be 0. */
+    private static boolean wantsOrigin(CacheControl control) {
+        return control.has("no-cache") || control.seconds("max-age") == 0;
     }
 
     /** The origin is asked whether the stored response is still right. */
@@ -382,14 +391,17 @@ final class ContentCache {
 
     /** A certificate says who asks, as Authorization does; a trusted proxy may have seen it. */
     private static boolean isAuthenticated(Request request) {
-        return request.clientCertificate() != null || request.headers().has("Authorization")
+        return request.isAuthenticated() || request.clientCertificate() != null
+                || request.headers().has("Authorization")
                 || request.headers().has("X-Forwarded-Client-Cert");
     }
 
     /** §3, and §3.5 for requests that say who asks. */
     static boolean mayStore(Request request, int status, Headers headers) {
         CacheControl control = CacheControl.of(headers);
-        if (control.has("no-store") || control.has("private") || status == 206
+        // §5.2.2.3: who knows the status ignores the no-store that is there for others.
+        boolean isForbidden = control.has("no-store") && !control.has("must-understand");
+        if (isForbidden || control.has("private") || status == 206
                 || headers.has(SET_COOKIE) || variesByUnknown(headers)) {
             return false;
         }
@@ -495,20 +507,24 @@ final class ContentCache {
         };
         int status = context.response().status();
         if (isUnsafe && status >= 200 && status < 400 && context.request().host() != null) {
-            bothForms(host(context.request())).forEach(host ->
-                    table.changed(uri(context.request(), host)));
+            forms(context.request()).forEach(host -> table.changed(uri(context.request(), host)));
         }
     }
 
     /**
-     * {@code a} and {@code a.} are one host, and a change is one for both. What is stored is kept apart:
-     * an origin may repeat the name in its pages, and whoever asks with the dot would choose it for all.
+     * {@code a}, {@code a.} and {@code a:80} are one host, and a change is one for all. What is stored is
+     * kept apart: an origin may repeat the name in its pages, and whoever asks with the dot would choose it
+     * for all.
      */
-    private static List<String> bothForms(String host) {
+    private static List<String> forms(Request request) {
+        String host = host(request);
         int colon = host.endsWith("]") ? -1 : host.lastIndexOf(':');
         String port = colon < 0 ? "" : host.substring(colon);
         String name = Authority.canonical(colon < 0 ? host : host.substring(0, colon));
-        return List.of(name + port, name + "." + port);
+        String usual = scheme(request).equals("https") ? ":443" : ":80";
+        return port.length() <= 1 || port.equals(usual)
+                ? List.of(name, name + ".", name + usual, name + "." + usual)
+                : List.of(name + port, name + "." + port);
     }
 
     /** Serves a stale response for an origin that fails, where the response allows it; else says why not. */

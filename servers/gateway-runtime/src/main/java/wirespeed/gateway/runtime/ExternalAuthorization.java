@@ -109,8 +109,10 @@ final class ExternalAuthorization extends ShippedFilters.Scoped {
         int status = answer == null ? 0 : answer.statusCode();
         if (status >= 200 && status < 300) {
             for (String name : copied) {
-                answer.headers().allValues(name).forEach(value ->
-                        context.request().headers().add(name, value));
+                answer.headers().allValues(name).forEach(value -> {
+                    context.request().headers().add(name, value);
+                    context.request().authenticate();
+                });
             }
             return Step.NEXT;
         }

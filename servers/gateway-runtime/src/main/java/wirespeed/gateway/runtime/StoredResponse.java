@@ -32,17 +32,24 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
     /** Two strings and their places in a list. */
     private static final int FIELD_BYTES = 100;
     private static final long HEURISTIC_SECONDS_MAX = 24 * 3600;
-    /** As dates are written (RFC 9110 §5.6.7). */
-    private static final DateTimeFormatter IMF_FIXDATE = DateTimeFormatter.ofPattern(
-            "EEE, dd MMM yyyy HH:mm:ss 'GMT'", Locale.ENGLISH).withZone(ZoneOffset.UTC);
+    /** As dates are written (RFC 9110 §5.6.7). Not the platform's, which reads "8:1:2 +0200", too. */
+    private static final DateTimeFormatter IMF_FIXDATE = utc(
+            ofAnyCase().appendPattern("EEE, dd MMM yyyy HH:mm:ss 'GMT'"));
     /** And as they are read: the usual form, that of RFC 850, and that of asctime. */
-    private static final List<DateTimeFormatter> DATES = List.of(DateTimeFormatter.RFC_1123_DATE_TIME,
-            new DateTimeFormatterBuilder().appendPattern("EEEE, dd-MMM-")
+    private static final List<DateTimeFormatter> DATES = List.of(IMF_FIXDATE,
+            utc(ofAnyCase().appendPattern("EEEE, dd-MMM-")
                     // A year of two digits lies less than 50 years ahead, else in the past.
                     .appendValueReduced(ChronoField.YEAR, 2, 2, LocalDate.now().minusYears(50))
-                    .appendPattern(" HH:mm:ss 'GMT'").toFormatter(Locale.ENGLISH).withZone(ZoneOffset.UTC),
-            DateTimeFormatter.ofPattern("EEE MMM ppd HH:mm:ss yyyy", Locale.ENGLISH)
-                    .withZone(ZoneOffset.UTC));
+                    .appendPattern(" HH:mm:ss 'GMT'")),
+            utc(ofAnyCase().appendPattern("EEE MMM ppd HH:mm:ss yyyy")));
+
+    private static DateTimeFormatterBuilder ofAnyCase() {
+        return new DateTimeFormatterBuilder().parseCaseInsensitive();
+    }
+
+    private static DateTimeFormatter utc(DateTimeFormatterBuilder form) {
+        return form.toFormatter(Locale.ENGLISH).withZone(ZoneOffset.UTC);
+    }
 
     static StoredResponse of(Response response, byte[] body, long askedMillis, long nowMillis) {
         Headers headers = response.headers().copy();
@@ -55,6 +62,8 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         long corrected = age(headers) + Math.max(0, (nowMillis - askedMillis) / 1000);
         headers.remove("Age");
         headers.remove("Content-Length");
+        // §3.1: it is about one user of a proxy.
+        headers.remove("Proxy-Authentication-Info");
         return new StoredResponse(response.status(), headers, body, nowMillis,
                 Math.max(apparent, corrected), freshness(headers, response.status(), date),
                 CacheControl.of(headers));
@@ -212,9 +221,8 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
                     .map(String::trim).anyMatch(one -> weak(one).equals(weak(tag))));
         }
         String since = asked.get("If-Modified-Since");
-        String modified = headers.get("Last-Modified");
-        return since != null && modified != null
-                && date(modified, Instant.MAX.getEpochSecond()) <= date(since, 0);
+        String modified = headers.get(headers.has("Last-Modified") ? "Last-Modified" : "Date");
+        return since != null && date(modified, Long.MAX_VALUE) <= date(since, 0);
     }
 
     private static String weak(String tag) {

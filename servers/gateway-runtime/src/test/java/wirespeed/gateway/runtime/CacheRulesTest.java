@@ -93,6 +93,19 @@ class CacheRulesTest {
     }
 
     @Test
+    void a_client_that_asks_by_time_keeps_a_copy_of_the_same_time() {
+        String date = "Sat, 21 Nov 2026 11:00:00 GMT";
+        for (String name : List.of("Last-Modified", "Date")) {
+            StoredResponse stored = StoredResponse.of(Response.received(200, headers(name, date), Framing.NONE),
+                    new byte[3], NOW, NOW);
+            assertEquals(304, stored.toResponse(headers("If-Modified-Since", date), NOW).status(), name);
+            assertEquals(200, stored.toResponse(headers("If-Modified-Since", "Sat, 21 Nov 2026 10:59:59 GMT"), NOW)
+                    .status(), name);
+            assertEquals(200, stored.toResponse(headers("If-Modified-Since", "yesterday"), NOW).status(), name);
+        }
+    }
+
+    @Test
     void a_quoted_comma_does_not_end_a_directive() {
         CacheControl control = CacheControl.of(headers("Cache-Control",
                 "private=\"a, no-store\", max-age=3"));
@@ -139,7 +152,13 @@ class CacheRulesTest {
                 StoredResponse.date("Sunday, 06-Nov-94 08:49:37 GMT", 0));
         assertEquals(StoredResponse.date("Sun, 06 Nov 1994 08:49:37 GMT", 0),
                 StoredResponse.date("Sun Nov  6 08:49:37 1994", 0));
-        assertEquals(-1, StoredResponse.date("6 Nov 1994", -1));
+        assertEquals(StoredResponse.date("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+                StoredResponse.date("sun, 06 NOV 1994 08:49:37 gmt", 0));
+        for (String none : List.of("6 Nov 1994", "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 8:49:37 GMT",
+                "Sun, 06 Nov 1994 08:49:37 +0000", "06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 94 08:49:37 GMT",
+                "Sun, 06 Nov 1994 08:49:37 UTC", "Sun,  06 Nov 1994 08:49:37 GMT")) {
+            assertEquals(-1, StoredResponse.date(none, -1), none);
+        }
     }
 
     @Test

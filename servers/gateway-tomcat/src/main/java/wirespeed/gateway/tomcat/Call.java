@@ -190,19 +190,14 @@ final class Call {
         Limits limits = context.snapshot().answerLimits();
         for (int i = 0; i <= INTERIM_MAX; i++) {
             Response head = lease.connection.readHead(limits, deadlineNanos);
-            if (head.status() == 101 && !mayUpgrade()) {
-                throw new Refusal(502, "the origin switches protocols unasked");
+            if (head.status() == 101) {
+                Forwarding.checkSwitch(context, head);
             }
             if (head.status() >= 200 || head.status() == 101) {
                 return head;
             }
         }
         throw new Refusal(502, "more than " + INTERIM_MAX + " interim responses");
-    }
-
-    private boolean mayUpgrade() {
-        return context.request().upgrade() != null && context.route() != null
-                && context.route().allowsUpgrade();
     }
 
     /** The connection of a switched exchange. */

@@ -10,9 +10,9 @@ import java.util.concurrent.TimeUnit;
 import org.apache.catalina.connector.Request;
 import org.apache.catalina.connector.Response;
 import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Failure;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Snapshot;
-import wirespeed.gateway.core.StatusLine;
 
 /** A request that is none is answered here; everything else becomes an exchange. */
 final class GatewayServlet extends HttpServlet {
@@ -66,7 +66,7 @@ final class GatewayServlet extends HttpServlet {
         try {
             wirespeed.gateway.core.Request request;
             try {
-                request = RequestReader.read(from, snapshot.limits(), scratch.sink);
+                request = RequestReader.read(from);
             } catch (Refusal refusal) {
                 refuse(refusal, Category.CLIENT_BAD, to);
                 return;
@@ -83,10 +83,7 @@ final class GatewayServlet extends HttpServlet {
     private void refuse(Refusal refusal, Category category, Response to) throws IOException {
         plant.meters().refused(category, refusal.status());
         Reply reply = new Reply(to);
-        wirespeed.gateway.core.Response response = wirespeed.gateway.core.Response.of(
-                refusal.status(), "text/plain; charset=utf-8", refusal.status() + " "
-                        + StatusLine.reason(refusal.status()) + ": " + refusal.getMessage()
-                        + "\n");
+        wirespeed.gateway.core.Response response = Failure.refused(refusal);
         reply.head(response, false, response.framing(), false);
         byte[] body = new byte[response.body().remaining()];
         response.body().get(body);

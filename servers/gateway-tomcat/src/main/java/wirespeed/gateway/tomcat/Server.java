@@ -14,7 +14,6 @@ import org.apache.catalina.connector.Connector;
 import org.apache.catalina.core.StandardContext;
 import org.apache.catalina.core.StandardHost;
 import org.apache.catalina.startup.Tomcat;
-import wirespeed.gateway.core.ChunkFrames;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.Listener;
 import wirespeed.gateway.core.OptionValues;
@@ -122,15 +121,8 @@ public final class Server implements Launcher.Carrier {
         http.setTcpNoDelay(true);
         http.setUseKeepAliveResponseHeader(false);
         http.setContinueResponseTiming("onRead");
-        // The strict reader refuses first.
-        http.setMaxHttpRequestHeaderSize((int) limits.bytes("head") + 1024);
         http.setMaxHttpResponseHeaderSize((int) limits.bytes("response-head") + 4096);
-        http.setMaxHeaderCount(limits.count("fields") + 1);
-        http.setMaxTrailerSize(2 * ChunkFrames.TRAILER_BYTES_MAX);
         http.setMaxSwallowSize(SWALLOWED_BYTES_MAX);
-        // The characters that the gateway allows in a target.
-        http.setRelaxedPathChars("\"<>[]^`{|}");
-        http.setRelaxedQueryChars("\"<>[]^`{|}");
         if (isVirtual) {
             http.setProperty("useVirtualThreads", "true");
         }
@@ -139,10 +131,6 @@ public final class Server implements Launcher.Carrier {
     private Connector connector(Http11 http, boolean isTls, ShownCertificates certificates) {
         Connector connector = new Connector(http);
         connector.setAllowTrace(true);
-        // Paths are decoded by gateway-core; here every byte must be acceptable.
-        connector.setURIEncoding("ISO-8859-1");
-        // Routes say whether they take one.
-        connector.setEncodedSolidusHandling("passthrough");
         connector.setXpoweredBy(false);
         // A port in use is an error of this start and not a line in a log.
         connector.setThrowOnFailure(true);

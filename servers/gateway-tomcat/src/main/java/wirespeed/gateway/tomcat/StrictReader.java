@@ -1,4 +1,4 @@
-// Hands Tomcat only bytes that the strict checks have passed: whole heads, bodies by their framing.
+// Hands Tomcat only what the strict checks have passed: short heads of its own, bodies by their framing.
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.function.Supplier;
 import wirespeed.gateway.core.ChunkFrames;
+import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.HeadCheck;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
@@ -16,8 +17,8 @@ import wirespeed.gateway.core.Request;
 /**
  * The bytes that one connection receives, between its socket and Tomcat's parser, which repairs
  * what it reads: folded lines, bare LF, a length next to a coding. Here they are seen as they came.
- * The servlet asks this reader, and not Tomcat, for the request ({@link #request}); a head that is
- * refused reaches Tomcat as a small valid one, so that the servlet can answer it.
+ * The servlet asks this reader, and not Tomcat, for the request ({@link #request}). Tomcat reads what it
+ * needs itself and no more: it would refuse names of hosts with an underscore, among others.
  */
 final class StrictReader {
     /** Where bytes come from; 0 when there are none now, -1 at the end. */
@@ -33,17 +34,24 @@ final class StrictReader {
     private enum State { HEAD, LENGTH, CHUNKED, REFUSED, RAW }
 
     private static final int RECEIVED_BYTES_LEAST = 2048;
+    private static final long CHUNK_BYTES_MAX = 1 << 30;
     private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
-    /** What Tomcat reads in place of a head that is refused. */
-    private static final String IN_PLACE = "GET / HTTP/1.1\r\nHost: refused\r\n"
-            + "Connection: close\r\n\r\n";
+    /** What Tomcat reads in place of a head that is refused, so that the servlet can answer it. */
+    private static final byte[] REFUSED_HEAD = ascii("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    private static final byte[] GET_HEAD = ascii("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    private static final byte[] CRLF = ascii("\r\n");
+    private static final byte[] LAST_SIZE = ascii("0\r\n");
 
     private final Source socket;
     private final Supplier<Limits> limitsNow;
     private final long headNanos;
     private final ChunkFrames frames = new ChunkFrames();
-    /** Bytes of the frame line that begins at {@link #from} which were checked. */
-    private int checked;
+    /** What Tomcat may still get of a chunk. */
+    private long announced;
+    /** Whether data of a chunk was passed and not the end of its line. */
+    private boolean isChunkOpen;
+    /** Whether the size of the last chunk was passed. */
+    private boolean isLastOpen;
     private State state = State.HEAD;
     private Limits limits;
     private byte[] received = new byte[0];
@@ -155,7 +163,7 @@ final class StrictReader {
         } catch (Refusal refused) {
             refusal = refused;
             state = State.REFUSED;
-            passed = ByteBuffer.wrap(IN_PLACE.getBytes(StandardCharsets.US_ASCII));
+            passed = ByteBuffer.wrap(REFUSED_HEAD);
             return pass(into);
         }
     }
@@ -177,13 +185,14 @@ final class StrictReader {
             return false;
         }
         request = HeadCheck.request(received, from, end, limits);
-        passed = forTomcat(end);
+        passed = ByteBuffer.wrap(forTomcat(request));
         from = end;
         beginHead();
         if (request.framing().isChunked()) {
             state = State.CHUNKED;
             frames.begin();
-            checked = 0;
+            isChunkOpen = false;
+            isLastOpen = false;
         } else if (!request.framing().isEmpty()) {
             state = State.LENGTH;
             left = request.framing().length();
@@ -205,16 +214,32 @@ final class StrictReader {
         }
     }
 
-    /** The head as it came; a target in asterisk or absolute form Tomcat would answer itself. */
-    private ByteBuffer forTomcat(int end) {
-        String target = request.target();
-        if (target.charAt(0) == '/') {
-            return ByteBuffer.wrap(received, from, end - from);
+    /** By what Tomcat decides where the body ends, whether to ask for it, and whether another request follows. */
+    private static byte[] forTomcat(Request request) {
+        Framing framing = request.framing();
+        boolean isModern = request.minor() == 1;
+        boolean isPlain = isModern && request.keepAlive() && framing.kind() == Framing.Kind.NONE;
+        if (isPlain && request.method().equals("GET")) {
+            return GET_HEAD;
         }
-        int afterTarget = from + request.method().length() + 1 + target.length();
-        byte[] begin = (request.method() + " /").getBytes(StandardCharsets.US_ASCII);
-        ByteBuffer head = ByteBuffer.allocate(begin.length + end - afterTarget);
-        return head.put(begin).put(received, afterTarget, end - afterTarget).flip();
+        StringBuilder head = new StringBuilder(160).append(request.method()).append(" / HTTP/1.")
+                .append(request.minor()).append("\r\nHost: a\r\n");
+        if (framing.isChunked()) {
+            head.append("Transfer-Encoding: chunked\r\n");
+        } else if (framing.kind() == Framing.Kind.LENGTH) {
+            head.append("Content-Length: ").append(framing.length()).append("\r\n");
+        }
+        if (request.keepAlive() != isModern) {
+            head.append("Connection: ").append(isModern ? "close" : "keep-alive").append("\r\n");
+        }
+        if (request.expectsContinue()) {
+            head.append("Expect: 100-continue\r\n");
+        }
+        return ascii(head.append("\r\n").toString());
+    }
+
+    private static byte[] ascii(String text) {
+        return text.getBytes(StandardCharsets.US_ASCII);
     }
 
     private void beginHead() {
@@ -234,17 +259,24 @@ final class StrictReader {
     private int chunked(ByteBuffer into) throws IOException {
         try {
             while (true) {
+                if (frames.data() > 0 && announced == 0) {
+                    // The rest of a chunk that is longer than Tomcat takes one for.
+                    passed = ByteBuffer.wrap(ascii("\r\n" + size()));
+                    return pass(into);
+                }
                 if (frames.data() > 0) {
-                    int count = piece(into, frames.data());
+                    int count = piece(into, announced);
                     frames.took(Math.max(0, count));
+                    announced -= Math.max(0, count);
                     return count;
                 }
                 if (isLineComplete()) {
-                    passed = ByteBuffer.wrap(received, from, checked);
-                    from += checked;
-                    checked = 0;
+                    passed = ByteBuffer.wrap(frame());
                     state = frames.isDone() ? State.HEAD : State.CHUNKED;
-                    return pass(into);
+                    if (passed.hasRemaining()) {
+                        return pass(into);
+                    }
+                    continue;
                 }
                 int count = fill();
                 if (count <= 0) {
@@ -257,14 +289,33 @@ final class StrictReader {
         }
     }
 
-    /** Lines are passed on whole, after the check. */
     private boolean isLineComplete() {
-        while (from + checked < to) {
-            if (frames.frame(received[from + checked++])) {
+        while (from < to) {
+            if (frames.frame(received[from++])) {
                 return true;
             }
         }
         return false;
+    }
+
+    private String size() {
+        announced = Math.min(frames.data(), CHUNK_BYTES_MAX);
+        return Long.toHexString(announced) + "\r\n";
+    }
+
+    /** The line that ended, without extensions and trailers, which Tomcat would have limits of its own for. */
+    private byte[] frame() {
+        if (frames.data() > 0) {
+            isChunkOpen = true;
+            return ascii(size());
+        }
+        if (isChunkOpen || frames.isDone()) {
+            isChunkOpen = false;
+            return CRLF;
+        }
+        byte[] size = isLastOpen ? new byte[0] : LAST_SIZE;
+        isLastOpen = true;
+        return size;
     }
 
     /** The trailers of the request that was read last; null for none. */

@@ -1,0 +1,145 @@
+// What RFC 9113 asks of a server and of an intermediary, frame by frame; gateway-netty only.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.netty.handler.codec.http2.Http2Headers;
+import java.io.IOException;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import wirespeed.gateway.netty.Main;
+import wirespeed.gateway.runtime.Launcher;
+
+@Timeout(240)
+class NettyHttp2RulesTest extends CarrierContract {
+    private static final int PROTOCOL_ERROR = 1;
+
+    @Override
+    public Launcher.Factory factory() {
+        return Main::carrier;
+    }
+
+    @Override
+    public Map<String, Object> options() {
+        return Map.of("server.transport", "epoll", "server.threads", "1", "server.h2c", "true");
+    }
+
+    private Carrier gateway(String originOptions) {
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n" + originOptions);
+    }
+
+    private RawHttp2 http2(Carrier gateway) throws Exception {
+        return closedLater(new RawHttp2(new Socket(gateway.address.getAddress(), gateway.address.getPort())));
+    }
+
+    private static String[] get(String path, String... more) {
+        String[] fields = {":method", "GET", ":scheme", "http", ":authority", "a", ":path", path};
+        return java.util.stream.Stream.concat(List.of(fields).stream(), List.of(more).stream())
+                .toArray(String[]::new);
+    }
+
+    @Test
+    void a_malformed_head_resets_its_stream_as_one() throws Exception {
+        RawHttp2 client = http2(gateway(""));
+        List<String[]> heads = List.of(get(""), get("b"), get("/a b"), get("/", ":protocol", "websocket"),
+                get("/", "x", " y"), get("/", "host", "b"), get("/", "http2-settings", "AAMAAABk"),
+                new String[] {":method", "CONNECT", ":scheme", "http", ":authority", "a", ":path", "/",
+                    ":protocol", "websocket"});
+        for (int i = 0; i < heads.size(); i++) {
+            int stream = 2 * i + 1;
+            client.headers(stream, true, heads.get(i));
+            RawHttp2.Answer answer = client.read(stream);
+            // RFC 9113 §8.1.1: a response may come first.
+            int reset = answer.reset() >= 0 ? answer.reset() : client.read(stream).reset();
+            assertEquals(PROTOCOL_ERROR, reset, String.join(" ", heads.get(i)));
+        }
+        assertEquals(List.of(), origin.seen);
+    }
+
+    @Test
+    void what_is_merely_refused_resets_nothing_as_malformed() throws Exception {
+        RawHttp2 client = http2(gateway(""));
+        client.headers(1, true, get("/../up"));
+        RawHttp2.Answer refused = client.read(1);
+        assertEquals(400, refused.status());
+        assertNotNull(refused.heads().get(0).get("date"));
+        assertEquals(0, client.read(1).reset());
+        client.headers(3, true, ":method", "CONNECT", ":authority", "a:80");
+        RawHttp2.Answer connect = client.read(3);
+        assertEquals(405, connect.status());
+        assertTrue(connect.heads().get(0).get("allow").toString().contains("GET"));
+    }
+
+    @Test
+    void a_head_without_a_stream_is_an_error_of_the_protocol() throws Exception {
+        RawHttp2 client = http2(gateway(""));
+        client.headers(0, true, get("/"));
+        try {
+            client.read(1);
+        } catch (IOException reset) {
+            // The connection is gone for frames that the client sent meanwhile.
+        }
+        assertEquals(PROTOCOL_ERROR, client.goAwayError);
+    }
+
+    @Test
+    void fields_that_end_at_each_hop_are_taken_and_do_not_go_on() throws Exception {
+        RawHttp2 client = http2(gateway("request-trailers = true\n"));
+        client.headers(1, false, ":method", "POST", ":scheme", "http", ":authority", "a", ":path", "/up",
+                "trailer", "x-sum", "proxy-authorization", "Basic YTpi", "te", "trailers");
+        client.data(1, false, "body");
+        client.headers(1, true, "x-sum", "7");
+        assertEquals("POST /up HTTP/1.1|body", client.read(1).body());
+        RecordingOrigin.Seen seen = origin.seen.get(0);
+        assertNull(seen.header("Proxy-Authorization"), seen.head());
+        assertTrue(seen.header("Via").startsWith("2.0 wirespeed"), seen.head());
+    }
+
+    @Test
+    void an_interim_response_names_no_length() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 103 X\r\nLink: </a.css>\r\nContent-Length: 0\r\n\r\n".getBytes());
+            return RecordingOrigin.ordinary(seen, out, socket);
+        };
+        RawHttp2 client = http2(gateway("interim = true\n"));
+        client.headers(1, true, get("/"));
+        Http2Headers hints = client.read(1).heads().get(0);
+        assertEquals("103", hints.status().toString());
+        assertEquals("</a.css>", hints.get("link").toString());
+        assertFalse(hints.contains("content-length"), hints.toString());
+    }
+
+    @Test
+    void secrets_of_clients_are_not_in_the_table_that_they_share() throws Exception {
+        BlockingQueue<String> heads = new LinkedBlockingQueue<>();
+        RawHttp2Origin shared = closedLater(new RawHttp2Origin(connection -> {
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            while (true) {
+                RawHttp2Origin.Frame head = connection.await(RawHttp2Origin.HEADERS);
+                heads.add(new String(head.payload(), StandardCharsets.ISO_8859_1));
+                connection.answer(head.stream(), "read");
+            }
+        }));
+        RawHttp2 client = http2(start("[origins.o]\naddresses = [\"127.0.0.1:" + shared.port()
+                + "\"]\nhttp2 = \"prior-knowledge\"\n"));
+        for (int stream = 1; stream <= 3; stream += 2) {
+            client.headers(stream, true, get("/", "authorization", "Bearer of-kim", "cookie", "sid=of-kim-too",
+                    "x-plain", "known-by-now"));
+            assertEquals("read", client.read(stream).body());
+            String head = heads.poll(60, TimeUnit.SECONDS);
+            assertTrue(head.contains("Bearer of-kim") && head.contains("sid=of-kim-too"), "stream " + stream);
+            assertEquals(stream == 1, head.contains("known-by-now"));
+        }
+    }
+}
