@@ -257,10 +257,14 @@ impl Set {
         guard
     }
 
+    /// Whether a thread sleeps on the set, or a wait elsewhere has it in view.
+    fn is_awaited(&self) -> bool {
+        self.sleepers.load(Ordering::SeqCst) > 0 || self.is_watched.load(Ordering::Relaxed)
+    }
+
     /// Makes sleepers and watchers look.
     fn kick(&self) {
-        let sleepers = self.sleepers.load(Ordering::SeqCst);
-        if sleepers > 0 || self.is_watched.load(Ordering::Relaxed) {
+        if self.is_awaited() {
             if let Some(waker) = self.waker.load(Ordering::Acquire).checked_sub(1) {
                 process::wake(process::number(), waker as u32);
             }
@@ -426,9 +430,13 @@ pub fn hold() -> impl Sized {
     let free = FREE.lock().ok();
     loop {
         match lock_all() {
-            Ok(guards) => {
-                let sets = SETS.iter().take(used());
-                sets.for_each(|set| set.is_shared.store(true, Ordering::Relaxed));
+            Ok(mut guards) => {
+                for (set, guard) in SETS.iter().zip(&mut guards) {
+                    if let Some(inner) = guard.as_mut() {
+                        inner.take_up_all(set);
+                    }
+                    set.is_shared.store(true, Ordering::Relaxed);
+                }
                 return (free, guards);
             }
             // The thread that holds this set may need another: a set looks at the sets in it. So none is held while

@@ -183,10 +183,21 @@ impl Inner {
         found
     }
 
-    /// Threads that sleep on the set are woken by places that were taken up, too.
+    /// Whoever sleeps on the set, or on one around it, is woken by places that were taken up, too.
     pub(super) fn arm_taken_up(&mut self, set: &Set) {
-        if core::mem::take(&mut self.quiet.has_taken_up) {
-            set.arm_for_sleepers(self);
+        if core::mem::take(&mut self.quiet.has_taken_up) && set.is_awaited() {
+            self.rearm(set);
+        }
+    }
+
+    /// Before another process has the kernel set, too, which cannot take the wake-ups of quiet segments.
+    pub(super) fn take_up_all(&mut self, set: &Set) {
+        self.hear_quiet();
+        self.take_up(0, |_| true);
+        if core::mem::take(&mut self.quiet.has_taken_up) && set.is_awaited() {
+            // A look for what is ready may need the lock of another set, which the caller holds.
+            self.announce_sleep();
+            set.kick();
         }
     }
 }
@@ -298,6 +309,26 @@ mod tests {
         // Another process has the kernel's part too.
         set.is_shared.store(true, Ordering::Relaxed);
         inner.seek_quiet(&set);
+        assert_eq!(counts(&inner), (PLACES, 0));
+    }
+
+    #[test]
+    fn a_client_that_confines_itself_in_a_quiet_segment_is_polled_for() {
+        let (set, mut inner, _clients) = crowded_set();
+        (0..2).for_each(|_| inner.seek_quiet(&set));
+        assert!(inner.why_look_again(&set).is_none());
+        inner.quiet.places[0].peer.segment.set_silent(0, 0);
+        assert!(matches!(
+            inner.why_look_again(&set),
+            Some(Polling::Confined)
+        ));
+    }
+
+    #[test]
+    fn a_fork_leaves_no_segment_aside() {
+        let (set, mut inner, _clients) = crowded_set();
+        (0..2).for_each(|_| inner.seek_quiet(&set));
+        inner.take_up_all(&set);
         assert_eq!(counts(&inner), (PLACES, 0));
     }
 }

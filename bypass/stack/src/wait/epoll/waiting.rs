@@ -476,7 +476,8 @@ impl Inner {
         let nested = self.nested.iter().filter(|inner| show(inner.number));
         let has_such = nested.count() > 0;
         let is_silent = |place: &Place| place.peer.segment.has_silent(1 - place.peer.side);
-        let has_silent = self.places.iter().any(is_silent);
+        let mut places = self.places.iter().chain(&self.quiet.places);
+        let has_silent = places.any(is_silent);
         let mut listeners = self.listeners.iter();
         let has_delayed = listeners.any(|(_, listener, _)| listener.has_delayed());
         if is_blind {
@@ -537,7 +538,7 @@ impl Set {
     /// After a look by one thread: others that sleep must be found by the next ring, and one is woken at once if
     /// anything is left. Rings that came together have woken only one, whose room for events may have been too small,
     /// and a level is for all of them.
-    pub(super) fn arm_for_sleepers(&self, inner: &mut Inner) {
+    fn arm_for_sleepers(&self, inner: &mut Inner) {
         // Changes under the lock, which the caller holds.
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             inner.rearm(self);
