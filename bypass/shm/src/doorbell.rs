@@ -14,7 +14,8 @@
 //!
 //! The two sides of sleep and wake are the classic pair: the sleeper stores `sleeping`, then looks; the ringer sets ready flags, then loads
 //! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
-//! a heavy one ([`bypass_sys::barrier`]), so at least one of them sees the other.
+//! a heavy one ([`bypass_sys::barrier`]), so at least one of them sees the other. An owner of many ready lists sets
+//! those aside in which nobody rings: to ringers it sleeps there, and is woken by another waker.
 
 use crate::atomic::{fence, fetch_for_writing, light, ringing, AtomicU32, AtomicU64, Ordering};
 use crate::layout::{ReadyList, DIRECT_GROUPS, FLAG_GROUP, MASKED, SLOTS_MAX};
@@ -174,6 +175,23 @@ impl ReadyList {
     /// The owner is awake.
     pub fn awake(&self) {
         self.sleeping.store(0, Ordering::Relaxed);
+    }
+
+    /// The owner, awake or not, looks here no more until `waker` has rung; behind [`heavy`] it must look once more.
+    pub fn set_aside(&self, waker: u32) {
+        self.waker.store(waker, Ordering::SeqCst);
+        self.sleep();
+    }
+
+    /// Of one that was set aside: whether it has rung since.
+    pub fn has_rung_aside(&self) -> bool {
+        self.sleeping.load(Ordering::SeqCst) == 0
+    }
+
+    /// The owner looks here again, and is woken by `waker`.
+    pub fn take_up(&self, waker: u32) {
+        self.waker.store(waker, Ordering::SeqCst);
+        self.awake();
     }
 
     /// Whether any of the first `slots` slots rang.

@@ -31,6 +31,13 @@ pub const MODELS: &[Model] = &[
     ("a_member_that_moves_to_another_set_is_heard", moves),
     ("a_member_that_comes_back_is_heard", returns),
     ("a_member_whose_number_was_seen_is_heard", returns_by_chance),
+    ("a_list_set_aside_hears_or_is_woken", set_aside),
+    (
+        "a_list_set_aside_as_others_sleep_hears_or_wakes_there",
+        set_aside_asleep,
+    ),
+    ("of_two_rings_aside_none_is_lost", two_ring_aside),
+    ("a_list_taken_up_before_a_sleep_is_heard", taken_up_asleep),
     ("a_blocked_reader_sees_or_is_woken", reader_sleeps),
     (
         "a_blocked_reader_sees_the_end_or_is_woken",
@@ -399,6 +406,106 @@ fn returns_by_chance() {
     let found = world.lie_down(0, &mut seen) || is_heard;
     thread.join().expect("no panic");
     assert!(found || world.is_woken(0), "asleep, and no wake-up sent");
+}
+
+/// The wakers of a set: for its sleep, and for lists that are set aside.
+const OWN: u32 = 1;
+const ASIDE: u32 = 2;
+
+impl World {
+    /// `ring_side`, with the waker that it finds; the waker's datagram carries along what came before.
+    fn ring_waker(&self, slot: usize) {
+        let ready_list = &self.ready_lists[0];
+        if ready_list.ring(slot, false) {
+            let waker = ready_list.waker.load(Ordering::SeqCst);
+            self.wakes.fetch_or(1 << waker, Ordering::AcqRel);
+        }
+    }
+
+    /// `hear_quiet` of a set: whether the list is looked at again.
+    fn hear_aside(&self) -> bool {
+        let is_woken = self.wakes.swap(0, Ordering::AcqRel) >> ASIDE & 1 != 0;
+        let has_rung = is_woken && self.ready_lists[0].has_rung_aside();
+        if has_rung {
+            self.ready_lists[0].take_up(OWN);
+        }
+        has_rung
+    }
+
+    /// A look, behind whose fence the list is set aside; false: it has rung, or is rung no more.
+    fn set_aside(&self, seen: &mut Seen) -> bool {
+        self.ready_lists[0].set_aside(ASIDE);
+        heavy();
+        !self.ready_lists[0].is_ringing(FLAG_GROUP, seen) && !self.ready_lists[0].has_rung_aside()
+    }
+}
+
+/// `seek_quiet` while a ringer is at work.
+fn set_aside() {
+    set_aside_as(World::new(1));
+}
+
+/// The same while other threads sleep on the set: a ringer may take their word.
+fn set_aside_asleep() {
+    let world = World::new(1);
+    world.ready_lists[0].waker.store(OWN, Ordering::SeqCst);
+    world.ready_lists[0].sleep();
+    set_aside_as(world);
+}
+
+fn set_aside_as(world: Arc<World>) {
+    let other = world.clone();
+    let thread = thread::spawn(move || other.ring_waker(0));
+    let is_aside = world.set_aside(&mut Seen::of(FLAG_GROUP));
+    thread.join().expect("no panic");
+    assert!(
+        !is_aside || world.is_woken(ASIDE),
+        "set aside, and no wake-up sent"
+    );
+}
+
+/// Two ring as the list is taken up because of one of them: the other is found then or wakes later.
+fn two_ring_aside() {
+    let world = World::new(1);
+    let (mut rung, mut seen) = (Vec::new(), Seen::of(FLAG_GROUP));
+    assert!(world.set_aside(&mut seen));
+    let ring = |slot| {
+        let other = world.clone();
+        thread::spawn(move || other.ring_waker(slot))
+    };
+    let threads = [0, 1].map(ring);
+    let mut hear = || {
+        if world.hear_aside() {
+            world.ready_lists[0].drain(FLAG_GROUP, &mut seen, |slot| rung.push(slot));
+            world.ready_lists[0].sleep();
+            heavy();
+            world.ready_lists[0].drain(FLAG_GROUP, &mut seen, |slot| rung.push(slot));
+        }
+    };
+    hear();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    // What is left has woken: by the one waker the list is taken up, by the other it is looked at.
+    let is_woken = world.is_woken(OWN);
+    hear();
+    assert!(is_woken || rung.len() == 2, "asleep, and no wake-up sent");
+}
+
+/// A list that is taken up for another reason than a ring, before the set sleeps.
+fn taken_up_asleep() {
+    let world = World::new(1);
+    let mut seen = Seen::of(FLAG_GROUP);
+    assert!(world.set_aside(&mut seen));
+    let other = world.clone();
+    let thread = thread::spawn(move || other.ring_waker(0));
+    world.ready_lists[0].take_up(OWN);
+    world.ready_lists[0].sleep();
+    heavy();
+    let found = world.ready_lists[0].is_ringing(FLAG_GROUP, &seen);
+    thread.join().expect("no panic");
+    let is_woken = world.is_woken(OWN) || world.is_woken(ASIDE);
+    assert!(found || is_woken, "asleep, and no wake-up sent");
 }
 
 const ME: Sleeper = Sleeper {

@@ -3,7 +3,8 @@
 //! Kernel members live in the program's own kernel set. User-level ones live here: a list of
 //! members, a queue of members that deserve a look, and one ready list (doorbells) in every segment that a
 //! member lives in. A listener is in both. Before it sleeps, the waiter says so in its ready lists and
-//! looks once more; a peer that rings then writes to the waker, which is in the kernel set too.
+//! looks once more; a peer that rings then writes to the waker, which is in the kernel set too. In segments
+//! where nobody rings it says so while it is awake, and does not look there (`quiet`).
 
 use core::sync::atomic::{
     fence, AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -34,6 +35,7 @@ mod control;
 mod datagrams;
 mod members;
 mod nested;
+mod quiet;
 mod waiting;
 pub use control::{
     add_to_kernel, connected, control, forget, leave_to_kernel, move_to_kernel, put_back, take,
@@ -42,6 +44,7 @@ pub use control::{
 pub use datagrams::forget_datagrams;
 use datagrams::Watched;
 use nested::Nested;
+use quiet::Quiet;
 pub use waiting::wait;
 
 /// Sets of a process; more are pure kernel sets.
@@ -125,6 +128,8 @@ struct Place {
     /// The news of the ready list that were seen.
     seen: Seen,
     is_listening: bool,
+    /// Since it was last asked whether somebody rings here.
+    has_rung: bool,
 }
 
 impl Place {
@@ -132,6 +137,19 @@ impl Place {
     fn listen(&mut self, word: u32) {
         self.is_listening = true;
         self.ready_list().listening.store(word, Ordering::SeqCst);
+    }
+
+    /// Whether somebody has rung since the last look.
+    #[inline]
+    fn is_ringing(&self) -> bool {
+        let slots = self.peer.segment.slots_used();
+        self.ready_list().is_ringing(slots, &self.seen)
+    }
+
+    /// Whether connections wait here for a listener of the set.
+    #[inline]
+    fn has_waiting(&self) -> bool {
+        self.is_listening && self.peer.segment.queue().waiting() > 0
     }
 
     #[inline]
@@ -149,7 +167,10 @@ struct Inner {
     /// By descriptor: member plus one.
     by_fd: Vec<u32>,
     ready: VecDeque<u32>,
+    /// Those that a look goes through.
     places: Vec<Place>,
+    /// The others.
+    quiet: Quiet,
     scanned: Vec<u32>,
     /// Of those with EPOLLET: how they were at the last look.
     marks: HashMap<u32, Mark>,
@@ -236,10 +257,14 @@ impl Set {
         guard
     }
 
+    /// Whether a thread sleeps on the set, or a wait elsewhere has it in view.
+    fn is_awaited(&self) -> bool {
+        self.sleepers.load(Ordering::SeqCst) > 0 || self.is_watched.load(Ordering::Relaxed)
+    }
+
     /// Makes sleepers and watchers look.
     fn kick(&self) {
-        let sleepers = self.sleepers.load(Ordering::SeqCst);
-        if sleepers > 0 || self.is_watched.load(Ordering::Relaxed) {
+        if self.is_awaited() {
             if let Some(waker) = self.waker.load(Ordering::Acquire).checked_sub(1) {
                 process::wake(process::number(), waker as u32);
             }
@@ -324,11 +349,11 @@ fn end(number: usize, set: &Set, inner: Option<Box<Inner>>) {
         for member in inner.members.iter().flatten() {
             inner.detach(number, member);
         }
-        for place in &inner.places {
+        for place in inner.places.iter().chain(&inner.quiet.places) {
             place.ready_list().free();
         }
         inner.leave_datagrams();
-        if let Some(waker) = &inner.waker {
+        for waker in inner.waker.iter().chain(&inner.quiet.waker) {
             table::show(waker.fd());
         }
         let of_numbers = inner.nested.into_iter();
@@ -383,9 +408,12 @@ fn kick_outer_sets() {
 pub fn is_ready(number: usize) -> bool {
     let mut guard = SETS[number % SETS_MAX].lock();
     guard.as_mut().is_some_and(|inner| {
+        inner.hear_quiet();
         inner.drain(number);
         inner.drain_held_back(number);
-        inner.has_ready()
+        let is_ready = inner.has_ready();
+        inner.arm_taken_up(&SETS[number % SETS_MAX]);
+        is_ready
     })
 }
 
@@ -402,9 +430,13 @@ pub fn hold() -> impl Sized {
     let free = FREE.lock().ok();
     loop {
         match lock_all() {
-            Ok(guards) => {
-                let sets = SETS.iter().take(used());
-                sets.for_each(|set| set.is_shared.store(true, Ordering::Relaxed));
+            Ok(mut guards) => {
+                for (set, guard) in SETS.iter().zip(&mut guards) {
+                    if let Some(inner) = guard.as_mut() {
+                        inner.take_up_all(set);
+                    }
+                    set.is_shared.store(true, Ordering::Relaxed);
+                }
                 return (free, guards);
             }
             // The thread that holds this set may need another: a set looks at the sets in it. So none is held while
@@ -429,11 +461,17 @@ pub fn orphan() {
         set.is_orphan.store(true, Ordering::Relaxed);
         set.sleepers.store(0, Ordering::Relaxed);
         set.waker.store(0, Ordering::Release);
-        if let Some(waker) = inner.waker.take() {
+        for waker in inner
+            .waker
+            .take()
+            .into_iter()
+            .chain(inner.quiet.waker.take())
+        {
             // Stays open: the kernel set is the parent's too and names it.
             core::mem::forget(waker);
         }
         inner.places.clear();
+        inner.quiet.places.clear();
         inner.misses_a_place = true;
         for (_, listener, _) in &inner.listeners {
             listener.attend();

@@ -36,6 +36,7 @@ impl Inner {
             let ready_list = segment.ready_list(place.peer.side, place.ready_list);
             let (members, ready) = (&mut self.members, &mut self.ready);
             ready_list.drain(segment.slots_used(), &mut place.seen, |slot| {
+                place.has_rung = true;
                 hear(hearing, slot, members, ready);
             });
         }
@@ -44,11 +45,8 @@ impl Inner {
         }
         if !self.listeners.is_empty() {
             self.follow_listeners();
-            let is_anyone_waiting = self.misses_a_place
-                || self
-                    .places
-                    .iter()
-                    .any(|place| place.is_listening && place.peer.segment.queue().waiting() > 0);
+            let is_anyone_waiting =
+                self.misses_a_place || self.places.iter().any(Place::has_waiting);
             let asked = if is_anyone_waiting {
                 self.listeners.len()
             } else {
@@ -75,13 +73,16 @@ impl Inner {
     /// Queues members whose writers have held their announcements back; true when there were any.
     pub(super) fn drain_held_back(&mut self, number: usize) -> bool {
         let mut found = false;
-        for place in &self.places {
+        for place in &mut self.places {
             let hearing = (&*place.peer, number);
             let (members, ready) = (&mut self.members, &mut self.ready);
+            let mut has_rung = false;
             place.ready_list().drain_held_back(|slot| {
                 hear(hearing, slot, members, ready);
-                found = true;
+                has_rung = true;
             });
+            place.has_rung |= has_rung;
+            found |= has_rung;
         }
         found
     }
@@ -164,19 +165,22 @@ impl Inner {
         found
     }
 
+    /// Whether a member has an event to report.
+    pub(super) fn has_event(&self, index: usize) -> bool {
+        let member = self.members[index].as_ref();
+        member.is_some_and(|member| {
+            let found = self.events_of(member, member.events);
+            member.is_armed() && found & (member.events | ALWAYS) != 0
+        })
+    }
+
     /// Whether a queued member has an event; those without leave the queue.
     pub(super) fn has_ready(&mut self) -> bool {
         if self.has_datagrams() {
             return true;
         }
         while let Some(index) = self.ready.front().copied() {
-            let Some(member) = self.members[index as usize].as_ref() else {
-                self.ready.pop_front();
-                continue;
-            };
-            if member.is_armed()
-                && self.events_of(member, member.events) & (member.events | ALWAYS) != 0
-            {
+            if self.has_event(index as usize) {
                 return true;
             }
             if let Some(member) = self.members[index as usize].as_mut() {
@@ -199,6 +203,10 @@ impl Inner {
                 if let Some(waker) = &self.waker {
                     waker.take();
                 }
+                continue;
+            }
+            if data == quiet::WAKER_DATA {
+                self.hear_quiet();
                 continue;
             }
             if Nested::is_named(data) {

@@ -262,7 +262,8 @@ fn modify(set: &Set, inner: &mut Inner, index: usize, event: Event) -> Result<()
         kernel::epoll_control(epoll, libc::EPOLL_CTL_MOD, fd, event.events, data)?;
     }
     inner.queue(index);
-    if set.sleepers.load(Ordering::SeqCst) > 0 || set.is_watched.load(Ordering::Relaxed) {
+    // What comes later rings. Threads that share a set ask again for each event, mostly before the next one has come.
+    if set.is_awaited() && inner.has_event(index) {
         set.kick();
     }
     Ok(())

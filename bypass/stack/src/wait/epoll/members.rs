@@ -31,10 +31,7 @@ impl Inner {
         if self.waker.is_some() || set.is_orphan.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let waker = wakers::new_waker()?;
-        let epoll = set.fd.load(Ordering::Relaxed);
-        let events = libc::EPOLLIN as u32;
-        kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, waker.fd(), events, WAKER_DATA)?;
+        let waker = new_waker(set, WAKER_DATA)?;
         let number = u64::from(waker.number());
         set.waker.store(number + 1, Ordering::Release);
         self.waker = Some(waker);
@@ -77,17 +74,14 @@ impl Inner {
         let Some(stream) = stream::of_socket(socket) else {
             return;
         };
-        let place = self
-            .places
-            .iter()
-            .position(|place| core::ptr::eq(&*place.peer, stream.peer));
-        let place = place.or_else(|| self.enter(sockets::get(socket).share_peer()?));
-        let Some(place) = place else {
+        let known = self.ready_list_in(stream.peer);
+        let ready_list = known.or_else(|| self.enter(sockets::get(socket).share_peer()?));
+        let Some(ready_list) = ready_list else {
             sockets::get(socket).watch.store(0, Ordering::Relaxed);
             self.scan(index);
             return;
         };
-        let ready_list = self.places[place].ready_list as u32 + 1;
+        let ready_list = ready_list as u32 + 1;
         if !take_flag(&stream, ready_list) {
             // Another process that holds this end is notified through the only ready flag.
             sockets::get(socket).watch.store(0, Ordering::Relaxed);
@@ -147,31 +141,32 @@ impl Inner {
     }
 
     fn ring_instead(&mut self, number: usize, index: usize) -> bool {
-        let Some(member) = self.members[index].as_mut() else {
+        let Some(socket) = self.members[index].as_ref().map(|member| member.socket) else {
             return false;
         };
-        let socket = sockets::get(member.socket);
-        let Some(stream) = stream::of_socket(member.socket) else {
+        let Some(stream) = stream::of_socket(socket) else {
             return false;
         };
-        let is_there = |place: &&Place| core::ptr::eq(&*place.peer, stream.peer);
-        let Some(place) = self.places.iter().find(is_there) else {
+        let Some(ready_list) = self.ready_list_in(stream.peer) else {
             return false;
         };
+        let socket = sockets::get(socket);
         let word = watch_word(number, index);
         let watch = &socket.watch;
         let is_free = watch.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
         if is_free.is_err() {
             return false;
         }
-        let ready_list = place.ready_list as u32 + 1;
+        let ready_list = ready_list as u32 + 1;
         if !take_flag(&stream, ready_list) {
             watch.store(0, Ordering::Relaxed);
             return false;
         }
         // For the next set that takes the flag: who is at work may still ring this one.
         socket.last_ready_list.store(ready_list, Ordering::Relaxed);
-        member.is_scanned = false;
+        if let Some(member) = self.members[index].as_mut() {
+            member.is_scanned = false;
+        }
         socket.other_watches.fetch_sub(1, Ordering::Relaxed);
         // The member is queued: what came before this is looked at after it.
         barrier::heavy();
@@ -192,20 +187,28 @@ impl Inner {
         socket.watch.store(0, Ordering::Relaxed);
         let stream = stream::of_socket(member.socket).filter(|_| socket.life() == member.life);
         let Some(stream) = stream else { return };
-        let is_there = |place: &&Place| core::ptr::eq(&*place.peer, stream.peer);
-        if let Some(place) = self.places.iter().find(is_there) {
+        if let Some(own) = self.ready_list_in(stream.peer) {
             // After fork or SCM_RIGHTS it may be the ready flag of another process that holds the end.
-            let own = place.ready_list as u32 + 1;
+            let own = own as u32 + 1;
             let ready_list =
                 &stream.peer.segment.slot(stream.slot).meta.ready_list[stream.peer.side];
             let _ = ready_list.compare_exchange(own, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
     }
 
+    /// Enters a segment; the number of our ready list there.
     pub(super) fn enter(&mut self, peer: Arc<Peer>) -> Option<usize> {
         // Sets without a listener learn of ended clients when new ones come.
         self.leave_stale();
-        self.take_place(peer)
+        let place = self.take_place(peer)?;
+        Some(self.places[place].ready_list)
+    }
+
+    /// Our ready list in a segment.
+    fn ready_list_in(&self, peer: &Peer) -> Option<usize> {
+        let mut places = self.places.iter().chain(&self.quiet.places);
+        let place = places.find(|place| core::ptr::eq(&*place.peer, peer))?;
+        Some(place.ready_list)
     }
 
     fn take_place(&mut self, peer: Arc<Peer>) -> Option<usize> {
@@ -217,6 +220,7 @@ impl Inner {
             ready_list,
             seen,
             is_listening: false,
+            has_rung: true,
         });
         Some(self.places.len() - 1)
     }
@@ -233,7 +237,7 @@ impl Inner {
             let word = self.listening_word(*index);
             let peers = listener.peers().into_iter();
             let mut missing: HashMap<_, _> = peers.map(|peer| (Arc::as_ptr(&peer), peer)).collect();
-            for place in &mut self.places {
+            for place in self.places.iter_mut().chain(&mut self.quiet.places) {
                 if missing.remove(&Arc::as_ptr(&place.peer)).is_some() {
                     place.listen(word);
                 }
@@ -246,6 +250,7 @@ impl Inner {
             }
             self.listeners[at].2 = generation;
         }
+        self.take_up_listening();
         self.leave_stale();
     }
 
@@ -285,7 +290,8 @@ impl Inner {
         let left: Vec<_> = left
             .map(|(index, listener, _)| (self.listening_word(*index), listener.peers()))
             .collect();
-        for place in self.places.iter_mut().filter(|place| place.is_listening) {
+        let places = self.places.iter_mut().chain(&mut self.quiet.places);
+        for place in places.filter(|place| place.is_listening) {
             let is_of = |peers: &[Arc<Peer>]| peers.iter().any(|p| Arc::ptr_eq(p, &place.peer));
             let words = left.iter().filter(|(_, peers)| is_of(peers));
             let word = words.map(|(word, _)| *word).min().unwrap_or(0);
@@ -296,14 +302,16 @@ impl Inner {
 
     /// Lets segments of ended clients go, once no member of this set lives there.
     pub(super) fn leave_stale(&mut self) {
-        self.places.retain(|place| {
-            let is_over = place.peer.is_stale.load(Ordering::Relaxed)
-                && place.peer.occupied().next().is_none();
-            if is_over {
-                place.ready_list().free();
-            }
-            !is_over
-        });
+        for places in [&mut self.places, &mut self.quiet.places] {
+            places.retain(|place| {
+                let is_over = place.peer.is_stale.load(Ordering::Relaxed)
+                    && place.peer.occupied().next().is_none();
+                if is_over {
+                    place.ready_list().free();
+                }
+                !is_over
+            });
+        }
     }
 
     /// After a wake of a watched set was taken: what is there shows in the kernel set again, and the
@@ -312,6 +320,7 @@ impl Inner {
         if let Some(waker) = &self.waker {
             waker.drain();
         }
+        self.hear_quiet();
         self.rearm(set);
     }
 
@@ -352,11 +361,7 @@ impl Inner {
 
     pub(super) fn is_ringing(&self) -> bool {
         self.places.iter().any(|place| {
-            let slots = place.peer.segment.slots_used();
-            place.ready_list().is_ringing(slots, &place.seen)
-                || (place.is_listening
-                    && place.peer.segment.queue().waiting() > 0
-                    && self.has_arrivals_to_report())
+            place.is_ringing() || (place.has_waiting() && self.has_arrivals_to_report())
         })
     }
 
@@ -371,6 +376,15 @@ impl Inner {
             member.is_armed() && listener.has_acceptable() && !(is_edge && is_told())
         })
     }
+}
+
+/// A waker that the kernel's part of a set reports with `data`.
+pub(super) fn new_waker(set: &Set, data: u64) -> Result<Waker, i32> {
+    let waker = wakers::new_waker()?;
+    let epoll = set.fd.load(Ordering::Relaxed);
+    let events = libc::EPOLLIN as u32;
+    kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, waker.fd(), events, data)?;
+    Ok(waker)
 }
 
 /// Makes `ready_list` the one that is rung for our end of a connection; false when another living process

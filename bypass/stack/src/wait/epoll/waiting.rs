@@ -160,6 +160,7 @@ impl Inner {
             1 => self.looks as usize % 2,
             places => places.div_ceil(4),
         };
+        self.tend_quiet(set);
         self.drain(number);
         if self.looks.is_multiple_of(HELD_BACK_LOOKS) || is_kernel_due {
             self.drain_held_back(number);
@@ -169,6 +170,7 @@ impl Inner {
             let is_due = is_kernel_due || found == 0;
             found += self.look_at_kernel(set, epoll, &mut out[found..], is_due);
         }
+        found = self.collect_taken_up(set, number, out, found);
         if found == 0 && share > 0 {
             found = self.collect(out, 0);
         }
@@ -205,7 +207,7 @@ impl Inner {
     fn without_wakes(&mut self, set: &Set, epoll: i32, events: &mut [libc::epoll_event]) -> usize {
         let is_wake = |event: &libc::epoll_event| {
             let data = event.u64;
-            data == WAKER_DATA
+            data == WAKER_DATA || data == quiet::WAKER_DATA
         };
         let has_woken = events.iter().any(is_wake);
         let kept = self.without_waker(epoll, events);
@@ -236,6 +238,7 @@ impl Inner {
             || self.is_ringing()
             || self.has_segments_to_enter()
             || self.may_have_datagrams()
+            || self.is_quiet_due()
             || (self.misses_connections()
                 && self.listeners.iter().any(|(_, l, _)| l.has_acceptable()))
             || has_kernel()
@@ -255,6 +258,7 @@ fn once(set: &Set, number: usize, epoll: i32, out: &mut [libc::epoll_event]) -> 
             return Ok(count);
         };
         let kept = inner.without_wakes(set, epoll, &mut out[..count]);
+        let kept = inner.collect_taken_up(set, number, out, kept);
         if set.is_watched.load(Ordering::Relaxed) {
             inner.renew_watch(set);
         }
@@ -320,7 +324,8 @@ fn look_often(
 impl Inner {
     /// Whether no peer has a way to ring in this set, and no member waits to be looked at.
     fn is_plain(&self) -> bool {
-        let has_flags = !self.places.is_empty() || self.misses_a_place;
+        let has_places = !self.places.is_empty() || !self.quiet.places.is_empty();
+        let has_flags = has_places || self.misses_a_place;
         let has_members = !self.scanned.is_empty() || !self.datagrams.is_empty();
         !has_flags && !has_members && self.ready.is_empty()
     }
@@ -471,7 +476,8 @@ impl Inner {
         let nested = self.nested.iter().filter(|inner| show(inner.number));
         let has_such = nested.count() > 0;
         let is_silent = |place: &Place| place.peer.segment.has_silent(1 - place.peer.side);
-        let has_silent = self.places.iter().any(is_silent);
+        let mut places = self.places.iter().chain(&self.quiet.places);
+        let has_silent = places.any(is_silent);
         let mut listeners = self.listeners.iter();
         let has_delayed = listeners.any(|(_, listener, _)| listener.has_delayed());
         if is_blind {
