@@ -15,7 +15,7 @@
 //! The two sides of sleep and wake are the classic pair: the sleeper stores `sleeping`, then looks; the ringer sets ready flags, then loads
 //! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
 //! a heavy one ([`bypass_sys::barrier`]), so at least one of them sees the other. An owner of many ready lists sets
-//! those aside in which nobody rings: to ringers it sleeps there, and is woken by another waker.
+//! the quiet ones aside: to ringers it sleeps there, and is woken by another waker.
 
 use crate::atomic::{fence, fetch_for_writing, light, ringing, AtomicU32, AtomicU64, Ordering};
 use crate::layout::{ReadyList, DIRECT_GROUPS, FLAG_GROUP, MASKED, SLOTS_MAX};

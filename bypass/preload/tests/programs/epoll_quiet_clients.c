@@ -200,6 +200,6 @@ static void server(void) {
         outer += found_of_all(by_outer_set, 12);
     }
     say("by sleeps %d, looks %d, polls %d, an outer set %d", sleeps, looks, polls, outer);
-    say("beside a sleeper %d, of new connections %d", both, again);
+    say("next to a sleeper %d, of new connections %d", both, again);
     tell(-1);
 }

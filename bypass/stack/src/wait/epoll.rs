@@ -3,8 +3,8 @@
 //! Kernel members live in the program's own kernel set. User-level ones live here: a list of
 //! members, a queue of members that deserve a look, and one ready list (doorbells) in every segment that a
 //! member lives in. A listener is in both. Before it sleeps, the waiter says so in its ready lists and
-//! looks once more; a peer that rings then writes to the waker, which is in the kernel set too. In segments
-//! where nobody rings it says so while it is awake, and does not look there (`quiet`).
+//! looks once more; a peer that rings then writes to the waker, which is in the kernel set too. In quiet segments
+//! it says so while it is awake, and does not look there (`quiet`).
 
 use core::sync::atomic::{
     fence, AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -167,7 +167,7 @@ struct Inner {
     /// By descriptor: member plus one.
     by_fd: Vec<u32>,
     ready: VecDeque<u32>,
-    /// Those that a look goes through.
+    /// The places that a look goes through.
     places: Vec<Place>,
     /// The others.
     quiet: Quiet,

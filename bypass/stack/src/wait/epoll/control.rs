@@ -262,7 +262,7 @@ fn modify(set: &Set, inner: &mut Inner, index: usize, event: Event) -> Result<()
         kernel::epoll_control(epoll, libc::EPOLL_CTL_MOD, fd, event.events, data)?;
     }
     inner.queue(index);
-    // What comes later rings. Threads that share a set ask again for each event, mostly before the next one has come.
+    // A later event rings. Threads that share a set ask again for each event, mostly before the next one has come.
     if set.is_awaited() && inner.has_event(index) {
         set.kick();
     }

@@ -1,9 +1,9 @@
-//! Segments in which nobody rings: a look does not go through them.
+//! Quiet segments: a look does not go through them.
 //!
-//! A look costs some cache lines for each segment, and a server may have one of each of hundreds of client processes. Where nobody
-//! has rung for a while, the set does what it does before a sleep: it says in its ready list that it sleeps, passes a
-//! fence and looks once more. Whoever rings there next writes to a second waker, which is in the kernel set as well.
-//! Then those that have rung are found by one load for each, and looks go through them again.
+//! A look costs some cache lines for each segment, and a server may have one of each of hundreds of client processes. Where no
+//! peer has rung for a while, the set does what it does before a sleep: it says in its ready list that it sleeps, passes a
+//! fence and looks once more. The next peer that rings there writes to a second waker, which is in the kernel set as well.
+//! Then the segments that rang are found by one load for each, and looks go through them again.
 
 use bypass_sys::clock::{ticks, ticks_in};
 use bypass_sys::sandbox::is_confined;
@@ -17,7 +17,7 @@ use crate::process::wakers::LEFT_TO_PROGRAM;
 pub(super) const WAKER_DATA: u64 = 0x5753_7175_6965_7431;
 /// So many segments cost a look little: they are never set aside.
 const LOOKED_AT: usize = 8;
-/// Where nobody rings for so long, or up to twice as long, a segment is set aside.
+/// A segment in which no peer rings for so long, or up to twice as long, is set aside.
 const QUIET_US: u64 = 10_000;
 /// The waker is looked at this often while the set is.
 const WAKER_LOOK_US: u64 = 10;
@@ -46,7 +46,7 @@ impl Quiet {
 }
 
 impl Place {
-    /// Whether everyone who may ring here wakes us, and nothing waits that nobody rings for any more.
+    /// Whether everyone who may ring here wakes us, and nothing waits that was rung for before.
     fn may_rest(&self) -> bool {
         let listening = self.ready_list().listening.load(Ordering::SeqCst);
         // Of several processes only one that truly sleeps is to be chosen.
@@ -90,13 +90,13 @@ impl Inner {
         self.places.len() > LOOKED_AT || !self.quiet.places.is_empty()
     }
 
-    /// Takes the wake-ups of quiet segments, and takes up those that have rung.
+    /// Takes the wake-ups of quiet segments, and takes up the segments that have rung.
     pub(super) fn hear_quiet(&mut self) {
         let Some(waker) = self.quiet.waker.as_ref().filter(|waker| waker.take()) else {
             return;
         };
         waker.drain();
-        // Who found the waker's queue full sent nothing: what it has stored before is seen now.
+        // A peer that found the waker's queue full sent nothing: its ring is seen now.
         fence(Ordering::SeqCst);
         self.take_up(0, Place::has_rung_aside);
     }
@@ -183,7 +183,7 @@ impl Inner {
         found
     }
 
-    /// Whoever sleeps on the set, or on one around it, is woken by places that were taken up, too.
+    /// Threads that sleep on the set, or on one around it, are woken by places that were taken up, too.
     pub(super) fn arm_taken_up(&mut self, set: &Set) {
         if core::mem::take(&mut self.quiet.has_taken_up) && set.is_awaited() {
             self.rearm(set);
@@ -282,7 +282,7 @@ mod tests {
     fn a_lost_wake_up_is_made_up_for() {
         let (set, mut inner, _clients) = crowded_set();
         (0..2).for_each(|_| inner.seek_quiet(&set));
-        // Its ringer has died, or had no descriptor.
+        // The ringer has died, or had no descriptor.
         let peer = inner.quiet.places[1].peer.clone();
         assert!(inner.quiet.places[1].ready_list().take_sleeper());
         inner.seek_quiet(&set);
