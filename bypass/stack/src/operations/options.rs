@@ -229,6 +229,9 @@ fn note_buffer(fd: i32, socket: &Socket, option: (i32, i32), value: &[u8]) {
     }
     if let Ok(stream) = stream::find(fd) {
         share_buffers(socket, stream.peer, stream.slot);
+        if stream.outbound().is_any_space_wanted() {
+            stream.peer.ring_our_writers(stream.slot);
+        }
     }
 }
 
