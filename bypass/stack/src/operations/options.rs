@@ -264,7 +264,9 @@ fn set_zero_copy(socket: &Socket, kind: Kind) -> Outcome {
 /// Keeps an option that needs no kernel; false when it is another, or malformed.
 fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
     if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
-        return int(value).map(|on| socket.set(*flag, on != 0)).is_some();
+        return int(value)
+            .map(|on| shadow::switch(socket, *flag, on != 0))
+            .is_some();
     }
     if level != libc::SOL_SOCKET {
         return false;
@@ -342,7 +344,9 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
         return Ok(told);
     }
     if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
-        return Ok(i32::from(socket.has(*flag)).to_ne_bytes().to_vec());
+        return Ok(i32::from(shadow::is_on(socket, *flag))
+            .to_ne_bytes()
+            .to_vec());
     }
     match (level, name) {
         (libc::SOL_TCP, libc::TCP_SAVE_SYN) if keeps_syns(socket, kind) => {
