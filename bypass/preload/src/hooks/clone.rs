@@ -16,7 +16,7 @@ const MOVABLE: usize =
     (libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP) as usize;
 const PROCESSES: usize = libc::CLONE_NEWPID as usize;
 const NETWORK: usize = libc::CLONE_NEWNET as usize;
-/// What the parent gets besides the result, both at the same place.
+/// The parent gets these besides the result, both at the same place.
 const PIDFD: usize = libc::CLONE_PIDFD as usize;
 const NUMBER: usize = libc::CLONE_PARENT_SETTID as usize;
 
@@ -34,8 +34,8 @@ pub fn is_fork(flags: usize, stack: usize) -> bool {
 /// The fork, with the handlers that keep connections true in the child.
 ///
 /// # Safety
-/// `told` may be written where the flags say that something is to be told there.
-pub unsafe fn fork(flags: usize, told: *mut c_int) -> c_long {
+/// `report` may be written where the flags demand a report there.
+pub unsafe fn fork(flags: usize, report: *mut c_int) -> c_long {
     if flags & NETWORK != 0 && process::is_started() {
         // Wake-ups reach a process by a name in its network namespace. Programs that isolate themselves
         // so can do without, as the kernel may lack it. Nothing is printed: descriptor 2 may be a file of the program's.
@@ -59,7 +59,7 @@ pub unsafe fn fork(flags: usize, told: *mut c_int) -> c_long {
             _ => pool::for_program(|| kernel::pidfd_open(child, 0)).map_or(-1, |fd| fd as c_int),
         };
         // SAFETY: by the caller's promise.
-        unsafe { *told = what };
+        unsafe { *report = what };
     }
     crate::outcome::set_errno(error);
     child.into()

@@ -30,20 +30,20 @@ static void served_by_child(const char *name, int fd, pid_t child) {
     say("%s: status %d", name, status);
 }
 
-/* Told of by a descriptor, and by a number. */
-static void told_of_child(int fd) {
-    int told = -1;
-    pid_t child = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &told, NULL, NULL);
+/* The parent gets a descriptor of it, or its number. */
+static void reported_child(int fd) {
+    int report = -1;
+    pid_t child = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &report, NULL, NULL);
     if (child > 0)
-        say("close-on-exec %d", fcntl(told, F_GETFD));
+        say("close-on-exec %d", fcntl(report, F_GETFD));
     served_by_child("with a descriptor", fd, child);
-    struct pollfd one = {told, POLLIN, 0};
+    struct pollfd one = {report, POLLIN, 0};
     result("it has ended", poll(&one, 1, LONG_MS));
-    close(told);
-    child = syscall(SYS_clone, CLONE_PARENT_SETTID | SIGCHLD, NULL, &told, NULL, NULL);
+    close(report);
+    child = syscall(SYS_clone, CLONE_PARENT_SETTID | SIGCHLD, NULL, &report, NULL, NULL);
     if (child == 0)
         _exit(0);
-    say("with its number %d", told == child);
+    say("with its number %d", report == child);
     waitpid(child, NULL, 0);
 }
 
@@ -58,7 +58,7 @@ static void server(void) {
     fd = accept(listening, NULL, NULL);
     served_by_child("fork", fd, fork_by_number());
     fd = accept(listening, NULL, NULL);
-    told_of_child(fd);
+    reported_child(fd);
 }
 
 static void client(void) {

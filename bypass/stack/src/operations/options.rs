@@ -389,7 +389,8 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
     }
 }
 
-/// What the kernel chooses as a connection within the host is opened, where the program has not: the shadow has none.
+/// Values that the kernel chooses as a connection within the host is opened, where the program has not: the shadow has
+/// none.
 fn of_loopback(fd: i32, socket: &Socket, option: (i32, i32)) -> Option<i32> {
     /// Of linux/socket.h: which sizes of buffers the program has set, since Linux 5.14.
     const SO_BUF_LOCK: i32 = 72;
