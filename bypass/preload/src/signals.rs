@@ -193,7 +193,7 @@ unsafe fn set_handler(signal: c_int, handler: usize, flags: c_int) -> usize {
     new.sa_flags = flags;
     // SAFETY: as above.
     let mut old: libc::sigaction = unsafe { core::mem::zeroed() };
-    if !(1..SIGNALS as c_int).contains(&signal) {
+    if !(1..SIGNALS as c_int).contains(&signal) || handler == libc::SIG_ERR {
         return fail(libc::EINVAL) as usize;
     }
     // SAFETY: both live on this frame.

@@ -300,6 +300,13 @@ impl<'a> Ring<'a> {
         let unread = Self::between(head, tail).unwrap_or(0);
         unread < wanted as usize && self.producer.want_space.swap(0, Ordering::SeqCst) != 0
     }
+
+    /// Whether the producer waits for room, which there may be now that its buffer has another size.
+    pub fn is_any_space_wanted(&self) -> bool {
+        // Behind the size: who waits after this look has seen it.
+        core::sync::atomic::fence(Ordering::SeqCst);
+        self.producer.want_space.swap(0, Ordering::SeqCst) != 0
+    }
 }
 
 #[cfg(test)]

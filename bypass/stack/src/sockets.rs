@@ -60,8 +60,8 @@ pub const HANDED_ON: u32 = NODELAY
 pub const CORK: u32 = 1 << 12;
 /// connect() has returned before its result was known, and the program has not asked for that.
 pub const CONNECTING: u32 = 1 << 13;
-/// TCP_QUICKACK was set.
-pub const QUICKACK: u32 = 1 << 14;
+/// TCP_QUICKACK, which a new socket has, was switched off.
+pub const LATE_ACKS: u32 = 1 << 14;
 
 /// SO_OOBINLINE is set: urgent bytes are read like others.
 pub const URGENT_IN_LINE: u32 = 1 << 18;
@@ -125,7 +125,7 @@ const _: () = {
         RESET_TOLD,
         CORK,
         CONNECTING,
-        QUICKACK,
+        LATE_ACKS,
         DUPLICATED,
         SHARED,
         DISSOLVED,

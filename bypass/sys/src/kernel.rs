@@ -98,6 +98,8 @@ plain! {
     gettid = SYS_gettid();
     /// geteuid(2).
     geteuid = SYS_geteuid();
+    /// getuid(2).
+    getuid = SYS_getuid();
     /// setfsuid(2), which the kernel has for the calling thread alone. Gives the user before.
     setfsuid = SYS_setfsuid(user: u32);
     /// tgkill(2).

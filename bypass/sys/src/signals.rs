@@ -1,6 +1,6 @@
 //! Signals about a descriptor: their receiver, number and contents (fcntl(2), sigaction(2)).
 
-use crate::kernel::{check, fcntl, getpid, kill, raw};
+use crate::kernel::{check, fcntl, getpid, gettid, getuid, kill, raw, tgkill};
 
 /// The receiver that F_SETOWN or F_SETOWN_EX has set for a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,30 @@ const _: () = assert!(size_of::<Information>() == 128);
 
 /// The only code of siginfo.h for such signals that the kernel accepts from a program.
 const SI_SIGIO: i32 = -5;
+
+/// The code of signals that the kernel sends for a call of the program's own.
+const SI_USER: i32 = 0;
+
+/// Sends the calling thread a signal as the kernel does for a call of that thread: from its own process and user.
+pub fn raise(signal: i32) {
+    let [process, thread, user] = [getpid(), gettid(), getuid()].map(|number| number.unwrap_or(0));
+    let information = Information {
+        signal,
+        error: 0,
+        code: SI_USER,
+        padding: 0,
+        // Number of the process, and behind it the user's.
+        band: (process | user << 32) as i64,
+        fd: 0,
+        rest: [0; 25],
+    };
+    let place = &raw const information as usize;
+    let words = [process, thread, signal as usize, place, 0, 0];
+    // SAFETY: the kernel reads 128 bytes, which live on this frame.
+    if check(unsafe { raw(libc::SYS_rt_tgsigqueueinfo, words) }).is_err() {
+        let _ = tgkill(process as i32, thread as i32, signal);
+    }
+}
 
 /// Sends a signal; `about` is its contents: the events of poll(2), and the descriptor. A group gets
 /// only the number.

@@ -429,6 +429,9 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     let Some(header) = (unsafe { message.as_mut() }) else {
         return kernel();
     };
+    if has_negative_name(header) {
+        return fail(libc::EINVAL) as ssize_t;
+    }
     // SAFETY: the header's buffers are the caller's.
     let pieces = unsafe {
         match flags & libc::MSG_TRUNC {
@@ -490,6 +493,13 @@ pub unsafe extern "C-unwind" fn sendmsg(
     }
     // SAFETY: a header, by sendmsg(2).
     let header = unsafe { &*message };
+    if has_negative_name(header) {
+        return fail(libc::EINVAL) as ssize_t;
+    }
+    if !header.msg_name.is_null() && header.msg_namelen > 0 && is_wild(header.msg_name) {
+        // A connection ignores the name, but the kernel copies it first.
+        return fail(libc::EFAULT) as ssize_t;
+    }
     // SAFETY: the header's buffers are the caller's.
     match unsafe { touched(header.msg_iov, header.msg_iovlen) } {
         Some(_) if header.msg_controllen > 0 && is_wrong(fd, header) => -1,
@@ -499,6 +509,11 @@ pub unsafe extern "C-unwind" fn sendmsg(
         ),
         None => fail(wrong_message(header)) as ssize_t,
     }
+}
+
+/// The kernel takes the length for a signed one, and looks at it before anything else.
+fn has_negative_name(header: &msghdr) -> bool {
+    !header.msg_name.is_null() && header.msg_namelen > i32::MAX as socklen_t
 }
 
 /// Whether the message's control part is refused, as by the kernel: errno says why then.
@@ -753,9 +768,19 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
     unsafe { recvfrom(fd, at, length, flags, address, address_length) }
 }
 
-/// What a fortified program expects of a call that would overrun its buffer.
+extern "C" {
+    fn __chk_fail() -> !;
+}
+
+/// What a fortified program expects of a call that would overrun its buffer: libc's message, and its end.
+#[cold]
+pub(super) fn overrun() -> ! {
+    // SAFETY: takes nothing.
+    unsafe { __chk_fail() }
+}
+
 fn check_room(length: size_t, room: size_t) {
     if length > room {
-        std::process::abort();
+        overrun();
     }
 }

@@ -1,5 +1,6 @@
 //! The hooked functions, by what they are about.
 
+mod aliases;
 mod clone;
 mod control;
 pub mod creating;

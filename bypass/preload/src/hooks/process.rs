@@ -199,7 +199,12 @@ pub unsafe extern "C-unwind" fn syscall(
                 descriptors::close_range(fd as u32, b as u32, c as c_int).into()
             }
             libc::SYS_ppoll => {
-                waiting::ppoll(a as *mut _, b as libc::nfds_t, c as *const _, d as *const _).into()
+                let (fds, count) = (a as *mut _, b as libc::nfds_t);
+                waiting::ppoll_by_number(fds, count, c as *mut _, (d, e)).into()
+            }
+            libc::SYS_pselect6 => {
+                let sets = [b, c, d].map(|set| set as *mut _);
+                waiting::pselect_by_number(fd, sets, e as *mut _, f as *const _).into()
             }
             libc::SYS_epoll_pwait2 => {
                 let (events, timeout, mask) = (b as *mut _, d as *const _, e as *const _);
@@ -229,9 +234,9 @@ pub unsafe extern "C-unwind" fn syscall(
                 uring::before_aio(b as c_long, c as *const *const _);
                 real::syscall()(number, a, b, c, d, e, f)
             }
-            libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a),
+            libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a, c as *mut c_int),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_fork => clone::fork(libc::SIGCHLD as usize),
+            libc::SYS_fork => clone::fork(libc::SIGCHLD as usize, core::ptr::null_mut()),
             libc::SYS_execve => exec::execve(a as *const _, b as *const _, c as *const _).into(),
             libc::SYS_execveat => {
                 let (path, arguments, environment) = (b as *const _, c as *const _, d as *const _);

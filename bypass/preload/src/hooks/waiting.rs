@@ -14,6 +14,7 @@ use bypass_sys::numbers;
 use bypass_sys::sandbox::is_confined;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
+use super::data::overrun;
 use crate::address::is_wild;
 use crate::cancel::point;
 use crate::outcome::{fail, finish};
@@ -248,7 +249,7 @@ pub unsafe extern "C-unwind" fn __poll_chk(
     room: libc::size_t,
 ) -> c_int {
     if room / size_of::<pollfd>() < count as usize {
-        std::process::abort();
+        overrun();
     }
     // SAFETY: the caller's entries.
     unsafe { poll(fds, count, timeout) }
@@ -263,7 +264,7 @@ pub unsafe extern "C-unwind" fn __ppoll_chk(
     room: libc::size_t,
 ) -> c_int {
     if room / size_of::<pollfd>() < count as usize {
-        std::process::abort();
+        overrun();
     }
     // SAFETY: the caller's entries.
     unsafe { ppoll(fds, count, timeout, mask) }
@@ -386,5 +387,66 @@ pub unsafe extern "C-unwind" fn pselect(
         Some(result) => result,
         // SAFETY: the caller's arguments.
         None => unsafe { real::pselect()(count, read, write, except, timeout, mask) },
+    }
+}
+
+/// A mask and its size, as the kernel's own calls take them; Err: not the size of its masks.
+fn sized_mask((mask, size): (usize, usize)) -> Result<*const sigset_t, c_int> {
+    if mask != 0 && size != size_of::<u64>() {
+        return Err(libc::EINVAL);
+    }
+    Ok(mask as *const sigset_t)
+}
+
+/// Runs a call that waits up to a time. The kernel's own calls leave there how much was left; libc's keep that to
+/// themselves.
+unsafe fn telling_what_is_left(time: *mut timespec, wait: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the caller's time.
+    let Ok(Some(whole)) = (unsafe { of_timespec(time) }) else {
+        return wait();
+    };
+    let start = std::time::Instant::now();
+    let result = wait();
+    let left = whole.saturating_sub(start.elapsed());
+    // SAFETY: a time was read there.
+    unsafe {
+        (*time).tv_sec = left.as_secs() as libc::time_t;
+        (*time).tv_nsec = left.subsec_nanos().into();
+    }
+    result
+}
+
+/// ppoll(2) without libc.
+pub unsafe fn ppoll_by_number(
+    fds: *mut pollfd,
+    count: nfds_t,
+    time: *mut timespec,
+    mask: (usize, usize),
+) -> c_int {
+    match sized_mask(mask) {
+        // SAFETY: the caller's arguments.
+        Ok(mask) => unsafe { telling_what_is_left(time, || ppoll(fds, count, time, mask)) },
+        Err(error) => fail(error),
+    }
+}
+
+/// pselect6(2) without libc: the mask and its size lie together at `mask`.
+pub unsafe fn pselect_by_number(
+    count: c_int,
+    [read, write, except]: [*mut fd_set; 3],
+    time: *mut timespec,
+    mask: *const [usize; 2],
+) -> c_int {
+    if !mask.is_null() && is_wild(mask) {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: null or both, by select(2).
+    let [mask, size] = unsafe { mask.as_ref() }.copied().unwrap_or_default();
+    match sized_mask((mask, size)) {
+        // SAFETY: the caller's arguments.
+        Ok(mask) => unsafe {
+            telling_what_is_left(time, || pselect(count, read, write, except, time, mask))
+        },
+        Err(error) => fail(error),
     }
 }

@@ -88,6 +88,15 @@ static void odd_pieces(int fd) {
     result("sendmsg of 1025", sendmsg(fd, &message, 0));
     message = (struct msghdr){0};
     result("sendmsg of nothing", sendmsg(fd, &message, MSG_NOSIGNAL));
+    message.msg_namelen = -1;
+    result("sendmsg, a length without a name", sendmsg(fd, &message, MSG_NOSIGNAL));
+    message.msg_name = bytes;
+    result("sendmsg to a name of negative length", sendmsg(fd, &message, MSG_NOSIGNAL));
+    result("recvmsg into one", recvmsg(fd, &message, MSG_DONTWAIT));
+    message = (struct msghdr){.msg_name = (void *)8, .msg_namelen = 16};
+    result("sendmsg to a name without memory", sendmsg(fd, &message, MSG_NOSIGNAL));
+    message.msg_namelen = 0;
+    result("the same, without a length", sendmsg(fd, &message, MSG_NOSIGNAL));
     result("MSG_ERRQUEUE", recv(fd, bytes, 8, MSG_ERRQUEUE));
     result("MSG_ERRQUEUE|MSG_DONTWAIT", recv(fd, bytes, 8, MSG_ERRQUEUE | MSG_DONTWAIT));
 }

@@ -52,6 +52,8 @@ static void server(void) {
     tell(0);
     read_beside_alarm("goes on", fd, 0);
     result("of a wrong signal", siginterrupt(99, 1));
+    result("an error for a handler", (long)signal(SIGALRM, SIG_ERR));
+    say("the former one stays %d", signal(SIGALRM, SIG_DFL) == nothing);
     meet();
 }
 

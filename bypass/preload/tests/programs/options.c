@@ -28,6 +28,8 @@ static void all(int fd) {
     set("SO_RCVLOWAT", fd, SOL_SOCKET, SO_RCVLOWAT, 1);
     set("TCP_NODELAY", fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set("TCP_KEEPIDLE", fd, IPPROTO_TCP, TCP_KEEPIDLE, 33);
+    get("TCP_QUICKACK", fd, IPPROTO_TCP, TCP_QUICKACK);
+    set("TCP_QUICKACK off", fd, IPPROTO_TCP, TCP_QUICKACK, 0);
     set("TCP_QUICKACK", fd, IPPROTO_TCP, TCP_QUICKACK, 1);
     set("TCP_CORK", fd, IPPROTO_TCP, TCP_CORK, 1);
     set("TCP_CORK off", fd, IPPROTO_TCP, TCP_CORK, 0);

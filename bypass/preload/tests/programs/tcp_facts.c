@@ -17,6 +17,8 @@ static void say_facts(const char *name, int fd) {
     say("  few are sent again %d", info.tcpi_total_retrans < 10);
     say("  a segment size %d, a time %d, a window %d", info.tcpi_snd_mss > 500, info.tcpi_rtt > 0,
         info.tcpi_snd_cwnd >= 2);
+    say("  a timeout %d, a packet size %d, a stated segment %d, reordering %d", info.tcpi_rto > 0,
+        info.tcpi_pmtu > 500, info.tcpi_advmss > 500, info.tcpi_reordering >= 3);
 }
 
 static void say_congestion(int fd) {

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use bypass_shm::layout::INFO_WORDS;
 use bypass_sys::{address, kernel};
 
 use super::shadow::{self, timeval_bytes, SWITCHES};
@@ -92,7 +93,7 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY) && int(value) != Some(0) {
         return set_zero_copy(socket, kind);
     }
-    if let (Kind::Connected, Some(error)) = (kind, too_late((level, name))) {
+    if let (Kind::Connected, Some(error)) = (kind, too_late(socket, (level, name), value)) {
         return Outcome::Error(error);
     }
     if guards((level, name), value) {
@@ -181,12 +182,22 @@ fn guard(fd: i32, socket: &Socket, kind: Kind) -> Outcome {
     Outcome::Kernel
 }
 
-/// What is said of an option that would change what reads give, and that a connection cannot have any more:
-/// as by a kernel that does not know it.
-fn too_late(option: (i32, i32)) -> Option<i32> {
+/// What is said of an option that a connection cannot have any more: of one that would change what reads give as by a
+/// kernel that does not know it, of others as by the kernel, which lets a socket have them that is not connected, as
+/// the shadow is.
+fn too_late(socket: &Socket, option: (i32, i32), value: &[u8]) -> Option<i32> {
+    /// Of linux/tcp.h.
+    const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+    let is_ipv6 = || socket.family.load(Ordering::Relaxed) == libc::AF_INET6;
     match option {
         (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => Some(libc::EOPNOTSUPP),
         (libc::SOL_TCP, libc::TCP_INQ) => Some(libc::ENOPROTOOPT),
+        (
+            libc::SOL_TCP,
+            libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_NO_COOKIE,
+        ) => Some(libc::EINVAL),
+        (libc::SOL_TCP, libc::TCP_WINDOW_CLAMP) if int(value) == Some(0) => Some(libc::EINVAL),
+        (libc::SOL_IPV6, libc::IPV6_V6ONLY) if is_ipv6() => Some(libc::EINVAL),
         _ => None,
     }
 }
@@ -218,6 +229,9 @@ fn note_buffer(fd: i32, socket: &Socket, option: (i32, i32), value: &[u8]) {
     }
     if let Ok(stream) = stream::find(fd) {
         share_buffers(socket, stream.peer, stream.slot);
+        if stream.outbound().is_any_space_wanted() {
+            stream.peer.ring_our_writers(stream.slot);
+        }
     }
 }
 
@@ -250,7 +264,9 @@ fn set_zero_copy(socket: &Socket, kind: Kind) -> Outcome {
 /// Keeps an option that needs no kernel; false when it is another, or malformed.
 fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
     if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
-        return int(value).map(|on| socket.set(*flag, on != 0)).is_some();
+        return int(value)
+            .map(|on| shadow::switch(socket, *flag, on != 0))
+            .is_some();
     }
     if level != libc::SOL_SOCKET {
         return false;
@@ -328,7 +344,9 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
         return Ok(told);
     }
     if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
-        return Ok(i32::from(socket.has(*flag)).to_ne_bytes().to_vec());
+        return Ok(i32::from(shadow::is_on(socket, *flag))
+            .to_ne_bytes()
+            .to_vec());
     }
     match (level, name) {
         (libc::SOL_TCP, libc::TCP_SAVE_SYN) if keeps_syns(socket, kind) => {
@@ -362,10 +380,45 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
         }
         _ => {
             inherited::settle(fd, socket, (level, name));
-            Err(Outcome::Kernel)
+            (kind == Kind::Connected)
+                .then(|| of_loopback(fd, socket, (level, name)))
+                .flatten()
+                .map(|value| value.to_ne_bytes().to_vec())
+                .ok_or(Outcome::Kernel)
         }
     }
 }
+
+/// Values that the kernel chooses as a connection within the host is opened, where the program has not: the shadow has
+/// none.
+fn of_loopback(fd: i32, socket: &Socket, option: (i32, i32)) -> Option<i32> {
+    /// Of linux/socket.h: which sizes of buffers the program has set, since Linux 5.14.
+    const SO_BUF_LOCK: i32 = 72;
+    const SEND_LOCKED: i32 = 1;
+    /// What a shadow says that was given no size.
+    const SEGMENT_DEFAULT: i32 = 536;
+    let is_ipv6 = socket.family.load(Ordering::Relaxed) == libc::AF_INET6;
+    match option {
+        (libc::SOL_IPV6, libc::IPV6_ADDRFORM) => is_ipv6.then_some(libc::AF_INET6),
+        (libc::SOL_IPV6, libc::IPV6_MTU) => {
+            (is_ipv6 && is_on_this_host(fd)).then_some(LOOPBACK_MTU)
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+            let locked = kernel::option_int(fd, libc::SOL_SOCKET, SO_BUF_LOCK).ok()?;
+            let is_chosen = locked & SEND_LOCKED != 0;
+            (!is_chosen && is_on_this_host(fd)).then_some(LOOPBACK_SEND_BUFFER)
+        }
+        (libc::SOL_TCP, libc::TCP_MAXSEG) => {
+            let segment = kernel::option_int(fd, libc::SOL_TCP, libc::TCP_MAXSEG).ok()?;
+            let is_chosen = segment != SEGMENT_DEFAULT;
+            (!is_chosen && is_on_this_host(fd)).then_some(LOOPBACK_MSS as i32)
+        }
+        _ => None,
+    }
+}
+
+/// Room for ten segments.
+const LOOPBACK_SEND_BUFFER: i32 = 2_626_560;
 
 /// What a path within the host carries in one piece.
 const LOOPBACK_MTU: i32 = 65_536;
@@ -390,21 +443,37 @@ fn pending_error(fd: i32) -> i32 {
     found.and_then(|stream| stream.take_reset()).unwrap_or(0)
 }
 
-/// State, segment size and times as a loopback connection has them; the rest is 0.
+const LOOPBACK_MSS: u32 = 65_483;
+
+/// Fields of `struct tcp_info`, by their place in bytes, as a new connection over the loopback has them.
+const LOOPBACK_INFO: [(usize, u32); 13] = [
+    (8, 200_000),          // tcpi_rto
+    (16, LOOPBACK_MSS),    // tcpi_snd_mss
+    (20, LOOPBACK_MSS),    // tcpi_rcv_mss
+    (60, 65_535),          // tcpi_pmtu
+    (64, LOOPBACK_MSS),    // tcpi_rcv_ssthresh
+    (68, 1),               // tcpi_rtt
+    (72, 1),               // tcpi_rttvar
+    (76, i32::MAX as u32), // tcpi_snd_ssthresh: none yet
+    (80, 10),              // tcpi_snd_cwnd
+    (84, LOOPBACK_MSS),    // tcpi_advmss
+    (88, 3),               // tcpi_reordering
+    (96, LOOPBACK_MSS),    // tcpi_rcv_space
+    (148, 1),              // tcpi_min_rtt
+];
+
+/// The state is the connection's own, the rest what is usual on this host: nothing is measured.
 fn tcp_info(fd: i32) -> Vec<u8> {
-    const LOOPBACK_MSS: u32 = 65_483;
-    let mut bytes = vec![0u8; 104];
-    bytes[0] = stream::find(fd).map_or(CLOSE, |stream| state_number(&stream));
-    for (at, value) in [
-        (16, LOOPBACK_MSS),
-        (20, LOOPBACK_MSS),
-        (68, 1),
-        (72, 1),
-        (80, 10),
-    ] {
-        bytes[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
+    /// Timestamps, SACK and window scaling; both windows in units of 128 bytes.
+    const OPTIONS: [u8; 4] = [0, 7, 0x77, 0];
+    let state = stream::find(fd).map_or(CLOSE, |stream| state_number(&stream));
+    let mut words = [0; INFO_WORDS];
+    words[0] = u32::from_ne_bytes([state, 0, 0, 0]);
+    words[1] = u32::from_ne_bytes(OPTIONS);
+    for (at, value) in LOOPBACK_INFO {
+        words[at / 4] = value;
     }
-    bytes
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 /// Numbers of include/net/tcp_states.h.

@@ -21,8 +21,18 @@ pub const SWITCHES: &[(i32, i32, u32)] = &[
     ),
     (libc::SOL_TCP, libc::TCP_NODELAY, sockets::NODELAY),
     (libc::SOL_TCP, libc::TCP_CORK, sockets::CORK),
-    (libc::SOL_TCP, libc::TCP_QUICKACK, sockets::QUICKACK),
+    (libc::SOL_TCP, libc::TCP_QUICKACK, sockets::LATE_ACKS),
 ];
+
+/// Whether a switch is on: one flag says that it was switched off.
+pub fn is_on(socket: &Socket, flag: u32) -> bool {
+    socket.has(flag) != (flag == sockets::LATE_ACKS)
+}
+
+/// Remembers a switch.
+pub fn switch(socket: &Socket, flag: u32, on: bool) {
+    socket.set(flag, on != (flag == sockets::LATE_ACKS));
+}
 
 /// Sets O_NONBLOCK of a shadow's file, which is where all processes look that hold it.
 pub fn set_nonblocking(fd: i32, on: bool) {
@@ -48,9 +58,9 @@ pub fn apply(fd: i32, socket: &Socket) {
 /// The same where the program may have switched off since what an earlier call has given the shadow.
 pub fn apply_again(fd: i32, socket: &Socket) {
     for (level, name, flag) in SWITCHES {
-        // A new socket has QUICKACK on: the program may have never switched it off.
-        if !socket.has(*flag) && *flag != sockets::QUICKACK {
-            let _ = kernel::set_option_int(fd, *level, *name, 0);
+        if !socket.has(*flag) {
+            let value = i32::from(is_on(socket, *flag));
+            let _ = kernel::set_option_int(fd, *level, *name, value);
         }
     }
     set_linger(fd, socket);
@@ -72,7 +82,8 @@ pub fn apply_to_file(fd: i32, socket: &Socket) {
     socket.set(sockets::DIRTY, true);
     for (level, name, flag) in SWITCHES {
         if socket.has(*flag) {
-            let _ = kernel::set_option_int(fd, *level, *name, 1);
+            let value = i32::from(is_on(socket, *flag));
+            let _ = kernel::set_option_int(fd, *level, *name, value);
         }
     }
     if socket.has(sockets::LINGER) {

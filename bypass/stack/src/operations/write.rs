@@ -4,9 +4,8 @@ use core::sync::atomic::Ordering;
 
 use bypass_stats::Reason;
 use bypass_sys::iovec::Pieces;
-use bypass_sys::kernel;
 use bypass_sys::sandbox::is_confined;
-use bypass_sys::thread::thread;
+use bypass_sys::signals;
 
 use super::release::{current, keep};
 use super::{connect, shadow};
@@ -43,6 +42,9 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
                 }
             }
         };
+        if flags & libc::MSG_FASTOPEN != 0 && !stream.socket.is_in_progress() {
+            return Outcome::Error(libc::EISCONN);
+        }
         if wanted == 0 || flags & MSG_WARM != 0 {
             let refusal = stream.refusal();
             return refusal.map_or(Outcome::Done(0), |error| broken_pipe(error, flags));
@@ -100,8 +102,7 @@ fn is_connecting(fd: i32, flags: i32) -> bool {
 /// EPIPE comes with a signal unless the caller does not want it.
 pub fn broken_pipe(error: i32, flags: i32) -> Outcome {
     if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 && !is_confined() {
-        let process = kernel::getpid().unwrap_or(0) as i32;
-        let _ = kernel::tgkill(process, thread().tid() as i32, libc::SIGPIPE);
+        signals::raise(libc::SIGPIPE);
     }
     Outcome::Error(error)
 }

@@ -138,6 +138,11 @@ impl Peer {
         }
     }
 
+    /// Notifies our own writers that there may be room, although the other side has made none.
+    pub fn ring_our_writers(&self, slot: usize) {
+        ring_side(&self.segment, slot, self.side, Notice::Room);
+    }
+
     /// Notifies our own waiting places, after an end that the other side could not write itself.
     pub fn ring_ourselves(&self, slot: usize) {
         ring_side(&self.segment, slot, self.side, Notice::Bytes);
