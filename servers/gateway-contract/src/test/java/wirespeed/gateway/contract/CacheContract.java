@@ -562,6 +562,25 @@ abstract class CacheContract extends CarrierContract {
     }
 
     @Test
+    void a_change_is_one_by_a_name_whose_port_is_empty() throws Exception {
+        answers("Cache-Control: max-age=60\r\n");
+        for (String changed : new String[] {"a:", "a", "a:80"}) {
+            String before = ofEmptyPort();
+            assertEquals(before, ofEmptyPort());
+            RawClient changer = client();
+            changer.send("PUT /c HTTP/1.1\r\nHost: " + changed + "\r\nContent-Length: 0\r\n\r\n");
+            assertEquals(200, changer.read().status());
+            assertNotEquals(before, ofEmptyPort(), changed);
+        }
+    }
+
+    private String ofEmptyPort() throws Exception {
+        RawClient client = client();
+        client.send("GET /c HTTP/1.1\r\nHost: a:\r\n\r\n");
+        return client.read().body();
+    }
+
+    @Test
     void a_response_for_a_name_with_a_dot_is_for_that_name_alone() throws Exception {
         origin.handler = (seen, out, socket) -> {
             RecordingOrigin.respond(out, 200, "Cache-Control: max-age=60\r\n",

@@ -68,6 +68,16 @@ class NettyHttp2RulesTest extends CarrierContract {
     }
 
     @Test
+    void malformed_trailers_reset_their_stream_as_a_malformed_head_does() throws Exception {
+        RawHttp2 client = http2(gateway("request-trailers = true\n"));
+        client.headers(1, false, ":method", "POST", ":scheme", "http", ":authority", "a", ":path", "/up");
+        client.data(1, false, "body");
+        client.headers(1, true, "x-sum", " 7");
+        RawHttp2.Answer answer = client.read(1);
+        assertEquals(PROTOCOL_ERROR, answer.reset() >= 0 ? answer.reset() : client.read(1).reset());
+    }
+
+    @Test
     void what_is_merely_refused_resets_nothing_as_malformed() throws Exception {
         RawHttp2 client = http2(gateway(""));
         client.headers(1, true, get("/../up"));

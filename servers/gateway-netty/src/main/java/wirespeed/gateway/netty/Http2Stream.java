@@ -31,6 +31,7 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
     private long received;
     private boolean isInputDone;
     private boolean isDone;
+    private boolean isMalformed;
     /** Both are written with what follows them, so that the end takes no frame of its own. */
     private Http2Headers pendingHead;
     private ByteBuf pendingBody;
@@ -227,6 +228,7 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
     }
 
     private void refused(Refusal refusal) {
+        isMalformed = refusal.isMalformed();
         if (exchange != null && !exchange.isOver()) {
             exchange.badBody(refusal);
             return;
@@ -236,7 +238,11 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
         awaitsRead = null;
         deadline.none();
         writeHead(Http2Fields.refusal(refusal, loop), true);
-        writeReset(refusal.isMalformed() ? Http2Error.PROTOCOL_ERROR : Http2Error.NO_ERROR);
+        writeReset(inputError());
+    }
+
+    private Http2Error inputError() {
+        return isMalformed ? Http2Error.PROTOCOL_ERROR : Http2Error.NO_ERROR;
     }
 
     @Override
@@ -315,10 +321,10 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
         }
     }
 
-    /** RFC 9113 §8.1: the response is complete, the rest of the request is not needed. */
+    /** RFC 9113 §8.1: the response is complete, the rest of the request is not needed; §8.1.1: or it is malformed. */
     private void stopInput(Future<?> written) {
         if (written.isSuccess()) {
-            writeReset(Http2Error.NO_ERROR);
+            writeReset(inputError());
         }
     }
 

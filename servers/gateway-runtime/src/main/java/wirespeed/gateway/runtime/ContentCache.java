@@ -12,6 +12,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Stream;
 import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.BodyTap;
 import wirespeed.gateway.core.Category;
@@ -512,7 +513,7 @@ final class ContentCache {
     }
 
     /**
-     * {@code a}, {@code a.} and {@code a:80} are one host, and a change is one for all. What is stored is
+     * {@code a}, {@code a.}, {@code a:} and {@code a:80} are one host, and a change is one for all. What is stored is
      * kept apart: an origin may repeat the name in its pages, and whoever asks with the dot would choose it
      * for all.
      */
@@ -523,7 +524,7 @@ final class ContentCache {
         String name = Authority.canonical(colon < 0 ? host : host.substring(0, colon));
         String usual = scheme(request).equals("https") ? ":443" : ":80";
         return port.length() <= 1 || port.equals(usual)
-                ? List.of(name, name + ".", name + usual, name + "." + usual)
+                ? Stream.of("", ":", usual).flatMap(end -> Stream.of(name + end, name + "." + end)).toList()
                 : List.of(name + port, name + "." + port);
     }
 
