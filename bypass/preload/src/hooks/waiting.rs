@@ -14,10 +14,9 @@ use bypass_sys::numbers;
 use bypass_sys::sandbox::is_confined;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
-use super::data::overrun;
 use crate::address::is_wild;
 use crate::cancel::point;
-use crate::outcome::{fail, finish};
+use crate::outcome::{fail, finish, overrun};
 use crate::real;
 
 #[no_mangle]
