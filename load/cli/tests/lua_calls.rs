@@ -202,6 +202,23 @@ fn blank_lines_around_a_request_text_are_skipped() {
 }
 
 #[test]
+fn a_head_request_behind_a_blank_line_has_no_body_in_its_answer() {
+    // the end would cut off a body that is waited for
+    let server = Server::start(|mut client| {
+        if client.request().is_some() {
+            client.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+        }
+    });
+    let script = r#"
+        request = function() return "\r\nHEAD / HTTP/1.1\r\nHost: h\r\n\r\n" end
+    "#;
+    let (result, errors, is_done) = play(script, "-t1 -c1 -n 1 -d60s -T30s", &server.url());
+    assert!(is_done, "{errors}");
+    let completed = support::count(&result, "/totals/completed");
+    assert_eq!(completed, 1, "{}", result["errors"]);
+}
+
+#[test]
 fn the_url_of_a_script_may_stand_behind_the_end_of_the_options() {
     let server = Server::start(always(HELLO));
     let script = temporary("lua");

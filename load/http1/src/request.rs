@@ -98,8 +98,8 @@ pub fn heads(text: &[u8]) -> Result<Vec<bool>, (usize, usize)> {
     Ok(heads)
 }
 
-/// Servers skip blank lines before a request (RFC 9112, 2.2), and wrk counts none.
-fn after_blank_lines(text: &[u8]) -> &[u8] {
+/// The text behind blank lines: servers skip them before a request (RFC 9112, 2.2), and wrk counts none.
+pub fn after_blank_lines(text: &[u8]) -> &[u8] {
     let blank = text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
     &text[blank.count()..]
 }

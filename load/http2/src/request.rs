@@ -114,6 +114,9 @@ fn encode(parts: &Parts, common: &[Field]) -> Encoded {
 
 /// The parts of an HTTP/1 text, for HTTP/2 and HTTP/3; nothing if it is invalid.
 pub fn parts<'t>(text: &'t [u8], scheme: &str) -> Option<Parts<'t>> {
+    // HTTP/1 skips blank lines around a request
+    let blank = text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    let text = &text[blank.count()..];
     let end = text.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = core::str::from_utf8(&text[..end]).ok()?;
     let mut lines = head.split("\r\n");
@@ -149,7 +152,7 @@ pub fn parts<'t>(text: &'t [u8], scheme: &str) -> Option<Parts<'t>> {
     let rest = &text[end + 4..];
     let body = match length {
         _ if is_chunked => Cow::Owned(unchunked(rest)?),
-        // blank lines that may follow it in HTTP/1 are left out
+        // blank lines that may follow it are left out
         Some(length) => Cow::Borrowed(rest.get(..length)?),
         None => Cow::Borrowed(&[][..]),
     };
@@ -257,11 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_behind_a_request_are_left_out() {
+    fn blank_lines_around_a_request_are_left_out() {
         let body = |text: &[u8]| Some(encode_one(text, "http")?.body.to_vec());
         let get = b"GET / HTTP/1.1\r\n\r\n\r\n";
         assert_eq!(body(get), Some(Vec::new()));
-        assert_eq!(body(&[POST, b"\r\n"].concat()), Some(b"ab".to_vec()));
+        for before in [&b"\r\n"[..], b"\r\n\r\n", b"\n"] {
+            let text = [before, POST, b"\r\n"].concat();
+            assert_eq!(body(&text), Some(b"ab".to_vec()), "{before:?}");
+        }
         assert_eq!(body(&POST[..POST.len() - 1]), None, "it is cut off");
     }
 

@@ -397,7 +397,8 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
 
     /// The server has ended a connection on which it owed nothing. One that has carried an answer, or
     /// was idle for long, is opened again at once; a server that ends what it has just accepted is left
-    /// in peace for longer each time, and from the second time on that is a failure to connect.
+    /// in peace for longer each time, the next try goes to the next address of its name, and from the
+    /// second time on that is a failure to connect.
     #[cold]
     pub(super) fn ended_idle(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
@@ -410,9 +411,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             self.recorder.now.counts.errors.connect_other += 1;
             self.recorder
                 .note(|| "connect: closed by the server before the first request".into());
-            self.connector.note_failure(&self.connections[index]);
             self.lose_connect(index, now);
         }
+        // the first end counts as a try of its address too
+        self.connector.note_failure(&self.connections[index]);
         let connection = &mut self.connections[index];
         connection.failures = connection.failures.saturating_add(1);
         self.close(index);

@@ -9,6 +9,7 @@ use crate::protocol::{Protocol, Wire};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::socket;
 use crate::transport::Transport;
+use load_http1::request::after_blank_lines;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
@@ -227,7 +228,8 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         self.heed_script();
         match text {
             Ok(bytes) if self.requests.depth == 1 => {
-                self.connections[index].head_only = bytes.starts_with(b"HEAD ");
+                let request = after_blank_lines(&bytes);
+                self.connections[index].head_only = request.starts_with(b"HEAD ");
                 self.write(index, &bytes);
             }
             Ok(bytes) => {
