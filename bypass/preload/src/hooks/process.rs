@@ -234,9 +234,9 @@ pub unsafe extern "C-unwind" fn syscall(
                 uring::before_aio(b as c_long, c as *const *const _);
                 real::syscall()(number, a, b, c, d, e, f)
             }
-            libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a, c as *mut c_int),
+            libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_fork => clone::fork(libc::SIGCHLD as usize, core::ptr::null_mut()),
+            libc::SYS_fork => clone::fork(libc::SIGCHLD as usize),
             libc::SYS_execve => exec::execve(a as *const _, b as *const _, c as *const _).into(),
             libc::SYS_execveat => {
                 let (path, arguments, environment) = (b as *const _, c as *const _, d as *const _);
