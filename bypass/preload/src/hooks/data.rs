@@ -12,8 +12,10 @@ use bypass_stack::Outcome;
 use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::fortified::check_room;
 use super::waiting::of_timespec;
 use super::{control, datagrams, rights};
+
 use crate::address::{is_kernels, is_wild};
 use crate::cancel::point;
 use crate::outcome::{errno, fail, finish, set_errno};
@@ -766,21 +768,4 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
     check_room(length, room);
     // SAFETY: the caller's buffer has room.
     unsafe { recvfrom(fd, at, length, flags, address, address_length) }
-}
-
-extern "C" {
-    fn __chk_fail() -> !;
-}
-
-/// What a fortified program expects of a call that would overrun its buffer: libc's message, and its end.
-#[cold]
-pub(super) fn overrun() -> ! {
-    // SAFETY: takes nothing.
-    unsafe { __chk_fail() }
-}
-
-fn check_room(length: size_t, room: size_t) {
-    if length > room {
-        overrun();
-    }
 }

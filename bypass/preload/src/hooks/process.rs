@@ -214,8 +214,8 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_poll => waiting::poll(a as *mut _, b as libc::nfds_t, c as c_int).into(),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_select => {
-                let (read, write, except) = (b as *mut _, c as *mut _, d as *mut _);
-                waiting::select(fd, read, write, except, e as *mut _).into()
+                let sets = [b, c, d].map(|set| set as *mut _);
+                waiting::select_by_number(fd, sets, e as *mut _).into()
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_epoll_wait => {
