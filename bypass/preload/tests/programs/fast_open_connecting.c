@@ -12,6 +12,7 @@ static void server(void) {
     int fd = accept(listening, NULL, NULL);
     need(fd >= 0, "accept");
     hear();
+    wait_for(fd, POLLIN);
     say("came %zd", recv(fd, bytes, sizeof bytes, MSG_DONTWAIT));
     say("these %s", bytes);
     tell(0);

@@ -46,7 +46,8 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
                 }
             }
         };
-        if wanted == 0 || flags & MSG_WARM != 0 {
+        let waits_to_open = opens && stream.socket.is_in_progress();
+        if (wanted == 0 && !waits_to_open) || flags & MSG_WARM != 0 {
             let refusal = stream.refusal();
             return refusal.map_or(Outcome::Done(0), |error| broken_pipe(error, flags));
         }
