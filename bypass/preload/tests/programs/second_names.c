@@ -105,6 +105,7 @@ static void client(void) {
     result("nothing there", __read(fd, bytes, 4));
     meet();
     meet();
+    wait_for(fd, POLLIN);
     result("read", __read(fd, bytes, 8));
     wait_for(fd, POLLIN);
     result("the end", __read(fd, bytes, 8));
