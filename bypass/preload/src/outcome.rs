@@ -32,14 +32,3 @@ pub fn fail(error: i32) -> i32 {
     set_errno(error);
     -1
 }
-
-extern "C" {
-    fn __chk_fail() -> !;
-}
-
-/// What a fortified program expects of a call that would overrun its buffer: libc's message, and its end.
-#[cold]
-pub fn overrun() -> ! {
-    // SAFETY: takes nothing.
-    unsafe { __chk_fail() }
-}

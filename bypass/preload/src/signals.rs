@@ -129,6 +129,12 @@ fn queue_again(
     queued == 0 && (!blocked || unsafe { libc::sigaddset(&mut context.uc_sigmask, signal) } == 0)
 }
 
+/// The kernel's flags of a wrapped handler, with the two flags that wrapping changes as the program gave them.
+fn with_flags_of(kernels: c_int, programs: c_int) -> c_int {
+    let changed = libc::SA_SIGINFO | libc::SA_RESETHAND;
+    (kernels & !changed) | (programs & changed)
+}
+
 #[no_mangle]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
@@ -140,6 +146,7 @@ pub unsafe extern "C" fn sigaction(
         return unsafe { real::sigaction_real()(signal, new, old) };
     }
     let index = signal as usize;
+    let ours = handle as *const () as usize;
     let (old_handler, old_flags) = (
         HANDLERS[index].load(Ordering::Acquire),
         FLAGS[index].load(Ordering::Acquire),
@@ -150,9 +157,17 @@ pub unsafe extern "C" fn sigaction(
     if let Some(wrapped) = &mut wrapped {
         let handler = wrapped.sa_sigaction;
         if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
-            HANDLERS[index].store(handler, Ordering::Release);
-            FLAGS[index].store(wrapped.sa_flags, Ordering::Release);
-            wrapped.sa_sigaction = handle as *const () as usize;
+            if handler == ours {
+                // As the kernel has it: it stands for the program's, which is known, with two flags of that one's.
+                FLAGS[index].store(
+                    with_flags_of(wrapped.sa_flags, old_flags),
+                    Ordering::Release,
+                );
+            } else {
+                HANDLERS[index].store(handler, Ordering::Release);
+                FLAGS[index].store(wrapped.sa_flags, Ordering::Release);
+            }
+            wrapped.sa_sigaction = ours;
             wrapped.sa_flags |= libc::SA_SIGINFO;
             wrapped.sa_flags &= !libc::SA_RESETHAND;
         }
@@ -169,10 +184,9 @@ pub unsafe extern "C" fn sigaction(
     }
     // SAFETY: null or writable, by sigaction(2).
     if let Some(old) = unsafe { old.as_mut() } {
-        if old.sa_sigaction == handle as *const () as usize {
+        if old.sa_sigaction == ours {
             old.sa_sigaction = old_handler;
-            let ours = libc::SA_SIGINFO | libc::SA_RESETHAND;
-            old.sa_flags = (old.sa_flags & !ours) | (old_flags & ours);
+            old.sa_flags = with_flags_of(old.sa_flags, old_flags);
         }
     }
     result

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::descriptor::Owned;
 use crate::kernel::{self, Result};
 use crate::numbers;
+use crate::sandbox::is_confined;
 
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
@@ -40,6 +41,30 @@ pub fn may_be_refused_when_touched() -> bool {
             .and_then(|file| kernel::read(file.0, &mut text));
         read.is_ok_and(|count| counts_all(&text[..count]))
     })
+}
+
+/// Stores a value where a program may have no right to write, and no memory: then it stays as it is, without a signal.
+///
+/// # Safety
+/// Nothing but the program may use the memory at `place`.
+pub unsafe fn store_if_writable<T>(place: *mut T, value: T) {
+    let to = [place as usize, size_of::<T>()];
+    let from = [&raw const value as usize, size_of::<T>()];
+    let itself = kernel::getpid().unwrap_or(0);
+    let pieces = [&raw const from as usize, 1, &raw const to as usize, 1];
+    let [from, count, to, places] = pieces;
+    let words = [itself, from, count, to, places, 0];
+    // SAFETY: both lists live on this frame; the kernel checks what they name.
+    let copied = !is_confined()
+        && match kernel::check(unsafe { kernel::raw(libc::SYS_process_vm_writev, words) }) {
+            Ok(_) => true,
+            Err(error) => error == libc::EFAULT,
+        };
+    if !copied {
+        // Where the call is forbidden: nearly every program keeps what it has written here itself.
+        // SAFETY: by the caller's promise.
+        unsafe { place.write(value) };
+    }
 }
 
 /// A file in memory with these bytes. EFBIG beyond the process's limit, where a write would end it by SIGXFSZ.

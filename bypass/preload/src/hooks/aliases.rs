@@ -4,9 +4,12 @@
 
 use core::ffi::{c_int, c_void};
 
-use libc::{fd_set, nfds_t, pid_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
+use libc::{
+    fd_set, nfds_t, off_t, pid_t, pollfd, sigaction, size_t, sockaddr, socklen_t, ssize_t, timeval,
+};
 
-use super::{data, descriptors, process, sockets, waiting};
+use super::{data, descriptors, offsets, process, sockets, waiting};
+use crate::signals;
 
 macro_rules! aliases {
     ($($name:ident = $module:ident::$of:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {$(
@@ -30,5 +33,8 @@ aliases! {
     __select = waiting::select(
         count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval
     ) -> c_int;
+    __fork = process::fork() -> pid_t;
     __vfork = process::vfork() -> pid_t;
+    __pread64 = offsets::pread(fd: c_int, at: *mut c_void, length: size_t, offset: off_t) -> ssize_t;
+    __sigaction = signals::sigaction(number: c_int, new: *const sigaction, old: *mut sigaction) -> c_int;
 }

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_long};
 
-use bypass_stack::process::{self, pool};
+use bypass_stack::process;
 use bypass_stats::Reason;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{kernel, lock, numbers};
@@ -16,26 +16,18 @@ const MOVABLE: usize =
     (libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP) as usize;
 const PROCESSES: usize = libc::CLONE_NEWPID as usize;
 const NETWORK: usize = libc::CLONE_NEWNET as usize;
-/// The parent gets these besides the result, both at the same place.
-const PIDFD: usize = libc::CLONE_PIDFD as usize;
-const NUMBER: usize = libc::CLONE_PARENT_SETTID as usize;
 
 /// Whether clone(2) with these arguments is a fork that can be made as one.
 pub fn is_fork(flags: usize, stack: usize) -> bool {
-    let known = MOVABLE | PROCESSES | NETWORK | PIDFD | NUMBER | libc::SIGCHLD as usize;
+    let known = MOVABLE | PROCESSES | NETWORK | libc::SIGCHLD as usize;
     stack == 0
         && flags & SHARING == 0
         && flags & !known == 0
-        // The kernel refuses both at one place.
-        && flags & (PIDFD | NUMBER) != PIDFD | NUMBER
         && flags & 0xff == libc::SIGCHLD as usize
 }
 
 /// The fork, with the handlers that keep connections true in the child.
-///
-/// # Safety
-/// `report` may be written where the flags demand a report there.
-pub unsafe fn fork(flags: usize, report: *mut c_int) -> c_long {
+pub fn fork(flags: usize) -> c_long {
     if flags & NETWORK != 0 && process::is_started() {
         // Wake-ups reach a process by a name in its network namespace. Programs that isolate themselves
         // so can do without, as the kernel may lack it. Nothing is printed: descriptor 2 may be a file of the program's.
@@ -53,13 +45,6 @@ pub unsafe fn fork(flags: usize, report: *mut c_int) -> c_long {
     drop(former);
     if child == 0 {
         move_into(flags & (MOVABLE | NETWORK));
-    } else if child > 0 && flags & (PIDFD | NUMBER) != 0 {
-        let what = match flags & PIDFD {
-            0 => child,
-            _ => pool::for_program(|| kernel::pidfd_open(child, 0)).map_or(-1, |fd| fd as c_int),
-        };
-        // SAFETY: by the caller's promise.
-        unsafe { *report = what };
     }
     crate::outcome::set_errno(error);
     child.into()

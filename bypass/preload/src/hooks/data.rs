@@ -12,11 +12,13 @@ use bypass_stack::Outcome;
 use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::fortified::check_room;
 use super::waiting::of_timespec;
 use super::{control, datagrams, rights};
+
 use crate::address::{is_kernels, is_wild};
 use crate::cancel::point;
-use crate::outcome::{errno, fail, finish, overrun, set_errno};
+use crate::outcome::{errno, fail, finish, set_errno};
 use crate::real;
 
 /// UIO_MAXIOV of the kernel.
@@ -766,10 +768,4 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
     check_room(length, room);
     // SAFETY: the caller's buffer has room.
     unsafe { recvfrom(fd, at, length, flags, address, address_length) }
-}
-
-fn check_room(length: size_t, room: size_t) {
-    if length > room {
-        overrun();
-    }
 }

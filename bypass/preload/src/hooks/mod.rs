@@ -9,6 +9,7 @@ mod datagrams;
 pub mod descriptors;
 pub mod exec;
 pub mod extensions;
+mod fortified;
 mod memory;
 mod offsets;
 pub mod process;

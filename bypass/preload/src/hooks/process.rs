@@ -214,8 +214,8 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_poll => waiting::poll(a as *mut _, b as libc::nfds_t, c as c_int).into(),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_select => {
-                let (read, write, except) = (b as *mut _, c as *mut _, d as *mut _);
-                waiting::select(fd, read, write, except, e as *mut _).into()
+                let sets = [b, c, d].map(|set| set as *mut _);
+                waiting::select_by_number(fd, sets, e as *mut _).into()
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_epoll_wait => {
@@ -234,9 +234,9 @@ pub unsafe extern "C-unwind" fn syscall(
                 uring::before_aio(b as c_long, c as *const *const _);
                 real::syscall()(number, a, b, c, d, e, f)
             }
-            libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a, c as *mut c_int),
+            libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_fork => clone::fork(libc::SIGCHLD as usize, core::ptr::null_mut()),
+            libc::SYS_fork => clone::fork(libc::SIGCHLD as usize),
             libc::SYS_execve => exec::execve(a as *const _, b as *const _, c as *const _).into(),
             libc::SYS_execveat => {
                 let (path, arguments, environment) = (b as *const _, c as *const _, d as *const _);

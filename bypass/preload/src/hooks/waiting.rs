@@ -1,7 +1,8 @@
 //! epoll, poll and select.
 
-use core::ffi::{c_int, c_long};
+use core::ffi::c_int;
 use core::time::Duration;
+use std::time::Instant;
 
 use bypass_stack::operations::descriptors;
 use bypass_stack::process::deferral::inside;
@@ -14,9 +15,10 @@ use bypass_sys::numbers;
 use bypass_sys::sandbox::is_confined;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
+use super::fortified::overrun;
 use crate::address::is_wild;
 use crate::cancel::point;
-use crate::outcome::{fail, finish, overrun};
+use crate::outcome::{fail, finish};
 use crate::real;
 
 #[no_mangle]
@@ -327,6 +329,19 @@ unsafe fn select_ours(
     })
 }
 
+/// None: for ever. Err: not a time.
+fn of_timeval(time: Option<&timeval>) -> Result<Option<Duration>, c_int> {
+    let Some(time) = time else {
+        return Ok(None);
+    };
+    if time.tv_sec < 0 || time.tv_usec < 0 {
+        return Err(libc::EINVAL);
+    }
+    let micros = (time.tv_sec as u64).saturating_mul(1_000_000);
+    let micros = micros.saturating_add(time.tv_usec as u64);
+    Ok(Some(Duration::from_micros(micros)))
+}
+
 #[no_mangle]
 pub unsafe extern "C-unwind" fn select(
     count: c_int,
@@ -338,26 +353,16 @@ pub unsafe extern "C-unwind" fn select(
     let count = descriptors_within(count);
     // SAFETY: null or a time, by select(2).
     let time = unsafe { timeout.as_mut() };
-    if time
-        .as_deref()
-        .is_some_and(|time| time.tv_sec < 0 || time.tv_usec < 0)
-    {
+    let Ok(wait) = of_timeval(time.as_deref()) else {
         return fail(libc::EINVAL);
-    }
-    let wait = time.as_deref().map(|time| {
-        let micros = (time.tv_sec as u64).saturating_mul(1_000_000);
-        let micros = micros.saturating_add(time.tv_usec as u64);
-        Duration::from_micros(micros)
-    });
-    let start = std::time::Instant::now();
+    };
+    let start = Instant::now();
     // SAFETY: the caller's sets.
     match unsafe { select_ours(count, [read, write, except], wait, None) } {
         Some(result) => {
             // Linux says how much was left.
             if let (Some(time), Some(wait)) = (time, wait) {
-                let left = wait.saturating_sub(start.elapsed());
-                time.tv_sec = left.as_secs() as c_long;
-                time.tv_usec = c_long::from(left.subsec_micros());
+                *time = to_timeval(wait.saturating_sub(start.elapsed()));
             }
             result
         }
@@ -389,30 +394,33 @@ pub unsafe extern "C-unwind" fn pselect(
     }
 }
 
-/// A mask and its size, as the kernel's own calls take them; Err: not the size of its masks.
-fn sized_mask((mask, size): (usize, usize)) -> Result<*const sigset_t, c_int> {
-    if mask != 0 && size != size_of::<u64>() {
+/// The time and the mask of a call without libc: in the order in which the kernel looks at them.
+unsafe fn by_number(
+    time: *const timespec,
+    (mask, size): (usize, usize),
+) -> Result<(Option<Duration>, Option<u64>), c_int> {
+    // SAFETY: the caller's time.
+    let time = unsafe { of_timespec(time) }?;
+    let mask = mask as *const sigset_t;
+    if !mask.is_null() && size != size_of::<u64>() {
         return Err(libc::EINVAL);
     }
-    Ok(mask as *const sigset_t)
+    if !mask.is_null() && is_wild(mask) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller's mask.
+    Ok((time, unsafe { of_mask(mask) }))
 }
 
-/// Runs a call that waits up to a time. The kernel's own calls leave there how much was left; libc's keep that to
-/// themselves.
-unsafe fn telling_what_is_left(time: *mut timespec, wait: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: the caller's time.
-    let Ok(Some(whole)) = (unsafe { of_timespec(time) }) else {
-        return wait();
+/// Leaves at `place` how much is left of a time, as the kernel does: not of none, and not where the program cannot
+/// write.
+fn leave_rest<T>(place: *mut T, whole: Option<Duration>, start: Instant, of: fn(Duration) -> T) {
+    let Some(whole) = whole.filter(|whole| !whole.is_zero()) else {
+        return;
     };
-    let start = std::time::Instant::now();
-    let result = wait();
-    let left = whole.saturating_sub(start.elapsed());
-    // SAFETY: a time was read there.
-    unsafe {
-        (*time).tv_sec = left.as_secs() as libc::time_t;
-        (*time).tv_nsec = left.subsec_nanos().into();
-    }
-    result
+    let left = of(whole.saturating_sub(start.elapsed()));
+    // SAFETY: a time was read there; the copy is of this frame.
+    unsafe { bypass_sys::memory::store_if_writable(place, left) };
 }
 
 /// ppoll(2) without libc.
@@ -422,9 +430,23 @@ pub unsafe fn ppoll_by_number(
     time: *mut timespec,
     mask: (usize, usize),
 ) -> c_int {
-    match sized_mask(mask) {
+    // SAFETY: the caller's entries.
+    let entries = unsafe { slice(fds, count) };
+    if !stack_poll::is_ours(entries) {
+        let number = libc::SYS_ppoll;
+        let (fds, count, time) = (fds as usize, count as usize, time as usize);
         // SAFETY: the caller's arguments.
-        Ok(mask) => unsafe { telling_what_is_left(time, || ppoll(fds, count, time, mask)) },
+        return unsafe { real::syscall()(number, fds, count, time, mask.0, mask.1, 0) } as c_int;
+    }
+    // SAFETY: the caller's time and mask.
+    match unsafe { by_number(time, mask) } {
+        Ok((wait, mask)) => {
+            let start = Instant::now();
+            let work = || inside(|| stack_poll::poll(entries, wait, mask));
+            let result = point(work, || -1);
+            leave_rest(time, wait, start, to_timespec);
+            result as c_int
+        }
         Err(error) => fail(error),
     }
 }
@@ -432,20 +454,80 @@ pub unsafe fn ppoll_by_number(
 /// pselect6(2) without libc: the mask and its size lie together at `mask`.
 pub unsafe fn pselect_by_number(
     count: c_int,
-    [read, write, except]: [*mut fd_set; 3],
+    sets: [*mut fd_set; 3],
     time: *mut timespec,
     mask: *const [usize; 2],
 ) -> c_int {
+    let count = descriptors_within(count);
+    let kernel = || {
+        let [read, write, except] = sets.map(|set| set as usize);
+        let (number, time, mask) = (libc::SYS_pselect6, time as usize, mask as usize);
+        // SAFETY: the caller's arguments.
+        unsafe { real::syscall()(number, count as usize, read, write, except, time, mask) as c_int }
+    };
     if !mask.is_null() && is_wild(mask) {
-        return fail(libc::EFAULT);
+        return kernel();
     }
     // SAFETY: null or both, by select(2).
     let [mask, size] = unsafe { mask.as_ref() }.copied().unwrap_or_default();
-    match sized_mask((mask, size)) {
+    // SAFETY: the caller's time and mask.
+    let Ok((wait, mask)) = (unsafe { by_number(time, (mask, size)) }) else {
+        // It says the same of the time and the mask, before it looks at the descriptors.
+        return kernel();
+    };
+    let start = Instant::now();
+    // SAFETY: the caller's sets.
+    match unsafe { select_ours(count, sets, wait, mask) } {
+        Some(result) => {
+            leave_rest(time, wait, start, to_timespec);
+            result
+        }
+        None => kernel(),
+    }
+}
+
+/// select(2) without libc.
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn select_by_number(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: *mut timeval,
+) -> c_int {
+    let count = descriptors_within(count);
+    let kernel = || {
+        let [read, write, except] = sets.map(|set| set as usize);
+        let (number, time) = (libc::SYS_select, timeout as usize);
         // SAFETY: the caller's arguments.
-        Ok(mask) => unsafe {
-            telling_what_is_left(time, || pselect(count, read, write, except, time, mask))
-        },
-        Err(error) => fail(error),
+        unsafe { real::syscall()(number, count as usize, read, write, except, time, 0) as c_int }
+    };
+    if !timeout.is_null() && is_wild(timeout) {
+        return kernel();
+    }
+    // SAFETY: null or a time, by select(2).
+    let Ok(wait) = of_timeval(unsafe { timeout.as_ref() }) else {
+        return kernel();
+    };
+    let start = Instant::now();
+    // SAFETY: the caller's sets.
+    match unsafe { select_ours(count, sets, wait, None) } {
+        Some(result) => {
+            leave_rest(timeout, wait, start, to_timeval);
+            result
+        }
+        None => kernel(),
+    }
+}
+
+fn to_timespec(time: Duration) -> timespec {
+    timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+fn to_timeval(time: Duration) -> timeval {
+    timeval {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_usec: time.subsec_micros().into(),
     }
 }

@@ -2,7 +2,8 @@
 #include "contract.h"
 
 static void server(void) {
-    int fd = serve_one();
+    int listening = listener(4);
+    int fd = accept(listening, NULL, NULL);
     char bytes[8] = "";
     result("sent back", send(fd, "x", 1, MSG_FASTOPEN));
     meet();
@@ -10,6 +11,10 @@ static void server(void) {
     say("read %.4s", bytes);
     meet();
     close(fd);
+    meet();
+    fd = accept(listening, NULL, NULL);
+    read_all(fd, bytes, 4);
+    say("read %.4s", bytes);
     meet();
 }
 
@@ -39,4 +44,14 @@ static void client(void) {
     try_all("the peer has closed", fd, port);
     result("shutdown", shutdown(fd, SHUT_WR));
     try_all("shut down", fd, port);
+
+    /* The first send does what is left of a connect that has returned before. */
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    set_nonblocking(fd);
+    struct sockaddr_in name = ipv4("127.0.0.1", port);
+    result("connect without waiting", connect(fd, (struct sockaddr *)&name, sizeof name));
+    wait_for(fd, POLLOUT);
+    try_all("connected since", fd, port);
+    result("connect again", connect(fd, (struct sockaddr *)&name, sizeof name));
+    meet();
 }

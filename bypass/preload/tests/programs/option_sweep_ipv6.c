@@ -37,6 +37,11 @@ static void sweep_all(const char *state, int fd) {
     socklen_t length = sizeof mtu;
     result("IPV6_MTU", getsockopt(fd, IPPROTO_IPV6, IPV6_MTU, &mtu, &length));
     say("  %d", mtu);
+    length = sizeof mtu;
+    result("TCP_MAXSEG", getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &mtu, &length));
+    struct tcp_info info = tcp_info(fd);
+    if (info.tcpi_state == TCP_ESTABLISHED)
+        say("  within it %d, stated %u, packets of %u", mtu <= (int)info.tcpi_advmss, info.tcpi_advmss, info.tcpi_pmtu);
 }
 
 static void server(void) {

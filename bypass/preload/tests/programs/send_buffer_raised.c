@@ -9,7 +9,7 @@ static void fill_it(void) {
     for (int refusals = 0; refusals < 5;) {
         ssize_t put = send(fd, bytes, sizeof bytes, MSG_DONTWAIT);
         refusals = put > 0 ? 0 : refusals + 1;
-        /* Sent bytes move to the other side's buffer. */
+        /* The bytes that are sent move to the other side's buffer. */
         if (put < 0)
             usleep(20000);
     }

@@ -32,7 +32,7 @@ use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, namespace, uring, Outcome};
 use crate::service;
 use crate::sockets::{self, Event, Socket};
-use crate::stream::{self, attach, show_opened, Stream};
+use crate::stream::{self, attach, is_nonblocking, show_opened, Stream};
 use crate::wait::epoll;
 
 mod across;
@@ -198,6 +198,27 @@ fn result(fd: i32, entry: Entry, socket: &Socket) -> Outcome {
     let error = socket.take_error().unwrap_or(libc::ECONNABORTED);
     unconnect(fd, entry);
     Outcome::Error(error)
+}
+
+/// What a send with MSG_FASTOPEN fails with on a connection: for the kernel it is a connect(2), too, but one that is
+/// under way it goes on with, and waits for if it may.
+pub fn open_again(fd: i32, flags: i32) -> Option<i32> {
+    let entry = table::get(fd);
+    let socket = sockets::get(entry.index());
+    if entry.kind() != Kind::Connected {
+        return None;
+    }
+    if !socket.has(sockets::CONNECTING) && !socket.is_in_progress() {
+        return Some(libc::EISCONN);
+    }
+    if socket.is_opening() {
+        let may_wait = stream::find(fd).is_ok_and(|stream| !is_nonblocking(&stream, flags));
+        return (!may_wait).then_some(libc::EALREADY);
+    }
+    match result(fd, entry, socket) {
+        Outcome::Error(error) => Some(error),
+        _ => None,
+    }
 }
 
 /// Connects through shared memory or over packets; a reason: the kernel is to do it.

@@ -1,6 +1,7 @@
 //! Names and options of sockets: the common ones are kept here, the rest is the shadow's.
 
 use core::sync::atomic::Ordering;
+use std::net::SocketAddr;
 
 use bypass_shm::layout::INFO_WORDS;
 use bypass_sys::{address, kernel};
@@ -371,7 +372,7 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
             Ok(timeval_bytes(socket.send_timeout_ns.load(Ordering::Relaxed)).to_vec())
         }
-        (libc::SOL_TCP, libc::TCP_INFO) if kind == Kind::Connected => Ok(tcp_info(fd)),
+        (libc::SOL_TCP, libc::TCP_INFO) if kind == Kind::Connected => Ok(tcp_info(fd, socket)),
         (libc::SOL_SOCKET, libc::SO_PEERNAME) if kind == Kind::Connected => {
             self::name(fd, true).map(|(bytes, length)| bytes[..length].to_vec())
         }
@@ -411,7 +412,7 @@ fn of_loopback(fd: i32, socket: &Socket, option: (i32, i32)) -> Option<i32> {
         (libc::SOL_TCP, libc::TCP_MAXSEG) => {
             let segment = kernel::option_int(fd, libc::SOL_TCP, libc::TCP_MAXSEG).ok()?;
             let is_chosen = segment != SEGMENT_DEFAULT;
-            (!is_chosen && is_on_this_host(fd)).then_some(LOOPBACK_MSS as i32)
+            (!is_chosen && is_on_this_host(fd)).then(|| loopback_sizes(socket).0 as i32)
         }
         _ => None,
     }
@@ -443,27 +444,33 @@ fn pending_error(fd: i32) -> i32 {
     found.and_then(|stream| stream.take_reset()).unwrap_or(0)
 }
 
-const LOOPBACK_MSS: u32 = 65_483;
+/// The size of a segment over the loopback, and of its packet as TCP counts it.
+fn loopback_sizes(socket: &Socket) -> (u32, u32) {
+    match socket.remote.load() {
+        SocketAddr::V6(remote) if remote.ip().to_ipv4_mapped().is_none() => (65_464, 65_536),
+        _ => (65_483, 65_535),
+    }
+}
+
+/// Fields of `struct tcp_info` that have the size of a segment: tcpi_snd_mss, tcpi_rcv_mss, tcpi_rcv_ssthresh,
+/// tcpi_advmss, tcpi_rcv_space.
+const SEGMENT_INFO: [usize; 5] = [16, 20, 64, 84, 96];
+/// tcpi_pmtu.
+const PACKET_INFO: usize = 60;
 
 /// Fields of `struct tcp_info`, by their place in bytes, as a new connection over the loopback has them.
-const LOOPBACK_INFO: [(usize, u32); 13] = [
+const LOOPBACK_INFO: [(usize, u32); 7] = [
     (8, 200_000),          // tcpi_rto
-    (16, LOOPBACK_MSS),    // tcpi_snd_mss
-    (20, LOOPBACK_MSS),    // tcpi_rcv_mss
-    (60, 65_535),          // tcpi_pmtu
-    (64, LOOPBACK_MSS),    // tcpi_rcv_ssthresh
     (68, 1),               // tcpi_rtt
     (72, 1),               // tcpi_rttvar
     (76, i32::MAX as u32), // tcpi_snd_ssthresh: none yet
     (80, 10),              // tcpi_snd_cwnd
-    (84, LOOPBACK_MSS),    // tcpi_advmss
     (88, 3),               // tcpi_reordering
-    (96, LOOPBACK_MSS),    // tcpi_rcv_space
     (148, 1),              // tcpi_min_rtt
 ];
 
 /// The state is the connection's own, the rest what is usual on this host: nothing is measured.
-fn tcp_info(fd: i32) -> Vec<u8> {
+fn tcp_info(fd: i32, socket: &Socket) -> Vec<u8> {
     /// Timestamps, SACK and window scaling; both windows in units of 128 bytes.
     const OPTIONS: [u8; 4] = [0, 7, 0x77, 0];
     let state = stream::find(fd).map_or(CLOSE, |stream| state_number(&stream));
@@ -472,6 +479,11 @@ fn tcp_info(fd: i32) -> Vec<u8> {
     words[1] = u32::from_ne_bytes(OPTIONS);
     for (at, value) in LOOPBACK_INFO {
         words[at / 4] = value;
+    }
+    let (segment, packet) = loopback_sizes(socket);
+    words[PACKET_INFO / 4] = packet;
+    for at in SEGMENT_INFO {
+        words[at / 4] = segment;
     }
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

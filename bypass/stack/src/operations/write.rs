@@ -25,6 +25,10 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
     let mut deadline = None;
     let mut held = None;
     let mut done = 0;
+    let opens = flags & libc::MSG_FASTOPEN != 0;
+    if let Some(error) = opens.then(|| connect::open_again(fd, flags)).flatten() {
+        return Outcome::Error(error);
+    }
     loop {
         let stream = match current(fd, &held) {
             Ok(stream) => stream,
@@ -42,10 +46,8 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
                 }
             }
         };
-        if flags & libc::MSG_FASTOPEN != 0 && !stream.socket.is_in_progress() {
-            return Outcome::Error(libc::EISCONN);
-        }
-        if wanted == 0 || flags & MSG_WARM != 0 {
+        let waits_to_open = opens && stream.socket.is_in_progress();
+        if (wanted == 0 && !waits_to_open) || flags & MSG_WARM != 0 {
             let refusal = stream.refusal();
             return refusal.map_or(Outcome::Done(0), |error| broken_pipe(error, flags));
         }
@@ -87,6 +89,9 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
         };
         if done > 0 {
             return Outcome::Done(done as isize);
+        }
+        if opens && error == libc::EAGAIN && stream.socket.is_in_progress() {
+            return Outcome::Error(libc::EALREADY);
         }
         if shadow::is_handed_over(fd, error) {
             return Outcome::Kernel;
