@@ -29,8 +29,8 @@ def query_all(runs: Path, question: str, as_json: bool, as_csv: bool) -> None:
         mixed = index.mixed_units(tables) if query.columns(tables, "runs")[1:] else {}
     for name, units in mixed.items():
         if name in question:
-            listed = " and ".join(units)
-            print(f"wirespeed: {name} is in {listed}: see the runs' column `units`", file=sys.stderr)
+            both = " and ".join(units)
+            print(f"wirespeed: {name} is in {both}: see the runs' column `units`", file=sys.stderr)
     for name, why in unread.items():
         print(f"wirespeed: run {name} is left out: {why}", file=sys.stderr)
 
