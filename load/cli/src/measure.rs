@@ -2,6 +2,7 @@
 
 use crate::conditions::StopWhen;
 use crate::console::{print, say};
+use crate::file;
 use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
@@ -372,7 +373,7 @@ fn write_files(
     ];
     for (name, path, text) in texts {
         if let Some(path) = path {
-            note(name, path, std::fs::write(path, text));
+            note(name, path, file::replace(Path::new(path), &text));
         }
     }
     failures

@@ -307,7 +307,13 @@ fn help_and_version_are_not_mistakes() {
 #[test]
 fn files_of_all_kinds_agree_with_the_result() {
     let server = Server::start(always(HELLO));
-    let [json, csv, hlog, hgrm] = ["json", "csv", "hlog", "hgrm"].map(temporary);
+    let files = ["json", "csv", "hlog", "hgrm"].map(temporary);
+    let former = ["json", "csv", "hlog", "hgrm"].map(temporary);
+    for (file, former) in files.iter().zip(&former) {
+        std::fs::write(file, "of the last run").expect("a file");
+        std::fs::hard_link(file, former).expect("another name");
+    }
+    let [json, csv, hlog, hgrm] = files;
     let output = program()
         .args(["-t1", "-c2", "-d2s", "-R100", "-T30s", "--live", "always"])
         .args([
@@ -326,6 +332,14 @@ fn files_of_all_kinds_agree_with_the_result() {
         .output()
         .expect("it starts");
     assert!(output.status.success());
+    for former in former {
+        let text = std::fs::read_to_string(&former).expect("still there");
+        assert_eq!(
+            text, "of the last run",
+            "put in its place, not written over"
+        );
+        std::fs::remove_file(former).expect("ours");
+    }
     let live = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(live.contains("s left") && live.contains("p99.9"), "{live}");
     let read = |path: &std::path::Path| {
