@@ -272,6 +272,14 @@ fn called_as_wrk_it_has_the_manners_of_wrk() {
     let unknown = called("/usr/bin/wrk", "-Z");
     assert_eq!(unknown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&unknown.stdout).starts_with("Usage: "));
+    let version = called("wrk", "-v");
+    assert_eq!(version.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&version.stdout).into_owned();
+    assert!(text.contains(" [epoll]\nUsage: "), "{text}");
+    let server = Server::start(always(HELLO));
+    let more = format!("-t1 -c1 -d100ms -H none {} more words", server.url());
+    assert_eq!(called("wrk", &more).status.code(), Some(0));
+    assert_eq!(run(&more).status.code(), Some(2), "words are invalid URLs");
     let rate = called("wrk2", "http://127.0.0.1:1/");
     assert_eq!(rate.status.code(), Some(1));
     let text = String::from_utf8_lossy(&rate.stderr).into_owned();
