@@ -111,6 +111,8 @@ pub struct Worker<'p, T: Transport, P: Protocol> {
     recorder: Recorder,
     /// For how long checks of the window came too late.
     away_ns: u64,
+    /// When the last check had done its work: opening many connections takes time too.
+    checked_ns: u64,
     /// Connections that were not open yet when the load began.
     missing_at_start: usize,
     /// The load has begun.
@@ -169,6 +171,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
             checks,
             recorder: Recorder::new(handover, plan, rows),
             away_ns: 0,
+            checked_ns: 0,
             missing_at_start: 0,
             running: false,
             holding: false,
@@ -267,7 +270,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         let is_own = due_ns > 0 && self.scripting.shape().is_none();
         if is_own && self.recorder.now.phase == Phase::Measured {
             let end_ns = self.recorder.window_start_ns + self.plan.duration_ns();
-            let late_ns = now.min(end_ns).saturating_sub(due_ns);
+            let late_ns = now.min(end_ns).saturating_sub(due_ns.max(self.checked_ns));
             self.away_ns += if late_ns > AWAY_NS { late_ns } else { 0 };
         }
     }
@@ -303,6 +306,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         self.send_ready();
         let interval_end_ns = self.recorder.now.end_ns;
         self.deadlines.set_next_check(now, interval_end_ns);
+        self.checked_ns = monotonic_ns();
     }
 
     /// Begins the interval that `now` lies in, and the stage if there is a new one.
