@@ -1,34 +1,78 @@
 //! Result files that are put in place whole.
 
 use std::ffi::OsString;
-use std::io;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
-/// Writes a text next to its destination and moves it there, so that no reader sees half of it.
+/// Writes a text next to its destination and moves it there, so that no reader sees half of it and a
+/// full disk leaves the file that was there before.
 ///
 /// A device, a pipe or a link (`/dev/stdout` is one) is written to as it is: what is moved there would
-/// take its place.
+/// take its place. So is a file whose folder takes no other, as one that a container was given alone.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let is_special = path
-        .symlink_metadata()
-        .is_ok_and(|known| !known.is_file() && !known.is_dir());
-    if is_special {
+    let known = path.symlink_metadata().ok();
+    if known
+        .as_ref()
+        .is_some_and(|known| !known.is_file() && !known.is_dir())
+    {
         return std::fs::write(path, text);
     }
+    let beside = beside(path);
+    let file = match File::create(&beside) {
+        Ok(file) => file,
+        Err(error) if known.is_some() && takes_no_other(&error) => {
+            return std::fs::write(path, text);
+        }
+        Err(error) => return Err(error),
+    };
+    if let Some(known) = &known {
+        // a file that was kept from others stays so; where that cannot be, it is still the user's own
+        let _ = file.set_permissions(known.permissions());
+    }
+    let moved = write_all(file, text).and_then(|()| std::fs::rename(&beside, path));
+    match moved {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+            // something is mounted there
+            drop(std::fs::remove_file(&beside));
+            std::fs::write(path, text)
+        }
+        other => other.inspect_err(|_| drop(std::fs::remove_file(&beside))),
+    }
+}
+
+/// Where a text is before it is moved to `path`.
+fn beside(path: &Path) -> PathBuf {
     let mut beside = OsString::from(path);
     beside.push(".part");
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
-    written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
+    beside.into()
+}
+
+fn takes_no_other(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+fn write_all(mut file: File, text: &str) -> io::Result<()> {
+    file.write_all(text.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("load-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a new name");
+        folder
+    }
 
     #[test]
     fn a_file_is_replaced_and_a_link_leads_where_it_led() {
-        let folder = std::env::temp_dir().join(format!("load-file-{}", std::process::id()));
-        std::fs::create_dir(&folder).expect("a new name");
+        let folder = folder("file");
         let (file, link) = (folder.join("file"), folder.join("link"));
         std::os::unix::fs::symlink(&file, &link).expect("a link");
         for (place, text) in [(&file, "one"), (&link, "two"), (&file, "three")] {
@@ -38,6 +82,31 @@ mod tests {
         let kind = link.symlink_metadata().expect("there").file_type();
         assert!(kind.is_symlink(), "the link is still one");
         assert_eq!(std::fs::read_dir(&folder).expect("there").count(), 2);
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_reader_of_the_old_file_keeps_it_and_its_mode_stays() {
+        let folder = folder("mode");
+        let file = folder.join("file");
+        std::fs::write(&file, "old").expect("written");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("ours");
+        let mut reader = File::open(&file).expect("there");
+        replace(&file, "new").expect("written");
+        let seen = io::read_to_string(&mut reader).expect("open");
+        assert_eq!(seen, "old", "not cut off under its reader");
+        let known = file.metadata().expect("there");
+        assert_eq!(known.permissions().mode() & 0o777, 0o600);
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_text_for_a_folders_place_leaves_no_part_of_it() {
+        let folder = folder("place");
+        let place = folder.join("taken");
+        std::fs::create_dir(&place).expect("a new name");
+        assert!(replace(&place, "text").is_err(), "it is a folder");
+        assert!(!beside(&place).exists());
         std::fs::remove_dir_all(&folder).expect("ours");
     }
 }

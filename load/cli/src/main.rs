@@ -31,6 +31,7 @@ mod table;
 mod targets;
 mod units;
 mod values;
+mod watchdog;
 
 use console::{print, say};
 use load_engine::sink::Sink;
@@ -39,7 +40,7 @@ use measure::Compat;
 use refusal::{usage, Failure, Mistake, Refusal, Wrong};
 use std::io;
 use std::process::ExitCode;
-use table::Args;
+use table::{Args, Entry};
 
 /// A measurement failed.
 const FAILED: u8 = 1;
@@ -96,14 +97,22 @@ fn refuse(refusal: Refusal, compat: Compat) -> u8 {
 }
 
 fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
-    let typed = options::parse(arguments.get(1..).unwrap_or_default()).map_err(Refusal::Usage)?;
+    let mut typed =
+        options::parse(arguments.get(1..).unwrap_or_default()).map_err(Refusal::Usage)?;
+    if compat != Compat::Own {
+        // wrk sends no field without a colon, and goes on
+        let is_sent =
+            |(entry, text): &(&Entry, String)| entry.long != "header" || text.contains(':');
+        typed.options.retain(is_sent);
+    }
     if typed.has("version") {
         print(&help::version());
-        if typed.words.is_empty() {
-            return Ok(if compat == Compat::Own { 0 } else { FAILED });
+        if typed.words.is_empty() && compat == Compat::Own {
+            return Ok(0);
         }
     }
-    if typed.has("help") {
+    // as wrk, to which the version alone is a command line without a URL
+    if typed.has("help") || (typed.has("version") && typed.words.is_empty()) {
         print(&help::help());
         return Ok(if compat == Compat::Own { 0 } else { FAILED });
     }

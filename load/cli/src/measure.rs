@@ -2,6 +2,7 @@
 
 use crate::conditions::StopWhen;
 use crate::console::{print, say};
+use crate::file;
 use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
@@ -11,6 +12,7 @@ use crate::setup;
 use crate::spectrum;
 use crate::table::{Args, Typed};
 use crate::targets::Common;
+use crate::watchdog::Watchdog;
 use load_engine::outcome::{Outcome, Second};
 use load_engine::plan::Plan;
 use load_engine::run::{run, Observer, RunFault, TlsFault};
@@ -23,6 +25,8 @@ use load_engine::warnings::{self, Warning};
 use std::cell::Cell;
 use std::path::Path;
 
+/// Exit code of a run whose script does not return.
+const FAILED: u8 = 1;
 /// Exit code of a run with `--strict` that a signal ended early.
 const INTERRUPTED: u8 = 3;
 
@@ -66,6 +70,10 @@ pub fn measure(
     };
     find_folders(args)?;
     let script_arguments = split_off_arguments(args, &typed.rest, &mut words);
+    if compat != Compat::Own {
+        // wrk has one URL, and looks at no word behind it
+        words.truncate(1);
+    }
     let plan = setup::plan(args, &words)?;
     let script = script(args, script_arguments, compat)?;
     let stop_when = StopWhen::new(args.stop_when.clone());
@@ -174,8 +182,16 @@ fn script(
         open_loop,
     };
     let main = ScriptMain::open(script).map_err(failed)?;
-    if let Some(fault) = &main.fault {
-        say(fault);
+    match &main.fault {
+        None => {}
+        // as wrk: said, and gone on with what was defined before it
+        Some(fault) if compat != Compat::Own => say(fault),
+        Some(fault) => {
+            // what it would send is not what was asked for
+            let fault = fault.strip_prefix(&format!("{}: ", main.script.file));
+            let line = fault.and_then(|fault| fault.lines().next());
+            return because("script", line.unwrap_or("has failed").to_string());
+        }
     }
     Ok(Some(main))
 }
@@ -212,8 +228,10 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn measure(&self, series: &mut Series) -> Result<u8, Refusal> {
+        let script = self.args.script.as_deref();
         let mut following = Following {
             run: self,
+            watchdog: script.map(|file| Watchdog::start(file, FAILED)),
             series,
             stop_when: self.stop_when.take(),
             stopped_by: None,
@@ -268,6 +286,8 @@ impl Run<'_> {
 struct Following<'a, 'r> {
     run: &'a Run<'r>,
     series: &'a mut Series,
+    /// Over the script's threads.
+    watchdog: Option<Watchdog>,
     result: Result<u8, Refusal>,
     stop_when: StopWhen,
     /// The condition that ended the run.
@@ -294,6 +314,8 @@ impl Observer for Following<'_, '_> {
     }
 
     fn ends(&mut self, outcome: &Outcome) {
+        // `done` may take its time
+        self.watchdog = None;
         self.result = self.run.finish(outcome, self.series);
     }
 }
@@ -372,7 +394,7 @@ fn write_files(
     ];
     for (name, path, text) in texts {
         if let Some(path) = path {
-            note(name, path, std::fs::write(path, text));
+            note(name, path, file::replace(Path::new(path), &text));
         }
     }
     failures

@@ -278,6 +278,7 @@ fn grpc(args: &Args, message: Vec<u8>, depth: usize) -> Result<Common, Refusal> 
 fn headers(args: &Args) -> Vec<(String, String)> {
     let fields = args.header.iter();
     fields
+        .filter(|HeaderField(name, _)| !name.is_empty())
         .map(|HeaderField(name, value)| (name.clone(), value.clone()))
         .collect()
 }

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 use support::{always, count, measured, run, slow, temporary, Server, HELLO};
 
@@ -279,6 +279,69 @@ fn answers_of_one_stall_are_one_episode() {
     assert!(result["episodes"]["0.9999"].is_null());
 }
 
+fn send_signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args([name, &pid]).status();
+    assert!(sent.expect("kill").success());
+}
+
+#[test]
+fn responses_that_came_while_the_generator_was_stopped_are_counted() {
+    // more than one wait of the generator reports
+    const REQUESTS: usize = 300;
+    let (asked, answers) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(Barrier::new(REQUESTS + 1)),
+    );
+    let (own, open) = (Arc::clone(&asked), Arc::clone(&answers));
+    let server = Server::start(move |mut conversation| {
+        if conversation.request().is_some() {
+            own.fetch_add(1, Ordering::Relaxed);
+            open.wait();
+            conversation.send(HELLO);
+            // the next one is not there
+            conversation.request();
+        }
+    });
+    let file = temporary("json");
+    let child = support::program()
+        .args([
+            "-t1",
+            "-n300",
+            "-c300",
+            "-d60s",
+            "-T2s",
+            "--connect-timeout=30s",
+            "--json",
+        ])
+        .args([file.as_os_str(), server.url().as_ref()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    support::wait_until(|| asked.load(Ordering::Relaxed) == REQUESTS);
+    send_signal(&child, "-STOP");
+    let state = format!("/proc/{}/stat", child.id());
+    let is_stopped = || std::fs::read_to_string(&state).is_ok_and(|text| text.contains(") T "));
+    support::wait_until(is_stopped);
+    answers.wait();
+    // for longer than the timeout
+    std::thread::sleep(Duration::from_millis(2100));
+    send_signal(&child, "-CONT");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    let text = std::fs::read_to_string(&file).expect("written");
+    std::fs::remove_file(&file).expect("ours");
+    let result: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    assert_eq!(count(&result, "/totals/completed"), REQUESTS as u64);
+    assert!(
+        warnings(&result).contains(&"suspended".to_string()),
+        "{}",
+        result["warnings"]
+    );
+}
+
 #[test]
 fn a_generator_that_was_away_blames_itself() {
     let server = Server::start(always(HELLO));
@@ -294,21 +357,13 @@ fn a_generator_that_was_away_blames_itself() {
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    let signal = |name: &str| {
-        let pid = child.id().to_string();
-        assert!(Command::new("kill")
-            .args([name, &pid])
-            .status()
-            .expect("kill")
-            .success());
-    };
     // the first 100 of 1200
     while server.asked() < 100 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    signal("-STOP");
+    send_signal(&child, "-STOP");
     std::thread::sleep(Duration::from_millis(1500));
-    signal("-CONT");
+    send_signal(&child, "-CONT");
     let status = child.wait_with_output().expect("it ends").status;
     assert!(status.success());
     let text = std::fs::read_to_string(&file).expect("written");

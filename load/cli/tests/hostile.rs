@@ -11,9 +11,10 @@ use support::{abort, count, measured, Conversation, Server, HELLO};
 /// Bytes, status, and whether the connection stays.
 type Form = (&'static [u8], u16, bool);
 
-const FORMS: [Form; 22] = [
+const FORMS: [Form; 23] = [
     (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, true),
     (b"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", 200, true),
+    (b"HTTP/1.1  200  OK\r\nContent-Length: 1\r\n\r\nx", 200, true),
     (b"HTTP/1.1 299 \r\nContent-Length: 1\r\n\r\nx", 299, true),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5, 5\r\n\r\nhello", 200, true),
     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b;c=\"d;e\"\r\nhello\r\n0;last\r\n\r\n", 200, true),
@@ -170,7 +171,7 @@ fn responses_that_never_end_are_cut_or_time_out() {
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
             b"X-Trailer: y\r\n",
-            "/timeout",
+            "/malformed/too_long",
         ),
     ];
     for (beginning, more, path) in servers {
@@ -187,6 +188,23 @@ fn responses_that_never_end_are_cut_or_time_out() {
         let counted = result["errors"].pointer(path).and_then(Value::as_u64);
         let shown = String::from_utf8_lossy(more).into_owned();
         assert_eq!(counted, Some(2), "{shown}: {}", result["errors"]);
+    }
+}
+
+#[test]
+fn heads_as_long_as_curl_takes_are_taken_and_longer_ones_are_named() {
+    for (kib, completed) in [(299, 2), (301, 0)] {
+        let server = Server::start(move |mut conversation| {
+            let long = "y".repeat(kib * 1024);
+            let head = format!("HTTP/1.1 200 OK\r\nX: {long}\r\nContent-Length: 0\r\n\r\n");
+            while conversation.request().is_some() && conversation.send(head.as_bytes()) {}
+        });
+        let result = measured(&format!("-t1 -c1 -n 2 -d60s -T30s {}", server.url()));
+        check_sums(&result, 2);
+        assert_eq!(count(&result, "/totals/completed"), completed, "{kib}");
+        let notes = result["notes"].to_string();
+        let is_named = notes.contains("too_long (over 300 KiB): ");
+        assert_eq!(is_named, completed == 0, "{notes}");
     }
 }
 

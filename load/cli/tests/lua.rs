@@ -6,6 +6,8 @@ mod support;
 
 use scripts::{play, play_file, server, wire};
 use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use support::{program, Seen, Server, HELLO};
 
 fn ours(name: &str) -> (Vec<Seen>, String) {
@@ -315,6 +317,83 @@ fn a_fault_in_a_callback_ends_the_run_with_its_place() {
         assert_eq!(output.status.code(), Some(1), "{callback}: {text}");
         assert!(text.contains(":1: broken"), "{callback}: {text}");
     }
+}
+
+#[test]
+fn a_script_that_cannot_be_loaded_is_refused_and_gone_on_without_as_wrk() {
+    let server = server();
+    let file = support::temporary("lua");
+    for (text, message) in [
+        (
+            "wrk.path = '/own'\nthis is not Lua\n",
+            ":2: '=' expected near 'is'\n",
+        ),
+        ("wrk.path = '/own'\nerror('broken')\n", ":2: broken\n"),
+    ] {
+        std::fs::write(&file, text).expect("ok");
+        let played = |name: &str| {
+            let mut command = program();
+            command.arg0(name).args(["-t1", "-c1", "-d100ms", "-s"]);
+            let output = command.arg(&file).arg(server.url()).output();
+            let output = output.expect("it starts");
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.status.code(), errors)
+        };
+        let (code, errors) = played("wirespeed-load");
+        let place = file.display();
+        assert_eq!(
+            errors,
+            format!("wirespeed-load: --script: {place}{message}")
+        );
+        assert_eq!(code, Some(2), "{errors}");
+        let (code, errors) = played("wrk");
+        let line = format!("{place}: {place}{message}");
+        assert!(code == Some(0) && errors.starts_with(&line), "{errors}");
+    }
+    std::fs::remove_file(file).expect("ours");
+}
+
+#[test]
+fn a_script_that_never_returns_ends_with_one_signal() {
+    let server = server();
+    // before the run, in it, and at the look at a response
+    let scripts = [
+        "function init() hang() end",
+        "n = 0\nfunction request() n = n + 1 if n > 3 then hang() end return wrk.format() end",
+        "function response() hang() end",
+    ];
+    std::thread::scope(|scope| {
+        for script in scripts {
+            let url = server.url();
+            scope.spawn(move || {
+                let (file, mark) = (support::temporary("lua"), support::temporary("mark"));
+                let hang = format!(
+                    "function hang() io.open('{}', 'w'):close() while true do end end",
+                    mark.display()
+                );
+                std::fs::write(&file, format!("{hang}\n{script}\n")).expect("ok");
+                let child = program()
+                    .args(["-t1", "-c1", "-d600s", "-T600s", "-s"])
+                    .arg(&file)
+                    .arg(url)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .expect("it starts");
+                support::wait_until(|| mark.exists());
+                let pid = child.id().to_string();
+                let sent = Command::new("kill").arg(pid).status();
+                assert!(sent.expect("kill").success());
+                let output = child.wait_with_output().expect("it ends");
+                [file, mark]
+                    .iter()
+                    .for_each(|file| std::fs::remove_file(file).expect("ours"));
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(output.status.code(), Some(1), "{script}: {text}");
+                assert!(text.contains("does not return"), "{script}: {text}");
+            });
+        }
+    });
 }
 
 #[test]

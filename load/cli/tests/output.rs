@@ -272,6 +272,14 @@ fn called_as_wrk_it_has_the_manners_of_wrk() {
     let unknown = called("/usr/bin/wrk", "-Z");
     assert_eq!(unknown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&unknown.stdout).starts_with("Usage: "));
+    let version = called("wrk", "-v");
+    assert_eq!(version.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&version.stdout).into_owned();
+    assert!(text.contains(" [epoll]\nUsage: "), "{text}");
+    let server = Server::start(always(HELLO));
+    let more = format!("-t1 -c1 -d100ms -H none {} more words", server.url());
+    assert_eq!(called("wrk", &more).status.code(), Some(0));
+    assert_eq!(run(&more).status.code(), Some(2), "words are invalid URLs");
     let rate = called("wrk2", "http://127.0.0.1:1/");
     assert_eq!(rate.status.code(), Some(1));
     let text = String::from_utf8_lossy(&rate.stderr).into_owned();
@@ -307,7 +315,13 @@ fn help_and_version_are_not_mistakes() {
 #[test]
 fn files_of_all_kinds_agree_with_the_result() {
     let server = Server::start(always(HELLO));
-    let [json, csv, hlog, hgrm] = ["json", "csv", "hlog", "hgrm"].map(temporary);
+    let files = ["json", "csv", "hlog", "hgrm"].map(temporary);
+    let former = ["json", "csv", "hlog", "hgrm"].map(temporary);
+    for (file, former) in files.iter().zip(&former) {
+        std::fs::write(file, "of the last run").expect("a file");
+        std::fs::hard_link(file, former).expect("another name");
+    }
+    let [json, csv, hlog, hgrm] = files;
     let output = program()
         .args(["-t1", "-c2", "-d2s", "-R100", "-T30s", "--live", "always"])
         .args([
@@ -326,6 +340,14 @@ fn files_of_all_kinds_agree_with_the_result() {
         .output()
         .expect("it starts");
     assert!(output.status.success());
+    for former in former {
+        let text = std::fs::read_to_string(&former).expect("still there");
+        assert_eq!(
+            text, "of the last run",
+            "put in its place, not written over"
+        );
+        std::fs::remove_file(former).expect("ours");
+    }
     let live = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(live.contains("s left") && live.contains("p99.9"), "{live}");
     let read = |path: &std::path::Path| {

@@ -441,6 +441,19 @@ fn an_argument_that_is_not_utf8_is_one_line_too() {
 }
 
 #[test]
+fn a_header_option_of_an_unset_variable_is_none() {
+    let server = Server::start(always(HELLO));
+    let output = program()
+        .args(["-t1", "-c1", "-n1", "-H", "", "-H", "X-Own: 1", "-H", " "])
+        .arg(server.url())
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(0));
+    let host = format!("Host: {}", server.address);
+    assert_eq!(server.seen()[0].headers, [host.as_str(), "X-Own: 1"]);
+}
+
+#[test]
 fn results_that_cannot_be_written_are_said() {
     let server = Server::start(always(HELLO));
     for option in ["--json", "--csv", "--hlog", "--hgrm", "--prometheus"] {

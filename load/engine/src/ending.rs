@@ -65,6 +65,8 @@ pub struct Ending {
     /// CPU time within the window that was spent without work to do: polling for a due time or network
     /// cards.
     pub idle_ns: u64,
+    /// Time within the window for which the thread did nothing although it had to.
+    pub away_ns: u64,
     /// Pauses before waits within the window.
     pub pauses: Pauses,
     /// When the thread stopped, monotonic.

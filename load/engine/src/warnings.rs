@@ -183,6 +183,19 @@ fn machine(outcome: &Outcome, add: Add) {
         );
         add("core-shared", waited, WAITED_MAX, text);
     }
+    // what it waited for a core is said above
+    let length_ns = outcome.window_length_ns.max(1) as f64;
+    let threads = outcome.threads.iter();
+    let away = threads.map(|thread| thread.ending.away_ns as f64 / length_ns - thread.waited);
+    let away = away.fold(0.0, f64::max).min(1.0);
+    if away > WAITED_MAX {
+        let text = format!(
+            "a thread of the generator did nothing for {} of the time: it was stopped, or the machine \
+             was (SIGSTOP, suspend, a debugger, a hypervisor); what it waited for meanwhile looks slow",
+            percent(away)
+        );
+        add("suspended", away, WAITED_MAX, text);
+    }
     const UNSTAMPED_MAX: f64 = 0.001;
     let counts = &outcome.total.counts;
     let unstamped = counts.unstamped as f64 / counts.completed.max(1) as f64;

@@ -90,8 +90,13 @@ fn a_busy_generator_and_a_shared_core_have_warnings_of_their_own() {
     expect(&closed(), "core-shared", "3.0 %", |o| {
         o.threads[0].waited = 0.03
     });
+    expect(&closed(), "suspended", "3.0 %", |o| {
+        o.threads[0].ending.away_ns = SECOND_NS * 3 / 100;
+    });
     let mut outcome = calm();
     (outcome.threads[0].busy, outcome.threads[0].waited) = (0.95, 0.02);
+    // the wait for the core is a part of it
+    outcome.threads[0].ending.away_ns = SECOND_NS * 4 / 100;
     assert_eq!(ids(&closed(), &outcome), [""; 0]);
 }
 

@@ -18,8 +18,8 @@ pub enum Chunked {
     Data(u64),
     /// Before the line end that closes a chunk.
     DataEnd,
-    /// In the trailer section.
-    Trailer,
+    /// In the trailer section, of which so many bytes have come.
+    Trailer(usize),
 }
 
 /// The result of one call to [`Chunked::feed`].
@@ -53,7 +53,11 @@ impl Chunked {
                 Chunked::Size => self.size_line(rest, searched)?,
                 Chunked::Data(left) => self.data(rest, left, sink, &mut fed),
                 Chunked::DataEnd => self.data_end(rest)?,
-                Chunked::Trailer => trailer_line(rest, searched, sink, &mut fed)?,
+                Chunked::Trailer(before) => {
+                    let used = trailer_line(rest, searched, before, sink, &mut fed)?;
+                    *self = Chunked::Trailer(before + used);
+                    used
+                }
             };
             if used == 0 {
                 break;
@@ -71,7 +75,7 @@ impl Chunked {
         let digits = line.split(|&byte| byte == b';').next().unwrap_or(line);
         let size = hexadecimal(trim(digits)).ok_or(Malformed::Chunk)?;
         *self = if size == 0 {
-            Chunked::Trailer
+            Chunked::Trailer(0)
         } else {
             Chunked::Data(size)
         };
@@ -103,13 +107,17 @@ impl Chunked {
     }
 }
 
+/// Takes a line of the trailers, of which `before` bytes have come: all of them together are bounded, as a
+/// script may keep them.
 fn trailer_line(
     rest: &[u8],
     searched: usize,
+    before: usize,
     sink: &mut impl Sink,
     fed: &mut Fed,
 ) -> Result<usize, Malformed> {
-    let line = take_line(rest, searched, HEAD_MAX_BYTES, Malformed::TooLong)?;
+    let room = HEAD_MAX_BYTES.saturating_sub(before);
+    let line = take_line(rest, searched, room, Malformed::TooLong)?;
     let Some((line, used)) = line else {
         return Ok(0);
     };
@@ -148,10 +156,11 @@ fn take_line(
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 16 {
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    if digits.is_empty() || digits.len() - zeros > 16 {
         return None;
     }
-    digits.iter().try_fold(0u64, |sum, &byte| {
+    digits[zeros..].iter().try_fold(0u64, |sum, &byte| {
         let digit = char::from(byte).to_digit(16)?;
         Some(sum << 4 | u64::from(digit))
     })
@@ -193,8 +202,33 @@ mod tests {
     }
 
     #[test]
+    fn a_size_may_begin_with_any_number_of_zeros() {
+        let text = b"000000000000000000000005\r\nhello\r\n00000000000000000000\r\n\r\n";
+        let fed = Chunked::Size.feed(text, 0, &mut Ignore);
+        let fed = fed.expect("well formed");
+        assert!(fed.ended && fed.body_bytes == 5 && fed.consumed == text.len());
+    }
+
+    #[test]
     fn a_size_line_without_end_is_bounded() {
         let fed = Chunked::Size.feed(&[b'0'; SIZE_LINE_MAX_BYTES + 1], 0, &mut Ignore);
         assert_eq!(fed, Err(Malformed::Chunk));
+    }
+
+    #[test]
+    fn all_trailers_together_are_bounded() {
+        let line = b"X-Trailer: y\r\n";
+        let most = HEAD_MAX_BYTES / line.len();
+        let mut body = Chunked::Size;
+        body.feed(b"0\r\n", 0, &mut Ignore).expect("the last chunk");
+        for number in 0..most {
+            let fed = body.feed(line, 0, &mut Ignore).expect("within the bound");
+            assert!(fed.consumed == line.len() && !fed.ended, "{number}");
+        }
+        assert_eq!(
+            body.feed(line, 0, &mut Ignore),
+            Err(Malformed::TooLong),
+            "one more"
+        );
     }
 }

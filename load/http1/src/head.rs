@@ -7,8 +7,9 @@
 
 use alloc::vec::Vec;
 
-/// Longest head that the reader waits for; a server that sends more is broken or hostile.
-pub const HEAD_MAX_BYTES: usize = 64 * 1024;
+/// Longest head, and longest trailers, that the reader takes: curl's limit. wrk refuses heads of more than
+/// 80 KiB. A server that sends more is broken or hostile.
+pub const HEAD_MAX_BYTES: usize = 300 * 1024;
 
 /// Why a response is malformed. Each reason is counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Malformed {
     Length,
     /// A chunk's size line or its end is wrong.
     Chunk,
-    /// The head or a line is longer than [`HEAD_MAX_BYTES`].
+    /// The head, or what follows the last chunk, is longer than [`HEAD_MAX_BYTES`].
     TooLong,
     /// The connection ended inside a response.
     EarlyEof,
@@ -108,12 +109,12 @@ pub fn parse_on(
     each: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<Option<Head>, Malformed> {
     let version_minor = check_start(input)?;
-    let Some(len) = find_end(input, searched) else {
-        return if input.len() > HEAD_MAX_BYTES {
-            Err(Malformed::TooLong)
-        } else {
-            Ok(None)
-        };
+    let end = find_end(input, searched);
+    if end.unwrap_or(input.len()) > HEAD_MAX_BYTES {
+        return Err(Malformed::TooLong);
+    }
+    let Some(len) = end else {
+        return Ok(None);
     };
     let minor = version_minor.ok_or(Malformed::StatusLine)?;
     let mut lines = Lines {
@@ -222,12 +223,15 @@ impl<'a> Lines<'a> {
 }
 
 fn parse_status(line: &[u8]) -> Result<u16, Malformed> {
-    // "HTTP/1.x SSS" and then nothing, or a blank and the reason
-    match line.get(8..) {
-        Some([b' ', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..])
-            if rest.is_empty() || rest[0] == b' ' =>
+    // "HTTP/1.x SSS" and then nothing, or a blank and the reason; more blanks than one as under wrk
+    let rest = line.get(8..).unwrap_or_default();
+    let blanks = rest.iter().take_while(|byte| **byte == b' ').count();
+    match &rest[blanks..] {
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..]
+            if blanks > 0 && (rest.is_empty() || rest[0] == b' ') =>
         {
-            Ok(u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0'))
+            let digit = |byte: &u8| u16::from(byte - b'0');
+            Ok(digit(a) * 100 + digit(b) * 10 + digit(c))
         }
         _ => Err(Malformed::StatusLine),
     }
@@ -498,6 +502,8 @@ mod tests {
             ("HTTQ", Malformed::StatusLine),
             ("HTTP/2.0 200 OK\r\n\r\n", Malformed::StatusLine),
             ("HTTP/1.1 20 OK\r\n\r\n", Malformed::StatusLine),
+            ("HTTP/1.1200 OK\r\n\r\n", Malformed::StatusLine),
+            ("HTTP/1.1\r\n\r\n", Malformed::StatusLine),
             ("HTTP/1.1 2000 OK\r\n\r\n", Malformed::StatusLine),
             ("HTTP/1.1 200 OK\r\nnocolon\r\n\r\n", Malformed::Header),
             ("HTTP/1.1 200 OK\r\nName : x\r\n\r\n", Malformed::Header),
@@ -518,7 +524,21 @@ mod tests {
         for (text, class) in table {
             assert_eq!(read(text), Err(class), "{text:?}");
         }
-        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(HEAD_MAX_BYTES));
-        assert_eq!(read(&long), Err(Malformed::TooLong));
+    }
+
+    #[test]
+    fn a_head_is_too_long_in_whatever_pieces_it_comes() {
+        let (start, end) = ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: ", "\r\n\r\n");
+        let room = HEAD_MAX_BYTES - start.len() - end.len();
+        let longest = format!("{start}{}{end}", "y".repeat(room));
+        assert_eq!(whole(&longest).len, HEAD_MAX_BYTES);
+        assert_eq!(read(&longest[..HEAD_MAX_BYTES - 1]), Ok(None));
+        let longer = format!("{start}{}{end}", "y".repeat(room + 1));
+        assert_eq!(read(&longer), Err(Malformed::TooLong), "with its end");
+        let cut = longer.len() - end.len();
+        assert_eq!(read(&longer[..cut]), Ok(None));
+        let more = format!("{}yyyyy", &longer[..cut]);
+        let on = parse_on(more.as_bytes(), cut, false, &mut |_, _| {});
+        assert_eq!(on, Err(Malformed::TooLong), "without its end");
     }
 }

@@ -16,7 +16,7 @@ mod sink;
 mod template;
 pub mod url;
 
-pub use head::{Framing, Head, Malformed};
+pub use head::{Framing, Head, Malformed, HEAD_MAX_BYTES};
 pub use response::{Done, Parser, Progress};
 pub use sink::{Ignore, Sink};
 pub use template::{Recognised, Template};

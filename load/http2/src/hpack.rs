@@ -5,11 +5,15 @@ use crate::primitive::{put_number, put_text, Input};
 use crate::static_table::{index_of, index_of_name, STATIC};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// The size of the server's table: the initial size of both sides.
 pub const TABLE_MAX: usize = 4096;
 /// Bytes that a field counts in addition to its text (RFC 7541, 4.1).
 pub const FIELD_OVERHEAD: usize = 32;
+/// Longest fields of a block, with their overheads: as curl has it, and for HTTP/1. A short block may name an
+/// entry of the table again and again.
+pub const FIELDS_MAX: usize = 300 * 1024;
 /// The first index of the dynamic table.
 pub const DYNAMIC_FIRST: usize = STATIC.len() + 1;
 
@@ -50,6 +54,11 @@ impl Decoder {
     ) -> Result<(), Fault> {
         let mut rest = Input(block);
         let mut at_start = true;
+        let size = Cell::new(0);
+        let mut each = |name: &[u8], value: &[u8]| {
+            size.set(size.get() + name.len() + value.len() + FIELD_OVERHEAD);
+            each(name, value);
+        };
         while let Some(&first) = rest.0.first() {
             match first {
                 0x80..=0xff => {
@@ -68,6 +77,9 @@ impl Decoder {
                     continue;
                 }
                 _ => self.pass(&mut rest, &mut each)?,
+            }
+            if size.get() > FIELDS_MAX {
+                return Err(Fault::EnhanceYourCalm);
             }
             at_start = false;
         }

@@ -326,7 +326,7 @@ fn pings_get_responses_and_floods_do_not() {
     let mut client = settled(1, &[]);
     client.request(&encoded(GET), 0);
     let mut endless = frame_of(kind::HEADERS, 0, 1, b"");
-    for _ in 0..100 {
+    for _ in 0..400 {
         endless.extend(frame_of(kind::CONTINUATION, 0, 1, &[0x82; 1000]));
     }
     assert_eq!(feed(&mut client, &endless), Err(Fault::EnhanceYourCalm));
@@ -340,6 +340,57 @@ fn pings_get_responses_and_floods_do_not() {
         feed(&mut client, &empty.concat()),
         Err(Fault::EnhanceYourCalm)
     );
+}
+
+/// Counts the bytes of the fields that it is shown.
+#[derive(Default)]
+struct Sum(usize);
+
+impl Sink for Sum {
+    fn field(&mut self, _slot: usize, name: &[u8], value: &[u8]) {
+        self.0 += name.len() + value.len();
+    }
+}
+
+#[test]
+fn a_short_block_that_names_a_long_field_over_and_over_is_refused() {
+    let answer = |times: usize| {
+        let mut bomb = block(&[(":status", "200")]);
+        hpack::put_remembered(b"x-large", &[b'y'; 4000], &mut bomb);
+        for _ in 0..times {
+            hpack::put_indexed(hpack::DYNAMIC_FIRST, &mut bomb);
+        }
+        frame_of(kind::HEADERS, flag::END_HEADERS, 1, &bomb)
+    };
+    for (times, expected) in [(70, Ok(())), (12_000, Err(Fault::EnhanceYourCalm))] {
+        let mut client = settled(1, &[]);
+        client.request(&encoded(GET), 0);
+        let mut sum = Sum::default();
+        let fed = client.feed(&answer(times), &mut Vec::new(), &mut sum);
+        assert_eq!(fed, expected, "{times}");
+        assert!(sum.0 > 70 * 4000 && sum.0 < hpack::FIELDS_MAX + 5000);
+    }
+}
+
+#[test]
+fn a_head_as_long_as_over_http1_is_taken() {
+    let long = "y".repeat(200 * 1024);
+    let block = block(&[(":status", "200"), ("x-long", &long)]);
+    let mut pieces = block.chunks(16_000).peekable();
+    let first = pieces.next().expect("a long block");
+    let mut bytes = frame_of(kind::HEADERS, flag::END_STREAM, 1, first);
+    while let Some(piece) = pieces.next() {
+        let end = if pieces.peek().is_none() {
+            flag::END_HEADERS
+        } else {
+            0
+        };
+        bytes.extend(frame_of(kind::CONTINUATION, end, 1, piece));
+    }
+    let mut client = settled(1, &[]);
+    client.request(&encoded(GET), 7);
+    let events = feed(&mut client, &bytes).expect("well formed");
+    assert_eq!(answers(&events), [(7, 200, 0)]);
 }
 
 #[test]

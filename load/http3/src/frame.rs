@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::varint;
 use alloc::vec::Vec;
+use load_http2::hpack::FIELDS_MAX;
 
 /// Types of frames.
 pub mod kind {
@@ -28,7 +29,7 @@ pub mod kind {
 }
 
 /// Longest payload that is looked at whole, as in HTTP/1 and HTTP/2.
-pub const WHOLE_MAX: u64 = 64 * 1024;
+pub const WHOLE_MAX: u64 = FIELDS_MAX as u64;
 
 /// Most bytes of a frame's type and length.
 const HEAD_MAX: usize = 2 * varint::BYTES_MAX;

@@ -4,6 +4,8 @@
 use crate::fault::Fault;
 use crate::static_table::{index_of, index_of_name, STATIC};
 use alloc::vec::Vec;
+use core::cell::Cell;
+use load_http2::hpack::{FIELDS_MAX, FIELD_OVERHEAD};
 use load_http2::primitive::{put_number, put_text, Input};
 
 /// The representation of a field in a block (RFC 9204, 4.5): the bits before its first number, and the
@@ -38,6 +40,11 @@ pub fn decode(
         return Err(Fault::Decompression);
     }
     rest.number(7).map_err(wrong)?;
+    let size = Cell::new(0);
+    let mut each = |name: &[u8], value: &[u8]| {
+        size.set(size.get() + name.len() + value.len() + FIELD_OVERHEAD);
+        each(name, value);
+    };
     while let Some(&first) = rest.0.first() {
         scratch.clear();
         match first {
@@ -60,6 +67,9 @@ pub fn decode(
             }
             // references to the dynamic table
             _ => return Err(Fault::Decompression),
+        }
+        if size.get() > FIELDS_MAX {
+            return Err(Fault::ExcessiveLoad);
         }
     }
     Ok(())
@@ -102,6 +112,15 @@ mod tests {
 
     fn field(name: &str, value: &str) -> (String, String) {
         (name.to_string(), value.to_string())
+    }
+
+    #[test]
+    fn fields_of_the_static_table_add_up_too() {
+        // each octet names a field of 37 bytes and more
+        let block = |times| [&PREFIX[..], &vec![0xc0 | 25; times]].concat();
+        let most = FIELDS_MAX / (FIELD_OVERHEAD + ":status".len() + "200".len());
+        assert_eq!(fields(&block(most)).map(|all| all.len()), Ok(most));
+        assert_eq!(fields(&block(most + 1)), Err(Fault::ExcessiveLoad));
     }
 
     #[test]

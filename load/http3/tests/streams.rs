@@ -112,7 +112,7 @@ fn mistakes_of_a_response_each_have_their_error() {
         (&[OK, b"\x06\0"], Fault::FrameUnexpected), // PING of HTTP/2
         (&[b"\x05\x01\0"], Fault::Id),              // PUSH_PROMISE
         (&[OK, b"\0\x02h"], Fault::Frame),          // cut off
-        (&[b"\x01\x80\x01\0\x01"], Fault::ExcessiveLoad),
+        (&[b"\x01\x80\x04\xb0\x01"], Fault::ExcessiveLoad),
         (&[b"\x01\x03\0\0\x80"], Fault::Decompression),
     ];
     for (frames, fault) in table {

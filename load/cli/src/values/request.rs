@@ -23,12 +23,16 @@ impl Value for Method {
     }
 }
 
-/// A header field.
+/// A header field; without a name it is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderField(pub String, pub String);
 
 impl Value for HeaderField {
     fn read(option: &'static str, text: &str) -> Result<HeaderField, Refusal> {
+        if text.trim().is_empty() {
+            // as under wrk and curl: of a shell's variable that is not set
+            return Ok(HeaderField(String::new(), String::new()));
+        }
         match text.split_once(':') {
             Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
                 let value = value.trim_start();

@@ -44,6 +44,19 @@ impl Events {
 pub struct Ready(u32);
 
 impl Ready {
+    /// The flags of an event of a descriptor, if one came now.
+    pub fn now(fd: libc::c_int) -> Ready {
+        let mut asked = libc::pollfd {
+            fd,
+            events: libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP,
+            revents: 0,
+        };
+        // SAFETY: the call reads and writes the one entry, which lives until it returns.
+        let n = unsafe { libc::poll(&raw mut asked, 1, 0) };
+        // poll and epoll have the same flags
+        Ready(if n > 0 { asked.revents as u32 } else { 0 })
+    }
+
     /// Bytes, the end of the stream, or an error can be read.
     #[inline]
     pub fn readable(self) -> bool {

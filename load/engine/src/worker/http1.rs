@@ -5,7 +5,7 @@ use super::Worker;
 use crate::protocol::Protocol;
 use crate::script::Answer;
 use crate::transport::Transport;
-use load_http1::{Done, Ignore, Malformed, Parser, Progress, Recognised};
+use load_http1::{Done, Ignore, Malformed, Parser, Progress, Recognised, HEAD_MAX_BYTES};
 
 /// Bytes of a malformed answer that are shown.
 const SHOWN_BYTES: usize = 64;
@@ -216,7 +216,11 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let shown = bytes[..bytes.len().min(SHOWN_BYTES)]
             .escape_ascii()
             .to_string();
+        let why = match class {
+            Malformed::TooLong => format!(" (over {} KiB)", HEAD_MAX_BYTES / 1024),
+            _ => String::new(),
+        };
         self.recorder
-            .note(|| format!("{}: \"{shown}\"", class.name()));
+            .note(|| format!("{}{why}: \"{shown}\"", class.name()));
     }
 }

@@ -88,6 +88,9 @@ use streams::Streams;
 use templates::Templates;
 use waiting::Waiter;
 
+/// More than the work between two checks takes.
+const AWAY_NS: u64 = 250_000_000;
+
 /// One sending thread.
 pub struct Worker<'p, T: Transport, P: Protocol> {
     plan: &'p Plan,
@@ -106,6 +109,10 @@ pub struct Worker<'p, T: Transport, P: Protocol> {
     templates: Templates,
     checks: Checks<'p>,
     recorder: Recorder,
+    /// For how long checks of the window came too late.
+    away_ns: u64,
+    /// When the last check had done its work: opening many connections takes time too.
+    checked_ns: u64,
     /// Connections that were not open yet when the load began.
     missing_at_start: usize,
     /// The load has begun.
@@ -163,6 +170,8 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
             templates,
             checks,
             recorder: Recorder::new(handover, plan, rows),
+            away_ns: 0,
+            checked_ns: 0,
             missing_at_start: 0,
             running: false,
             holding: false,
@@ -254,8 +263,21 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         self.waiter.pause(self.connections.busy)
     }
 
+    /// A check that comes much too late shows that this thread did not run: it was stopped, or its machine
+    /// was. A script may have kept it as well.
+    fn note_away(&mut self, now: u64) {
+        let due_ns = self.deadlines.next_check_ns;
+        let is_own = due_ns > 0 && self.scripting.shape().is_none();
+        if is_own && self.recorder.now.phase == Phase::Measured {
+            let end_ns = self.recorder.window_start_ns + self.plan.duration_ns();
+            let late_ns = now.min(end_ns).saturating_sub(due_ns.max(self.checked_ns));
+            self.away_ns += if late_ns > AWAY_NS { late_ns } else { 0 };
+        }
+    }
+
     /// Everything that has its time: called when the next check is due.
     fn check(&mut self, now: u64) {
+        self.note_away(now);
         if self.running && self.recorder.is_over(now) {
             self.rotate(now);
         }
@@ -284,6 +306,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         self.send_ready();
         let interval_end_ns = self.recorder.now.end_ns;
         self.deadlines.set_next_check(now, interval_end_ns);
+        self.checked_ns = monotonic_ns();
     }
 
     /// Begins the interval that `now` lies in, and the stage if there is a new one.

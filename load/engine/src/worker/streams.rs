@@ -412,20 +412,25 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         });
     }
 
+    /// Requests that have waited too long, with their slots.
+    pub(super) fn late_streams(&mut self, index: usize, now: u64) -> Vec<(usize, RequestMeta)> {
+        let timeout_ns = self.plan.timeout_ns;
+        let session = self.connections[index].session.as_mut();
+        let client = session.and_then(|session| self.wire.client(session));
+        let mut all = client.map_or(Vec::new(), |client| client.each());
+        all.retain(|(_, asked)| now.saturating_sub(asked.sent_ns) > timeout_ns);
+        all
+    }
+
     /// Gives up on requests that have waited too long.
     pub(super) fn scan_streams(&mut self, index: usize, now: u64) {
-        let timeout_ns = self.plan.timeout_ns;
+        let late = self.late_streams(index, now);
         let connection = &mut self.connections[index];
         let generation = connection.generation;
         let session = connection.session.as_mut();
         let Some(client) = session.and_then(|session| self.wire.client(session)) else {
             return;
         };
-        let mut late = client.each();
-        late.retain(|(_, asked)| now.saturating_sub(asked.sent_ns) > timeout_ns);
-        if late.is_empty() {
-            return;
-        }
         let slots: Vec<usize> = late.iter().map(|(slot, _)| *slot).collect();
         let expired = client.expire(&slots);
         if expired == Expired::Together {

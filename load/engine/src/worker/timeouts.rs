@@ -1,8 +1,11 @@
 //! Requests and connects that have waited too long.
 
+use super::connecting::token;
 use super::failing::Failure;
 use super::{ConnectionState, Worker};
 use crate::protocol::Protocol;
+use crate::sys::clock::monotonic_ns;
+use crate::sys::epoll::Ready;
 use crate::transport::Transport;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -25,33 +28,57 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
 
     fn scan_some(&mut self, some: Range<usize>, now: u64) {
         for index in some {
-            let connection = &self.connections[index];
-            let age_ns = now.saturating_sub(connection.sent_ns);
-            let is_opening = matches!(
-                connection.state,
-                ConnectionState::Connecting | ConnectionState::Handshaking
-            );
-            let limit_ns = if is_opening {
-                self.plan.connect_timeout_ns
-            } else {
-                self.plan.timeout_ns
-            };
-            if age_ns <= limit_ns && !(P::STREAMS && connection.state == ConnectionState::Busy) {
-                continue;
-            }
-            let state = connection.state;
-            match state {
-                ConnectionState::Busy if P::STREAMS => self.scan_streams(index, now),
-                ConnectionState::Busy => self.fail(index, Failure::Timeout, now),
-                ConnectionState::Connecting | ConnectionState::Handshaking => {
-                    self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
+            if self.is_late(index, now) {
+                self.catch_up(index);
+                if self.is_late(index, now) {
+                    self.give_up_on(index, now);
                 }
-                ConnectionState::Idle if P::STREAMS && self.is_of_no_use(index, now) => {
-                    let why = io::Error::other("the server allows no streams");
-                    self.connect_failed(index, &why, now);
-                }
-                ConnectionState::Closed | ConnectionState::Idle | ConnectionState::Delayed => {}
             }
+        }
+    }
+
+    /// Whether a request on a connection, or its opening, takes longer than it may.
+    fn is_late(&mut self, index: usize, now: u64) -> bool {
+        let connection = &self.connections[index];
+        let age_ns = now.saturating_sub(connection.sent_ns);
+        match connection.state {
+            ConnectionState::Busy if P::STREAMS => !self.late_streams(index, now).is_empty(),
+            ConnectionState::Busy => age_ns > self.plan.timeout_ns,
+            ConnectionState::Connecting | ConnectionState::Handshaking => {
+                age_ns > self.plan.connect_timeout_ns
+            }
+            ConnectionState::Idle if P::STREAMS => {
+                age_ns > self.plan.timeout_ns && self.is_of_no_use(index, now)
+            }
+            ConnectionState::Closed | ConnectionState::Idle | ConnectionState::Delayed => false,
+        }
+    }
+
+    /// Handles what has come on a late connection and was not seen. Where this thread was away (stopped,
+    /// or without a core), something has come on all connections, and each wait reports some of them.
+    #[cold]
+    fn catch_up(&mut self, index: usize) {
+        let connection = &self.connections[index];
+        let ready = Ready::now(connection.fd);
+        if ready.readable() || connection.state == ConnectionState::Connecting {
+            let token = token(index, connection.registered);
+            self.handle(token, ready, monotonic_ns());
+        }
+    }
+
+    #[cold]
+    fn give_up_on(&mut self, index: usize, now: u64) {
+        match self.connections[index].state {
+            ConnectionState::Busy if P::STREAMS => self.scan_streams(index, now),
+            ConnectionState::Busy => self.fail(index, Failure::Timeout, now),
+            ConnectionState::Connecting | ConnectionState::Handshaking => {
+                self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
+            }
+            ConnectionState::Idle => {
+                let why = io::Error::other("the server allows no streams");
+                self.connect_failed(index, &why, now);
+            }
+            ConnectionState::Closed | ConnectionState::Delayed => {}
         }
     }
 }

@@ -8,7 +8,7 @@ mod receiving;
 
 use crate::fault::Fault;
 use crate::frame::{self, flag, kind, FrameHead, HEAD_BYTES, PAYLOAD_MAX, PREFACE};
-use crate::hpack::{put_empty_table, Decoder};
+use crate::hpack::{put_empty_table, Decoder, FIELDS_MAX};
 use crate::request::Encoded;
 use crate::settings::{put_own, Settings, WINDOW_FIRST, WINDOW_MAX};
 use crate::streams::{Sink, Streams, Upload};
@@ -16,8 +16,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Longest header block, as in HTTP/1.
-const BLOCK_MAX: usize = 64 * 1024;
+/// Longest header block: one that is not compressed has no more fields.
+const BLOCK_MAX: usize = FIELDS_MAX;
 /// The server gets window updates after so many body bytes.
 const RETURN_BYTES: u64 = 1 << 30;
 /// Most responses to PING and SETTINGS that wait to be written.
