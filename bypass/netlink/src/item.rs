@@ -23,6 +23,7 @@ const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const RTA_METRICS_MTU: u16 = 2;
+const RTA_METRICS_ADVMSS: u16 = 8;
 const RTA_METRICS_HOPLIMIT: u16 = 10;
 
 /// A network interface.
@@ -112,6 +113,8 @@ pub struct Route {
     pub metric: u32,
     /// MTU of the path, when the route has one of its own.
     pub mtu: Option<u32>,
+    /// MSS that is stated to peers, when the route has one of its own.
+    pub mss: Option<u32>,
     /// Time to live, or hop limit, of its packets, when it has one of its own.
     pub hops: Option<u8>,
 }
@@ -251,6 +254,7 @@ impl Route {
             source: None,
             metric: 0,
             mtu: None,
+            mss: None,
             hops: None,
         };
         let mut hops = Vec::new();
@@ -267,6 +271,7 @@ impl Route {
                 libc::RTA_METRICS => {
                     let metric = |kind| inner(value, kind).map(|number| u32_at(number, 0));
                     route.mtu = metric(RTA_METRICS_MTU);
+                    route.mss = metric(RTA_METRICS_ADVMSS);
                     route.hops = metric(RTA_METRICS_HOPLIMIT).and_then(|hops| hops.try_into().ok());
                 }
                 libc::RTA_MULTIPATH => hops = read_hops(value),

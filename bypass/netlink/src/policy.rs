@@ -249,6 +249,7 @@ mod tests {
             source: None,
             metric: 0,
             mtu: None,
+            mss: None,
             hops: None,
         }
     }

@@ -83,7 +83,7 @@ fn links() {
 
 fn next_hop() {
     let (a, _b) = pair();
-    a.ip("route add 10.20.0.0/16 via 10.9.0.2 mtu 1400");
+    a.ip("route add 10.20.0.0/16 via 10.9.0.2 mtu 1400 advmss 1234 hoplimit 9");
     a.ip("route add 10.20.30.0/24 via 10.9.0.9 metric 50");
     a.ip("route add 10.20.30.0/24 via 10.9.0.8 metric 20");
     a.ip("route add unreachable 10.20.40.0/24");
@@ -91,6 +91,14 @@ fn next_hop() {
     a.ip("route add fd77::/64 via fd09::2");
     a.enter();
     let tables = Tables::new().expect("tables");
+    let set = tables
+        .routes()
+        .find(|route| route.destination == ip("10.20.0.0"))
+        .expect("the first route");
+    assert_eq!(
+        (set.mtu, set.mss, set.hops),
+        (Some(1400), Some(1234), Some(9))
+    );
     let cases = [
         ("10.9.0.77", Some(("10.9.0.77", 1500, false))),
         ("10.20.1.1", Some(("10.9.0.2", 1400, false))),

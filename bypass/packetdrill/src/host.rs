@@ -177,6 +177,7 @@ impl Host {
                     prefix_len: 0,
                     gateway: None,
                     mtu: 0,
+                    mss: 0,
                     source: None,
                     hops: 0,
                 })

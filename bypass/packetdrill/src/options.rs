@@ -6,6 +6,8 @@ use bypass_tcp::{Congestion, Info, OptionName, SocketOption};
 const TCP_INFO_WORDS: usize = 70;
 /// linux/sock_diag.h, SK_MEMINFO_VARS.
 const MEMORY_WORDS: usize = 9;
+/// SK_MEMINFO_RCVBUF.
+const MEMORY_OF_RECEIVED: usize = 1;
 
 /// The number at the start of a value; an option of IP may be a single byte, as in ip(7).
 pub fn number(level: i32, value: &[u8]) -> Result<u32, i32> {
@@ -148,13 +150,22 @@ pub fn tcp_info_of(state: u8) -> Vec<u8> {
     bytes
 }
 
-/// Further options that packetdrill reads with `struct tcp_info`: Linux reports no congestion
-/// control details for CUBIC either, and the engine uses no kernel memory for a socket
-/// (SO_MEMINFO).
-pub fn of_kernel(level: i32, name: i32) -> Option<Vec<u8>> {
-    match (level, name) {
-        (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => Some(Vec::new()),
-        (libc::SOL_SOCKET, libc::SO_MEMINFO) => Some(vec![0; 4 * MEMORY_WORDS]),
+/// Further options that packetdrill reads with `struct tcp_info`, of a socket with this receive
+/// buffer: Linux reports no congestion control details for CUBIC either, and of SO_MEMINFO the
+/// engine knows only the limit of what is received, which Linux doubles.
+pub fn of_kernel(level: i32, name: i32, receive: SocketOption) -> Option<Vec<u8>> {
+    match (level, name, receive) {
+        (libc::IPPROTO_TCP, libc::TCP_CC_INFO, _) => Some(Vec::new()),
+        (libc::SOL_SOCKET, libc::SO_MEMINFO, SocketOption::ReceiveBuffer { bytes }) => {
+            let mut words = [0; MEMORY_WORDS];
+            words[MEMORY_OF_RECEIVED] = bytes * 2;
+            Some(
+                words
+                    .iter()
+                    .flat_map(|word: &u32| word.to_ne_bytes())
+                    .collect(),
+            )
+        }
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bypass_tcp::{Error, Handle, Shutdown, LINUX_CLOSED};
+use bypass_tcp::{Error, Handle, OptionName, Shutdown, LINUX_CLOSED};
 
 use crate::host::{Fresh, Host, Socket};
 use crate::kept::{is_kept, TCP_INQ};
@@ -351,10 +351,11 @@ impl Script {
             return fresh_option(&state.host, fresh, level, name);
         }
         let (handle, _) = opened?;
-        if let Some(value) = options::of_kernel(level, name) {
+        let host = &mut state.host;
+        let receive = host.act(|engine, _| engine.getopt(handle, OptionName::ReceiveBuffer));
+        if let Some(value) = options::of_kernel(level, name, receive.map_err(errno)?) {
             return Ok(value);
         }
-        let host = &mut state.host;
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => {
                 let error = host.act(|engine, _| engine.take_error(handle));
@@ -456,11 +457,10 @@ fn fresh_option(host: &Host, fresh: &Fresh, level: i32, name: i32) -> Result<Vec
     if (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO) {
         return Ok(options::tcp_info_of(LINUX_CLOSED));
     }
-    if let Some(value) = options::of_kernel(level, name) {
+    let get = |name| fresh.settings.get_unopened(name, host.config());
+    if let Some(value) = options::of_kernel(level, name, get(OptionName::ReceiveBuffer)) {
         return Ok(value);
     }
     let name = options::name_of(level, name).ok_or(libc::ENOPROTOOPT)?;
-    Ok(options::to_linux(
-        fresh.settings.get_unopened(name, host.config()),
-    ))
+    Ok(options::to_linux(get(name)))
 }

@@ -178,7 +178,9 @@ fn scripts_can_inspect_every_kind_of_socket() {
         let fd = open(&runner);
         let info: [u8; INFO_BYTES] = runner.option(fd, TCP, libc::TCP_INFO);
         assert_eq!(info[0], state);
-        let _: [u8; 36] = runner.option(fd, libc::SOL_SOCKET, libc::SO_MEMINFO);
+        let memory: [u8; 36] = runner.option(fd, libc::SOL_SOCKET, libc::SO_MEMINFO);
+        let received = u32::from_ne_bytes(memory[4..8].try_into().expect("a word"));
+        assert_eq!(received, 540_000, "SK_MEMINFO_RCVBUF");
         let error: [u8; 4] = runner.option(fd, libc::SOL_SOCKET, libc::SO_ERROR);
         assert_eq!(error, [0; 4]);
         runner.end();

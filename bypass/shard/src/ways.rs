@@ -58,6 +58,7 @@ fn told(prefix: &Prefix, route: &Route) -> bypass_tcp::Route {
         prefix_len: prefix.len,
         gateway: route.gateway,
         mtu: route.mtu.unwrap_or(0),
+        mss: route.mss.unwrap_or(0),
         source: route.source,
         hops: route.hops.unwrap_or(0),
     }

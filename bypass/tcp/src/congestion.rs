@@ -7,6 +7,8 @@ use crate::hystart::{HyStart, Round};
 const BETA: u64 = 717;
 /// Most acknowledged segments for one more while the maximum of the path is not known (as Linux has it).
 const PROBING_PACE: u32 = 20;
+/// How long a pace holds while the window stays (as Linux's bictcp_update).
+const PACE_US: u64 = 31_000;
 /// Time after a recovery in which round-trip times still show its queue.
 const FRESH_US: u64 = 1_000_000;
 
@@ -23,6 +25,9 @@ pub struct Control {
     k_ms: u64,
     /// The window that Reno would have, in 1024ths of a segment.
     reno_window: u64,
+    /// The pace found last, for which window, and when.
+    pace: (u32, u32),
+    paced_us: u64,
     hystart: HyStart,
 }
 
@@ -127,8 +132,6 @@ impl Control {
         if self.epoch_us == 0 {
             self.begin_epoch(window, now_us);
         }
-        let elapsed_ms = (now_us - self.epoch_us + u64::from(rtt_us)) / 1_000;
-        let cubic = self.cubic_window(elapsed_ms);
         // RFC 9438, 4.3: alpha is 3 (1 - beta) / (1 + beta) = 0.53 below the old maximum, then 1.
         let is_known = self.window_max > 0;
         let alpha = if is_known && self.reno_window >= u64::from(self.window_max) * 1024 {
@@ -137,23 +140,28 @@ impl Control {
             542
         };
         self.reno_window += u64::from(acked) * alpha / u64::from(window.max(1));
-        let target = cubic
+        if self.pace.1 == window && now_us - self.paced_us <= PACE_US {
+            return self.pace.0;
+        }
+        let elapsed_ms = (now_us - self.epoch_us + u64::from(rtt_us)) / 1_000;
+        let target = self
+            .cubic_window(elapsed_ms)
             .max(self.reno_window / 1024)
             .min(u64::from(window) * 3 / 2) as u32;
         let pace = match target.saturating_sub(window) {
             0 => window.saturating_mul(100),
             missing => (window / missing).max(2),
         };
-        if is_known {
-            pace
-        } else {
-            pace.min(PROBING_PACE)
-        }
+        let most = if is_known { u32::MAX } else { PROBING_PACE };
+        self.pace = (pace.min(most), window);
+        self.paced_us = now_us;
+        self.pace.0
     }
 
     fn begin_epoch(&mut self, window: u32, now_us: u64) {
         self.epoch_us = now_us.max(1);
         self.credit = 0;
+        self.pace = (0, 0);
         self.reno_window = u64::from(window) * 1024;
         let below = u64::from(self.window_max.saturating_sub(window));
         self.origin = self.window_max.max(window);
@@ -221,6 +229,20 @@ mod tests {
             window = control.grow(window, 10, 1, 10_000, 1);
         }
         assert_eq!(window, 21);
+    }
+
+    /// As on Linux: a burst of acknowledgments does not find its own pace in its middle.
+    #[test]
+    fn a_pace_holds_for_31_ms_while_the_window_stays() {
+        let mut control = Control::default();
+        let (mut window, mut now_us) = (7, 1_000_000);
+        for pause_ms in [2, 98, 2, 2, 2, 2, 2, 2, 98, 2, 2, 2, 2, 2, 2] {
+            now_us += pause_ms * 1_000;
+            window = control.grow(window, 7, 1, 100_000, now_us);
+            assert_eq!(window, 7);
+        }
+        window = control.grow(window, 7, 1, 100_000, now_us + 98_000);
+        assert_eq!(window, 8);
     }
 
     /// RFC 9438, 4.4: acknowledgments of the flat part are not saved up for the steeper one behind it.

@@ -236,8 +236,8 @@ pub struct Conn {
     pub peer_mss: u32,
     /// Bytes of IP packets that the path carries.
     pub path_mtu: u32,
-    /// The same as link and route are set: what is asked of the peer.
-    pub route_mtu: u32,
+    /// What is asked of the peer: see [`crate::route::Routes::stated_mss`].
+    pub route_mss: u32,
     /// Behind the last GSO segment, and what has followed it by the same queue.
     pub gso_end: u32,
     /// When a segment last left that was none.
@@ -270,7 +270,7 @@ pub struct Conn {
     pub is_starved: bool,
     /// The SYN or SYN/ACK is to be sent.
     pub syn_due: bool,
-    /// It was sent more than once.
+    /// It was sent again after a timeout.
     pub syn_resent: bool,
     /// A segment is to be sent though it is small: override of silly windows, end of a cork.
     pub push_small: bool,
@@ -308,6 +308,10 @@ pub struct Conn {
     pub unsent_low: u32,
     /// Where the last unit of the send buffer begins.
     pub unit_from: u32,
+    /// Where units begin behind what left at once when the application last wrote.
+    pub units_from: u32,
+    /// Marks within long writes that were not sent yet: see [`Conn::is_pushed`].
+    pub pushes: VecDeque<u32>,
     /// Ends of records that were not sent yet.
     pub records: VecDeque<u32>,
     /// Counts for `info`.
@@ -460,6 +464,7 @@ impl Conn {
         cx.pool.release(&mut self.tx);
         self.packets_out = 0;
         self.records.clear();
+        self.pushes.clear();
         self.recovery.forget_segments();
         self.retransmit = RetransmitTimer::Off;
         self.delayed_ack_at_us = 0;

@@ -180,7 +180,7 @@ impl Engine {
         for index in 0..conns.len() as u32 {
             let conn = &mut conns[index];
             let path = link.routes.mtu(conn.flow.remote, mtu, cx.now_us);
-            conn.route_mtu = link.routes.configured_mtu(conn.flow.remote, mtu);
+            conn.route_mss = link.routes.stated_mss(conn.flow.remote, mtu);
             let before = conn.path_mtu;
             if conn.in_use && conn.is_attached && path != before {
                 conn.set_path_mtu(path);
@@ -502,7 +502,7 @@ impl Engine {
         };
         let (routes, mtu) = (&self.link.routes, self.cx.config.mtu);
         conn.path_mtu = routes.mtu(flow.remote, mtu, self.cx.now_us);
-        conn.route_mtu = routes.configured_mtu(flow.remote, mtu);
+        conn.route_mss = routes.stated_mss(flow.remote, mtu);
         conn.path_hops = self.link.routes.hops(flow.remote, self.cx.config.hops);
         conn.flow_label = self.numbers.flow_label(&flow);
         conn.ts_offset = self.numbers.timestamp_offset(&flow);

@@ -107,7 +107,7 @@ impl Engine {
             snd_wnd: conn.snd_wnd,
             rcv_wnd: conn.receive_window(),
             path_mtu: conn.path_mtu,
-            advertised_mss: conn.advertised_mss(&self.cx),
+            advertised_mss: conn.advertised_mss(),
             reordering: (
                 conn.recovery.reordering.max(DUPLICATE_THRESHOLD),
                 conn.recovery.reorderings,

@@ -279,13 +279,15 @@ impl Conn {
         }
     }
 
-    /// RFC 3168, 6.1.3: congestion is echoed until the sender says that it has reduced.
+    /// RFC 3168, 6.1.3: congestion is echoed until the sender says that it has reduced. Its window may then be a single
+    /// segment, whose acknowledgment must not wait (as Linux's tcp_ecn_accept_cwr).
     fn take_ecn(&mut self, seg: &Segment) {
         if !self.has_ecn {
             return;
         }
         if seg.has(CWR) {
             self.ece_wanted = false;
+            self.ack_due |= !seg.payload.is_empty();
         }
         if seg.ecn == ip::CE {
             self.ece_wanted = true;
@@ -404,7 +406,7 @@ impl Conn {
         self.irs = seg.seq;
         self.rcv_nxt = seg.seq.wrapping_add(1);
         self.rcv_acked = self.rcv_nxt;
-        self.rcv_edge = self.rcv_nxt.wrapping_add(self.syn_window(cx));
+        self.rcv_edge = self.rcv_nxt.wrapping_add(self.syn_window());
         self.has_sack = options.sack_permitted && cx.config.sack;
         self.has_timestamps = options.timestamps.is_some() && cx.config.timestamps;
         if let Some((value, _)) = options.timestamps.filter(|_| self.has_timestamps) {
@@ -455,9 +457,6 @@ impl Conn {
         if !self.syn_resent {
             let rtt = cx.now_us - self.opened_us;
             self.rtt.sample(rtt, cx.now_us);
-        } else {
-            // RFC 5681, 3.1: a lost SYN is a sign of congestion.
-            self.cwnd = 1;
         }
         self.recovery.high_seq = self.snd_una;
         if self.unsent() > 0 || self.fin_queued {

@@ -9,7 +9,6 @@ use crate::isn::{options_from_clock, options_into_clock, Kept};
 use crate::listen::HalfOpen;
 use crate::seq::{after, before};
 use crate::sink::TxSink;
-use crate::wire::ip;
 use crate::wire::tcp::{self, Options, OptionsToSend, Segment, ACK, CWR, ECE, RST, SYN};
 
 /// Time before a SYN/ACK is sent again the first time.
@@ -80,6 +79,8 @@ impl Engine {
             has_timestamps: timestamps.is_some(),
             retries: 0,
             is_repeated: false,
+            is_lost: false,
+            is_answered: false,
             opened_us: self.cx.now_us,
             resend_at_us: 0,
             challenged_us: 0,
@@ -142,12 +143,10 @@ impl Engine {
         settings.receive_scale(&self.cx.config)
     }
 
-    /// The MSS that we state (RFC 6691).
+    /// The MSS that we state.
     fn stated_mss(&self, entry: &HalfOpen) -> u32 {
-        let headers = (ip::header_len(entry.flow.remote) + tcp::HEADER) as u32;
-        let remote = entry.flow.remote;
-        let mtu = self.link.routes.configured_mtu(remote, self.cx.config.mtu);
-        let mss = mtu.saturating_sub(headers).min(0xffff);
+        let mtu = self.cx.config.mtu;
+        let mss = self.link.routes.stated_mss(entry.flow.remote, mtu);
         match self.listeners.slab[entry.listener].settings.segment_max {
             0 => mss,
             own => mss.min(own),
@@ -259,6 +258,7 @@ impl Engine {
     /// The third segment of the handshake: the entry becomes a connection, if the accept queue has
     /// a place. If not, the segment is dropped, and the SYN/ACK will be sent again.
     fn complete<S: TxSink>(&mut self, index: u32, entry: HalfOpen, seg: &Segment, sink: &mut S) {
+        self.half_opens.slab[index].is_answered = true;
         let listener = &self.listeners.slab[entry.listener];
         if listener.settings.defer_accept && seg.payload.is_empty() && !seg.has(tcp::FIN) {
             return;
@@ -327,6 +327,7 @@ impl Engine {
         if !entry.is_repeated && entry.opened_us > 0 {
             conn.rtt.sample(cx.now_us - entry.opened_us, cx.now_us);
         }
+        conn.syn_resent = entry.is_lost;
         conn.open(cx, seg);
         cx.stats.passive_opens += 1;
         let listener = &mut listeners.slab[entry.listener];
@@ -366,6 +367,7 @@ impl Engine {
         }
         entry.retries += 1;
         entry.is_repeated = true;
+        entry.is_lost |= !entry.is_answered;
         entry.resend_at_us = self.cx.now_us + (RESEND_US << entry.retries);
         let entry = *entry;
         self.half_opens.wheel.arm(index, entry.resend_at_us);

@@ -84,6 +84,9 @@ impl Conn {
             && self.in_flight() < self.cwnd
         {
             let node = *cx.nodes.get(index);
+            if self.is_beyond_window(node.seq) {
+                break;
+            }
             self.recovery.resend_from = Some((node.seq, index));
             if node.is(LOST) && !node.is(RETRANSMITTED) {
                 if !self.resend(cx, link, sink, index) {
@@ -98,6 +101,12 @@ impl Conn {
             index = cx.nodes.get(index).next;
         }
         true
+    }
+
+    /// Whether the peer has shut its window before a segment in flight (RFC 9293, 3.8.6, SHLD-16). The first one is sent
+    /// again all the same: its answer says when the window opens.
+    fn is_beyond_window(&self, seq: u32) -> bool {
+        seq != self.snd_una && distance(self.snd_una, seq) >= self.snd_wnd
     }
 
     /// Sends a segment again; one larger than the path now carries is cut first.
@@ -186,7 +195,7 @@ impl Conn {
         }
         let end_before = self.snd_nxt;
         let most = self.mss_beside_sack().min(self.window_left());
-        let len = self.unsent().min(most);
+        let len = self.unsent_of_record().min(most);
         let is_new = len > 0;
         let sent = if is_new {
             self.send_new(cx, link, sink, len as usize, len as usize)
@@ -458,8 +467,8 @@ impl Conn {
         let is_last = total as u32 == self.unsent() && (total as u32) < self.window_left();
         let has_fin = self.fin_queued && is_last;
         // A GSO segment ends with PSH, as on Linux: the receiver need not wait for more to join to it.
-        let ends_write = end == self.push_seq || self.records.front() == Some(&end);
-        let pushes = ends_write || has_fin || is_train;
+        let is_pushed = self.is_pushed(end);
+        let pushes = is_pushed || has_fin || is_train;
         let flags = ACK | if pushes && total > 0 { PSH } else { 0 } | if has_fin { FIN } else { 0 };
         let segment = Outgoing {
             seq,
@@ -472,8 +481,9 @@ impl Conn {
         if !self.emit(cx, link, sink, segment) {
             return false;
         }
+        self.forget_pushes(end);
         // Sent again they are single segments: only bytes that the application pushed keep the mark.
-        let flags = if ends_write || has_fin {
+        let flags = if is_pushed || has_fin {
             flags
         } else {
             flags & !PSH

@@ -30,6 +30,15 @@ impl Reassembly {
         self.reported_count == 0 && self.duplicate.is_none()
     }
 
+    /// Bytes behind holes.
+    pub fn bytes(&self) -> u32 {
+        let sizes = self
+            .pieces
+            .iter()
+            .map(|(left, right)| right.wrapping_sub(*left));
+        sizes.sum()
+    }
+
     /// Behind the last byte that lies behind a hole.
     pub fn end(&self) -> Option<u32> {
         self.pieces.last().map(|piece| piece.1)

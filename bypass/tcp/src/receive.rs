@@ -9,8 +9,8 @@ use crate::wire::tcp::{Segment, FIN};
 impl Conn {
     /// Takes the bytes and the FIN of a segment that may be exchanged in this state.
     pub fn receive(&mut self, cx: &mut Context, seg: &Segment) -> Reply {
-        let edge = self.rcv_nxt.wrapping_add(self.receive_window());
         let end = seg.seq.wrapping_add(seg.payload.len() as u32);
+        let edge = self.edge_for(end);
         let from = later(seg.seq, self.rcv_nxt);
         let to = earlier(end, edge);
         let has_fin = seg.has(FIN) && !after(end, edge);
@@ -39,6 +39,16 @@ impl Conn {
             self.fin_seq = Some(self.fin_seq.map_or(end, |known| earlier(known, end)));
         }
         self.after_bytes(cx, from, bytes.len() as u32)
+    }
+
+    /// Up to where bytes are taken of a segment that ends at `end` and begins in the window. One may go on beyond it while
+    /// nothing waits to be read, as on Linux: the memory is there, and a peer that ignores the window would not send less.
+    fn edge_for(&self, end: u32) -> u32 {
+        let edge = self.rcv_nxt.wrapping_add(self.receive_window());
+        match self.rx.is_empty() {
+            true => later(edge, end),
+            false => edge,
+        }
     }
 
     /// RFC 2883, 4: the sender gets a report of the bytes that it has sent twice, at once, whatever else came with them.
@@ -95,6 +105,7 @@ impl Conn {
         if from != self.rcv_nxt {
             // RFC 5681, 4.2: out of order is acknowledged at once.
             self.set_quick_acks(cx.config.quick_acks.loss);
+            self.widen_for_hole(cx);
             return Reply::Ack;
         }
         let had_hole = !self.reassembly.is_empty();
@@ -164,7 +175,7 @@ impl Conn {
         }
         self.received_us = cx.now_us;
         if count > self.rcv_mss {
-            self.rcv_mss = count.min(self.advertised_mss(cx));
+            self.rcv_mss = count.min(self.advertised_mss());
         }
     }
 
@@ -295,6 +306,22 @@ impl Conn {
         self.tuning.rtt_since_us = cx.now_us;
     }
 
+    /// Bytes behind a hole take their place besides what is read in two round trips (as Linux's tcp_rcvbuf_grow). Not
+    /// before somebody can read.
+    fn widen_for_hole(&mut self, cx: &Context) {
+        if !self.is_unaccepted && self.rcv_limit < cx.config.receive_bytes_max {
+            let read = self.tuning.space.saturating_mul(2);
+            self.widen_to(cx, read.saturating_add(self.reassembly.bytes()));
+        }
+    }
+
+    fn widen_to(&mut self, cx: &Context, wanted: u32) {
+        if !self.settings.has_fixed_receive && !cx.pool.is_short() {
+            let limit = cx.config.receive_bytes_max.min(0xffff << self.rcv_scale);
+            self.rcv_limit = self.rcv_limit.max(wanted.min(limit));
+        }
+    }
+
     /// Dynamic right-sizing: twice of what the application reads in a round trip.
     fn tune_window(&mut self, cx: &Context, count: u32) {
         self.tuning.copied = self.tuning.copied.saturating_add(count);
@@ -305,15 +332,9 @@ impl Conn {
         if rtt_us == 0 || cx.now_us - self.tuning.since_us < u64::from(rtt_us) {
             return;
         }
-        let may_grow = !self.settings.has_fixed_receive && !cx.pool.is_short();
-        if self.tuning.copied > self.tuning.space && may_grow {
-            let wanted = self
-                .tuning
-                .copied
-                .saturating_mul(2)
-                .saturating_add(16 * self.mss);
-            let limit = cx.config.receive_bytes_max.min(0xffff << self.rcv_scale);
-            self.rcv_limit = self.rcv_limit.max(wanted.min(limit));
+        if self.tuning.copied > self.tuning.space {
+            let copied = self.tuning.copied;
+            self.widen_to(cx, copied.saturating_mul(2).saturating_add(16 * self.mss));
         }
         self.tuning.space = self.tuning.space.max(self.tuning.copied);
         self.tuning.copied = 0;

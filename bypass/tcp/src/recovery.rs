@@ -557,7 +557,11 @@ impl Conn {
 
     /// A fresh congestion state for a new connection.
     pub fn start_congestion(&mut self, cx: &Context) {
-        self.cwnd = cx.config.initial_window;
+        // RFC 5681, 3.1: a lost SYN or SYN/ACK is a sign of congestion.
+        self.cwnd = match self.syn_resent {
+            true => 1,
+            false => cx.config.initial_window,
+        };
         self.ssthresh = u32::MAX;
         let algorithm = self.settings.congestion.unwrap_or(cx.config.congestion);
         self.control = Control::new(algorithm);

@@ -1,7 +1,8 @@
 //! Where packets go: our addresses, routes, path MTUs.
 
 use crate::error::Error;
-use crate::wire::ip::Addr;
+use crate::wire::ip::{self, Addr};
+use crate::wire::tcp;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -37,6 +38,8 @@ pub struct Route {
     pub gateway: Option<IpAddr>,
     /// Largest packet of this route; zero for the link's.
     pub mtu: u32,
+    /// MSS that is stated to peers (`advmss`), whatever the largest packet; zero for what that leaves.
+    pub mss: u32,
     /// The address to send from; none for the one that shares most bits.
     pub source: Option<IpAddr>,
     /// Time to live, or hop limit, of its packets; zero for the engine's.
@@ -158,6 +161,19 @@ impl Routes {
         }
     }
 
+    /// The MSS that is stated to a peer at this address (RFC 6691): what link and route carry without headers, unless the
+    /// route has one of its own, which Linux states even where it is larger.
+    pub fn stated_mss(&self, to: Addr, link_mtu: u32) -> u32 {
+        let headers = ip::header_len(to) + tcp::HEADER;
+        let mss = match self.route(to) {
+            Some(route) if route.mss > 0 => route.mss,
+            _ => self
+                .configured_mtu(to, link_mtu)
+                .saturating_sub(headers as u32),
+        };
+        mss.min(0xffff)
+    }
+
     /// The largest packet that the path is known to carry.
     pub fn mtu(&self, to: Addr, link_mtu: u32, now_us: u64) -> u32 {
         let mtu = self.configured_mtu(to, link_mtu);
@@ -257,6 +273,7 @@ mod tests {
             prefix_len,
             gateway: Some(ip(gateway)),
             mtu: 0,
+            mss: 0,
             source: None,
             hops: 0,
         }

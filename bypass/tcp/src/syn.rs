@@ -4,7 +4,6 @@ use crate::conn::{Conn, Context, RetransmitTimer, State};
 use crate::neighbour::{Link, Out, Sent};
 use crate::segment::send_bare;
 use crate::sink::TxSink;
-use crate::wire::ip;
 use crate::wire::tcp::{self, OptionsToSend, ACK, CWR, ECE, SYN};
 
 impl Conn {
@@ -29,7 +28,7 @@ impl Conn {
             seq: self.iss,
             ack: if is_answer { self.rcv_nxt } else { 0 },
             flags,
-            window: self.syn_window(cx).min(0xffff) as u16,
+            window: self.syn_window().min(0xffff) as u16,
             urgent: 0,
         };
         let (now_us, config) = (cx.now_us, &cx.config);
@@ -70,7 +69,7 @@ impl Conn {
             self.rcv_scale > 0 || self.snd_scale > 0,
         );
         OptionsToSend {
-            mss: Some(self.advertised_mss(cx) as u16),
+            mss: Some(self.advertised_mss() as u16),
             sack_permitted: offer(config.sack, self.has_sack),
             timestamps: timestamps.then(|| (self.timestamp(cx.now_us), self.ts_recent)),
             window_scale: scales.then_some(self.rcv_scale),
@@ -78,25 +77,22 @@ impl Conn {
         }
     }
 
-    /// The MSS that we state: what link and route carry without headers (RFC 6691).
-    pub fn advertised_mss(&self, cx: &Context) -> u32 {
-        let headers = ip::header_len(self.flow.remote) + tcp::HEADER;
-        let mtu = cx.config.mtu.min(self.route_mtu);
-        let mss = mtu.saturating_sub(headers as u32).min(0xffff);
+    /// The MSS that we state.
+    pub fn advertised_mss(&self) -> u32 {
         match self.settings.segment_max {
-            0 => mss,
-            own => mss.min(own),
+            0 => self.route_mss,
+            own => self.route_mss.min(own),
         }
     }
 
     /// The first window, as Linux has it.
-    pub fn syn_window(&self, cx: &Context) -> u32 {
+    pub fn syn_window(&self) -> u32 {
         let options = if self.has_timestamps {
             tcp::TIMESTAMPS_LEN as u32
         } else {
             0
         };
-        let mss = self.advertised_mss(cx).saturating_sub(options);
+        let mss = self.advertised_mss().saturating_sub(options);
         whole_segments(self.rcv_limit, mss)
     }
 }

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::conn::{Conn, Context, State};
 use crate::engine::{Engine, Handle};
 use crate::error::Error;
-use crate::seq::{distance, earlier, later};
+use crate::seq::{after, distance, earlier, later};
 
 impl Engine {
     /// Writes bytes; answers how many were taken, at least one. With `more` a small last segment
@@ -37,6 +37,7 @@ impl Engine {
         };
         conn.tx.push(&bytes[..count]);
         conn.chrono.begin_busy(cx.now_us);
+        conn.mark_long_write(&cx.config);
         conn.wants_room = count < bytes.len();
         conn.more_follows = more && count == bytes.len();
         if !conn.more_follows {
@@ -123,12 +124,50 @@ impl Conn {
             0 => self.unit_from = end,
             begun => at = end.wrapping_add((unit - begun % unit) % unit),
         }
+        self.units_from = later(at, leaves);
         if self.bytes_below_limits(at, leaves) > 0 {
             // Bytes that leave at once make room for as many in their unit.
-            at = later(at, leaves).wrapping_add(unit);
+            at = self.units_from.wrapping_add(unit);
         }
         let units = self.bytes_below_limits(at, leaves).div_ceil(unit);
         distance(end, at.wrapping_add(units * unit)) as usize
+    }
+
+    /// PSH within a long write too: at the end of each unit with which more than half of the peer's largest window has been
+    /// written since the last one, so that the peer's program is woken before its buffer is full (Linux's forced_push).
+    fn mark_long_write(&mut self, config: &Config) {
+        let (end, half) = (self.tx_end(), self.snd_wnd_max / 2);
+        let mut marked = self
+            .pushes
+            .back()
+            .map_or(self.push_seq, |mark| later(*mark, self.push_seq));
+        while distance(marked, end) > half {
+            let unit = self.unit_bytes(config);
+            let missing = distance(self.units_from, marked.wrapping_add(half + 1));
+            let mark = self
+                .units_from
+                .wrapping_add(missing.div_ceil(unit).max(1) * unit);
+            if after(mark, end) {
+                return;
+            }
+            self.pushes.push_back(mark);
+            marked = mark;
+        }
+    }
+
+    /// Whether a segment of new bytes ends with a write or a record, or reaches a mark within a write.
+    #[inline]
+    pub fn is_pushed(&self, end: u32) -> bool {
+        let reaches_mark = self.pushes.front().is_some_and(|mark| !after(*mark, end));
+        reaches_mark || end == self.push_seq || self.records.front() == Some(&end)
+    }
+
+    /// Bytes up to `end` have left.
+    #[inline]
+    pub fn forget_pushes(&mut self, end: u32) {
+        while self.pushes.front().is_some_and(|mark| !after(*mark, end)) {
+            self.pushes.pop_front();
+        }
     }
 
     /// What is missing to the limits of bytes, and of unsent bytes, when the buffer is filled up to `at`.

@@ -477,6 +477,7 @@ fn packets_of_a_flow_have_one_label_and_the_hop_limit_of_their_route() {
         prefix_len: 128,
         gateway: None,
         mtu: 0,
+        mss: 0,
         source: None,
         hops: 9,
     };

@@ -486,6 +486,28 @@ fn a_segment_out_of_the_window_is_acknowledged_and_dropped() {
     );
 }
 
+/// As on Linux: the memory is there, and the peer need not send the rest again.
+#[test]
+fn a_segment_that_goes_beyond_the_window_is_taken_whole_while_nothing_waits_to_be_read() {
+    let small = Config {
+        receive_bytes: 8_192,
+        ..config(1)
+    };
+    play_with(
+        small,
+        &format!(
+            "{ACCEPTED}< P. 1:10001 ack 1 win 65535
+            > . 1:1 ack 10001 win 0
+            < P. 10001:10101 ack 1 win 65535
+            > . 1:1 ack 10001 win 0
+            < F. 10001:10001 ack 1 win 65535
+            > . 1:1 ack 10002 win 0
+            recv 10000
+            recv eof"
+        ),
+    );
+}
+
 #[test]
 fn an_urgent_byte_is_taken_out_of_the_stream_and_marks_its_place() {
     accepted(
@@ -613,6 +635,33 @@ fn congestion_experienced_is_echoed_until_the_sender_has_reduced() {
         > . 1:1 ack 3001
         recv 3000",
     );
+}
+
+/// The window of a sender that has reduced may be a single segment: it would wait for 40 ms.
+#[test]
+fn a_segment_of_a_sender_that_has_reduced_is_acknowledged_at_once() {
+    for next in [
+        "< . 1001:1101 ack 101 win 65535 ecn 2
+        wait 39ms
+        +1ms
+        > .E 101:101 ack 1101",
+        "< W. 1001:1101 ack 101 win 65535 ecn 2
+        > . 101:101 ack 1101",
+    ] {
+        play(&format!(
+            "listen
+            < SEW 0:0 win 65535 <mss 1000>
+            > S.E 0:0 ack 1
+            < . 1:1 ack 1 win 65535
+            accept
+            < . 1:1001 ack 1 win 65535 ecn 3
+            > .E 1:1 ack 1001
+            recv 1000
+            send 100
+            > P.E 1:101 ack 1001 ecn 2
+            {next}"
+        ));
+    }
 }
 
 #[test]

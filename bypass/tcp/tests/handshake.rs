@@ -244,6 +244,7 @@ fn the_stated_mss_is_that_of_link_and_route() {
         prefix_len: 24,
         gateway: None,
         mtu: 1_400,
+        mss: 0,
         source: None,
         hops: 0,
     };
@@ -270,6 +271,38 @@ fn the_stated_mss_is_that_of_link_and_route() {
         "< S 0:0 win 65535 <mss 1460>
         > S. 0:0 ack 1 <mss 1360>",
     );
+}
+
+/// As on Linux, whatever the largest packet: `ip route … advmss`. What is sent is as large as the peer and the path allow.
+#[test]
+fn a_route_may_have_an_mss_of_its_own_to_state() {
+    for stated in [1_300, 8_960] {
+        let route = Route {
+            network: "10.0.0.0".parse().unwrap(),
+            prefix_len: 24,
+            gateway: None,
+            mtu: 1_400,
+            mss: stated,
+            source: None,
+            hops: 0,
+        };
+        let mut dialogue = Dialogue::new(config(1));
+        dialogue.engine.set_routes(&[route]);
+        dialogue.play(&format!(
+            "connect\n> S 0:0 <mss {stated},sackOK,TS,nop,wscale 6>"
+        ));
+        let mut dialogue = Dialogue::new(config(1));
+        dialogue.engine.set_routes(&[route]);
+        dialogue.play(&format!(
+            "listen
+            < S 0:0 win 65535 <mss 1460>
+            > S. 0:0 ack 1 <mss {stated}>
+            < . 1:1 ack 1 win 65535
+            accept
+            send 1360
+            > P. 1:1361 ack 1"
+        ));
+    }
 }
 
 #[test]

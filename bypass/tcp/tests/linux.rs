@@ -107,6 +107,25 @@ fn unsent_bytes_are_limited_where_the_socket_or_the_engine_says_so() {
     }
 }
 
+/// The window would otherwise close until the hole is filled. A connection that is yet to be accepted keeps its window.
+#[test]
+fn bytes_behind_a_hole_widen_the_window_of_an_accepted_connection() {
+    for (call, window) in [("accept", 1234), ("", 1023)] {
+        play_with(
+            config(1),
+            &format!(
+                "listen
+                < S 0:0 win 65535 <mss 1012,sackOK,TS 1 0,nop,wscale 0>
+                > S. 0:0 ack 1
+                < . 1:1 ack 1 win 65535 <nop,nop,TS 2 last>
+                {call}
+                < . 1001:60001 ack 1 win 65535 <nop,nop,TS 3 last>
+                > . 1:1 ack 1 win {window}"
+            ),
+        );
+    }
+}
+
 #[test]
 fn a_segment_ends_with_its_record() {
     let (mut dialogue, handle) = accepted(offloading(), "10ms");
@@ -125,6 +144,39 @@ fn a_segment_ends_with_its_record() {
         < . 1:1 ack 3001 win 257
         > P. 3001:3201 ack 1",
     );
+}
+
+/// So that the peer's program is woken before its buffer is full.
+#[test]
+fn a_long_write_is_pushed_whenever_half_of_the_peers_window_is_written() {
+    let (mut dialogue, handle) = accepted(config(1), "10ms");
+    taken(&mut dialogue, handle, 40_000);
+    dialogue.play_loosely("+1us");
+    let expected = |begin: u32, end: u32| -> String {
+        let of_one = |from: u32| {
+            let is_pushed = [16_001, 33_001, 39_001].contains(&from);
+            let flags = if is_pushed { "P." } else { "." };
+            format!("> {flags} {from}:{} ack 1\n", from + 1_000)
+        };
+        (begin..end).step_by(1_000).map(of_one).collect()
+    };
+    for (begin, end) in [(10_001, 30_001), (30_001, 40_001)] {
+        let segments = expected(begin, end);
+        dialogue.play(&format!("+10ms\n< . 1:1 ack {begin} win 257\n{segments}"));
+    }
+}
+
+/// A probe of the tail may be new data, beyond the congestion window.
+#[test]
+fn a_loss_probe_ends_with_its_record() {
+    let (mut dialogue, handle) = accepted(config(1), "10ms");
+    taken(&mut dialogue, handle, 10_000);
+    for count in [300, 400] {
+        taken(&mut dialogue, handle, count);
+        dialogue.engine.end_record(handle).expect("open");
+    }
+    dialogue.play_loosely("+1us");
+    dialogue.play("+25ms\n> P. 10001:10301 ack 1");
 }
 
 #[test]

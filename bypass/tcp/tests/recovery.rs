@@ -131,6 +131,29 @@ fn acknowledgments_stay_within_a_window_that_was_shut_before_what_is_in_flight()
     );
 }
 
+/// RFC 9293, 3.8.6, SHLD-16: it would drop them.
+#[test]
+fn lost_segments_beyond_a_window_that_was_shut_before_them_wait_until_it_opens() {
+    accepted(
+        "send 6000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > . 4001:5001 ack 1
+        > P. 5001:6001 ack 1
+        +10ms
+        < . 1:1 ack 1 win 1500 <nop,nop,sack 3001:6001>
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        +10ms
+        < . 1:1 ack 2001 win 65535 <nop,nop,sack 3001:6001>
+        > . 2001:3001 ack 1
+        +10ms
+        < . 1:1 ack 6001 win 65535",
+    );
+}
+
 /// As Linux's icsk_probes_tstamp: answers that leave the window shut do not count as progress.
 /// Segments of a host that knows the ends of the connection but not its numbers show nothing about the peer.
 #[test]
@@ -182,6 +205,7 @@ fn open_connections_follow_the_maximum_of_their_route() {
         prefix_len: 24,
         gateway: None,
         mtu,
+        mss: 0,
         source: None,
         hops: 0,
     };
@@ -326,6 +350,42 @@ fn after_a_repeated_handshake_the_first_timeout_is_three_seconds() {
         +20ms
         > P. 1:11 ack 1",
     );
+}
+
+/// RFC 5681, 3.1, on both sides. Where the listener waits for data nothing was lost.
+#[test]
+fn a_connection_whose_handshake_was_lost_begins_with_one_segment() {
+    let passive = "listen
+        < S 0:0 win 65535 <mss 1000,sackOK>
+        > S. 0:0 ack 1
+        +1010ms
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        accept
+        send 3000
+        > . 1:1001 ack 1";
+    let active = "connect
+        > S 0:0
+        +1010ms
+        > S 0:0
+        < S. 0:0 ack 1 win 65535 <mss 1000,sackOK>
+        > . 1:1 ack 1
+        send 3000
+        > . 1:1001 ack 1";
+    for script in [passive, active] {
+        assert_eq!(windows(&mut play(script)).0, 1);
+    }
+    let deferred = "listen
+        set defer
+        < S 0:0 win 65535 <mss 1000,sackOK>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        +1010ms
+        > S. 0:0 ack 1
+        < P. 1:11 ack 1 win 65535
+        > . 1:1 ack 11
+        accept";
+    assert_eq!(windows(&mut play(deferred)).0, 10);
 }
 
 /// RFC 6298, 3: which of two SYN/ACKs was acknowledged is not known, also where a repeated SYN had the second one sent.

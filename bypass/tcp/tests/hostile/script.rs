@@ -193,6 +193,7 @@ impl Play {
                     prefix_len: 32,
                     gateway: None,
                     mtu: size,
+                    mss: u32::from(c) * 8,
                     source: None,
                     hops: b,
                 }]);
