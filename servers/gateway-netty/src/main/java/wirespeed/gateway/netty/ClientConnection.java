@@ -320,6 +320,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
             state = State.DROP;
             dropped = 0;
             readBody(true);
+            deadline.within(loop.timeouts.bodyIdleMillis());
             return;
         }
         awaitHead();

@@ -342,9 +342,8 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
         }
         Attempt user = attempt;
         attempt = null;
-        boolean wasSent = isRequestSent;
         endOrReset();
-        user.responseEnd(wasSent, trailers);
+        user.responseEnd(trailers);
     }
 
     @Override

@@ -347,9 +347,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         }
         Attempt user = attempt;
         attempt = null;
-        boolean wasSent = isRequestSent;
         // A byte after the end would be taken for the answer to the next request.
-        boolean isKept = keepAlive && wasSent && !in.isReadable() && isYoung();
+        boolean isKept = keepAlive && isRequestSent && !in.isReadable() && isYoung();
         if (!isKept) {
             if (in.isReadable()) {
                 loop.meters.add(Meters.Count.UNSOLICITED, 1);
@@ -360,7 +359,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             read(true);
         }
         if (user != null) {
-            user.responseEnd(wasSent, reader.trailers());
+            user.responseEnd(reader.trailers());
         }
         // Last: a request that waits takes the connection at once, and with it the flush.
         if (isKept && state == State.UNUSED) {
@@ -433,7 +432,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         if (before == State.TUNNEL) {
             user.tunnelClosed();
         } else if (before == State.BODY && reader.endsWithClose() && !isBroken) {
-            user.responseEnd(isRequestSent, null);
+            user.responseEnd(null);
             user.client.flush();
         } else {
             user.originFailed(Category.ORIGIN_RESET, null, isResponseBegun ? Loss.AFTER_ANSWER
