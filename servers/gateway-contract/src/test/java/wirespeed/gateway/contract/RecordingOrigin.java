@@ -59,6 +59,10 @@ final class RecordingOrigin implements AutoCloseable {
         acceptor.start();
     }
 
+    InetAddress address() {
+        return listener.getInetAddress();
+    }
+
     int port() {
         return listener.getLocalPort();
     }

@@ -377,6 +377,9 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
             exchange.tunnel(reader.take());
         }
         read(true);
+        if (isInputShut()) {
+            inputEnded();
+        }
     }
 
     @Override
@@ -479,7 +482,9 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
         if (isOver()) {
             return;
         }
-        if (state == State.BODY || state == State.TUNNEL) {
+        if (state == State.TUNNEL && isHalfClosable()) {
+            exchange.tunnelInputEnded();
+        } else if (state == State.BODY || state == State.TUNNEL) {
             channelGone();
             close();
         } else if (state != State.RESPONSE) {

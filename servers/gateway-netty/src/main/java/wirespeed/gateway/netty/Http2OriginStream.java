@@ -146,6 +146,11 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
     @Override
     public void sendRaw(ByteBuf bytes) {
         bytes.release();
+        endRaw();
+    }
+
+    @Override
+    public void endRaw() {
         throw new IllegalStateException("nothing is switched on HTTP/2");
     }
 

@@ -7,6 +7,7 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.socket.DuplexChannel;
 import io.netty.handler.ssl.SslCloseCompletionEvent;
+import io.netty.handler.ssl.SslHandler;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -166,6 +167,26 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         out.body(bytes);
         out.flush();
         armIdle();
+    }
+
+    @Override
+    public void endRaw() {
+        out.flush();
+        channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(written -> {
+            if (written.isSuccess()) {
+                shutOutput();
+            }
+        });
+    }
+
+    private void shutOutput() {
+        DuplexChannel socket = (DuplexChannel) channel.channel();
+        SslHandler tls = channel.pipeline().get(SslHandler.class);
+        if (tls == null) {
+            socket.shutdownOutput();
+        } else {
+            tls.closeOutbound().addListener(said -> socket.shutdownOutput());
+        }
     }
 
     @Override
