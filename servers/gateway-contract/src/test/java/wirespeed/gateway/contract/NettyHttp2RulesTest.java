@@ -165,7 +165,7 @@ class NettyHttp2RulesTest extends CarrierContract {
         for (RecordingOrigin.Seen seen : origin.seen) {
             assertTrue(seen.line().matches("(POST|GET) /x HTTP/1.1|POST /b/x HTTP/1.1"), seen.line());
             long lengths = seen.head().lines().filter(line -> line.startsWith("Content-Length: ")).count();
-            assertEquals(1, lengths + (seen.header("Transfer-Encoding") == null ? 0 : 1), seen.head());
+            assertTrue(lengths + (seen.header("Transfer-Encoding") == null ? 0 : 1) <= 1, seen.head());
         }
     }
 
