@@ -235,6 +235,34 @@ abstract class ExchangeContract extends CarrierContract {
     }
 
     @Test
+    void a_response_leaves_after_its_exchange_is_counted_and_logged() throws Exception {
+        String ends = "test.finish.ends." + factory().hashCode();
+        String mayEnd = "test.finish.may." + factory().hashCode();
+        String look = "public void finished(Context context, int status, long nanos) {"
+                + "String path = context.request().path(); System.setProperty(\"" + ends + "\", path);"
+                + "for (int i = 0; i < 60_000 && !path.equals(System.getProperty(\"" + mayEnd + "\")); i++) {"
+                + "java.util.concurrent.locks.LockSupport.parkNanos(1_000_000); } }\n";
+        filter("Ends", "PRE", look + apply("return Step.NEXT;"));
+        Path source = folder.resolve("Ends.java");
+        Files.writeString(source, Files.readString(source).replace("implements Filter", "implements FinishFilter"));
+        Carrier gateway = gateway("");
+        RawClient client = client(gateway);
+        for (String path : List.of("/o/relayed", "/elsewhere", "/o/head")) {
+            boolean isHead = path.endsWith("/head");
+            client.send((isHead ? "HEAD " : "GET ") + path + " HTTP/1.1\r\nHost: a\r\n\r\n");
+            long end = System.nanoTime() + 60_000_000_000L;
+            while (!path.equals(System.getProperty(ends))) {
+                assertTrue(System.nanoTime() < end, "the exchange does not end");
+                LockSupport.parkNanos(1_000_000);
+            }
+            int arrived = client.socket.getInputStream().available();
+            System.setProperty(mayEnd, path);
+            assertEquals(0, arrived, path + ": the response left before the exchange had ended");
+            assertEquals(path.startsWith("/o") ? 200 : 404, client.read(isHead).status());
+        }
+    }
+
+    @Test
     void a_response_that_filters_wait_for_ends_with_the_exchange() throws Exception {
         filter("Reads", "POST", "public int responseBodyBytesMax() { return 1 << 20; }\n"
                 + apply("return Step.NEXT;"));

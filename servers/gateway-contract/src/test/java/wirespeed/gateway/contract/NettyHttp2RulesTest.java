@@ -11,6 +11,9 @@ import io.netty.handler.codec.http2.Http2Headers;
 import java.io.IOException;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
@@ -65,6 +68,105 @@ class NettyHttp2RulesTest extends CarrierContract {
             assertEquals(PROTOCOL_ERROR, reset, String.join(" ", heads.get(i)));
         }
         assertEquals(List.of(), origin.seen);
+    }
+
+    /** A request of the table, and what becomes of it. */
+    private static final class Smuggled {
+        final String result;
+        final String what;
+        final List<String> fields = new ArrayList<>(List.of(":method", "POST", ":scheme", "http",
+                ":authority", "a", ":path", "/x"));
+        final List<String> trailers = new ArrayList<>();
+        final List<String> body = new ArrayList<>();
+
+        Smuggled(String title) {
+            result = title.substring(0, title.indexOf(' '));
+            what = title.substring(result.length() + 1);
+        }
+
+        void line(String line) {
+            if (line.startsWith("> ")) {
+                body.add(CorpusContract.unescape(line.substring(2)));
+            } else if (line.startsWith("T ")) {
+                trailers.addAll(field(line.substring(2)));
+            } else if (line.startsWith("- ")) {
+                int at = fields.indexOf(line.substring(2));
+                fields.subList(at, at + 2).clear();
+            } else if (line.startsWith("+")) {
+                fields.addAll(field(line.substring(1)));
+            } else {
+                List<String> field = field(line);
+                int at = line.startsWith(":") ? fields.indexOf(field.get(0)) : -1;
+                if (at >= 0) {
+                    fields.set(at + 1, field.get(1));
+                } else {
+                    fields.addAll(field);
+                }
+            }
+        }
+
+        /** The name of a pseudo-field begins with a colon; an empty one is before a colon, too. */
+        private static List<String> field(String line) {
+            int colon = line.startsWith(": ") ? 0 : line.indexOf(':', 1);
+            String value = line.substring(colon + 1);
+            return List.of(CorpusContract.unescape(line.substring(0, colon)),
+                    CorpusContract.unescape(value.startsWith(" ") ? value.substring(1) : value));
+        }
+
+        void send(RawHttp2 client, int stream) throws IOException {
+            client.headers(stream, body.isEmpty() && trailers.isEmpty(), fields.toArray(String[]::new));
+            for (int i = 0; i < body.size(); i++) {
+                client.data(stream, trailers.isEmpty() && i == body.size() - 1, body.get(i));
+            }
+            if (!trailers.isEmpty()) {
+                client.headers(stream, true, trailers.toArray(String[]::new));
+            }
+        }
+    }
+
+    private static List<Smuggled> smuggled() throws IOException {
+        List<Smuggled> cases = new ArrayList<>();
+        for (String line : Files.readAllLines(Path.of("src/test/resources/http2-smuggling.cases"))) {
+            if (line.startsWith("== ")) {
+                cases.add(new Smuggled(line.substring(3)));
+            } else if (!line.isEmpty() && !line.startsWith("#")) {
+                cases.get(cases.size() - 1).line(line);
+            }
+        }
+        return cases;
+    }
+
+    private static String result(RawHttp2 client, int stream, Smuggled one) throws Exception {
+        one.send(client, stream);
+        RawHttp2.Answer answer = client.read(stream);
+        // RFC 9113 §8.1.1: a response may come first.
+        int reset = answer.reset() >= 0 ? answer.reset() : client.resetBy(stream);
+        return reset == PROTOCOL_ERROR ? "malformed" : String.valueOf(answer.status());
+    }
+
+    @Test
+    void requests_that_http_1_cannot_hold_are_malformed_and_reach_no_origin() throws Exception {
+        Carrier gateway = gateway("");
+        RawHttp2 client = http2(gateway);
+        List<Smuggled> cases = smuggled();
+        List<String> wrong = new ArrayList<>();
+        int stream = 1;
+        for (Smuggled one : cases) {
+            int before = origin.seen.size();
+            String result = result(client, stream, one);
+            boolean isPassed = origin.seen.size() > before;
+            if (!result.equals(one.result) || isPassed != result.equals("200")) {
+                wrong.add(one.what + ": " + result + (isPassed ? ", passed" : ""));
+            }
+            stream += 2;
+        }
+        assertEquals(List.of(), wrong);
+        assertTrue(cases.size() > 80, "the table is incomplete");
+        for (RecordingOrigin.Seen seen : origin.seen) {
+            assertTrue(seen.line().matches("(POST|GET) /x HTTP/1.1|POST /b/x HTTP/1.1"), seen.line());
+            long lengths = seen.head().lines().filter(line -> line.startsWith("Content-Length: ")).count();
+            assertTrue(lengths + (seen.header("Transfer-Encoding") == null ? 0 : 1) <= 1, seen.head());
+        }
     }
 
     @Test

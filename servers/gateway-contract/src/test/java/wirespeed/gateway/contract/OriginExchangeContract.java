@@ -3,6 +3,7 @@ package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -111,6 +112,59 @@ abstract class OriginExchangeContract extends CarrierContract {
             assertEquals("PUT /long HTTP/1.1|{}", client.read().body());
         }
         assertEquals("GET /plain HTTP/1.1|", client(gateway).get("/plain").body());
+    }
+
+    /** Answers each head at once, and reads no body; then the latch opens. */
+    private void answersEarly(CountDownLatch isAnswered, int status) {
+        CountDownLatch isOver = new CountDownLatch(1);
+        closedLater(isOver::countDown);
+        origin.readsBodies = false;
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, status, "", seen.line());
+            isAnswered.countDown();
+            if (seen.line().startsWith("GET")) {
+                return true;
+            }
+            // The body that it has not read would turn a close into a reset.
+            RecordingOrigin.awaitQuietly(isOver);
+            return false;
+        };
+    }
+
+    @Test
+    void a_response_before_the_request_body_leaves_its_connection_to_the_next_request()
+            throws Exception {
+        Carrier gateway = gateway("");
+        for (List<String> upload : List.of(
+                List.of("Content-Length: 12\r\n\r\n0123", "4567", "89ab"),
+                List.of("Transfer-Encoding: chunked\r\n\r\n4\r\n0123\r\n", "4\r\n4567\r\n",
+                        "4\r\n89ab\r\n0\r\n\r\n"))) {
+            CountDownLatch isAnswered = new CountDownLatch(1);
+            answersEarly(isAnswered, 200);
+            RawClient client = client(gateway);
+            client.send("POST /early HTTP/1.1\r\nHost: a\r\n" + upload.get(0));
+            await(isAnswered);
+            client.send(upload.get(1));
+            RawClient.Answer early = client.read();
+            assertEquals("POST /early HTTP/1.1", early.body());
+            assertNull(early.header("Connection"), early.head());
+            client.send(upload.get(2));
+            assertEquals("GET /next HTTP/1.1", client.get("/next").body());
+        }
+    }
+
+    @Test
+    void a_client_that_waits_for_a_response_before_it_goes_on_gets_it() throws Exception {
+        Carrier gateway = gateway("[timeouts]\nbody-idle = \"1s\"\n");
+        int status = 408;
+        // On a busy machine the origin may answer too late for that.
+        for (int i = 0; i < 10 && status == 408; i++) {
+            answersEarly(new CountDownLatch(1), 403);
+            RawClient client = client(gateway);
+            client.send("POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n0123");
+            status = client.read().status();
+        }
+        assertEquals(403, status);
     }
 
     @Test

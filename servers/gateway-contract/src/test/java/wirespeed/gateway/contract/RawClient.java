@@ -163,6 +163,15 @@ final class RawClient implements AutoCloseable {
         return in.read();
     }
 
+    /** As many as there are before the connection ends. */
+    byte[] readBytes(int count) throws IOException {
+        return in.readNBytes(count);
+    }
+
+    String readText(int count) throws IOException {
+        return new String(readBytes(count), StandardCharsets.ISO_8859_1);
+    }
+
     /** Whether the gateway has closed the connection (a reset counts). */
     boolean isClosed() {
         try {

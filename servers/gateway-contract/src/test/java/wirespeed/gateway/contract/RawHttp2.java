@@ -264,6 +264,18 @@ final class RawHttp2 implements AutoCloseable {
         }
     }
 
+    /** The error by which a stream is reset, as far as the gateway knows when it answers a PING; or -1. */
+    int resetBy(int stream) throws IOException {
+        frame(PING, 0, 0, new byte[8]);
+        int error = -1;
+        for (Frame frame = next(); frame != null && !(frame.is(PING) && frame.head[4] == 1); frame = next()) {
+            if (frame.is(RST_STREAM) && frame.stream() == stream) {
+                error = frame.payload[3];
+            }
+        }
+        return error;
+    }
+
     /** Whether the gateway closes within the time-out of the socket. */
     boolean isClosed() {
         try {

@@ -46,6 +46,8 @@ final class RecordingOrigin implements AutoCloseable {
     private final Thread acceptor = new Thread(this::accept, "origin");
     private final java.util.Set<Socket> open = ConcurrentHashMap.newKeySet();
     volatile Handler handler = RecordingOrigin::ordinary;
+    /** Whether a request is answered behind its body; else behind its head. */
+    volatile boolean readsBodies = true;
 
     RecordingOrigin() throws IOException {
         this(new ServerSocket(0, 200, InetAddress.getLoopbackAddress()));
@@ -55,6 +57,10 @@ final class RecordingOrigin implements AutoCloseable {
         this.listener = listener;
         acceptor.setDaemon(true);
         acceptor.start();
+    }
+
+    InetAddress address() {
+        return listener.getInetAddress();
     }
 
     int port() {
@@ -129,7 +135,7 @@ final class RecordingOrigin implements AutoCloseable {
         }
     }
 
-    private static Seen read(InputStream in, int number) throws IOException {
+    private Seen read(InputStream in, int number) throws IOException {
         StringBuilder head = new StringBuilder();
         while (head.length() < 4 || !head.substring(head.length() - 4).equals("\r\n\r\n")) {
             int b = in.read();
@@ -140,6 +146,9 @@ final class RecordingOrigin implements AutoCloseable {
         }
         Seen seen = new Seen(head.toString(), "", number);
         String body = "";
+        if (!readsBodies) {
+            return seen;
+        }
         if (seen.header("Transfer-Encoding") != null) {
             body = chunked(in);
         } else if (seen.header("Content-Length") != null) {

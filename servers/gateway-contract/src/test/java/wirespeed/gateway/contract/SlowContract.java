@@ -14,6 +14,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Meters;
 
 abstract class SlowContract extends CarrierContract {
@@ -38,12 +39,25 @@ abstract class SlowContract extends CarrierContract {
         assertEquals(List.of(), origin.seen);
     }
 
+    @Test
+    void a_head_that_stops_is_a_408_and_counts_as_the_clients_fault() throws Exception {
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "[timeouts]\nhead = \"300ms\"\n");
+        RawClient client = client(gateway);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
+        RawClient.Answer late = client.read();
+        assertEquals(408, late.status());
+        assertEquals("408 Request Timeout: request head did not arrive in time\n", late.body());
+        assertTrue(client.isClosed());
+        assertEquals(1, gateway.runtime.gateway().meters().stream()
+                .mapToLong(meters -> meters.get(Category.CLIENT_BAD, 4)).sum());
+    }
+
     /** Sends the text and then one byte after the other until the gateway has had enough. */
     private static Thread trickle(RawClient client, String begin) throws IOException {
         client.send(begin);
         Thread slow = new Thread(() -> {
             try {
-                for (int i = 0; i < 1000; i++) {
+                for (int i = 0; i < 5000; i++) {
                     client.send("x");
                     Thread.sleep(20);
                 }
@@ -316,15 +330,31 @@ abstract class SlowContract extends CarrierContract {
 
     @Test
     void a_final_answer_to_an_unanswered_expectation_closes() throws Exception {
-        RawClient client = client("[[filter]]\ntype = \"static-response\"\nprefix = \"/\"\n"
-                + "status = 404\nbody = \"no\"\n");
-        client.send("POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n"
-                + "Expect: 100-continue\r\n\r\n");
-        RawClient.Answer answer = client.read();
-        assertEquals(404, answer.status());
-        assertEquals("close", answer.header("Connection"));
-        client.sendTolerant("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 100);
-        assertTrue(client.isClosed());
+        for (int status : new int[] {404, 200, 302}) {
+            RawClient client = client("[[filter]]\ntype = \"static-response\"\nprefix = \"/\"\n"
+                    + "status = " + status + "\nbody = \"no\"\n");
+            client.send("POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n"
+                    + "Expect: 100-continue\r\n\r\n");
+            RawClient.Answer answer = client.read();
+            assertEquals(status, answer.status());
+            assertEquals("close", answer.header("Connection"));
+            client.sendTolerant("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 100);
+            assertTrue(client.isClosed());
+        }
+    }
+
+    @Test
+    void a_body_that_trickles_behind_its_answer_ends_in_time() throws Exception {
+        origin.handler = (seen, out, socket) -> socket.getInputStream().read() >= 0;
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "[timeouts]\nexchange = \"500ms\"\n"
+                + "body-idle = \"1s\"\nbody-rate = \"0B\"\n[[filter]]\ntype = \"static-response\"\n"
+                + "prefix = \"/own\"\nstatus = 404\nbody = \"no\"\n");
+        for (String path : List.of("/own", "/late")) {
+            RawClient client = client(gateway);
+            trickle(client, "POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n");
+            assertEquals(path.equals("/own") ? 404 : 504, client.read().status());
+            assertTrue(client.isClosed(), path);
+        }
     }
 
     @Test

@@ -6,7 +6,17 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
@@ -259,5 +269,193 @@ abstract class WebSocketContract implements CarrierChoice {
             assertTrue(client.isClosed());
         }
         assertEquals("101 ok\n", java.nio.file.Files.readString(folder.resolve("log")));
+    }
+
+    /** Takes what its client sends until that shuts its half, and says how many bytes it were. */
+    private static boolean countsToTheEnd(RecordingOrigin.Seen seen, OutputStream out, Socket socket)
+            throws IOException {
+        out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n".getBytes());
+        int count = socket.getInputStream().readAllBytes().length;
+        out.write(("heard " + count + ".").getBytes());
+        return false;
+    }
+
+    @Test
+    void data_of_an_origin_arrives_at_a_client_that_has_shut_its_half() throws Exception {
+        Certificate certificate = new Certificate(folder);
+        try (RecordingOrigin plain = new RecordingOrigin();
+                RecordingOrigin encrypted = new RecordingOrigin(certificate.context()
+                        .getServerSocketFactory().createServerSocket(0, 50, plain.address()));
+                Carrier gateway = new Carrier(factory(), options(), "[tls]\norigin-ca = \""
+                        + certificate.certificate + "\"\n[origins.o]\naddresses = [\"127.0.0.1:"
+                        + plain.port() + "\"]\n[origins.tls]\ntls = true\naddresses = [\"127.0.0.1:"
+                        + encrypted.port() + "\"]\n[[route]]\nprefix = \"/tls\"\norigins = [\"tls\"]\n"
+                        + "[[route]]\norigins = [\"o\"]\n")) {
+            plain.handler = WebSocketContract::countsToTheEnd;
+            encrypted.handler = WebSocketContract::countsToTheEnd;
+            for (String path : List.of("/ws", "/tls")) {
+                for (boolean isAwaited : new boolean[] {true, false}) {
+                    try (RawClient client = gateway.client()) {
+                        client.send(ASK.replace("/ws", path) + (isAwaited ? "" : "abc"));
+                        if (isAwaited) {
+                            assertEquals(101, client.read().status());
+                            client.send("abc");
+                        }
+                        client.socket.shutdownOutput();
+                        if (!isAwaited) {
+                            assertEquals(101, client.read().status());
+                        }
+                        assertEquals("heard 3.", client.readText(8), path + " " + isAwaited);
+                        assertTrue(client.isClosed());
+                    }
+                }
+            }
+        }
+    }
+
+    @Test
+    void a_handshake_passes_whole_both_ways() throws Exception {
+        String fields = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+                + "Sec-WebSocket-Protocol: chat, superchat\r\nOrigin: http://a\r\n"
+                + "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, x-own\r\n";
+        String answered = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+                + "Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Extensions: permessage-deflate\r\n";
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
+                        + " [\"127.0.0.1:" + origin.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            origin.handler = (seen, out, socket) -> {
+                out.write(("HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n" + answered
+                        + "\r\n").getBytes());
+                return false;
+            };
+            client.send("GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n"
+                    + "Upgrade: WebSocket\r\n" + fields + "\r\n");
+            RawClient.Answer answer = client.read();
+            assertEquals(101, answer.status());
+            answered.lines().forEach(line -> assertTrue(answer.head().contains(line + "\r\n"), answer.head()));
+            String asked = origin.seen.get(0).head();
+            fields.lines().forEach(line -> assertTrue(asked.contains(line + "\r\n"), asked));
+            assertTrue(client.isClosed());
+        }
+    }
+
+    @Test
+    void a_refused_handshake_is_a_response_and_frames_behind_it_are_refused() throws Exception {
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
+                        + " [\"127.0.0.1:" + origin.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            origin.handler = (seen, out, socket) -> {
+                RecordingOrigin.respond(out, 426, "Sec-WebSocket-Version: 13\r\nUpgrade: websocket\r\n", "");
+                return true;
+            };
+            client.send(ASK.replace("13", "7"));
+            RawClient.Answer refused = client.read();
+            assertEquals(426, refused.status());
+            assertEquals("13", refused.header("Sec-WebSocket-Version"));
+            client.send(ASK + new String(frame(0x81, "GET /smuggled HTTP/1.1".getBytes(), true),
+                    StandardCharsets.ISO_8859_1) + "\r\nHost: a\r\n\r\n");
+            assertEquals(426, client.read().status());
+            assertEquals(400, client.read().status());
+            assertTrue(client.isClosed());
+            assertEquals(2, origin.seen.size());
+        }
+    }
+
+    /** What a case sends, as a client and as a server, and in pieces of how many bytes. */
+    private record Frames(String name, byte[] fromClient, byte[] fromServer, int piece) {
+    }
+
+    private static List<Frames> frames() throws IOException {
+        List<Frames> cases = new ArrayList<>();
+        for (String line : Files.readAllLines(Path.of("src/test/resources/websocket.cases"))) {
+            if (line.isEmpty() || line.startsWith("#")) {
+                continue;
+            }
+            String[] words = line.split(" +");
+            ByteArrayOutputStream fromClient = new ByteArrayOutputStream();
+            ByteArrayOutputStream fromServer = new ByteArrayOutputStream();
+            int piece = Integer.MAX_VALUE;
+            for (int i = 1; i < words.length; i++) {
+                if (words[i].startsWith("pieces=")) {
+                    piece = Integer.parseInt(words[i].substring(7));
+                    continue;
+                }
+                int first = Integer.parseInt(words[i].substring(0, 2), 16);
+                byte[] payload = payload(words[i].substring(3));
+                fromClient.write(frame(first, payload, true));
+                fromServer.write(frame(first, payload, false));
+            }
+            cases.add(new Frames(words[0], fromClient.toByteArray(), fromServer.toByteArray(), piece));
+        }
+        return cases;
+    }
+
+    /** As hexadecimal digits behind "=", or as a length. */
+    private static byte[] payload(String text) {
+        if (text.startsWith("=")) {
+            return HexFormat.of().parseHex(text.substring(1));
+        }
+        byte[] payload = new byte[Integer.parseInt(text)];
+        Arrays.fill(payload, (byte) '*');
+        return payload;
+    }
+
+    /** RFC 6455 §5.2. */
+    private static byte[] frame(int first, byte[] payload, boolean isMasked) {
+        ByteBuffer frame = ByteBuffer.allocate(payload.length + 14).put((byte) first);
+        int mask = isMasked ? 0x80 : 0;
+        if (payload.length < 126) {
+            frame.put((byte) (mask | payload.length));
+        } else if (payload.length < 65_536) {
+            frame.put((byte) (mask | 126)).putShort((short) payload.length);
+        } else {
+            frame.put((byte) (mask | 127)).putLong(payload.length);
+        }
+        byte[] key = {0x37, (byte) 0xfa, 0x21, 0x3d};
+        if (isMasked) {
+            frame.put(key);
+        }
+        for (int i = 0; i < payload.length; i++) {
+            frame.put((byte) (payload[i] ^ (isMasked ? key[i & 3] : 0)));
+        }
+        return Arrays.copyOf(frame.array(), frame.position());
+    }
+
+    private static void write(OutputStream out, byte[] bytes, int piece) throws IOException {
+        for (int at = 0; at < bytes.length; at += Math.min(piece, bytes.length - at)) {
+            out.write(bytes, at, Math.min(piece, bytes.length - at));
+        }
+    }
+
+    @Test
+    void frames_of_every_kind_pass_unchanged_both_ways() throws Exception {
+        List<Frames> cases = frames();
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
+                        + " [\"127.0.0.1:" + origin.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            origin.handler = (seen, out, socket) -> {
+                out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n".getBytes());
+                for (Frames one : cases) {
+                    byte[] arrived = socket.getInputStream().readNBytes(one.fromClient().length);
+                    if (!Arrays.equals(one.fromClient(), arrived)) {
+                        return false;
+                    }
+                    write(out, one.fromServer(), one.piece());
+                }
+                return false;
+            };
+            client.send(ASK);
+            assertEquals(101, client.read().status());
+            for (Frames one : cases) {
+                write(client.socket.getOutputStream(), one.fromClient(), one.piece());
+                byte[] arrived = client.readBytes(one.fromServer().length);
+                assertTrue(Arrays.equals(one.fromServer(), arrived), one.name());
+            }
+            assertTrue(client.isClosed());
+        }
+        assertTrue(cases.size() > 100, "the table is incomplete");
     }
 }

@@ -350,11 +350,6 @@ public final class ExchangeMachine {
         return collectMax == 0 ? run(State.POST) : enter(State.RECEIVING, Command.COLLECT_RESPONSE);
     }
 
-    /** The origin has responded to a part of the request: the rest of it has nowhere to go. */
-    public void respondedEarly() {
-        isLast = true;
-    }
-
     private Command send() {
         Response response = context.response();
         try {

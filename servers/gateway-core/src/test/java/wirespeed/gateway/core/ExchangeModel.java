@@ -27,7 +27,7 @@ final class ExchangeModel {
         /** An attempt. */
         NO_ADDRESS(Category.NO_ADDRESS), POOL_FULL(Category.LIMIT), NO_CONNECTION(Category.CONNECT),
         STALE(Category.ORIGIN_RESET), BODY_GONE(Category.ORIGIN_RESET), MALFORMED(Category.ORIGIN_MALFORMED),
-        RESPONDS, RESPONDS_EMPTY, RESPONDS_EARLY, SWITCHES,
+        RESPONDS, RESPONDS_EMPTY, SWITCHES,
         /** The response body. */
         RESPONSE_WHOLE, RESPONSE_FULL(Category.LIMIT), BODY_BREAKS(Category.ORIGIN_RESET),
         BREAKS_UNSENT(Category.ORIGIN_RESET),
@@ -189,7 +189,7 @@ final class ExchangeModel {
                     Event.REQUEST_TOO_LONG, Event.TOO_SLOW));
             case ASK, ASK_AGAIN -> events.addAll(List.of(Event.NO_ADDRESS, Event.POOL_FULL,
                     Event.NO_CONNECTION, Event.STALE, Event.BODY_GONE, Event.MALFORMED, Event.RESPONDS,
-                    Event.RESPONDS_EMPTY, Event.RESPONDS_EARLY, Event.SWITCHES));
+                    Event.RESPONDS_EMPTY, Event.SWITCHES));
             case COLLECT_RESPONSE -> events.addAll(List.of(Event.RESPONSE_WHOLE, Event.RESPONSE_FULL,
                     Event.BODY_BREAKS));
             case RELAY -> events.addAll(List.of(Event.SENT, Event.BODY_BREAKS, Event.BREAKS_UNSENT));
@@ -237,7 +237,6 @@ final class ExchangeModel {
             case MALFORMED -> lost(Category.ORIGIN_MALFORMED, Loss.AFTER_ANSWER, true);
             case RESPONDS -> responds(200, "Content-Length: 5\r\n");
             case RESPONDS_EMPTY -> responds(204, "");
-            case RESPONDS_EARLY -> respondsEarly();
             case SWITCHES -> responds(101, "Upgrade: websocket\r\n");
             case RESPONSE_WHOLE -> responseWhole();
             case RESPONSE_FULL -> machine.responseHeld(5, true);
@@ -312,11 +311,6 @@ final class ExchangeModel {
                     () -> "a method that must not be repeated: " + past);
         }
         return next;
-    }
-
-    private Command respondsEarly() {
-        machine.respondedEarly();
-        return responds(413, "Content-Length: 5\r\n");
     }
 
     private Command responds(int status, String fields) {

@@ -100,9 +100,9 @@ final class Attempt {
     }
 
     /** The response is complete; the connection is no longer ours. */
-    void responseEnd(boolean wasRequestSent, Headers trailers) {
+    void responseEnd(Headers trailers) {
         end();
-        exchange.responseEnd(this, wasRequestSent, trailers);
+        exchange.responseEnd(this, trailers);
     }
 
     /** The origin can take more of the request body. */

@@ -320,6 +320,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
             state = State.DROP;
             dropped = 0;
             readBody(true);
+            deadline.within(loop.timeouts.bodyIdleMillis());
             return;
         }
         awaitHead();
@@ -376,6 +377,9 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
             exchange.tunnel(reader.take());
         }
         read(true);
+        if (isInputShut()) {
+            inputEnded();
+        }
     }
 
     @Override
@@ -478,7 +482,9 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
         if (isOver()) {
             return;
         }
-        if (state == State.BODY || state == State.TUNNEL) {
+        if (state == State.TUNNEL && isHalfClosable()) {
+            exchange.tunnelInputEnded();
+        } else if (state == State.BODY || state == State.TUNNEL) {
             channelGone();
             close();
         } else if (state != State.RESPONSE) {

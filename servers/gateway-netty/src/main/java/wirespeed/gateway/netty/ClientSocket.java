@@ -106,6 +106,11 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
         return isInputShut;
     }
 
+    /** Whether it can still get data once it has shut its half: BoringSSL ends both together. */
+    boolean isHalfClosable() {
+        return !isTls;
+    }
+
     boolean isOver() {
         return isOver;
     }

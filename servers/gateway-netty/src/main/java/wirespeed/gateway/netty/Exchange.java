@@ -283,12 +283,9 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     }
 
     /** The origin's response is complete; the connection is no longer ours. */
-    void responseEnd(Attempt ended, boolean wasRequestSent, Headers trailers) {
+    void responseEnd(Attempt ended, Headers trailers) {
         asksNobody();
         context.originNanos(ended.tookNanos());
-        if (!wasRequestSent) {
-            machine.respondedEarly();
-        }
         relay.end(request.takesTrailers() ? Trailers.fit(trailers) : null);
     }
 

@@ -223,4 +223,11 @@ abstract class ExchangeAttempts {
             client.readBody(false);
         }
     }
+
+    /** The client sends no more raw bytes. */
+    void tunnelInputEnded() {
+        if (origin() != null) {
+            origin().endRaw();
+        }
+    }
 }

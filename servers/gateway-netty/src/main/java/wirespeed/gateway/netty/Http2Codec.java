@@ -191,8 +191,27 @@ abstract class Http2Codec extends Http2ConnectionHandler {
         } else if (error.error() == Http2Error.STREAM_CLOSED && wasReset(error.streamId())) {
             // RFC 9113 §5.1: the peer may have sent it before it knew.
             return;
+        } else if (error.error() == Http2Error.PROTOCOL_ERROR && resetUnbegun(error.streamId())) {
+            return;
         }
         super.onStreamError(same, isOutbound, cause, error);
+    }
+
+    /**
+     * Of a head that cannot be read the codec makes no stream, and would take the data behind it for a
+     * fault of the whole connection.
+     */
+    private boolean resetUnbegun(int stream) {
+        var peer = connection().remote();
+        if (!peer.isValidStreamId(stream) || connection().streamMayHaveExisted(stream)) {
+            return false;
+        }
+        try {
+            writeReset(peer.createStream(stream, false), Http2Error.PROTOCOL_ERROR);
+            return true;
+        } catch (Http2Exception full) {
+            return false;
+        }
     }
 
     final ByteBufAllocator alloc() {

@@ -146,6 +146,11 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
     @Override
     public void sendRaw(ByteBuf bytes) {
         bytes.release();
+        endRaw();
+    }
+
+    @Override
+    public void endRaw() {
         throw new IllegalStateException("nothing is switched on HTTP/2");
     }
 
@@ -342,9 +347,8 @@ final class Http2OriginStream extends Http2Frames implements OriginStream {
         }
         Attempt user = attempt;
         attempt = null;
-        boolean wasSent = isRequestSent;
         endOrReset();
-        user.responseEnd(wasSent, trailers);
+        user.responseEnd(trailers);
     }
 
     @Override

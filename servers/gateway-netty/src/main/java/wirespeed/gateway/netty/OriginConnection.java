@@ -7,6 +7,7 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.socket.DuplexChannel;
 import io.netty.handler.ssl.SslCloseCompletionEvent;
+import io.netty.handler.ssl.SslHandler;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -166,6 +167,26 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         out.body(bytes);
         out.flush();
         armIdle();
+    }
+
+    @Override
+    public void endRaw() {
+        out.flush();
+        channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(written -> {
+            if (written.isSuccess()) {
+                shutOutput();
+            }
+        });
+    }
+
+    private void shutOutput() {
+        DuplexChannel socket = (DuplexChannel) channel.channel();
+        SslHandler tls = channel.pipeline().get(SslHandler.class);
+        if (tls == null) {
+            socket.shutdownOutput();
+        } else {
+            tls.closeOutbound().addListener(said -> socket.shutdownOutput());
+        }
     }
 
     @Override
@@ -347,9 +368,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         }
         Attempt user = attempt;
         attempt = null;
-        boolean wasSent = isRequestSent;
         // A byte after the end would be taken for the answer to the next request.
-        boolean isKept = keepAlive && wasSent && !in.isReadable() && isYoung();
+        boolean isKept = keepAlive && isRequestSent && !in.isReadable() && isYoung();
         if (!isKept) {
             if (in.isReadable()) {
                 loop.meters.add(Meters.Count.UNSOLICITED, 1);
@@ -360,7 +380,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             read(true);
         }
         if (user != null) {
-            user.responseEnd(wasSent, reader.trailers());
+            user.responseEnd(reader.trailers());
         }
         // Last: a request that waits takes the connection at once, and with it the flush.
         if (isKept && state == State.UNUSED) {
@@ -433,7 +453,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         if (before == State.TUNNEL) {
             user.tunnelClosed();
         } else if (before == State.BODY && reader.endsWithClose() && !isBroken) {
-            user.responseEnd(isRequestSent, null);
+            user.responseEnd(null);
             user.client.flush();
         } else {
             user.originFailed(Category.ORIGIN_RESET, null, isResponseBegun ? Loss.AFTER_ANSWER

@@ -22,6 +22,9 @@ interface OriginStream {
     /** Raw bytes after a switch of protocols; takes them over. */
     void sendRaw(ByteBuf bytes);
 
+    /** No raw bytes follow; those of the origin still go to the client. */
+    void endRaw();
+
     /** The request body waits for the origin to take what is written. */
     void stalled();
 

@@ -25,6 +25,7 @@ final class Call {
     private static final int INTERIM_MAX = 8;
     /** "1", CRLF, one byte. */
     private static final int CHUNK_BYTES_MIN = 4;
+    private static final int REQUEST_TIMEOUT = 408;
 
     private final Plant plant;
     private final Context context;
@@ -121,7 +122,10 @@ final class Call {
                 connection.sendBody(request.method(), request.framing(),
                         body(connection, sending));
             } catch (ClientFailure client) {
-                throw client;
+                // A client may wait for an answer that is here, before it sends the rest.
+                if (client.status() != REQUEST_TIMEOUT || !hasAnswer(connection)) {
+                    throw client;
+                }
             } catch (IOException broken) {
                 // An origin that refuses a body may answer and close before it has read all of it.
                 if (!hasAnswer(connection)) {

@@ -66,8 +66,10 @@ final class Exchange {
             while (next != Command.WAIT) {
                 next = execute(next);
             }
-            if (leavesRest) {
+            if (leavesRest || body.isBroken() || body.isInDoubt()) {
                 reply.leaveRest();
+            } else if (!body.isComplete()) {
+                reply.dropRest(System.nanoTime() + plant.timeouts().bodyIdleMillis() * 1_000_000L);
             }
         } catch (ClientFailure gone) {
             machine.clientGone(gone);
@@ -195,9 +197,6 @@ final class Exchange {
     }
 
     private Command responded(Response response) {
-        if (!call.isRequestSent()) {
-            machine.respondedEarly();
-        }
         body.forget();
         return machine.responded(response);
     }
@@ -236,7 +235,8 @@ final class Exchange {
     private Command send(Command how) throws ClientFailure {
         Response response = context.response();
         Framing framing = machine.framing();
-        boolean keepAlive = request.keepAlive() && !machine.isLast() && !plant.gateway().isDraining();
+        boolean keepAlive = request.keepAlive() && !machine.isLast() && !body.isBroken()
+                && !body.isInDoubt() && !plant.gateway().isDraining();
         reply.head(response, request.isHeadAsked(), framing, keepAlive);
         if (how == Command.RELAY) {
             Command broken = framing.isEmpty() ? complete() : stream(framing);
@@ -252,11 +252,11 @@ final class Exchange {
                 sendWhole(response.body());
             }
         }
+        machine.end(plant.meters(), System.nanoTime());
         if (request.isHeadAsked() || request.takesTrailers()) {
             // Otherwise Tomcat would count the bytes, also the ones that were not written.
             reply.flush();
         }
-        machine.end(plant.meters(), System.nanoTime());
         reply.end();
         return Command.WAIT;
     }

@@ -21,6 +21,10 @@ final class Reply {
             "proxy-authenticate", "content-length");
 
     private final Response client;
+    /** What is missing of a body whose length is announced. */
+    private long left;
+    private byte[] last;
+    private int lastCount;
 
     Reply(Response client) {
         this.client = client;
@@ -66,7 +70,9 @@ final class Reply {
     /** A response to HEAD has the length that GET would have; others have none without a body. */
     private void length(wirespeed.gateway.core.Response response, boolean isHead,
             Framing framing) {
+        left = Long.MAX_VALUE;
         if (framing.kind() == Framing.Kind.LENGTH) {
+            left = framing.length();
             client.setContentLengthLong(framing.length());
         } else if (isHead && announced(response) >= 0) {
             client.setContentLengthLong(announced(response));
@@ -96,11 +102,24 @@ final class Reply {
 
     /** The trailers of the request; null for none. */
     Headers requestTrailers() {
-        return client.getRequest().getCoyoteRequest().getNote(Http11.READER)
-                instanceof StrictReader reader ? reader.trailers() : null;
+        return reader() == null ? null : reader().trailers();
     }
 
+    /**
+     * Sends a piece of the body; the last one of an announced length leaves by {@link #end}, and is not
+     * to be changed before: Tomcat sends all it has with it, and the exchange ends first.
+     */
     void write(byte[] bytes, int count) throws ClientFailure {
+        left -= count;
+        if (left == 0 && count > 0) {
+            last = bytes;
+            lastCount = count;
+        } else {
+            send(bytes, count);
+        }
+    }
+
+    private void send(byte[] bytes, int count) throws ClientFailure {
         try {
             client.getOutputStream().write(bytes, 0, count);
         } catch (IOException gone) {
@@ -119,6 +138,9 @@ final class Reply {
 
     /** The response is complete; afterwards the client has all of it. */
     void end() throws ClientFailure {
+        if (last != null) {
+            send(last, lastCount);
+        }
         try {
             client.getOutputStream().close();
         } catch (IOException gone) {
@@ -128,16 +150,28 @@ final class Reply {
 
     /** Forgets what was prepared and not sent. */
     void reset() {
+        last = null;
         client.reset();
     }
 
     /** Does not wait for what the client still sends of its body. */
     void leaveRest() {
-        org.apache.coyote.Request request = client.getRequest().getCoyoteRequest();
-        if (request.getNote(Http11.READER) instanceof StrictReader reader) {
-            reader.giveUp();
+        if (reader() != null) {
+            reader().giveUp();
         }
-        request.action(ActionCode.DISABLE_SWALLOW_INPUT, null);
+        client.getRequest().getCoyoteRequest().action(ActionCode.DISABLE_SWALLOW_INPUT, null);
+    }
+
+    /** Tomcat drops what the client still sends of its body; not for longer than this. */
+    void dropRest(long deadlineNanos) {
+        if (reader() != null) {
+            reader().dropRest(deadlineNanos);
+        }
+    }
+
+    private StrictReader reader() {
+        return client.getRequest().getCoyoteRequest().getNote(Http11.READER)
+                instanceof StrictReader reader ? reader : null;
     }
 
     /** The rest will not come: the client must not take what it has for complete. */

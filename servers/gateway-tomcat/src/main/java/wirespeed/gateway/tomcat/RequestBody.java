@@ -41,6 +41,8 @@ final class RequestBody {
     private final HeldBytes kept;
     private boolean isReplayable;
     private boolean isComplete;
+    private boolean isAsked;
+    private boolean isBroken;
     private long bytes;
 
     RequestBody(Context context, ExchangeMachine machine, InputStream in, Plant plant,
@@ -60,6 +62,19 @@ final class RequestBody {
     /** Whether everything was read from the client. */
     boolean isComplete() {
         return isComplete;
+    }
+
+    /** Whether the client has failed on it, so that the rest cannot be read. */
+    boolean isBroken() {
+        return isBroken;
+    }
+
+    /**
+     * RFC 9110 §10.1.1: whether a client that was never asked to go on may send its body or the next
+     * request now, and the gateway could not know which.
+     */
+    boolean isInDoubt() {
+        return request.expectsContinue() && !isAsked;
     }
 
     /** Whether everything that was read can be sent again. */
@@ -117,6 +132,8 @@ final class RequestBody {
             pace.begin(nowMillis());
         }
         pace.reading(true, nowMillis());
+        // By its first read Tomcat asks a client that waits to go on.
+        isAsked = true;
         int count = ClientFailure.read(in, buffer);
         long now = nowMillis();
         if (count >= 0 && pace.isTooSlow(count, now)) {
@@ -131,7 +148,9 @@ final class RequestBody {
     }
 
     private int read(byte[] buffer) throws ClientFailure {
+        isBroken = true;
         int count = readInTime(buffer);
+        isBroken = false;
         if (count < 0) {
             isComplete = true;
             return count;

@@ -52,7 +52,7 @@ public final class Server implements Launcher.Carrier {
         plant = Plant.of(gateway);
         StrictChannel.Factory channels = new StrictChannel.Factory(
                 () -> gateway.snapshot().limits(), gateway.options("timeouts").millis("head"),
-                gateway.options("timeouts").millis("send"), lingering);
+                gateway.options("timeouts").millis("send"), lingering, plant.meters());
         gateway.listeners().forEach(one -> protocols.add(new Http11(one, plant.meters(), channels)));
     }
 

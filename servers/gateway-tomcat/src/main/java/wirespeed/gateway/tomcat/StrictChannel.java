@@ -11,7 +11,9 @@ import org.apache.tomcat.util.net.NioEndpoint;
 import org.apache.tomcat.util.net.NioEndpoint.NioSocketWrapper;
 import org.apache.tomcat.util.net.SecureNioChannel;
 import org.apache.tomcat.util.net.SocketBufferHandler;
+import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Meters;
 
 /** The parts that both kinds have in common. */
 interface StrictChannel {
@@ -22,7 +24,7 @@ interface StrictChannel {
 
     /** Makes channels for an endpoint. */
     record Factory(Supplier<Limits> limits, long headMillis, int sendMillis,
-            Lingering lingering) {
+            Lingering lingering, Meters meters) {
         NioChannel plain(SocketBufferHandler buffers) {
             return new Plain(buffers, this);
         }
@@ -33,9 +35,10 @@ interface StrictChannel {
     }
 
     /** The last words on a connection: 408 for a late head. */
-    private static void beforeEnd(StrictReader reader, NioChannel channel) {
+    private static void beforeEnd(StrictReader reader, NioChannel channel, Meters meters) {
         try {
-            if (reader.isLate()) {
+            if (reader.isCutLate()) {
+                meters.refused(Category.CLIENT_BAD, 408);
                 channel.write(StrictReader.late());
             }
         } catch (IOException gone) {
@@ -64,6 +67,7 @@ interface StrictChannel {
         private final StrictReader reader;
         private final int sendMillis;
         private final Lingering lingering;
+        private final Meters meters;
         private NioSocketWrapper owner;
         private boolean isHandedOver;
 
@@ -72,6 +76,7 @@ interface StrictChannel {
             reader = new StrictReader(super::read, factory.limits(), factory.headMillis());
             sendMillis = factory.sendMillis();
             lingering = factory.lingering();
+            meters = factory.meters();
         }
 
         @Override
@@ -100,7 +105,7 @@ interface StrictChannel {
             if (isHandedOver) {
                 return;
             }
-            beforeEnd(reader, this);
+            beforeEnd(reader, this, meters);
             isHandedOver = isHandedOver(reader, this, owner, lingering);
             if (!isHandedOver) {
                 super.close();
@@ -113,6 +118,7 @@ interface StrictChannel {
         private final StrictReader reader;
         private final int sendMillis;
         private final Lingering lingering;
+        private final Meters meters;
         private NioSocketWrapper owner;
         private boolean isHandedOver;
         /** Of the record that was read last; empty between requests. */
@@ -123,6 +129,7 @@ interface StrictChannel {
             reader = new StrictReader(this::decrypted, factory.limits(), factory.headMillis());
             sendMillis = factory.sendMillis();
             lingering = factory.lingering();
+            meters = factory.meters();
         }
 
         @Override
@@ -172,7 +179,7 @@ interface StrictChannel {
         /** TLS says its own end; the socket stays. */
         @Override
         public void close() throws IOException {
-            beforeEnd(reader, this);
+            beforeEnd(reader, this, meters);
             super.close();
         }
 

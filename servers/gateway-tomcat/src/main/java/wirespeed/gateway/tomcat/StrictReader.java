@@ -33,6 +33,7 @@ final class StrictReader {
 
     private enum State { HEAD, LENGTH, CHUNKED, REFUSED, RAW }
 
+    private static final String LATE_HEAD = "request head did not arrive in time";
     private static final int RECEIVED_BYTES_LEAST = 2048;
     private static final long CHUNK_BYTES_MAX = 1 << 30;
     private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
@@ -60,6 +61,9 @@ final class StrictReader {
     private int scanned;
     private long began;
     private long left;
+    /** Whether what comes of the body is dropped, and until when. */
+    private boolean isDropping;
+    private long dropNanos;
     private ByteBuffer passed = NOTHING;
     private Request request;
     private Refusal refusal;
@@ -76,6 +80,7 @@ final class StrictReader {
         received = new byte[0];
         from = to = 0;
         passed = NOTHING;
+        isDropping = false;
         request = null;
         refusal = null;
         beginHead();
@@ -99,6 +104,15 @@ final class StrictReader {
         return state == State.HEAD && began != 0 && System.nanoTime() - began >= headNanos;
     }
 
+    /** Whether the connection ends in the middle of a head that is late; true once. */
+    boolean isCutLate() {
+        boolean isCut = isLate() && to > from;
+        if (isCut) {
+            giveUp();
+        }
+        return isCut;
+    }
+
     /**
      * Whether a request is on its way: its head has begun.
      *
@@ -118,6 +132,12 @@ final class StrictReader {
         state = State.REFUSED;
     }
 
+    /** The rest of the body is dropped, and not waited for after this time. */
+    void dropRest(long deadlineNanos) {
+        isDropping = true;
+        dropNanos = deadlineNanos;
+    }
+
     /** Whether the client may still send unneeded data: behind a refusal, or of a body. */
     boolean hasRest() {
         return state == State.REFUSED || state == State.LENGTH || state == State.CHUNKED;
@@ -127,6 +147,9 @@ final class StrictReader {
     int read(ByteBuffer into, Clock clock) throws IOException {
         if (passed.hasRemaining()) {
             return pass(into);
+        }
+        if (isDropping && hasRest() && System.nanoTime() - dropNanos >= 0) {
+            giveUp();
         }
         return switch (state) {
             case HEAD -> head(into, clock);
@@ -185,6 +208,7 @@ final class StrictReader {
             return false;
         }
         request = HeadCheck.request(received, from, end, limits);
+        isDropping = false;
         passed = ByteBuffer.wrap(forTomcat(request));
         from = end;
         beginHead();
@@ -202,7 +226,7 @@ final class StrictReader {
 
     private void refuseLate() {
         if (isLate()) {
-            throw new Refusal(408, "request head did not arrive in time");
+            throw new Refusal(408, LATE_HEAD);
         }
     }
 
@@ -360,7 +384,9 @@ final class StrictReader {
 
     /** The response to a client whose head was late and which Tomcat closes without one. */
     static ByteBuffer late() {
-        return ByteBuffer.wrap(("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n"
-                + "Connection: close\r\n\r\n").getBytes(StandardCharsets.US_ASCII));
+        String body = "408 Request Timeout: " + LATE_HEAD + "\n";
+        return ByteBuffer.wrap(ascii("HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain;"
+                + " charset=utf-8\r\nContent-Length: " + body.length() + "\r\nConnection: close\r\n\r\n"
+                + body));
     }
 }
