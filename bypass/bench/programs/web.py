@@ -191,7 +191,7 @@ external: 127.0.0.1
 socksmethod: none
 clientmethod: none
 user.privileged: root
-user.unprivileged: nobody
+user.unprivileged: proxy
 client pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }
 socks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }
 """)
