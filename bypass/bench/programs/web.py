@@ -197,7 +197,7 @@ socks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }
 """)
     place.server(["danted", "-f", place.folder / "danted.conf", "-p", place.folder / "pid"], 1080)
     yield from through_proxy(place, 1080, "socks5")
-    yield from through_proxy(place, 1080, "socks4a")
+    yield from through_proxy(place, 1080, "socks4")
 
 
 def certificate(place):
