@@ -9,7 +9,7 @@ use bypass_stack::process::deferral::inside;
 use bypass_stack::process::table;
 use libc::msghdr;
 
-use super::{control, descriptors};
+use super::control;
 
 /// UIO_MAXIOV of the kernel.
 pub const MESSAGES_MAX: usize = 1024;
@@ -65,12 +65,8 @@ pub unsafe fn after_receiving(header: *const msghdr, flags: c_int) {
         0 => Receipt::Taken,
         _ => Receipt::LookedAt,
     };
-    let received = |fd| {
-        inside(|| passing::received(fd, receipt));
-        descriptors::given(fd);
-    };
     // SAFETY: the header as the kernel has filled it.
-    unsafe { each(header, received) }
+    unsafe { each(header, |fd| inside(|| passing::received(fd, receipt))) }
 }
 
 /// The same for each of several messages.

@@ -33,18 +33,14 @@ static void connecting(int listening, int port) {
     clearerr(stdin);
 }
 
-/* Standard output is one that a message brought. */
-static void received(int listening, int port) {
-    int pair[2], near = dial_port(port), far = accept(listening, NULL, NULL), output = dup(1);
-    need(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "socketpair");
-    hand(pair[0], &far, 1);
+/* Standard output is the accepted one. */
+static void written(int listening, int port) {
+    int near = dial_port(port), output = dup(1);
     close(STDOUT_FILENO);
-    int fd;
-    take(pair[1], &fd, 1);
-    printf("to number %d", fd);
+    int far = accept(listening, NULL, NULL);
+    printf("to number %d", far);
     int flushed = fflush(stdout);
     dup2(output, STDOUT_FILENO);
-    close(far);
     memset(line, 0, sizeof line);
     size_t length = 0;
     ssize_t got;
@@ -58,5 +54,5 @@ static void solo(void) {
     int listening = listener_on("127.0.0.1", 16), port = port_of(listening);
     accepted(listening, port);
     connecting(listening, port);
-    received(listening, port);
+    written(listening, port);
 }
