@@ -50,6 +50,7 @@ ALL = {
     "varnish": Entry(web.varnish, ("varnish", "nginx"), "curl, ab, through it to nginx"),
     "squid": Entry(web.squid, ("squid", "nginx"), "curl as a proxy's client"),
     "tinyproxy": Entry(web.tinyproxy, ("tinyproxy", "nginx"), "curl as a proxy's client"),
+    "dante": Entry(web.dante, ("dante-server", "nginx"), "curl with SOCKS 5 and 4"),
     "stunnel": Entry(web.stunnel, ("stunnel4", "nginx"), "curl with TLS"),
     "nghttpd": Entry(web.nghttpd, ("nghttp2-server", "nghttp2-client"), "curl and nghttp, HTTP/2"),
     "redis": Entry(databases.redis, ("redis-server",), "redis-cli, redis-benchmark"),

@@ -144,14 +144,15 @@ def varnish(place):
     yield from http.ask(place, 8080, requests=6000)
 
 
-def through_proxy(place, port):
+def through_proxy(place, port, kind="http"):
+    proxy = ["curl", "-sS", "-x", f"{kind}://127.0.0.1:{port}", "-o"]
     for path in ("/small.txt", "/large.bin"):
-        yield place.client(["curl", "-sS", "-x", f"http://127.0.0.1:{port}", "-o", place.folder / "got", "-w",
-                            "%{http_code} %{size_download}", f"http://127.0.0.1:8081{path}"])
+        yield place.client([*proxy, place.folder / "got", "-w", "%{http_code} %{size_download}",
+                            f"http://127.0.0.1:8081{path}"])
         yield http.checksum(place.folder / "got")
     for _ in range(20):
-        yield place.client(["curl", "-sS", "-x", f"http://127.0.0.1:{port}", "-o", "/dev/null", "-w",
-                            "%{http_code} %{num_connects}\n", *["http://127.0.0.1:8081/small.txt"] * 5])
+        yield place.client([*proxy, "/dev/null", "-w", "%{http_code} %{num_connects}\n",
+                            *["http://127.0.0.1:8081/small.txt"] * 5])
 
 
 def squid(place):
@@ -179,6 +180,24 @@ def tinyproxy(place):
     place.write("tiny.conf", "Port 8080\nListen 127.0.0.1\nTimeout 20\nMaxClients 50\nLogLevel Error\n")
     place.server(["tinyproxy", "-d", "-c", place.folder / "tiny.conf"], 8080)
     yield from through_proxy(place, 8080)
+
+
+def dante(place):
+    start_nginx(place, 8081)
+    place.write("danted.conf", """
+logoutput: stderr
+internal: 127.0.0.1 port = 1080
+external: 127.0.0.1
+socksmethod: none
+clientmethod: none
+user.privileged: root
+user.unprivileged: proxy
+client pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }
+socks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }
+""")
+    place.server(["danted", "-f", place.folder / "danted.conf", "-p", place.folder / "pid"], 1080)
+    yield from through_proxy(place, 1080, "socks5")
+    yield from through_proxy(place, 1080, "socks4")
 
 
 def certificate(place):

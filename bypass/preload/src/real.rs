@@ -84,6 +84,7 @@ real! {
     close_range = c"close_range": fn(c_uint, c_uint, c_int) -> c_int;
     fdopen = c"fdopen": fn(c_int, *const c_char) -> *mut FILE;
     fileno = c"fileno": fn(*mut FILE) -> c_int;
+    fclose = c"fclose": fn(*mut FILE) -> c_int;
     open = c"open": fn(*const c_char, c_int, usize) -> c_int;
     openat = c"openat": fn(c_int, *const c_char, c_int, usize) -> c_int;
     open64 = c"open64": fn(*const c_char, c_int, usize) -> c_int;

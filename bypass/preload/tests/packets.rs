@@ -272,6 +272,14 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "scm_rights_churn",
         "the listener outlives the process that uses the interface",
     ),
+    (
+        "scm_rights_peeked",
+        "the process that uses the interface ends first",
+    ),
+    (
+        "scm_rights_to_program",
+        "the process that uses the interface ends without exit",
+    ),
 ];
 
 /// Fewer programs than this between hosts: the comparison would say little.

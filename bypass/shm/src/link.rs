@@ -42,6 +42,8 @@ pub enum Message {
     Lend { number: u64 },
     /// A process that was sent a connection's shadow asks its sender for the connection.
     Take { inode: u64, version: u64 },
+    /// The same of a process that has only looked at the message (MSG_PEEK): it is to be received still.
+    Look { inode: u64, version: u64 },
     /// The answer, with the segment.
     Give {
         slot: u64,
@@ -87,6 +89,7 @@ impl Message {
             Self::Join { inode, version } => [7, inode, version, 0, 0, 0],
             Self::JoinCluster { version } => [12, version, 0, 0, 0, 0],
             Self::Interface { left } => [13, left, 0, 0, 0, 0],
+            Self::Look { inode, version } => [14, inode, version, 0, 0, 0],
         }
     }
 
@@ -129,6 +132,10 @@ impl Message {
             11 => Self::Taken,
             12 => Self::JoinCluster { version: a },
             13 => Self::Interface { left: a },
+            14 => Self::Look {
+                inode: a,
+                version: b,
+            },
             _ => return None,
         })
     }

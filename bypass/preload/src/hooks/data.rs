@@ -423,7 +423,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         // SAFETY: a call that worked was given a header, and has filled it.
         if result >= 0 && unsafe { (*message).msg_controllen } > 0 {
             // SAFETY: as above.
-            unsafe { rights::after_receiving(message) };
+            unsafe { rights::after_receiving(message, flags) };
         }
         return result;
     }
@@ -547,8 +547,10 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     if is_plain || is_wild(messages) {
         // SAFETY: the caller's arguments.
         let received = unsafe { real::recvmmsg()(fd, messages, count, flags, timeout) };
-        // SAFETY: so many headers were filled.
-        unsafe { rights::each_of(messages, received.max(0) as c_uint, rights::after_receiving) };
+        // SAFETY: headers that were filled.
+        let look = |header| unsafe { rights::after_receiving(header, flags) };
+        // SAFETY: so many were.
+        unsafe { rights::each_of(messages, received.max(0) as c_uint, look) };
         return received;
     }
     // SAFETY: null or a time, by recvmmsg(2).
@@ -595,17 +597,21 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         return unsafe { real::sendmmsg()(fd, messages, count, flags) };
     }
     if table::is_kernel(fd) && !table::is_datagram(fd) {
+        // SAFETY: headers of the caller's.
+        let before = |header| unsafe { rights::before_sending(header) };
         // SAFETY: the caller's array.
-        unsafe { rights::each_of(messages, count, rights::before_sending) };
+        unsafe { rights::each_of(messages, count, before) };
         // SAFETY: the caller's arguments.
         let sent = unsafe { real::sendmmsg()(fd, messages, count, flags) };
         let error = errno();
         let unsent = (sent.max(0) as c_uint).min(count);
+        // SAFETY: headers of the caller's.
+        let after = |header| unsafe { rights::after_failing(header) };
         // SAFETY: the rest of the caller's array.
         unsafe {
             let count = count.min(rights::MESSAGES_MAX as c_uint);
             let rest = messages.add(unsent as usize);
-            rights::each_of(rest, count.saturating_sub(unsent), rights::after_failing);
+            rights::each_of(rest, count.saturating_sub(unsent), after);
         }
         set_errno(error);
         return sent;

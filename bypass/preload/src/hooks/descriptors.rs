@@ -9,6 +9,7 @@ use bypass_stack::process::deferral::inside;
 use bypass_stack::process::{pool, table};
 use bypass_stats::Reason;
 use bypass_sys::numbers;
+use bypass_sys::process::keeping_errno;
 use libc::FILE;
 
 use super::creating::{or_give_back, taking};
@@ -37,11 +38,17 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 fn shared(fd: c_int, made: c_int) -> c_int {
     if made >= 0 && (!table::is_kernel(fd) || table::is_datagram(fd)) {
         inside(|| descriptors::duplicated(fd, made));
-        if made <= libc::STDERR_FILENO {
-            replace_standard_stream(made);
-        }
+        given(made);
     }
     made
+}
+
+/// The program has got this number, if it is one: for a socket of ours, perhaps.
+#[inline]
+pub(super) fn given(made: c_int) {
+    if (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&made) {
+        keeping_errno(|| replace_standard_stream(made));
+    }
 }
 
 #[no_mangle]
@@ -285,6 +292,15 @@ pub unsafe extern "C-unwind" fn fileno(stream: *mut FILE) -> c_int {
     }
     // SAFETY: the caller's stream.
     unsafe { real::fileno()(stream) }
+}
+
+/// libc closes the number without a call of close that could be seen: the next socket may have to take it.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's stream.
+    let result = unsafe { real::fclose()(stream) };
+    pool::standard_closed();
+    result
 }
 
 extern "C-unwind" fn cookie_close(cookie: *mut c_void) -> c_int {

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_uint};
 
-use bypass_stack::lifecycle::passing;
+use bypass_stack::lifecycle::passing::{self, Receipt};
 use bypass_stack::operations::datagrams;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::table;
@@ -60,24 +60,23 @@ pub unsafe fn after_failing(header: *const msghdr) {
 
 /// After a message was received from the kernel.
 #[cold]
-pub unsafe fn after_receiving(header: *const msghdr) {
+pub unsafe fn after_receiving(header: *const msghdr, flags: c_int) {
+    let receipt = match flags & libc::MSG_PEEK {
+        0 => Receipt::Taken,
+        _ => Receipt::LookedAt,
+    };
     // SAFETY: the header as the kernel has filled it.
-    unsafe { each(header, |fd| inside(|| passing::received(fd))) }
+    unsafe { each(header, |fd| inside(|| passing::received(fd, receipt))) }
 }
 
 /// The same for each of several messages.
-pub unsafe fn each_of(
-    messages: *const libc::mmsghdr,
-    count: c_uint,
-    work: unsafe fn(*const msghdr),
-) {
+pub unsafe fn each_of(messages: *const libc::mmsghdr, count: c_uint, work: impl Fn(*const msghdr)) {
     // No more in one call than the kernel takes.
     for index in 0..(count as usize).min(MESSAGES_MAX) {
         // SAFETY: the caller's array of `count` messages.
         let header = unsafe { &(*messages.add(index)).msg_hdr };
         if header.msg_controllen > 0 {
-            // SAFETY: one of the caller's headers.
-            unsafe { work(header) };
+            work(header);
         }
     }
 }

@@ -33,5 +33,10 @@ static void solo(void) {
     close(far);
     say("a file has %d", open("/dev/null", O_RDONLY));
     close_range(STDIN_FILENO, STDIN_FILENO, 0);
+    say("a socket has %d", waiting = socket(AF_INET, SOCK_STREAM, 0));
+    close(waiting);
+    FILE *file = fdopen(dup(STDERR_FILENO), "r");
+    close(socket(AF_INET, SOCK_STREAM, 0));
+    fclose(file);
     say("a socket has %d", socket(AF_INET, SOCK_STREAM, 0));
 }

@@ -206,7 +206,6 @@ pub fn child(prepared: Option<Prepared>) {
     if let Some(rendezvous) = rendezvous {
         service::take_rendezvous(rendezvous);
     }
-    offers::forget_all();
     wakers::forget();
     connect::forget();
     ports::forget();
@@ -236,6 +235,8 @@ pub fn child(prepared: Option<Prepared>) {
             None => abandon(&peer),
         }
     }
+    // By its own place: it must not let go of what the parent holds until a process has received it.
+    offers::forget_all();
 }
 
 /// The child could not get a place, or needs none: only the parent holds the connections.

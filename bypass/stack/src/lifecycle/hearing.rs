@@ -8,7 +8,7 @@ use bypass_stats::Reason;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 
-use super::offers;
+use super::offers::{self, Receipt};
 use crate::listener::{self, adopt, participants, proves, Listener};
 use crate::packets;
 use crate::peer;
@@ -35,10 +35,10 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
             remove(fd);
         }
         (Role::Taker(inode), Message::Take { version, .. }) if version == VERSION => {
-            match offers::give(*inode, fd, fds.pop()) {
-                Ok(()) => set_role(fd, Role::Given(*inode)),
-                Err(_) => drop(remove(fd)),
-            }
+            give(*inode, fd, fds.pop(), Receipt::Taken);
+        }
+        (Role::Taker(inode), Message::Look { version, .. }) if version == VERSION => {
+            give(*inode, fd, fds.pop(), Receipt::LookedAt);
         }
         (Role::Given(inode), Message::Taken) => {
             offers::given(*inode);
@@ -87,6 +87,14 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
             remove(fd);
         }
         _ => dismiss(fd, role),
+    }
+}
+
+/// A process asks for a connection that was sent.
+fn give(inode: u64, fd: i32, proof: Option<Owned>, receipt: Receipt) {
+    match offers::give(inode, fd, proof, receipt) {
+        Ok(()) => set_role(fd, Role::Given(inode)),
+        Err(_) => drop(remove(fd)),
     }
 }
 

@@ -102,8 +102,17 @@ pub fn names(inode: u64) -> impl Iterator<Item = Name> {
     (0..TURNS).map(move |turn| Name::of_offer(inode, turn))
 }
 
+/// How a process has come by a message with a connection in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receipt {
+    /// It has received it.
+    Taken,
+    /// It has only looked at it (MSG_PEEK): another descriptor of the connection comes when it receives it.
+    LookedAt,
+}
+
 /// The receiver's question, at the sender: the connection, for whoever shows its shadow.
-pub fn give(inode: u64, caller: i32, proof: Option<Owned>) -> Result<(), i32> {
+pub fn give(inode: u64, caller: i32, proof: Option<Owned>, receipt: Receipt) -> Result<(), i32> {
     let shown = proof.ok_or(libc::EPROTO)?;
     if kernel::fstat(shown.0)?.st_ino != inode {
         return Err(libc::EPROTO);
@@ -128,6 +137,7 @@ pub fn give(inode: u64, caller: i32, proof: Option<Owned>) -> Result<(), i32> {
     };
     link::send(caller, answer, &[peer.segment.fd()])?;
     offer.answered += 1;
+    offer.times += u32::from(receipt == Receipt::LookedAt);
     Ok(())
 }
 

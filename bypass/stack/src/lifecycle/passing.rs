@@ -22,7 +22,7 @@ use crate::service;
 use crate::sockets;
 use crate::stream::revive;
 
-pub use offers::{offer, wait_for_receivers};
+pub use offers::{offer, wait_for_receivers, Receipt};
 
 /// How long a sender may take to answer. A receiver that gives up has a socket without its connection, so
 /// this is far more than a loaded machine needs; the end of the sender is noticed at once.
@@ -47,7 +47,7 @@ pub fn take_back(fd: i32) {
 
 /// A socket has arrived from another process: if it has a connection, this process shares it from now on;
 /// if it is a listener, this process becomes another holder.
-pub fn received(fd: i32) {
+pub fn received(fd: i32, receipt: Receipt) {
     // A filter may forbid even to ask what it is.
     if process::settings().dont_accelerate || is_confined() || !table::is_kernel(fd) {
         return;
@@ -57,15 +57,15 @@ pub fn received(fd: i32) {
     }
     let is = |name, wanted| kernel::option_int(fd, libc::SOL_SOCKET, name) == Ok(wanted);
     if is(libc::SO_PROTOCOL, libc::IPPROTO_TCP) && is(libc::SO_ACCEPTCONN, 0) {
-        let _ = take(fd);
+        let _ = take(fd, receipt);
     }
 }
 
 /// Asks whoever has sent the connection behind `fd` for it.
-fn take(fd: i32) -> Option<()> {
+fn take(fd: i32, receipt: Receipt) -> Option<()> {
     let stat = kernel::fstat(fd).ok()?;
     let (sender, answer, memory) =
-        offers::names(stat.st_ino).find_map(|name| ask(fd, &stat, &name))?;
+        offers::names(stat.st_ino).find_map(|name| ask(fd, &stat, &name, receipt))?;
     hold(fd, answer, memory)?;
     // Until the sender has released it, this process could not pass it on to exactly one receiver.
     let _ = link::ask(sender.0, Message::Taken, &[], ANSWER_MS);
@@ -73,15 +73,21 @@ fn take(fd: i32) -> Option<()> {
 }
 
 /// The sender at `name`, its answer, and the memory that came with it.
-fn ask(fd: i32, stat: &libc::stat, name: &Name) -> Option<(Owned, Message, Owned)> {
+fn ask(
+    fd: i32,
+    stat: &libc::stat,
+    name: &Name,
+    receipt: Receipt,
+) -> Option<(Owned, Message, Owned)> {
     let caller = link::connect(name).ok()?;
     let sender = kernel::peer_credentials(caller.0).ok()?.uid;
     if sender != stat.st_uid && sender != 0 && !process::is_own(sender) {
         return None;
     }
-    let ask = Message::Take {
-        inode: stat.st_ino,
-        version: VERSION,
+    let (inode, version) = (stat.st_ino, VERSION);
+    let ask = match receipt {
+        Receipt::Taken => Message::Take { inode, version },
+        Receipt::LookedAt => Message::Look { inode, version },
     };
     let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
     Some((caller, answer, fds.pop()?))
