@@ -1,6 +1,11 @@
 """`--fail-on` and `--require`: when a check fails, and with which exit code."""
 
+import itertools
+import random
+import re
 from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from report.make_run import KINDS, make_run
@@ -8,11 +13,13 @@ from typer.testing import CliRunner
 
 from wirespeed.analysis import gate
 from wirespeed.analysis.cells import full_name
-from wirespeed.analysis.summary import load
+from wirespeed.analysis.summary import load, summarize
 from wirespeed.cli import run as command
 from wirespeed.cli.app import app
 from wirespeed.errors import InputError
+from wirespeed.report import ci
 from wirespeed.results import store
+from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import session
 
 
@@ -125,6 +132,38 @@ def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
     pooled = replace(summary, gains=even, families=(replace(family, gains=even),))
     (line,) = gate.broken(pooled, gate.Criteria(("loss",)))
     assert "over all cells" in line
+
+
+def even_loss(factor, limit="unknown", cells=20, rounds=5):
+    """Cells whose limit is not known, and whose contender is slower by too little for each."""
+    dice, found, plan = random.Random(1), [], []
+    axes = {"load": list(range(cells)), "stack": ["kernel", "bypass"]}
+    for number, stack, at in itertools.product(*axes.values(), range(1, rounds + 1)):
+        place, cell = {"load": number, "stack": stack}, f"{number}/{stack}"
+        rps = 1000 * dice.lognormvariate(0, 0.03) * (factor if stack == "bypass" else 1)
+        plan.append(PlannedTrial(len(plan) + 1, at, cell, f"{cell}/{at}", place))
+        found.append(Trial(f"{cell}/{at}", cell, at, len(plan), axes=place, bottleneck=limit,
+                           metrics={"rps": rps}))  # fmt: skip
+    run = Run("run", "r", axes=axes, idle_held=True, plan=RunPlan(baseline={"stack": "kernel"}),
+              state="done", metrics=[{"name": "rps"}])  # fmt: skip
+    return summarize(Path(), run, plan, found)
+
+
+def test_a_pooled_loss_of_cells_without_a_verdict_fails_the_check_and_is_in_its_files():
+    """It passed: a single loss of such a cell failed the check, many small ones did not."""
+    summary = even_loss(0.97)
+    assert {gain.verdict.word for gain in summary.gains} == {"not comparable"}
+    assert gate.unjudged(summary) == []
+    (line,) = gate.broken(summary, gate.Criteria(("loss",)))
+    assert re.match(r"bypass: rps: -\d% against kernel over all cells, although 20 of 20 are", line)
+    assert "what was the limit is not known" in line
+    assert "1 worse without a verdict" in ci.comment(summary) and "over all cells" in line
+    assert ElementTree.fromstring(ci.junit(summary)).get("failures") == "1"
+    for other in (even_loss(1.0), even_loss(1.03), even_loss(0.97, "client")):
+        assert gate.broken(other, gate.Criteria(("loss",))) == []
+    known = even_loss(0.97, "server")
+    assert len(gate.broken(known, gate.Criteria(("loss",)))) == 1
+    assert gate.unjudged_families(known) == []
 
 
 def test_limits_are_in_the_units_that_people_write(run_dir):

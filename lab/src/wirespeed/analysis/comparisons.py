@@ -182,17 +182,43 @@ def unproven_losses(run: Run, gains: Iterable[Gain]) -> dict[Key, float]:
     """The gains of comparisons that are withheld although their figures alone would be a loss: with
     idle states held off, or at its server's limit, the contender may be as good, but nothing shows
     it."""
+    gains = list(gains)
+    withheld = _withheld_keys(gains)
+    return {
+        key_of(gain): gain.found.gain
+        for gain in _seen(run, gains)
+        if gain.found and gain.verdict.word == "loss" and key_of(gain) in withheld
+    }
+
+
+def unproven_families(run: Run, gains: Iterable[Gain]) -> list[Family]:
+    """Pooled losses of the figures alone, where some of the cells are withheld."""
+    gains = list(gains)
+    withheld = _withheld_keys(gains)
+    return [
+        one
+        for one in families(run, _seen(run, gains))
+        if one.verdict.word == "loss" and any(key_of(gain) in withheld for gain in one.pooled)
+    ]
+
+
+def _withheld_keys(gains: Iterable[Gain]) -> set[Key]:
+    return {key_of(gain) for gain in gains if gain.verdict.word == "not comparable"}
+
+
+def _seen(run: Run, gains: Sequence[Gain]) -> list[Gain]:
+    """The gains by their figures alone, of the metrics in which a comparison is withheld."""
+    if run.plan.order == "blocked":
+        return []
     groups: dict[str, list[Gain]] = {}
-    for gain in gains if run.plan.order != "blocked" else ():
+    for gain in gains:
         groups.setdefault(gain.metric, []).append(gain)
-    found = {}
-    for group in groups.values():
-        withheld = {key_of(gain) for gain in group if gain.verdict.word == "not comparable"}
-        seen = _judged(run, [_pair(gain) for gain in group], is_seen=True) if withheld else []
-        for gain in seen:
-            if gain.found and gain.verdict.word == "loss" and key_of(gain) in withheld:
-                found[key_of(gain)] = gain.found.gain
-    return found
+    return [
+        gain
+        for group in groups.values()
+        if _withheld_keys(group)
+        for gain in _judged(run, [_pair(gain) for gain in group], is_seen=True)
+    ]
 
 
 def disturbs_itself(gain: Gain) -> bool:

@@ -16,6 +16,7 @@ from wirespeed import units
 from wirespeed.analysis.cells import Cell, full_name, is_time, is_value, values_of
 from wirespeed.analysis.comparisons import (
     DUET,
+    Family,
     Gain,
     Pair,
     as_seen,
@@ -25,6 +26,7 @@ from wirespeed.analysis.comparisons import (
     key_of,
     loosened,
     slack,
+    unproven_families,
     unproven_losses,
 )
 from wirespeed.analysis.summary import Summary
@@ -128,6 +130,9 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
     if "loss" in check.fail_on:
         lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
         lines += [f"{_place(gain.cell)}: {gain.metric}: {text}" for gain, text in unjudged(summary)]
+        lines += [
+            f"{one.contender}: {one.metric}: {text}" for one, text in unjudged_families(summary)
+        ]
     if "undecided" in check.fail_on:
         lines += _of_words(summary, UNDECIDED)
     for one in check.rules:
@@ -193,6 +198,40 @@ def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
         elif gain.method == DUET and gain.verdict.word != "loss":
             found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
     return found
+
+
+def unjudged_families(summary: Summary) -> list[tuple[Family, str]]:
+    """Pooled losses without a verdict, as cells of them are withheld, that no single cell and no
+    pooled verdict shows."""
+    slower = unproven_losses(summary.run, summary.gains)
+    shown = {_names(one) for one in summary.families if one.verdict.word == "loss"}
+    shown |= {
+        _names(gain)
+        for gain in summary.gains
+        if gain.verdict.word == "loss" or key_of(gain) in slower
+    }
+    return [
+        (one, _of_withheld(one, summary))
+        for one in unproven_families(summary.run, summary.gains)
+        if _names(one) not in shown
+    ]
+
+
+def _names(one: Gain | Family) -> tuple[str, str, str]:
+    return one.contender, one.over, one.metric
+
+
+def _of_withheld(one: Family, summary: Summary) -> str:
+    withheld = [
+        gain
+        for gain in summary.gains
+        if _names(gain) == _names(one) and gain.verdict.word == "not comparable"
+    ]
+    share = one.found.gain if one.found else 0.0
+    return (
+        f"{share:+.0%} against {one.over} over all cells, although {len(withheld)} of "
+        f"{len(one.gains)} are not comparable: {withheld[0].verdict.reason}"
+    )
 
 
 def _is_loss_of_its_own(gain: Gain) -> bool:

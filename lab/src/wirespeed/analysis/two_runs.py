@@ -85,7 +85,7 @@ class RunDifferences:
         """Whether the second run says what the first said; what shows nothing, says nothing."""
         if any(word in DIFFERING for word in self.words):
             return "not reproduced"
-        if any(one.is_lost or one.seems for one in self.differences):
+        if any(one.is_lost or one.seems for one in (*self.differences, *self.pooled)):
             return "not decided"
         told = {one.metric: one.word for one in self.pooled}
         for one in self.differences:
@@ -128,16 +128,20 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> RunDiffe
     qs = _qs([*over_all, *sides])
     seen = [replace(one, terms=comparisons.as_seen(one.pair, one.terms)) for one in sides]
     words = [_judged(one, q)[0] for one, q in zip(seen, _qs(seen), strict=True)]
+    differences = [
+        _seen(_difference(one, q), word)
+        for one, q, word in zip(sides, qs[len(over_all) :], words, strict=True)
+    ]
+    pooled = [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)]
+    every = (*differences, *pooled)
+    shown = {(one.metric, word) for one in every for word in (one.word, one.seems)}
+    hidden = _pooled_as_seen(first, sides, seen, floors)
     measured = {identity(cell.axes) for cell in second.measured}
-    only = (len(ours) - len(common), len(measured - ours.keys()))
     return RunDifferences(
         _facts(first, second),
-        [
-            _seen(_difference(one, q), word)
-            for one, q, word in zip(sides, qs[len(over_all) :], words, strict=True)
-        ],
-        only,
-        [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)],
+        differences,
+        (len(ours) - len(common), len(measured - ours.keys())),
+        [*pooled, *(one for one in hidden if (one.metric, one.seems) not in shown)],
         [dict(cell.axes) for key, cell in ours.items() if key not in theirs],
     )
 
@@ -281,6 +285,26 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
     found = _welch(before, after)
     slack = comparisons.slack([one.pair for one in chosen], terms)
     return _Sides(chosen[0].pair, comparisons.loosened(found, slack), terms)
+
+
+def _pooled_as_seen(
+    first: Summary, sides: Sequence[_Sides], seen: Sequence[_Sides], floors: Mapping[str, float]
+) -> list[Difference]:
+    """What the figures alone say over all cells, also the ones that are withheld: many small losses
+    that no single cell shows are not shown to be none either."""
+    over_all = [one for metric in floors if (one := _over_all(first, seen, metric))]
+    found = []
+    for one, q in zip(over_all, _qs([*over_all, *seen]), strict=False):
+        told = _pooled(one, q, floors)
+        withheld = [
+            was.terms.withheld
+            for was, now in zip(sides, seen, strict=True)
+            if was.pair.metric == told.metric and was.terms.withheld and not now.terms.withheld
+        ]
+        if withheld and told.word in DIFFERING:
+            reason = f"{len(withheld)} of its cells are not comparable: {withheld[0]}"
+            found.append(replace(told, word="not comparable", reason=reason, seems=told.word))
+    return found
 
 
 def _logs(cell: Cell, metric: str) -> dict[int, float]:

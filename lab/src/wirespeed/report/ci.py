@@ -73,6 +73,8 @@ def comment(summary: Summary) -> str:
     lines += [f"- … {len(lost) - ROWS_MAX} more were not measured"] * (len(lost) > ROWS_MAX)
     lines += [f"- {_escaped(wording.place(gain.cell))}: {gain.metric}: {_escaped(text)}"
               for gain, text in gate.unjudged(summary)]  # fmt: skip
+    lines += [f"- {_escaped(one.contender)}: {one.metric}: {_escaped(text)}"
+              for one, text in gate.unjudged_families(summary)]  # fmt: skip
     lines += [
         "",
         f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
@@ -87,7 +89,7 @@ def _headline(summary: Summary) -> str:
     words = [gain.verdict.word for gain in summary.gains]
     counted = [f"{words.count(word)} {story.VERDICT_COUNTS[word][words.count(word) != 1]}"
                for word in ORDER if word in words]  # fmt: skip
-    lost = len(gate.unjudged(summary))
+    lost = len(gate.unjudged(summary)) + len(gate.unjudged_families(summary))
     has_figures = any(gain.found for gain in summary.gains)
     verdicts = ", ".join(counted) if has_figures else "nothing was compared"
     return f"Performance: {verdicts}" + f"; {lost} worse without a verdict" * bool(lost)
@@ -130,6 +132,9 @@ def junit(summary: Summary) -> str:
         if family.verdict.word == "loss" and not family.count("loss"):
             name = f"{family.contender} against {family.over}: {family.metric} over all cells"
             case("comparison", name, "failure", f"{wording.figure(family)} loss")
+    for family, text in gate.unjudged_families(summary):
+        name = f"{family.contender} against {family.over}: {family.metric} over all cells"
+        case("comparison", name, "failure", text)
     if summary.run.state != "done":
         case("run", summary.run.run_id, "error", f"the run did not end: {summary.run.state}")
     elif reason := gate.undecidable(summary):

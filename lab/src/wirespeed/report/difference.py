@@ -75,10 +75,10 @@ def counted(found: RunDifferences) -> str:
 def over_all(one: Difference) -> str:
     label = wording.measure(one.metric).label
     interval = f" ({_interval(one)})" if one.low is not None else ""
-    return (
-        f"{label} over all cells that can be compared: {wording.signed(one.change)}{interval}, "
-        f"{one.word}."
-    )
+    figure = f"{wording.signed(one.change)}{interval}"
+    if one.seems:
+        return f"{label} over all cells: {figure}, but {one.reason}."
+    return f"{label} over all cells that can be compared: {figure}, {one.word}."
 
 
 def texts(first: Summary, one: Difference) -> list[str]:
