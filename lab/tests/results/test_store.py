@@ -298,3 +298,17 @@ def test_a_run_that_is_nested_without_end_is_one_line(run_dir):
     (run_dir / "run.json").write_text("[" * 100_000)
     with pytest.raises(ResultsError, match="cannot be read"):
         store.read_run(run_dir)
+
+
+def test_a_run_is_named_later_than_every_other_though_the_clock_was_set_back(tmp_path, monkeypatch):
+    """The run before was taken for the last one: `trend` judged it, `runs --prune` kept it."""
+    runs = tmp_path / "runs"
+    first = created(tmp_path)
+    monkeypatch.setattr(store.time, "time", lambda: store.stamp_s(first.name) - 3600.0)
+    second, third = created(tmp_path), created(tmp_path)
+    assert store.list_runs(runs) == [first, second, third]
+    assert store.stamp_s(third.name) == store.stamp_s(first.name) + 2
+    third.rename(runs / "mine")  # a name without a time is no run's time
+    assert store.stamp_s("mine") is None
+    assert store.list_runs(runs)[:2] == [first, second]
+    assert created(tmp_path).name > second.name

@@ -18,11 +18,13 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from statistics import fmean
 
 from wirespeed.analysis.cells import identity
 from wirespeed.analysis.summary import Summary
 from wirespeed.errors import ResultsError
+from wirespeed.results import store
 from wirespeed.results.model import Run
 from wirespeed.units import BYTE_RATES
 
@@ -82,12 +84,28 @@ class Lost:
     reason: str
 
 
+def in_order(summaries: Iterable[Summary]) -> list[Summary]:
+    """Oldest first, by the times in their names: each is later than those of all runs that were in
+    its folder, also where the clock was set back between them and `started` is earlier."""
+    return sorted(summaries, key=lambda one: (_made_s(one.run), one.run.started))
+
+
+def _made_s(run: Run) -> float:
+    named = store.stamp_s(run.run_id)
+    if named is not None:
+        return named
+    try:
+        return datetime.fromisoformat(run.started).timestamp()
+    except ValueError:  # a run of somebody else's program
+        return 0.0
+
+
 def series(summaries: Iterable[Summary], metric: str) -> list[MetricHistory]:
     """Every cell of the runs, oldest run first, with its change points; raises ResultsError where
     the runs have the metric in different units."""
     summaries = list(summaries)
     _same_unit(summaries, metric)
-    ordered = sorted(summaries, key=lambda one: one.run.started)
+    ordered = in_order(summaries)
     found = _histories(ordered, metric)
     if not any(one.changes for one in found):
         return found
@@ -149,8 +167,7 @@ def _with_news(now: MetricHistory, before: MetricHistory | None) -> MetricHistor
 
 def lost(summaries: Iterable[Summary], metric: str) -> list[Lost]:
     """Cells that the last run lost: its planned cells, and those of the run before."""
-    ordered = sorted(summaries, key=lambda one: one.run.started)
-    *earlier, last = ordered
+    *earlier, last = in_order(summaries)
     cells = {identity(one.axes): one for one in last.cells}
     before = {identity(one.axes): one for one in earlier[-1].cells}
     wanted = {identity(one.axes): one for one in (*earlier[-1].measured, *last.cells)}

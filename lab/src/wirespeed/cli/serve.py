@@ -59,8 +59,8 @@ class Pages:
         with self.turn:
             if path == "/":
                 unread: dict[str, str] = {}
-                documents = (document for _, document in index.documents(self.runs, unread))
-                return history.of_runs(history.rows(documents), unread), POLICY
+                rows = history.rows(index.documents(self.runs, unread))
+                return history.of_runs(rows, unread), POLICY
             if path.startswith("/run/"):
                 return self._report(path.removeprefix("/run/")), REPORT_POLICY
             if path == "/compare":
@@ -94,7 +94,7 @@ class Pages:
             for folder, document in index.documents(self.runs)
             if document["run"]["recipe"] == recipe and document["run"]["state"] != "running"
         ]
-        summaries = [load(folder) for folder in names]
+        summaries = trends.in_order(load(folder) for folder in names)
         if len(summaries) < 2:
             raise ResultsError(f"a trend needs at least two runs of {recipe!r}")
         last = summaries[-1]

@@ -96,7 +96,7 @@ def _history(choice: Choice, runs: Path) -> tuple[list[Summary], list[str]]:
     found = _without_copies(found)
     if len(found) < 2:
         raise ResultsError(f"a trend needs at least two runs, and there are {len(found)}")
-    return sorted(found, key=lambda one: one.run.started), damaged
+    return trends.in_order(found), damaged
 
 
 def _without_copies(summaries: list[Summary]) -> list[Summary]:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wirespeed.analysis.cells import place
@@ -28,15 +29,16 @@ class RunRow:
     verdicts: str
 
 
-def rows(documents: Iterable[Mapping[str, Any]]) -> list[RunRow]:
-    """Of the documents of the index, the last run first."""
+def rows(documents: Iterable[tuple[Path, Mapping[str, Any]]]) -> list[RunRow]:
+    """Of the folders and documents of the index, the last run first. A row has the folder's name,
+    under which the run is found: its user may have given it another one."""
     found = []
-    for document in documents:
+    for folder, document in documents:
         run = document["run"]
         labels = [f"{key}={value}" for key, value in json.loads(run["labels"]).items()]
         counted = Counter(one["verdict"] for one in document["comparisons"])
         found.append(RunRow(
-            run["run"], run["recipe"], run["state"], run["started"], run["commit"],
+            folder.name, run["recipe"], run["state"], run["started"], run["commit"],
             " ".join([*labels, run["note"]]).strip(), run["valid_trials"],
             ", ".join(f"{counted[word]} {word}" for word in WORDS if counted[word]) or wording.NONE,
         ))  # fmt: skip

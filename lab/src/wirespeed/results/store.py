@@ -5,6 +5,7 @@ runs/<UTC stamp>-<recipe>-<8 hex>/{run.json, plan.jsonl, journal.jsonl, trials/â
 
 from __future__ import annotations
 
+import calendar
 import errno
 import json
 import os
@@ -21,6 +22,7 @@ from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 
 BASELINES = "baselines"  # next to the runs: links with names that the user chose
+STAMP = "%Y%m%dT%H%M%SZ"  # the beginning of a run's name; its order is that of time
 MADE_WITHIN_S = 60.0  # from a run's folder to its run.json; it takes a tenth of a second
 
 
@@ -144,12 +146,28 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def create(runs: Path, recipe: str) -> Path:
     """Makes a fresh run directory; it is a run when its run.json is there (`announce`)."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    run_dir = runs / f"{stamp}-{recipe}-{secrets.token_hex(4)}"
+    run_dir = runs / f"{_fresh_stamp(runs)}-{recipe}-{secrets.token_hex(4)}"
     with storage(run_dir):
         (run_dir / "trials").mkdir(parents=True)
         (run_dir / "derived").mkdir()
     return run_dir
+
+
+def _fresh_stamp(runs: Path) -> str:
+    """The time, but later than every run that is there: else a clock that is set back would put
+    this run before them, and the next command would take another one for the last."""
+    now = time.time()
+    with storage(runs):
+        times = [stamped for one in list_runs(runs) if (stamped := stamp_s(one.name)) is not None]
+    return time.strftime(STAMP, time.gmtime(max([now, *(one + 1 for one in times)])))
+
+
+def stamp_s(name: str) -> float | None:
+    """The time in a run's name, in Unix seconds; None: the user gave it another name."""
+    try:
+        return calendar.timegm(time.strptime(name.partition("-")[0], STAMP))
+    except ValueError:
+        return None
 
 
 def announce(run_dir: Path, run: Run) -> None:
