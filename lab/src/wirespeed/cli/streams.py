@@ -25,7 +25,10 @@ class Stream(io.FileIO):
 
 
 def guard() -> None:
-    """Puts such streams in place of both, so that `wirespeed run … | head` measures to its end."""
+    """Puts such streams in place of both, so that `wirespeed run … | head` measures to its end.
+    A closed standard input is empty, and no file or socket gets its number."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     sys.stdout = _guarded(sys.stdout, sys.__stdout__, 1)
     sys.stderr = _guarded(sys.stderr, sys.__stderr__, 2)
 

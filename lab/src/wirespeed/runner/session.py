@@ -71,6 +71,8 @@ MIXED_PLACES = "Machines or settings are mixed: the run went on all the same (--
 AGAIN_S = 2.0  # between two attempts to reach hosts whose agents were lost
 AGAIN_FOR_S = 20.0  # without a trial that was finished; a restart of a host takes longer
 
+CLOCK_AHEAD_S = 60.0  # runs that follow within a second are named a second later, without a word
+
 NICE = -20  # all contenders alike; a thread at nice 0 then gets 1 % of a core they fill
 
 
@@ -172,6 +174,8 @@ def _started(
         tuned = tune.apply(fleet, schedule) if options.tune else None
         seen = _preflight(fleet, schedule, facts, options, watcher)
         run_dir = store.create(runs, schedule.recipe.name)
+        if line := _of_clock(run_dir):
+            watcher.told(line)
         files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned, preflight=seen, audit=audit)
@@ -193,6 +197,17 @@ def _started(
                 if options.profile:
                     profile.take(run_dir, schedule, fleet, watcher)
                 return run_dir, invalid
+
+
+def _of_clock(run_dir: Path) -> str:
+    """Why a run's name is ahead of the clock: another run in its folder is."""
+    ahead_s = (store.stamp_s(run_dir.name) or 0.0) - time.time()
+    if ahead_s < CLOCK_AHEAD_S:
+        return ""
+    return (
+        f"the clock is {units.duration_for_people(ahead_s)} behind the last run of "
+        f"{run_dir.parent}; this run is named as a second later, so that it comes after it"
+    )
 
 
 def _executed(
@@ -525,7 +540,7 @@ def source_of(run_dir: Path, run: Run) -> Source:
     created = next((e for e in store.read_events(run_dir) if e["event"] == "created"), {})
     recipe_file = Path(created.get("recipe", run_dir / "recipe.toml"))
     recipe, text = read.read_copy(run_dir / "recipe.toml")
-    site = Site.model_validate(store.read_json(run_dir / "site.json"))
+    site = read.validated(Site, store.read_json(run_dir / "site.json"), run_dir / "site.json")
     return Source(place.root(), recipe_file, recipe, run.site, site, text)
 
 
