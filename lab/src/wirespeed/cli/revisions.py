@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -136,10 +137,10 @@ def _build(tree: Path, rev: str, command: str) -> None:
 
 def _started(tree: Path, command: str) -> list[str]:
     """A program with a path is that of the revision's own tree."""
-    first = command.split(maxsplit=1)[0] if command.split() else ""
-    if "/" not in first or first.startswith("/"):
-        return argv_of("--run", command)
     argv = argv_of("--run", command)
+    first = shlex.split(command)[0]
+    if "/" not in first or first.startswith("/"):
+        return argv
     program = tree / first
     if not program.is_file():
         raise InputError(f"--run: there is no {first} in {tree.name} after its build")

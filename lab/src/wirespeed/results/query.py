@@ -65,8 +65,13 @@ def row_of(trial: Trial) -> dict[str, Any]:
 
 
 def _beside(axes: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Axes as columns; one that is called like a column of the lab's is `axis.NAME`."""
-    return {f"axis.{name}" if name.lower() in own else name: value for name, value in axes.items()}
+    """Axes as columns; one that is called like a column of the lab's, or like another axis in other
+    letter case, is `axis.NAME`: SQLite's names are the same in upper and lower case."""
+    columns, taken = {}, set(own)
+    for name, value in axes.items():
+        columns[f"axis.{name}" if name.lower() in taken else name] = value
+        taken.add(name.lower())
+    return columns
 
 
 def fill(
