@@ -93,7 +93,7 @@ def test_a_run_that_goes_on_counts_on_from_the_attempts_that_were_kept(tmp_path,
 
     runner = object.__new__(execute.Runner)
     runner.run_dir = tmp_path
-    runner.watcher = SimpleNamespace(told=lambda _: None)
+    runner.watcher = SimpleNamespace(notify=lambda _: None)
     runner.schedule = SimpleNamespace(recipe=SimpleNamespace(plan=SimpleNamespace(restart="cell")))
     runner._attempt, runner._may_retry = attempt, lambda _: True
     runner._cool_down, runner._record = lambda _: None, lambda *_: None
@@ -189,7 +189,7 @@ def test_a_duet_whose_server_does_not_start_is_begun_once_more():
 
     runner.alone, runner.have_figures, runner.started_again = {}, {"c0"}, set()
     runner.fleet = Fleet(has_died=False)
-    runner.watcher = SimpleNamespace(told=told.append)
+    runner.watcher = SimpleNamespace(notify=told.append)
     runner._find_headroom = lambda _queue: None
     runner._new_pair = lambda _queue: SimpleNamespace(end=list)
     runner._begin_pair = begin
@@ -211,7 +211,7 @@ def test_turns_that_fail_after_a_finished_duet_are_not_tried_for_ever(monkeypatc
         raise turns.NoTurnsError("app-0b cannot be frozen")
 
     runner.alone = {}
-    runner.watcher = SimpleNamespace(told=lambda _: None)
+    runner.watcher = SimpleNamespace(notify=lambda _: None)
     runner._find_headroom = lambda _queue: None
     runner._new_pair = lambda _queue: pairs.append(1) or SimpleNamespace(end=list)
     runner._begin_pair, runner._trials_of_pair = lambda *_: None, refuse
@@ -234,7 +234,7 @@ def test_a_program_that_refuses_to_freeze_is_measured_in_separate_trials(monkeyp
     ended = []
     runner.alone, runner.have_figures, runner.started_again = {}, {"c0"}, set()
     runner.fleet = Fleet(has_died=False)
-    runner.watcher = SimpleNamespace(told=told.append)
+    runner.watcher = SimpleNamespace(notify=told.append)
     runner._find_headroom = lambda _queue: None
     runner._new_pair = lambda _queue: SimpleNamespace(end=lambda: ended.append(1) or [])
     runner._begin_pair = refuse if where == "begin" else lambda *_: None

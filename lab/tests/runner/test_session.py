@@ -163,7 +163,7 @@ def gone_on(monkeypatch, attempts, trial_s=60.0):
 
     monkeypatch.setattr(session, "_resumed", resumed)
     told = []
-    watcher = SimpleNamespace(told=told.append)
+    watcher = SimpleNamespace(notify=told.append)
     found = session._gone_on("run", watcher, session.More(), LostHostError("load: gone"))
     assert "load: gone; its site is opened again" in told[0]
     return found, moments[-1]

@@ -58,8 +58,8 @@ class Sampler:
         self.stop()
         self.counters = counters_of(children, **counted) if counted else {}
         self.lab.move_to(lab_core)
-        wanted = self.SYSTEM if paths is None else [path for path in self.SYSTEM if path in paths]
-        named: dict[str, str | None] = {path: path for path in wanted}
+        chosen = self.SYSTEM if paths is None else [path for path in self.SYSTEM if path in paths]
+        named: dict[str, str | None] = {path: path for path in chosen}
         if paths is None:
             named[QUOTA] = quota.told_in()
         opened = {name: open_fd(path) for name, path in named.items() if path}

@@ -40,19 +40,19 @@ class Tuning:
         self.state = state
         self.record: dict[str, Any] | None = None
 
-    def apply(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    def apply(self, order: dict[str, Any]) -> dict[str, Any]:
         """Sets sysctls and switches, and moves others from the cores `clear` to the cores `to`.
 
         `under` limits the threads to one process and its descendants; 0 means all but process 1,
         which looks after the machine. What is `standing` outlives the agent.
         """
-        clear, to, under = wanted["clear"], wanted["to"], wanted["under"]
+        clear, to, under = order["clear"], order["to"], order["under"]
         left = restore(self.state)
         if left and left["by"]:
             raise Refused("process {by} has tuned this machine and still runs".format(**left))
         if left and left.get("standing"):
             raise Refused("this machine is tuned already; `wirespeed tune restore` puts it back")
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "sysctl": [],
             "irqs": 0,
             "threads": 0,
@@ -60,9 +60,9 @@ class Tuning:
             "pinned": [],
             "switches": [],
         }
-        files = self._sysctls(wanted["sysctl"], told)
-        turned = self._switches(wanted.get("switches", ()), told)
-        threads = movable(clear, to, under, told) if clear else []
+        files = self._sysctls(order["sysctl"], report)
+        turned = self._switches(order.get("switches", ()), report)
+        threads = movable(clear, to, under, report) if clear else []
         if clear and not under:
             files += _interrupts(clear, to)
         self.record = {
@@ -74,13 +74,13 @@ class Tuning:
             "files": [one for one in files if one[1] != one[2]],
             "threads": threads,
             "switches": turned,
-            "standing": bool(wanted.get("standing")),
+            "standing": bool(order.get("standing")),
         }
         save(self.state, self.record)
-        self._write(told)
-        return told
+        self._write(report)
+        return report
 
-    def _sysctls(self, sysctls: dict[str, Any], told: dict[str, Any]) -> list[list[str]]:
+    def _sysctls(self, sysctls: dict[str, Any], report: dict[str, Any]) -> list[list[str]]:
         """[[path, was, new]] of what this machine has and may take."""
         files: list[list[str]] = []
         for name, value in sorted(sysctls.items()):
@@ -88,46 +88,48 @@ class Tuning:
             was, new = words_of(read_text(path)), words_of(str(value))
             problem = "there is none here" if not was else unfit(name, value)
             if problem:
-                told["refused"].append([name, problem])
+                report["refused"].append([name, problem])
             elif not is_enough(name, was, new):
                 files.append([path, was, new])
         return files
 
-    def _switches(self, wanted: Sequence[Sequence[Any]], told: dict[str, Any]) -> list[list[Any]]:
+    def _switches(
+        self, settings: Sequence[Sequence[Any]], report: dict[str, Any]
+    ) -> list[list[Any]]:
         """[[switch, was, new]] of what this host has and what is not so already."""
         found: list[list[Any]] = []
-        for *switch, new in wanted:
+        for *switch, new in settings:
             was = switches.now(switch)
             if was is None:
-                told["refused"].append([switches.name_of(switch), "there is none here"])
+                report["refused"].append([switches.name_of(switch), "there is none here"])
             elif was != str(new):
                 found.append([switch, was, str(new)])
         return found
 
-    def _write(self, told: dict[str, Any]) -> None:
+    def _write(self, report: dict[str, Any]) -> None:
         assert self.record
         for switch, was, new in self.record["switches"]:
             problem = switches.turn(switch, new)
             name = switches.name_of(switch)
             if problem:
-                told["refused"].append([name, problem])
+                report["refused"].append([name, problem])
             else:
-                told["switches"].append([name, was, self._kept("switches", switch, new)])
+                report["switches"].append([name, was, self._kept("switches", switch, new)])
         for path, was, new in self.record["files"]:
             is_sysctl = path.startswith("/proc/sys/")
             try:
                 write_text(path, new)
             except OSError as error:  # interrupts that the kernel manages stay where they are
                 if is_sysctl:
-                    told["refused"].append([sysctl_name(path), error.strerror])
+                    report["refused"].append([sysctl_name(path), error.strerror])
                 continue
             if is_sysctl:
-                told["sysctl"].append([sysctl_name(path), was, self._kept("files", path, new)])
+                report["sysctl"].append([sysctl_name(path), was, self._kept("files", path, new)])
             elif path != WORKQUEUE:
-                told["irqs"] += 1
+                report["irqs"] += 1
         for tid, ticks, cores in self.record["threads"]:
             if place(tid, ticks, sorted(set(cores) & set(self.record["to"]))):
-                told["threads"] += 1
+                report["threads"] += 1
 
     def _kept(self, kind: str, what: Any, new: str) -> str:
         """The value after setting `new`: kernel and cards round some. It is on the disk,
@@ -159,19 +161,19 @@ def state_file() -> str:
 
 def set_own(sysctls: dict[str, Any]) -> dict[str, Any]:
     """Sets a namespace's own settings, which end with it: nothing has to be put back."""
-    told: dict[str, Any] = {"sysctl": [], "refused": []}
+    report: dict[str, Any] = {"sysctl": [], "refused": []}
     for name, value in sorted(sysctls.items()):
         path = sysctl_path(name)
         was, new = words_of(read_text(path)), words_of(str(value))
         if not was:
-            told["refused"].append([name, "not a namespace's own"])
+            report["refused"].append([name, "not a namespace's own"])
         elif not is_enough(name, was, new):
             try:
                 write_text(path, new)
-                told["sysctl"].append([name, was, words_of(read_text(path))])
+                report["sysctl"].append([name, was, words_of(read_text(path))])
             except OSError as error:
-                told["refused"].append([name, error.strerror])
-    return told
+                report["refused"].append([name, error.strerror])
+    return report
 
 
 def status(state: str) -> dict[str, Any] | None:
@@ -197,7 +199,7 @@ def status(state: str) -> dict[str, Any] | None:
 
 
 def movable(
-    clear: Sequence[int], to: Sequence[int], under: int, told: dict[str, Any]
+    clear: Sequence[int], to: Sequence[int], under: int, report: dict[str, Any]
 ) -> list[list[Any]]:
     """[[thread, its start, its cores]] of what runs on `clear` and may run on `to`."""
     found: list[list[Any]] = []
@@ -209,7 +211,7 @@ def movable(
         if set(cores) & set(to):
             found.append([tid, int(fields[19]), cores])
         elif tgid == tid:
-            told["pinned"].append(name_of(tid))
+            report["pinned"].append(name_of(tid))
     return found
 
 

@@ -263,13 +263,13 @@ def qs(found: Sequence[Comparison | None], terms: Sequence[Terms]) -> list[float
     A comparison that is withheld can be no false positive; counted with the others, its small p
     would let a true null among them pass.
     """
-    asked = [
+    claimable = [
         one is not None and one.low is not None and term.is_claimable
         for one, term in zip(found, terms, strict=True)
     ]
-    ps = [one.p for one, is_asked in zip(found, asked, strict=True) if is_asked and one]
+    ps = [one.p for one, is_claimable in zip(found, claimable, strict=True) if is_claimable and one]
     each = iter(benjamini_hochberg(ps))
-    return [next(each) if is_asked else 1.0 for is_asked in asked]
+    return [next(each) if is_claimable else 1.0 for is_claimable in claimable]
 
 
 def slack(pairs: Sequence[Pair], terms: Terms) -> tuple[float, float]:
@@ -399,12 +399,12 @@ def is_ceiling(run: Run, cell: Cell) -> bool:
 
 
 def _terms(run: Run, pair: Pair) -> Terms:
-    wanted = better(run, pair.metric)
-    withheld, bound, scope = _withheld(run, pair, wanted)
-    lost = _of_trials([pair], wanted)
+    direction = better(run, pair.metric)
+    withheld, bound, scope = _withheld(run, pair, direction)
+    lost = _of_trials([pair], direction)
     spending = _spending(run)
     return Terms(
-        better=wanted, withheld=withheld, bound=bound, scope=scope, interference=lost,
+        better=direction, withheld=withheld, bound=bound, scope=scope, interference=lost,
         spending=spending,
     )  # fmt: skip
 
@@ -431,18 +431,18 @@ def interference(pairs: Sequence[tuple[Cell, Cell]], better: str) -> float:
     return lost if better == "higher" else -lost
 
 
-def _withheld(run: Run, pair: Pair, wanted: str) -> tuple[str, str, str]:
+def _withheld(run: Run, pair: Pair, direction: str) -> tuple[str, str, str]:
     """(why no plain verdict may be given, on which side the true gain lies, its scope)."""
     if run.plan.order == "blocked":
         return "measured in blocks: drift looks like a gain", "", ""
     if zeros := pair.rounds_without_ratio:
         return f"{zeros} of its rounds have a figure of 0, which has no ratio", "", ""
     names = [str(side.axes.get(pair.axis, "a cell")) for side in (pair.cell, pair.base)]
-    return held_back(pair, wanted, run.idle_held, names)
+    return held_back(pair, direction, run.idle_held, names)
 
 
 def held_back(
-    pair: Pair, wanted: str, is_idle_held: bool, names: Sequence[str]
+    pair: Pair, direction: str, is_idle_held: bool, names: Sequence[str]
 ) -> tuple[str, str, str]:
     """The same for two sides that are called `names`, in whichever order they were measured."""
     cell, base = pair.cell, pair.base
@@ -455,7 +455,7 @@ def held_back(
     if pair.metric in COSTS:
         return "", "", ""
     # Saturated at both ends is known well enough where the metric is a rate: see `slack`.
-    good = ("server", "both") if wanted == "higher" else ("server",)
+    good = ("server", "both") if direction == "higher" else ("server",)
     held = [side.bottleneck not in good for side in (cell, base)]
     if not any(held):
         return "", "", ""
@@ -467,7 +467,7 @@ def held_back(
         return reason, "", ""
     # A server that waits (for locks or a disk) where the other one works is slower all the same.
     scope = LATENCY_BOUND if side.bottleneck == "concurrency" else ""
-    return reason, "≥" if held[0] == (wanted == "higher") else "≤", scope
+    return reason, "≥" if held[0] == (direction == "higher") else "≤", scope
 
 
 def _idle_prone(cell: Cell, name: str) -> str:

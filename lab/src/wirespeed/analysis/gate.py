@@ -256,8 +256,8 @@ def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
     if not terms.is_claimable or alone is None or alone.p > p_max:
         return []
     word = decide(loosened(alone, slack([pair], terms)), terms).word
-    told = f"{alone.gain:+.0%} in its own trials: a duet leaves rare long pauses out"
-    return [told] if word == "loss" else []
+    line = f"{alone.gain:+.0%} in its own trials: a duet leaves rare long pauses out"
+    return [line] if word == "loss" else []
 
 
 def _of_pooled(summary: Summary) -> list[str]:

@@ -72,11 +72,11 @@ def of_run(run: Run, cells: Iterable[Cell]) -> list[Sheet]:
     sheets: list[Sheet] = []
     cells = tuple(cells)
     for spec in run.tables:
-        where = {axis: _listed(wanted) for axis, wanted in spec.get("where", {}).items()}
+        where = {axis: _listed(allowed) for axis, allowed in spec.get("where", {}).items()}
         chosen = [
             cell
             for cell in cells
-            if all(cell.axes.get(axis) in wanted for axis, wanted in where.items())
+            if all(cell.axes.get(axis) in allowed for axis, allowed in where.items())
         ]
         groups: dict[tuple[Any, ...], list[Cell]] = {}
         each = _each(run, spec, chosen)

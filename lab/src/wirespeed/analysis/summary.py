@@ -96,8 +96,8 @@ class Summary:
 
     def unit(self, metric: str) -> str:
         """The unit that the recipe gives for it; empty where it gives none."""
-        told = (str(m.get("unit") or "") for m in self.run.metrics if m["name"] == metric)
-        return next(told, "")
+        units = (str(m.get("unit") or "") for m in self.run.metrics if m["name"] == metric)
+        return next(units, "")
 
     def better(self, metric: str) -> str:
         return comparisons.better(self.run, metric)
@@ -137,12 +137,12 @@ def summarize(
 def idle_held(run: Run, trials: Iterable[Trial]) -> bool:
     """Whether idle states were held off in every trial that gave figures: of a run that was cut
     off or went on, too, whose last part may have had no trial at all."""
-    told = [
+    held = [
         run.idle_held if trial.idle_held is None else trial.idle_held
         for trial in trials
         if trial.metrics
     ]
-    return all(told) if told else run.idle_held
+    return all(held) if held else run.idle_held
 
 
 def _costs(pairs: Iterable[Pair]) -> list[Pair]:

@@ -170,10 +170,10 @@ def lost(summaries: Iterable[Summary], metric: str) -> list[Lost]:
     *earlier, last = in_order(summaries)
     cells = {identity(one.axes): one for one in last.cells}
     before = {identity(one.axes): one for one in earlier[-1].cells}
-    wanted = {identity(one.axes): one for one in (*earlier[-1].measured, *last.cells)}
+    expected = {identity(one.axes): one for one in (*earlier[-1].measured, *last.cells)}
     is_rate = last.better(metric) == "higher"
     found = []
-    for key, cell in wanted.items():
+    for key, cell in expected.items():
         there = cells.get(key)
         now = there.median(metric) if there else None
         was = _last_known(earlier, key, metric)

@@ -87,12 +87,12 @@ class RunDifferences:
             return "not reproduced"
         if any(one.is_lost or one.seems for one in (*self.differences, *self.pooled)):
             return "not decided"
-        told = {one.metric: one.word for one in self.pooled}
+        words = {one.metric: one.word for one in self.pooled}
         for one in self.differences:
             if one.word != "not comparable":
-                told.setdefault(one.metric, one.word)
+                words.setdefault(one.metric, one.word)
         metrics = {one.metric for one in self.differences}
-        is_same = all(told.get(metric) == "no difference" for metric in metrics)
+        is_same = all(words.get(metric) == "no difference" for metric in metrics)
         return "reproduced" if metrics and is_same and not self.only[0] else "not decided"
 
 
@@ -156,9 +156,9 @@ def _known(runs: Iterable[Summary], metric: str) -> str:
 
 
 def _same_unit(first: Summary, second: Summary, metric: str) -> None:
-    told = [one.unit(metric) for one in (first, second)]
-    if BYTE_RATES.get(told[0], 1.0) != BYTE_RATES.get(told[1], 1.0):
-        before, after = (unit or "no unit" for unit in told)
+    units = [one.unit(metric) for one in (first, second)]
+    if BYTE_RATES.get(units[0], 1.0) != BYTE_RATES.get(units[1], 1.0):
+        before, after = (unit or "no unit" for unit in units)
         raise ResultsError(f"the first run measures {metric} in {before}, the second in {after}")
 
 
@@ -180,11 +180,11 @@ def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
 
 
 def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
-    metric, wanted = pair.metric, first.better(pair.metric)
+    metric, direction = pair.metric, first.better(pair.metric)
     is_idle_held = first.run.idle_held and second.run.idle_held
     terms = Terms(
-        1.0, wanted, *comparisons.held_back(pair, wanted, is_idle_held, NAMES),
-        interference=interference([(pair.cell, pair.base)], wanted),
+        1.0, direction, *comparisons.held_back(pair, direction, is_idle_held, NAMES),
+        interference=interference([(pair.cell, pair.base)], direction),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
     for values, which in ((after, NAMES[0]), (before, NAMES[1])):
@@ -193,7 +193,7 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     if {*before, *after} == {0.0}:
         return _Sides(pair, Comparison(0.0, 0.0, 0.0, 1.0, min(len(before), len(after))), terms)
     if min(*before, *after) <= 0:
-        return _Sides(pair, None, terms, *_of_zeros(before, after, wanted))
+        return _Sides(pair, None, terms, *_of_zeros(before, after, direction))
     logs = [[math.log(value) for value in side] for side in (before, after)]
     found = _welch(level(logs[0]), level(logs[1]))
     return _Sides(pair, comparisons.loosened(found, comparisons.slack([pair], terms)), terms)
@@ -239,10 +239,10 @@ def _difference(one: _Sides, q: float) -> Difference:
     )  # fmt: skip
 
 
-def _seen(told: Difference, word: str) -> Difference:
+def _seen(difference: Difference, word: str) -> Difference:
     """With what the figures alone say: a second run that is slower is not shown to be as good."""
-    is_hidden = told.word == "not comparable" and word in DIFFERING
-    return replace(told, seems=word) if is_hidden else told
+    is_hidden = difference.word == "not comparable" and word in DIFFERING
+    return replace(difference, seems=word) if is_hidden else difference
 
 
 def _judged(one: _Sides, q: float) -> tuple[str, str]:
@@ -295,15 +295,15 @@ def _pooled_as_seen(
     over_all = [one for metric in floors if (one := _over_all(first, seen, metric))]
     found = []
     for one, q in zip(over_all, _qs([*over_all, *seen]), strict=False):
-        told = _pooled(one, q, floors)
+        pooled = _pooled(one, q, floors)
         withheld = [
             was.terms.withheld
             for was, now in zip(sides, seen, strict=True)
-            if was.pair.metric == told.metric and was.terms.withheld and not now.terms.withheld
+            if was.pair.metric == pooled.metric and was.terms.withheld and not now.terms.withheld
         ]
-        if withheld and told.word in DIFFERING:
+        if withheld and pooled.word in DIFFERING:
             reason = f"{len(withheld)} of its cells are not comparable: {withheld[0]}"
-            found.append(replace(told, word="not comparable", reason=reason, seems=told.word))
+            found.append(replace(pooled, word="not comparable", reason=reason, seems=pooled.word))
     return found
 
 

@@ -153,11 +153,11 @@ def _of_cell(
         reason = f"too few requests for its generators ({least}; lower their count)"
         return Knee(dict(cell.axes), most, None, None, {}, reason, names)
     for step in range(2):
-        wanted = _rates(most, tried) if step else [round(most * share) for share in SHARES]
-        wanted = sorted({rate for rate in wanted if rate >= least} - set(tried))
-        if not wanted:
+        next_rates = _rates(most, tried) if step else [round(most * share) for share in SHARES]
+        next_rates = sorted({rate for rate in next_rates if rate >= least} - set(tried))
+        if not next_rates:
             break
-        recipe, text = rates.at_rates(origin.text, wanted, _window_s(rules, wanted[0]))
+        recipe, text = rates.at_rates(origin.text, next_rates, _window_s(rules, next_rates[0]))
         summary = _measured(replace(origin, recipe=recipe, text=text), options, runs)
         names.append(summary.run.run_id)
         _refuse_unknown(summary, rules)
@@ -208,8 +208,8 @@ def _window_s(rules: Sequence[gate.Rule], lowest: int) -> float:
         for rule in rules
         if (found := re.fullmatch(r"latency\.p(\d+(?:_\d+)?)", rule.metric))
     ]
-    wanted = max((metrics.SAMPLES_PER_TAIL / tail for tail in tails if tail > 0), default=0.0)
-    return min(WINDOW_MAX_S, math.ceil(wanted / (KEPT_MIN * lowest)))
+    samples = max((metrics.SAMPLES_PER_TAIL / tail for tail in tails if tail > 0), default=0.0)
+    return min(WINDOW_MAX_S, math.ceil(samples / (KEPT_MIN * lowest)))
 
 
 def _refuse_unknown(summary: Summary, rules: Sequence[gate.Rule]) -> None:

@@ -64,7 +64,7 @@ class Display(Watcher):
             highlight=False,
         )
         for sentence in schedule.thinned:
-            self.told(sentence)
+            self.notify(sentence)
 
     def phase(self, line: PlannedTrial, text: str, progress: Progress) -> None:
         if not self._is_live:
@@ -86,7 +86,7 @@ class Display(Watcher):
                 highlight=False,
             )
 
-    def told(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         self.console.print(f"wirespeed: {escape(text)}", soft_wrap=True, highlight=False)
 
     def _line(self, axes: str, text: str, progress: Progress) -> Table:

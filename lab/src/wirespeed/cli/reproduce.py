@@ -62,7 +62,7 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
         return ended.code
     second = load(ended.run_dir)
     found = two_runs.compare(first, second, metrics)
-    code = _told(first, second, found, as_json)
+    code = _show(first, second, found, as_json)
     return ended.code or code
 
 
@@ -129,7 +129,7 @@ def _only(first: Summary) -> str:
     return ",".join(words)
 
 
-def _told(first: Summary, second: Summary, found: two_runs.RunDifferences, as_json: bool) -> int:
+def _show(first: Summary, second: Summary, found: two_runs.RunDifferences, as_json: bool) -> int:
     code = 0 if found.verdict == "reproduced" else runs_of.EXIT_GATE
     if as_json:
         ids = {"original": first.run.run_id, "again": second.run.run_id}
@@ -148,11 +148,11 @@ def _sentence(found: two_runs.RunDifferences) -> str:
     if found.verdict == "not reproduced":
         differing = sum(counts[word] for word in two_runs.DIFFERING)
         return f"Not reproduced: {differing} of {wording.count(len(words), 'figure')} differ."
-    told = [f"{counts[word]} {word}" for word in compare.UNDECIDED if counts[word]]
+    parts = [f"{counts[word]} {word}" for word in compare.UNDECIDED if counts[word]]
     seem = sum(bool(one.seems) for one in found.differences)
-    told += [f"{seem} of them with other figures"] * bool(seem)
-    told += [f"{wording.count(found.only[0], 'cell')} not measured again"] * bool(found.only[0])
-    tail = f" ({wording.listed(told)})" if told else ""
+    parts += [f"{seem} of them with other figures"] * bool(seem)
+    parts += [f"{wording.count(found.only[0], 'cell')} not measured again"] * bool(found.only[0])
+    tail = f" ({wording.listed(parts)})" if parts else ""
     if found.verdict == "reproduced":
         return f"Reproduced: no figure of {len(words)} differs{tail}."
     return (

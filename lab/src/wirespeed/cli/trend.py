@@ -34,8 +34,8 @@ class Choice:
     labels: list[str]
 
     def covers(self, axes: Mapping[str, object]) -> bool:
-        wanted = values_of("--where", self.where)
-        return all(is_value(axes.get(axis), text) for axis, text in wanted)
+        pairs = values_of("--where", self.where)
+        return all(is_value(axes.get(axis), text) for axis, text in pairs)
 
 
 def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) -> int:

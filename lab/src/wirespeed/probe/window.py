@@ -64,9 +64,9 @@ def of_window(
     servers = [
         fullest[part.label] for part in parts if part.role == "server" if part.label in fullest
     ]
-    told = {"server.fullest_thread": max(servers)} if servers else {}
+    fullest_server = {"server.fullest_thread": max(servers)} if servers else {}
     switches = _switches(shots, length_ns)
-    values = {**usage.values, **told}
+    values = {**usage.values, **fullest_server}
     return replace(usage, values=values, fullest_thread=fullest, switches=switches)
 
 

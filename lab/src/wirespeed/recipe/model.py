@@ -506,9 +506,9 @@ class Site(Strict):
             return self
         if vain := [key for key, kinds in self._of_kinds() if self.kind not in kinds]:
             kinds = dict(self._of_kinds())[vain[0]]
-            wanted = " or ".join(f'"{kind}"' for kind in kinds) or '"netns", of load alone'
+            expected = " or ".join(f'"{kind}"' for kind in kinds) or '"netns", of load alone'
             raise ValueError(
-                f'{vain[0]} needs kind = {wanted} (this site has kind = "{self.kind}")'
+                f'{vain[0]} needs kind = {expected} (this site has kind = "{self.kind}")'
             )
         return self
 

@@ -316,11 +316,11 @@ class Resolver:
             "run": {"dir": self.place.run_dir, "tmp": self.place.run_tmp},
             "address": self.address_of(process.role),
             "limits": dict(process.limits),
-            "processes": {one.name: self._told(one) for one in self.recipe.process},
+            "processes": {one.name: self._process_names(one) for one in self.recipe.process},
             **self._origin(),
         }
 
-    def _told(self, process: ProcessSpec) -> dict[str, Any]:
+    def _process_names(self, process: ProcessSpec) -> dict[str, Any]:
         """What a template may know of any process: where it listens, and how many there are."""
         count = self.count(process)
         ports = [self.port_of(process, index) for index in range(count)]

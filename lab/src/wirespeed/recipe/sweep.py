@@ -46,7 +46,7 @@ def digest(data: Any) -> str:
 
 def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
     """`payload=16,128,stack=kernel` as axis → wanted values, checked against the recipe."""
-    wanted: dict[str, list[Any]] = {}
+    chosen: dict[str, list[Any]] = {}
     values = recipe.axis_values()
     name, pieces = "", text.split(",")
     while pieces:
@@ -69,9 +69,9 @@ def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
                 f"--only: unknown value {pieces[0].strip()!r} of axis {name} "
                 f"(values: {', '.join(known)})"
             )
-        wanted.setdefault(name, []).append(known[_joined(pieces[:count])])
+        chosen.setdefault(name, []).append(known[_joined(pieces[:count])])
         del pieces[:count]
-    return wanted
+    return chosen
 
 
 def _values_of(recipe: Recipe, name: str) -> dict[str, Any]:

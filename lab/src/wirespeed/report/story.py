@@ -118,8 +118,8 @@ def _cost(family: Family) -> str:
     """Capacity per core is the inverse of CPU per request, at whatever rate both ran."""
     assert family.found is not None
     saved = wording.signed(family.found.gain)
-    told = f"server CPU per request {saved} ({wording.verdict_word(family)})"
-    return ", ".join(part for part in (told, _capacity(family)) if part)
+    cost_text = f"server CPU per request {saved} ({wording.verdict_word(family)})"
+    return ", ".join(part for part in (cost_text, _capacity(family)) if part)
 
 
 def _capacity(family: Family) -> str:

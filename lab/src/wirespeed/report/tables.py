@@ -140,8 +140,8 @@ def _open(sheet: Sheet, times: bool) -> tuple[str, ...]:
             figure = wording.interval(gain.found, times)
             more = wording.more_rounds(gain).removeprefix(", ")
             text = ", ".join(part for part in (figure, more) if part)
-            told = f"{where} ({text})" if text else where
-            groups.setdefault(f"{gain.verdict.word}: {gain.verdict.reason}", []).append(told)
+            entry = f"{where} ({text})" if text else where
+            groups.setdefault(f"{gain.verdict.word}: {gain.verdict.reason}", []).append(entry)
     for (row, column), cell in sheet.cells.items():
         where = _row_place(sheet, row, column)
         if cell.state == "no valid trial":

@@ -33,12 +33,12 @@ class PlannedCell:
 
 
 def planned_cells(
-    recipe: Recipe, place: Place, fit_mode: str, wanted: dict[str, list[Any]]
+    recipe: Recipe, place: Place, fit_mode: str, only: dict[str, list[Any]]
 ) -> list[PlannedCell]:
     """Every cell of the recipe, none dropped."""
     result = []
     for cell in sweep.cells(recipe):
-        if any(cell.axes[name] not in values for name, values in wanted.items()):
+        if any(cell.axes[name] not in values for name, values in only.items()):
             result.append(PlannedCell(cell, "thinned", "left out by --only"))
             continue
         if any(cell.matches(values) for values in recipe.plan.skip):

@@ -99,9 +99,9 @@ def _in_turns(seats: list[Seat]) -> list[Seat]:
 
 
 def _problem(resolver: Resolver, process: ProcessSpec, count: int, per: int, have: int) -> str:
-    wanted = f"{count} × {process.name}" + (f" on {per} cores each" if per > 1 else "")
+    needed = f"{count} × {process.name}" + (f" on {per} cores each" if per > 1 else "")
     cores = f"{have} core{'' if have == 1 else 's'}"
-    return f"{wanted}, but the {process.role} has {cores} here (--fit share lets them share)"
+    return f"{needed}, but the {process.role} has {cores} here (--fit share lets them share)"
 
 
 def _pairs(resolver: Resolver, roles: dict[str, list[Seat]]) -> Fitted:

@@ -251,15 +251,15 @@ def _sample(
     instants = [window_start, window_start + run.duration_s]
     questions = []
     for host, labels in _sampled_hosts(session, running):
-        asked = {
+        order = {
             "names": labels,
             "every_s": every_s,
             "instants": [instant + host.offset_s for instant in instants],
             "lab_core": lab_core if host.far.shares_files else None,
         }
         if sampling.events and not set(servers).isdisjoint(labels):
-            asked["counted"] = {"names": servers, "events": list(sampling.events)}
-        questions.append((host, "sample_start", {**asked, **_less_of(session, host, every_s)}))
+            order["counted"] = {"names": servers, "events": list(sampling.events)}
+        questions.append((host, "sample_start", {**order, **_less_of(session, host, every_s)}))
     session.fleet.together(questions)
 
 

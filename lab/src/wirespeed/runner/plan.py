@@ -94,9 +94,9 @@ class Schedule:
 
 
 def make(recipe: Recipe, place: Place, options: PlanOptions) -> Schedule:
-    wanted = sweep.parse_only(options.only, recipe) if options.only else {}
-    recipe = with_values(recipe, wanted)
-    cells = planned_cells(recipe, place, options.fit, wanted)
+    only = sweep.parse_only(options.only, recipe) if options.only else {}
+    recipe = with_values(recipe, only)
+    cells = planned_cells(recipe, place, options.fit, only)
     return arrange(recipe, place, cells, options)
 
 
@@ -250,10 +250,10 @@ class Guess:
         return self._known[cell.id]
 
 
-def with_values(recipe: Recipe, wanted: dict[str, list[Any]]) -> Recipe:
+def with_values(recipe: Recipe, only: dict[str, list[Any]]) -> Recipe:
     """Values that [axis.x] declares but the sweep leaves out join it when --only names them."""
     axes = dict(recipe.axes)
-    for name, values in wanted.items():
+    for name, values in only.items():
         current = axes[name]
         known = list(current.ramp if isinstance(current, Ramp) else current)
         grown = known + [value for value in values if value not in known]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median, stdev
 from typing import Any
@@ -92,13 +92,14 @@ def look(fleet: Fleet, schedule: Schedule, facts: dict[str, Any]) -> Preflight:
 
 
 def wait_for_quiet(
-    fleet: Fleet, schedule: Schedule, facts: dict[str, Any], most_s: float, tell: Any
-) -> Preflight:
+    fleet: Fleet, schedule: Schedule, facts: dict[str, Any], most_s: float,
+    notify: Callable[[str], None],
+) -> Preflight:  # fmt: skip
     """Looks until the machine is quiet or the time is over."""
     deadline = time.monotonic() + most_s
     seen = look(fleet, schedule, facts)
     if not seen.is_quiet and most_s > 0:
-        tell(f"waiting up to {duration_for_people(most_s)} for a quiet machine")
+        notify(f"waiting up to {duration_for_people(most_s)} for a quiet machine")
     while not seen.is_quiet and time.monotonic() < deadline:
         fleet.poll(min(AGAIN_S, max(0.0, deadline - time.monotonic())))
         seen = look(fleet, schedule, facts)

@@ -70,13 +70,13 @@ def take(run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher) -> N
     planned = {cell.cell.id: cell for cell in schedule.cells}
     for cell in profiles.profiled(load(run_dir)):
         places = ", ".join(f"{name} {value}" for name, value in cell.axes.items())
-        watcher.told(f"profiling {places}")
+        watcher.notify(f"profiling {places}")
         try:
             found = _of_cell(run_dir, schedule, fleet, planned[cell.key])
         except LostHostError:
             raise
         except (HostError, ProcessError, StorageError) as error:
-            watcher.told(f"no profile of {places}: {error}")
+            watcher.notify(f"no profile of {places}: {error}")
             found = Profile(cell.key, problem=str(error))
         profiles.write(run_dir, found)
 

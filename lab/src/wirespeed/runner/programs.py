@@ -41,13 +41,13 @@ def measured(fleet: Fleet, schedule: Schedule) -> dict[str, str]:
             files |= dict.fromkeys(_files(schedule.place, one) if one.index == 0 else ())
             if one.role != "load" and one.index == 0:
                 found.setdefault(one.name, {}).setdefault(_asked(one), one.host)
-    told: dict[str, str] = {}
+    facts: dict[str, str] = {}
     for name, variants in found.items():
-        for asked, host in variants.items():
-            text = _of(fleet[host], asked)
-            label = name if len(variants) == 1 else f"{name}, {Path(asked[1][-1]).name}"
-            told |= {f"program {label}": text} if text else {}
-    return told | _hashes(list(files)) | _inherited(schedule.recipe)
+        for question, host in variants.items():
+            text = _of(fleet[host], question)
+            label = name if len(variants) == 1 else f"{name}, {Path(question[1][-1]).name}"
+            facts |= {f"program {label}": text} if text else {}
+    return facts | _hashes(list(files)) | _inherited(schedule.recipe)
 
 
 def started(fleet: Fleet, schedule: Schedule, names: Collection[str]) -> dict[str, set[str]]:
@@ -129,8 +129,8 @@ def _asked(instance: Instance) -> Asked:
     return instance.version, (*argv[:1], *jars)
 
 
-def _of(host: Host, asked: Asked) -> str:
-    version, files = asked
+def _of(host: Host, question: Asked) -> str:
+    version, files = question
     message: dict[str, Any] = {"programs": {"it": [version, files]}, "search_path": SEARCH_PATH}
     found = host.ask("programs", ANSWER_S, **message)
     if not found and not host.far.shares_files:  # it will be sent from here

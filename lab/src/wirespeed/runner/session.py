@@ -165,9 +165,9 @@ def _started(
         facts = facts_of(fleet, site.topology, schedule.place)
         audit = differing(facts, schedule, options.tune)
         for what, found, why in (row for row in audit if row[0] == audits.QUOTA):
-            watcher.told(f"{what}: {found}; {why}")
+            watcher.notify(f"{what}: {found}; {why}")
         if line := programs.left_out(schedule.recipe):
-            watcher.told(line)
+            watcher.notify(line)
         facts |= measure_links(fleet, schedule, watcher)
         facts |= programs.measured(fleet, schedule)
         facts |= counters.fact(fleet, site.topology.hosts("server")[0])
@@ -175,7 +175,7 @@ def _started(
         seen = _preflight(fleet, schedule, facts, options, watcher)
         run_dir = store.create(runs, schedule.recipe.name)
         if line := _of_clock(run_dir):
-            watcher.told(line)
+            watcher.notify(line)
         files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned, preflight=seen, audit=audit)
@@ -222,8 +222,8 @@ def _preflight(
     """Seconds before minutes: what this machine can decide now. Short runs go without."""
     if not options.quiet_wait_s and (schedule.seconds < preflight.WORTH_S or schedule.accept_noise):
         return ""
-    seen = preflight.wait_for_quiet(fleet, schedule, facts, options.quiet_wait_s, watcher.told)
-    watcher.told(seen.text(schedule))
+    seen = preflight.wait_for_quiet(fleet, schedule, facts, options.quiet_wait_s, watcher.notify)
+    watcher.notify(seen.text(schedule))
     return seen.text(schedule)
 
 
@@ -295,7 +295,7 @@ def _gone_on(
     """After the loss of an agent, and of all that it had started: opens the site again and measures
     the rest. Each trial that is finished meanwhile gives the hosts more time."""
     done, deadline = -1, 0.0
-    watcher.told(f"{lost}; its site is opened again, and the run goes on")
+    watcher.notify(f"{lost}; its site is opened again, and the run goes on")
     while True:
         interrupts.check()
         finished = len(store.read_trials(run_dir))
@@ -341,16 +341,16 @@ def _resumed_on(
         _other_nice(run, prefer(fleet, origin.site)),
         "" if is_scheduled else _other_cores(store.read_trials(run_dir), schedule),
     ]
-    told = _overlooked(places, MIXED_PLACES, more)
+    remarks = _overlooked(places, MIXED_PLACES, more)
     measure_links(fleet, schedule, watcher)
     builds = _other_build(run, commit_of(origin.root), programs.measured(fleet, schedule))
     differs = f"this build differs from the one that began the run: {builds}"
     _overlooked([differs] if builds else [], MIXED, more)
-    told += [MIXED.format(builds)] if builds else []
+    remarks += [MIXED.format(builds)] if builds else []
     with execute.hold(run_dir) as holder:
         if store.read_run(run_dir) != run:  # its rounds and analyses are counted there
             raise BusyError(f"another command went on with {run_dir.name} meanwhile; try again")
-        return run_dir, _rest(run_dir, run, what, watcher, more, told, holder)
+        return run_dir, _rest(run_dir, run, what, watcher, more, remarks, holder)
 
 
 def _overlooked(found: Sequence[str], sentence: str, more: More) -> list[str]:
@@ -384,8 +384,8 @@ def _rest(
     store.append_event(run_dir, "resumed", pid=os.getpid(), forced=more.force, mixed=mixed)
     store.point_latest(run_dir)
     run = replace(run, state="running", ended=None, tuned=tuned)
-    told = mixed + [NOISE_ACCEPTED] * schedule.accept_noise
-    run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *told])))
+    remarks = mixed + [NOISE_ACCEPTED] * schedule.accept_noise
+    run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *remarks])))
     store.write_run(run_dir, run)
     with _tuned(run_dir, fleet, watcher, tuned):
         return _executed(run_dir, schedule, fleet, watcher, run, holder)
@@ -400,7 +400,7 @@ def measure_links(fleet: Fleet, schedule: Schedule, watcher: Watcher) -> dict[st
     fleet.capacities = links.measured(fleet, topology, sorted(used & set(topology.links)))
     for capacity in fleet.capacities.values():
         for sentence in capacity.differences():
-            watcher.told(sentence)
+            watcher.notify(sentence)
     return {f"link {name}": one.text() for name, one in fleet.capacities.items()}
 
 
@@ -428,13 +428,13 @@ def _tuned(
         return
     store.append_event(run_dir, "tuned", done=sentences)
     for sentence in sentences:
-        watcher.told(f"for this run: {sentence}")
+        watcher.notify(f"for this run: {sentence}")
     try:
         yield
     finally:
         with held_back():
             undone = tune.undo(fleet)
-            execute.tell(run_dir, "restored", "; ".join(undone))
+            execute.note_event(run_dir, "restored", "; ".join(undone))
 
 
 @contextmanager
@@ -610,8 +610,8 @@ def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
     pairs = {name: (text, found.get(name, "not found")) for name, text in begun.items()}
     if run.commit and commit:
         pairs["commit"] = (run.commit, commit)
-    told = [f"{name} was {was}, is {now}" for name, (was, now) in pairs.items() if was != now]
-    return "; ".join(told)
+    texts = [f"{name} was {was}, is {now}" for name, (was, now) in pairs.items() if was != now]
+    return "; ".join(texts)
 
 
 def _other_recipe(run_dir: Path, run: Run) -> str:

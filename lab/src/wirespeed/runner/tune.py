@@ -216,9 +216,9 @@ def stand(fleet: Fleet, schedule: Schedule) -> list[str]:
         roles = roles_on(schedule.place.topology, hosts)
         want = wanted(schedule, machine.info["cores"], hosts, roles)
         order = _order(want, cards(fleet, schedule, hosts), is_standing=True)
-        told = machine.ask("tune", **order)
+        answer = machine.ask("tune", **order)
         want = replace(want, clear=[])
-        lines = [text for text in sentences(want, told) if not text.startswith(MOVED)]
+        lines = [text for text in sentences(want, answer) if not text.startswith(MOVED)]
         found += [f"{machine.name}: {line}" for line in lines]
     return found
 

@@ -96,7 +96,7 @@ def play(
             wake(session)
         for session, planned in zip(pair.both, cells, strict=True):
             loads.append(_start_loads(session, planned, folder))
-        told = _ask_for_turns(pair, loads, seed)
+        answer = _ask_for_turns(pair, loads, seed)
     except StartFailed as error:
         loads.append(error.started)
         raise
@@ -105,10 +105,10 @@ def play(
         stop.stop(fleet, started, 0.0)
         fleet.forget(one.label for one in started)
         fleet.release_idle()
-    slices = [Slice(*row) for row in told["slices"]]
-    _keep(folder, told["slices"])
+    slices = [Slice(*row) for row in answer["slices"]]
+    _keep(folder, answer["slices"])
     found = slices_of.of_slices(slices, plan.block, not _polls(pair))
-    failure = _failure(told["totals"], slices)
+    failure = _failure(answer["totals"], slices)
     problem = failure or found.problem
     return Duet(
         over=cells[0].cell.id,
@@ -117,8 +117,8 @@ def play(
         left_out=found.left_out,
         slice_s=plan.slice,
         seconds=plan.pair,
-        how=told["how"],
-        is_realtime=told["realtime"],
+        how=answer["how"],
+        is_realtime=answer["realtime"],
         problem=problem,
         is_failure=bool(failure),
     )
@@ -177,7 +177,7 @@ def _ask_for_turns(
         "core": max((core for s in loads[0] for core in s.instance.cores), default=None),
     }
     try:
-        told: dict[str, Any] = host.ask("duet", plan.pair + ANSWER_S, **message)
+        answer: dict[str, Any] = host.ask("duet", plan.pair + ANSWER_S, **message)
     except HostError as error:
         for own in loads:
             for one in own:
@@ -188,7 +188,7 @@ def _ask_for_turns(
         _check_alive(pair)
         raise NoTurnsError(str(error)) from error
     _check_alive(pair)
-    return told
+    return answer
 
 
 def _check_alive(pair: SessionPair) -> None:

@@ -72,8 +72,8 @@ def own_ids(what: str) -> CoreIds:
     return ids_of({what: core_ids(IDS[what])}, what)
 
 
-def check_cores(wanted: list[int], cores: list[int], key: str) -> None:
-    missing = sorted(set(wanted) - set(cores))
+def check_cores(given: list[int], cores: list[int], key: str) -> None:
+    missing = sorted(set(given) - set(cores))
     if missing:
         have = ", ".join(map(str, cores))
         raise InputError(f"the site's {key}: core {missing[0]} does not exist (cores: {have})")

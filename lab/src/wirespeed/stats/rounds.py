@@ -21,9 +21,11 @@ def planned(comparisons: int, spread: float = QUIET_SPREAD) -> int:
     """The rounds of a run with so many comparisons, where a trial spreads by `spread`."""
     if comparisons == 0:
         return ROUNDS_PLAIN
-    wanted = [needed(size, chance, 1, comparisons, spread) for size, chance in ALL_HAVE]
-    wanted += [needed(size, chance, comparisons, comparisons, spread) for size, chance in ONE_HAS]
-    return max(ROUNDS_PLAIN, *(rounds or ROUNDS_MAX for rounds in wanted))
+    candidates = [needed(size, chance, 1, comparisons, spread) for size, chance in ALL_HAVE]
+    candidates += [
+        needed(size, chance, comparisons, comparisons, spread) for size, chance in ONE_HAS
+    ]
+    return max(ROUNDS_PLAIN, *(rounds or ROUNDS_MAX for rounds in candidates))
 
 
 def planned_here(comparisons: int, spread: float | None) -> int:
