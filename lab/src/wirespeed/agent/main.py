@@ -240,8 +240,8 @@ class Agent:
         if name in self.children and not self.children[name].is_gone():
             raise Refused(f"{name} is already running")
         if message.get("namespace"):
-            own = message["namespace"]
-            message["netns"] = self.namespaces.descriptor(own["on"], own["addr"])
+            namespace = message["namespace"]
+            message["netns"] = self.namespaces.descriptor(namespace["on"], namespace["addr"])
         elif message.get("listen"):
             check_port(*message["listen"])
         os.makedirs(message["folder"], exist_ok=True)

@@ -97,14 +97,14 @@ class Tuning:
         self, settings: Sequence[Sequence[Any]], report: dict[str, Any]
     ) -> list[list[Any]]:
         """[[switch, was, new]] of what this host has and what is not so already."""
-        found: list[list[Any]] = []
+        changes: list[list[Any]] = []
         for *switch, new in settings:
             was = switches.now(switch)
             if was is None:
                 report["refused"].append([switches.name_of(switch), "there is none here"])
             elif was != str(new):
-                found.append([switch, was, str(new)])
-        return found
+                changes.append([switch, was, str(new)])
+        return changes
 
     def _write(self, report: dict[str, Any]) -> None:
         assert self.record
@@ -153,9 +153,11 @@ def state_file() -> str:
     if "WIRESPEED_TUNED" in os.environ:
         return os.environ["WIRESPEED_TUNED"]
     user = os.geteuid()
-    own = "/run" if user == 0 else f"/run/user/{user}"
+    folder = "/run" if user == 0 else f"/run/user/{user}"
     return (
-        own + "/wirespeed-tuned.json" if os.path.isdir(own) else f"/tmp/wirespeed-tuned-{user}.json"
+        folder + "/wirespeed-tuned.json"
+        if os.path.isdir(folder)
+        else f"/tmp/wirespeed-tuned-{user}.json"
     )
 
 
@@ -202,17 +204,17 @@ def movable(
     clear: Sequence[int], to: Sequence[int], under: int, report: dict[str, Any]
 ) -> list[list[Any]]:
     """[[thread, its start, its cores]] of what runs on `clear` and may run on `to`."""
-    found: list[list[Any]] = []
+    moves: list[list[Any]] = []
     for tgid, tid in threads_of_machine(under):
         fields = stat_fields(tid)
         cores = cores_of(tid)
         if not fields or int(fields[6]) & PF_NO_SETAFFINITY or not set(cores) & set(clear):
             continue
         if set(cores) & set(to):
-            found.append([tid, int(fields[19]), cores])
+            moves.append([tid, int(fields[19]), cores])
         elif tgid == tid:
             report["pinned"].append(name_of(tid))
-    return found
+    return moves
 
 
 def threads_of_machine(under: int) -> Iterator[tuple[int, int]]:
@@ -227,21 +229,21 @@ def threads_of_machine(under: int) -> Iterator[tuple[int, int]]:
 
 def parents_of_all() -> dict[int, int]:
     """process → its parent"""
-    found: dict[int, int] = {}
+    parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         fields = stat_fields(int(entry)) if entry.isdigit() else None
         if fields:
-            found[int(entry)] = int(fields[1])
-    return found
+            parents[int(entry)] = int(fields[1])
+    return parents
 
 
 def ancestry(pid: int, parents: dict[int, int]) -> list[int]:
     """The process itself, its parent, and so on."""
-    found: list[int] = []
-    while pid in parents and pid not in found:
-        found.append(pid)
+    pids: list[int] = []
+    while pid in parents and pid not in pids:
+        pids.append(pid)
         pid = parents[pid]
-    return found
+    return pids
 
 
 def _interrupts(clear: Sequence[int], to: Sequence[int]) -> list[list[str]]:
@@ -422,11 +424,11 @@ def cores_of(tid: int) -> list[int]:
 
 def cores_in(text: str) -> list[int]:
     """0-2,5 → [0, 1, 2, 5]"""
-    found: list[int] = []
+    cores: list[int] = []
     for piece in filter(None, text.strip().split(",")):
         low, _, high = piece.partition("-")
-        found += range(int(low), int(high or low) + 1)
-    return found
+        cores += range(int(low), int(high or low) + 1)
+    return cores
 
 
 def mask_of(cores: Iterable[int]) -> str:

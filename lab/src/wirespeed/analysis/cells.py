@@ -34,13 +34,13 @@ def full_name(metric: str) -> str:
 
 def values_of(option: str, text: str) -> tuple[tuple[str, str], ...]:
     """`payload=16,stack=kernel` as axes with their values; raises InputError."""
-    found = []
+    pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         axis, equals, value = (word.strip() for word in part.partition("="))
         if not (axis and equals and value):
             raise InputError(f"{option}: {part!r} is not AXIS=VALUE (one value for each axis)")
-        found.append((axis, value))
-    return tuple(found)
+        pairs.append((axis, value))
+    return tuple(pairs)
 
 
 def is_value(value: object, text: str) -> bool:
@@ -67,8 +67,8 @@ class Cell:
 
     def values(self, metric: str) -> list[float]:
         name = self.stored(metric)
-        found = (trial.metrics.get(name) for trial in self.trials)
-        return [value for value in found if value is not None]
+        figures = (trial.metrics.get(name) for trial in self.trials)
+        return [value for value in figures if value is not None]
 
     def stored(self, metric: str) -> str:
         """The name that the cell's trials have a metric under."""
@@ -78,8 +78,8 @@ class Cell:
     def by_round(self, metric: str) -> dict[int, float]:
         """The figure of each round; of a round that was measured twice the later one."""
         name = self.stored(metric)
-        found = {t.round: t.metrics.get(name) for t in self.trials}
-        return {number: value for number, value in found.items() if value is not None}
+        figures = {t.round: t.metrics.get(name) for t in self.trials}
+        return {number: value for number, value in figures.items() if value is not None}
 
     def median(self, metric: str) -> float | None:
         values = self.values(metric)

@@ -24,9 +24,11 @@ from wirespeed.stats.comparison import (
 from wirespeed.stats.spending import Spending
 
 CONNECTIONS_A_CORE_MIN = 8  # below, a free idle state decides the figure
-WORK = "server.work_us_per_request"  # judged in every comparison, whatever its table shows
+#: Judged in every comparison, whatever its table shows.
+CPU_EXCL_POLLING = "server.work_us_per_request"
 INSTRUCTIONS = "server.instructions_per_request"  # judged, too, where the machine counts them
-COSTS = (WORK, "server.cpu_us_per_request", INSTRUCTIONS)  # of a request, whoever was the limit
+#: Of a request, whoever was the limit.
+COSTS = (CPU_EXCL_POLLING, "server.cpu_us_per_request", INSTRUCTIONS)
 
 # Of two figures the better one, for metrics that no recipe declares.
 BETTER_LOWER = (
@@ -225,10 +227,11 @@ def disturbs_itself(gain: Gain) -> bool:
     """Whether other programs took more from the contender than from the baseline in a way that
     chance hardly explains. The order of the two is random, so they are its own: helpers that it
     started elsewhere, as a container's are."""
-    own, base = (
+    contender, base = (
         {trial.round: trial.disturbed for trial in side.trials} for side in (gain.cell, gain.base)
     )
-    (found,) = comparison.compare([[own[n] - base[n] for n in own.keys() & base.keys()]])
+    both = contender.keys() & base.keys()
+    (found,) = comparison.compare([[contender[number] - base[number] for number in both]])
     return found is not None and found.gain > 0 and found.p <= P_MAX
 
 

@@ -172,32 +172,32 @@ def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
     cost that the baseline never has is worse in as many rounds as a verdict needs, and a contender
     without the figure is not better (too few responses for a percentile, for example). Of withheld
     ones: whoever is slower in each round is not shown to be as good."""
-    found = []
+    losses = []
     slower = unproven_losses(summary.run, summary.gains)
     duets = sum(gain.method == DUET for gain in summary.gains)
     for gain in summary.gains:
         values, base = gain.cell.values(gain.metric), gain.base.values(gain.metric)
         count = sum(value <= 0 for value in values)
         if gain.found is None and base and not values:
-            found.append((gain, f"no such figure, but {gain.over} has one"))
+            losses.append((gain, f"no such figure, but {gain.over} has one"))
         elif gain.better == "higher" and count:
-            found.append((gain, f"0 in {count} of {len(values)} rounds"))
+            losses.append((gain, f"0 in {count} of {len(values)} rounds"))
         elif (
             gain.better == "lower"
             and min(len(values), len(base)) >= PAIRS_MIN
             and not count
             and max(base) <= 0
         ):
-            found.append((gain, f"always more than the 0 of {gain.over}"))
+            losses.append((gain, f"always more than the 0 of {gain.over}"))
         elif key_of(gain) in slower:
             share = f"{slower[key_of(gain)]:+.0%} against {gain.over}"
-            found.append((gain, f"{share}, although it is not comparable: {gain.verdict.reason}"))
+            losses.append((gain, f"{share}, although it is not comparable: {gain.verdict.reason}"))
         elif gain.found and gain.verdict.word == "not decided" and _is_loss_of_its_own(gain):
             share = f"{gain.found.gain:+.0%} against {gain.over}"
-            found.append((gain, f"{share}, and what took time from it each time may be its own"))
+            losses.append((gain, f"{share}, and what took time from it each time may be its own"))
         elif gain.method == DUET and gain.verdict.word != "loss":
-            found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
-    return found
+            losses += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
+    return losses
 
 
 def unjudged_families(summary: Summary) -> list[tuple[Family, str]]:
@@ -294,8 +294,8 @@ def figure(cell: Cell, metric: str) -> float | None:
     """The median of valid trials; of what makes a trial invalid the most in any trial."""
     if metric not in COUNTS:
         return cell.median(metric)
-    found = (trial.metrics.get(metric) for trial in (*cell.trials, *cell.invalid))
-    return max((value for value in found if value is not None), default=None)
+    figures = (trial.metrics.get(metric) for trial in (*cell.trials, *cell.invalid))
+    return max((value for value in figures if value is not None), default=None)
 
 
 def _place(cell: Cell) -> str:

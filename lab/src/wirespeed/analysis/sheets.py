@@ -39,12 +39,12 @@ class Sheet:
         """The comparisons of this table: its columns with the one that `gain` names."""
         if self.over is None or self.column_axis is None:
             return {}
-        found = {}
+        by_slot = {}
         for (row, column), cell in self.cells.items():
             base = self.cells.get((row, self.over))
             if base is not None and column != self.over:
-                found[row, column] = Pair(cell, base, self.column_axis, self.metrics[0])
-        return found
+                by_slot[row, column] = Pair(cell, base, self.column_axis, self.metrics[0])
+        return by_slot
 
     @cached_property
     def highest(self) -> dict[str, float]:

@@ -20,7 +20,14 @@ from wirespeed.analysis import cells as cells_of
 from wirespeed.analysis import comparisons
 from wirespeed.analysis import sheets as sheets_of
 from wirespeed.analysis.cells import Cell
-from wirespeed.analysis.comparisons import INSTRUCTIONS, WORK, Family, Gain, Pair, is_ceiling
+from wirespeed.analysis.comparisons import (
+    CPU_EXCL_POLLING,
+    INSTRUCTIONS,
+    Family,
+    Gain,
+    Pair,
+    is_ceiling,
+)
 from wirespeed.analysis.sheets import SCALING_SUSPECT, Sheet, scaling
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, Trial
@@ -149,7 +156,8 @@ def _costs(pairs: Iterable[Pair]) -> list[Pair]:
     """What a request costs, of every pair that is compared in anything: it shows what rates may
     hide."""
     seen = {(pair.cell.key, pair.base.key): pair for pair in pairs}
-    costs = [replace(pair, metric=cost) for cost in (WORK, INSTRUCTIONS) for pair in seen.values()]
+    metrics = (CPU_EXCL_POLLING, INSTRUCTIONS)
+    costs = [replace(pair, metric=cost) for cost in metrics for pair in seen.values()]
     return [one for one in costs if one.cell.values(one.metric) and one.base.values(one.metric)]
 
 

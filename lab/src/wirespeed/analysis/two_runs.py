@@ -293,7 +293,7 @@ def _pooled_as_seen(
     """What the figures alone say over all cells, also the ones that are withheld: many small losses
     that no single cell shows are not shown to be none either."""
     over_all = [one for metric in floors if (one := _over_all(first, seen, metric))]
-    found = []
+    differences = []
     for one, q in zip(over_all, _qs([*over_all, *seen]), strict=False):
         pooled = _pooled(one, q, floors)
         withheld = [
@@ -303,8 +303,9 @@ def _pooled_as_seen(
         ]
         if withheld and pooled.word in DIFFERING:
             reason = f"{len(withheld)} of its cells are not comparable: {withheld[0]}"
-            found.append(replace(pooled, word="not comparable", reason=reason, seems=pooled.word))
-    return found
+            hidden = {"word": "not comparable", "reason": reason, "seems": pooled.word}
+            differences.append(replace(pooled, **hidden))
+    return differences
 
 
 def _logs(cell: Cell, metric: str) -> dict[int, float]:

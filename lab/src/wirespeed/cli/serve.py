@@ -99,10 +99,10 @@ class Pages:
             raise ResultsError(f"a trend needs at least two runs of {recipe!r}")
         last = summaries[-1]
         metric = full_name(query["metric"]) if query.get("metric") else last.primary
-        found = trends.series(summaries, metric)
-        if not found:
+        histories = trends.series(summaries, metric)
+        if not histories:
             raise ResultsError(f"no measured cell of these runs has {metric!r}")
-        return history.of_trend(recipe, wording.measure(metric, last.unit(metric)), found)
+        return history.of_trend(recipe, wording.measure(metric, last.unit(metric)), histories)
 
 
 def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:

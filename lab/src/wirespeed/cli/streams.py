@@ -33,11 +33,11 @@ def guard() -> None:
     sys.stderr = _guarded(sys.stderr, sys.__stderr__, 2)
 
 
-def _guarded(stream: TextIO | None, own: TextIO | None, number: int) -> TextIO:
+def _guarded(stream: TextIO | None, original: TextIO | None, number: int) -> TextIO:
     """A Python caller of the lab may have set a stream without a descriptor."""
     if stream is None:  # closed by whoever called: `>&-`
         return open(os.devnull, "w", encoding="utf-8")
-    if stream is not own:
+    if stream is not original:
         return stream
     stream.flush()
     return io.TextIOWrapper(

@@ -89,13 +89,13 @@ def _of_json(instance: Instance, figures: Any, output: Output) -> dict[FigureNam
     data = _last_json(output.text)
     if data is None:
         raise no_result(instance, instance.argv[0], output.last_words or output.text)
-    found: dict[FigureNames, float] = {}
+    values: dict[FigureNames, float] = {}
     for name, path in figures.json_.items():
         value = _step(data, path)
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ProcessError(f"{instance.label}: its JSON has no number at {path!r} ({name})")
-        found[name] = _number(instance, name, str(value))
-    return found
+        values[name] = _number(instance, name, str(value))
+    return values
 
 
 def _last_json(text: str) -> Any:

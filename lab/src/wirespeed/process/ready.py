@@ -60,11 +60,11 @@ def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
     far = [fleet[name] for name in hosts if name != own.name]
     if check is None or check.log or not far:
         return
-    found = fleet.each(
+    answers = fleet.each(
         far, "ready", name=started.label, url=check.url, status=check.status, length=check.length,
         within_s=REACH_S,
     )  # fmt: skip
-    for name, answer in found.items():
+    for name, answer in answers.items():
         if answer["problem"]:
             raise ProcessError(
                 f"{name} cannot reach {started.label}: {attempt(check)}: {answer['problem']}; "

@@ -173,23 +173,24 @@ def _figures(summary: Summary) -> Iterable[tuple[Cell, str, float, float, float]
 
 def github_benchmark(summary: Summary) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """(bigger is better, smaller is better), each name once."""
-    found: dict[str, dict[str, dict[str, object]]] = {"higher": {}, "lower": {}}
+    by_direction: dict[str, dict[str, dict[str, object]]] = {"higher": {}, "lower": {}}
     for cell, metric, middle, low, high in _figures(summary):
         measure = wording.measure(metric, summary.unit(metric))
         name = f"{wording.place(cell)}: {measure.label}"
-        if name in (own := found[summary.better(metric)]):  # CPU per request with and without polls
+        entries = by_direction[summary.better(metric)]
+        if name in entries:  # CPU per request with and without polls
             name = f"{name} ({metric})"
-        own[name] = {
+        entries[name] = {
             "name": name, "unit": measure.unit or measure.label, "value": middle,
             "range": f"{low:g} … {high:g}", "extra": f"run {summary.run.run_id}",
         }  # fmt: skip
-    return list(found["higher"].values()), list(found["lower"].values())
+    return list(by_direction["higher"].values()), list(by_direction["lower"].values())
 
 
 def bencher(summary: Summary) -> dict[str, dict[str, dict[str, float]]]:
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    places: dict[str, dict[str, dict[str, float]]] = {}
     for cell, metric, middle, low, high in _figures(summary):
         slug = re.sub(r"[^a-z0-9]+", "-", metric.lower()).strip("-")
         figures = {"value": middle, "lower_value": low, "upper_value": high}
-        found.setdefault(wording.place(cell) or summary.run.recipe, {})[slug] = figures
-    return found
+        places.setdefault(wording.place(cell) or summary.run.recipe, {})[slug] = figures
+    return places

@@ -89,7 +89,7 @@ def metrics(summary: Summary, trials: Sequence[Trial]) -> Document:
                     "attributes": _attributes(_place(trial)), "asDouble": float(value),
                     "startTimeUnixNano": str(start_ns), "timeUnixNano": str(end_ns),
                 })  # fmt: skip
-    found = [
+    gauges = [
         {
             "name": f"wirespeed.{name}",
             "unit": wording.measure(name, summary.unit(name)).unit.replace("µ", "u"),  # UCUM
@@ -97,9 +97,9 @@ def metrics(summary: Summary, trials: Sequence[Trial]) -> Document:
         }
         for name, own in points.items()
     ]
-    scope = {"scope": _scope(), "metrics": found}
+    scope = {"scope": _scope(), "metrics": gauges}
     resource = {"resource": _resource(summary), "scopeMetrics": [scope]}
-    return {"resourceMetrics": [resource]} if found else {}
+    return {"resourceMetrics": [resource]} if gauges else {}
 
 
 def span(summary: Summary, trial: Trial) -> Document:

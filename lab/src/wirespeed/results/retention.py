@@ -25,13 +25,13 @@ def judged(runs: Path, newest: int) -> list[Kept]:
     """Every run, oldest first. Runs that cannot be read stay: another version may read them."""
     named = _baselines(runs)
     latest = Path(os.path.realpath(runs / "latest"))  # also of a link that leads to itself
-    found: list[Kept] = []
+    judgements: list[Kept] = []
     counts: Counter[str] = Counter()
     for run_dir in reversed(store.list_runs(runs)):
         try:
             run = store.read_run(run_dir)
         except ResultsError:
-            found.append(Kept(run_dir, "", "it cannot be read by this version"))
+            judgements.append(Kept(run_dir, "", "it cannot be read by this version"))
             continue
         why = ""
         if run_dir.name in named:
@@ -45,8 +45,8 @@ def judged(runs: Path, newest: int) -> list[Kept]:
         elif counts[run.recipe] < newest:
             why = f"among the newest {newest} of its recipe"
         counts[run.recipe] += 1
-        found.append(Kept(run_dir, run.recipe, why))
-    return found[::-1]
+        judgements.append(Kept(run_dir, run.recipe, why))
+    return judgements[::-1]
 
 
 def _baselines(runs: Path) -> dict[str, list[str]]:

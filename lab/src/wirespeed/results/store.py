@@ -250,14 +250,14 @@ def write_trial(directory: Path, trial: Trial) -> None:
 
 def read_trials(run_dir: Path) -> list[Trial]:
     """Every finished trial, in the order in which they were planned. None counts twice."""
-    found: dict[str, tuple[Path, Trial]] = {}
+    by_key: dict[str, tuple[Path, Trial]] = {}
     for path in sorted((run_dir / "trials").glob("*/trial.json")):
         trial = _record(Trial, path)
-        if trial.key in found:
-            other = found[trial.key][0].parent.name
+        if trial.key in by_key:
+            other = by_key[trial.key][0].parent.name
             raise ResultsError(f"{path}: the same trial as {other} (move the copy elsewhere)")
-        found[trial.key] = path, trial
-    return [trial for _, trial in found.values()]
+        by_key[trial.key] = path, trial
+    return [trial for _, trial in by_key.values()]
 
 
 def write_samples(directory: Path, samples: Iterable[Sample]) -> None:

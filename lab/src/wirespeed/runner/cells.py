@@ -91,14 +91,14 @@ def _apart_problem(resolver: Resolver, carrier: str) -> str:
 
 def needs(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[str]:
     """Parts of the front door that the measured cells need."""
-    found: set[str] = set()
+    parts: set[str] = set()
     for planned in cells:
         if planned.is_measured:
             resolver = Resolver(recipe, planned.cell, place)
-            found |= resolver.needs()
+            parts |= resolver.needs()
             if _wants_bypass(resolver, place) and stack.can_build(place.root):
-                found.add("bypass")
-    return sorted(found)
+                parts.add("bypass")
+    return sorted(parts)
 
 
 def _wants_bypass(resolver: Resolver, place: Place) -> bool:

@@ -24,7 +24,7 @@ def make(fleet: Fleet, topology: Topology, sets: Iterable[FileSet]) -> None:
     for one in sets:
         for name in topology.hosts(one.role):
             by_host.setdefault(name, []).append(asdict(one))
-    questions = [(fleet[name], "make_files", {"sets": own}) for name, own in by_host.items()]
+    questions = [(fleet[name], "make_files", {"sets": files}) for name, files in by_host.items()]
     try:
         fleet.together(questions, _WRITE_S)
     except HostError as error:
@@ -58,9 +58,9 @@ def prepare(fleet: Fleet, run_dir: Path) -> None:
         _own(host, scratch)
     for host in fleet.seats:
         if not host.far.shares_files:
-            own = Path(host.info["memory_folder"]) / f"{scratch.name}-{_plain(host.name)}"
-            _own(host, own)
-            host.folders = {str(run_dir): f"{own}/run"}
+            folder = Path(host.info["memory_folder"]) / f"{scratch.name}-{_plain(host.name)}"
+            _own(host, folder)
+            host.folders = {str(run_dir): f"{folder}/run"}
 
 
 def _own(host: Host, folder: Path) -> None:

@@ -80,7 +80,8 @@ class Preflight:
 
 def look(fleet: Fleet, schedule: Schedule, facts: dict[str, Any]) -> Preflight:
     """Some three seconds of watching the measured cores."""
-    seats = sorted({seat for cell in schedule.cells for own in cell.seats.values() for seat in own},
+    groups = (group for cell in schedule.cells for group in cell.seats.values())
+    seats = sorted({seat for group in groups for seat in group},
                    key=lambda seat: (seat.host, seat.core))  # fmt: skip
     machine = known.of_machine(facts)
     steal, others = _watched(fleet, seats)
@@ -139,7 +140,7 @@ def _calibrations(fleet: Fleet, seat: Seat) -> Iterator[float]:
 def _server_seat(schedule: Schedule) -> Seat | None:
     servers = [p.name for p in schedule.recipe.process if p.role == "server"]
     for cell in schedule.cells:
-        for label, own in cell.seats.items():
-            if own and label.rpartition("-")[0] in servers:
-                return own[0]
+        for label, seats in cell.seats.items():
+            if seats and label.rpartition("-")[0] in servers:
+                return seats[0]
     return None

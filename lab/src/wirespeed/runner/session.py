@@ -244,11 +244,11 @@ def _built(origin: Source, options: PlanOptions, topology: Topology) -> Schedule
 def facts_of(fleet: Fleet, topology: Topology, where: Place) -> dict[str, Any]:
     """Facts of the server's host; of other machines too where there are some, under `hosts`."""
     server = fleet[topology.hosts("server")[0]]
-    found = machine.facts(server, SEARCH_PATH, where.java, is_audit=True)
+    facts = machine.facts(server, SEARCH_PATH, where.java, is_audit=True)
     others = {
         host.name: machine.facts(host, SEARCH_PATH, where.java) for host in _others(fleet, server)
     }
-    return {**found, **({"hosts": others} if others else {})}
+    return {**facts, **({"hosts": others} if others else {})}
 
 
 def _others(fleet: Fleet, server: Host) -> list[Host]:
@@ -353,9 +353,9 @@ def _resumed_on(
         return run_dir, _rest(run_dir, run, what, watcher, more, remarks, holder)
 
 
-def _overlooked(found: Sequence[str], sentence: str, more: More) -> list[str]:
+def _overlooked(differences: Sequence[str], sentence: str, more: More) -> list[str]:
     """Refuses a difference between the two parts of a run, or words it for the report."""
-    differing = [text for text in found if text]
+    differing = [text for text in differences if text]
     if differing and not more.force:
         raise ResultsError(f"{differing[0]}; --force goes on all the same")
     return [sentence.format("; ".join(differing))] if differing else []
@@ -406,16 +406,16 @@ def measure_links(fleet: Fleet, schedule: Schedule, watcher: Watcher) -> dict[st
 
 def scaled(schedule: Schedule) -> list[str]:
     """Links that stand for faster ones, named so in the report."""
-    found = []
+    sentences = []
     for link in schedule.place.topology.links.values():
         full_bps = units.speed_bps(link.speed) if link.speed else None
         used = any(one.cell.axes.get("link") == link.name for one in schedule.cells)
         if used and full_bps and link.rate_bps and link.rate_bps < full_bps:
-            found.append(
+            sentences.append(
                 f"Link {link.name} is scaled: {link.rate_bps / 1e9:g} Gb/s stand for "
                 f"{full_bps / 1e9:g} Gb/s (1:{full_bps / link.rate_bps:g})."
             )
-    return found
+    return sentences
 
 
 @contextmanager
@@ -599,7 +599,7 @@ def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> Pla
     return PlannedCell(one, seats=fitted.seats, shared_cores=fitted.shared, over=line.over)
 
 
-def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
+def _other_build(run: Run, commit: str, builds: Mapping[str, str]) -> str:
     """The measured builds and files that have changed since the run began; earlier runs name
     few."""
     begun = {
@@ -607,7 +607,7 @@ def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
         for name, text in run.facts.items()
         if name.startswith(("program ", "file ", "environment "))
     }
-    pairs = {name: (text, found.get(name, "not found")) for name, text in begun.items()}
+    pairs = {name: (text, builds.get(name, "not found")) for name, text in begun.items()}
     if run.commit and commit:
         pairs["commit"] = (run.commit, commit)
     texts = [f"{name} was {was}, is {now}" for name, (was, now) in pairs.items() if was != now]
@@ -640,8 +640,8 @@ def _other_cores(trials: Sequence[Trial], schedule: Schedule) -> str:
     seats = {planned.cell.id: planned.seats for planned in schedule.cells}
     for trial in trials:
         for one in trial.processes:
-            own = seats.get(trial.cell, {}).get(f"{one.name}-{one.index}")
-            now = sorted(seat.core for seat in own or ())
+            pinned = seats.get(trial.cell, {}).get(f"{one.name}-{one.index}")
+            now = sorted(seat.core for seat in pinned or ())
             if now and now != sorted(one.cores):
                 return f"{one.name}-{one.index} ran on cores {sorted(one.cores)}, now it is {now}"
     return ""
@@ -666,21 +666,21 @@ def _other_machine(
         ("this machine", run.facts, server),
         *((host.name, was, host) for was, host in zip(begun, others, strict=True)),
     ]:
-        found = machine.facts(host, SEARCH_PATH, where.java)
-        own = started.get(host.info["boot_id"], set())
-        texts.append(_other_identity(name, was, found, [*names, *sorted(own)]))
+        facts = machine.facts(host, SEARCH_PATH, where.java)
+        programs_there = started.get(host.info["boot_id"], set())
+        texts.append(_other_identity(name, was, facts, [*names, *sorted(programs_there)]))
     return "; ".join(filter(None, texts))
 
 
 def _other_identity(
-    name: str, was: dict[str, Any], found: dict[str, Any], names: Sequence[str]
+    name: str, was: dict[str, Any], facts: dict[str, Any], names: Sequence[str]
 ) -> str:
     """Of facts that both parts of the run know; its identity always."""
-    known = [one for one in names if one in machine.IDENTITY or (one in was and one in found)]
+    known = [one for one in names if one in machine.IDENTITY or (one in was and one in facts)]
     differing = [
-        f"{one} was {was.get(one)}, is {found.get(one)}"
+        f"{one} was {was.get(one)}, is {facts.get(one)}"
         for one in known
-        if was.get(one) != found.get(one)
+        if was.get(one) != facts.get(one)
     ]
     if not differing:
         return ""

@@ -311,10 +311,10 @@ class _MeasuredWindow:
 
     def _collections(self) -> list[gc.Collections]:
         measured = self.measured
-        found = [
+        logs = [
             gc.of_window(log, measured.start_unix_ns, measured.length_ns) for log in self._gc_logs()
         ]
-        return [one for one in found if one is not None]
+        return [one for one in logs if one is not None]
 
     def _samples(self) -> list[Sample]:
         measured = self.measured

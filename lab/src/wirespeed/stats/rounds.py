@@ -32,8 +32,8 @@ def planned_here(comparisons: int, spread: float | None) -> int:
     """The same for a machine whose trials are known to spread by so much; None where that is not
     known. A machine that is stiller than the quiet one gets no fewer."""
     quiet = planned(comparisons)
-    own = planned(comparisons, max(spread or 0.0, QUIET_SPREAD))
-    return min(own, GROWTH_MAX * quiet)
+    rounds = planned(comparisons, max(spread or 0.0, QUIET_SPREAD))
+    return min(rounds, GROWTH_MAX * quiet)
 
 
 def needed(
