@@ -166,6 +166,14 @@ def _was_refused(trial: Trial) -> bool:
     return trial.disturbed > DISTURBED_MAX or is_named
 
 
+def known_name(cells: Iterable[Cell], metric: str) -> str | None:
+    """The name under which any of the cells has a metric: as it is written, as the long one of
+    `p99`, or of a histogram as its median."""
+    cells = tuple(cells)
+    names = (metric, full_name(metric), f"{metric}.p50")
+    return next((name for name in names if any(cell.values(name) for cell in cells)), None)
+
+
 def place(axes: Mapping[str, object]) -> str:
     """A cell in words: `payload 128, connections 100`."""
     return ", ".join(f"{name} {value}" for name, value in axes.items())

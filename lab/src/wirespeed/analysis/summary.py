@@ -61,10 +61,11 @@ class Summary:
     families: tuple[Family, ...]
     floors: Mapping[str, float | None]
 
-    @property
+    @cached_property
     def primary(self) -> str:
-        """The metric that the recipe names first."""
-        return str(self.run.metrics[0]["name"]) if self.run.metrics else "rps"
+        """The metric that the recipe names first; of a histogram its median."""
+        name = str(self.run.metrics[0]["name"]) if self.run.metrics else "rps"
+        return cells_of.known_name(self.measured, name) or name
 
     @cached_property
     def measured(self) -> tuple[Cell, ...]:
@@ -167,9 +168,11 @@ def _against_baseline(run: Run, cells: tuple[Cell, ...]) -> list[Pair]:
         return []
     ((axis, over),) = run.plan.baseline.items()
     by_axes = {cells_of.identity(cell.axes): cell for cell in cells}
+    name = str(run.metrics[0]["name"])
+    metric = cells_of.known_name(cells, name) or name
     pairs = []
     for cell in cells:
         base = by_axes.get(cells_of.identity({**cell.axes, axis: over}))
         if base is not None and cell.axes.get(axis) != over and not is_ceiling(run, cell):
-            pairs.append(Pair(cell, base, axis, str(run.metrics[0]["name"])))
+            pairs.append(Pair(cell, base, axis, metric))
     return pairs

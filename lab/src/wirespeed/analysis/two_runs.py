@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from wirespeed.analysis import comparisons
-from wirespeed.analysis.cells import Cell, full_name, identity
+from wirespeed.analysis.cells import Cell, identity, known_name
 from wirespeed.analysis.comparisons import Pair, interference
 from wirespeed.analysis.summary import Summary
 from wirespeed.analysis.verdict import Terms, decide
@@ -148,9 +148,8 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> RunDiffe
 
 def _known(runs: Iterable[Summary], metric: str) -> str:
     cells = [cell for run in runs for cell in run.measured]
-    for name in (metric, full_name(metric), f"{metric}.p50"):  # of a histogram its median
-        if any(cell.values(name) for cell in cells):
-            return name
+    if name := known_name(cells, metric):
+        return name
     known = sorted({name for cell in cells for trial in cell.trials for name in trial.metrics})
     raise InputError(f"--metric: neither run has {metric!r} (metrics: {', '.join(known)})")
 
@@ -303,8 +302,8 @@ def _pooled_as_seen(
         ]
         if withheld and pooled.word in DIFFERING:
             reason = f"{len(withheld)} of its cells are not comparable: {withheld[0]}"
-            hidden = {"word": "not comparable", "reason": reason, "seems": pooled.word}
-            differences.append(replace(pooled, **hidden))
+            hidden = replace(pooled, word="not comparable", seems=pooled.word)
+            differences.append(replace(hidden, reason=reason))
     return differences
 
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from wirespeed.analysis import index, two_runs
 from wirespeed.analysis import trend as trends
-from wirespeed.analysis.cells import full_name
+from wirespeed.analysis.cells import full_name, known_name
 from wirespeed.analysis.summary import load
 from wirespeed.errors import COMMAND, InputError, ResultsError, WirespeedError
 from wirespeed.report import difference, history, wording
@@ -98,7 +98,9 @@ class Pages:
         if len(summaries) < 2:
             raise ResultsError(f"a trend needs at least two runs of {recipe!r}")
         last = summaries[-1]
-        metric = full_name(query["metric"]) if query.get("metric") else last.primary
+        metric = query.get("metric") or last.primary
+        cells = [cell for one in summaries for cell in one.measured]
+        metric = known_name(cells, metric) or full_name(metric)
         histories = trends.series(summaries, metric)
         if not histories:
             raise ResultsError(f"no measured cell of these runs has {metric!r}")

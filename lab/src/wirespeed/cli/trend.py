@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wirespeed.analysis import trend as trends
-from wirespeed.analysis.cells import full_name, is_value, place, values_of
+from wirespeed.analysis.cells import full_name, is_value, known_name, place, values_of
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
 from wirespeed.cli.run import EXIT_GATE, label
@@ -43,7 +43,9 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
     if fail_on not in ("", "worse"):
         raise InputError(f"--fail-on: unknown value {fail_on!r} (worse)")
     summaries, damaged = _history(choice, runs)
-    metric = full_name(metric) if metric else summaries[-1].primary
+    metric = metric or summaries[-1].primary
+    cells = [cell for one in summaries for cell in one.measured]
+    metric = known_name(cells, metric) or full_name(metric)
     histories = [one for one in trends.series(summaries, metric) if choice.covers(one.axes)]
     if not histories:
         raise ResultsError(f"no measured cell of these runs has {metric!r} and fits --where")
