@@ -312,3 +312,19 @@ def test_a_run_is_named_later_than_every_other_though_the_clock_was_set_back(tmp
     assert store.stamp_s("mine") is None
     assert store.list_runs(runs)[:2] == [first, second]
     assert created(tmp_path).name > second.name
+
+
+def test_a_run_on_another_disk_stays_a_run_of_the_folder_with_its_link(tmp_path):
+    """Going on with it made a link `latest` next to it there; that of the runs stayed as it was."""
+    first, second = created(tmp_path), created(tmp_path)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    first.rename(disk / first.name)
+    first.symlink_to(disk / first.name)
+    runs = first.parent
+    assert store.find_run(runs, "latest") == second
+    for name in (first.name, str(first)):
+        assert store.find_run(runs, name) == first
+    store.point_latest(store.find_run(runs, first.name))
+    assert store.find_run(runs, "latest") == first == store.find_run(runs, str(runs / "latest"))
+    assert not (disk / "latest").exists()

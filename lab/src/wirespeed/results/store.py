@@ -319,11 +319,20 @@ def half_made(runs: Path) -> list[Path]:
     )  # fmt: skip
 
 
+def _run_dir(path: Path) -> Path:
+    """The run's own place: what `latest` and a baseline lead to. A run that lies on another disk
+    stays the link in the folder of runs: there it is found, and `latest` points to it."""
+    path = Path(os.path.abspath(path))
+    if path.is_symlink() and (path.name == "latest" or path.parent.name == BASELINES):
+        path = Path(os.path.abspath(path.parent.resolve() / path.readlink()))
+    return path
+
+
 def find_run(runs: Path, name: str) -> Path:
     """A run by path, by its directory's name or a part of it, by a baseline's name, or `latest`."""
     for path in (Path(name), runs / name, runs / BASELINES / name):
         if name and is_run(path):
-            return path.resolve()
+            return _run_dir(path)
     matches = [p for p in list_runs(runs) if name and (p.name.startswith(name) or name in p.name)]
     if len(matches) == 1:
         return matches[0]
