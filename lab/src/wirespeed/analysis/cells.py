@@ -179,6 +179,11 @@ def place(axes: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in axes.items())
 
 
+def prefix(axes: Mapping[str, object]) -> str:
+    """`payload 128: `, in front of what is said of a cell; nothing where a recipe has no axes."""
+    return f"{place(axes)}: " if axes else ""
+
+
 def of_plan(plan: Iterable[PlannedTrial], trials: Iterable[Trial]) -> tuple[Cell, ...]:
     lines: dict[str, PlannedTrial] = {}
     for line in plan:

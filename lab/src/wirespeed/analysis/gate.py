@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wirespeed import units
-from wirespeed.analysis.cells import Cell, full_name, is_time, is_value, values_of
+from wirespeed.analysis.cells import Cell, full_name, is_time, is_value, prefix, values_of
 from wirespeed.analysis.comparisons import (
     DUET,
     Family,
@@ -124,12 +124,14 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
         if cell.failures:
             lines.append(_of_failures(cell))
         elif not cell.trials and not check.allow_missing:
-            lines.append(f"{_place(cell)}: not measured: {cell.reason or cell.state}")
+            lines.append(f"{prefix(cell.axes)}not measured: {cell.reason or cell.state}")
     if check.fail_on and (reason := undecidable(summary)):
         lines.append(reason)
     if "loss" in check.fail_on:
         lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
-        lines += [f"{_place(gain.cell)}: {gain.metric}: {text}" for gain, text in unjudged(summary)]
+        lines += [
+            f"{prefix(gain.cell.axes)}{gain.metric}: {text}" for gain, text in unjudged(summary)
+        ]
         lines += [
             f"{one.contender}: {one.metric}: {text}" for one, text in unjudged_families(summary)
         ]
@@ -155,12 +157,12 @@ def undecidable(summary: Summary) -> str:
 
 
 def _of_failures(cell: Cell) -> str:
-    return f"{_place(cell)}: {cell.failures} trials: {cell.failure}"
+    return f"{prefix(cell.axes)}{cell.failures} trials: {cell.failure}"
 
 
 def _of_words(summary: Summary, words: Sequence[str]) -> list[str]:
     return [
-        f"{_place(gain.cell)}: {gain.metric}: {gain.verdict.word} against {gain.over}"
+        f"{prefix(gain.cell.axes)}{gain.metric}: {gain.verdict.word} against {gain.over}"
         f" ({gain.verdict.reason})"
         for gain in summary.gains
         if gain.verdict.word in words
@@ -282,11 +284,11 @@ def _of_rule(summary: Summary, one: Rule) -> list[str]:
         value = figure(cell, one.metric)
         if value is None:
             missing = "no such figure" if cell.trials else "no valid trial"
-            lines.append(f"{_place(cell)}: {one.text}: {missing}")
+            lines.append(f"{prefix(cell.axes)}{one.text}: {missing}")
         elif not one.is_kept(value):
             what = "the most is" if one.metric in COUNTS else "the median is"
             unit = " µs" if is_time(one.metric) else ""
-            lines.append(f"{_place(cell)}: {one.text}: {what} {value:,.6g}{unit}")
+            lines.append(f"{prefix(cell.axes)}{one.text}: {what} {value:,.6g}{unit}")
     return lines
 
 
@@ -296,7 +298,3 @@ def figure(cell: Cell, metric: str) -> float | None:
         return cell.median(metric)
     figures = (trial.metrics.get(metric) for trial in (*cell.trials, *cell.invalid))
     return max((value for value in figures if value is not None), default=None)
-
-
-def _place(cell: Cell) -> str:
-    return ", ".join(f"{axis} {value}" for axis, value in cell.axes.items())

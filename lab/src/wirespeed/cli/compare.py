@@ -14,7 +14,7 @@ from rich.table import Table
 
 from wirespeed import units
 from wirespeed.analysis import two_runs
-from wirespeed.analysis.cells import place
+from wirespeed.analysis.cells import place, prefix
 from wirespeed.analysis.gate import Criteria, refuse_too_few
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
@@ -77,7 +77,7 @@ def broken(differences: two_runs.RunDifferences, fail_on: Sequence[str]) -> list
     """One line for each thing that fails the check. A cell or figure that the second run lost fails
     it always: what was not measured is not better, and a stack that no longer starts is a loss."""
     words = {word for name in fail_on for word in FAIL_ON[name]}
-    lines = [f"{place(axes)}: not measured in the second run" for axes in differences.missing]
+    lines = [f"{prefix(axes)}not measured in the second run" for axes in differences.missing]
     if fail_on and differences.undecidable:
         lines.append(differences.undecidable)
     lines += [
@@ -102,7 +102,7 @@ def show(first: Summary, differences: two_runs.RunDifferences) -> None:
     for one in differences.pooled:
         console.print(difference.over_all(one), soft_wrap=True)
     for axes in differences.missing[:MISSING_MAX]:
-        console.print(escape(f"Only in the first: {place(axes)}"), soft_wrap=True)
+        console.print(escape(f"Only in the first: {place(axes) or 'its cell'}"), soft_wrap=True)
     console.print(f"{difference.counted(differences)} {difference.NOT_INTERLEAVED}", soft_wrap=True)
 
 

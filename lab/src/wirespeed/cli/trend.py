@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wirespeed.analysis import trend as trends
-from wirespeed.analysis.cells import full_name, is_value, known_name, place, values_of
+from wirespeed.analysis.cells import full_name, is_value, known_name, prefix, values_of
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
 from wirespeed.cli.run import EXIT_GATE, label
@@ -68,13 +68,13 @@ def _broken(
     last = summaries[-1].run
     lines = [] if last.state == "done" else [f"{last.run_id} did not end: {last.state}"]
     lines += [
-        f"{place(one.axes)}: {wording.change(change)}"
+        f"{prefix(one.axes)}{wording.change(change)}"
         for one in histories
         for change in one.changes
         if change.is_new and change.word == "worse"
     ]
     lost = (one for one in trends.lost(summaries, metric) if choice.covers(one.axes))
-    return lines + [f"{place(one.axes)}: {metric}: {one.reason}" for one in lost]
+    return lines + [f"{prefix(one.axes)}{metric}: {one.reason}" for one in lost]
 
 
 def _history(choice: Choice, runs: Path) -> tuple[list[Summary], list[str]]:
