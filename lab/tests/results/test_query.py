@@ -240,3 +240,11 @@ def test_axes_that_differ_in_letter_case_alone_are_two_columns(tmp_path):
     for table in ("trials", "plan"):
         question = f'select distinct size, "axis.Size" from {table}'
         assert query.ask(run_dir, question)[1] == [("small", "large")]
+
+
+def test_a_run_has_the_name_of_its_folder(tmp_path):
+    """It had the one that it was measured under, by which no command found it any more."""
+    make_run(KINDS["quickstart"](), tmp_path).rename(tmp_path / "before")
+    with index.database(tmp_path) as tables:
+        for table in ("runs", "trials", "comparisons"):
+            assert query.answer(tables, f"select distinct run from {table}")[1] == [("before",)]

@@ -1,5 +1,6 @@
 """The run directory: whole files or none, torn lines left out, runs found by any clear name."""
 
+import errno
 import json
 import os
 import shutil
@@ -328,3 +329,16 @@ def test_a_run_on_another_disk_stays_a_run_of_the_folder_with_its_link(tmp_path)
     store.point_latest(store.find_run(runs, first.name))
     assert store.find_run(runs, "latest") == first == store.find_run(runs, str(runs / "latest"))
     assert not (disk / "latest").exists()
+
+
+def test_where_no_link_can_be_made_there_is_one_line_and_no_run(tmp_path, monkeypatch):
+    """A shared folder of another user, or a file system without links: a run that never began was
+    listed as cut off."""
+
+    def refused(*_):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    with pytest.raises(StorageError, match="not permitted there; choose another folder"):
+        created(tmp_path)
+    assert store.list_runs(tmp_path / "runs") == []

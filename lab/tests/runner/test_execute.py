@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from wirespeed.cli import hosts
-from wirespeed.errors import BusyError, HostError, ProcessError
+from wirespeed.errors import BusyError, HostError, ProcessError, StorageError
 from wirespeed.results.model import PlannedTrial, Run
 from wirespeed.runner import duets, execute, recover, turns
 from wirespeed.runner import trial as trials
@@ -139,7 +139,7 @@ def test_recover_names_the_runs_that_it_leaves(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(hosts.recovery, "recover", lambda _: left)
     hosts.recover(tmp_path, "here", as_json=False)
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("left run r1: another machine may be at work on it (")
+    assert line.startswith("left run r1: another machine or user has it (")
 
 
 def test_a_run_of_another_machine_on_a_shared_folder_is_not_tidied_up(tmp_path, monkeypatch):
@@ -162,6 +162,26 @@ def test_a_run_of_another_machine_on_a_shared_folder_is_not_tidied_up(tmp_path, 
     done = recover.recover(tmp_path)
     assert (done.runs, done.left) == ([run_dir.name], [])
     assert not (run_dir / "trials" / "000001-k").exists()
+
+
+def test_a_run_of_another_user_keeps_no_other_from_being_tidied_up(tmp_path, monkeypatch):
+    """Its lock cannot be opened, which ended `recover` before it had put the machine back."""
+    monkeypatch.setattr(recover, "wait_for_ending", lambda: None)
+    monkeypatch.setattr(recover.leftovers, "tidy", lambda: {"processes": [], "folders": []})
+    monkeypatch.setattr(recover.tune, "put_back", lambda: ["put back"])
+    theirs, own = (execute.store.create(tmp_path, "r") for _ in range(2))
+    for run_dir in (theirs, own):
+        execute.store.announce(run_dir, Run(run_dir.name, "r", state="running"))
+    hold = execute.hold
+
+    def refused(run_dir):
+        if run_dir.samefile(theirs):
+            raise StorageError("permission denied")
+        return hold(run_dir)
+
+    monkeypatch.setattr(execute, "hold", refused)
+    done = recover.recover(tmp_path)
+    assert (done.left, done.settings) == ([theirs.name], ["put back"]) and own.name in done.runs
 
 
 def test_a_run_that_ends_between_two_looks_was_not_cut_off(tmp_path, monkeypatch):

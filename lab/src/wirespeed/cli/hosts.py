@@ -121,6 +121,6 @@ def recover(folder: Path, site: str, as_json: bool) -> None:
     for line in done.settings:
         print(line)
     for name in done.left:
-        print(f"left run {name}: another machine may be at work on it ({COMMAND} recover there)")
+        print(f"left run {name}: another machine or user has it ({COMMAND} recover there)")
     if not any(asdict(done).values()):
         print("nothing was left behind")

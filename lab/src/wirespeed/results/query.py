@@ -22,7 +22,7 @@ def database(run_dir: Path) -> sqlite3.Connection:
     rows = []
     for line in cells.values():
         fixed = {"cell": line.cell, "state": line.state, "reason": line.reason}
-        rows.append({"cell": line.cell, **_beside(line.axes, fixed), **fixed})
+        rows.append({"cell": line.cell, **_as_columns(line.axes, fixed), **fixed})
     fill(made, "plan", rows)
     made.commit()
     made.execute("PRAGMA query_only = on")
@@ -61,10 +61,10 @@ def row_of(trial: Trial) -> dict[str, Any]:
         "bottleneck": trial.bottleneck, "disturbed": trial.disturbed,
         "t_start": trial.t_start, "t_end": trial.t_end,
     }  # fmt: skip
-    return {**trial.metrics, **_beside(trial.axes, record), **record}
+    return {**trial.metrics, **_as_columns(trial.axes, record), **record}
 
 
-def _beside(axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+def _as_columns(axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
     """Axes as columns; one that is called like a column of the lab's, or like another axis in other
     letter case, is `axis.NAME`: SQLite's names are the same in upper and lower case."""
     columns, taken = {}, set(fixed)

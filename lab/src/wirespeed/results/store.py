@@ -71,6 +71,7 @@ def storage(path: Path) -> Iterator[None]:
             errno.ENOSPC: "the disk is full; free some space and go on with --resume",
             errno.EDQUOT: "the disk quota is used up; free some space and go on with --resume",
             errno.EACCES: "permission denied; choose another folder with --runs",
+            errno.EPERM: "not permitted there; choose another folder with --runs",
             errno.EROFS: "the file system is read-only; choose another folder with --runs",
         }.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(f"cannot write {path}: {remedy}") from error
@@ -173,7 +174,11 @@ def stamp_s(name: str) -> float | None:
 def announce(run_dir: Path, run: Run) -> None:
     """The last write of a new run: from here on it can be resumed, and runs/latest is it."""
     write_run(run_dir, run)
-    point_latest(run_dir)
+    try:
+        point_latest(run_dir)
+    except StorageError:  # another user's link, or none can be made: nothing is measured
+        (run_dir / "run.json").unlink(missing_ok=True)
+        raise
 
 
 def point_latest(run_dir: Path) -> None:
