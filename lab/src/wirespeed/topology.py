@@ -64,8 +64,8 @@ class Topology:
 
     def address_of(self, role: str, link: str = "") -> str:
         """Where the role's first host is reached on this link."""
-        own = self.addresses.get(role, {})
-        return own.get(link) or next(iter(own.values()), LOOPBACK)
+        by_link = self.addresses.get(role, {})
+        return by_link.get(link) or next(iter(by_link.values()), LOOPBACK)
 
     def link_of(self, axes: Mapping[str, object]) -> str:
         """The link of a cell: the axis `link`, else the site's first."""
@@ -156,16 +156,17 @@ def deal(seats: Sequence[Seat], count: int, per: int, share: bool) -> Dealt:
 
 
 def _by_host(seats: Sequence[Seat]) -> list[list[Seat]]:
-    found: dict[str, list[Seat]] = {}
+    by_host: dict[str, list[Seat]] = {}
     for seat in seats:
-        found.setdefault(seat.host, []).append(seat)
-    return list(found.values())
+        by_host.setdefault(seat.host, []).append(seat)
+    return list(by_host.values())
 
 
 def _groups(seats: Sequence[Seat], per: int) -> list[list[Seat]]:
     """Groups of `per` seats of one host each: the first of every host, then the second, …"""
     cut = [
-        [own[at : at + per] for at in range(0, len(own) - per + 1, per)] for own in _by_host(seats)
+        [group[at : at + per] for at in range(0, len(group) - per + 1, per)]
+        for group in _by_host(seats)
     ]
     longest = max(map(len, cut), default=0)
-    return [own[number] for number in range(longest) for own in cut if number < len(own)]
+    return [group[number] for number in range(longest) for group in cut if number < len(group)]

@@ -61,7 +61,7 @@ def test_the_tightest_of_several_counts(tree, tmp_path):
     (tmp_path / "own").write_text("0::/a/b\n")
     tree("TREES_V2/a", cpu_max="100000 100000", cpu_stat="throttled_usec 7")
     tree("TREES_V2/a/b", cpu_max="300000 100000", cpu_stat="throttled_usec 9")
-    assert quota.told_in() == str(tmp_path / "TREES_V2/a/cpu.stat")
+    assert quota.limit_text() == str(tmp_path / "TREES_V2/a/cpu.stat")
 
 
 @pytest.fixture

@@ -1,18 +1,26 @@
 """`--fail-on` and `--require`: when a check fails, and with which exit code."""
 
+import itertools
+import json
+import random
+import re
 from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
 from wirespeed.analysis import gate
-from wirespeed.analysis.cells import full_name
-from wirespeed.analysis.summary import load
+from wirespeed.analysis.cells import full_name, prefix
+from wirespeed.analysis.summary import load, summarize
 from wirespeed.cli import run as command
 from wirespeed.cli.app import app
 from wirespeed.errors import InputError
+from wirespeed.report import ci
 from wirespeed.results import store
+from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import session
 
 
@@ -31,7 +39,7 @@ def report(run_dir, *words):
     return CliRunner().invoke(app, ["report", str(run_dir), *words])
 
 
-def test_a_loss_shuts_the_gate_and_is_named(run_dir):
+def test_a_loss_fails_the_check_and_is_named(run_dir):
     summary = load(run_dir)
     losses = [gain for gain in summary.gains if gain.verdict.word == "loss"]
     lines = gate.broken(summary, gate.Criteria(("loss",)))
@@ -53,7 +61,7 @@ def failed(trial):
     return replace(trial, valid=False, reasons=["812 answers were not 2xx"], metrics=metrics)
 
 
-def test_trials_whose_programs_failed_shut_every_gate(run_dir):
+def test_trials_whose_programs_failed_fail_every_check(run_dir):
     """Their results are not part of any median, so no rule and no verdict sees them."""
     summary = load(run_dir)
     cell = summary.measured[0]
@@ -110,13 +118,13 @@ def test_incomparable_cells_are_not_decided(run_dir):
     assert line.startswith("nothing was compared")
 
 
-def test_a_run_that_did_not_end_shuts_the_gate(run_dir):
+def test_a_run_that_did_not_end_fails_the_check(run_dir):
     summary = load(run_dir)
     stopped = replace(summary, run=replace(summary.run, state="interrupted"))
     assert "the run did not end: interrupted" in gate.broken(stopped, gate.Criteria(("loss",)))
 
 
-def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
+def test_a_pooled_loss_fails_the_check_where_no_single_cell_shows_it(run_dir):
     summary = load(run_dir)
     family = next(one for one in summary.families if one.verdict.word == "loss")
     even = tuple(
@@ -125,6 +133,38 @@ def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
     pooled = replace(summary, gains=even, families=(replace(family, gains=even),))
     (line,) = gate.broken(pooled, gate.Criteria(("loss",)))
     assert "over all cells" in line
+
+
+def even_loss(factor, limit="unknown", cells=20, rounds=5):
+    """Cells whose limit is not known, and whose contender is slower by too little for each."""
+    dice, found, plan = random.Random(1), [], []
+    axes = {"load": list(range(cells)), "stack": ["kernel", "bypass"]}
+    for number, stack, at in itertools.product(*axes.values(), range(1, rounds + 1)):
+        place, cell = {"load": number, "stack": stack}, f"{number}/{stack}"
+        rps = 1000 * dice.lognormvariate(0, 0.03) * (factor if stack == "bypass" else 1)
+        plan.append(PlannedTrial(len(plan) + 1, at, cell, f"{cell}/{at}", place))
+        found.append(Trial(f"{cell}/{at}", cell, at, len(plan), axes=place, bottleneck=limit,
+                           metrics={"rps": rps}))  # fmt: skip
+    run = Run("run", "r", axes=axes, idle_held=True, plan=RunPlan(baseline={"stack": "kernel"}),
+              state="done", metrics=[{"name": "rps"}])  # fmt: skip
+    return summarize(Path(), run, plan, found)
+
+
+def test_a_pooled_loss_of_cells_without_a_verdict_fails_the_check_and_is_in_its_files():
+    """It passed: a single loss of such a cell failed the check, many small ones did not."""
+    summary = even_loss(0.97)
+    assert {gain.verdict.word for gain in summary.gains} == {"not comparable"}
+    assert gate.unjudged(summary) == []
+    (line,) = gate.broken(summary, gate.Criteria(("loss",)))
+    assert re.match(r"bypass: rps: -\d% against kernel over all cells, although 20 of 20 are", line)
+    assert "what was the limit is not known" in line
+    assert "1 worse without a verdict" in ci.comment(summary) and "over all cells" in line
+    assert ElementTree.fromstring(ci.junit(summary)).get("failures") == "1"
+    for other in (even_loss(1.0), even_loss(1.03), even_loss(0.97, "client")):
+        assert gate.broken(other, gate.Criteria(("loss",))) == []
+    known = even_loss(0.97, "server")
+    assert len(gate.broken(known, gate.Criteria(("loss",)))) == 1
+    assert gate.unjudged_families(known) == []
 
 
 def test_limits_are_in_the_units_that_people_write(run_dir):
@@ -150,7 +190,7 @@ def test_each_cell_that_breaks_a_rule_is_named(run_dir):
     assert report(run_dir, "--require", "rps > 1G").exit_code == 3
 
 
-def test_a_rule_that_means_nothing_keeps_the_gate_shut(run_dir):
+def test_a_rule_that_means_nothing_fails_the_check(run_dir):
     summary = load(run_dir)
     (line,) = gate.broken(summary, gate.Criteria(rules=(gate.rule("stack=nosuch: rps > 1"),)))
     assert "no measured cell" in line
@@ -197,4 +237,23 @@ def test_a_cell_without_the_figure_of_a_rule_is_named(run_dir):
     trials = tuple(replace(t, metrics={"rps": t.metrics["rps"]}) for t in cell.trials)
     short = changed(summary, trials=trials)
     (line,) = gate.broken(short, gate.Criteria(rules=(gate.rule("p99 < 1h"),)))
-    assert line.endswith("no such figure") and line.startswith(gate._place(cell))
+    assert line.endswith("no such figure") and line.startswith(prefix(cell.axes))
+
+
+def test_a_recipe_without_axes_has_no_empty_place(tmp_path):
+    """The line of the check began with a colon, and so did its files' names."""
+    kind = KINDS["quickstart"]()
+    kind.axes, kind.baseline, kind.tables = {}, {}, [{"rows": [], "value": "rps"}]
+    kind.rate, kind.state = (lambda _: 1000.0), (lambda _: ("planned", ""))
+    kind.bottleneck = lambda _: "server"
+    run_dir = make_run(kind, tmp_path)
+    shown = report(run_dir, "--require", "rps > 5k", "--ci", str(tmp_path / "ci"))
+    assert shown.exit_code == 3, shown.output
+    line = shown.stderr.splitlines()[-1]
+    assert line.startswith("wirespeed: rps > 5k: the median is ")
+    bigger = json.loads((tmp_path / "ci" / "github-bigger.json").read_text())
+    assert [one["name"] for one in bigger] == ["requests/s"]
+    again = make_run(kind, tmp_path / "again", 8)
+    for words in (["compare"], ["trend"]):
+        shown = CliRunner().invoke(app, [*words, str(run_dir), str(again)])
+        assert shown.exit_code == 0, shown.output

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,3 +112,15 @@ def test_a_change_says_what_else_its_run_had_than_the_run_before_it():
 def test_less_of_a_share_that_is_lost_or_used_is_better(metric):
     """More CPU steal was called better."""
     assert comparisons.better(Run("run", "r"), metric) == "lower"
+
+
+def test_runs_are_in_the_order_in_which_they_were_made_though_the_clock_was_set_back():
+    """The clock was an hour ahead for the first, so it was taken for the last run."""
+    runs = [
+        Run("20261130T130000Z-r-aaaaaaaa", "r", started="2026-11-30T13:00:04Z"),
+        Run("20261130T130001Z-r-bbbbbbbb", "r", started="2026-11-30T12:05:00Z"),
+        Run("mine", "r", started="2026-11-30T13:30:00Z"),
+        Run("theirs", "r", started="yesterday"),
+    ]
+    found = trend.in_order(SimpleNamespace(run=run) for run in reversed(runs))
+    assert [one.run for one in found] == [runs[3], *runs[:3]]

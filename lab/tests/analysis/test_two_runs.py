@@ -190,3 +190,37 @@ def test_a_figure_that_the_second_run_lost_fails_the_check_and_is_not_reproduced
     assert any(line.startswith("load 0") and "no such figure" in line for line in lines)
     assert found.verdict != "reproduced"
     assert not any(one.is_lost for one in two_runs.compare(first, first, ["rps"]).differences)
+
+
+def test_a_loss_over_all_cells_is_said_although_they_are_not_comparable():
+    """Too small for each of 28 cells whose limit was not known, it was in no pooled figure."""
+    first, second, same = (
+        plain(seed, spread=0.05, factor=factor, limit="unknown")
+        for seed, factor in ((5, 1.0), (6, 0.95), (6, 1.0))
+    )
+    found = two_runs.compare(first, second, ["rps"])
+    assert {one.word for one in found.differences} == {"not comparable"}
+    assert not any(one.seems for one in found.differences)
+    (pooled,) = found.pooled
+    assert (pooled.word, pooled.seems) == ("not comparable", "worse")
+    (line,) = compare.broken(found, ["worse"])
+    assert line.startswith("over all cells: rps: not comparable but -")
+    assert "28 of its cells are not comparable: the second run: what was the limit" in line
+    assert found.verdict == "not decided"
+    assert not two_runs.compare(first, same, ["rps"]).pooled
+
+
+def test_the_first_metric_may_be_a_histogram(tmp_path):
+    """`trend` had no figure of it, and a run whose tables show no gain compared nothing."""
+    kind = KINDS["quickstart"]()
+    kind.metrics, kind.baseline = kind.metrics[::-1], {"stack": "kernel"}
+    for table in kind.tables:
+        table.pop("gain", None)
+    runs = [make_run(kind, tmp_path, seed) for seed in (1, 2)]
+    summary = load(runs[0])
+    assert summary.primary == "latency.p50"
+    assert {gain.metric for gain in summary.gains if gain.found} >= {"latency.p50"}
+    for words in ([], ["--metric", "latency"], ["--metric", "p50"]):
+        shown = CliRunner().invoke(app, ["trend", *map(str, runs), *words])
+        assert shown.exit_code == 0, shown.output
+        assert "p50" in shown.stdout

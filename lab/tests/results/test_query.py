@@ -230,3 +230,21 @@ def test_the_index_reads_runs_again_after_a_change_of_any_code_that_judges():
     texts = [path.read_text() for path in (root / "analysis").glob("*.py")]
     used = {name for text in texts for name in re.findall(r"^from wirespeed\.(\w+)", text, re.M)}
     assert {name for name in used if (root / name).is_dir()} <= set(index.JUDGING)
+
+
+def test_axes_that_differ_in_letter_case_alone_are_two_columns(tmp_path):
+    """One of the two was left out without a word: names of SQLite are the same in either case."""
+    kind = KINDS["quickstart"]()
+    axes = {**kind.axes, "size": ["small"], "Size": ["large"]}
+    run_dir = make_run(dataclasses.replace(kind, axes=axes), tmp_path)
+    for table in ("trials", "plan"):
+        question = f'select distinct size, "axis.Size" from {table}'
+        assert query.ask(run_dir, question)[1] == [("small", "large")]
+
+
+def test_a_run_has_the_name_of_its_folder(tmp_path):
+    """It had the one that it was measured under, by which no command found it any more."""
+    make_run(KINDS["quickstart"](), tmp_path).rename(tmp_path / "before")
+    with index.database(tmp_path) as tables:
+        for table in ("runs", "trials", "comparisons"):
+            assert query.answer(tables, f"select distinct run from {table}")[1] == [("before",)]

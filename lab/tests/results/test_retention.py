@@ -94,7 +94,7 @@ def test_a_link_to_a_run_elsewhere_is_not_followed(runs, tmp_path):
     with pytest.raises(StorageError, match="a link to another folder"):
         prune.remove(link)
     shown = call(runs, "--keep", "1", "--yes")
-    assert shown.exit_code == 1 and "1 of 6 runs could not be removed" in str(shown.exception)
+    assert shown.exit_code == 0 and "5 removed" in shown.stdout
     assert (elsewhere / "run.json").exists() and left(runs) == [99, 1, 7]
 
 
@@ -133,3 +133,14 @@ def test_options_of_prune_do_nothing_alone(runs, words):
 def test_without_runs_nothing_is_wrong(tmp_path):
     shown = call(tmp_path / "none")
     assert shown.exit_code == 0 and "Nothing to remove" in shown.stdout
+
+
+def test_a_link_is_no_run_of_its_own_and_what_it_leads_to_stays(runs):
+    """A link counted among the newest, so that a run more was removed, also the one it led to."""
+    old = runs / "20261103T000000Z-a-0003"
+    (runs / "the-good-one").symlink_to(old.name)
+    assert call(runs, "--keep", "2", "--yes").exit_code == 0
+    names = [run_dir.name for run_dir in store.list_runs(runs)]
+    assert [name[-4:] for name in names] == ["0001", "0003", "0006", "0007", "-one"]
+    why = {one.run_dir.name[-4:]: one.why for one in retention.judged(runs, 2)}
+    assert why["-one"] == "it is a link" and why["0003"] == "the link the-good-one leads to it"

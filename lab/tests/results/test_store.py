@@ -1,5 +1,6 @@
 """The run directory: whole files or none, torn lines left out, runs found by any clear name."""
 
+import errno
 import json
 import os
 import shutil
@@ -298,3 +299,46 @@ def test_a_run_that_is_nested_without_end_is_one_line(run_dir):
     (run_dir / "run.json").write_text("[" * 100_000)
     with pytest.raises(ResultsError, match="cannot be read"):
         store.read_run(run_dir)
+
+
+def test_a_run_is_named_later_than_every_other_though_the_clock_was_set_back(tmp_path, monkeypatch):
+    """The run before was taken for the last one: `trend` judged it, `runs --prune` kept it."""
+    runs = tmp_path / "runs"
+    first = created(tmp_path)
+    monkeypatch.setattr(store.time, "time", lambda: store.stamp_s(first.name) - 3600.0)
+    second, third = created(tmp_path), created(tmp_path)
+    assert store.list_runs(runs) == [first, second, third]
+    assert store.stamp_s(third.name) == store.stamp_s(first.name) + 2
+    third.rename(runs / "mine")  # a name without a time is no run's time
+    assert store.stamp_s("mine") is None
+    assert store.list_runs(runs)[:2] == [first, second]
+    assert created(tmp_path).name > second.name
+
+
+def test_a_run_on_another_disk_stays_a_run_of_the_folder_with_its_link(tmp_path):
+    """Going on with it made a link `latest` next to it there; that of the runs stayed as it was."""
+    first, second = created(tmp_path), created(tmp_path)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    first.rename(disk / first.name)
+    first.symlink_to(disk / first.name)
+    runs = first.parent
+    assert store.find_run(runs, "latest") == second
+    for name in (first.name, str(first)):
+        assert store.find_run(runs, name) == first
+    store.point_latest(store.find_run(runs, first.name))
+    assert store.find_run(runs, "latest") == first == store.find_run(runs, str(runs / "latest"))
+    assert not (disk / "latest").exists()
+
+
+def test_where_no_link_can_be_made_there_is_one_line_and_no_run(tmp_path, monkeypatch):
+    """A shared folder of another user, or a file system without links: a run that never began was
+    listed as cut off."""
+
+    def refused(*_):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    with pytest.raises(StorageError, match="not permitted there; choose another folder"):
+        created(tmp_path)
+    assert store.list_runs(tmp_path / "runs") == []

@@ -55,11 +55,11 @@ def test_accepted_noise_and_a_late_run_measure_once():
 
 def test_lasting_interference_is_reported_once():
     monitor = monitor_of()
-    assert monitor.to_tell() == ""
+    assert monitor.to_report() == ""
     for _ in range(RECENT_MIN):
         monitor.saw(None, is_disturbed=True, is_first_window=True)
-    assert "noisy machine" in monitor.to_tell()
-    assert monitor.to_tell() == ""
+    assert "noisy machine" in monitor.to_report()
+    assert monitor.to_report() == ""
 
 
 def test_windows_after_a_noisy_one_do_not_make_it_lasting():
@@ -193,10 +193,10 @@ def test_the_record_says_why_each_discarded_window_does_not_count():
         [], [], "server", Disturbance(0.1, ("other processes used 10 % of core 0",))
     )
     record = SimpleNamespace(done=SimpleNamespace(figures=figures), verdict=verdict)
-    assert trial._told(record) == "other processes used 10 % of core 0: 1,234 requests/s"
+    assert trial._described(record) == "other processes used 10 % of core 0: 1,234 requests/s"
     failed = replace(verdict, reasons=["no request was completed"])
     record.verdict = failed
-    assert trial._told(record).startswith("no request was completed; other processes")
+    assert trial._described(record).startswith("no request was completed; other processes")
 
 
 def test_a_cpu_quota_disturbs_by_what_it_held_back():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from wirespeed.cli import hosts
-from wirespeed.errors import BusyError, HostError, ProcessError
+from wirespeed.errors import BusyError, HostError, ProcessError, StorageError
 from wirespeed.results.model import PlannedTrial, Run
 from wirespeed.runner import duets, execute, recover, turns
 from wirespeed.runner import trial as trials
@@ -93,7 +93,7 @@ def test_a_run_that_goes_on_counts_on_from_the_attempts_that_were_kept(tmp_path,
 
     runner = object.__new__(execute.Runner)
     runner.run_dir = tmp_path
-    runner.watcher = SimpleNamespace(told=lambda _: None)
+    runner.watcher = SimpleNamespace(notify=lambda _: None)
     runner.schedule = SimpleNamespace(recipe=SimpleNamespace(plan=SimpleNamespace(restart="cell")))
     runner._attempt, runner._may_retry = attempt, lambda _: True
     runner._cool_down, runner._record = lambda _: None, lambda *_: None
@@ -139,7 +139,7 @@ def test_recover_names_the_runs_that_it_leaves(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(hosts.recovery, "recover", lambda _: left)
     hosts.recover(tmp_path, "here", as_json=False)
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("left run r1: another machine may be at work on it (")
+    assert line.startswith("left run r1: another machine or user has it (")
 
 
 def test_a_run_of_another_machine_on_a_shared_folder_is_not_tidied_up(tmp_path, monkeypatch):
@@ -162,6 +162,26 @@ def test_a_run_of_another_machine_on_a_shared_folder_is_not_tidied_up(tmp_path, 
     done = recover.recover(tmp_path)
     assert (done.runs, done.left) == ([run_dir.name], [])
     assert not (run_dir / "trials" / "000001-k").exists()
+
+
+def test_a_run_of_another_user_keeps_no_other_from_being_tidied_up(tmp_path, monkeypatch):
+    """Its lock cannot be opened, which ended `recover` before it had put the machine back."""
+    monkeypatch.setattr(recover, "wait_for_ending", lambda: None)
+    monkeypatch.setattr(recover.leftovers, "tidy", lambda: {"processes": [], "folders": []})
+    monkeypatch.setattr(recover.tune, "put_back", lambda: ["put back"])
+    theirs, own = (execute.store.create(tmp_path, "r") for _ in range(2))
+    for run_dir in (theirs, own):
+        execute.store.announce(run_dir, Run(run_dir.name, "r", state="running"))
+    hold = execute.hold
+
+    def refused(run_dir):
+        if run_dir.samefile(theirs):
+            raise StorageError("permission denied")
+        return hold(run_dir)
+
+    monkeypatch.setattr(execute, "hold", refused)
+    done = recover.recover(tmp_path)
+    assert (done.left, done.settings) == ([theirs.name], ["put back"]) and own.name in done.runs
 
 
 def test_a_run_that_ends_between_two_looks_was_not_cut_off(tmp_path, monkeypatch):
@@ -189,7 +209,7 @@ def test_a_duet_whose_server_does_not_start_is_begun_once_more():
 
     runner.alone, runner.have_figures, runner.started_again = {}, {"c0"}, set()
     runner.fleet = Fleet(has_died=False)
-    runner.watcher = SimpleNamespace(told=told.append)
+    runner.watcher = SimpleNamespace(notify=told.append)
     runner._find_headroom = lambda _queue: None
     runner._new_pair = lambda _queue: SimpleNamespace(end=list)
     runner._begin_pair = begin
@@ -211,7 +231,7 @@ def test_turns_that_fail_after_a_finished_duet_are_not_tried_for_ever(monkeypatc
         raise turns.NoTurnsError("app-0b cannot be frozen")
 
     runner.alone = {}
-    runner.watcher = SimpleNamespace(told=lambda _: None)
+    runner.watcher = SimpleNamespace(notify=lambda _: None)
     runner._find_headroom = lambda _queue: None
     runner._new_pair = lambda _queue: pairs.append(1) or SimpleNamespace(end=list)
     runner._begin_pair, runner._trials_of_pair = lambda *_: None, refuse
@@ -234,7 +254,7 @@ def test_a_program_that_refuses_to_freeze_is_measured_in_separate_trials(monkeyp
     ended = []
     runner.alone, runner.have_figures, runner.started_again = {}, {"c0"}, set()
     runner.fleet = Fleet(has_died=False)
-    runner.watcher = SimpleNamespace(told=told.append)
+    runner.watcher = SimpleNamespace(notify=told.append)
     runner._find_headroom = lambda _queue: None
     runner._new_pair = lambda _queue: SimpleNamespace(end=lambda: ended.append(1) or [])
     runner._begin_pair = refuse if where == "begin" else lambda *_: None

@@ -90,7 +90,7 @@ def test_rounds_that_decide_are_measured_under_the_options_of_the_run(
         "resume",
         lambda run_dir, display, more: given.append(more) or (run_dir, []),
     )
-    display = SimpleNamespace(told=lambda text: None)
+    display = SimpleNamespace(notify=lambda text: None)
     more = command.session.More(until_decided=True, force=force, accept_noise=accept_noise)
     command._extended((tmp_path, []), display, more)
     assert given == [command.session.More(3, True, force, accept_noise)]

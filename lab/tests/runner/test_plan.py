@@ -12,7 +12,7 @@ from wirespeed.cli import show
 from wirespeed.driver import stack
 from wirespeed.driver.command import GENERATORS
 from wirespeed.errors import InputError, RecipeError
-from wirespeed.recipe import read
+from wirespeed.recipe import read, sweep
 from wirespeed.recipe.model import Recipe, Site, Stack
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
@@ -199,6 +199,24 @@ def test_cells_that_the_recipe_skips_are_shown_as_left_out():
 def test_a_wrong_only_says_what_there_is(only, message):
     with pytest.raises(InputError, match=message):
         made(recipe_of({"payload": [1, 2]}), only=only)
+
+
+def test_values_with_commas_and_equals_signs_are_chosen_as_they_are_shown():
+    """`knee` and `reproduce` name the cells in this way, and called such a value an axis."""
+    paths = ["/", "/find?ids=1,2", "/find?q=a"]
+    recipe = recipe_of({"path": paths, "payload": [1, 2]})
+
+    def chosen(only):
+        return sweep.parse_only(only, recipe)
+
+    assert chosen("path=/find?ids=1,2,/find?q=a,payload=2") == {"path": paths[1:], "payload": [2]}
+    assert chosen(" payload = 1 ,2, ,path=/") == {"payload": [1, 2], "path": ["/"]}
+    with pytest.raises(InputError, match=r"unknown value '/find\?ids=1'"):
+        chosen("path=/find?ids=1,3")
+    with pytest.raises(InputError, match="unknown axis 'paylod'"):
+        chosen("path=/,paylod=1")
+    with pytest.raises(InputError, match="'payload' has no value"):
+        chosen("payload")
 
 
 def test_instances_that_do_not_fit_are_kept_and_shown():

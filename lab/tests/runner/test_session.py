@@ -6,16 +6,23 @@ from unittest.mock import Mock
 
 import pytest
 
-from wirespeed.errors import BusyError, LostHostError, ResultsError
+from wirespeed.errors import BusyError, InputError, LostHostError, RecipeError, ResultsError
 from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Place
 from wirespeed.recipe.sweep import SweepPoint
 from wirespeed.results import store
 from wirespeed.results.model import Process, Run, Trial
-from wirespeed.runner import plan, session
+from wirespeed.runner import place, plan, session
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.topology import Seat, one_host, roles_of
 
+RECIPE = """wirespeed = 2
+name = "r"
+process = [
+  { name = "app", role = "server", argv = ["./app"], pin = {} },
+  { name = "gen", role = "load", tool = "load", argv = ["http://x/"], pin = {} },
+]
+"""
 SAME = {"cpu_model": "EPYC", "cores": 2, "kernel": "6.18", "memory_mib": 4096}
 
 
@@ -156,7 +163,7 @@ def gone_on(monkeypatch, attempts, trial_s=60.0):
 
     monkeypatch.setattr(session, "_resumed", resumed)
     told = []
-    watcher = SimpleNamespace(told=told.append)
+    watcher = SimpleNamespace(notify=told.append)
     found = session._gone_on("run", watcher, session.More(), LostHostError("load: gone"))
     assert "load: gone; its site is opened again" in told[0]
     return found, moments[-1]
@@ -172,3 +179,28 @@ def test_a_run_goes_on_for_as_long_as_trials_are_finished(monkeypatch):
 def test_a_host_that_stays_away_ends_the_run(monkeypatch):
     with pytest.raises(LostHostError, match="no route"):
         gone_on(monkeypatch, [(1, LostHostError("gone")), (0, LostHostError("no route"))])
+
+
+def test_a_clock_behind_the_last_run_is_said(tmp_path, monkeypatch):
+    last = "20261130T120000Z-r-aaaaaaaa"
+    monkeypatch.setattr(session.time, "time", lambda: store.stamp_s(last) - 7200)
+    assert session._of_clock(tmp_path / last).startswith("the clock is 2 h 0 min behind the last")
+    assert session._of_clock(store.create(tmp_path, "r")) == ""
+
+
+def test_a_run_whose_site_this_version_does_not_know_is_one_line(tmp_path):
+    """Resumed or reproduced, it ended in a traceback."""
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    (tmp_path / "site.json").write_text('{"kind": "local", "satellite": true}')
+    with pytest.raises(RecipeError, match=r"^site\.json: satellite: unknown key"):
+        session.source_of(tmp_path, Run("run", "r"))
+
+
+def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch, tmp_path):
+    """In a container with an arbitrary user id, an installed lab ended in a traceback."""
+    (tmp_path / "INSTALLED").touch()
+    monkeypatch.setenv("WIRESPEED_ROOT", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(lambda _: (_ for _ in ()).throw(RuntimeError())))
+    with pytest.raises(InputError, match="no home for runs: name a folder with --runs"):
+        place.runs_folder()

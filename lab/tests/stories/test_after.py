@@ -369,6 +369,18 @@ def test_two_revisions_are_built_and_compared_and_a_comment_is_written(repositor
     assert not (checkout.root / "serve").exists(), "nothing was built in the user's own tree"
 
 
+def test_a_program_of_a_revision_may_have_a_space_in_its_path(tmp_path, monkeypatch):
+    """It was looked for under the first of its words."""
+    monkeypatch.chdir(tmp_path)
+    tree = tmp_path / "base"
+    (tree / "my tools").mkdir(parents=True)
+    (tree / "my tools" / "serve").touch()
+    words = [str(tree / "my tools" / "serve"), "--port", "1"]
+    assert revisions._started(tree, "'./my tools/serve' --port 1") == words
+    with pytest.raises(InputError, match=r"there is no \./tools/other in base after its build"):
+        revisions._started(tree, "./tools/other")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_while_a_revision_is_built_leaves_no_work_tree_and_no_program(
     repository, tmp_path, number

@@ -1,10 +1,16 @@
 """Output that is not read to its end: the measurement is finished and kept all the same."""
 
+import io
 import os
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
+
+from wirespeed.cli.live import Display
+from wirespeed.results.model import PlannedTrial, Trial
+from wirespeed.runner.watcher import Progress
 
 RUN = "import sys; from wirespeed.cli import main; main()"
 
@@ -81,3 +87,31 @@ def test_closed_standard_streams_do_not_stop_a_run(checkout):
     environment = {**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)}
     assert subprocess.run(["sh", "-c", shell], cwd=checkout.root, env=environment).returncode == 0
     assert checkout.run_json()["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("init my.toml", "init: --command is missing"),
+        ("init my.toml --command 'sleep 1' --port 1", "sleep 1: ended with exit code 0"),
+        ("query latest 'select 1'", "run 'latest': not found"),
+    ],
+)
+def test_a_closed_standard_input_is_an_empty_one(checkout, words, problem):
+    """`init` ended in a traceback: without a standard input it is no terminal either."""
+    shell = f'exec "{sys.executable}" -c "{RUN}" {words} <&-'
+    environment = {**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)}
+    done = subprocess.run(["sh", "-c", shell], cwd=checkout.root, env=environment, text=True,
+                          capture_output=True)  # fmt: skip
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"wirespeed: {problem}")
+
+
+def test_a_terminal_without_moving_lines_gets_those_of_a_log(monkeypatch):
+    """In Emacs' shell (TERM=dumb) a run of hours showed nothing until its end."""
+    monkeypatch.setenv("TERM", "dumb")
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with Display(console) as display:
+        display.phase(PlannedTrial(1, 1, "c", "k"), "measuring", Progress(0, 1, 60.0))
+        display.recorded(Trial("k", "c", 1, 1), Progress(1, 1, 0.0))
+    assert console.file.getvalue().startswith("trial 1 of 1, 0 s left")

@@ -62,6 +62,21 @@ def test_the_list_has_every_run_the_last_first_and_leads_to_its_report(site):
     assert status == 404 and f"report {second}" in text
 
 
+def test_a_run_is_found_under_the_name_that_its_user_gave_its_folder(site):
+    """Its links had the name under which it was measured, which led nowhere."""
+    runs, get = site
+    first = store.list_runs(runs)[0]
+    named = first.with_name("before the change")
+    first.rename(named)
+    try:
+        text = get("/")[1]
+        assert 'href="/run/before%20the%20change"' in text and first.name not in text
+        assert get("/run/before%20the%20change")[1] == "<p>the report</p>"
+    finally:
+        named.rename(first)
+
+
+
 def test_two_runs_are_compared(site):
     runs, get = site
     first, second = (folder.name for folder in store.list_runs(runs))

@@ -95,7 +95,7 @@ def now_ticks() -> int:
 
 def census(ours: Collection[int | None]) -> dict[int, ProcessUse] | None:
     """pid → ProcessUse, kernel threads too; None where there are too many."""
-    found: dict[int, ProcessUse] = {}
+    uses: dict[int, ProcessUse] = {}
     deadline = time.monotonic() + CENSUS_S_MAX
     for entry in os.listdir("/proc"):
         if time.monotonic() > deadline:
@@ -103,8 +103,8 @@ def census(ours: Collection[int | None]) -> dict[int, ProcessUse] | None:
         if entry.isdigit() and int(entry) not in ours:
             one = process_of(entry)
             if one:
-                found[int(entry)] = one
-    return found
+                uses[int(entry)] = one
+    return uses
 
 
 def process_of(pid: str) -> ProcessUse | None:

@@ -35,10 +35,10 @@ LOCALE = "C.UTF-8"
 def clean_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The same in every shell: an exported LD_PRELOAD or JAVA_TOOL_OPTIONS would change one
     contender, or one of two runs, and stand nowhere."""
-    found = {name: os.environ[name] for name in IDENTITY_VARIABLES if name in os.environ}
-    found["LANG"] = LOCALE
-    found.update(env)
-    return found
+    kept = {name: os.environ[name] for name in IDENTITY_VARIABLES if name in os.environ}
+    kept["LANG"] = LOCALE
+    kept.update(env)
+    return kept
 
 
 class Refused(Exception):
@@ -253,13 +253,13 @@ def descendants(root: int) -> set[int]:
         fields = stat_fields(int(entry)) if entry.isdigit() else None
         if fields:
             parents[int(entry)], sessions[int(entry)] = int(fields[1]), int(fields[3])
-    found = {pid for pid in parents if pid == root or sessions[pid] == root}
+    below = {pid for pid in parents if pid == root or sessions[pid] == root}
     grown = True
     while grown:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
+        more = {pid for pid, parent in parents.items() if parent in below} - below
         grown = bool(more)
-        found |= more
-    return found
+        below |= more
+    return below
 
 
 def spawn(message: dict[str, Any], cgroup: str | None, mark: str) -> int:

@@ -325,7 +325,7 @@ def check_alone(cores: Sequence[int], ours: Collection[int]) -> None:
 
 def realtime_tasks(cores: set[int], ours: Collection[int]) -> dict[int, int]:
     """Threads of other programs that may stop ours: thread id → CPU time so far in ns."""
-    found: dict[int, int] = {}
+    policies: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) in ours:
             continue
@@ -334,8 +334,8 @@ def realtime_tasks(cores: set[int], ours: Collection[int]) -> dict[int, int]:
             if len(fields) <= POLICY or int(fields[FLAGS]) & PF_KTHREAD:
                 continue
             if int(fields[POLICY]) in REALTIME_POLICIES and cores & allowed(thread):
-                found[thread] = cpu_ns(thread)
-    return found
+                policies[thread] = cpu_ns(thread)
+    return policies
 
 
 def allowed(task: int) -> set[int]:

@@ -49,7 +49,7 @@ def of_host(message: dict[str, Any], cgroups: Cgroups | None) -> dict[str, Any]:
     """Flat facts; with `is_audit` also network interfaces, sysctls, limits and services."""
     path = message["search_path"]
     cpu = cpu_facts()
-    found = {
+    facts = {
         **own_identity(cpu),
         "threads_per_core": cpu["threads_per_core"],
         "numa_nodes": cpu["numa_nodes"],
@@ -67,14 +67,14 @@ def of_host(message: dict[str, Any], cgroups: Cgroups | None) -> dict[str, Any]:
         "python": sys.version.split()[0],
     }
     if machine_id():
-        found["machine"] = machine_id()
+        facts["machine"] = machine_id()
     for name, argv in dict(VERSIONS, java=[message.get("java", "java"), "-version"]).items():
         text = version(argv, path)
         if text:
-            found[name] = text
+            facts[name] = text
     if message.get("is_audit"):
-        found["audit"] = audited()
-    return found
+        facts["audit"] = audited()
+    return facts
 
 
 def machine_id() -> str:
@@ -95,15 +95,15 @@ def own_identity(cpu: dict[str, Any] | None = None) -> dict[str, Any]:
 def of_programs(message: dict[str, Any]) -> dict[str, str]:
     """{name: "version (path, sha256 …)"} of `programs`: {name: [command for it, files]}."""
     path = message["search_path"]
-    found = {}
+    facts = {}
     for name, (argv, names) in message["programs"].items():
         where = [
             shutil.which(one, path=path) or (one if os.path.isfile(one) else None) for one in names
         ]
         files = [_hashed(one) for one in where]
         parts = [version(argv, path) if argv else "", "; ".join(filter(None, files))]
-        found[name] = " ".join(filter(None, [parts[0], parts[1] and f"({parts[1]})"]))
-    return {name: text for name, text in found.items() if text}
+        facts[name] = " ".join(filter(None, [parts[0], parts[1] and f"({parts[1]})"]))
+    return {name: text for name, text in facts.items() if text}
 
 
 def _hashed(path: str | None) -> str:
@@ -250,12 +250,12 @@ def free_mib(path: str) -> int:
 
 def interfaces() -> list[dict[str, Any]]:
     """Each interface that is up: name, MTU, speed, driver, coalescing, rings, offloads, queues."""
-    found: list[dict[str, Any]] = []
+    cards: list[dict[str, Any]] = []
     for link in json_of(["ip", "-j", "link"]) or []:
         if link.get("operstate") not in ("UP", "UNKNOWN") or link["ifname"] == "lo":
             continue
         name = link["ifname"]
-        found.append(
+        cards.append(
             {
                 "name": name,
                 "mtu": link.get("mtu"),
@@ -268,7 +268,7 @@ def interfaces() -> list[dict[str, Any]]:
                 "offloads": ethtool("--show-features", name),
             }
         )
-    return found
+    return cards
 
 
 def speed_of(name: str) -> int | None:
@@ -290,11 +290,11 @@ def rings(name: str) -> dict[str, Any]:
     most, head, now = text.partition("Current hardware settings:")
     if code != 0 or not head:
         return {}
-    found = {}
+    sizes = {}
     for part, suffix in ((most, "-max"), (now, "")):
         for way, size in re.findall(r"^(RX|TX):\s+(\d+)$", part, re.M):
-            found[way.lower() + suffix] = int(size)
-    return found
+            sizes[way.lower() + suffix] = int(size)
+    return sizes
 
 
 def ethtool(option: str, name: str) -> dict[str, Any]:
@@ -373,16 +373,16 @@ def has_onload() -> bool:
 
 def core_ids(what: str) -> dict[str, int]:
     """core → the first core that it shares its physical core with, or its NUMA node."""
-    found = {}
+    ids = {}
     for core in os.sched_getaffinity(0):
         folder = f"/sys/devices/system/cpu/cpu{core}"
         if what == "node":
             names = [name for name in listed(folder) if re.match(r"node\d+$", name)]
-            found[str(core)] = int(names[0][4:]) if names else 0
+            ids[str(core)] = int(names[0][4:]) if names else 0
         else:
             text = read_text(folder + "/" + what).strip()
-            found[str(core)] = int(re.split("[,-]", text)[0]) if text else core
-    return found
+            ids[str(core)] = int(re.split("[,-]", text)[0]) if text else core
+    return ids
 
 
 def listed(folder: str) -> list[str]:

@@ -42,9 +42,9 @@ def scratch_roots() -> list[str]:
 def memory_folder() -> str:
     """The first that takes files, and programs too: they are sent there, and hardened hosts mount
     /dev/shm so that nothing in it can be started."""
-    own = [path for path in scratch_roots() if os.access(path, os.W_OK)]
-    good = [path for path in own if not os.statvfs(path).f_flag & os.ST_NOEXEC]
-    return (good or own or scratch_roots()[1:])[0]
+    writable = [path for path in scratch_roots() if os.access(path, os.W_OK)]
+    good = [path for path in writable if not os.statvfs(path).f_flag & os.ST_NOEXEC]
+    return (good or writable or scratch_roots()[1:])[0]
 
 
 def make_all(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -150,14 +150,14 @@ def get(message: dict[str, Any]) -> dict[str, Any]:
 
 def listing(folder: str) -> list[list[Any]]:
     """[[path below the folder, bytes, last written in ns], …] of all files."""
-    found: list[list[Any]] = []
+    entries: list[list[Any]] = []
     for base, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(base, name)
             if os.path.isfile(path) and not os.path.islink(path):
                 state = os.stat(path)
-                found.append([os.path.relpath(path, folder), state.st_size, state.st_mtime_ns])
-    return sorted(found)
+                entries.append([os.path.relpath(path, folder), state.st_size, state.st_mtime_ns])
+    return sorted(entries)
 
 
 def remove(folder: str) -> dict[str, Any]:

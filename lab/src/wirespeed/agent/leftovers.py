@@ -195,21 +195,21 @@ def disown(folder: str) -> None:
 
 def kill_processes() -> list[int]:
     """Kills processes that carry the mark of an agent that is gone; returns their ids."""
-    found = [pid for pid, name in marked().items() if not is_at_work(name)]
-    for pid in found:
+    pids = [pid for pid, name in marked().items() if not is_at_work(name)]
+    for pid in pids:
         try:
             send_signal(pid, signal.SIGKILL)
         except PermissionError:
             continue
     deadline = time.monotonic() + GONE_S
-    while any(is_alive(pid) for pid in found) and time.monotonic() < deadline:
+    while any(is_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return found
+    return pids
 
 
 def marked() -> dict[int, str]:
     """process → the agent that started it, from its environment"""
-    found: dict[int, str] = {}
+    marks: dict[int, str] = {}
     namespace = os.readlink("/proc/self/ns/pid")
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -222,8 +222,8 @@ def marked() -> dict[int, str]:
             continue
         for variable in variables:
             if variable.startswith(MARK):
-                found[int(entry)] = variable[len(MARK) :].decode(errors="replace")
-    return found
+                marks[int(entry)] = variable[len(MARK) :].decode(errors="replace")
+    return marks
 
 
 def environment_of(pid: int) -> list[bytes]:

@@ -205,9 +205,9 @@ class Agent:
         """Settings of the machine for the time of the run; what they were is on the disk first."""
         self.limits = message["limits"]
         tuned = Tuning(message.get("state") or state_file())
-        told = tuned.apply(message)
+        answer = tuned.apply(message)
         self.tuning = None if message.get("standing") else tuned
-        return told
+        return answer
 
     def do_set_own(self, message: dict[str, Any]) -> dict[str, Any]:
         self.limits = message["limits"]
@@ -240,8 +240,8 @@ class Agent:
         if name in self.children and not self.children[name].is_gone():
             raise Refused(f"{name} is already running")
         if message.get("namespace"):
-            own = message["namespace"]
-            message["netns"] = self.namespaces.descriptor(own["on"], own["addr"])
+            namespace = message["namespace"]
+            message["netns"] = self.namespaces.descriptor(namespace["on"], namespace["addr"])
         elif message.get("listen"):
             check_port(*message["listen"])
         os.makedirs(message["folder"], exist_ok=True)

@@ -18,12 +18,12 @@ TREES_V1 = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct")
 
 def tightest() -> tuple[float, str] | None:
     """(number of cores, folder of the cgroup that allows no more); None without a quota."""
-    found = [
+    limits = [
         (cores, folder)
         for folder in folders(read_text("/proc/self/cgroup"))
         if (cores := cores_of(folder)) is not None
     ]
-    return min(found, default=None)
+    return min(limits, default=None)
 
 
 def folders(text: str) -> Iterator[str]:
@@ -52,8 +52,8 @@ def cores_of(folder: str) -> float | None:
     return int(words[0]) / int(words[1])
 
 
-def told_in() -> str | None:
+def limit_text() -> str | None:
     """The file that counts how long the quota held its programs back; None without a quota."""
-    found = tightest()
-    path = found and os.path.join(found[1], "cpu.stat")
+    quota = tightest()
+    path = quota and os.path.join(quota[1], "cpu.stat")
     return path if path and os.path.exists(path) else None

@@ -114,13 +114,13 @@ def request(address: str, status: int | None, length: int | None) -> tuple[bool,
     if url.scheme == "tcp":
         return connect(url.hostname, url.port)
     try:
-        answer, found = get(address, has_body=status is not None)
+        answer, size = get(address, has_body=status is not None)
     except (OSError, client.HTTPException) as error:
         return False, str(error) or type(error).__name__
     if status is None:  # any that means success
         return True, "" if answer // 100 == 2 else f"status {answer}"
     if answer != status:
         return True, f"status {answer}, wanted {status}"
-    if length is not None and found != length:
-        return True, f"a body of {found} bytes, wanted {length}"
+    if length is not None and size != length:
+        return True, f"a body of {size} bytes, wanted {length}"
     return True, ""

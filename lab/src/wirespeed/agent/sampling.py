@@ -58,10 +58,10 @@ class Sampler:
         self.stop()
         self.counters = counters_of(children, **counted) if counted else {}
         self.lab.move_to(lab_core)
-        wanted = self.SYSTEM if paths is None else [path for path in self.SYSTEM if path in paths]
-        named: dict[str, str | None] = {path: path for path in wanted}
+        chosen = self.SYSTEM if paths is None else [path for path in self.SYSTEM if path in paths]
+        named: dict[str, str | None] = {path: path for path in chosen}
         if paths is None:
-            named[QUOTA] = quota.told_in()
+            named[QUOTA] = quota.limit_text()
         opened = {name: open_fd(path) for name, path in named.items() if path}
         self.files = {name: fd for name, fd in opened.items() if fd is not None}
         self.children = children
@@ -145,7 +145,7 @@ class Sampler:
             sample["process"][child.name] = [cpu_us, pages * resource.getpagesize()]
         sample["process"][LAB] = [self.lab.cpu_us(), 0]
         if self.counters:
-            sample["counts"] = {name: own.read() for name, own in self.counters.items()}
+            sample["counts"] = {name: counter.read() for name, counter in self.counters.items()}
         return sample
 
 

@@ -54,11 +54,11 @@ def coalescing(interface: str) -> dict[str, str]:
     code, text = output(["ethtool", "--show-coalesce", interface])
     if code != 0:
         return {}
-    found = dict(re.findall(r"^([\w-]+):\s+(\d+|on|off)\s*$", text, re.M))
+    settings = dict(re.findall(r"^([\w-]+):\s+(\d+|on|off)\s*$", text, re.M))
     adaptive = ADAPTIVE.search(text)
     if adaptive:
-        found["adaptive-rx"], found["adaptive-tx"] = adaptive.groups()
-    return {key: value for key, value in found.items() if value != "n/a"}
+        settings["adaptive-rx"], settings["adaptive-tx"] = adaptive.groups()
+    return {key: value for key, value in settings.items() if value != "n/a"}
 
 
 def as_word(value: object) -> str:

@@ -40,19 +40,19 @@ class Tuning:
         self.state = state
         self.record: dict[str, Any] | None = None
 
-    def apply(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    def apply(self, order: dict[str, Any]) -> dict[str, Any]:
         """Sets sysctls and switches, and moves others from the cores `clear` to the cores `to`.
 
         `under` limits the threads to one process and its descendants; 0 means all but process 1,
         which looks after the machine. What is `standing` outlives the agent.
         """
-        clear, to, under = wanted["clear"], wanted["to"], wanted["under"]
+        clear, to, under = order["clear"], order["to"], order["under"]
         left = restore(self.state)
         if left and left["by"]:
             raise Refused("process {by} has tuned this machine and still runs".format(**left))
         if left and left.get("standing"):
             raise Refused("this machine is tuned already; `wirespeed tune restore` puts it back")
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "sysctl": [],
             "irqs": 0,
             "threads": 0,
@@ -60,9 +60,9 @@ class Tuning:
             "pinned": [],
             "switches": [],
         }
-        files = self._sysctls(wanted["sysctl"], told)
-        turned = self._switches(wanted.get("switches", ()), told)
-        threads = movable(clear, to, under, told) if clear else []
+        files = self._sysctls(order["sysctl"], report)
+        turned = self._switches(order.get("switches", ()), report)
+        threads = movable(clear, to, under, report) if clear else []
         if clear and not under:
             files += _interrupts(clear, to)
         self.record = {
@@ -74,13 +74,13 @@ class Tuning:
             "files": [one for one in files if one[1] != one[2]],
             "threads": threads,
             "switches": turned,
-            "standing": bool(wanted.get("standing")),
+            "standing": bool(order.get("standing")),
         }
         save(self.state, self.record)
-        self._write(told)
-        return told
+        self._write(report)
+        return report
 
-    def _sysctls(self, sysctls: dict[str, Any], told: dict[str, Any]) -> list[list[str]]:
+    def _sysctls(self, sysctls: dict[str, Any], report: dict[str, Any]) -> list[list[str]]:
         """[[path, was, new]] of what this machine has and may take."""
         files: list[list[str]] = []
         for name, value in sorted(sysctls.items()):
@@ -88,46 +88,48 @@ class Tuning:
             was, new = words_of(read_text(path)), words_of(str(value))
             problem = "there is none here" if not was else unfit(name, value)
             if problem:
-                told["refused"].append([name, problem])
+                report["refused"].append([name, problem])
             elif not is_enough(name, was, new):
                 files.append([path, was, new])
         return files
 
-    def _switches(self, wanted: Sequence[Sequence[Any]], told: dict[str, Any]) -> list[list[Any]]:
+    def _switches(
+        self, settings: Sequence[Sequence[Any]], report: dict[str, Any]
+    ) -> list[list[Any]]:
         """[[switch, was, new]] of what this host has and what is not so already."""
-        found: list[list[Any]] = []
-        for *switch, new in wanted:
+        changes: list[list[Any]] = []
+        for *switch, new in settings:
             was = switches.now(switch)
             if was is None:
-                told["refused"].append([switches.name_of(switch), "there is none here"])
+                report["refused"].append([switches.name_of(switch), "there is none here"])
             elif was != str(new):
-                found.append([switch, was, str(new)])
-        return found
+                changes.append([switch, was, str(new)])
+        return changes
 
-    def _write(self, told: dict[str, Any]) -> None:
+    def _write(self, report: dict[str, Any]) -> None:
         assert self.record
         for switch, was, new in self.record["switches"]:
             problem = switches.turn(switch, new)
             name = switches.name_of(switch)
             if problem:
-                told["refused"].append([name, problem])
+                report["refused"].append([name, problem])
             else:
-                told["switches"].append([name, was, self._kept("switches", switch, new)])
+                report["switches"].append([name, was, self._kept("switches", switch, new)])
         for path, was, new in self.record["files"]:
             is_sysctl = path.startswith("/proc/sys/")
             try:
                 write_text(path, new)
             except OSError as error:  # interrupts that the kernel manages stay where they are
                 if is_sysctl:
-                    told["refused"].append([sysctl_name(path), error.strerror])
+                    report["refused"].append([sysctl_name(path), error.strerror])
                 continue
             if is_sysctl:
-                told["sysctl"].append([sysctl_name(path), was, self._kept("files", path, new)])
+                report["sysctl"].append([sysctl_name(path), was, self._kept("files", path, new)])
             elif path != WORKQUEUE:
-                told["irqs"] += 1
+                report["irqs"] += 1
         for tid, ticks, cores in self.record["threads"]:
             if place(tid, ticks, sorted(set(cores) & set(self.record["to"]))):
-                told["threads"] += 1
+                report["threads"] += 1
 
     def _kept(self, kind: str, what: Any, new: str) -> str:
         """The value after setting `new`: kernel and cards round some. It is on the disk,
@@ -151,27 +153,29 @@ def state_file() -> str:
     if "WIRESPEED_TUNED" in os.environ:
         return os.environ["WIRESPEED_TUNED"]
     user = os.geteuid()
-    own = "/run" if user == 0 else f"/run/user/{user}"
+    folder = "/run" if user == 0 else f"/run/user/{user}"
     return (
-        own + "/wirespeed-tuned.json" if os.path.isdir(own) else f"/tmp/wirespeed-tuned-{user}.json"
+        folder + "/wirespeed-tuned.json"
+        if os.path.isdir(folder)
+        else f"/tmp/wirespeed-tuned-{user}.json"
     )
 
 
 def set_own(sysctls: dict[str, Any]) -> dict[str, Any]:
     """Sets a namespace's own settings, which end with it: nothing has to be put back."""
-    told: dict[str, Any] = {"sysctl": [], "refused": []}
+    report: dict[str, Any] = {"sysctl": [], "refused": []}
     for name, value in sorted(sysctls.items()):
         path = sysctl_path(name)
         was, new = words_of(read_text(path)), words_of(str(value))
         if not was:
-            told["refused"].append([name, "not a namespace's own"])
+            report["refused"].append([name, "not a namespace's own"])
         elif not is_enough(name, was, new):
             try:
                 write_text(path, new)
-                told["sysctl"].append([name, was, words_of(read_text(path))])
+                report["sysctl"].append([name, was, words_of(read_text(path))])
             except OSError as error:
-                told["refused"].append([name, error.strerror])
-    return told
+                report["refused"].append([name, error.strerror])
+    return report
 
 
 def status(state: str) -> dict[str, Any] | None:
@@ -197,20 +201,20 @@ def status(state: str) -> dict[str, Any] | None:
 
 
 def movable(
-    clear: Sequence[int], to: Sequence[int], under: int, told: dict[str, Any]
+    clear: Sequence[int], to: Sequence[int], under: int, report: dict[str, Any]
 ) -> list[list[Any]]:
     """[[thread, its start, its cores]] of what runs on `clear` and may run on `to`."""
-    found: list[list[Any]] = []
+    moves: list[list[Any]] = []
     for tgid, tid in threads_of_machine(under):
         fields = stat_fields(tid)
         cores = cores_of(tid)
         if not fields or int(fields[6]) & PF_NO_SETAFFINITY or not set(cores) & set(clear):
             continue
         if set(cores) & set(to):
-            found.append([tid, int(fields[19]), cores])
+            moves.append([tid, int(fields[19]), cores])
         elif tgid == tid:
-            told["pinned"].append(name_of(tid))
-    return found
+            report["pinned"].append(name_of(tid))
+    return moves
 
 
 def threads_of_machine(under: int) -> Iterator[tuple[int, int]]:
@@ -225,21 +229,21 @@ def threads_of_machine(under: int) -> Iterator[tuple[int, int]]:
 
 def parents_of_all() -> dict[int, int]:
     """process → its parent"""
-    found: dict[int, int] = {}
+    parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         fields = stat_fields(int(entry)) if entry.isdigit() else None
         if fields:
-            found[int(entry)] = int(fields[1])
-    return found
+            parents[int(entry)] = int(fields[1])
+    return parents
 
 
 def ancestry(pid: int, parents: dict[int, int]) -> list[int]:
     """The process itself, its parent, and so on."""
-    found: list[int] = []
-    while pid in parents and pid not in found:
-        found.append(pid)
+    pids: list[int] = []
+    while pid in parents and pid not in pids:
+        pids.append(pid)
         pid = parents[pid]
-    return found
+    return pids
 
 
 def _interrupts(clear: Sequence[int], to: Sequence[int]) -> list[list[str]]:
@@ -420,11 +424,11 @@ def cores_of(tid: int) -> list[int]:
 
 def cores_in(text: str) -> list[int]:
     """0-2,5 → [0, 1, 2, 5]"""
-    found: list[int] = []
+    cores: list[int] = []
     for piece in filter(None, text.strip().split(",")):
         low, _, high = piece.partition("-")
-        found += range(int(low), int(high or low) + 1)
-    return found
+        cores += range(int(low), int(high or low) + 1)
+    return cores
 
 
 def mask_of(cores: Iterable[int]) -> str:

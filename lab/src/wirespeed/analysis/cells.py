@@ -34,13 +34,13 @@ def full_name(metric: str) -> str:
 
 def values_of(option: str, text: str) -> tuple[tuple[str, str], ...]:
     """`payload=16,stack=kernel` as axes with their values; raises InputError."""
-    found = []
+    pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         axis, equals, value = (word.strip() for word in part.partition("="))
         if not (axis and equals and value):
             raise InputError(f"{option}: {part!r} is not AXIS=VALUE (one value for each axis)")
-        found.append((axis, value))
-    return tuple(found)
+        pairs.append((axis, value))
+    return tuple(pairs)
 
 
 def is_value(value: object, text: str) -> bool:
@@ -67,8 +67,8 @@ class Cell:
 
     def values(self, metric: str) -> list[float]:
         name = self.stored(metric)
-        found = (trial.metrics.get(name) for trial in self.trials)
-        return [value for value in found if value is not None]
+        figures = (trial.metrics.get(name) for trial in self.trials)
+        return [value for value in figures if value is not None]
 
     def stored(self, metric: str) -> str:
         """The name that the cell's trials have a metric under."""
@@ -78,8 +78,8 @@ class Cell:
     def by_round(self, metric: str) -> dict[int, float]:
         """The figure of each round; of a round that was measured twice the later one."""
         name = self.stored(metric)
-        found = {t.round: t.metrics.get(name) for t in self.trials}
-        return {number: value for number, value in found.items() if value is not None}
+        figures = {t.round: t.metrics.get(name) for t in self.trials}
+        return {number: value for number, value in figures.items() if value is not None}
 
     def median(self, metric: str) -> float | None:
         values = self.values(metric)
@@ -166,9 +166,22 @@ def _was_refused(trial: Trial) -> bool:
     return trial.disturbed > DISTURBED_MAX or is_named
 
 
+def known_name(cells: Iterable[Cell], metric: str) -> str | None:
+    """The name under which any of the cells has a metric: as it is written, as the long one of
+    `p99`, or of a histogram as its median."""
+    cells = tuple(cells)
+    names = (metric, full_name(metric), f"{metric}.p50")
+    return next((name for name in names if any(cell.values(name) for cell in cells)), None)
+
+
 def place(axes: Mapping[str, object]) -> str:
     """A cell in words: `payload 128, connections 100`."""
     return ", ".join(f"{name} {value}" for name, value in axes.items())
+
+
+def prefix(axes: Mapping[str, object]) -> str:
+    """`payload 128: `, in front of what is said of a cell; nothing where a recipe has no axes."""
+    return f"{place(axes)}: " if axes else ""
 
 
 def of_plan(plan: Iterable[PlannedTrial], trials: Iterable[Trial]) -> tuple[Cell, ...]:

@@ -24,9 +24,11 @@ from wirespeed.stats.comparison import (
 from wirespeed.stats.spending import Spending
 
 CONNECTIONS_A_CORE_MIN = 8  # below, a free idle state decides the figure
-WORK = "server.work_us_per_request"  # judged in every comparison, whatever its table shows
+#: Judged in every comparison, whatever its table shows.
+CPU_EXCL_POLLING = "server.work_us_per_request"
 INSTRUCTIONS = "server.instructions_per_request"  # judged, too, where the machine counts them
-COSTS = (WORK, "server.cpu_us_per_request", INSTRUCTIONS)  # of a request, whoever was the limit
+#: Of a request, whoever was the limit.
+COSTS = (CPU_EXCL_POLLING, "server.cpu_us_per_request", INSTRUCTIONS)
 
 # Of two figures the better one, for metrics that no recipe declares.
 BETTER_LOWER = (
@@ -182,27 +184,54 @@ def unproven_losses(run: Run, gains: Iterable[Gain]) -> dict[Key, float]:
     """The gains of comparisons that are withheld although their figures alone would be a loss: with
     idle states held off, or at its server's limit, the contender may be as good, but nothing shows
     it."""
+    gains = list(gains)
+    withheld = _withheld_keys(gains)
+    return {
+        key_of(gain): gain.found.gain
+        for gain in _seen(run, gains)
+        if gain.found and gain.verdict.word == "loss" and key_of(gain) in withheld
+    }
+
+
+def unproven_families(run: Run, gains: Iterable[Gain]) -> list[Family]:
+    """Pooled losses of the figures alone, where some of the cells are withheld."""
+    gains = list(gains)
+    withheld = _withheld_keys(gains)
+    return [
+        one
+        for one in families(run, _seen(run, gains))
+        if one.verdict.word == "loss" and any(key_of(gain) in withheld for gain in one.pooled)
+    ]
+
+
+def _withheld_keys(gains: Iterable[Gain]) -> set[Key]:
+    return {key_of(gain) for gain in gains if gain.verdict.word == "not comparable"}
+
+
+def _seen(run: Run, gains: Sequence[Gain]) -> list[Gain]:
+    """The gains by their figures alone, of the metrics in which a comparison is withheld."""
+    if run.plan.order == "blocked":
+        return []
     groups: dict[str, list[Gain]] = {}
-    for gain in gains if run.plan.order != "blocked" else ():
+    for gain in gains:
         groups.setdefault(gain.metric, []).append(gain)
-    found = {}
-    for group in groups.values():
-        withheld = {key_of(gain) for gain in group if gain.verdict.word == "not comparable"}
-        seen = _judged(run, [_pair(gain) for gain in group], is_seen=True) if withheld else []
-        for gain in seen:
-            if gain.found and gain.verdict.word == "loss" and key_of(gain) in withheld:
-                found[key_of(gain)] = gain.found.gain
-    return found
+    return [
+        gain
+        for group in groups.values()
+        if _withheld_keys(group)
+        for gain in _judged(run, [_pair(gain) for gain in group], is_seen=True)
+    ]
 
 
 def disturbs_itself(gain: Gain) -> bool:
     """Whether other programs took more from the contender than from the baseline in a way that
     chance hardly explains. The order of the two is random, so they are its own: helpers that it
     started elsewhere, as a container's are."""
-    own, base = (
+    contender, base = (
         {trial.round: trial.disturbed for trial in side.trials} for side in (gain.cell, gain.base)
     )
-    (found,) = comparison.compare([[own[n] - base[n] for n in own.keys() & base.keys()]])
+    both = contender.keys() & base.keys()
+    (found,) = comparison.compare([[contender[number] - base[number] for number in both]])
     return found is not None and found.gain > 0 and found.p <= P_MAX
 
 
@@ -237,13 +266,13 @@ def qs(found: Sequence[Comparison | None], terms: Sequence[Terms]) -> list[float
     A comparison that is withheld can be no false positive; counted with the others, its small p
     would let a true null among them pass.
     """
-    asked = [
+    claimable = [
         one is not None and one.low is not None and term.is_claimable
         for one, term in zip(found, terms, strict=True)
     ]
-    ps = [one.p for one, is_asked in zip(found, asked, strict=True) if is_asked and one]
+    ps = [one.p for one, is_claimable in zip(found, claimable, strict=True) if is_claimable and one]
     each = iter(benjamini_hochberg(ps))
-    return [next(each) if is_asked else 1.0 for is_asked in asked]
+    return [next(each) if is_claimable else 1.0 for is_claimable in claimable]
 
 
 def slack(pairs: Sequence[Pair], terms: Terms) -> tuple[float, float]:
@@ -373,12 +402,12 @@ def is_ceiling(run: Run, cell: Cell) -> bool:
 
 
 def _terms(run: Run, pair: Pair) -> Terms:
-    wanted = better(run, pair.metric)
-    withheld, bound, scope = _withheld(run, pair, wanted)
-    lost = _of_trials([pair], wanted)
+    direction = better(run, pair.metric)
+    withheld, bound, scope = _withheld(run, pair, direction)
+    lost = _of_trials([pair], direction)
     spending = _spending(run)
     return Terms(
-        better=wanted, withheld=withheld, bound=bound, scope=scope, interference=lost,
+        better=direction, withheld=withheld, bound=bound, scope=scope, interference=lost,
         spending=spending,
     )  # fmt: skip
 
@@ -405,18 +434,18 @@ def interference(pairs: Sequence[tuple[Cell, Cell]], better: str) -> float:
     return lost if better == "higher" else -lost
 
 
-def _withheld(run: Run, pair: Pair, wanted: str) -> tuple[str, str, str]:
+def _withheld(run: Run, pair: Pair, direction: str) -> tuple[str, str, str]:
     """(why no plain verdict may be given, on which side the true gain lies, its scope)."""
     if run.plan.order == "blocked":
         return "measured in blocks: drift looks like a gain", "", ""
     if zeros := pair.rounds_without_ratio:
         return f"{zeros} of its rounds have a figure of 0, which has no ratio", "", ""
     names = [str(side.axes.get(pair.axis, "a cell")) for side in (pair.cell, pair.base)]
-    return held_back(pair, wanted, run.idle_held, names)
+    return held_back(pair, direction, run.idle_held, names)
 
 
 def held_back(
-    pair: Pair, wanted: str, is_idle_held: bool, names: Sequence[str]
+    pair: Pair, direction: str, is_idle_held: bool, names: Sequence[str]
 ) -> tuple[str, str, str]:
     """The same for two sides that are called `names`, in whichever order they were measured."""
     cell, base = pair.cell, pair.base
@@ -429,7 +458,7 @@ def held_back(
     if pair.metric in COSTS:
         return "", "", ""
     # Saturated at both ends is known well enough where the metric is a rate: see `slack`.
-    good = ("server", "both") if wanted == "higher" else ("server",)
+    good = ("server", "both") if direction == "higher" else ("server",)
     held = [side.bottleneck not in good for side in (cell, base)]
     if not any(held):
         return "", "", ""
@@ -441,7 +470,7 @@ def held_back(
         return reason, "", ""
     # A server that waits (for locks or a disk) where the other one works is slower all the same.
     scope = LATENCY_BOUND if side.bottleneck == "concurrency" else ""
-    return reason, "≥" if held[0] == (wanted == "higher") else "≤", scope
+    return reason, "≥" if held[0] == (direction == "higher") else "≤", scope
 
 
 def _idle_prone(cell: Cell, name: str) -> str:

@@ -38,17 +38,17 @@ def of_run(summary: Summary) -> list[Diagnosis]:
 
 def _state(summary: Summary) -> list[Diagnosis]:
     run = summary.run
-    found = []
+    reasons = []
     if run.state in ("interrupted", "running", "failed"):
         remedy = f"{COMMAND} run --resume {run.run_id}"
-        found.append(Diagnosis(f"the run is {run.state}", "its plan is not done", remedy, []))
+        reasons.append(Diagnosis(f"the run is {run.state}", "its plan is not done", remedy, []))
     if run.plan.order == "blocked":
         why = "in blocks, drift of the machine looks like a gain"
-        found.append(Diagnosis("no verdicts", why, 'plan.order = "interleaved"', []))
+        reasons.append(Diagnosis("no verdicts", why, 'plan.order = "interleaved"', []))
     if not run.idle_held:
         why = "idle states were not held off: few connections look slow on the kernel's stack"
-        found.append(Diagnosis("few connections are not comparable", why, "run it as root", []))
-    return found
+        reasons.append(Diagnosis("few connections are not comparable", why, "run it as root", []))
+    return reasons
 
 
 def _cells(summary: Summary) -> list[Diagnosis]:

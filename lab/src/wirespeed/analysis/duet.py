@@ -89,10 +89,10 @@ def over(trials: Iterable[Trial], base: str, metric: str) -> dict[int, float]:
 
 
 def _groups(slices: Sequence[Slice]) -> list[list[Slice]]:
-    found: dict[int, list[Slice]] = {}
+    groups: dict[int, list[Slice]] = {}
     for one in slices:
-        found.setdefault(one.group, []).append(one)
-    return [group for group in found.values() if len(group) == 4]
+        groups.setdefault(one.group, []).append(one)
+    return [group for group in groups.values() if len(group) == 4]
 
 
 def _seconds(group: Sequence[Slice]) -> float:
@@ -122,13 +122,13 @@ def _blocks(groups: list[list[Slice]], block_s: float) -> list[list[list[Slice]]
 
 
 def _rate(group: Sequence[Slice], side: int) -> float:
-    own = [one for one in group if one.side == side]
-    return sum(one.counted for one in own) / sum(one.counted_s for one in own)
+    slices = [one for one in group if one.side == side]
+    return sum(one.counted for one in slices) / sum(one.counted_s for one in slices)
 
 
 def _cpu(group: Sequence[Slice], side: int) -> float:
-    own = [one for one in group if one.side == side]
-    return sum(one.cpu_s for one in own) / sum(one.responses for one in own)
+    slices = [one for one in group if one.side == side]
+    return sum(one.cpu_s for one in slices) / sum(one.responses for one in slices)
 
 
 def _ratio(blocks: Sequence[Sequence[Sequence[Slice]]], figure: object) -> DuetRatio:

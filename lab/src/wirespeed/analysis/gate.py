@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wirespeed import units
-from wirespeed.analysis.cells import Cell, full_name, is_time, is_value, values_of
+from wirespeed.analysis.cells import Cell, full_name, is_time, is_value, prefix, values_of
 from wirespeed.analysis.comparisons import (
     DUET,
+    Family,
     Gain,
     Pair,
     as_seen,
@@ -25,6 +26,7 @@ from wirespeed.analysis.comparisons import (
     key_of,
     loosened,
     slack,
+    unproven_families,
     unproven_losses,
 )
 from wirespeed.analysis.summary import Summary
@@ -122,12 +124,17 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
         if cell.failures:
             lines.append(_of_failures(cell))
         elif not cell.trials and not check.allow_missing:
-            lines.append(f"{_place(cell)}: not measured: {cell.reason or cell.state}")
+            lines.append(f"{prefix(cell.axes)}not measured: {cell.reason or cell.state}")
     if check.fail_on and (reason := undecidable(summary)):
         lines.append(reason)
     if "loss" in check.fail_on:
         lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
-        lines += [f"{_place(gain.cell)}: {gain.metric}: {text}" for gain, text in unjudged(summary)]
+        lines += [
+            f"{prefix(gain.cell.axes)}{gain.metric}: {text}" for gain, text in unjudged(summary)
+        ]
+        lines += [
+            f"{one.contender}: {one.metric}: {text}" for one, text in unjudged_families(summary)
+        ]
     if "undecided" in check.fail_on:
         lines += _of_words(summary, UNDECIDED)
     for one in check.rules:
@@ -150,12 +157,12 @@ def undecidable(summary: Summary) -> str:
 
 
 def _of_failures(cell: Cell) -> str:
-    return f"{_place(cell)}: {cell.failures} trials: {cell.failure}"
+    return f"{prefix(cell.axes)}{cell.failures} trials: {cell.failure}"
 
 
 def _of_words(summary: Summary, words: Sequence[str]) -> list[str]:
     return [
-        f"{_place(gain.cell)}: {gain.metric}: {gain.verdict.word} against {gain.over}"
+        f"{prefix(gain.cell.axes)}{gain.metric}: {gain.verdict.word} against {gain.over}"
         f" ({gain.verdict.reason})"
         for gain in summary.gains
         if gain.verdict.word in words
@@ -167,32 +174,66 @@ def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
     cost that the baseline never has is worse in as many rounds as a verdict needs, and a contender
     without the figure is not better (too few responses for a percentile, for example). Of withheld
     ones: whoever is slower in each round is not shown to be as good."""
-    found = []
+    losses = []
     slower = unproven_losses(summary.run, summary.gains)
     duets = sum(gain.method == DUET for gain in summary.gains)
     for gain in summary.gains:
         values, base = gain.cell.values(gain.metric), gain.base.values(gain.metric)
         count = sum(value <= 0 for value in values)
         if gain.found is None and base and not values:
-            found.append((gain, f"no such figure, but {gain.over} has one"))
+            losses.append((gain, f"no such figure, but {gain.over} has one"))
         elif gain.better == "higher" and count:
-            found.append((gain, f"0 in {count} of {len(values)} rounds"))
+            losses.append((gain, f"0 in {count} of {len(values)} rounds"))
         elif (
             gain.better == "lower"
             and min(len(values), len(base)) >= PAIRS_MIN
             and not count
             and max(base) <= 0
         ):
-            found.append((gain, f"always more than the 0 of {gain.over}"))
+            losses.append((gain, f"always more than the 0 of {gain.over}"))
         elif key_of(gain) in slower:
             share = f"{slower[key_of(gain)]:+.0%} against {gain.over}"
-            found.append((gain, f"{share}, although it is not comparable: {gain.verdict.reason}"))
+            losses.append((gain, f"{share}, although it is not comparable: {gain.verdict.reason}"))
         elif gain.found and gain.verdict.word == "not decided" and _is_loss_of_its_own(gain):
             share = f"{gain.found.gain:+.0%} against {gain.over}"
-            found.append((gain, f"{share}, and what took time from it each time may be its own"))
+            losses.append((gain, f"{share}, and what took time from it each time may be its own"))
         elif gain.method == DUET and gain.verdict.word != "loss":
-            found += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
-    return found
+            losses += [(gain, text) for text in _of_own_trials(summary, gain, ALONE_P_MAX / duets)]
+    return losses
+
+
+def unjudged_families(summary: Summary) -> list[tuple[Family, str]]:
+    """Pooled losses without a verdict, as cells of them are withheld, that no single cell and no
+    pooled verdict shows."""
+    slower = unproven_losses(summary.run, summary.gains)
+    shown = {_names(one) for one in summary.families if one.verdict.word == "loss"}
+    shown |= {
+        _names(gain)
+        for gain in summary.gains
+        if gain.verdict.word == "loss" or key_of(gain) in slower
+    }
+    return [
+        (one, _of_withheld(one, summary))
+        for one in unproven_families(summary.run, summary.gains)
+        if _names(one) not in shown
+    ]
+
+
+def _names(one: Gain | Family) -> tuple[str, str, str]:
+    return one.contender, one.over, one.metric
+
+
+def _of_withheld(one: Family, summary: Summary) -> str:
+    withheld = [
+        gain
+        for gain in summary.gains
+        if _names(gain) == _names(one) and gain.verdict.word == "not comparable"
+    ]
+    share = one.found.gain if one.found else 0.0
+    return (
+        f"{share:+.0%} against {one.over} over all cells, although {len(withheld)} of "
+        f"{len(one.gains)} are not comparable: {withheld[0].verdict.reason}"
+    )
 
 
 def _is_loss_of_its_own(gain: Gain) -> bool:
@@ -217,8 +258,8 @@ def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
     if not terms.is_claimable or alone is None or alone.p > p_max:
         return []
     word = decide(loosened(alone, slack([pair], terms)), terms).word
-    told = f"{alone.gain:+.0%} in its own trials: a duet leaves rare long pauses out"
-    return [told] if word == "loss" else []
+    line = f"{alone.gain:+.0%} in its own trials: a duet leaves rare long pauses out"
+    return [line] if word == "loss" else []
 
 
 def _of_pooled(summary: Summary) -> list[str]:
@@ -243,11 +284,11 @@ def _of_rule(summary: Summary, one: Rule) -> list[str]:
         value = figure(cell, one.metric)
         if value is None:
             missing = "no such figure" if cell.trials else "no valid trial"
-            lines.append(f"{_place(cell)}: {one.text}: {missing}")
+            lines.append(f"{prefix(cell.axes)}{one.text}: {missing}")
         elif not one.is_kept(value):
             what = "the most is" if one.metric in COUNTS else "the median is"
             unit = " µs" if is_time(one.metric) else ""
-            lines.append(f"{_place(cell)}: {one.text}: {what} {value:,.6g}{unit}")
+            lines.append(f"{prefix(cell.axes)}{one.text}: {what} {value:,.6g}{unit}")
     return lines
 
 
@@ -255,9 +296,5 @@ def figure(cell: Cell, metric: str) -> float | None:
     """The median of valid trials; of what makes a trial invalid the most in any trial."""
     if metric not in COUNTS:
         return cell.median(metric)
-    found = (trial.metrics.get(metric) for trial in (*cell.trials, *cell.invalid))
-    return max((value for value in found if value is not None), default=None)
-
-
-def _place(cell: Cell) -> str:
-    return ", ".join(f"{axis} {value}" for axis, value in cell.axes.items())
+    figures = (trial.metrics.get(metric) for trial in (*cell.trials, *cell.invalid))
+    return max((value for value in figures if value is not None), default=None)

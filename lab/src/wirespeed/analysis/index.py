@@ -89,9 +89,9 @@ def _write(index: sqlite3.Connection, statement: str, values: tuple[str, ...]) -
 def database(runs: Path, unread: dict[str, str] | None = None) -> sqlite3.Connection:
     """Tables `runs`, `trials` and `comparisons` over all runs, in memory; `unread` as above."""
     tables: dict[str, list[Document]] = {"runs": [], "trials": [], "comparisons": []}
-    for _, document in documents(runs, unread):
-        name = document["run"]["run"]
-        tables["runs"].append(document["run"])
+    for folder, document in documents(runs, unread):
+        name = folder.name  # by which other commands find it: its user may have renamed it
+        tables["runs"].append({**document["run"], "run": name})
         for table in ("trials", "comparisons"):
             tables[table] += [{**row, "run": name} for row in document[table]]
     made = sqlite3.connect(":memory:")

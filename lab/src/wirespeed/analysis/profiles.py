@@ -41,10 +41,10 @@ class Profile:
     @cached_property
     def by_kind(self) -> dict[str, float]:
         """The share of kernel, library and program: of what ran, not of what called it."""
-        found: Counter[str] = Counter()
+        shares: Counter[str] = Counter()
         for frames, count in self.stacks:
-            found[kind_of(frames[-1])] += count
-        return {kind: found[kind] / max(1, self.samples) for kind in KINDS}
+            shares[kind_of(frames[-1])] += count
+        return {kind: shares[kind] / max(1, self.samples) for kind in KINDS}
 
     @cached_property
     def own(self) -> dict[str, float]:
@@ -57,11 +57,11 @@ class Profile:
     @cached_property
     def whole(self) -> dict[Stack, float]:
         """The share of each function with what it called, by its path from the root."""
-        found: Counter[Stack] = Counter()
+        stacks: Counter[Stack] = Counter()
         for frames, count in self.stacks:
             for depth in range(len(frames)):
-                found[frames[: depth + 1]] += count
-        return {path: count / self.samples for path, count in found.items()}
+                stacks[frames[: depth + 1]] += count
+        return {path: count / self.samples for path, count in stacks.items()}
 
 
 def kind_of(frame: str) -> str:
@@ -98,12 +98,12 @@ def _read(path: Path) -> Profile:
 
 
 def _stacks(lines: Iterable[str]) -> tuple[tuple[Stack, int], ...]:
-    found = []
+    stacks = []
     for line in lines:
         frames, _, count = line.rpartition(" ")
         if frames and count.isdigit():
-            found.append((tuple(frames.split(";")), int(count)))
-    return tuple(found)
+            stacks.append((tuple(frames.split(";")), int(count)))
+    return tuple(stacks)
 
 
 def profiled(summary: Summary) -> list[Cell]:

@@ -39,12 +39,12 @@ class Sheet:
         """The comparisons of this table: its columns with the one that `gain` names."""
         if self.over is None or self.column_axis is None:
             return {}
-        found = {}
+        by_slot = {}
         for (row, column), cell in self.cells.items():
             base = self.cells.get((row, self.over))
             if base is not None and column != self.over:
-                found[row, column] = Pair(cell, base, self.column_axis, self.metrics[0])
-        return found
+                by_slot[row, column] = Pair(cell, base, self.column_axis, self.metrics[0])
+        return by_slot
 
     @cached_property
     def highest(self) -> dict[str, float]:
@@ -72,11 +72,11 @@ def of_run(run: Run, cells: Iterable[Cell]) -> list[Sheet]:
     sheets: list[Sheet] = []
     cells = tuple(cells)
     for spec in run.tables:
-        where = {axis: _listed(wanted) for axis, wanted in spec.get("where", {}).items()}
+        where = {axis: _listed(allowed) for axis, allowed in spec.get("where", {}).items()}
         chosen = [
             cell
             for cell in cells
-            if all(cell.axes.get(axis) in wanted for axis, wanted in where.items())
+            if all(cell.axes.get(axis) in allowed for axis, allowed in where.items())
         ]
         groups: dict[tuple[Any, ...], list[Cell]] = {}
         each = _each(run, spec, chosen)

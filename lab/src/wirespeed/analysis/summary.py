@@ -20,7 +20,14 @@ from wirespeed.analysis import cells as cells_of
 from wirespeed.analysis import comparisons
 from wirespeed.analysis import sheets as sheets_of
 from wirespeed.analysis.cells import Cell
-from wirespeed.analysis.comparisons import INSTRUCTIONS, WORK, Family, Gain, Pair, is_ceiling
+from wirespeed.analysis.comparisons import (
+    CPU_EXCL_POLLING,
+    INSTRUCTIONS,
+    Family,
+    Gain,
+    Pair,
+    is_ceiling,
+)
 from wirespeed.analysis.sheets import SCALING_SUSPECT, Sheet, scaling
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, Trial
@@ -54,10 +61,11 @@ class Summary:
     families: tuple[Family, ...]
     floors: Mapping[str, float | None]
 
-    @property
+    @cached_property
     def primary(self) -> str:
-        """The metric that the recipe names first."""
-        return str(self.run.metrics[0]["name"]) if self.run.metrics else "rps"
+        """The metric that the recipe names first; of a histogram its median."""
+        name = str(self.run.metrics[0]["name"]) if self.run.metrics else "rps"
+        return cells_of.known_name(self.measured, name) or name
 
     @cached_property
     def measured(self) -> tuple[Cell, ...]:
@@ -96,8 +104,8 @@ class Summary:
 
     def unit(self, metric: str) -> str:
         """The unit that the recipe gives for it; empty where it gives none."""
-        told = (str(m.get("unit") or "") for m in self.run.metrics if m["name"] == metric)
-        return next(told, "")
+        units = (str(m.get("unit") or "") for m in self.run.metrics if m["name"] == metric)
+        return next(units, "")
 
     def better(self, metric: str) -> str:
         return comparisons.better(self.run, metric)
@@ -137,19 +145,20 @@ def summarize(
 def idle_held(run: Run, trials: Iterable[Trial]) -> bool:
     """Whether idle states were held off in every trial that gave figures: of a run that was cut
     off or went on, too, whose last part may have had no trial at all."""
-    told = [
+    held = [
         run.idle_held if trial.idle_held is None else trial.idle_held
         for trial in trials
         if trial.metrics
     ]
-    return all(told) if told else run.idle_held
+    return all(held) if held else run.idle_held
 
 
 def _costs(pairs: Iterable[Pair]) -> list[Pair]:
     """What a request costs, of every pair that is compared in anything: it shows what rates may
     hide."""
     seen = {(pair.cell.key, pair.base.key): pair for pair in pairs}
-    costs = [replace(pair, metric=cost) for cost in (WORK, INSTRUCTIONS) for pair in seen.values()]
+    metrics = (CPU_EXCL_POLLING, INSTRUCTIONS)
+    costs = [replace(pair, metric=cost) for cost in metrics for pair in seen.values()]
     return [one for one in costs if one.cell.values(one.metric) and one.base.values(one.metric)]
 
 
@@ -159,9 +168,11 @@ def _against_baseline(run: Run, cells: tuple[Cell, ...]) -> list[Pair]:
         return []
     ((axis, over),) = run.plan.baseline.items()
     by_axes = {cells_of.identity(cell.axes): cell for cell in cells}
+    name = str(run.metrics[0]["name"])
+    metric = cells_of.known_name(cells, name) or name
     pairs = []
     for cell in cells:
         base = by_axes.get(cells_of.identity({**cell.axes, axis: over}))
         if base is not None and cell.axes.get(axis) != over and not is_ceiling(run, cell):
-            pairs.append(Pair(cell, base, axis, str(run.metrics[0]["name"])))
+            pairs.append(Pair(cell, base, axis, metric))
     return pairs

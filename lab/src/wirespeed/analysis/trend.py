@@ -18,11 +18,13 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from statistics import fmean
 
 from wirespeed.analysis.cells import identity
 from wirespeed.analysis.summary import Summary
 from wirespeed.errors import ResultsError
+from wirespeed.results import store
 from wirespeed.results.model import Run
 from wirespeed.units import BYTE_RATES
 
@@ -82,26 +84,42 @@ class Lost:
     reason: str
 
 
+def in_order(summaries: Iterable[Summary]) -> list[Summary]:
+    """Oldest first, by the times in their names: each is later than those of all runs that were in
+    its folder, also where the clock was set back between them and `started` is earlier."""
+    return sorted(summaries, key=lambda one: (_made_s(one.run), one.run.started))
+
+
+def _made_s(run: Run) -> float:
+    named = store.stamp_s(run.run_id)
+    if named is not None:
+        return named
+    try:
+        return datetime.fromisoformat(run.started).timestamp()
+    except ValueError:  # a run of somebody else's program
+        return 0.0
+
+
 def series(summaries: Iterable[Summary], metric: str) -> list[MetricHistory]:
     """Every cell of the runs, oldest run first, with its change points; raises ResultsError where
     the runs have the metric in different units."""
     summaries = list(summaries)
     _same_unit(summaries, metric)
-    ordered = sorted(summaries, key=lambda one: one.run.started)
-    found = _histories(ordered, metric)
-    if not any(one.changes for one in found):
-        return found
+    ordered = in_order(summaries)
+    histories = _histories(ordered, metric)
+    if not any(one.changes for one in histories):
+        return histories
     before = {identity(one.axes): one for one in _histories(ordered[:-1], metric)}
     runs = {one.run.run_id: one.run for one in ordered}
     return [
-        _with_conditions(_with_news(one, before.get(identity(one.axes))), runs) for one in found
+        _with_conditions(_with_news(one, before.get(identity(one.axes))), runs) for one in histories
     ]
 
 
 def _same_unit(summaries: Sequence[Summary], metric: str) -> None:
-    told_in = dict.fromkeys(one.unit(metric) for one in summaries)
-    if len({BYTE_RATES.get(unit, 1.0) for unit in told_in}) > 1:
-        units = " and ".join(unit or "no unit" for unit in told_in)
+    given = dict.fromkeys(one.unit(metric) for one in summaries)
+    if len({BYTE_RATES.get(unit, 1.0) for unit in given}) > 1:
+        units = " and ".join(unit or "no unit" for unit in given)
         raise ResultsError(
             f"--metric: these runs measure {metric} in {units} (choose runs of one unit)"
         )
@@ -122,12 +140,12 @@ def _with_conditions(history: MetricHistory, runs: Mapping[str, Run]) -> MetricH
 
 
 def _differing(before: Run, after: Run) -> tuple[str, ...]:
-    found = [
+    names = [
         name for fact, name in MACHINE.items() if before.facts.get(fact) != after.facts.get(fact)
     ]
-    found += ["site"] * (before.site != after.site)
+    names += ["site"] * (before.site != after.site)
     times = [(run.plan.duration_s, run.plan.warmup_s) for run in (before, after)]
-    return (*found, *["times of the plan"] * (times[0] != times[1]))
+    return (*names, *["times of the plan"] * (times[0] != times[1]))
 
 
 def _with_news(now: MetricHistory, before: MetricHistory | None) -> MetricHistory:
@@ -149,14 +167,13 @@ def _with_news(now: MetricHistory, before: MetricHistory | None) -> MetricHistor
 
 def lost(summaries: Iterable[Summary], metric: str) -> list[Lost]:
     """Cells that the last run lost: its planned cells, and those of the run before."""
-    ordered = sorted(summaries, key=lambda one: one.run.started)
-    *earlier, last = ordered
+    *earlier, last = in_order(summaries)
     cells = {identity(one.axes): one for one in last.cells}
     before = {identity(one.axes): one for one in earlier[-1].cells}
-    wanted = {identity(one.axes): one for one in (*earlier[-1].measured, *last.cells)}
+    expected = {identity(one.axes): one for one in (*earlier[-1].measured, *last.cells)}
     is_rate = last.better(metric) == "higher"
-    found = []
-    for key, cell in wanted.items():
+    losses = []
+    for key, cell in expected.items():
         there = cells.get(key)
         now = there.median(metric) if there else None
         was = _last_known(earlier, key, metric)
@@ -166,14 +183,14 @@ def lost(summaries: Iterable[Summary], metric: str) -> list[Lost]:
             reason = "not in the last run"
             if there:
                 reason = there.reason or ("its trials lack it" if there.trials else there.state)
-            found.append(Lost(dict(cell.axes), f"no figure: {reason}"))
+            losses.append(Lost(dict(cell.axes), f"no figure: {reason}"))
         elif there and (there.fails_more_than(before[key]) if key in before else there.failed):
-            found.append(Lost(dict(cell.axes), f"{there.failures} trials: {there.failure}"))
+            losses.append(Lost(dict(cell.axes), f"{there.failures} trials: {there.failure}"))
         elif is_rate and now <= 0 < was:
-            found.append(Lost(dict(cell.axes), "fell to 0"))
+            losses.append(Lost(dict(cell.axes), "fell to 0"))
         elif not is_rate and was <= 0 < now:
-            found.append(Lost(dict(cell.axes), "rose from 0"))
-    return found
+            losses.append(Lost(dict(cell.axes), "rose from 0"))
+    return losses
 
 
 def _last_known(
@@ -245,7 +262,7 @@ def limit_of(chances: Sequence[float], share: float = CHANCE_MAX) -> float:
     """
     count = len(chances)
     bars = [share * rank / count for rank in range(1, count + 1)]
-    kept = [bar for bar, found in zip(bars, sorted(chances), strict=True) if found <= bar]
+    kept = [bar for bar, chance in zip(bars, sorted(chances), strict=True) if chance <= bar]
     return kept[-1] if kept else 0.0
 
 
@@ -253,10 +270,10 @@ def changes(
     points: Sequence[RunMedian], more_is_better: bool, limit: float = CHANCE_MAX
 ) -> list[Change]:
     logs = [math.log(point.value) for point in points]
-    found = sorted(_splits(logs, 0, len(logs), random.Random(1), limit))
-    borders = [0, *(at for at, _ in found), len(logs)]
+    splits = sorted(_splits(logs, 0, len(logs), random.Random(1), limit))
+    borders = [0, *(at for at, _ in splits), len(logs)]
     result = []
-    for number, (at, chance) in enumerate(found, 1):
+    for number, (at, chance) in enumerate(splits, 1):
         before, after = logs[borders[number - 1] : at], logs[at : borders[number + 1]]
         change = math.expm1(fmean(after) - fmean(before))
         word = "better" if (change > 0) == more_is_better else "worse"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from wirespeed.analysis import comparisons
-from wirespeed.analysis.cells import Cell, full_name, identity
+from wirespeed.analysis.cells import Cell, identity, known_name
 from wirespeed.analysis.comparisons import Pair, interference
 from wirespeed.analysis.summary import Summary
 from wirespeed.analysis.verdict import Terms, decide
@@ -85,14 +85,14 @@ class RunDifferences:
         """Whether the second run says what the first said; what shows nothing, says nothing."""
         if any(word in DIFFERING for word in self.words):
             return "not reproduced"
-        if any(one.is_lost or one.seems for one in self.differences):
+        if any(one.is_lost or one.seems for one in (*self.differences, *self.pooled)):
             return "not decided"
-        told = {one.metric: one.word for one in self.pooled}
+        words = {one.metric: one.word for one in self.pooled}
         for one in self.differences:
             if one.word != "not comparable":
-                told.setdefault(one.metric, one.word)
+                words.setdefault(one.metric, one.word)
         metrics = {one.metric for one in self.differences}
-        is_same = all(told.get(metric) == "no difference" for metric in metrics)
+        is_same = all(words.get(metric) == "no difference" for metric in metrics)
         return "reproduced" if metrics and is_same and not self.only[0] else "not decided"
 
 
@@ -128,33 +128,36 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> RunDiffe
     qs = _qs([*over_all, *sides])
     seen = [replace(one, terms=comparisons.as_seen(one.pair, one.terms)) for one in sides]
     words = [_judged(one, q)[0] for one, q in zip(seen, _qs(seen), strict=True)]
+    differences = [
+        _seen(_difference(one, q), word)
+        for one, q, word in zip(sides, qs[len(over_all) :], words, strict=True)
+    ]
+    pooled = [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)]
+    every = (*differences, *pooled)
+    shown = {(one.metric, word) for one in every for word in (one.word, one.seems)}
+    hidden = _pooled_as_seen(first, sides, seen, floors)
     measured = {identity(cell.axes) for cell in second.measured}
-    only = (len(ours) - len(common), len(measured - ours.keys()))
     return RunDifferences(
         _facts(first, second),
-        [
-            _seen(_difference(one, q), word)
-            for one, q, word in zip(sides, qs[len(over_all) :], words, strict=True)
-        ],
-        only,
-        [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)],
+        differences,
+        (len(ours) - len(common), len(measured - ours.keys())),
+        [*pooled, *(one for one in hidden if (one.metric, one.seems) not in shown)],
         [dict(cell.axes) for key, cell in ours.items() if key not in theirs],
     )
 
 
 def _known(runs: Iterable[Summary], metric: str) -> str:
     cells = [cell for run in runs for cell in run.measured]
-    for name in (metric, full_name(metric), f"{metric}.p50"):  # of a histogram its median
-        if any(cell.values(name) for cell in cells):
-            return name
+    if name := known_name(cells, metric):
+        return name
     known = sorted({name for cell in cells for trial in cell.trials for name in trial.metrics})
     raise InputError(f"--metric: neither run has {metric!r} (metrics: {', '.join(known)})")
 
 
 def _same_unit(first: Summary, second: Summary, metric: str) -> None:
-    told = [one.unit(metric) for one in (first, second)]
-    if BYTE_RATES.get(told[0], 1.0) != BYTE_RATES.get(told[1], 1.0):
-        before, after = (unit or "no unit" for unit in told)
+    units = [one.unit(metric) for one in (first, second)]
+    if BYTE_RATES.get(units[0], 1.0) != BYTE_RATES.get(units[1], 1.0):
+        before, after = (unit or "no unit" for unit in units)
         raise ResultsError(f"the first run measures {metric} in {before}, the second in {after}")
 
 
@@ -176,11 +179,11 @@ def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
 
 
 def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
-    metric, wanted = pair.metric, first.better(pair.metric)
+    metric, direction = pair.metric, first.better(pair.metric)
     is_idle_held = first.run.idle_held and second.run.idle_held
     terms = Terms(
-        1.0, wanted, *comparisons.held_back(pair, wanted, is_idle_held, NAMES),
-        interference=interference([(pair.cell, pair.base)], wanted),
+        1.0, direction, *comparisons.held_back(pair, direction, is_idle_held, NAMES),
+        interference=interference([(pair.cell, pair.base)], direction),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
     for values, which in ((after, NAMES[0]), (before, NAMES[1])):
@@ -189,7 +192,7 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     if {*before, *after} == {0.0}:
         return _Sides(pair, Comparison(0.0, 0.0, 0.0, 1.0, min(len(before), len(after))), terms)
     if min(*before, *after) <= 0:
-        return _Sides(pair, None, terms, *_of_zeros(before, after, wanted))
+        return _Sides(pair, None, terms, *_of_zeros(before, after, direction))
     logs = [[math.log(value) for value in side] for side in (before, after)]
     found = _welch(level(logs[0]), level(logs[1]))
     return _Sides(pair, comparisons.loosened(found, comparisons.slack([pair], terms)), terms)
@@ -235,10 +238,10 @@ def _difference(one: _Sides, q: float) -> Difference:
     )  # fmt: skip
 
 
-def _seen(told: Difference, word: str) -> Difference:
+def _seen(difference: Difference, word: str) -> Difference:
     """With what the figures alone say: a second run that is slower is not shown to be as good."""
-    is_hidden = told.word == "not comparable" and word in DIFFERING
-    return replace(told, seems=word) if is_hidden else told
+    is_hidden = difference.word == "not comparable" and word in DIFFERING
+    return replace(difference, seems=word) if is_hidden else difference
 
 
 def _judged(one: _Sides, q: float) -> tuple[str, str]:
@@ -281,6 +284,27 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
     found = _welch(before, after)
     slack = comparisons.slack([one.pair for one in chosen], terms)
     return _Sides(chosen[0].pair, comparisons.loosened(found, slack), terms)
+
+
+def _pooled_as_seen(
+    first: Summary, sides: Sequence[_Sides], seen: Sequence[_Sides], floors: Mapping[str, float]
+) -> list[Difference]:
+    """What the figures alone say over all cells, also the ones that are withheld: many small losses
+    that no single cell shows are not shown to be none either."""
+    over_all = [one for metric in floors if (one := _over_all(first, seen, metric))]
+    differences = []
+    for one, q in zip(over_all, _qs([*over_all, *seen]), strict=False):
+        pooled = _pooled(one, q, floors)
+        withheld = [
+            was.terms.withheld
+            for was, now in zip(sides, seen, strict=True)
+            if was.pair.metric == pooled.metric and was.terms.withheld and not now.terms.withheld
+        ]
+        if withheld and pooled.word in DIFFERING:
+            reason = f"{len(withheld)} of its cells are not comparable: {withheld[0]}"
+            hidden = replace(pooled, word="not comparable", seems=pooled.word)
+            differences.append(replace(hidden, reason=reason))
+    return differences
 
 
 def _logs(cell: Cell, metric: str) -> dict[int, float]:

@@ -137,8 +137,9 @@ def _why(case: Case, ratio: float) -> str:
 def percentiles(cases: list[Case]) -> Iterator[Finding]:
     """Percentiles rise, and seldom by a factor of hundred from one to the next."""
     for case in cases:
-        found = sorted((float(m[1:]), m) for m in case.metrics if m[0] == "p" and m[1:2].isdigit())
-        for (_, low), (_, high) in pairwise(found):
+        names = (name for name in case.metrics if name[0] == "p" and name[1:2].isdigit())
+        ordered = sorted((float(name[1:]), name) for name in names)
+        for (_, low), (_, high) in pairwise(ordered):
             before, after = case.metrics[low], case.metrics[high]
             said = f"{low} is {before * 1e3:,.2f} ms and {high} is {after * 1e3:,.2f} ms"
             if after < before:

@@ -150,8 +150,8 @@ def compare(
         if revs:
             from wirespeed.cli import revisions
 
-            wanted = revisions.Revisions(revs, build, (commands or [""])[0])
-            code = revisions.measure(wanted, given, folder, options, fail_on, as_json)
+            between = revisions.Revisions(revs, build, (commands or [""])[0])
+            code = revisions.measure(between, given, folder, options, fail_on, as_json)
         else:
             code = command.measure(given, folder, options, fail_on, as_json)
         raise typer.Exit(code)

@@ -182,16 +182,16 @@ def run(
         more = session.More(add_rounds, until_decided, force, accept_noise)
         ended = command.resume(resume, folder, more, as_json)
     else:
-        wanted = plan_options(only, repeat, budget, fit, seed, accept_noise, tune)
+        options = plan_options(only, repeat, budget, fit, seed, accept_noise, tune)
         quiet_wait_s = seconds("--wait-for-quiet", wait_for_quiet) if wait_for_quiet else 0.0
         marks = tuple(command.label(text) for text in label or [])
         for_s = seconds("--for", for_) if for_ else 0.0
         if for_ and not for_s:
             raise InputError(f"--for {for_}: no time (for example 10m)")
-        wanted = replace(wanted, quiet_wait_s=quiet_wait_s, labels=marks, note=note, for_s=for_s)
-        wanted = replace(wanted, profile=profile)
+        options = replace(options, quiet_wait_s=quiet_wait_s, labels=marks, note=note, for_s=for_s)
+        options = replace(options, profile=profile)
         origin = session.source(recipe, site, set_ or [])
-        ended = command.measure(origin, wanted, folder, until_decided, as_json)
+        ended = command.measure(origin, options, folder, until_decided, as_json)
     code = ended.code
     if ci and ended.run_dir:
         command.write_ci(ended.run_dir, ci)

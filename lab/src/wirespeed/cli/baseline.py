@@ -19,13 +19,13 @@ def save(runs: Path, name: str, run: str, as_json: bool) -> None:
 
 
 def show(runs: Path, as_json: bool) -> None:
-    found = baselines.every(runs)
+    names = baselines.every(runs)
     if as_json:
-        output.write(found)
+        output.write(names)
         return
-    for name, run in found.items():
+    for name, run in names.items():
         print(f"{name}  {run}")
-    if not found:
+    if not names:
         print(f"no baselines; `{COMMAND} baseline save NAME RUN` makes one")
 
 

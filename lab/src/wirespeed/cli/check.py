@@ -17,14 +17,14 @@ SHOWN_MAX = 20  # findings of one law and file
 
 def check(files: list[Path], as_json: bool) -> int:
     """Prints what the laws say of each file; 1 when figures contradict each other, else 0."""
-    found = {str(path): _checked(path) for path in files}
+    findings = {str(path): _checked(path) for path in files}
     if as_json:
-        plain = {name: output.records(rows) for name, rows in found.items()}
+        plain = {name: output.records(rows) for name, rows in findings.items()}
         output.write(plain)
     else:
-        for name, rows in found.items():
+        for name, rows in findings.items():
             _show(name, rows)
-    return int(any(finding.broken for rows in found.values() for finding in rows))
+    return int(any(finding.broken for rows in findings.values() for finding in rows))
 
 
 def _checked(path: Path) -> list[laws.Finding]:

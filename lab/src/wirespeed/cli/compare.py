@@ -14,7 +14,7 @@ from rich.table import Table
 
 from wirespeed import units
 from wirespeed.analysis import two_runs
-from wirespeed.analysis.cells import place
+from wirespeed.analysis.cells import place, prefix
 from wirespeed.analysis.gate import Criteria, refuse_too_few
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
@@ -52,14 +52,14 @@ def compare(
     first, second = (load(store.find_run(runs, name)) for name in names)
     if words and first.run.run_id == second.run.run_id:  # a copy of its folder, too
         raise InputError(f"{names[0]} and {names[1]} are the same run, which shows no difference")
-    found = two_runs.compare(first, second, metrics or [first.primary])
+    differences = two_runs.compare(first, second, metrics or [first.primary])
     if as_json:
-        output.write({"verdict": found.verdict, **asdict(found)})
+        output.write({"verdict": differences.verdict, **asdict(differences)})
     else:
-        show(first, found)
+        show(first, differences)
     if html:
-        difference.write(first, second, found, Path(html))
-    lines = [*_unended(first, second), *broken(found, words)] if words else []
+        difference.write(first, second, differences, Path(html))
+    lines = [*_unended(first, second), *broken(differences, words)] if words else []
     for line in lines:
         print(f"wirespeed: {line}", file=sys.stderr)
     return EXIT_GATE if lines else 0
@@ -73,37 +73,37 @@ def _unended(first: Summary, second: Summary) -> list[str]:
     ]
 
 
-def broken(found: two_runs.RunDifferences, fail_on: Sequence[str]) -> list[str]:
+def broken(differences: two_runs.RunDifferences, fail_on: Sequence[str]) -> list[str]:
     """One line for each thing that fails the check. A cell or figure that the second run lost fails
     it always: what was not measured is not better, and a stack that no longer starts is a loss."""
     words = {word for name in fail_on for word in FAIL_ON[name]}
-    lines = [f"{place(axes)}: not measured in the second run" for axes in found.missing]
-    if fail_on and found.undecidable:
-        lines.append(found.undecidable)
+    lines = [f"{prefix(axes)}not measured in the second run" for axes in differences.missing]
+    if fail_on and differences.undecidable:
+        lines.append(differences.undecidable)
     lines += [
         f"{place(one.axes) or 'over all cells'}: {one.metric}: {one.word}"
         + (f" but {one.change:+.0%}" if one.seems and one.change else "")
         + (f" ({one.reason})" if one.reason else "")
-        for one in (*found.differences, *found.pooled)
+        for one in (*differences.differences, *differences.pooled)
         if one.word in words or one.is_lost or one.seems in words
     ]
     return lines
 
 
-def show(first: Summary, found: two_runs.RunDifferences) -> None:
+def show(first: Summary, differences: two_runs.RunDifferences) -> None:
     console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
-    if found.facts:
-        console.print(_facts(found))
+    if differences.facts:
+        console.print(_facts(differences))
     else:
         console.print("Nothing that is known of hosts and method differs.")
-    console.print(_cells(found, first))
-    for one in found.pooled:
+    console.print(_cells(differences, first))
+    for one in differences.pooled:
         console.print(difference.over_all(one), soft_wrap=True)
-    for axes in found.missing[:MISSING_MAX]:
-        console.print(escape(f"Only in the first: {place(axes)}"), soft_wrap=True)
-    console.print(f"{difference.counted(found)} {difference.NOT_INTERLEAVED}", soft_wrap=True)
+    for axes in differences.missing[:MISSING_MAX]:
+        console.print(escape(f"Only in the first: {place(axes) or 'its cell'}"), soft_wrap=True)
+    console.print(f"{difference.counted(differences)} {difference.NOT_INTERLEAVED}", soft_wrap=True)
 
 
 METHODS = ("duet", "trials")
@@ -208,22 +208,22 @@ def rate_of(text: str) -> int | None:
     return rate
 
 
-def _facts(found: two_runs.RunDifferences) -> Table:
+def _facts(differences: two_runs.RunDifferences) -> Table:
     table = Table(title="What differs", title_justify="left", box=None, pad_edge=False)
     for head in ("", "first", "second"):
         table.add_column(head, overflow="fold")
-    for name, (ours, theirs) in found.facts.items():
+    for name, (ours, theirs) in differences.facts.items():
         table.add_row(*map(escape, (name, str(ours), str(theirs))))
     return table
 
 
-def _cells(found: two_runs.RunDifferences, first: Summary) -> Table:
+def _cells(differences: two_runs.RunDifferences, first: Summary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for axis in first.run.axes:
         table.add_column(axis)
     for head in difference.HEADS:
         table.add_column(head, justify="left" if head in ("", "metric") else "right")
-    for one in found.differences:
+    for one in differences.differences:
         axes = (str(one.axes.get(axis, "")) for axis in first.run.axes)
         table.add_row(*map(escape, (*axes, *difference.texts(first, one))))
     return table

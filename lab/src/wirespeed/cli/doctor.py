@@ -23,24 +23,24 @@ PIPE_COLUMNS = 120
 
 def of_machine(as_json: bool) -> int:
     """1 when something is missing without which nothing can be measured."""
-    found = abilities.of_machine(place.root())
+    judged = abilities.of_machine(place.root())
     if as_json:
-        output.write(output.records(found))
+        output.write(output.records(judged))
     else:
-        _show(found)
-    return int(any(one.state == "cannot" for one in found))
+        _show(judged)
+    return int(any(one.state == "cannot" for one in judged))
 
 
-def _show(found: list[abilities.Ability]) -> None:
+def _show(judged: list[abilities.Ability]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for _ in range(3):
         table.add_column(overflow="fold")
-    for one in found:
+    for one in judged:
         words = escape(one.found) + (f"\n[dim]{escape(one.remedy)}[/dim]" if one.remedy else "")
         table.add_row(MARKS[one.state], one.what, words)
     console = _console()
     console.print(table)
-    counts = [sum(one.state == state for one in found) for state in MARKS]
+    counts = [sum(one.state == state for one in judged) for state in MARKS]
     console.print(f"{counts[0]} work, {counts[1]} with limits, {counts[2]} do not")
     console.print(f"`{COMMAND} audit` lists what makes measurements noisy here.")
 
@@ -55,15 +55,15 @@ def _console() -> Console:
 def of_run(name: str, runs: Path, as_json: bool) -> None:
     """Why cells are undecided, invalid or not comparable, and what would change it."""
     summary = load(store.find_run(runs, name))
-    found = diagnosis.of_run(summary)
+    causes = diagnosis.of_run(summary)
     if as_json:
-        output.write(output.records(found))
+        output.write(output.records(causes))
         return
     console = _console()
-    if not found:
+    if not causes:
         name = escape(summary.run.run_id)
         console.print(f"{name}: every cell is measured and every comparison decided")
-    for one in found:
+    for one in causes:
         count = f" ({wording.count(len(one.cells), 'cell')})" if one.cells else ""
         console.print(f"[bold]{escape(one.what)}[/bold]{count}: {escape(one.why)}", soft_wrap=True)
         if one.remedy:

@@ -22,33 +22,33 @@ MARKS = {"good": "[green]✔[/green]", "note": "[yellow]·[/yellow]", "bad": "[r
 def audit(site: str, as_json: bool) -> None:
     """Every machine of the site: what was found, why it matters, what to do."""
     with session.visited(site) as opened:
-        found = {name: audits.judged(facts) for name, facts in session.audited(opened.fleet)}
+        by_machine = {name: audits.judged(facts) for name, facts in session.audited(opened.fleet)}
     if as_json:
-        output.write({name: output.records(rows) for name, rows in found.items()})
+        output.write({name: output.records(rows) for name, rows in by_machine.items()})
         return
     console = Console(emoji=False)
-    for name, rows in found.items():
-        if len(found) > 1:
+    for name, rows in by_machine.items():
+        if len(by_machine) > 1:
             console.print(f"\n[bold]{escape(name)}[/bold]")
         console.print(_judgements(rows))
         console.print(_summary(rows), highlight=False)
 
 
-def _judgements(found: list[audits.Judgement]) -> Table:
+def _judgements(judgements: list[audits.Judgement]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for _ in range(3):
         table.add_column(overflow="fold")
-    for one in found:
+    for one in judgements:
         advice = f"{one.why}: {one.remedy}" if one.remedy else one.why
         words = escape(one.found) + (f"\n[dim]{escape(advice)}[/dim]" if advice else "")
         table.add_row(MARKS[one.level], escape(one.what), words)
     return table
 
 
-def _summary(found: list[audits.Judgement]) -> str:
-    bad = sum(one.level == "bad" for one in found)
-    notes = sum(one.level == "note" for one in found)
-    return f"{bad} to fix, {notes} to know, {len(found) - bad - notes} good"
+def _summary(judgements: list[audits.Judgement]) -> str:
+    bad = sum(one.level == "bad" for one in judgements)
+    notes = sum(one.level == "note" for one in judgements)
+    return f"{bad} to fix, {notes} to know, {len(judgements) - bad - notes} good"
 
 
 def tune_apply(recipe: str, site: str, as_json: bool) -> None:
@@ -121,6 +121,6 @@ def recover(folder: Path, site: str, as_json: bool) -> None:
     for line in done.settings:
         print(line)
     for name in done.left:
-        print(f"left run {name}: another machine may be at work on it ({COMMAND} recover there)")
+        print(f"left run {name}: another machine or user has it ({COMMAND} recover there)")
     if not any(asdict(done).values()):
         print("nothing was left behind")

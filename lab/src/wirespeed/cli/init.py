@@ -57,8 +57,8 @@ def init(file: Path, answers: Answers, as_json: bool = False) -> None:
             f"note: the command has no {{port}}; it must listen on port {answers.port} on its own",
             file=sys.stderr,
         )
-    found = tryout.ask(argv, answers.port, answers.path) if answers.tried else None
-    status, length = (found.status, found.length) if found else (200, None)
+    answer = tryout.ask(argv, answers.port, answers.path) if answers.tried else None
+    status, length = (answer.status, answer.length) if answer else (200, None)
     recipe = draft.Draft(
         file.stem, argv, answers.port, answers.path, connections,
         status, length, answers.bypass, _cwd(file), answers.server_cores,
@@ -66,10 +66,11 @@ def init(file: Path, answers: Answers, as_json: bool = False) -> None:
     output.write_file(file, draft.text(recipe))
     read.read(file)
     if as_json:
-        output.write({"file": file, "status": status, "length": length, "tried": found is not None})
+        tried = answer is not None
+        output.write({"file": file, "status": status, "length": length, "tried": tried})
         return
-    if found:
-        print(f"{answers.path} answers {found.status} with {found.length} bytes")
+    if answer:
+        print(f"{answers.path} answers {answer.status} with {answer.length} bytes")
     shown = file if "/" in str(file) else f"./{file}"
     print(f"wrote {file}; look at it, then:\n  {COMMAND} plan {shown}\n  {COMMAND} run {shown}")
 

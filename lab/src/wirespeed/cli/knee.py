@@ -79,19 +79,19 @@ def knee(origin: session.Source, search: Search, runs: Path, as_json: bool) -> i
                 f"{len(closed.measured)} cells are searched one by one, {CELLS_MAX} at most; "
                 "--only chooses some"
             )
-        own = [(cell, _rules_of(cell, rules)) for cell in closed.measured]
-        found = [
+        searched = [(cell, _rules_of(cell, rules)) for cell in closed.measured]
+        knees = [
             _of_cell(origin, search, _Start(cell, cell.median(counts) or 0.0, counts, closed),
                      meant, runs)
-            for cell, meant in own
+            for cell, meant in searched
         ]  # fmt: skip
     except KeyboardInterrupt as stop:
         print("wirespeed: stopped; the finished runs are kept", file=sys.stderr)
         return runs_of.code_of(stop)
     if as_json:
-        output.write(output.records(found))
+        output.write(output.records(knees))
     else:
-        _show(found, rules, closed.unit)
+        _show(knees, rules, closed.unit)
     return 0
 
 
@@ -153,11 +153,11 @@ def _of_cell(
         reason = f"too few requests for its generators ({least}; lower their count)"
         return Knee(dict(cell.axes), most, None, None, {}, reason, names)
     for step in range(2):
-        wanted = _rates(most, tried) if step else [round(most * share) for share in SHARES]
-        wanted = sorted({rate for rate in wanted if rate >= least} - set(tried))
-        if not wanted:
+        next_rates = _rates(most, tried) if step else [round(most * share) for share in SHARES]
+        next_rates = sorted({rate for rate in next_rates if rate >= least} - set(tried))
+        if not next_rates:
             break
-        recipe, text = rates.at_rates(origin.text, wanted, _window_s(rules, wanted[0]))
+        recipe, text = rates.at_rates(origin.text, next_rates, _window_s(rules, next_rates[0]))
         summary = _measured(replace(origin, recipe=recipe, text=text), options, runs)
         names.append(summary.run.run_id)
         _refuse_unknown(summary, rules)
@@ -208,8 +208,8 @@ def _window_s(rules: Sequence[gate.Rule], lowest: int) -> float:
         for rule in rules
         if (found := re.fullmatch(r"latency\.p(\d+(?:_\d+)?)", rule.metric))
     ]
-    wanted = max((metrics.SAMPLES_PER_TAIL / tail for tail in tails if tail > 0), default=0.0)
-    return min(WINDOW_MAX_S, math.ceil(wanted / (KEPT_MIN * lowest)))
+    samples = max((metrics.SAMPLES_PER_TAIL / tail for tail in tails if tail > 0), default=0.0)
+    return min(WINDOW_MAX_S, math.ceil(samples / (KEPT_MIN * lowest)))
 
 
 def _refuse_unknown(summary: Summary, rules: Sequence[gate.Rule]) -> None:
@@ -246,15 +246,15 @@ def _figure(metric: str, value: float, unit: UnitOf) -> str:
     return f"{wording.number(value * measure.scale)} {measure.unit}".strip()
 
 
-def _show(found: list[Knee], rules: list[gate.Rule], unit: UnitOf) -> None:
+def _show(knees: list[Knee], rules: list[gate.Rule], unit: UnitOf) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for axis in found[0].axes:
+    for axis in knees[0].axes:
         table.add_column(axis)
     for head in ("closed loop, rps", "kept up to, rps", "broke at, rps"):
         table.add_column(head, justify="right")
     table.add_column("there")
     table.add_column("why it broke")
-    for one in found:
+    for one in knees:
         there = ", ".join(
             f"{metric} {_figure(metric, value, unit)}"
             for metric, value in one.at_kept.items()

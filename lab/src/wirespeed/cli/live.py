@@ -32,10 +32,12 @@ class Display(Watcher):
         self.done = 0
         self._metric = ""
         self._last = ""
+        # Emacs' shell is a terminal, too, but one (TERM=dumb) on which no line can change.
+        self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> Display:
-        if self.console.is_terminal:
+        if self._is_live:
             self._live.start()
         return self
 
@@ -62,10 +64,10 @@ class Display(Watcher):
             highlight=False,
         )
         for sentence in schedule.thinned:
-            self.told(sentence)
+            self.notify(sentence)
 
     def phase(self, line: PlannedTrial, text: str, progress: Progress) -> None:
-        if not self.console.is_terminal:
+        if not self._is_live:
             return
         axes = " ".join(f"{name}={value}" for name, value in line.axes.items())
         self._live.update(self._line(axes, text, progress), refresh=True)
@@ -75,7 +77,7 @@ class Display(Watcher):
         value = trial.metrics.get(self._metric)
         if value is not None:
             self._last = f"{self._metric} {value:,.0f}"
-        if not self.console.is_terminal and (
+        if not self._is_live and (
             progress.done % PLAIN_EVERY == 0 or progress.done == progress.total
         ):
             left = duration_for_people(progress.seconds_left)
@@ -84,7 +86,7 @@ class Display(Watcher):
                 highlight=False,
             )
 
-    def told(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         self.console.print(f"wirespeed: {escape(text)}", soft_wrap=True, highlight=False)
 
     def _line(self, axes: str, text: str, progress: Progress) -> Table:

@@ -39,9 +39,9 @@ def write(document: Any) -> None:
     print(json.dumps(document, indent=1, default=str))
 
 
-def records(found: list[Any]) -> list[dict[str, Any]]:
+def records(rows: list[Any]) -> list[dict[str, Any]]:
     """Data classes as the objects that they are."""
-    return [asdict(one) for one in found]
+    return [asdict(one) for one in rows]
 
 
 def result(summary: Summary) -> dict[str, Any]:

@@ -61,8 +61,8 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
     if ended.code not in (0, runs_of.EXIT_FAILED) or ended.run_dir is None:
         return ended.code
     second = load(ended.run_dir)
-    found = two_runs.compare(first, second, metrics)
-    code = _told(first, second, found, as_json)
+    differences = two_runs.compare(first, second, metrics)
+    code = _show(first, second, differences, as_json)
     return ended.code or code
 
 
@@ -81,30 +81,30 @@ def _folder(name: str, runs: Path) -> str:
 
 def _origin(run_dir: Path, run: Run, site: str) -> session.Source:
     """The recipe as it was, with the times that it was measured with after its budget."""
-    found = session.source_of(run_dir, run)
+    original = session.source_of(run_dir, run)
     if (run_dir / "templates.json").exists():
-        found = _carried(found, run_dir)
-    plan = session.with_times(found.recipe.plan, run.plan)
-    origin = replace(found, recipe=found.recipe.model_copy(update={"plan": plan}))
+        original = _carried(original, run_dir)
+    plan = session.with_times(original.recipe.plan, run.plan)
+    origin = replace(original, recipe=original.recipe.model_copy(update={"plan": plan}))
     if not site:
         return origin
-    folders = [found.recipe_file.parent, Path.cwd(), place.root()]
+    folders = [original.recipe_file.parent, Path.cwd(), place.root()]
     return replace(origin, site_name=site, site=sites.find(site, folders))
 
 
-def _carried(found: session.Source, run_dir: Path) -> session.Source:
+def _carried(original: session.Source, run_dir: Path) -> session.Source:
     """Of a page: its own templates, and files next to the recipe from there or from here."""
     kept = store.read_json(run_dir / "templates.json")
-    data = tomllib.loads(found.text)
+    data = tomllib.loads(original.text)
     for process in data.get("process", []):
         names = process.get("template", {})
         process["template"] = {name: kept.get(path, path) for name, path in names.items()}
-    text = compose.toml(data) if kept else found.text
+    text = compose.toml(data) if kept else original.text
     store.write_text(run_dir / "recipe-carried.toml", text)
     recipe, text = read.read_copy(run_dir / "recipe-carried.toml")
-    is_here = found.recipe_file.parent.is_dir()
-    file = found.recipe_file if is_here else Path.cwd() / f"{recipe.name}.toml"
-    return replace(found, recipe=recipe, text=text, recipe_file=file)
+    is_here = original.recipe_file.parent.is_dir()
+    file = original.recipe_file if is_here else Path.cwd() / f"{recipe.name}.toml"
+    return replace(original, recipe=recipe, text=text, recipe_file=file)
 
 
 def _mention_build(run: Run, commit: str) -> None:
@@ -129,31 +129,34 @@ def _only(first: Summary) -> str:
     return ",".join(words)
 
 
-def _told(first: Summary, second: Summary, found: two_runs.RunDifferences, as_json: bool) -> int:
-    code = 0 if found.verdict == "reproduced" else runs_of.EXIT_GATE
+def _show(
+    first: Summary, second: Summary, differences: two_runs.RunDifferences, as_json: bool
+) -> int:
+    code = 0 if differences.verdict == "reproduced" else runs_of.EXIT_GATE
     if as_json:
         ids = {"original": first.run.run_id, "again": second.run.run_id}
-        verdict = {"reproduced": not code, "verdict": found.verdict}
-        output.write({**ids, **verdict, **asdict(found)})
+        verdict = {"reproduced": not code, "verdict": differences.verdict}
+        output.write({**ids, **verdict, **asdict(differences)})
         return code
     print()
-    compare.show(first, found)
-    print(_sentence(found))
+    compare.show(first, differences)
+    print(_sentence(differences))
     return code
 
 
-def _sentence(found: two_runs.RunDifferences) -> str:
-    words = found.words
+def _sentence(differences: two_runs.RunDifferences) -> str:
+    words = differences.words
     counts = {word: words.count(word) for word in (*two_runs.DIFFERING, *compare.UNDECIDED)}
-    if found.verdict == "not reproduced":
+    if differences.verdict == "not reproduced":
         differing = sum(counts[word] for word in two_runs.DIFFERING)
         return f"Not reproduced: {differing} of {wording.count(len(words), 'figure')} differ."
-    told = [f"{counts[word]} {word}" for word in compare.UNDECIDED if counts[word]]
-    seem = sum(bool(one.seems) for one in found.differences)
-    told += [f"{seem} of them with other figures"] * bool(seem)
-    told += [f"{wording.count(found.only[0], 'cell')} not measured again"] * bool(found.only[0])
-    tail = f" ({wording.listed(told)})" if told else ""
-    if found.verdict == "reproduced":
+    parts = [f"{counts[word]} {word}" for word in compare.UNDECIDED if counts[word]]
+    seem = sum(bool(one.seems) for one in differences.differences)
+    parts += [f"{seem} of them with other figures"] * bool(seem)
+    lost = differences.only[0]
+    parts += [f"{wording.count(lost, 'cell')} not measured again"] * bool(lost)
+    tail = f" ({wording.listed(parts)})" if parts else ""
+    if differences.verdict == "reproduced":
         return f"Reproduced: no figure of {len(words)} differs{tail}."
     return (
         f"Not decided: no figure of {len(words)} differs{tail}, but too little is known for more; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -35,7 +36,7 @@ class Revisions:
 
 
 def measure(
-    wanted: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
+    revisions: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
     fail_on: str, as_json: bool,
 ) -> int:  # fmt: skip
     """Builds both revisions in work trees of their own, then interleaves their servers in one run.
@@ -44,33 +45,33 @@ def measure(
     """
     try:
         with signals_as_interrupts():
-            return _measured(wanted, given, runs, options, fail_on, as_json)
+            return _measured(revisions, given, runs, options, fail_on, as_json)
     except KeyboardInterrupt as stop:  # outside of the run, which reports its own end
         print("wirespeed: stopped", file=sys.stderr)
         return runs_of.code_of(stop)
 
 
 def _measured(
-    wanted: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
+    revisions: Revisions, given: CompareOptions, runs: Path, options: PlanOptions,
     fail_on: str, as_json: bool,
 ) -> int:  # fmt: skip
     compare.checked(given, fail_on, options)
-    commits = [_commit(rev) for rev in wanted.revs]
+    commits = [_commit(rev) for rev in revisions.revs]
     if fail_on and len(set(commits)) == 1:
-        names = " and ".join(f"--rev {rev}" for rev in wanted.revs)
+        names = " and ".join(f"--rev {rev}" for rev in revisions.revs)
         raise InputError(f"{names} are the same commit {commits[0]}, which shows no difference")
     with tempfile.TemporaryDirectory(prefix="wirespeed-rev-") as folder:
         trees = [Path(folder) / name for name in NAMES]
         with _worktrees(list(zip(trees, commits, strict=True))):
-            for tree, rev in zip(trees, wanted.revs, strict=True):
-                if wanted.build:
-                    _build(tree, rev, wanted.build)
+            for tree, rev in zip(trees, revisions.revs, strict=True):
+                if revisions.build:
+                    _build(tree, rev, revisions.build)
             variants = [
-                Variant(name, _started(tree, wanted.command), str(tree))
+                Variant(name, _started(tree, revisions.command), str(tree))
                 for name, tree in zip(NAMES, trees, strict=True)
             ]
-            told = tuple((name, commit) for name, commit in zip(NAMES, commits, strict=True))
-            options = replace(options, labels=(*options.labels, *told))
+            labels = (*options.labels, *zip(NAMES, commits, strict=True))
+            options = replace(options, labels=labels)
             given = replace(given, can_resume=False)
             return compare.measure_variants(given, variants, runs, options, fail_on, as_json)
 
@@ -86,16 +87,16 @@ def _commit(rev: str) -> str:
 
 
 @contextmanager
-def _worktrees(wanted: Sequence[tuple[Path, str]]) -> Iterator[None]:
+def _worktrees(commits: Sequence[tuple[Path, str]]) -> Iterator[None]:
     try:
-        for tree, commit in wanted:
+        for tree, commit in commits:
             done = _git("worktree", "add", "--detach", "--force", str(tree), commit)
             if done.returncode != 0:
                 raise RunError(f"git worktree add {commit} failed: {done.stderr.strip()}")
         yield
     finally:
         with held_back():  # the first signal may have been one of an inner block, which is over
-            for tree, _ in wanted:
+            for tree, _ in commits:
                 _git("worktree", "remove", "--force", str(tree))
 
 
@@ -136,10 +137,10 @@ def _build(tree: Path, rev: str, command: str) -> None:
 
 def _started(tree: Path, command: str) -> list[str]:
     """A program with a path is that of the revision's own tree."""
-    first = command.split(maxsplit=1)[0] if command.split() else ""
-    if "/" not in first or first.startswith("/"):
-        return argv_of("--run", command)
     argv = argv_of("--run", command)
+    first = shlex.split(command)[0]
+    if "/" not in first or first.startswith("/"):
+        return argv
     program = tree / first
     if not program.is_file():
         raise InputError(f"--run: there is no {first} in {tree.name} after its build")

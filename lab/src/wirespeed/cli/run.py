@@ -107,7 +107,7 @@ def _extended(
         and time.monotonic() < end_s
         and (rounds := extend.rounds_to_decide(load(run_dir)))
     ):
-        display.told(f"{rounds} more rounds to decide what is open")
+        display.notify(f"{rounds} more rounds to decide what is open")
         _, added = session.resume(run_dir, display, replace(more, add_rounds=rounds))
         invalid = [*invalid, *added]
     return run_dir, invalid

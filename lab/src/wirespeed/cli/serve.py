@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from wirespeed.analysis import index, two_runs
 from wirespeed.analysis import trend as trends
-from wirespeed.analysis.cells import full_name
+from wirespeed.analysis.cells import full_name, known_name
 from wirespeed.analysis.summary import load
 from wirespeed.errors import COMMAND, InputError, ResultsError, WirespeedError
 from wirespeed.report import difference, history, wording
@@ -59,8 +59,8 @@ class Pages:
         with self.turn:
             if path == "/":
                 unread: dict[str, str] = {}
-                documents = (document for _, document in index.documents(self.runs, unread))
-                return history.of_runs(history.rows(documents), unread), POLICY
+                rows = history.rows(index.documents(self.runs, unread))
+                return history.of_runs(rows, unread), POLICY
             if path.startswith("/run/"):
                 return self._report(path.removeprefix("/run/")), REPORT_POLICY
             if path == "/compare":
@@ -94,15 +94,17 @@ class Pages:
             for folder, document in index.documents(self.runs)
             if document["run"]["recipe"] == recipe and document["run"]["state"] != "running"
         ]
-        summaries = [load(folder) for folder in names]
+        summaries = trends.in_order(load(folder) for folder in names)
         if len(summaries) < 2:
             raise ResultsError(f"a trend needs at least two runs of {recipe!r}")
         last = summaries[-1]
-        metric = full_name(query["metric"]) if query.get("metric") else last.primary
-        found = trends.series(summaries, metric)
-        if not found:
+        metric = query.get("metric") or last.primary
+        cells = [cell for one in summaries for cell in one.measured]
+        metric = known_name(cells, metric) or full_name(metric)
+        histories = trends.series(summaries, metric)
+        if not histories:
             raise ResultsError(f"no measured cell of these runs has {metric!r}")
-        return history.of_trend(recipe, wording.measure(metric, last.unit(metric)), found)
+        return history.of_trend(recipe, wording.measure(metric, last.unit(metric)), histories)
 
 
 def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:

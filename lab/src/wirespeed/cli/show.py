@@ -65,7 +65,7 @@ def _plan_document(
                 "axes": one.cell.axes,
                 "state": one.state,
                 "reason": one.reason,
-                "cores": {label: [s.core for s in own] for label, own in one.seats.items()},
+                "cores": {label: [s.core for s in seats] for label, seats in one.seats.items()},
             }
             for one in schedule.cells
         ],
@@ -120,7 +120,7 @@ def _cells(schedule: Schedule) -> Table:
 
 
 def _pins(seats: dict[str, list[Seat]]) -> str:
-    shown = [f"{label}:{_cores(own)}" for label, own in list(seats.items())[:3]]
+    shown = [f"{label}:{_cores(cores)}" for label, cores in list(seats.items())[:3]]
     return " ".join(shown) + (" …" if len(seats) > 3 else "")
 
 

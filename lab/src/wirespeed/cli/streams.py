@@ -25,16 +25,19 @@ class Stream(io.FileIO):
 
 
 def guard() -> None:
-    """Puts such streams in place of both, so that `wirespeed run … | head` measures to its end."""
+    """Puts such streams in place of both, so that `wirespeed run … | head` measures to its end.
+    A closed standard input is empty, and no file or socket gets its number."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     sys.stdout = _guarded(sys.stdout, sys.__stdout__, 1)
     sys.stderr = _guarded(sys.stderr, sys.__stderr__, 2)
 
 
-def _guarded(stream: TextIO | None, own: TextIO | None, number: int) -> TextIO:
+def _guarded(stream: TextIO | None, original: TextIO | None, number: int) -> TextIO:
     """A Python caller of the lab may have set a stream without a descriptor."""
     if stream is None:  # closed by whoever called: `>&-`
         return open(os.devnull, "w", encoding="utf-8")
-    if stream is not own:
+    if stream is not original:
         return stream
     stream.flush()
     return io.TextIOWrapper(

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wirespeed.analysis import trend as trends
-from wirespeed.analysis.cells import full_name, is_value, place, values_of
+from wirespeed.analysis.cells import full_name, is_value, known_name, prefix, values_of
 from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output
 from wirespeed.cli.run import EXIT_GATE, label
@@ -34,8 +34,8 @@ class Choice:
     labels: list[str]
 
     def covers(self, axes: Mapping[str, object]) -> bool:
-        wanted = values_of("--where", self.where)
-        return all(is_value(axes.get(axis), text) for axis, text in wanted)
+        pairs = values_of("--where", self.where)
+        return all(is_value(axes.get(axis), text) for axis, text in pairs)
 
 
 def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) -> int:
@@ -43,15 +43,17 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
     if fail_on not in ("", "worse"):
         raise InputError(f"--fail-on: unknown value {fail_on!r} (worse)")
     summaries, damaged = _history(choice, runs)
-    metric = full_name(metric) if metric else summaries[-1].primary
-    found = [one for one in trends.series(summaries, metric) if choice.covers(one.axes)]
-    if not found:
+    metric = metric or summaries[-1].primary
+    cells = [cell for one in summaries for cell in one.measured]
+    metric = known_name(cells, metric) or full_name(metric)
+    histories = [one for one in trends.series(summaries, metric) if choice.covers(one.axes)]
+    if not histories:
         raise ResultsError(f"no measured cell of these runs has {metric!r} and fits --where")
     if as_json:
-        output.write(output.records(found))
+        output.write(output.records(histories))
     else:
-        _show(found, wording.measure(metric, summaries[-1].unit(metric)), len(summaries))
-    lines = _broken(summaries, found, metric, choice) if fail_on else []
+        _show(histories, wording.measure(metric, summaries[-1].unit(metric)), len(summaries))
+    lines = _broken(summaries, histories, metric, choice) if fail_on else []
     newest = summaries[-1].run_dir.name
     lines += [f"{name} cannot be read" for name in damaged if fail_on and name > newest]
     for line in lines:
@@ -60,19 +62,19 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
 
 
 def _broken(
-    summaries: list[Summary], found: list[trends.MetricHistory], metric: str, choice: Choice
+    summaries: list[Summary], histories: list[trends.MetricHistory], metric: str, choice: Choice
 ) -> list[str]:
     """Changes that the last run shows first, so that an accepted change passes."""
     last = summaries[-1].run
     lines = [] if last.state == "done" else [f"{last.run_id} did not end: {last.state}"]
     lines += [
-        f"{place(one.axes)}: {wording.change(change)}"
-        for one in found
+        f"{prefix(one.axes)}{wording.change(change)}"
+        for one in histories
         for change in one.changes
         if change.is_new and change.word == "worse"
     ]
     lost = (one for one in trends.lost(summaries, metric) if choice.covers(one.axes))
-    return lines + [f"{place(one.axes)}: {metric}: {one.reason}" for one in lost]
+    return lines + [f"{prefix(one.axes)}{metric}: {one.reason}" for one in lost]
 
 
 def _history(choice: Choice, runs: Path) -> tuple[list[Summary], list[str]]:
@@ -83,20 +85,20 @@ def _history(choice: Choice, runs: Path) -> tuple[list[Summary], list[str]]:
     if choice.names:
         folders = [store.find_run(runs, name) for name in choice.names]
         named = [load(run_dir) for run_dir in dict.fromkeys(one.resolve() for one in folders)]
-        found = [one for one in named if labels <= one.run.labels.items()]
+        summaries = [one for one in named if labels <= one.run.labels.items()]
     else:
         recipe = choice.recipe or store.read_run(store.find_run(runs, "latest")).recipe
-        found = []
+        summaries = []
         for run_dir in store.list_runs(runs):
             try:
-                found += [load(run_dir)] if _is_of(run_dir, recipe, labels) else []
+                summaries += [load(run_dir)] if _is_of(run_dir, recipe, labels) else []
             except ResultsError as error:
                 print(f"wirespeed: left out: {error}", file=sys.stderr)
                 damaged.append(run_dir.name)
-    found = _without_copies(found)
-    if len(found) < 2:
-        raise ResultsError(f"a trend needs at least two runs, and there are {len(found)}")
-    return sorted(found, key=lambda one: one.run.started), damaged
+    summaries = _without_copies(summaries)
+    if len(summaries) < 2:
+        raise ResultsError(f"a trend needs at least two runs, and there are {len(summaries)}")
+    return trends.in_order(summaries), damaged
 
 
 def _without_copies(summaries: list[Summary]) -> list[Summary]:
@@ -124,18 +126,18 @@ def _is_of(run_dir: Path, recipe: str, labels: set[tuple[str, str]]) -> bool:
     return run.state != "running" or execute.is_cut_off(run_dir)
 
 
-def _show(found: list[trends.MetricHistory], measure: wording.Measure, count: int) -> None:
+def _show(histories: list[trends.MetricHistory], measure: wording.Measure, count: int) -> None:
     console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    axes = list(dict.fromkeys(axis for one in found for axis in one.axes))
+    axes = list(dict.fromkeys(axis for one in histories for axis in one.axes))
     for axis in axes:
         table.add_column(axis)
     for head in ("runs", "course", "first", "last", "all in all"):
         table.add_column(head, justify="left" if head == "course" else "right")
     table.add_column("changes")
-    for one in found:
+    for one in histories:
         first, last = one.points[0].value, one.points[-1].value
         table.add_row(
             *(escape(str(one.axes.get(axis, ""))) for axis in axes), str(len(one.points)),

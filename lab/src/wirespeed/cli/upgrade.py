@@ -34,13 +34,13 @@ def _read(path: Path) -> tuple[str, Upgraded]:
     return text, upgraded(text, path.name, lambda: compose.in_any_format(path, folders))
 
 
-def _lines(path: Path, found: Upgraded, is_changed: bool) -> list[str]:
+def _lines(path: Path, upgraded: Upgraded, is_changed: bool) -> list[str]:
     if not is_changed:
         return [f"{path}: has the current format"]
-    count = len(found.changes)
+    count = len(upgraded.changes)
     lines = [f"{path}: converted, {count} {'text' if count == 1 else 'texts'} changed"]
-    lines += [f"  {one.key}: {one.before} → {one.after}" for one in found.changes]
-    return lines + [f"  check this: {remark}" for remark in found.remarks]
+    lines += [f"  {one.key}: {one.before} → {one.after}" for one in upgraded.changes]
+    return lines + [f"  check this: {remark}" for remark in upgraded.remarks]
 
 
 def _write(path: Path, text: str) -> None:

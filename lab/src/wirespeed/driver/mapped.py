@@ -29,13 +29,13 @@ def command(_root: Path, instance: Instance, _run: LoadRun) -> Command:
 
 
 def read(instance: Instance, run: LoadRun, output: Output) -> Figures:
-    wanted = instance.figures
-    assert wanted is not None, "a recipe is refused when a metric is read of such a process"
-    if wanted.json_:
-        values = _of_json(instance, wanted, output)
+    figures = instance.figures
+    assert figures is not None, "a recipe is refused when a metric is read of such a process"
+    if figures.json_:
+        values = _of_json(instance, figures, output)
     else:
-        values = {n: _match(instance, n, p, output) for n, p in wanted.text.items()}
-    return _figures(values, _seconds(values, run, output), output.started_unix_ns, wanted.unit)
+        values = {n: _match(instance, n, p, output) for n, p in figures.text.items()}
+    return _figures(values, _seconds(values, run, output), output.started_unix_ns, figures.unit)
 
 
 def _seconds(values: dict[FigureNames, float], run: LoadRun, output: Output) -> float:
@@ -85,17 +85,17 @@ def _share(name: str) -> float:
     return round(float(f"{whole}.{rest or 0}") / 100, 7)
 
 
-def _of_json(instance: Instance, wanted: Any, output: Output) -> dict[FigureNames, float]:
+def _of_json(instance: Instance, figures: Any, output: Output) -> dict[FigureNames, float]:
     data = _last_json(output.text)
     if data is None:
         raise no_result(instance, instance.argv[0], output.last_words or output.text)
-    found: dict[FigureNames, float] = {}
-    for name, path in wanted.json_.items():
+    values: dict[FigureNames, float] = {}
+    for name, path in figures.json_.items():
         value = _step(data, path)
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ProcessError(f"{instance.label}: its JSON has no number at {path!r} ({name})")
-        found[name] = _number(instance, name, str(value))
-    return found
+        values[name] = _number(instance, name, str(value))
+    return values
 
 
 def _last_json(text: str) -> Any:

@@ -12,9 +12,9 @@ from wirespeed.recipe.resolve import template_file
 
 def command(instance: Instance, recipe_file: Path, folder: Path) -> Command:
     for name, source in instance.template.items():
-        own = template_file(instance.label, name)
-        if any(own in word for word in instance.argv):
-            render(recipe_file, instance, name, source, folder / own)
+        template = template_file(instance.label, name)
+        if any(template in word for word in instance.argv):
+            render(recipe_file, instance, name, source, folder / template)
     return Command(instance.argv)
 
 

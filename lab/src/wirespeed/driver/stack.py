@@ -21,8 +21,8 @@ class Provider:
 def provider(root: Path, stack: Stack | None) -> Provider:
     if stack is None or stack.provider == "none":
         return Provider("kernel")
-    told = stack.has_onload if isinstance(stack, PlacedStack) else None
-    has_onload = _has_onload() if told is None else told
+    reported = stack.has_onload if isinstance(stack, PlacedStack) else None
+    has_onload = _has_onload() if reported is None else reported
     if stack.provider == "onload" or (stack.provider == "auto" and has_onload):
         return Provider("onload", "" if has_onload else "onload is not installed")
     return Provider("bypass", _missing(root, stack))

@@ -58,10 +58,10 @@ class Fleet:
     @property
     def machines(self) -> list[Host]:
         """One host for each kernel: locks, settings and processes are per kernel."""
-        found: dict[str, Host] = {}
+        first: dict[str, Host] = {}
         for host in sorted(self.all(), key=lambda host: host.far.is_seat):
-            found.setdefault(host.info["boot_id"], host)
-        return list(found.values())
+            first.setdefault(host.info["boot_id"], host)
+        return list(first.values())
 
     def machine_of(self, host: Host) -> Host:
         boot = host.info["boot_id"]
@@ -117,10 +117,10 @@ class Fleet:
         return self._places[label]
 
     def by_host(self, labels: Iterable[str]) -> list[tuple[Host, list[str]]]:
-        found: dict[str, list[str]] = {}
+        labels_of: dict[str, list[str]] = {}
         for label in labels:
-            found.setdefault(self._places[label].name, []).append(label)
-        return [(self.hosts[name], own) for name, own in found.items()]
+            labels_of.setdefault(self._places[label].name, []).append(label)
+        return [(self.hosts[name], own) for name, own in labels_of.items()]
 
     def exit_of(self, label: str) -> int | None:
         return self._places[label].exits.get(label)
@@ -186,7 +186,7 @@ class Fleet:
     def census(self, cores: Mapping[str, Collection[int]]) -> list[list[Any]] | None:
         """[[name, CPU seconds since the census before], …] of other processes on these cores of
         each machine; None where a machine has too many processes to count them all."""
-        found: list[list[Any]] = []
+        rows: list[list[Any]] = []
         is_whole = True
         for machine in self.machines:
             others = [host for host in self.on_machine_of(machine) if host is not machine]
@@ -194,8 +194,8 @@ class Fleet:
             own = sorted(cores.get(machine.name, ()))
             answer = machine.ask("census", ours=[*ours, os.getpid()], cores=own)
             is_whole = is_whole and answer["is_whole"]
-            found += answer["used"] if own else []
-        return sorted(found, key=lambda row: -row[1]) if is_whole else None
+            rows += answer["used"] if own else []
+        return sorted(rows, key=lambda row: -row[1]) if is_whole else None
 
     def tidy(self) -> dict[str, Any]:
         """Ends and removes what killed agents have left on every machine."""

@@ -37,21 +37,22 @@ class Capacity:
 
     def differences(self) -> list[str]:
         """How it is not what the site file says; nothing when it is."""
-        found = []
+        sentences = []
         link, rates = self.link, (self.to_load_bps, self.to_server_bps)
         if link.rate_bps and min(rates) < (1 - TOLERANCE) * link.rate_bps:
-            found.append(
+            sentences.append(
                 f"link {link.name} is declared with {link.rate_bps / 1e9:g} Gb/s, "
                 f"one stream reached {min(rates) / 1e9:.3g} Gb/s"
             )
         if link.rate_bps and max(rates) > (1 + TOLERANCE) * link.rate_bps:
-            found.append(
+            sentences.append(
                 f"link {link.name} is declared with {link.rate_bps / 1e9:g} Gb/s "
                 f"and carries {max(rates) / 1e9:.3g} Gb/s"
             )
         if link.mtu and link.mtu != self.mtu:
-            found.append(f"link {link.name} is declared with MTU {link.mtu}, its MTU is {self.mtu}")
-        return found
+            declared = f"link {link.name} is declared with MTU {link.mtu}"
+            sentences.append(f"{declared}, its MTU is {self.mtu}")
+        return sentences
 
     def share(self, received_bps: float, sent_bps: float) -> float:
         """How full it is in its fuller direction, when the server's end receives and sends so much.
@@ -80,18 +81,18 @@ class Capacity:
 def measured(fleet: Fleet, topology: Topology, names: Iterable[str]) -> dict[str, Capacity]:
     """Each of these links between the server's host and the first load host."""
     server, load = (fleet[topology.hosts(role)[0]] for role in ("server", "load"))
-    found = {}
+    capacities = {}
     for name in names:
         address = topology.address_of("server", name)
         back = one_way(fleet, load, server, address)
-        found[name] = Capacity(
+        capacities[name] = Capacity(
             topology.links[name],
             back[1],
             one_way_back(fleet, server, load, address),
             back[0],
             back[2],
         )
-    return found
+    return capacities
 
 
 def one_way(fleet: Fleet, source: Host, sink: Host, address: str) -> tuple[float, str, int]:

@@ -33,10 +33,10 @@ class Log:
 
 def of_window(log: Log, start_ns: int, length_ns: int) -> Collections | None:
     """Pauses that ended in the window; None without a log."""
-    found = pauses(log)
-    if found is None:
+    collected = pauses(log)
+    if collected is None:
         return None
-    inside = [ms for at_ns, ms in found if start_ns <= at_ns <= start_ns + length_ns]
+    inside = [ms for at_ns, ms in collected if start_ns <= at_ns <= start_ns + length_ns]
     return Collections(len(inside), sum(inside))
 
 
@@ -46,13 +46,13 @@ def pauses(log: Log) -> list[tuple[int, float]] | None:
         lines = log.path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
-    found = []
+    collected = []
     for line in lines:
         match = _PAUSE.search(line)
         at_s = _instant(line, log) if match else None
         if match and at_s is not None:
-            found.append((int(at_s * 1e9), float(match[1])))
-    return found
+            collected.append((int(at_s * 1e9), float(match[1])))
+    return collected
 
 
 def _instant(line: str, log: Log) -> float | None:

@@ -19,7 +19,7 @@ def facts(
     host: Host, search_path: str, java: str = "java", is_audit: bool = False
 ) -> dict[str, Any]:
     """The facts that the agent reads there; with `is_audit` also cards, settings and services."""
-    found: dict[str, Any] = host.ask(
+    answer: dict[str, Any] = host.ask(
         "facts", _ANSWER_S, search_path=search_path, java=java, is_audit=is_audit
     )
-    return found
+    return answer

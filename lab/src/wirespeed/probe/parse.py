@@ -65,8 +65,8 @@ def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
             for name, used in raw.get("threads", {}).items()
         },
         thread_switches={
-            name: {str(tid): float(times) for tid, times in own.items()}
-            for name, own in raw.get("switches", {}).items()
+            name: {str(tid): float(times) for tid, times in threads.items()}
+            for name, threads in raw.get("switches", {}).items()
         },
         counts=raw.get("counts", {}),
     )
@@ -110,13 +110,13 @@ def _network(text: str) -> float:
 
 
 def _interfaces(text: str) -> dict[str, tuple[float, float]]:
-    found = {}
+    counters = {}
     for line in text.splitlines():
         name, colon, rest = line.partition(":")
         fields = rest.split()
         if colon and len(fields) >= 9:
-            found[name.strip()] = (float(fields[0]), float(fields[8]))
-    return found
+            counters[name.strip()] = (float(fields[0]), float(fields[8]))
+    return counters
 
 
 def _pressure(text: str) -> float:

@@ -64,9 +64,9 @@ def of_window(
     servers = [
         fullest[part.label] for part in parts if part.role == "server" if part.label in fullest
     ]
-    told = {"server.fullest_thread": max(servers)} if servers else {}
+    fullest_server = {"server.fullest_thread": max(servers)} if servers else {}
     switches = _switches(shots, length_ns)
-    values = {**usage.values, **told}
+    values = {**usage.values, **fullest_server}
     return replace(usage, values=values, fullest_thread=fullest, switches=switches)
 
 
@@ -112,8 +112,8 @@ def counts(
         return {}
     first, last = _counts_at(shots, start_ns), _counts_at(shots, start_ns + length_ns)
     return {
-        name: {event: value - first[name][event] for event, value in own.items()}
-        for name, own in last.items()
+        name: {event: value - first[name][event] for event, value in events.items()}
+        for name, events in last.items()
     }
 
 
@@ -124,8 +124,8 @@ def _counts_at(shots: Sequence[Snapshot], t_ns: int) -> dict[str, dict[str, floa
     share = min(1.0, max(0.0, (t_ns - before.t_ns) / span)) if span > 0 else 0.0
     return {
         name: {event: value + (after.counts[name][event] - value) * share
-               for event, value in own.items()}
-        for name, own in before.counts.items()
+               for event, value in events.items()}
+        for name, events in before.counts.items()
     }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def wait_ready(fleet: Fleet, started: Started) -> None:
     if check is None:
         return
     host = fleet.host_of(started.label)
-    asked = host.send(
+    question = host.send(
         "ready",
         name=started.label,
         url=check.url,
@@ -39,13 +39,13 @@ def wait_ready(fleet: Fleet, started: Started) -> None:
         files=[host.folder_there(path) for path in (started.stdout, started.stderr)],
     )
     deadline = time.monotonic() + check.within_s + _SPARE_S
-    while not host.has_answered(asked):
+    while not host.has_answered(question):
         fail_if_dead(fleet, started)
         if time.monotonic() > deadline:
             raise ProcessError(f"{host.name} did not say whether {started.label} is ready")
         fleet.poll(min(1.0, deadline - time.monotonic()))
     try:
-        problem = host.answer(asked, "ready")["problem"]
+        problem = host.answer(question, "ready")["problem"]
     except HostError as error:
         problem = str(error)
     fail_if_dead(fleet, started)
@@ -60,11 +60,11 @@ def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
     far = [fleet[name] for name in hosts if name != own.name]
     if check is None or check.log or not far:
         return
-    found = fleet.each(
+    answers = fleet.each(
         far, "ready", name=started.label, url=check.url, status=check.status, length=check.length,
         within_s=REACH_S,
     )  # fmt: skip
-    for name, answer in found.items():
+    for name, answer in answers.items():
         if answer["problem"]:
             raise ProcessError(
                 f"{name} cannot reach {started.label}: {attempt(check)}: {answer['problem']}; "

@@ -91,7 +91,7 @@ def start_all(fleet: Fleet, orders: Sequence[Order], ours: Sequence[Path]) -> li
         try:
             pid = host.answer(serial, "spawn")["pid"]
         except HostError as error:
-            problem = problem or _told(order.instance, str(error))
+            problem = problem or _refusal(order.instance, str(error))
             continue
         one = Started(order.instance, words["argv"], pid, order.stdout, order.stderr)
         started.append(one)
@@ -137,7 +137,7 @@ def _question(fleet: Fleet, order: Order, ours: Sequence[Path]) -> tuple[Host, d
     return host, words
 
 
-def _told(instance: Instance, problem: str) -> str:
+def _refusal(instance: Instance, problem: str) -> str:
     if problem.startswith("port "):
         number, _, rest = problem[len("port ") :].partition(" on ")
         address, _, reason = rest.partition(": ")

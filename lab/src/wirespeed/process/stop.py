@@ -20,7 +20,8 @@ def stop(fleet: Fleet, running: Sequence[Started], grace_s: float = GRACE_S) -> 
         if not names:
             continue
         questions = [
-            (host, "stop", {"names": own, "grace_s": grace_s}) for host, own in fleet.by_host(names)
+            (host, "stop", {"names": labels, "grace_s": grace_s})
+            for host, labels in fleet.by_host(names)
         ]
         for answer in fleet.together(questions).values():
             killed += answer["killed"]

@@ -135,14 +135,14 @@ def _keyed(
         count = row.get("instances_or_connections") or row.get("connections") or ""
         who = row.get("stack") or row.get("server") or ""
         table, link = row.get("table", ""), row.get("link_gbps", "")
-        found = (float(row["value"]), row["unit"], table, link)
+        entry = (float(row["value"]), row["unit"], table, link)
         if row["metric"] == "gain_printed":
-            yield ("gain_printed", table, count, who), found
+            yield ("gain_printed", table, count, who), entry
             continue
         payload = row.get("payload_bytes", "")
-        yield (row["metric"], payload, link, count, who), found
+        yield (row["metric"], payload, link, count, who), entry
         # A cell whose link has no rate (loopback) stands next to the fastest published link.
-        yield (row["metric"], payload, "", count, who), found
+        yield (row["metric"], payload, "", count, who), entry
 
 
 def _plain(value: object) -> str:
@@ -150,5 +150,5 @@ def _plain(value: object) -> str:
 
 
 def _link(value: object) -> str:
-    found = re.match(r"\d+", str(value or ""))
-    return found.group() if found else ""
+    match = re.match(r"\d+", str(value or ""))
+    return match.group() if match else ""

@@ -117,10 +117,10 @@ def _base(path: Path, name: Any, folders: Sequence[Path]) -> Path:
     if not isinstance(name, str):
         raise RecipeError(path.name, "extends", f"{name!r} is not a string")
     if name.endswith(".toml") or "/" in name:
-        found = [path.parent / name]
+        candidates = [path.parent / name]
     else:
-        found = [folder / f"{name}.toml" for folder in (path.parent, *folders)]
-    for candidate in found:
+        candidates = [folder / f"{name}.toml" for folder in (path.parent, *folders)]
+    for candidate in candidates:
         if candidate.is_file():
             return candidate
     raise RecipeError(path.name, "extends", f"recipe {name!r} not found")

@@ -13,7 +13,7 @@ _THREADS = "{{ [connections, load.cores]|min }}"
 Url = Callable[[str], str]  # of a placeholder for the port
 #: The stacks of a draft. The second is the first under another name: what differs between the two
 #: is noise, and a table that shows a gain there is not to be trusted.
-WORK = "server.work_us_per_request"
+CPU_EXCL_POLLING = "server.work_us_per_request"
 KERNEL, AGAIN, BYPASS = "kernel", "kernel-again", "bypass"
 
 
@@ -169,7 +169,7 @@ def _measured(url: Url, columns: str, over: str, of_latency: str, rate: int | No
 title   = "Server CPU per request at {rate:,} requests per second"
 rows    = "connections"
 columns = "{columns}"
-value   = "{WORK}"
+value   = "{CPU_EXCL_POLLING}"
 {gain}
 """ if rate else ""  # fmt: skip
     return f"""\

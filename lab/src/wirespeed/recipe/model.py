@@ -506,26 +506,26 @@ class Site(Strict):
             return self
         if vain := [key for key, kinds in self._of_kinds() if self.kind not in kinds]:
             kinds = dict(self._of_kinds())[vain[0]]
-            wanted = " or ".join(f'"{kind}"' for kind in kinds) or '"netns", of load alone'
+            expected = " or ".join(f'"{kind}"' for kind in kinds) or '"netns", of load alone'
             raise ValueError(
-                f'{vain[0]} needs kind = {wanted} (this site has kind = "{self.kind}")'
+                f'{vain[0]} needs kind = {expected} (this site has kind = "{self.kind}")'
             )
         return self
 
     def _of_kinds(self) -> list[tuple[str, tuple[str, ...]]]:
         """(key that is said, kinds of site that read it)"""
-        found: list[tuple[str, tuple[str, ...]]] = []
+        keys: list[tuple[str, tuple[str, ...]]] = []
         for role, own in (("server", self.server), ("load", self.load), ("origin", self.origin)):
-            found += [(f"{role}.host", ("ssh", "exec"))] * bool(own.host)
-            found += [(f"{role}.hosts", ("ssh", "exec"))] * bool(own.hosts)
-            found += [(f"{role}.count", ("netns",) if role == "load" else ())] * (own.count != 1)
-            found += [(f"{role}.addr", ("local", "ssh", "slurm", "exec"))] * bool(own.addr)
-        found += [("options", ("ssh",))] * bool(self.options)
-        found += [("command", ("exec",))] * bool(self.command)
-        found += [("slurm", ("slurm",))] * (self.slurm != SlurmSpec())
+            keys += [(f"{role}.host", ("ssh", "exec"))] * bool(own.host)
+            keys += [(f"{role}.hosts", ("ssh", "exec"))] * bool(own.hosts)
+            keys += [(f"{role}.count", ("netns",) if role == "load" else ())] * (own.count != 1)
+            keys += [(f"{role}.addr", ("local", "ssh", "slurm", "exec"))] * bool(own.addr)
+        keys += [("options", ("ssh",))] * bool(self.options)
+        keys += [("command", ("exec",))] * bool(self.command)
+        keys += [("slurm", ("slurm",))] * (self.slurm != SlurmSpec())
         queues = any(link.queues is not None for link in self.link.values())
-        found += [("queues of a link", ("netns",))] * queues
-        return found
+        keys += [("queues of a link", ("netns",))] * queues
+        return keys
 
     @field_serializer("lease")
     def _lease_as_written(self, lease: float) -> str:

@@ -65,22 +65,22 @@ def _values(cell: Resolver, process: ProcessSpec | None, index: int) -> dict[str
 def _parts(cell: Resolver, names: Names) -> dict[str, dict[str, Any]]:
     link = cell.topology.links.get(cell.link)
     place = cell.place
-    found: dict[str, dict[str, Any]] = {
+    parts: dict[str, dict[str, Any]] = {
         role: {
             "addr": Later(partial(cell.address_of, role)),
             "cores": max(1, len(cell.topology.roles.get(role, []))),
         }
         for role in ROLES
     }
-    found["run"] = {"dir": place.run_dir, "tmp": place.run_tmp}
-    found["recipe"] = {"dir": Later(lambda: str(cell.file.resolve().parent))}
-    found["duration"] = {"seconds": Later(partial(_whole_seconds, cell))}
-    found["link"] = asdict(link) if link else {}
+    parts["run"] = {"dir": place.run_dir, "tmp": place.run_tmp}
+    parts["recipe"] = {"dir": Later(lambda: str(cell.file.resolve().parent))}
+    parts["duration"] = {"seconds": Later(partial(_whole_seconds, cell))}
+    parts["link"] = asdict(link) if link else {}
     for process in cell.recipe.process:
-        found[process.name] = {**found.get(process.name, {}), **_parts_of(cell, process, 0)}
+        parts[process.name] = {**parts.get(process.name, {}), **_parts_of(cell, process, 0)}
     for axis in cell.recipe.axis:
-        found[axis] = {**found.get(axis, {}), **_variables(cell, axis, names)}
-    return found
+        parts[axis] = {**parts.get(axis, {}), **_variables(cell, axis, names)}
+    return parts
 
 
 def _whole_seconds(cell: Resolver) -> int:
@@ -96,21 +96,21 @@ def _of_process(cell: Resolver, process: ProcessSpec, index: int = 0) -> Any:
 
 
 def _parts_of(cell: Resolver, process: ProcessSpec, index: int) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "addr": Later(partial(cell.address_of, process.role)),
         "count": Later(partial(cell.count, process)),
     }
     if process.port:
-        found["port"] = Later(partial(cell.port_of, process, index))
-    return found
+        parts["port"] = Later(partial(cell.port_of, process, index))
+    return parts
 
 
 def _variables(cell: Resolver, axis: str, names: Names) -> dict[str, Any]:
     """Those of the axis' value in this cell; of another value's it has none, which is false."""
     declared = cell.recipe.axis[axis]
-    own = declared.get(to_text(cell.cell.axes.get(axis)), {})
+    values = declared.get(to_text(cell.cell.axes.get(axis)), {})
     every = dict.fromkeys(name for variables in declared.values() for name in variables)
-    return {name: _variable(f"{axis}.{name}", own.get(name), names) for name in every}
+    return {name: _variable(f"{axis}.{name}", values.get(name), names) for name in every}
 
 
 def _variable(path: str, value: Any, names: Names) -> Any:

@@ -43,8 +43,8 @@ def at_rates(text: str, rates: Sequence[int], window_s: float = 0.0) -> tuple[Re
 
 
 def _generators(data: dict[str, Any]) -> list[dict[str, Any]]:
-    found = [process for process in data["process"] if process["role"] == "load"]
-    for process in found:
+    generators = [process for process in data["process"] if process["role"] == "load"]
+    for process in generators:
         if process.get("tool") not in RATE_TOOLS:
             tools = " or ".join(RATE_TOOLS)
             raise InputError(
@@ -52,7 +52,7 @@ def _generators(data: dict[str, Any]) -> list[dict[str, Any]]:
             )
         if any(word.startswith("-R") for word in process["argv"] if isinstance(word, str)):
             raise InputError(f"the generator {process['name']!r} has a rate (-R) of its own")
-    return found
+    return generators
 
 
 def _values(data: dict[str, Any]) -> list[str]:

@@ -233,8 +233,8 @@ def _wrong_value(first: Any, same_place: list[Any]) -> str:
         return f"{value!r} is out of range ({word} {bound})"
     if kind == "list_type" and isinstance(value, dict) and first["loc"] == (first["loc"][0],):
         return f"must be a list of tables (write [[{first['loc'][0]}]])"
-    wanted = dict.fromkeys(_wanted(problem) for problem in same_place)
-    return f"{value!r} is not {' or '.join(wanted)}"
+    expected = dict.fromkeys(_wanted(problem) for problem in same_place)
+    return f"{value!r} is not {' or '.join(expected)}"
 
 
 def _wanted(problem: Any) -> str:

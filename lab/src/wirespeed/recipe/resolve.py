@@ -167,13 +167,13 @@ class Resolver:
 
     def javas(self) -> dict[str, int]:
         """The least Java of each process that asks for one."""
-        found = {}
+        majors = {}
         for process in self.recipe.process:
             key = f"process.{process.name}.requires.java"
             java = self._value(key, process.requires.java, process)
             if isinstance(java, int):
-                found[process.name] = java
-        return found
+                majors[process.name] = java
+        return majors
 
     def stacks(self) -> list[Stack]:
         """Every stack that a process of this cell runs on."""
@@ -185,15 +185,15 @@ class Resolver:
 
     def needs(self) -> set[str]:
         """Parts of the front door (`./wirespeed build NAME`) that this cell's programs need."""
-        found: set[str] = set()
+        parts: set[str] = set()
         for process in self.recipe.process:
-            names = names_of(self, process, 0, self._noting(found))
+            names = names_of(self, process, 0, self._noting(parts))
             argv = self._filled(f"process.{process.name}.argv", process.argv, names)
             if process.tool in ("load", "wrk", "h2load", "ab"):
-                found.add(process.tool)
+                parts.add(process.tool)
             elif argv and Path(argv[0]).name in ("nginx", "haproxy"):
-                found.add(Path(argv[0]).name)
-        return found
+                parts.add(Path(argv[0]).name)
+        return parts
 
     def _noting(self, found: set[str]) -> Functions:
         """The functions of templates, which only note the programs of this repository."""
@@ -257,8 +257,8 @@ class Resolver:
     def _env(self, process: ProcessSpec, names: Names) -> dict[str, str]:
         key = f"process.{process.name}.env"
         inherited = {name: os.environ[name] for name in process.inherit if name in os.environ}
-        own = {k: str(self._fill(f"{key}.{k}", v, names)) for k, v in process.env.items()}
-        return {**inherited, **own}
+        env = {k: str(self._fill(f"{key}.{k}", v, names)) for k, v in process.env.items()}
+        return {**inherited, **env}
 
     def _prepare(self, process: ProcessSpec, names: Names) -> list[str]:
         argv = self._filled(f"process.{process.name}.prepare", process.prepare, names)
@@ -306,21 +306,21 @@ class Resolver:
     def _variables(
         self, process: ProcessSpec, index: int, seats: dict[str, list[Seat]]
     ) -> dict[str, Any]:
-        own = [seat.core for seat in seats.get(f"{process.name}-{index}", [])]
+        cores = [seat.core for seat in seats.get(f"{process.name}-{index}", [])]
         return {
             **self.cell.axes,
             "port": self.port_of(process, index),
             "i": index,
-            "cores": own,
-            "workers": self.workers(process) or max(1, len(own)),
+            "cores": cores,
+            "workers": self.workers(process) or max(1, len(cores)),
             "run": {"dir": self.place.run_dir, "tmp": self.place.run_tmp},
             "address": self.address_of(process.role),
             "limits": dict(process.limits),
-            "processes": {one.name: self._told(one) for one in self.recipe.process},
+            "processes": {one.name: self._process_names(one) for one in self.recipe.process},
             **self._origin(),
         }
 
-    def _told(self, process: ProcessSpec) -> dict[str, Any]:
+    def _process_names(self, process: ProcessSpec) -> dict[str, Any]:
         """What a template may know of any process: where it listens, and how many there are."""
         count = self.count(process)
         ports = [self.port_of(process, index) for index in range(count)]
@@ -397,12 +397,12 @@ class Resolver:
     # -- names ------------------------------------------------------------------------------
 
     def _names(self, process: ProcessSpec | None, index: int) -> Names:
-        own = f"{process.name}-{index}{self.place.side}" if process else ""
+        label = f"{process.name}-{index}{self.place.side}" if process else ""
         return names_of(self, process, index, {
             "asset": self._asset,
             "jvm": lambda name: jvm_options(self.place.root / "servers" / name,
                                             self.place.java_major),
-            "template": lambda name: f"{self.place.run_dir}/{template_file(own, name)}",
+            "template": lambda name: f"{self.place.run_dir}/{template_file(label, name)}",
         })  # fmt: skip
 
     def _asset(self, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,26 +46,48 @@ def digest(data: Any) -> str:
 
 def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
     """`payload=16,128,stack=kernel` as axis → wanted values, checked against the recipe."""
-    wanted: dict[str, list[Any]] = {}
+    chosen: dict[str, list[Any]] = {}
     values = recipe.axis_values()
-    name = ""
-    for piece in filter(None, (piece.strip() for piece in text.split(","))):
-        left, equals, right = piece.partition("=")
-        if equals:
-            name, piece = left.strip(), right.strip()
+    name, pieces = "", text.split(",")
+    while pieces:
+        left, equals, right = (word.strip() for word in pieces[0].partition("="))
+        if not (left or equals):
+            del pieces[0]
+            continue
+        # A value may be `/search?q=1`: what stands before its = is no axis then.
+        if equals and (left in values or not _taken(pieces, _values_of(recipe, name))):
+            name, pieces[0] = left, right
         if name not in values:
             axes = ", ".join(values) or "none"
-            if not equals and piece in values:
-                raise InputError(f"--only: {piece!r} has no value (write {piece}=VALUE)")
-            raise InputError(f"--only: unknown axis {name or piece!r} (axes: {axes})")
-        known: dict[str, Any] = {value: value for value in recipe.axis.get(name, {})}
-        known |= {_as_text(value): value for value in values[name]}
-        if piece not in known:
+            if not equals and left in values:
+                raise InputError(f"--only: {left!r} has no value (write {left}=VALUE)")
+            raise InputError(f"--only: unknown axis {name or left!r} (axes: {axes})")
+        known = _values_of(recipe, name)
+        count = _taken(pieces, known)
+        if not count:
             raise InputError(
-                f"--only: unknown value {piece!r} of axis {name} (values: {', '.join(known)})"
+                f"--only: unknown value {pieces[0].strip()!r} of axis {name} "
+                f"(values: {', '.join(known)})"
             )
-        wanted.setdefault(name, []).append(known[piece])
-    return wanted
+        chosen.setdefault(name, []).append(known[_joined(pieces[:count])])
+        del pieces[:count]
+    return chosen
+
+
+def _values_of(recipe: Recipe, name: str) -> dict[str, Any]:
+    """The values of an axis, by the texts that mean them."""
+    known: dict[str, Any] = {value: value for value in recipe.axis.get(name, {})}
+    return known | {_as_text(value): value for value in recipe.axis_values().get(name, [])}
+
+
+def _taken(pieces: Sequence[str], known: Container[str]) -> int:
+    """How many of the pieces are the longest value, which may hold commas; 0: none is."""
+    counts = range(len(pieces), 0, -1)
+    return next((count for count in counts if _joined(pieces[:count]) in known), 0)
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    return ",".join(pieces).strip()
 
 
 def _as_text(value: Any) -> str:

@@ -79,14 +79,14 @@ def upgraded(text: str, file: str, whole: Callable[[], dict[str, Any]] | None = 
     if number != OLD or isinstance(number, bool):
         raise RecipeError(file, "wirespeed", f"{number!r} is not the format of a recipe (1 or 2)")
     language = _Language(data, file, whole() if whole and "extends" in data else data)
-    wanted = texts.mapped(data, language.converted)
-    wanted["wirespeed"] = NEW
+    converted = texts.mapped(data, language.converted)
+    converted["wirespeed"] = NEW
     made = _replaced(text, language)
     if "wirespeed" in data:
         made = _FORMAT.sub(rf"\g<1>{NEW}", made, count=1)
     else:
         made = f"wirespeed = {NEW}\n{made}"
-    if compose.loads(made, file) != wanted:
+    if compose.loads(made, file) != converted:
         raise RecipeError(file, "", 'cannot be converted in place (write its strings as "…")')
     changes = language.changes()
     return Upgraded(made, changes, list(dict.fromkeys([*language.remarks, *language.left()])))

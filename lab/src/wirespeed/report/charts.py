@@ -144,12 +144,12 @@ def series(
             point = Point(cell.axes[x_axis], value, tuple(cell.values(metric)), held)
             lines.setdefault(name, []).append(point)
     ordered = sorted(lines, key=lambda name: _colour_key(summary, line_axes, name))
-    found = []
+    points = []
     for i, name in enumerate(ordered[:SERIES_MAX]):
         index = colour(summary, line_axes[0], name[0]) if len(line_axes) == 1 else i % SERIES_MAX
         text = ", ".join(str(value) for value in name) or wording.measure(metric).label
-        found.append(Series(text, index, tuple(lines[name])))
-    return found, x_axis
+        points.append(Series(text, index, tuple(lines[name])))
+    return points, x_axis
 
 
 def _chart_axes(summary: Summary, sheet: Sheet) -> tuple[str, list[str]]:
@@ -303,9 +303,9 @@ def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:
 def _over_time(summary: Summary) -> Sequence[str]:
     """The resources that the recipe's [sample] names; all of them where it names none."""
     named = recipe_copy.sampled(summary.run_dir)
-    found = [SAMPLED.get(name, name) for name in named.get("server", [])]
-    found += [f"{role}.cpu" for role in ("load", "origin") if named.get(role)]
-    return list(dict.fromkeys(found)) or OVER_TIME
+    names = [SAMPLED.get(name, name) for name in named.get("server", [])]
+    names += [f"{role}.cpu" for role in ("load", "origin") if named.get(role)]
+    return list(dict.fromkeys(names)) or OVER_TIME
 
 
 def _time_chart(metric: str, lines: Sequence[Series]) -> Chart | None:

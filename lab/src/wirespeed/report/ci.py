@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from wirespeed.analysis import gate
+from wirespeed.analysis.cells import prefix
 from wirespeed.analysis.summary import Cell, Gain, Summary
 from wirespeed.errors import StorageError
 from wirespeed.report import story, wording
@@ -65,14 +66,16 @@ def comment(summary: Summary) -> str:
             lines.append(f"| | … {len(gains) - ROWS_MAX} more in report.html | | | | |")
         lines.append("")
     lines += [f"- {one}" for one in filter(None, [story.duets(summary), *story.warnings(summary)])]
-    lines += [f"- {cell.failures} trials: {_escaped(wording.place(cell))}: {_escaped(cell.failure)}"
+    lines += [f"- {cell.failures} trials: {_escaped(prefix(cell.axes))}{_escaped(cell.failure)}"
               for cell in summary.cells if cell.failures]  # fmt: skip
     lost = [cell for cell in summary.cells if not (cell.trials or cell.failures)]
-    lines += [f"- Not measured: {_escaped(wording.place(cell))}: {_escaped(cell.reason)}"
+    lines += [f"- Not measured: {_escaped(prefix(cell.axes))}{_escaped(cell.reason)}"
               for cell in lost[:ROWS_MAX]]  # fmt: skip
     lines += [f"- … {len(lost) - ROWS_MAX} more were not measured"] * (len(lost) > ROWS_MAX)
-    lines += [f"- {_escaped(wording.place(gain.cell))}: {gain.metric}: {_escaped(text)}"
+    lines += [f"- {_escaped(prefix(gain.cell.axes))}{gain.metric}: {_escaped(text)}"
               for gain, text in gate.unjudged(summary)]  # fmt: skip
+    lines += [f"- {_escaped(one.contender)}: {one.metric}: {_escaped(text)}"
+              for one, text in gate.unjudged_families(summary)]  # fmt: skip
     lines += [
         "",
         f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
@@ -87,7 +90,7 @@ def _headline(summary: Summary) -> str:
     words = [gain.verdict.word for gain in summary.gains]
     counted = [f"{words.count(word)} {story.VERDICT_COUNTS[word][words.count(word) != 1]}"
                for word in ORDER if word in words]  # fmt: skip
-    lost = len(gate.unjudged(summary))
+    lost = len(gate.unjudged(summary)) + len(gate.unjudged_families(summary))
     has_figures = any(gain.found for gain in summary.gains)
     verdicts = ", ".join(counted) if has_figures else "nothing was compared"
     return f"Performance: {verdicts}" + f"; {lost} worse without a verdict" * bool(lost)
@@ -121,7 +124,7 @@ def junit(summary: Summary) -> str:
 
     lost = {id(gain): text for gain, text in gate.unjudged(summary)}
     for gain in summary.gains:
-        name = f"{wording.place(gain.cell)}: {gain.metric} against {gain.over}"
+        name = f"{prefix(gain.cell.axes)}{gain.metric} against {gain.over}"
         verdict = lost.get(id(gain)) or f"{wording.verdict(gain)} ({gain.verdict.reason})"
         child = {"loss": "failure", "not decided": "skipped", "not comparable": "skipped"}
         child |= {gain.verdict.word: "failure"} if id(gain) in lost else {}
@@ -130,15 +133,19 @@ def junit(summary: Summary) -> str:
         if family.verdict.word == "loss" and not family.count("loss"):
             name = f"{family.contender} against {family.over}: {family.metric} over all cells"
             case("comparison", name, "failure", f"{wording.figure(family)} loss")
+    for family, text in gate.unjudged_families(summary):
+        name = f"{family.contender} against {family.over}: {family.metric} over all cells"
+        case("comparison", name, "failure", text)
     if summary.run.state != "done":
         case("run", summary.run.run_id, "error", f"the run did not end: {summary.run.state}")
     elif reason := gate.undecidable(summary):
         case("run", summary.run.run_id, "skipped", reason)
     for cell in summary.cells:
+        name = wording.place(cell) or summary.run.recipe
         if cell.failures:
-            case("cell", wording.place(cell), "error", f"{cell.failures}: {cell.failure}")
+            case("cell", name, "error", f"{cell.failures}: {cell.failure}")
         elif not cell.trials:
-            case("cell", wording.place(cell), "skipped", cell.reason or cell.state)
+            case("cell", name, "skipped", cell.reason or cell.state)
     for name, number in counts.items():
         suite.set(name, str(number))
     ElementTree.indent(suite)
@@ -168,23 +175,24 @@ def _figures(summary: Summary) -> Iterable[tuple[Cell, str, float, float, float]
 
 def github_benchmark(summary: Summary) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """(bigger is better, smaller is better), each name once."""
-    found: dict[str, dict[str, dict[str, object]]] = {"higher": {}, "lower": {}}
+    by_direction: dict[str, dict[str, dict[str, object]]] = {"higher": {}, "lower": {}}
     for cell, metric, middle, low, high in _figures(summary):
         measure = wording.measure(metric, summary.unit(metric))
-        name = f"{wording.place(cell)}: {measure.label}"
-        if name in (own := found[summary.better(metric)]):  # CPU per request with and without polls
+        name = f"{prefix(cell.axes)}{measure.label}"
+        entries = by_direction[summary.better(metric)]
+        if name in entries:  # CPU per request with and without polls
             name = f"{name} ({metric})"
-        own[name] = {
+        entries[name] = {
             "name": name, "unit": measure.unit or measure.label, "value": middle,
             "range": f"{low:g} … {high:g}", "extra": f"run {summary.run.run_id}",
         }  # fmt: skip
-    return list(found["higher"].values()), list(found["lower"].values())
+    return list(by_direction["higher"].values()), list(by_direction["lower"].values())
 
 
 def bencher(summary: Summary) -> dict[str, dict[str, dict[str, float]]]:
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    places: dict[str, dict[str, dict[str, float]]] = {}
     for cell, metric, middle, low, high in _figures(summary):
         slug = re.sub(r"[^a-z0-9]+", "-", metric.lower()).strip("-")
         figures = {"value": middle, "lower_value": low, "upper_value": high}
-        found.setdefault(wording.place(cell) or summary.run.recipe, {})[slug] = figures
-    return found
+        places.setdefault(wording.place(cell) or summary.run.recipe, {})[slug] = figures
+    return places

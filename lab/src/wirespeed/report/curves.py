@@ -22,17 +22,17 @@ def latency_curves(summary: Summary) -> list[Chart]:
     """One chart for each chosen group of cells that differ in the contender only."""
     metrics = [str(m["name"]) for m in summary.run.metrics if m.get("combine") == "histogram"]
     groups = _spread(_groups(summary))
-    found = [_chart(summary, metric, cells) for metric in metrics for cells in groups]
-    return [chart for chart in found if chart]
+    charts = [_chart(summary, metric, cells) for metric in metrics for cells in groups]
+    return [chart for chart in charts if chart]
 
 
 def _groups(summary: Summary) -> list[list[Cell]]:
     axis = contender_axis(summary)
-    found: dict[tuple[object, ...], list[Cell]] = {}
+    groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in summary.measured:
         rest = tuple(value for name, value in cell.axes.items() if name != axis)
-        found.setdefault(rest, []).append(cell)
-    return list(found.values())
+        groups.setdefault(rest, []).append(cell)
+    return list(groups.values())
 
 
 def _spread(groups: list[list[Cell]]) -> list[list[Cell]]:
@@ -74,18 +74,18 @@ def _chart(summary: Summary, metric: str, cells: list[Cell]) -> Chart | None:
 
 def _percentiles(cell: Cell, metric: str) -> list[tuple[float, str, str]]:
     """(place on the axis, its name, key of the metric), rising; the maximum one nine further."""
-    found = []
+    points = []
     keys = {key for trial in cell.trials for key in trial.metrics}
     for key in keys:
         match = _NAME.fullmatch(key.removeprefix(metric + ".")) if key.startswith(metric) else None
         if match:
             percent = float(match[1].replace("_", "."))
             if percent < 100:
-                found.append((-math.log10(1 - percent / 100), f"{percent:g}", key))
-    found.sort()
-    if found and f"{metric}.max" in keys:
-        found.append((found[-1][0] + 1, "max", f"{metric}.max"))
-    return found
+                points.append((-math.log10(1 - percent / 100), f"{percent:g}", key))
+    points.sort()
+    if points and f"{metric}.max" in keys:
+        points.append((points[-1][0] + 1, "max", f"{metric}.max"))
+    return points
 
 
 def _scaled(line: Series, scale: float) -> Series:

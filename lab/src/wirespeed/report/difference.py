@@ -36,37 +36,37 @@ class Row:
     bar: str
 
 
-def write(first: Summary, second: Summary, found: RunDifferences, path: Path) -> None:
+def write(first: Summary, second: Summary, differences: RunDifferences, path: Path) -> None:
     """Writes the page; raises StorageError."""
     try:
-        path.write_text(html(first, second, found), encoding="utf-8")
+        path.write_text(html(first, second, differences), encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def html(first: Summary, second: Summary, found: RunDifferences) -> str:
-    reach = _reach(found.differences)
+def html(first: Summary, second: Summary, differences: RunDifferences) -> str:
+    reach = _reach(differences.differences)
     return page.rendered(
         "difference.html.j2",
         names=(first.run.run_id, second.run.run_id),
         title=first.run.title or first.run.recipe,
-        facts={name: tuple(map(str, values)) for name, values in found.facts.items()},
-        pooled=[over_all(one) for one in found.pooled],
-        counted=counted(found),
-        missing=[place(axes) for axes in found.missing],
+        facts={name: tuple(map(str, values)) for name, values in differences.facts.items()},
+        pooled=[over_all(one) for one in differences.pooled],
+        counted=counted(differences),
+        missing=[place(axes) for axes in differences.missing],
         axes=list(first.run.axes),
         heads=HEADS,
-        rows=[_row(first, one, reach) for one in found.differences],
+        rows=[_row(first, one, reach) for one in differences.differences],
         note=NOT_INTERLEAVED,
     )
 
 
-def counted(found: RunDifferences) -> str:
+def counted(differences: RunDifferences) -> str:
     """`3 better, 1 not decided. 2 cells only in the first.`"""
-    words = [one.word for one in found.differences]
+    words = [one.word for one in differences.differences]
     missing = "".join(
         f" {wording.count(count, 'cell')} only in the {which}."
-        for count, which in zip(found.only, ("first", "second"), strict=True)
+        for count, which in zip(differences.only, ("first", "second"), strict=True)
         if count
     )
     return f"{', '.join(f'{words.count(word)} {word}' for word in dict.fromkeys(words))}.{missing}"
@@ -75,10 +75,10 @@ def counted(found: RunDifferences) -> str:
 def over_all(one: Difference) -> str:
     label = wording.measure(one.metric).label
     interval = f" ({_interval(one)})" if one.low is not None else ""
-    return (
-        f"{label} over all cells that can be compared: {wording.signed(one.change)}{interval}, "
-        f"{one.word}."
-    )
+    figure = f"{wording.signed(one.change)}{interval}"
+    if one.seems:
+        return f"{label} over all cells: {figure}, but {one.reason}."
+    return f"{label} over all cells that can be compared: {figure}, {one.word}."
 
 
 def texts(first: Summary, one: Difference) -> list[str]:
@@ -105,9 +105,9 @@ def _row(first: Summary, one: Difference, reach: tuple[float, float]) -> Row:
     return Row(axes, texts(first, one), kind, bar)
 
 
-def _reach(found: Sequence[Difference]) -> tuple[float, float]:
+def _reach(differences: Sequence[Difference]) -> tuple[float, float]:
     """The scale that all bars share."""
-    ends = [0.0, *(end for one in found for end in (one.change, one.low, one.high) if end)]
+    ends = [0.0, *(end for one in differences for end in (one.change, one.low, one.high) if end)]
     return min(ends), max(ends)
 
 

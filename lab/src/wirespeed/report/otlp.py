@@ -89,7 +89,7 @@ def metrics(summary: Summary, trials: Sequence[Trial]) -> Document:
                     "attributes": _attributes(_place(trial)), "asDouble": float(value),
                     "startTimeUnixNano": str(start_ns), "timeUnixNano": str(end_ns),
                 })  # fmt: skip
-    found = [
+    gauges = [
         {
             "name": f"wirespeed.{name}",
             "unit": wording.measure(name, summary.unit(name)).unit.replace("µ", "u"),  # UCUM
@@ -97,21 +97,23 @@ def metrics(summary: Summary, trials: Sequence[Trial]) -> Document:
         }
         for name, own in points.items()
     ]
-    scope = {"scope": _scope(), "metrics": found}
+    scope = {"scope": _scope(), "metrics": gauges}
     resource = {"resource": _resource(summary), "scopeMetrics": [scope]}
-    return {"resourceMetrics": [resource]} if found else {}
+    return {"resourceMetrics": [resource]} if gauges else {}
 
 
 def span(summary: Summary, trial: Trial) -> Document:
     start_ns, end_ns = _window(trial)
-    told = {**_place(trial), "bottleneck": trial.bottleneck, "disturbed": float(trial.disturbed),
-            "notes": "; ".join(trial.notes)}  # fmt: skip
+    attributes = {
+        **_place(trial), "bottleneck": trial.bottleneck, "disturbed": float(trial.disturbed),
+        "notes": "; ".join(trial.notes),
+    }  # fmt: skip
     run = summary.run.run_id
     return {
         "traceId": _id(16, run), "spanId": _id(8, run, trial.key), "parentSpanId": _id(8, run),
         "name": f"trial {trial.position}", "kind": SPAN_INTERNAL,
         "startTimeUnixNano": str(start_ns), "endTimeUnixNano": str(end_ns),
-        "attributes": _attributes(told),
+        "attributes": _attributes(attributes),
         "status": {"code": STATUS_OK} if trial.valid
         else {"code": STATUS_ERROR, "message": "; ".join(trial.reasons)},
     }  # fmt: skip
@@ -144,10 +146,12 @@ def _place(trial: Trial) -> Document:
 
 def _resource(summary: Summary) -> Document:
     run = summary.run
-    told = {"run": run.run_id, "recipe": run.recipe, "commit": run.commit, "site": run.site,
-            **{f"label.{name}": value for name, value in run.labels.items()}}  # fmt: skip
+    attributes = {
+        "run": run.run_id, "recipe": run.recipe, "commit": run.commit, "site": run.site,
+        **{f"label.{name}": value for name, value in run.labels.items()},
+    }  # fmt: skip
     name = {"key": "service.name", "value": {"stringValue": "wirespeed"}}
-    return {"attributes": [name, *_attributes(told)]}
+    return {"attributes": [name, *_attributes(attributes)]}
 
 
 def _scope() -> Document:

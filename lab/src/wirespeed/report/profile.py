@@ -54,22 +54,22 @@ class ProfileSection:
 
 def of(summary: Summary, has_flames: bool = True) -> ProfileSection | None:
     """None for a run without --profile."""
-    found = {one.cell: one for one in profiles.read(summary.run_dir)}
+    by_cell = {one.cell: one for one in profiles.read(summary.run_dir)}
     axis, over = next(iter(summary.run.plan.baseline.items()), ("", None))
-    cells = [cell for cell in summary.measured if cell.key in found]
+    cells = [cell for cell in summary.measured if cell.key in by_cell]
     cells.sort(key=lambda cell: cell.axes.get(axis) != over)
     if not cells:
         return None
     names = {cell.key: str(cell.axes.get(axis, "")) or wording.place(cell) for cell in cells}
     problems = [
-        f"{names[cell.key]}: {found[cell.key].problem or 'its trials have no CPU time'}"
+        f"{names[cell.key]}: {by_cell[cell.key].problem or 'its trials have no CPU time'}"
         for cell in cells
-        if found[cell.key].problem or not cell.median(CPU)
+        if by_cell[cell.key].problem or not cell.median(CPU)
     ]
     sides = [
-        ProfiledContender(names[cell.key], cell, found[cell.key], cell.median(CPU) or 0.0)
+        ProfiledContender(names[cell.key], cell, by_cell[cell.key], cell.median(CPU) or 0.0)
         for cell in cells
-        if found[cell.key].samples and cell.median(CPU)
+        if by_cell[cell.key].samples and cell.median(CPU)
     ]
     return ProfileSection(
         place=wording.place(cells[0], [axis]),
@@ -147,18 +147,18 @@ def _boxes(side: ProfiledContender, most_us: float) -> list[tuple[Stack, float]]
     for path in side.profile.whole:
         if side.spent(path) >= SHARE_MIN * most_us:
             children.setdefault(path[:-1], []).append(path)
-    found: list[tuple[Stack, float]] = []
+    boxes: list[tuple[Stack, float]] = []
 
     def lay(parent: Stack, left: float) -> None:
         for path in sorted(children.get(parent, [])):
-            found.append((path, left))
+            boxes.append((path, left))
             lay(path, left)
             left += side.spent(path)
 
     lay((), 0.0)
-    widest = sorted(found, key=lambda one: -side.spent(one[0]))[:BOXES_MAX]
+    widest = sorted(boxes, key=lambda one: -side.spent(one[0]))[:BOXES_MAX]
     kept = {path for path, _ in widest}
-    return [one for one in found if one[0] in kept]
+    return [one for one in boxes if one[0] in kept]
 
 
 def _box(

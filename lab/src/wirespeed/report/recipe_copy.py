@@ -13,8 +13,8 @@ from typing import Any
 
 def axis_variables(run_dir: Path) -> dict[str, dict[str, Any]]:
     """[axis.x]: what a value of an axis carries, by axis and value."""
-    found = _table(_recipe(run_dir), "axis")
-    return {axis: _table(found, axis) for axis in found}
+    tables = _table(_recipe(run_dir), "axis")
+    return {axis: _table(tables, axis) for axis in tables}
 
 
 def restart(run_dir: Path) -> str:
@@ -24,8 +24,8 @@ def restart(run_dir: Path) -> str:
 
 def sampled(run_dir: Path) -> dict[str, list[str]]:
     """Which resources the report shall chart over a window, by role."""
-    found = _table(_recipe(run_dir), "sample")
-    return {role: names for role, names in found.items() if isinstance(names, list)}
+    tables = _table(_recipe(run_dir), "sample")
+    return {role: names for role, names in tables.items() if isinstance(names, list)}
 
 
 def _recipe(run_dir: Path) -> dict[str, Any]:
@@ -35,6 +35,6 @@ def _recipe(run_dir: Path) -> dict[str, Any]:
         return {}
 
 
-def _table(found: dict[str, Any], name: str) -> dict[str, Any]:
-    value = found.get(name, {})
+def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
+    value = data.get(name, {})
     return value if isinstance(value, dict) else {}

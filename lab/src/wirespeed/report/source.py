@@ -122,17 +122,17 @@ def unpack(page: Path, folder: Path) -> Path:
 
 def _document(page: Path) -> dict[str, Any]:
     try:
-        found = _ELEMENT.search(page.read_text(encoding="utf-8", errors="replace"))
+        element = _ELEMENT.search(page.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
         raise InputError(f"{page}: cannot be read: {error.strerror}") from None
-    if not found:
+    if not element:
         raise InputError(
             f"{page}: not a report with a copy of its run: from an earlier build, or the run is "
             "too large for a page (use the run's directory)"
         )
     try:
         inflate = zlib.decompressobj()
-        plain = inflate.decompress(base64.b64decode(found[1], validate=True), UNPACKED_BYTES_MAX)
+        plain = inflate.decompress(base64.b64decode(element[1], validate=True), UNPACKED_BYTES_MAX)
         document = json.loads(plain)
     except (ValueError, zlib.error):
         raise InputError(f"{page}: its copy of the run is damaged") from None

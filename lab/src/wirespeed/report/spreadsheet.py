@@ -112,8 +112,8 @@ def _repeats(page: Worksheet, summary: Summary, bold: Any) -> dict[tuple[str, st
     for cell in summary.cells:
         first = row
         for trial in (*cell.trials, *cell.invalid):
-            own = [cell.key, trial.round, trial.valid, trial.bottleneck, trial.disturbed]
-            values = [*own, *(trial.axes.get(axis) for axis in axes)]
+            fields = [cell.key, trial.round, trial.valid, trial.bottleneck, trial.disturbed]
+            values = [*fields, *(trial.axes.get(axis) for axis in axes)]
             for column, value in enumerate([*values, *map(trial.metrics.get, metrics)]):
                 page.write(row, column, value)
             row += 1

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wirespeed.analysis.comparisons import DUET, WORK
+from wirespeed.analysis.comparisons import CPU_EXCL_POLLING, DUET
 from wirespeed.analysis.summary import (
     LITTLE_RESIDUAL_MAX,
     SCALING_SUSPECT,
@@ -45,16 +45,16 @@ def headlines(summary: Summary) -> list[str]:
     A rate that cannot be decided does not hide what a request costs: server CPU per request is in
     the line of its contender, as capacity per core.
     """
-    found: dict[tuple[str, str], list[Family]] = {}
+    families: dict[tuple[str, str], list[Family]] = {}
     for family in summary.families:
-        found.setdefault((family.contender, family.over), []).append(family)
-    return [_headline(summary, *names, group) for names, group in found.items()]
+        families.setdefault((family.contender, family.over), []).append(family)
+    return [_headline(summary, *names, group) for names, group in families.items()]
 
 
 def _headline(summary: Summary, contender: str, over: str, group: list[Family]) -> str:
     main = next((one for one in group if one.metric == summary.primary), group[0])
     parts = [_counted(main), _highest(summary, main)]
-    cost = next((one for one in group if one.metric == WORK and one.found), None)
+    cost = next((one for one in group if one.metric == CPU_EXCL_POLLING and one.found), None)
     if cost is not None and cost.found:
         parts.append(_capacity(cost) if cost is main else _cost(cost))
     return f"{contender} against {over}: {'; '.join(part for part in parts if part)}."
@@ -118,8 +118,8 @@ def _cost(family: Family) -> str:
     """Capacity per core is the inverse of CPU per request, at whatever rate both ran."""
     assert family.found is not None
     saved = wording.signed(family.found.gain)
-    told = f"server CPU per request {saved} ({wording.verdict_word(family)})"
-    return ", ".join(part for part in (told, _capacity(family)) if part)
+    cost_text = f"server CPU per request {saved} ({wording.verdict_word(family)})"
+    return ", ".join(part for part in (cost_text, _capacity(family)) if part)
 
 
 def _capacity(family: Family) -> str:
@@ -133,14 +133,15 @@ def _capacity(family: Family) -> str:
 def terms(summary: Summary) -> list[tuple[str, str]]:
     """Terms of the first screen and what they mean, for a reader who sees a report for the first
     time."""
-    found = [("cell", "one combination of axis values")]
+    explained = [("cell", "one combination of axis values")]
     if summary.noisy:
-        found.append((wording.NOISY, "measured with interference, which verdicts allow for"))
+        explained.append((wording.NOISY, "measured with interference, which verdicts allow for"))
     if summary.floors.get(summary.primary) is not None:
-        found.append(("noise floor", "how far the baseline's odd rounds are from its even ones"))
+        floor = "how far the baseline's odd rounds are from its even ones"
+        explained.append(("noise floor", floor))
     names = [name for one in summary.families for name in (one.contender, one.over)]
     stacks = {name: _stack(summary.run.stacks.get(name)) for name in names}
-    return found + [(name, meaning) for name, meaning in stacks.items() if meaning]
+    return explained + [(name, meaning) for name, meaning in stacks.items() if meaning]
 
 
 def _stack(stack: Mapping[str, Any] | None) -> str:
@@ -303,32 +304,33 @@ def _conduct(summary: Summary) -> str:
 
 def warnings(summary: Summary) -> list[str]:
     """What a reader must know before believing a figure; empty when all is well."""
-    run, found = summary.run, []
+    run, sentences = summary.run, []
     if run.state != "done":
-        found.append(f"This run is not complete: its state is “{run.state}”.")
+        sentences.append(f"This run is not complete: its state is “{run.state}”.")
     if summary.shares_cores:
-        found.append(
+        sentences.append(
             "Instances share cores (fit = share): absolute values are lower than with own cores."
         )
     if run.fit == "pairs":
-        found.append("One server and one generator share each core (fit = pairs).")
+        sentences.append("One server and one generator share each core (fit = pairs).")
     if not run.idle_held:
-        found.append(
+        sentences.append(
             "Idle states were not held off. With few connections a core, a stack that sleeps pays "
             "for every wake-up, so such cells are not compared."
         )
     if "--accept-noise" in run.argv:
-        found.append(
+        sentences.append(
             "Noise was accepted (--accept-noise): trials next to other programs count. "
             "The run shows that everything works, not how fast it is."
         )
     if run.plan.order == "blocked":
-        found.append(
+        sentences.append(
             "The order was blocked: all trials of one stack, then all of the next. Drift of the "
             "machine looks like a gain, so no verdicts are given."
         )
     is_said = "--accept-noise" in run.argv  # the run's own line about it adds nothing
-    return found + [line for line in run.thinned if not (is_said and "(--accept-noise)" in line)]
+    thinned = [line for line in run.thinned if not (is_said and "(--accept-noise)" in line)]
+    return sentences + thinned
 
 
 def doubts(summary: Summary) -> list[str]:
@@ -344,7 +346,7 @@ def doubts(summary: Summary) -> list[str]:
 
 
 def _client_bound(summary: Summary) -> list[str]:
-    found = []
+    sentences = []
     for what in ("client", "both", "link"):
         cells = [cell for cell in summary.measured if cell.bottleneck == what]
         if cells:
@@ -353,13 +355,13 @@ def _client_bound(summary: Summary) -> list[str]:
             where = _some([wording.place(cell) for cell in cells])
             cells_text = wording.count(len(cells), "cell")
             end = "" if what == "both" else ", not the server"
-            found.append(f"In {cells_text} {limit} {verb} the limit{end}: {where}.")
+            sentences.append(f"In {cells_text} {limit} {verb} the limit{end}: {where}.")
     idle = [cell for cell in summary.measured if cell.bottleneck == "concurrency"]
     if idle:
         where = _some([wording.place(cell) for cell in idle])
         why = "the server was not busy (too few connections, or it waits)"
-        found.append(f"In {wording.count(len(idle), 'cell')} {why}: {where}.")
-    return found
+        sentences.append(f"In {wording.count(len(idle), 'cell')} {why}: {where}.")
+    return sentences
 
 
 def _little(summary: Summary) -> list[str]:
@@ -379,20 +381,20 @@ def _little(summary: Summary) -> list[str]:
 
 
 def _superlinear(summary: Summary) -> list[str]:
-    found = []
+    sentences = []
     for sheet in summary.sheets:
         for column in sheet.columns:
             worst = max(scaling(sheet, column, sheet.metrics[0]).values(), default=0.0)
             if worst > SCALING_SUSPECT:
-                found.append(
+                sentences.append(
                     f"{sheet.title}, {column}: scales {worst:.2f} times better than linear, so "
                     "its first point was too slow; gains over it are too high."
                 )
-    return found
+    return sentences
 
 
 def _errors(summary: Summary) -> list[str]:
-    found = []
+    sentences = []
     for metric, what in (
         ("errors", "errors"),
         ("non_2xx", "answers other than 2xx"),
@@ -401,8 +403,8 @@ def _errors(summary: Summary) -> list[str]:
         trials = [trial for trial in summary.valid if (trial.metrics.get(metric) or 0) > 0]
         if trials:
             total = sum(trial.metrics[metric] or 0 for trial in trials)
-            found.append(f"{total:,.0f} {what} in {wording.count(len(trials), 'valid trial')}.")
-    return found
+            sentences.append(f"{total:,.0f} {what} in {wording.count(len(trials), 'valid trial')}.")
+    return sentences
 
 
 def _notes(summary: Summary) -> list[str]:
@@ -412,8 +414,8 @@ def _notes(summary: Summary) -> list[str]:
         for note in trial.notes:
             groups.setdefault(_without_figures(note), []).append(note)
     ordered = sorted(groups.values(), key=len, reverse=True)
-    found = [f"In {wording.count(len(n), 'valid trial')}: {n[0]}" for n in ordered[:NOTES_MAX]]
-    return [text if text.endswith(".") else f"{text}." for text in found]
+    sentences = [f"In {wording.count(len(n), 'valid trial')}: {n[0]}" for n in ordered[:NOTES_MAX]]
+    return [text if text.endswith(".") else f"{text}." for text in sentences]
 
 
 def unmeasured(summary: Summary) -> list[tuple[str, str, int, str]]:
@@ -461,15 +463,15 @@ def _service_times(summary: Summary) -> str:
 def _duets(summary: Summary) -> str:
     """How the contenders took turns, where they did."""
     times = summary.run.plan.duet
-    found = [trial.duet for trial in summary.valid if trial.duet]
-    if not times or not found:
+    duets = [trial.duet for trial in summary.valid if trial.duet]
+    if not times or not duets:
         return ""
-    how = wording.listed(sorted({duet.how for duet in found if duet.how}))
-    plain = "" if all(duet.is_realtime for duet in found) else ", without real-time priority"
+    how = wording.listed(sorted({duet.how for duet in duets if duet.how}))
+    plain = "" if all(duet.is_realtime for duet in duets) else ", without real-time priority"
     return (
         f" In a duet two fresh servers live next to each other for {_time(times['pair'])} "
         f"and take turns of {times['slice'] * 1e3:g} ms ({how}{plain}); the ratio of a round comes "
-        f"from their turns: {wording.count(len(found), 'pair')} in all. "
+        f"from their turns: {wording.count(len(duets), 'pair')} in all. "
         "A duet has no latencies."
     )
 

@@ -84,8 +84,8 @@ class Printed:
     def figure(self, cell: Cell, metric: str) -> Figure | None:
         merged: dict[str, Any] = {}
         for axis, value in cell.axes.items():
-            found = self.variables.get(axis, {}).get(str(value), {})
-            merged.update(found if isinstance(found, dict) else {})
+            variables = self.variables.get(axis, {}).get(str(value), {})
+            merged.update(variables if isinstance(variables, dict) else {})
         return self.document.figure(metric, cell.axes, merged, self.stacks, self.scale)
 
 
@@ -140,8 +140,8 @@ def _open(sheet: Sheet, times: bool) -> tuple[str, ...]:
             figure = wording.interval(gain.found, times)
             more = wording.more_rounds(gain).removeprefix(", ")
             text = ", ".join(part for part in (figure, more) if part)
-            told = f"{where} ({text})" if text else where
-            groups.setdefault(f"{gain.verdict.word}: {gain.verdict.reason}", []).append(told)
+            entry = f"{where} ({text})" if text else where
+            groups.setdefault(f"{gain.verdict.word}: {gain.verdict.reason}", []).append(entry)
     for (row, column), cell in sheet.cells.items():
         where = _row_place(sheet, row, column)
         if cell.state == "no valid trial":
@@ -160,13 +160,13 @@ def _row_place(sheet: Sheet, row: tuple[Any, ...], column: Any) -> str:
 def _columns(sheet: Sheet, printed: Printed | None) -> list[Column]:
     unit = _measure(sheet, sheet.metrics[0], printed).unit if len(sheet.metrics) == 1 else ""
     ours = f"{OURS}, {unit}" if unit else OURS
-    own = [Column(ours, label) for label in _value_heads(sheet, printed)]
+    columns = [Column(ours, label) for label in _value_heads(sheet, printed)]
     gains = [Column(wording.verdict_text(sheet), str(one)) for one in _contenders(sheet)]
     theirs = []
     if printed:
         theirs = [Column(HEAD, label) for label in _published_heads(sheet, printed)]
         theirs += [Column(HEAD, f"{name} gain") for name in _published_contenders(sheet, printed)]
-    return own + gains + theirs
+    return columns + gains + theirs
 
 
 def _value_heads(sheet: Sheet, printed: Printed | None) -> list[str]:
@@ -271,8 +271,8 @@ def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, printed: Printed | 
 
 
 def _gain_entries(sheet: Sheet, row: tuple[Any, ...], times: bool) -> list[Entry]:
-    found = (sheet.gains.get((row, contender)) for contender in _contenders(sheet))
-    return [verdict_entry(one, times) if one else Entry(wording.NONE, "state") for one in found]
+    gains = (sheet.gains.get((row, contender)) for contender in _contenders(sheet))
+    return [verdict_entry(one, times) if one else Entry(wording.NONE, "state") for one in gains]
 
 
 VERDICT_KINDS = {
@@ -381,10 +381,10 @@ def _document_note(figures: Sequence[Figure], link: str) -> list[str]:
 
 
 def _figures(sheet: Sheet, printed: Printed) -> list[Figure]:
-    found = (
+    figures = (
         printed.figure(cell, metric) for cell in sheet.cells.values() for metric in sheet.metrics
     )
-    return [figure for figure in found if figure]
+    return [figure for figure in figures if figure]
 
 
 def shapes(summary: Summary) -> list[str]:

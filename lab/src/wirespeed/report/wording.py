@@ -102,11 +102,11 @@ def course(values: Iterable[float]) -> str:
     return "".join(BARS[round((value - low) / reach * top) if reach else 0] for value in values)
 
 
-def change(found: Change) -> str:
+def change(one: Change) -> str:
     """`−15 % from RUN (COMMIT) on, worse (also changed: kernel)`."""
-    commit = f" ({found.commit})" if found.commit else ""
-    also = f" (also changed: {', '.join(found.conditions)})" if found.conditions else ""
-    return f"{signed(found.change)} from {found.run}{commit} on, {found.word}{also}"
+    commit = f" ({one.commit})" if one.commit else ""
+    also = f" (also changed: {', '.join(one.conditions)})" if one.conditions else ""
+    return f"{signed(one.change)} from {one.run}{commit} on, {one.word}{also}"
 
 
 def is_long(latency_us: float) -> bool:

@@ -16,17 +16,17 @@ Row = tuple[Any, ...]
 
 def database(run_dir: Path) -> sqlite3.Connection:
     """Tables `trials` (a row a trial, a column an axis and a metric) and `plan` (a row a cell)."""
-    found = sqlite3.connect(":memory:")
-    fill(found, "trials", [row_of(trial) for trial in store.read_trials(run_dir)])
+    made = sqlite3.connect(":memory:")
+    fill(made, "trials", [row_of(trial) for trial in store.read_trials(run_dir)])
     cells = {line.cell: line for line in store.read_plan(run_dir)}
     rows = []
     for line in cells.values():
-        own = {"cell": line.cell, "state": line.state, "reason": line.reason}
-        rows.append({"cell": line.cell, **_beside(line.axes, own), **own})
-    fill(found, "plan", rows)
-    found.commit()
-    found.execute("PRAGMA query_only = on")
-    return found
+        fixed = {"cell": line.cell, "state": line.state, "reason": line.reason}
+        rows.append({"cell": line.cell, **_as_columns(line.axes, fixed), **fixed})
+    fill(made, "plan", rows)
+    made.commit()
+    made.execute("PRAGMA query_only = on")
+    return made
 
 
 def ask(run_dir: Path, question: str) -> tuple[list[str], list[Row]]:
@@ -55,22 +55,27 @@ def columns(tables: sqlite3.Connection, name: str) -> list[str]:
 
 def row_of(trial: Trial) -> dict[str, Any]:
     """Axes and metrics next to what the trial says of itself; a metric never hides an axis."""
-    own = {
+    record = {
         "cell": trial.cell, "round": trial.round, "position": trial.position, "key": trial.key,
         "valid": int(trial.valid), "reasons": "; ".join(trial.reasons),
         "bottleneck": trial.bottleneck, "disturbed": trial.disturbed,
         "t_start": trial.t_start, "t_end": trial.t_end,
     }  # fmt: skip
-    return {**trial.metrics, **_beside(trial.axes, own), **own}
+    return {**trial.metrics, **_as_columns(trial.axes, record), **record}
 
 
-def _beside(axes: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Axes as columns; one that is called like a column of the lab's is `axis.NAME`."""
-    return {f"axis.{name}" if name.lower() in own else name: value for name, value in axes.items()}
+def _as_columns(axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Axes as columns; one that is called like a column of the lab's, or like another axis in other
+    letter case, is `axis.NAME`: SQLite's names are the same in upper and lower case."""
+    columns, taken = {}, set(fixed)
+    for name, value in axes.items():
+        columns[f"axis.{name}" if name.lower() in taken else name] = value
+        taken.add(name.lower())
+    return columns
 
 
 def fill(
-    found: sqlite3.Connection,
+    database: sqlite3.Connection,
     name: str,
     rows: Iterable[Mapping[str, Any]],
     first: tuple[str, ...] = ("cell",),  # a table has a column even when nothing was measured
@@ -80,10 +85,10 @@ def fill(
     # SQLite's names are the same in upper and lower case.
     heads = list({head.lower(): head for head in heads}.values())
     quoted = ", ".join('"' + head.replace('"', '""') + '"' for head in heads)
-    found.execute(f'CREATE TABLE "{name}" ({quoted})')
+    database.execute(f'CREATE TABLE "{name}" ({quoted})')
     places = ", ".join("?" * len(heads))
     values = ([_plain(row.get(head)) for head in heads] for row in rows)
-    found.executemany(f'INSERT INTO "{name}" VALUES ({places})', values)
+    database.executemany(f'INSERT INTO "{name}" VALUES ({places})', values)
 
 
 def _plain(value: Any) -> Any:

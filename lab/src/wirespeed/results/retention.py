@@ -25,17 +25,24 @@ def judged(runs: Path, newest: int) -> list[Kept]:
     """Every run, oldest first. Runs that cannot be read stay: another version may read them."""
     named = _baselines(runs)
     latest = Path(os.path.realpath(runs / "latest"))  # also of a link that leads to itself
-    found: list[Kept] = []
+    folders = store.list_runs(runs)
+    linked = {one.resolve(): one.name for one in folders if one.is_symlink()}
+    judgements: list[Kept] = []
     counts: Counter[str] = Counter()
-    for run_dir in reversed(store.list_runs(runs)):
+    for run_dir in reversed(folders):
         try:
             run = store.read_run(run_dir)
         except ResultsError:
-            found.append(Kept(run_dir, "", "it cannot be read by this version"))
+            judgements.append(Kept(run_dir, "", "it cannot be read by this version"))
+            continue
+        if run_dir.is_symlink():  # and no run of its own, that would count among the newest
+            judgements.append(Kept(run_dir, run.recipe, "it is a link"))
             continue
         why = ""
         if run_dir.name in named:
             why = f"baseline {', '.join(named[run_dir.name])}"
+        elif run_dir.resolve() in linked:
+            why = f"the link {linked[run_dir.resolve()]} leads to it"
         elif run.labels or run.note:
             why = "it has a label or a note"
         elif run.state == "running":
@@ -45,8 +52,8 @@ def judged(runs: Path, newest: int) -> list[Kept]:
         elif counts[run.recipe] < newest:
             why = f"among the newest {newest} of its recipe"
         counts[run.recipe] += 1
-        found.append(Kept(run_dir, run.recipe, why))
-    return found[::-1]
+        judgements.append(Kept(run_dir, run.recipe, why))
+    return judgements[::-1]
 
 
 def _baselines(runs: Path) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ runs/<UTC stamp>-<recipe>-<8 hex>/{run.json, plan.jsonl, journal.jsonl, trials/â
 
 from __future__ import annotations
 
+import calendar
 import errno
 import json
 import os
@@ -21,6 +22,7 @@ from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 
 BASELINES = "baselines"  # next to the runs: links with names that the user chose
+STAMP = "%Y%m%dT%H%M%SZ"  # the beginning of a run's name; its order is that of time
 MADE_WITHIN_S = 60.0  # from a run's folder to its run.json; it takes a tenth of a second
 
 
@@ -69,6 +71,7 @@ def storage(path: Path) -> Iterator[None]:
             errno.ENOSPC: "the disk is full; free some space and go on with --resume",
             errno.EDQUOT: "the disk quota is used up; free some space and go on with --resume",
             errno.EACCES: "permission denied; choose another folder with --runs",
+            errno.EPERM: "not permitted there; choose another folder with --runs",
             errno.EROFS: "the file system is read-only; choose another folder with --runs",
         }.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(f"cannot write {path}: {remedy}") from error
@@ -144,18 +147,38 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def create(runs: Path, recipe: str) -> Path:
     """Makes a fresh run directory; it is a run when its run.json is there (`announce`)."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    run_dir = runs / f"{stamp}-{recipe}-{secrets.token_hex(4)}"
+    run_dir = runs / f"{_fresh_stamp(runs)}-{recipe}-{secrets.token_hex(4)}"
     with storage(run_dir):
         (run_dir / "trials").mkdir(parents=True)
         (run_dir / "derived").mkdir()
     return run_dir
 
 
+def _fresh_stamp(runs: Path) -> str:
+    """The time, but later than every run that is there: else a clock that is set back would put
+    this run before them, and the next command would take another one for the last."""
+    now = time.time()
+    with storage(runs):
+        times = [stamped for one in list_runs(runs) if (stamped := stamp_s(one.name)) is not None]
+    return time.strftime(STAMP, time.gmtime(max([now, *(one + 1 for one in times)])))
+
+
+def stamp_s(name: str) -> float | None:
+    """The time in a run's name, in Unix seconds; None: the user gave it another name."""
+    try:
+        return calendar.timegm(time.strptime(name.partition("-")[0], STAMP))
+    except ValueError:
+        return None
+
+
 def announce(run_dir: Path, run: Run) -> None:
     """The last write of a new run: from here on it can be resumed, and runs/latest is it."""
     write_run(run_dir, run)
-    point_latest(run_dir)
+    try:
+        point_latest(run_dir)
+    except StorageError:  # another user's link, or none can be made: nothing is measured
+        (run_dir / "run.json").unlink(missing_ok=True)
+        raise
 
 
 def point_latest(run_dir: Path) -> None:
@@ -232,14 +255,14 @@ def write_trial(directory: Path, trial: Trial) -> None:
 
 def read_trials(run_dir: Path) -> list[Trial]:
     """Every finished trial, in the order in which they were planned. None counts twice."""
-    found: dict[str, tuple[Path, Trial]] = {}
+    by_key: dict[str, tuple[Path, Trial]] = {}
     for path in sorted((run_dir / "trials").glob("*/trial.json")):
         trial = _record(Trial, path)
-        if trial.key in found:
-            other = found[trial.key][0].parent.name
+        if trial.key in by_key:
+            other = by_key[trial.key][0].parent.name
             raise ResultsError(f"{path}: the same trial as {other} (move the copy elsewhere)")
-        found[trial.key] = path, trial
-    return [trial for _, trial in found.values()]
+        by_key[trial.key] = path, trial
+    return [trial for _, trial in by_key.values()]
 
 
 def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
@@ -301,11 +324,20 @@ def half_made(runs: Path) -> list[Path]:
     )  # fmt: skip
 
 
+def _run_dir(path: Path) -> Path:
+    """The run's own place: what `latest` and a baseline lead to. A run that lies on another disk
+    stays the link in the folder of runs: there it is found, and `latest` points to it."""
+    path = Path(os.path.abspath(path))
+    if path.is_symlink() and (path.name == "latest" or path.parent.name == BASELINES):
+        path = Path(os.path.abspath(path.parent.resolve() / path.readlink()))
+    return path
+
+
 def find_run(runs: Path, name: str) -> Path:
     """A run by path, by its directory's name or a part of it, by a baseline's name, or `latest`."""
     for path in (Path(name), runs / name, runs / BASELINES / name):
         if name and is_run(path):
-            return path.resolve()
+            return _run_dir(path)
     matches = [p for p in list_runs(runs) if name and (p.name.startswith(name) or name in p.name)]
     if len(matches) == 1:
         return matches[0]

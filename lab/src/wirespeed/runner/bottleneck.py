@@ -120,8 +120,8 @@ def _loads(evidence: Evidence, role: str) -> list[float]:
         cpu = usage.process_cpu_s.get(part.label, 0.0) / usage.seconds / len(part.cores)
         # With the interrupts that serve it.
         cores = [usage.values.get(f"cpu.{core}", 0.0) for core in part.cores]
-        own = max(cpu, sum(cores) / len(cores) - taken, usage.fullest_thread.get(part.label, 0.0))
-        loads.append(own / (1 - taken) if taken < 1 else 0.0)
+        share = max(cpu, sum(cores) / len(cores) - taken, usage.fullest_thread.get(part.label, 0.0))
+        loads.append(share / (1 - taken) if taken < 1 else 0.0)
     return loads
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from wirespeed.errors import RunError
+from wirespeed.runner.interrupts import held_back
 
 ANSWER_S = 30.0
+END_S = 10.0  # for a package manager to end what it is at
 
 
 class BuildError(RunError):
@@ -28,11 +33,36 @@ def build(root: Path, names: list[str]) -> None:
     door = root / "wirespeed"
     if not names or not door.is_file():
         return
-    code = subprocess.run([str(door), "build", *names], cwd=root, check=False).returncode
+    code = _code_of([str(door), "build", *names], root)
     if code:
         error = BuildError(f"./wirespeed build {' '.join(names)} failed; nothing was measured")
         error.exit_code = code
         raise error
+
+
+def _code_of(command: list[str], root: Path) -> int:
+    """Its exit code. A stop ends it with all that it started, which would build on without it."""
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with held_back():  # else what has just been started is not known yet
+            process = subprocess.Popen(command, cwd=root, start_new_session=True)
+        return process.wait()
+    except BaseException:
+        if process is not None:
+            with held_back():
+                _end(process)
+        raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Politely: a package manager that is killed leaves half of a package."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def missing(root: Path, names: list[str]) -> Missing:

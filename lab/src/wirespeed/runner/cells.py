@@ -33,12 +33,12 @@ class PlannedCell:
 
 
 def planned_cells(
-    recipe: Recipe, place: Place, fit_mode: str, wanted: dict[str, list[Any]]
+    recipe: Recipe, place: Place, fit_mode: str, only: dict[str, list[Any]]
 ) -> list[PlannedCell]:
     """Every cell of the recipe, none dropped."""
     result = []
     for cell in sweep.cells(recipe):
-        if any(cell.axes[name] not in values for name, values in wanted.items()):
+        if any(cell.axes[name] not in values for name, values in only.items()):
             result.append(PlannedCell(cell, "thinned", "left out by --only"))
             continue
         if any(cell.matches(values) for values in recipe.plan.skip):
@@ -91,14 +91,14 @@ def _apart_problem(resolver: Resolver, carrier: str) -> str:
 
 def needs(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[str]:
     """Parts of the front door that the measured cells need."""
-    found: set[str] = set()
+    parts: set[str] = set()
     for planned in cells:
         if planned.is_measured:
             resolver = Resolver(recipe, planned.cell, place)
-            found |= resolver.needs()
+            parts |= resolver.needs()
             if _wants_bypass(resolver, place) and stack.can_build(place.root):
-                found.add("bypass")
-    return sorted(found)
+                parts.add("bypass")
+    return sorted(parts)
 
 
 def _wants_bypass(resolver: Resolver, place: Place) -> bool:

@@ -83,13 +83,13 @@ def of_window(session: ServerSession, done: Generated) -> metrics.Flat:
     measured = metrics.common_window(done.figures)
     if measured is None or not measured.length_ns:
         return {}
-    found = window.counts(done.samples, measured.start_unix_ns, measured.length_ns)
+    counts = window.counts(done.samples, measured.start_unix_ns, measured.length_ns)
     seconds = measured.length_ns / 1e9
     requests = sum(figures.completed_in(seconds) for figures in done.figures.values())
-    own = [found[one.label] for one in servers_of(session) if one.label in found]
-    if not own or not requests:
+    events = [counts[one.label] for one in servers_of(session) if one.label in counts]
+    if not events or not requests:
         return {}
-    totals = {name: sum(one[event] for one in own) for name, event in EVENTS.items()}
+    totals = {name: sum(one[event] for one in events) for name, event in EVENTS.items()}
     flat: metrics.Flat = {f"server.{name}_per_request": n / requests for name, n in totals.items()}
     if totals["cycles"]:
         flat["server.instructions_per_cycle"] = totals["instructions"] / totals["cycles"]

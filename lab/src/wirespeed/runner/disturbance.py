@@ -123,7 +123,7 @@ class NoiseMonitor:
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
     known_best_ms: float | None = None  # of former runs on this machine
     calibrations_ms: list[float] = field(default_factory=list)  # kept sorted
-    has_told: bool = False
+    has_reported: bool = False
     usual_spread: float = 0.0  # of a trial's rate, from former runs on this machine
 
     @property
@@ -180,11 +180,11 @@ class NoiseMonitor:
         self.time_budget.repeated(window_s)
         return True
 
-    def to_tell(self) -> str:
+    def to_report(self) -> str:
         """One line, once a run, when a disturbance turns out to last."""
-        if self.has_told or self.accept_noise or not self.is_lasting:
+        if self.has_reported or self.accept_noise or not self.is_lasting:
             return ""
-        self.has_told = True
+        self.has_reported = True
         return (
             "noisy machine: most windows have interference (other processes, CPU steal, a slow "
             "host), so each is repeated only once and then counts, marked with ~; a gain must "

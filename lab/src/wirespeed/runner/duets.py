@@ -50,7 +50,7 @@ class DuetRunner(Runner):
             finally:
                 killed = pair.end()
             if killed:
-                self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
+                self.watcher.notify(f"{', '.join(killed)} did not end on SIGTERM and was killed")
         self._one_by_one(queue)
 
     def _has_turns(self, queue: list[Entry]) -> bool:
@@ -69,7 +69,7 @@ class DuetRunner(Runner):
         for line, _ in queue:
             if line.over:
                 self.alone[line.cell] = reason
-        self.watcher.told(f"{place_of(queue[0][0])}: no duet, separate trials instead: {reason}")
+        self.watcher.notify(f"{place_of(queue[0][0])}: no duet, separate trials instead: {reason}")
 
     def _new_pair(self, queue: list[Entry]) -> turns.SessionPair:
         line, planned = next(entry for entry in queue if entry[0].over)
@@ -144,11 +144,11 @@ class DuetRunner(Runner):
             if isinstance(problem, StorageError):
                 raise problem from error
             self._check_agents()
-            self.watcher.told(f"{place_of(line)}: no duet: {error}")
+            self.watcher.notify(f"{place_of(line)}: no duet: {error}")
             is_failure = not isinstance(error, turns.NoTurnsError)
             return replace(measured, duet=_none(line, str(error), is_failure)), False
         if duet.problem:
-            self.watcher.told(f"{place_of(line)}: no duet: {duet.problem}")
+            self.watcher.notify(f"{place_of(line)}: no duet: {duet.problem}")
         return replace(measured, duet=duet), True
 
     def _record(self, order: Attempt, measured: Trial) -> None:

@@ -106,15 +106,15 @@ class Runner:
                 self.time_budget.trials -= len(lines)
         if left_out:
             store.append_event(self.run_dir, "left_out", trials=left_out)
-            self.watcher.told(left_out_text(left_out, self.total, self.schedule.budget_s))
+            self.watcher.notify(left_out_text(left_out, self.total, self.schedule.budget_s))
 
     def _worth_trying(self, lines: list[PlannedTrial]) -> list[PlannedTrial]:
         """Without the cells that have failed the same way each time they were tried."""
         hopeless = [line for line in lines if self.failures.is_hopeless(line.cell)]
         self.time_budget.trials -= len(hopeless)
         for line in hopeless:
-            if text := self.failures.to_tell(line):
-                self.watcher.told(text)
+            if text := self.failures.to_report(line):
+                self.watcher.notify(text)
         return [line for line in lines if line not in hopeless]
 
     def _fits(self, sessions: list[list[PlannedTrial]]) -> bool:
@@ -159,7 +159,7 @@ class Runner:
             finally:
                 killed = session.end()
             if killed:
-                self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
+                self.watcher.notify(f"{', '.join(killed)} did not end on SIGTERM and was killed")
 
     def _start_failed(self, queue: list[tuple[PlannedTrial, PlannedCell]], reason: str) -> None:
         """A server that did not come up is started once more; then its trials have failed, and the
@@ -169,13 +169,13 @@ class Runner:
             raise StartError(reason)
         if queue[0][0].life not in self.started_again:
             self.started_again.add(queue[0][0].life)
-            self.watcher.told(f"{place_of(queue[0][0])}: {reason}; it is started once more")
+            self.watcher.notify(f"{place_of(queue[0][0])}: {reason}; it is started once more")
             return
         while queue:
             line, planned = queue.pop(0)
             folder = self._trial_folder(line)
             order = Attempt(line, planned, folder, kept_attempts(folder) + 1, False)
-            self.watcher.told(f"{place_of(line)} failed: {reason}")
+            self.watcher.notify(f"{place_of(line)} failed: {reason}")
             self._record(order, trials.failed(order, reason, clock.now(), clock.now()))
 
     def _new_session(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> ServerSession:
@@ -302,7 +302,7 @@ class Runner:
         store.append_event(
             self.run_dir, "retry", key=measured.key, attempt=order.attempt, why=reasons
         )
-        self.watcher.told(f"{place_of(order.line)} is repeated: {reasons}")
+        self.watcher.notify(f"{place_of(order.line)} is repeated: {reasons}")
 
     def _record(self, order: Attempt, measured: Trial) -> None:
         store.write_trial(order.folder, measured)
@@ -315,8 +315,8 @@ class Runner:
         else:
             self.invalid.append(measured)
         self.failures.saw(measured)
-        if text := self.context.noise.to_tell():
-            self.watcher.told(text)
+        if text := self.context.noise.to_report():
+            self.watcher.notify(text)
         self.watcher.recorded(measured, self.progress())
 
     def _cool_down(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
@@ -359,7 +359,7 @@ class Failures:
         self.reasons: dict[str, list[str]] = {}
         self.good: set[str] = set()
         self.lasting: set[str] = set()  # cells that no other attempt would help
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
         for trial in before:
             self.saw(trial)
 
@@ -376,13 +376,13 @@ class Failures:
             return True
         return cell not in self.good and len(seen) >= SAME_FAILURES and len(set(seen)) == 1
 
-    def to_tell(self, line: PlannedTrial) -> str:
+    def to_report(self, line: PlannedTrial) -> str:
         """Once for each cell; once for each reason that lasts."""
         reason = self.reasons[line.cell][-1]
         key = reason if line.cell in self.lasting else line.cell
-        if key in self.told:
+        if key in self.reported:
             return ""
-        self.told.add(key)
+        self.reported.add(key)
         if line.cell in self.lasting:
             return f"{place_of(line)} would fail the same way each time and is left"
         return f"{place_of(line)} failed {SAME_FAILURES} times the same way and is left"
@@ -514,7 +514,7 @@ def execute(
         state = "interrupted"
         raise
     except WirespeedError as error:
-        tell(run_dir, "error", str(error))
+        note_event(run_dir, "error", str(error))
         if isinstance(error, LostHostError):
             runner.agent_lost(str(error))
         raise
@@ -545,12 +545,12 @@ def _finish(run_dir: Path, run: Run, state: RunState) -> None:
     try:
         held = idle_held(run, store.read_trials(run_dir))
         store.write_run(run_dir, replace(run, state=state, ended=now(), idle_held=held))
-        tell(run_dir, state, "")
+        note_event(run_dir, state, "")
     except (StorageError, ResultsError):
         pass
 
 
-def tell(run_dir: Path, event: str, text: str) -> None:
+def note_event(run_dir: Path, event: str, text: str) -> None:
     details: dict[str, Any] = {"text": text} if text else {}
     try:
         store.append_event(run_dir, event, **details)

@@ -92,10 +92,10 @@ def rounds_to_decide(summary: Summary) -> int:
     left = run.rounds_max - run.plan.repeat if run.rounds_max else ROUNDS_AT_ONCE_MAX
     if left <= 0 or (not run.rounds_max and run.analyses >= ANALYSES_MAX):
         return 0
-    wanted = [
+    missing = [
         gain.verdict.more_rounds
         for gain in summary.gains
         if gain.metric == summary.primary and gain.verdict.word == "not decided"
     ]
-    within = sorted(rounds for rounds in wanted if rounds and rounds <= left)
+    within = sorted(rounds for rounds in missing if rounds and rounds <= left)
     return min(left, max(ROUNDS_AT_ONCE_MIN, within[-1])) if within else 0

@@ -20,11 +20,11 @@ _WRITE_S = 300.0  # gigabytes of payload on a slow host
 
 def make(fleet: Fleet, topology: Topology, sets: Iterable[FileSet]) -> None:
     """Has each role's hosts write and mount what its servers serve."""
-    wanted: dict[str, list[dict[str, object]]] = {}
+    by_host: dict[str, list[dict[str, object]]] = {}
     for one in sets:
         for name in topology.hosts(one.role):
-            wanted.setdefault(name, []).append(asdict(one))
-    questions = [(fleet[name], "make_files", {"sets": own}) for name, own in wanted.items()]
+            by_host.setdefault(name, []).append(asdict(one))
+    questions = [(fleet[name], "make_files", {"sets": files}) for name, files in by_host.items()]
     try:
         fleet.together(questions, _WRITE_S)
     except HostError as error:
@@ -58,9 +58,9 @@ def prepare(fleet: Fleet, run_dir: Path) -> None:
         _own(host, scratch)
     for host in fleet.seats:
         if not host.far.shares_files:
-            own = Path(host.info["memory_folder"]) / f"{scratch.name}-{_plain(host.name)}"
-            _own(host, own)
-            host.folders = {str(run_dir): f"{own}/run"}
+            folder = Path(host.info["memory_folder"]) / f"{scratch.name}-{_plain(host.name)}"
+            _own(host, folder)
+            host.folders = {str(run_dir): f"{folder}/run"}
 
 
 def _own(host: Host, folder: Path) -> None:

@@ -23,16 +23,16 @@ def fit(resolver: Resolver, mode: str) -> Fitted:
     roles = resolver.topology.roles
     if mode == "pairs":
         return _pairs(resolver, roles)
-    found: dict[str, list[Seat]] = {}
+    seats: dict[str, list[Seat]] = {}
     taken = {role: 0 for role in roles}
     shared = False
     for process in resolver.recipe.process:
         part = _process(resolver, process, roles[process.role], taken, mode == "share")
         if part.problem:
             return part
-        found |= part.seats
+        seats |= part.seats
         shared = shared or part.shared
-    return Fitted(found, shared=shared or _overlap(resolver, found))
+    return Fitted(seats, shared=shared or _overlap(resolver, seats))
 
 
 def _process(
@@ -95,13 +95,13 @@ def _wished(resolver: Resolver, process: ProcessSpec, seats: list[Seat]) -> list
 
 def _in_turns(seats: list[Seat]) -> list[Seat]:
     """In the order in which `deal` takes them, so that what is taken is a prefix."""
-    return [own[0] for own in topology.deal(seats, len(seats), 1, share=False).seats]
+    return [seats_of[0] for seats_of in topology.deal(seats, len(seats), 1, share=False).seats]
 
 
 def _problem(resolver: Resolver, process: ProcessSpec, count: int, per: int, have: int) -> str:
-    wanted = f"{count} × {process.name}" + (f" on {per} cores each" if per > 1 else "")
+    needed = f"{count} × {process.name}" + (f" on {per} cores each" if per > 1 else "")
     cores = f"{have} core{'' if have == 1 else 's'}"
-    return f"{wanted}, but the {process.role} has {cores} here (--fit share lets them share)"
+    return f"{needed}, but the {process.role} has {cores} here (--fit share lets them share)"
 
 
 def _pairs(resolver: Resolver, roles: dict[str, list[Seat]]) -> Fitted:
@@ -111,8 +111,8 @@ def _pairs(resolver: Resolver, roles: dict[str, list[Seat]]) -> Fitted:
     found: dict[str, list[Seat]] = {}
     for process in resolver.recipe.process:
         count = resolver.count(process)
-        own = roles[process.role][0]
-        seats = [replace(own, core=core) for _, core in cores]
+        first = roles[process.role][0]
+        seats = [replace(first, core=core) for _, core in cores]
         if len({machine for machine, _ in cores}) > 1:
             return Fitted(problem="pairs need server and generator on one machine")
         if process.role == "origin" or process.pin is None:
@@ -124,11 +124,11 @@ def _pairs(resolver: Resolver, roles: dict[str, list[Seat]]) -> Fitted:
     return Fitted(found, shared=True)
 
 
-def _overlap(resolver: Resolver, found: dict[str, list[Seat]]) -> bool:
+def _overlap(resolver: Resolver, seats: dict[str, list[Seat]]) -> bool:
     """Whether a server and a generator would run on one core: on a machine with a single one."""
     used: dict[str, set[tuple[str, int]]] = {"server": set(), "load": set(), "origin": set()}
     for process in resolver.recipe.process:
         for index in range(resolver.count(process)):
-            for seat in found[f"{process.name}-{index}"]:
+            for seat in seats[f"{process.name}-{index}"]:
                 used[process.role].add((resolver.topology.machine(seat.host), seat.core))
     return bool(used["server"] & used["load"])

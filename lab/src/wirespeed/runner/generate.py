@@ -119,11 +119,11 @@ def generate(
 
 def _measured_cores(session: ServerSession, instances: Sequence[Instance]) -> dict[str, set[int]]:
     """machine → its cores that a process of the trial is pinned to."""
-    found: dict[str, set[int]] = {}
+    cores: dict[str, set[int]] = {}
     for one in [*(started.instance for started in session.running), *instances]:
         machine = session.fleet.machine_of(session.fleet[one.host]).name
-        found.setdefault(machine, set()).update(one.cores)
-    return found
+        cores.setdefault(machine, set()).update(one.cores)
+    return cores
 
 
 def _warm_up(instances: list[Instance]) -> bool:
@@ -166,10 +166,10 @@ def core_for_lab(session: ServerSession, running: list[Started]) -> int | None:
 
 def core_names(session: ServerSession, instance: Instance) -> tuple[CoreName, ...]:
     """The cores of a process as samples name them."""
-    own = session.fleet.machine_of(session.fleet[instance.host]).name
+    machine = session.fleet.machine_of(session.fleet[instance.host]).name
     server = next((s.instance.host for s in session.running), instance.host)
     server_machine = session.fleet.machine_of(session.fleet[server]).name
-    return tuple(merge.core_name(core, own, server_machine) for core in instance.cores)
+    return tuple(merge.core_name(core, machine, server_machine) for core in instance.cores)
 
 
 def link_share(
@@ -251,15 +251,15 @@ def _sample(
     instants = [window_start, window_start + run.duration_s]
     questions = []
     for host, labels in _sampled_hosts(session, running):
-        asked = {
+        order = {
             "names": labels,
             "every_s": every_s,
             "instants": [instant + host.offset_s for instant in instants],
             "lab_core": lab_core if host.far.shares_files else None,
         }
         if sampling.events and not set(servers).isdisjoint(labels):
-            asked["counted"] = {"names": servers, "events": list(sampling.events)}
-        questions.append((host, "sample_start", {**asked, **_less_of(session, host, every_s)}))
+            order["counted"] = {"names": servers, "events": list(sampling.events)}
+        questions.append((host, "sample_start", {**order, **_less_of(session, host, every_s)}))
     session.fleet.together(questions)
 
 
@@ -274,9 +274,9 @@ def _less_of(session: ServerSession, host: Host, every_s: float) -> dict[str, An
 
 def _sampled_hosts(session: ServerSession, running: list[Started]) -> list[tuple[Host, list[str]]]:
     """Hosts with processes of this trial, and the machine under namespaces for the lab itself."""
-    found = session.fleet.by_host(started.label for started in [*session.running, *running])
-    known = {host.name for host, _ in found}
-    return found + [(host, []) for host in session.fleet.machines if host.name not in known]
+    by_host = session.fleet.by_host(started.label for started in [*session.running, *running])
+    known = {host.name for host, _ in by_host}
+    return by_host + [(host, []) for host in session.fleet.machines if host.name not in known]
 
 
 def _sampled(session: ServerSession, running: list[Started]) -> dict[str, list[dict[str, Any]]]:

@@ -31,14 +31,14 @@ def chosen(recipe: Recipe, place: Place, installed: Path = INSTALLED) -> Place:
     place = replace(place, java=java.program, java_major=java.major)
     if not any(process.requires.java for process in recipe.process):
         return place
-    wanted = max((_wanted(recipe, cell, place) for cell in sweep.cells(recipe)), default=0)
+    needed = max((_needed(recipe, cell, place) for cell in sweep.cells(recipe)), default=0)
     newest = max(_all(installed), key=lambda found: found.major, default=java)
-    if java.major >= wanted or newest.major < wanted:
+    if java.major >= needed or newest.major < needed:
         return place
     return replace(place, java=newest.program, java_major=newest.major)
 
 
-def _wanted(recipe: Recipe, cell: sweep.SweepPoint, place: Place) -> int:
+def _needed(recipe: Recipe, cell: sweep.SweepPoint, place: Place) -> int:
     return max(Resolver(recipe, cell, place).javas().values(), default=0)
 
 

@@ -40,8 +40,8 @@ class Known:
 def folder() -> Path:
     if "WIRESPEED_STATE" in os.environ:
         return Path(os.environ["WIRESPEED_STATE"])
-    if own := os.environ.get("XDG_STATE_HOME"):
-        return Path(own) / "wirespeed"
+    if state := os.environ.get("XDG_STATE_HOME"):
+        return Path(state) / "wirespeed"
     try:
         return Path.home() / ".local" / "state" / "wirespeed"
     except RuntimeError:  # a container's user without a name and a home

@@ -128,14 +128,14 @@ def costs(figures: Mapping[str, Figures], usage: Usage | None, roles: Mapping[st
     return flat
 
 
-def collections(found: Sequence[Collections], window_s: float) -> Flat:
+def collections(logs: Sequence[Collections], window_s: float) -> Flat:
     """Garbage collections of all JVMs of the trial; nothing without a JVM."""
-    if not found:
+    if not logs:
         return {}
     return {
-        "gc.count": float(sum(one.count for one in found)),
-        "gc.pause_ms": sum(one.pause_ms for one in found),
-        "gc.throughput": sum(one.throughput(window_s) for one in found) / len(found),
+        "gc.count": float(sum(one.count for one in logs)),
+        "gc.pause_ms": sum(one.pause_ms for one in logs),
+        "gc.throughput": sum(one.throughput(window_s) for one in logs) / len(logs),
     }
 
 

@@ -38,11 +38,11 @@ def session_axes(recipe: Recipe) -> list[str]:
 def groups(recipe: Recipe, cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
     """The measured cells by the server's session that they share."""
     names = session_axes(recipe)
-    found: dict[tuple[Any, ...], list[PlannedCell]] = {}
+    by_values: dict[tuple[Any, ...], list[PlannedCell]] = {}
     for cell in cells:
         if cell.is_measured:
-            found.setdefault(_values(cell, names), []).append(cell)
-    return list(found.values())
+            by_values.setdefault(_values(cell, names), []).append(cell)
+    return list(by_values.values())
 
 
 def units(recipe: Recipe, cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
@@ -71,8 +71,8 @@ def sessions(
     for number in rounds:
         left = {cell.over for cell in cells if cell.over and cell.is_measured}
         for group in _shuffled(recipe, shared, chance):
-            own = _within(recipe, group, random.Random(f"{seed}/{number}"))
-            result.append(PlannedSession(number, _with_bases(own, by_id, left)))
+            ordered = _within(recipe, group, random.Random(f"{seed}/{number}"))
+            result.append(PlannedSession(number, _with_bases(ordered, by_id, left)))
     return result
 
 

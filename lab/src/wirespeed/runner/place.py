@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from wirespeed.errors import InputError
 from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place
 from wirespeed.runner import java
@@ -40,7 +41,10 @@ def runs_folder() -> Path:
     checkout = root()
     if not (checkout / "INSTALLED").is_file():
         return checkout / "runs"
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    try:
+        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    except RuntimeError:  # a container's user without a name and a home
+        raise InputError("this user has no home for runs: name a folder with --runs") from None
     return Path(data) / "wirespeed" / "runs"
 
 

@@ -94,9 +94,9 @@ class Schedule:
 
 
 def make(recipe: Recipe, place: Place, options: PlanOptions) -> Schedule:
-    wanted = sweep.parse_only(options.only, recipe) if options.only else {}
-    recipe = with_values(recipe, wanted)
-    cells = planned_cells(recipe, place, options.fit, wanted)
+    only = sweep.parse_only(options.only, recipe) if options.only else {}
+    recipe = with_values(recipe, only)
+    cells = planned_cells(recipe, place, options.fit, only)
     return arrange(recipe, place, cells, options)
 
 
@@ -151,17 +151,17 @@ def comparisons(recipe: Recipe, cells: Sequence[PlannedCell]) -> int:
         for planned in cells
         if planned.is_measured and not (ceiling and planned.cell.matches(ceiling))
     ]
-    found: dict[str, set[tuple[str, str]]] = {}
+    values: dict[str, set[tuple[str, str]]] = {}
     for table in recipe.table:
         metric = table.value or (table.values[0] if table.values else "rps")
         if table.gain and table.columns:
             chosen = [c for c in measured if all(c.axes[a] in v for a, v in table.where.items())]
             pairs = _pairs(chosen, table.columns, table.gain.over)
-            found.setdefault(metric, set()).update(pairs)
-    if not found and len(recipe.plan.baseline) == 1:
+            values.setdefault(metric, set()).update(pairs)
+    if not values and len(recipe.plan.baseline) == 1:
         ((axis, over),) = recipe.plan.baseline.items()
-        found[""] = set(_pairs(measured, axis, over))
-    return max((len(pairs) for pairs in found.values()), default=0)
+        values[""] = set(_pairs(measured, axis, over))
+    return max((len(pairs) for pairs in values.values()), default=0)
 
 
 def _pairs(cells: Sequence[sweep.SweepPoint], axis: str, over: Any) -> list[tuple[str, str]]:
@@ -244,16 +244,16 @@ class Guess:
     def _cell(self, planned: PlannedCell) -> _Programs:
         cell = planned.cell
         if cell.id not in self._known:
-            found = Resolver(self.recipe, cell, self.place).instances(planned.seats)
-            tools = {one.tool for one in found if one.role != "load"}
-            self._known[cell.id] = _Programs(tools, null.key_of(self.place.root, found))
+            instances = Resolver(self.recipe, cell, self.place).instances(planned.seats)
+            tools = {one.tool for one in instances if one.role != "load"}
+            self._known[cell.id] = _Programs(tools, null.key_of(self.place.root, instances))
         return self._known[cell.id]
 
 
-def with_values(recipe: Recipe, wanted: dict[str, list[Any]]) -> Recipe:
+def with_values(recipe: Recipe, only: dict[str, list[Any]]) -> Recipe:
     """Values that [axis.x] declares but the sweep leaves out join it when --only names them."""
     axes = dict(recipe.axes)
-    for name, values in wanted.items():
+    for name, values in only.items():
         current = axes[name]
         known = list(current.ramp if isinstance(current, Ramp) else current)
         grown = known + [value for value in values if value not in known]

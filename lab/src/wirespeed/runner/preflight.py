@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median, stdev
 from typing import Any
@@ -80,7 +80,8 @@ class Preflight:
 
 def look(fleet: Fleet, schedule: Schedule, facts: dict[str, Any]) -> Preflight:
     """Some three seconds of watching the measured cores."""
-    seats = sorted({seat for cell in schedule.cells for own in cell.seats.values() for seat in own},
+    groups = (group for cell in schedule.cells for group in cell.seats.values())
+    seats = sorted({seat for group in groups for seat in group},
                    key=lambda seat: (seat.host, seat.core))  # fmt: skip
     machine = known.of_machine(facts)
     steal, others = _watched(fleet, seats)
@@ -92,13 +93,14 @@ def look(fleet: Fleet, schedule: Schedule, facts: dict[str, Any]) -> Preflight:
 
 
 def wait_for_quiet(
-    fleet: Fleet, schedule: Schedule, facts: dict[str, Any], most_s: float, tell: Any
-) -> Preflight:
+    fleet: Fleet, schedule: Schedule, facts: dict[str, Any], most_s: float,
+    notify: Callable[[str], None],
+) -> Preflight:  # fmt: skip
     """Looks until the machine is quiet or the time is over."""
     deadline = time.monotonic() + most_s
     seen = look(fleet, schedule, facts)
     if not seen.is_quiet and most_s > 0:
-        tell(f"waiting up to {duration_for_people(most_s)} for a quiet machine")
+        notify(f"waiting up to {duration_for_people(most_s)} for a quiet machine")
     while not seen.is_quiet and time.monotonic() < deadline:
         fleet.poll(min(AGAIN_S, max(0.0, deadline - time.monotonic())))
         seen = look(fleet, schedule, facts)
@@ -138,7 +140,7 @@ def _calibrations(fleet: Fleet, seat: Seat) -> Iterator[float]:
 def _server_seat(schedule: Schedule) -> Seat | None:
     servers = [p.name for p in schedule.recipe.process if p.role == "server"]
     for cell in schedule.cells:
-        for label, own in cell.seats.items():
-            if own and label.rpartition("-")[0] in servers:
-                return own[0]
+        for label, seats in cell.seats.items():
+            if seats and label.rpartition("-")[0] in servers:
+                return seats[0]
     return None

@@ -70,15 +70,15 @@ def take(run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher) -> N
     planned = {cell.cell.id: cell for cell in schedule.cells}
     for cell in profiles.profiled(load(run_dir)):
         places = ", ".join(f"{name} {value}" for name, value in cell.axes.items())
-        watcher.told(f"profiling {places}")
+        watcher.notify(f"profiling {places}")
         try:
-            found = _of_cell(run_dir, schedule, fleet, planned[cell.key])
+            sampled = _of_cell(run_dir, schedule, fleet, planned[cell.key])
         except LostHostError:
             raise
         except (HostError, ProcessError, StorageError) as error:
-            watcher.told(f"no profile of {places}: {error}")
-            found = Profile(cell.key, problem=str(error))
-        profiles.write(run_dir, found)
+            watcher.notify(f"no profile of {places}: {error}")
+            sampled = Profile(cell.key, problem=str(error))
+        profiles.write(run_dir, sampled)
 
 
 def _of_cell(run_dir: Path, schedule: Schedule, fleet: Fleet, planned: PlannedCell) -> Profile:
@@ -133,10 +133,10 @@ def _sampled(
             host.ask("run", argv=["rm", "-f", *maps])
     root = session.schedule.place.root
     text = _output(session.folder).read_text(encoding="utf-8", errors="replace")
-    found = folded(text.splitlines(), (stack.library(root).name, *ONLOAD))
-    if not found:
+    stacks = folded(text.splitlines(), (stack.library(root).name, *ONLOAD))
+    if not stacks:
         raise ProcessError(f"{PROGRAM} took no sample of the servers")
-    return tuple(found.items())
+    return tuple(stacks.items())
 
 
 def _name_methods(host: Host, processes: Sequence[int]) -> list[str]:
@@ -197,7 +197,7 @@ def _stop(host: Host) -> None:
 def folded(lines: Iterable[str], libraries: Iterable[str]) -> Counter[profiles.Stack]:
     """How often each stack was seen, root first, from what `perf script` prints: the name of the
     thread, the frames from the innermost on, an empty line."""
-    found: Counter[profiles.Stack] = Counter()
+    stacks: Counter[profiles.Stack] = Counter()
     known = set(libraries)
     thread, frames = "", list[str]()
     for line in [*lines, ""]:
@@ -206,9 +206,9 @@ def folded(lines: Iterable[str], libraries: Iterable[str]) -> Counter[profiles.S
         elif line.strip():
             thread = line.strip()
         elif frames:
-            found[(_clean(thread), *frames[::-1][-DEPTH_MAX:])] += 1
+            stacks[(_clean(thread), *frames[::-1][-DEPTH_MAX:])] += 1
             frames = []
-    return found
+    return stacks
 
 
 def _named(symbol: str, place: str, libraries: set[str]) -> str:

@@ -33,21 +33,21 @@ Asked = tuple[tuple[str, ...], tuple[str, ...]]  # (command that prints the vers
 def measured(fleet: Fleet, schedule: Schedule) -> dict[str, str]:
     """{"program NAME": "version (path, sha256 …)"} for servers and origins, and of the files that
     they and the generators are given {"file NAME": "sha256 …"}."""
-    found: dict[str, dict[Asked, str]] = {}
+    variants_of: dict[str, dict[Asked, str]] = {}
     files: dict[Path, None] = {}
     for planned in schedule.cells:
         resolver = Resolver(schedule.recipe, planned.cell, schedule.place)
         for one in resolver.instances(planned.seats) if planned.is_measured else ():
             files |= dict.fromkeys(_files(schedule.place, one) if one.index == 0 else ())
             if one.role != "load" and one.index == 0:
-                found.setdefault(one.name, {}).setdefault(_asked(one), one.host)
-    told: dict[str, str] = {}
-    for name, variants in found.items():
-        for asked, host in variants.items():
-            text = _of(fleet[host], asked)
-            label = name if len(variants) == 1 else f"{name}, {Path(asked[1][-1]).name}"
-            told |= {f"program {label}": text} if text else {}
-    return told | _hashes(list(files)) | _inherited(schedule.recipe)
+                variants_of.setdefault(one.name, {}).setdefault(_asked(one), one.host)
+    facts: dict[str, str] = {}
+    for name, variants in variants_of.items():
+        for question, host in variants.items():
+            text = _of(fleet[host], question)
+            label = name if len(variants) == 1 else f"{name}, {Path(question[1][-1]).name}"
+            facts |= {f"program {label}": text} if text else {}
+    return facts | _hashes(list(files)) | _inherited(schedule.recipe)
 
 
 def started(fleet: Fleet, schedule: Schedule, names: Collection[str]) -> dict[str, set[str]]:
@@ -57,8 +57,8 @@ def started(fleet: Fleet, schedule: Schedule, names: Collection[str]) -> dict[st
         resolver = Resolver(schedule.recipe, planned.cell, schedule.place)
         for one in resolver.instances(planned.seats) if planned.is_measured else ():
             words = " ".join([one.tool, *one.argv]).split()
-            own = found.setdefault(fleet[one.host].info["boot_id"], set())
-            own |= {Path(word).name for word in words} & set(names)
+            started_there = found.setdefault(fleet[one.host].info["boot_id"], set())
+            started_there |= {Path(word).name for word in words} & set(names)
     return found
 
 
@@ -115,11 +115,11 @@ def _hashes(paths: list[Path]) -> dict[str, str]:
     """By name; two of one name in two folders are named with their folder."""
     there = sorted({path.resolve() for path in paths if path.is_file()})
     names = [path.name for path in there]
-    found = {}
+    hashes = {}
     for path in there:
         name = path.name if names.count(path.name) == 1 else f"{path.parent.name}/{path.name}"
-        found[f"file {name}"] = f"sha256 {hash_of(path)[:DIGITS]}"
-    return found
+        hashes[f"file {name}"] = f"sha256 {hash_of(path)[:DIGITS]}"
+    return hashes
 
 
 def _asked(instance: Instance) -> Asked:
@@ -129,11 +129,11 @@ def _asked(instance: Instance) -> Asked:
     return instance.version, (*argv[:1], *jars)
 
 
-def _of(host: Host, asked: Asked) -> str:
-    version, files = asked
+def _of(host: Host, question: Asked) -> str:
+    version, files = question
     message: dict[str, Any] = {"programs": {"it": [version, files]}, "search_path": SEARCH_PATH}
-    found = host.ask("programs", ANSWER_S, **message)
-    if not found and not host.far.shares_files:  # it will be sent from here
+    answer = host.ask("programs", ANSWER_S, **message)
+    if not answer and not host.far.shares_files:  # it will be sent from here
         message["programs"] = {"it": [[], files]}
-        found = agent_facts.of_programs(message)
-    return str(found.get("it", ""))
+        answer = agent_facts.of_programs(message)
+    return str(answer.get("it", ""))

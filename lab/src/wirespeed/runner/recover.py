@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.agent import leftovers
-from wirespeed.errors import BusyError
+from wirespeed.errors import BusyError, StorageError
 from wirespeed.fleet.fleet import LOOK_S, Fleet
 from wirespeed.fleet.host import END_S
 from wirespeed.results import store
@@ -22,7 +22,7 @@ class Recovered:
     processes: list[int]
     folders: list[str]
     settings: list[str]
-    left: list[str]  # runs that another machine may be at work on
+    left: list[str]  # runs of another user, or that another machine may be at work on
 
 
 def wait_for_ending() -> None:
@@ -63,11 +63,14 @@ def recover(runs: Path) -> Recovered:
     wait_for_ending()
     done = leftovers.tidy()
     processes, folders = done["processes"], done["folders"]
-    names = []
+    names, others = [], []
     for run_dir in cut_off(runs):
         try:
             holder = execute.hold(run_dir)
         except BusyError:  # it goes on just now
+            continue
+        except StorageError:
+            others.append(run_dir.name)
             continue
         with holder:
             run = store.read_run(run_dir)
@@ -84,5 +87,5 @@ def recover(runs: Path) -> Recovered:
     for folder in store.half_made(runs):
         shutil.rmtree(folder, ignore_errors=True)
         folders.append(str(folder))
-    left = [one.name for one in store.list_runs(runs) if execute.may_run_elsewhere(one)]
-    return Recovered(names, processes, folders, tune.put_back(), left)
+    elsewhere = [one.name for one in store.list_runs(runs) if execute.may_run_elsewhere(one)]
+    return Recovered(names, processes, folders, tune.put_back(), [*others, *elsewhere])

@@ -71,6 +71,8 @@ MIXED_PLACES = "Machines or settings are mixed: the run went on all the same (--
 AGAIN_S = 2.0  # between two attempts to reach hosts whose agents were lost
 AGAIN_FOR_S = 20.0  # without a trial that was finished; a restart of a host takes longer
 
+CLOCK_AHEAD_S = 60.0  # runs that follow within a second are named a second later, without a word
+
 NICE = -20  # all contenders alike; a thread at nice 0 then gets 1 % of a core they fill
 
 
@@ -163,15 +165,17 @@ def _started(
         facts = facts_of(fleet, site.topology, schedule.place)
         audit = differing(facts, schedule, options.tune)
         for what, found, why in (row for row in audit if row[0] == audits.QUOTA):
-            watcher.told(f"{what}: {found}; {why}")
+            watcher.notify(f"{what}: {found}; {why}")
         if line := programs.left_out(schedule.recipe):
-            watcher.told(line)
+            watcher.notify(line)
         facts |= measure_links(fleet, schedule, watcher)
         facts |= programs.measured(fleet, schedule)
         facts |= counters.fact(fleet, site.topology.hosts("server")[0])
         tuned = tune.apply(fleet, schedule) if options.tune else None
         seen = _preflight(fleet, schedule, facts, options, watcher)
         run_dir = store.create(runs, schedule.recipe.name)
+        if line := _of_clock(run_dir):
+            watcher.notify(line)
         files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned, preflight=seen, audit=audit)
@@ -195,6 +199,17 @@ def _started(
                 return run_dir, invalid
 
 
+def _of_clock(run_dir: Path) -> str:
+    """Why a run's name is ahead of the clock: another run in its folder is."""
+    ahead_s = (store.stamp_s(run_dir.name) or 0.0) - time.time()
+    if ahead_s < CLOCK_AHEAD_S:
+        return ""
+    return (
+        f"the clock is {units.duration_for_people(ahead_s)} behind the last run of "
+        f"{run_dir.parent}; this run is named as a second later, so that it comes after it"
+    )
+
+
 def _executed(
     run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher, run: Run, holder: IO[str]
 ) -> list[Trial]:
@@ -207,8 +222,8 @@ def _preflight(
     """Seconds before minutes: what this machine can decide now. Short runs go without."""
     if not options.quiet_wait_s and (schedule.seconds < preflight.WORTH_S or schedule.accept_noise):
         return ""
-    seen = preflight.wait_for_quiet(fleet, schedule, facts, options.quiet_wait_s, watcher.told)
-    watcher.told(seen.text(schedule))
+    seen = preflight.wait_for_quiet(fleet, schedule, facts, options.quiet_wait_s, watcher.notify)
+    watcher.notify(seen.text(schedule))
     return seen.text(schedule)
 
 
@@ -229,11 +244,11 @@ def _built(origin: Source, options: PlanOptions, topology: Topology) -> Schedule
 def facts_of(fleet: Fleet, topology: Topology, where: Place) -> dict[str, Any]:
     """Facts of the server's host; of other machines too where there are some, under `hosts`."""
     server = fleet[topology.hosts("server")[0]]
-    found = machine.facts(server, SEARCH_PATH, where.java, is_audit=True)
+    facts = machine.facts(server, SEARCH_PATH, where.java, is_audit=True)
     others = {
         host.name: machine.facts(host, SEARCH_PATH, where.java) for host in _others(fleet, server)
     }
-    return {**found, **({"hosts": others} if others else {})}
+    return {**facts, **({"hosts": others} if others else {})}
 
 
 def _others(fleet: Fleet, server: Host) -> list[Host]:
@@ -280,7 +295,7 @@ def _gone_on(
     """After the loss of an agent, and of all that it had started: opens the site again and measures
     the rest. Each trial that is finished meanwhile gives the hosts more time."""
     done, deadline = -1, 0.0
-    watcher.told(f"{lost}; its site is opened again, and the run goes on")
+    watcher.notify(f"{lost}; its site is opened again, and the run goes on")
     while True:
         interrupts.check()
         finished = len(store.read_trials(run_dir))
@@ -326,21 +341,21 @@ def _resumed_on(
         _other_nice(run, prefer(fleet, origin.site)),
         "" if is_scheduled else _other_cores(store.read_trials(run_dir), schedule),
     ]
-    told = _overlooked(places, MIXED_PLACES, more)
+    remarks = _overlooked(places, MIXED_PLACES, more)
     measure_links(fleet, schedule, watcher)
     builds = _other_build(run, commit_of(origin.root), programs.measured(fleet, schedule))
     differs = f"this build differs from the one that began the run: {builds}"
     _overlooked([differs] if builds else [], MIXED, more)
-    told += [MIXED.format(builds)] if builds else []
+    remarks += [MIXED.format(builds)] if builds else []
     with execute.hold(run_dir) as holder:
         if store.read_run(run_dir) != run:  # its rounds and analyses are counted there
             raise BusyError(f"another command went on with {run_dir.name} meanwhile; try again")
-        return run_dir, _rest(run_dir, run, what, watcher, more, told, holder)
+        return run_dir, _rest(run_dir, run, what, watcher, more, remarks, holder)
 
 
-def _overlooked(found: Sequence[str], sentence: str, more: More) -> list[str]:
+def _overlooked(differences: Sequence[str], sentence: str, more: More) -> list[str]:
     """Refuses a difference between the two parts of a run, or words it for the report."""
-    differing = [text for text in found if text]
+    differing = [text for text in differences if text]
     if differing and not more.force:
         raise ResultsError(f"{differing[0]}; --force goes on all the same")
     return [sentence.format("; ".join(differing))] if differing else []
@@ -369,8 +384,8 @@ def _rest(
     store.append_event(run_dir, "resumed", pid=os.getpid(), forced=more.force, mixed=mixed)
     store.point_latest(run_dir)
     run = replace(run, state="running", ended=None, tuned=tuned)
-    told = mixed + [NOISE_ACCEPTED] * schedule.accept_noise
-    run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *told])))
+    remarks = mixed + [NOISE_ACCEPTED] * schedule.accept_noise
+    run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *remarks])))
     store.write_run(run_dir, run)
     with _tuned(run_dir, fleet, watcher, tuned):
         return _executed(run_dir, schedule, fleet, watcher, run, holder)
@@ -385,22 +400,22 @@ def measure_links(fleet: Fleet, schedule: Schedule, watcher: Watcher) -> dict[st
     fleet.capacities = links.measured(fleet, topology, sorted(used & set(topology.links)))
     for capacity in fleet.capacities.values():
         for sentence in capacity.differences():
-            watcher.told(sentence)
+            watcher.notify(sentence)
     return {f"link {name}": one.text() for name, one in fleet.capacities.items()}
 
 
 def scaled(schedule: Schedule) -> list[str]:
     """Links that stand for faster ones, named so in the report."""
-    found = []
+    sentences = []
     for link in schedule.place.topology.links.values():
         full_bps = units.speed_bps(link.speed) if link.speed else None
         used = any(one.cell.axes.get("link") == link.name for one in schedule.cells)
         if used and full_bps and link.rate_bps and link.rate_bps < full_bps:
-            found.append(
+            sentences.append(
                 f"Link {link.name} is scaled: {link.rate_bps / 1e9:g} Gb/s stand for "
                 f"{full_bps / 1e9:g} Gb/s (1:{full_bps / link.rate_bps:g})."
             )
-    return found
+    return sentences
 
 
 @contextmanager
@@ -413,13 +428,13 @@ def _tuned(
         return
     store.append_event(run_dir, "tuned", done=sentences)
     for sentence in sentences:
-        watcher.told(f"for this run: {sentence}")
+        watcher.notify(f"for this run: {sentence}")
     try:
         yield
     finally:
         with held_back():
             undone = tune.undo(fleet)
-            execute.tell(run_dir, "restored", "; ".join(undone))
+            execute.note_event(run_dir, "restored", "; ".join(undone))
 
 
 @contextmanager
@@ -525,7 +540,7 @@ def source_of(run_dir: Path, run: Run) -> Source:
     created = next((e for e in store.read_events(run_dir) if e["event"] == "created"), {})
     recipe_file = Path(created.get("recipe", run_dir / "recipe.toml"))
     recipe, text = read.read_copy(run_dir / "recipe.toml")
-    site = Site.model_validate(store.read_json(run_dir / "site.json"))
+    site = read.validated(Site, store.read_json(run_dir / "site.json"), run_dir / "site.json")
     return Source(place.root(), recipe_file, recipe, run.site, site, text)
 
 
@@ -584,7 +599,7 @@ def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> Pla
     return PlannedCell(one, seats=fitted.seats, shared_cores=fitted.shared, over=line.over)
 
 
-def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
+def _other_build(run: Run, commit: str, builds: Mapping[str, str]) -> str:
     """The measured builds and files that have changed since the run began; earlier runs name
     few."""
     begun = {
@@ -592,11 +607,11 @@ def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
         for name, text in run.facts.items()
         if name.startswith(("program ", "file ", "environment "))
     }
-    pairs = {name: (text, found.get(name, "not found")) for name, text in begun.items()}
+    pairs = {name: (text, builds.get(name, "not found")) for name, text in begun.items()}
     if run.commit and commit:
         pairs["commit"] = (run.commit, commit)
-    told = [f"{name} was {was}, is {now}" for name, (was, now) in pairs.items() if was != now]
-    return "; ".join(told)
+    texts = [f"{name} was {was}, is {now}" for name, (was, now) in pairs.items() if was != now]
+    return "; ".join(texts)
 
 
 def _other_recipe(run_dir: Path, run: Run) -> str:
@@ -625,8 +640,8 @@ def _other_cores(trials: Sequence[Trial], schedule: Schedule) -> str:
     seats = {planned.cell.id: planned.seats for planned in schedule.cells}
     for trial in trials:
         for one in trial.processes:
-            own = seats.get(trial.cell, {}).get(f"{one.name}-{one.index}")
-            now = sorted(seat.core for seat in own or ())
+            pinned = seats.get(trial.cell, {}).get(f"{one.name}-{one.index}")
+            now = sorted(seat.core for seat in pinned or ())
             if now and now != sorted(one.cores):
                 return f"{one.name}-{one.index} ran on cores {sorted(one.cores)}, now it is {now}"
     return ""
@@ -651,21 +666,21 @@ def _other_machine(
         ("this machine", run.facts, server),
         *((host.name, was, host) for was, host in zip(begun, others, strict=True)),
     ]:
-        found = machine.facts(host, SEARCH_PATH, where.java)
-        own = started.get(host.info["boot_id"], set())
-        texts.append(_other_identity(name, was, found, [*names, *sorted(own)]))
+        facts = machine.facts(host, SEARCH_PATH, where.java)
+        programs_there = started.get(host.info["boot_id"], set())
+        texts.append(_other_identity(name, was, facts, [*names, *sorted(programs_there)]))
     return "; ".join(filter(None, texts))
 
 
 def _other_identity(
-    name: str, was: dict[str, Any], found: dict[str, Any], names: Sequence[str]
+    name: str, was: dict[str, Any], facts: dict[str, Any], names: Sequence[str]
 ) -> str:
     """Of facts that both parts of the run know; its identity always."""
-    known = [one for one in names if one in machine.IDENTITY or (one in was and one in found)]
+    known = [one for one in names if one in machine.IDENTITY or (one in was and one in facts)]
     differing = [
-        f"{one} was {was.get(one)}, is {found.get(one)}"
+        f"{one} was {was.get(one)}, is {facts.get(one)}"
         for one in known
-        if was.get(one) != found.get(one)
+        if was.get(one) != facts.get(one)
     ]
     if not differing:
         return ""

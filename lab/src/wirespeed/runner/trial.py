@@ -229,7 +229,7 @@ class _MeasuredWindow:
 
     def write(self, warmup: list[float], tried: list[_MeasuredWindow], idle_held: bool) -> Trial:
         self._write_files(warmup)
-        discarded = [_told(one) for one in tried if one is not self]
+        discarded = [_described(one) for one in tried if one is not self]
         return replace(self._trial(discarded), idle_held=idle_held)
 
     def _evidence(self, calibration_best_ms: float | None) -> Evidence:
@@ -311,10 +311,10 @@ class _MeasuredWindow:
 
     def _collections(self) -> list[gc.Collections]:
         measured = self.measured
-        found = [
+        logs = [
             gc.of_window(log, measured.start_unix_ns, measured.length_ns) for log in self._gc_logs()
         ]
-        return [one for one in found if one is not None]
+        return [one for one in logs if one is not None]
 
     def _samples(self) -> list[Sample]:
         measured = self.measured
@@ -372,7 +372,7 @@ class _MeasuredWindow:
         link_outputs(self.session.folder, folder)
 
 
-def _told(discarded: _MeasuredWindow) -> str:
+def _described(discarded: _MeasuredWindow) -> str:
     """The record of a window that does not count: why, and the rate it gave."""
     rps = sum(figures.rps for figures in discarded.done.figures.values())
     words = [*discarded.verdict.reasons, *discarded.verdict.disturbed.words]

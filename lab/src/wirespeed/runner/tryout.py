@@ -153,9 +153,9 @@ def _started(others: set[int]) -> set[int]:
     list is read again.
     """
     while True:
-        found = descendants(os.getpid()) - others
-        alive = {pid for pid in found if is_alive(pid)}
-        reaped = [pid for pid in found - alive if _is_reaped(pid)]
+        below = descendants(os.getpid()) - others
+        alive = {pid for pid in below if is_alive(pid)}
+        reaped = [pid for pid in below - alive if _is_reaped(pid)]
         if alive or not reaped:
             return alive
 

@@ -71,9 +71,9 @@ def emptied(
     roles = {process.name: process.role for process in recipe.process}
     used: dict[str, set[int]] = {"server": set(), "load": set(), "origin": set()}
     for cell in cells:
-        for label, own in cell.seats.items():
+        for label, seats in cell.seats.items():
             used[roles[label.rpartition("-")[0]]] |= {
-                seat.core for seat in own if hosts is None or seat.host in hosts
+                seat.core for seat in seats if hosts is None or seat.host in hosts
             }
     here = set(cores)
     measured = set().union(*used.values()) & here
@@ -85,13 +85,13 @@ def emptied(
 
 def _of_roles(tune: Tune, roles: Sequence[str]) -> dict[str, Scalar]:
     """Of a value for each role the largest serves all that run on the machine."""
-    found: dict[str, Scalar] = {}
+    values: dict[str, Scalar] = {}
     for name, value in tune.sysctl.items():
         if not isinstance(value, dict):
-            found[name] = value
-        elif own := [number for role, number in value.items() if role in roles]:
-            found[name] = max(own)
-    return found
+            values[name] = value
+        elif numbers := [number for role, number in value.items() if role in roles]:
+            values[name] = max(numbers)
+    return values
 
 
 def foreseen(schedule: Schedule, is_asked_for: bool) -> list[str]:
@@ -102,19 +102,19 @@ def foreseen(schedule: Schedule, is_asked_for: bool) -> list[str]:
     settings += [f"{name} up to {value} a process" for name, value in want.limits.items()]
     settings += [f"service {name} stopped" for name in want.services]
     settings += [f"coalescing {name} {value}" for name, value in want.coalesce.items()]
-    found = []
+    lines = []
     if is_asked_for:
-        found.append(f"for the time of the run: {_moving(want)}")
-        found += [f"for the time of the run: {text}" for text in settings]
+        lines.append(f"for the time of the run: {_moving(want)}")
+        lines += [f"for the time of the run: {text}" for text in settings]
     elif settings:
-        found.append(f"the recipe asks for (set with --tune): {', '.join(settings)}")
+        lines.append(f"the recipe asks for (set with --tune): {', '.join(settings)}")
     if tune and tune.expect:
         texts = [f"{name} {value}" for name, value in tune.expect.items()]
-        found.append(
+        lines.append(
             f"the method also had (firmware, yours to set; {COMMAND} audit shows them): "
             f"{'; '.join(texts)}"
         )
-    return found
+    return lines
 
 
 def differences(schedule: Schedule) -> list[list[str]]:
@@ -147,7 +147,7 @@ def _cores(cores: list[int]) -> str:
 
 def apply(fleet: Fleet, schedule: Schedule) -> list[str]:
     """Tunes every machine of the site; returns what was done and what was not, a sentence each."""
-    found = []
+    done = []
     topology = schedule.place.topology
     for machine in fleet.machines:
         hosts = {host.name for host in fleet.on_machine_of(machine)}
@@ -158,16 +158,16 @@ def apply(fleet: Fleet, schedule: Schedule) -> list[str]:
             here = {name: value for name, value in here.items() if not name.startswith("net.")}
         order = _order(replace(want, sysctl=here), cards(fleet, schedule, hosts))
         applied = machine.ask("tune", **order)
-        found += [where + sentence for sentence in sentences(want, applied)]
+        done += [where + sentence for sentence in sentences(want, applied)]
         for host in fleet.seats:
             if host.far.has_own_network and host.name in hosts:
-                own = {name: v for name, v in want.sysctl.items() if name.startswith("net.")}
-                applied = host.ask("set_own", sysctl=own, limits=want.limits)
-                found += [
+                sysctls = {name: v for name, v in want.sysctl.items() if name.startswith("net.")}
+                applied = host.ask("set_own", sysctl=sysctls, limits=want.limits)
+                done += [
                     f"{host.name}: {name} was {was}, is {now}"
                     for name, was, now in applied["sysctl"]
                 ]
-    return found
+    return done
 
 
 def roles_on(topology: Topology, hosts: set[str]) -> list[str]:
@@ -195,32 +195,32 @@ def _order(want: Wanted, interfaces: Sequence[str], is_standing: bool = False) -
 def cards(fleet: Fleet, schedule: Schedule, hosts: Container[str]) -> list[str]:
     """The interfaces of the run's links on one machine; none on the loopback."""
     topology = schedule.place.topology
-    found = []
+    interfaces = []
     for role in ("server", "load"):
         for name in topology.hosts(role):
             host = fleet[name]
             if name not in hosts or host.far.has_own_network:
                 continue
             for link in topology.links.values():
-                own = getattr(link, role)
-                if own and own not in found:
-                    found.append(own)
-    return found
+                interface = getattr(link, role)
+                if interface and interface not in interfaces:
+                    interfaces.append(interface)
+    return interfaces
 
 
 def stand(fleet: Fleet, schedule: Schedule) -> list[str]:
     """Sets what the recipe asks for until `restore`, beyond the end of this command."""
-    found = []
+    done = []
     for machine in fleet.machines:
         hosts = {host.name for host in fleet.on_machine_of(machine)}
         roles = roles_on(schedule.place.topology, hosts)
         want = wanted(schedule, machine.info["cores"], hosts, roles)
         order = _order(want, cards(fleet, schedule, hosts), is_standing=True)
-        told = machine.ask("tune", **order)
+        answer = machine.ask("tune", **order)
         want = replace(want, clear=[])
-        lines = [text for text in sentences(want, told) if not text.startswith(MOVED)]
-        found += [f"{machine.name}: {line}" for line in lines]
-    return found
+        lines = [text for text in sentences(want, answer) if not text.startswith(MOVED)]
+        done += [f"{machine.name}: {line}" for line in lines]
+    return done
 
 
 def standing(fleet: Fleet) -> dict[str, Any]:
@@ -233,32 +233,32 @@ def standing(fleet: Fleet) -> dict[str, Any]:
 def end_standing(fleet: Fleet) -> list[str]:
     """Puts back what stands, and what a killed run left."""
     state = os.environ.get("WIRESPEED_TUNED")
-    found = []
+    lines = []
     for name, answer in fleet.each(fleet.machines, "restore_standing", state=state).items():
         done = answer["restored"]
         if done and done["by"]:
-            found.append(f"{name}: a run of process {done['by']} is at work; it puts back its own")
+            lines.append(f"{name}: a run of process {done['by']} is at work; it puts back its own")
         elif done:
-            found += [f"{name}: {line}" for line in restored(done)]
-    return found
+            lines += [f"{name}: {line}" for line in restored(done)]
+    return lines
 
 
 def sentences(want: Wanted, applied: dict[str, Any]) -> list[str]:
     changed = applied["sysctl"] + applied["switches"]
-    found = [f"{name} was {was}, is {now}" for name, was, now in changed]
+    lines = [f"{name} was {was}, is {now}" for name, was, now in changed]
     moved = f"{applied['threads']} threads and {applied['irqs']} interrupts of other programs"
     if not want.clear:
-        found.append(_moving(want))
+        lines.append(_moving(want))
     elif applied["threads"] or applied["irqs"]:
-        found.append(f"{moved} left {_cores(want.clear)} for {_cores(want.to)}")
+        lines.append(f"{moved} left {_cores(want.clear)} for {_cores(want.to)}")
     else:
-        found.append("no other program's threads could be moved; that needs root (CAP_SYS_NICE)")
+        lines.append("no other program's threads could be moved; that needs root (CAP_SYS_NICE)")
     if applied["pinned"]:
         names = list(dict.fromkeys(applied["pinned"]))
         more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
         shown = ", ".join(names[:NAMES_SHOWN_MAX]) + more
-        found.append(f"left where their owners pinned them: {shown}")
-    return found + [f"{name} is not set: {why}" for name, why in applied["refused"]]
+        lines.append(f"left where their owners pinned them: {shown}")
+    return lines + [f"{name} is not set: {why}" for name, why in applied["refused"]]
 
 
 def undo(fleet: Fleet) -> list[str]:
@@ -266,20 +266,20 @@ def undo(fleet: Fleet) -> list[str]:
 
     Where an agent was killed, this machine is put back from here; another one is named.
     """
-    found = []
+    lines = []
     for machine in fleet.machines:
         try:
             done = machine.ask("restore")["restored"]
-            found += restored(done) if done else []
+            lines += restored(done) if done else []
         except HostError:
             if machine.far.shares_files:
-                found += put_back()
+                lines += put_back()
             else:
-                found.append(
+                lines.append(
                     f"{machine.name} may still be tuned: `{COMMAND} recover --site NAME` puts it "
                     "back when it can be reached"
                 )
-    return found
+    return lines
 
 
 def put_back() -> list[str]:

@@ -75,9 +75,9 @@ def wake(session: ServerSession) -> None:
 
 
 def _ask(session: ServerSession, op: str) -> None:
-    for host, own in session.fleet.by_host(started.label for started in session.running):
+    for host, labels in session.fleet.by_host(started.label for started in session.running):
         try:
-            host.ask(op, names=own)
+            host.ask(op, names=labels)
         except HostError as error:
             host.check_lost()
             raise NoTurnsError(str(error)) from error
@@ -96,29 +96,29 @@ def play(
             wake(session)
         for session, planned in zip(pair.both, cells, strict=True):
             loads.append(_start_loads(session, planned, folder))
-        told = _ask_for_turns(pair, loads, seed)
+        answer = _ask_for_turns(pair, loads, seed)
     except StartFailed as error:
         loads.append(error.started)
         raise
     finally:
-        started = [one for own in loads for one in own]
+        started = [one for group in loads for one in group]
         stop.stop(fleet, started, 0.0)
         fleet.forget(one.label for one in started)
         fleet.release_idle()
-    slices = [Slice(*row) for row in told["slices"]]
-    _keep(folder, told["slices"])
-    found = slices_of.of_slices(slices, plan.block, not _polls(pair))
-    failure = _failure(told["totals"], slices)
-    problem = failure or found.problem
+    slices = [Slice(*row) for row in answer["slices"]]
+    _keep(folder, answer["slices"])
+    measured = slices_of.of_slices(slices, plan.block, not _polls(pair))
+    failure = _failure(answer["totals"], slices)
+    problem = failure or measured.problem
     return Duet(
         over=cells[0].cell.id,
-        ratios={} if problem else found.ratios,
-        groups=found.groups,
-        left_out=found.left_out,
+        ratios={} if problem else measured.ratios,
+        groups=measured.groups,
+        left_out=measured.left_out,
         slice_s=plan.slice,
         seconds=plan.pair,
-        how=told["how"],
-        is_realtime=told["realtime"],
+        how=answer["how"],
+        is_realtime=answer["realtime"],
         problem=problem,
         is_failure=bool(failure),
     )
@@ -154,19 +154,19 @@ def _ask_for_turns(
 ) -> dict[str, Any]:
     session, plan = pair.base, pair.base.schedule.recipe.plan.duet
     host = session.fleet[host_of(session)]
-    everyone = [s for one in pair.both for s in one.running] + [s for own in loads for s in own]
+    everyone = [s for one in pair.both for s in one.running] + [s for group in loads for s in group]
     message = {
         "sides": [
             {
                 "servers": [s.label for s in one.running if s.instance.role == "server"],
-                "loads": [s.label for s in own]
+                "loads": [s.label for s in group]
                 + [s.label for s in one.running if s.instance.role == "origin"],
             }
-            for one, own in zip(pair.both, loads, strict=True)
+            for one, group in zip(pair.both, loads, strict=True)
         ],
         "controls": [
-            [str(control(one, s.label)) for s in own]
-            for one, own in zip(pair.both, loads, strict=True)
+            [str(control(one, s.label)) for s in group]
+            for one, group in zip(pair.both, loads, strict=True)
         ],
         "slice_s": plan.slice,
         "skip_s": plan.skip,
@@ -177,10 +177,10 @@ def _ask_for_turns(
         "core": max((core for s in loads[0] for core in s.instance.cores), default=None),
     }
     try:
-        told: dict[str, Any] = host.ask("duet", plan.pair + ANSWER_S, **message)
+        answer: dict[str, Any] = host.ask("duet", plan.pair + ANSWER_S, **message)
     except HostError as error:
-        for own in loads:
-            for one in own:
+        for group in loads:
+            for one in group:
                 if session.fleet.exit_of(one.label) not in (None, 0):
                     words = one.last_words(session.fleet)
                     raise ProcessError(f"{one.label} failed: {words}") from error
@@ -188,7 +188,7 @@ def _ask_for_turns(
         _check_alive(pair)
         raise NoTurnsError(str(error)) from error
     _check_alive(pair)
-    return told
+    return answer
 
 
 def _check_alive(pair: SessionPair) -> None:

@@ -96,8 +96,8 @@ def is_stable(rates: list[float]) -> bool:
 def is_awaited(done: Generated) -> bool:
     """No answer is whole yet and nothing has failed: it is larger than the window, or the server
     is still cold. A window measured now would show that alone."""
-    found = done.figures.values()
-    return bool(found) and all(f.completed == 0 and f.errors == 0 for f in found)
+    figures = done.figures.values()
+    return bool(figures) and all(f.completed == 0 and f.errors == 0 for f in figures)
 
 
 def has_bytes(done: Generated) -> bool:
@@ -109,9 +109,9 @@ def learn(session: ServerSession, planned: PlannedCell, done: Generated) -> None
 
     A window without a whole answer teaches nothing.
     """
-    found = [f.in_flight / f.rps for f in done.figures.values() if f.rps > 0]
-    if found:
-        session.answer_s[planned.cell.id] = max(found)
+    delays = [f.in_flight / f.rps for f in done.figures.values() if f.rps > 0]
+    if delays:
+        session.answer_s[planned.cell.id] = max(delays)
 
 
 def timeout_s(session: ServerSession, planned: PlannedCell) -> float:

@@ -30,5 +30,5 @@ class Watcher:
     def recorded(self, trial: Trial, progress: Progress) -> None:
         """A trial is on the disk."""
 
-    def told(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Something worth a line: a retry, a server that had to be killed."""

@@ -46,16 +46,16 @@ def of_window(
     if before is None or after is None or not figures or loaded_s <= 0:
         return None
     servers = [s for s in session.running if s.instance.role == "server"]
-    found = after.since(before)
+    used = after.since(before)
     if usage is not None and usage.seconds > 0:
         window_s = sum(usage.process_cpu_s.get(s.label, 0.0) for s in servers)
         # The window's CPU time is of the window only, and bypass reports that of the step too.
-        if found.cpu_s < REPORTED_MIN * window_s * max(1.0, loaded_s / usage.seconds):
+        if used.cpu_s < REPORTED_MIN * window_s * max(1.0, loaded_s / usage.seconds):
             return None
     cores = {core for server in servers for core in server.instance.cores}
-    useful = min(1.0, found.work_s / loaded_s / max(1, len(cores)))
+    useful = min(1.0, used.work_s / loaded_s / max(1, len(cores)))
     requests = _requests(figures, loaded_s)
-    return Work(useful, found.work_s * 1e6 / requests if requests else None)
+    return Work(useful, used.work_s * 1e6 / requests if requests else None)
 
 
 def _requests(figures: Mapping[str, Figures], loaded_s: float) -> float:

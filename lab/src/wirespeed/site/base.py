@@ -55,10 +55,10 @@ def split(site: Site, cores: list[int], has_origin: bool) -> dict[str, list[int]
     """The cores of each role on one machine: the site's own words, else an even split."""
     usable = [core for core in cores if core not in site.housekeeping] or cores
     found = roles_of(usable, has_origin)
-    for role, own in by_role(site).items():
-        if own.cores:
-            check_cores(own.cores, cores, f"{role}.cores")
-            found[role] = own.cores
+    for role, site_of_role in by_role(site).items():
+        if site_of_role.cores:
+            check_cores(site_of_role.cores, cores, f"{role}.cores")
+            found[role] = site_of_role.cores
     return found
 
 
@@ -72,8 +72,8 @@ def own_ids(what: str) -> CoreIds:
     return ids_of({what: core_ids(IDS[what])}, what)
 
 
-def check_cores(wanted: list[int], cores: list[int], key: str) -> None:
-    missing = sorted(set(wanted) - set(cores))
+def check_cores(given: list[int], cores: list[int], key: str) -> None:
+    missing = sorted(set(given) - set(cores))
     if missing:
         have = ", ".join(map(str, cores))
         raise InputError(f"the site's {key}: core {missing[0]} does not exist (cores: {have})")
@@ -83,17 +83,17 @@ def by_role(site: Site) -> dict[str, RoleSite]:
     return {"server": site.server, "load": site.load, "origin": site.origin}
 
 
-def addresses_of(own: RoleSite, links: list[str], default: str) -> dict[str, str]:
+def addresses_of(site: RoleSite, links: list[str], default: str) -> dict[str, str]:
     """link → address, from one address for all links or one for each."""
-    each = own.addr if isinstance(own.addr, dict) else dict.fromkeys(links, own.addr)
-    found = {link: each.get(link) or default for link in links}
-    for address in found.values():
+    each = site.addr if isinstance(site.addr, dict) else dict.fromkeys(links, site.addr)
+    addresses = {link: each.get(link) or default for link in links}
+    for address in addresses.values():
         if ":" in address:
             raise InputError(
                 f"the site's address {address!r} cannot be part of a URL (write the host's IPv4 "
                 'address or its name as addr = "…", without a port)'
             )
-    return found
+    return addresses
 
 
 def seats(host: str, cores: list[int]) -> list[Seat]:

@@ -29,9 +29,9 @@ def open_site(ask: Ask) -> Opened:
 def topology(ask: Ask) -> Topology:
     """The site's topology; its hosts are asked where the site file does not say enough."""
     kind = _kind(ask.site.kind)
-    found = kind.foreseen(ask)
-    if found is not None:
-        return found
+    foreseen = kind.foreseen(ask)
+    if foreseen is not None:
+        return foreseen
     opened = kind.open(ask)
     opened.fleet.close()
     return opened.topology

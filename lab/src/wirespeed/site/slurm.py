@@ -34,12 +34,12 @@ class Slurm:
             raise
         fleet.undo.append(allocation.release)
         try:
-            found = ssh.topology(ask.site, hosts, fleet)
+            opened = ssh.topology(ask.site, hosts, fleet)
             server = nodes[0]
             if not ask.site.server.addr:
                 addr = address_of(server)
-                found.addresses["server"] = dict.fromkeys(found.links, addr)
-            return Opened(fleet, found)
+                opened.addresses["server"] = dict.fromkeys(opened.links, addr)
+            return Opened(fleet, opened)
         except BaseException:
             fleet.close()
             raise
@@ -124,8 +124,8 @@ def nodes_of(job: int) -> list[str]:
 
 def address_of(node: str) -> str:
     words = said(["scontrol", "-o", "show", "node", node]).split()
-    found = [word[len("NodeAddr=") :] for word in words if word.startswith("NodeAddr=")]
-    return found[0] if found else node
+    addresses = [word[len("NodeAddr=") :] for word in words if word.startswith("NodeAddr=")]
+    return addresses[0] if addresses else node
 
 
 def said(command: list[str]) -> str:

@@ -39,7 +39,7 @@ class Ssh:
         hosts = hosts_of(ask.site, ask.has_origin)
         transports = [
             self.transport(ask.site, host)
-            for host in dict.fromkeys(host for own in hosts.values() for host in own)
+            for host in dict.fromkeys(host for names in hosts.values() for host in names)
         ]
         fleet = Fleet(transports, ask.mark, ask.cgroups)
         try:
@@ -74,19 +74,19 @@ def alive(lease_s: float) -> tuple[str, ...]:
 
 def hosts_of(site: Site, has_origin: bool) -> dict[str, list[str]]:
     """role → its hosts; an origin without a host of its own lives with the generators."""
-    found = {role: named(own, role) for role, own in by_role(site).items()}
+    hosts = {role: named(site_of_role, role) for role, site_of_role in by_role(site).items()}
     for role in ("server", "load"):
-        if not found[role]:
+        if not hosts[role]:
             raise InputError(f'the site has no host for {role} (write {role} = {{ host = "…" }})')
     if not has_origin:
-        found["origin"] = []
-    elif not found["origin"]:
-        found["origin"] = found["load"][:1]
-    return found
+        hosts["origin"] = []
+    elif not hosts["origin"]:
+        hosts["origin"] = hosts["load"][:1]
+    return hosts
 
 
-def named(own: RoleSite, role: str) -> list[str]:
-    hosts = [own.host, *own.hosts] if own.host else list(own.hosts)
+def named(site: RoleSite, role: str) -> list[str]:
+    hosts = [site.host, *site.hosts] if site.host else list(site.hosts)
     if role != "load" and len(hosts) > 1:
         raise InputError(f"the site's {role} has {len(hosts)} hosts (only load may have several)")
     return hosts
@@ -101,9 +101,9 @@ def topology(
     cores = {host.name: host.info["cores"] for host in fleet.all()}
     links = links_of(site) or {"network": Link("network")}
     addresses = {}
-    for role, own in by_role(site).items():
+    for role, site_of_role in by_role(site).items():
         first = hosts[role][0] if hosts[role] else ""
-        addresses[role] = addresses_of(own, list(links), first.rpartition("@")[2])
+        addresses[role] = addresses_of(site_of_role, list(links), first.rpartition("@")[2])
     return Topology(
         cores=cores,
         roles={
@@ -122,10 +122,10 @@ def topology(
 def _seats(
     site: Site, role: str, host: str, hosts: dict[str, list[str]], cores: dict[str, list[int]]
 ) -> list[Seat]:
-    own = by_role(site)[role]
-    if own.cores:
-        check_cores(own.cores, cores[host], f"{role}.cores ({host})")
-        return seats(host, own.cores)
+    site_of_role = by_role(site)[role]
+    if site_of_role.cores:
+        check_cores(site_of_role.cores, cores[host], f"{role}.cores ({host})")
+        return seats(host, site_of_role.cores)
     roles = [one for one in hosts if host in hosts[one]]
     if len(roles) > 1:
         return seats(host, roles_of(cores[host], "origin" in roles)[role])

@@ -97,19 +97,19 @@ class Level:
 def level(values: Sequence[float]) -> Level:
     """The mean of figures that do not err together; of a single one nothing else is known."""
     count = len(values)
-    own = max(variance(values), VARIANCE_MIN) if count > 1 else 0.0
-    return Level(fmean(values), own / count, count - 1.0, count)
+    observed = max(variance(values), VARIANCE_MIN) if count > 1 else 0.0
+    return Level(fmean(values), observed / count, count - 1.0, count)
 
 
 def over_cells(pairs: Sequence[Mapping[int, float]]) -> Comparison | None:
     """The geometric mean of the gains of several cells, from {round: log ratio} of each."""
-    found = level_over_cells(pairs)
-    if found is None:
+    pooled = level_over_cells(pairs)
+    if pooled is None:
         return None
-    gain = math.expm1(found.mean)
-    if found.df <= 0:
-        return Comparison(gain, None, None, 1.0, found.rounds)
-    return _with_interval(found.mean, math.sqrt(found.variance), found.df, found.rounds)
+    gain = math.expm1(pooled.mean)
+    if pooled.df <= 0:
+        return Comparison(gain, None, None, 1.0, pooled.rounds)
+    return _with_interval(pooled.mean, math.sqrt(pooled.variance), pooled.df, pooled.rounds)
 
 
 def level_over_cells(cells: Sequence[Mapping[int, float]]) -> Level | None:
@@ -138,8 +138,8 @@ def level_over_cells(cells: Sequence[Mapping[int, float]]) -> Level | None:
         return Level(fmean(means), 0.0, 0.0, 1)
     centre = math.fsum(w * f for w, f in zip(weights, figures, strict=True))
     squares = math.fsum(w * (f - centre) ** 2 for w, f in zip(weights, figures, strict=True))
-    own = max(squares * count / (count - 1), VARIANCE_MIN)
-    return Level(fmean(means), own / count, count - 1, min(most, round(count)))
+    observed = max(squares * count / (count - 1), VARIANCE_MIN)
+    return Level(fmean(means), observed / count, count - 1, min(most, round(count)))
 
 
 def _with_enough_rounds(cells: Sequence[Mapping[int, float]]) -> list[Mapping[int, float]]:
@@ -161,10 +161,10 @@ def _comparison(ratios: Sequence[float], df0: float, variance0: float) -> Compar
     gain = math.expm1(centre)
     if rounds < 2:
         return Comparison(gain, None, None, 1.0, rounds)
-    own = max(variance(ratios), VARIANCE_MIN)
+    observed = max(variance(ratios), VARIANCE_MIN)
     df = rounds - 1 + df0
-    shared = (df0 * variance0 + (rounds - 1) * own) / df
-    return _with_interval(centre, math.sqrt(max(own, shared) / rounds), df, rounds)
+    shared = (df0 * variance0 + (rounds - 1) * observed) / df
+    return _with_interval(centre, math.sqrt(max(observed, shared) / rounds), df, rounds)
 
 
 def _with_interval(centre: float, error: float, df: float, rounds: int) -> Comparison:
@@ -181,12 +181,12 @@ def _prior(spreads: Sequence[tuple[float, int]]) -> tuple[float, float]:
     """
     if len(spreads) < 2:
         return 0.0, 0.0
-    logs = [math.log(own) - student.digamma(df / 2) + math.log(df / 2) for own, df in spreads]
+    logs = [math.log(spread) - student.digamma(df / 2) + math.log(df / 2) for spread, df in spreads]
     unequal = variance(logs) - fmean(student.trigamma(df / 2) for _, df in spreads)
     least = prior_df_max(len(spreads), min(df for _, df in spreads))
     if unequal <= 0:
         total = sum(df for _, df in spreads)
-        return least, sum(own * df for own, df in spreads) / total
+        return least, sum(spread * df for spread, df in spreads) / total
     df0 = min(2 * student.trigamma_inverse(unequal), least)
     return df0, math.exp(fmean(logs) + student.digamma(df0 / 2) - math.log(df0 / 2))
 

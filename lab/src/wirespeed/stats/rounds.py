@@ -21,17 +21,19 @@ def planned(comparisons: int, spread: float = QUIET_SPREAD) -> int:
     """The rounds of a run with so many comparisons, where a trial spreads by `spread`."""
     if comparisons == 0:
         return ROUNDS_PLAIN
-    wanted = [needed(size, chance, 1, comparisons, spread) for size, chance in ALL_HAVE]
-    wanted += [needed(size, chance, comparisons, comparisons, spread) for size, chance in ONE_HAS]
-    return max(ROUNDS_PLAIN, *(rounds or ROUNDS_MAX for rounds in wanted))
+    candidates = [needed(size, chance, 1, comparisons, spread) for size, chance in ALL_HAVE]
+    candidates += [
+        needed(size, chance, comparisons, comparisons, spread) for size, chance in ONE_HAS
+    ]
+    return max(ROUNDS_PLAIN, *(rounds or ROUNDS_MAX for rounds in candidates))
 
 
 def planned_here(comparisons: int, spread: float | None) -> int:
     """The same for a machine whose trials are known to spread by so much; None where that is not
     known. A machine that is stiller than the quiet one gets no fewer."""
     quiet = planned(comparisons)
-    own = planned(comparisons, max(spread or 0.0, QUIET_SPREAD))
-    return min(own, GROWTH_MAX * quiet)
+    rounds = planned(comparisons, max(spread or 0.0, QUIET_SPREAD))
+    return min(rounds, GROWTH_MAX * quiet)
 
 
 def needed(
