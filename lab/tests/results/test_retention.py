@@ -135,7 +135,7 @@ def test_without_runs_nothing_is_wrong(tmp_path):
     assert shown.exit_code == 0 and "Nothing to remove" in shown.stdout
 
 
-def test_a_link_is_no_run_of_its_own_and_what_it_leads_to_stays(runs):
+def test_a_link_is_not_counted_and_what_it_leads_to_stays(runs):
     """A link counted among the newest, so that a run more was removed, also the one it led to."""
     old = runs / "20261103T000000Z-a-0003"
     (runs / "the-good-one").symlink_to(old.name)

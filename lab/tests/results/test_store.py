@@ -309,7 +309,7 @@ def test_a_run_is_named_later_than_every_other_though_the_clock_was_set_back(tmp
     second, third = created(tmp_path), created(tmp_path)
     assert store.list_runs(runs) == [first, second, third]
     assert store.stamp_s(third.name) == store.stamp_s(first.name) + 2
-    third.rename(runs / "mine")  # a name without a time is no run's time
+    third.rename(runs / "mine")  # a name without a time has none
     assert store.stamp_s("mine") is None
     assert store.list_runs(runs)[:2] == [first, second]
     assert created(tmp_path).name > second.name

@@ -98,7 +98,7 @@ def test_closed_standard_streams_do_not_stop_a_run(checkout):
     ],
 )
 def test_a_closed_standard_input_is_an_empty_one(checkout, words, problem):
-    """`init` ended in a traceback: without a standard input it is no terminal either."""
+    """`init` ended in a traceback: a closed standard input is not a terminal either."""
     shell = f'exec "{sys.executable}" -c "{RUN}" {words} <&-'
     environment = {**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)}
     done = subprocess.run(["sh", "-c", shell], cwd=checkout.root, env=environment, text=True,
