@@ -54,7 +54,7 @@ def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
         if not (left or equals):
             del pieces[0]
             continue
-        # A value may be `/search?q=1`: what stands before its = is no axis then.
+        # A value may be `/search?q=1`: then the part before = is a value too.
         if equals and (left in values or not _taken(pieces, _values_of(recipe, name))):
             name, pieces[0] = left, right
         if name not in values:
