@@ -289,8 +289,8 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
 def _pooled_as_seen(
     first: Summary, sides: Sequence[_Sides], seen: Sequence[_Sides], floors: Mapping[str, float]
 ) -> list[Difference]:
-    """What the figures alone say over all cells, also the ones that are withheld: many small losses
-    that no single cell shows are not shown to be none either."""
+    """The differences over all cells, also the withheld ones, by their figures alone: many small
+    losses that no single cell shows are not shown to be none either."""
     over_all = [one for metric in floors if (one := _over_all(first, seen, metric))]
     differences = []
     for one, q in zip(over_all, _qs([*over_all, *seen]), strict=False):
