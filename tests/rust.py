@@ -14,6 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CARGO = ["cargo", "test", "--workspace", "--locked"]
+#: Not the examples: the step `lint` checks them, and only this one is run by a test.
+PROGRAMS = ["--tests"]
+EXAMPLE = ["cargo", "build", "--workspace", "--locked", "--example", "http"]
 AT_ONCE = 4
 #: Begun first, the longest at the front: none of them is to run alone at the end.
 LONG = ("packets", "contract", "shards", "robust", "lua", "across", "linux", "links", "veth", "models")
@@ -29,10 +32,11 @@ RESULT = re.compile(r"^test \S+ \.\.\. ")
 
 def programs():
     """Target, executable and folder of each, compiled; ends with cargo's exit code when that fails."""
-    build = subprocess.run([*CARGO, "--no-run", "--message-format=json-render-diagnostics"],
+    build = subprocess.run([*CARGO, *PROGRAMS, "--no-run", "--message-format=json-render-diagnostics"],
                            cwd=ROOT, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-    if build.returncode:
-        raise SystemExit(build.returncode)
+    example = subprocess.run(EXAMPLE, cwd=ROOT, stdin=subprocess.DEVNULL)
+    if build.returncode or example.returncode:
+        raise SystemExit(build.returncode or example.returncode)
     messages = map(json.loads, build.stdout.splitlines())
     made = [one for one in messages if one.get("executable") and one["profile"]["test"]]
     return [(one["target"]["name"], one["executable"], Path(one["manifest_path"]).parent)

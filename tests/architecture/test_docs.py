@@ -1,5 +1,6 @@
 """The commands and links that the documents show work when they are pasted."""
 
+import functools
 import re
 import shlex
 import subprocess
@@ -88,6 +89,12 @@ def test_the_documents_show_commands():
     assert {words[0] for _, words in SHOWN} >= {"run", "plan", "report", "load", "bypass"}
 
 
+@functools.cache
+def planned(*words):
+    """Many pages show the same command."""
+    return CliRunner().invoke(app, ["plan", *words])
+
+
 @pytest.mark.parametrize(("page", "words"), SHOWN, ids=lambda part: " ".join(part[-9:])
                          if isinstance(part, tuple) else part)
 def test_a_shown_command_can_be_pasted(page, words):
@@ -105,7 +112,7 @@ def test_a_shown_command_can_be_pasted(page, words):
         if "--site" in rest and f"[site.{rest[rest.index('--site') + 1]}]" in (ROOT / page).read_text():
             return  # a site of the page's own, whose hosts a plan would look for
         only_of_run = {"--accept-noise", "--force", "--profile"}
-        done = CliRunner().invoke(app, ["plan", *(word for word in rest if word not in only_of_run)])
+        done = planned(*(word for word in rest if word not in only_of_run))
         assert done.exit_code == 0, f"{page}: {done.output} {done.exception}"
     if command == "load":
         for option in options_of(rest):

@@ -204,12 +204,24 @@ def test_the_end_names_failures_and_slow_tests_and_closes_with_the_counts():
     slow = [(seconds / 2, f"test_{seconds}") for seconds in range(12)]
     done = [(rust, Results(3, 1, [Skip("beside", "wrk2")], slow), "test a ... FAILED"),
             (lab, Results(4, 0, [], [(9.0, "story")]), "")]
-    lines = summary.text(done, 61.4).splitlines()
-    assert lines[-2:] == ["61 s", "7 passed, 1 failed, 1 skipped"]
+    lines = summary.text(done, 61.4, 118.6).splitlines()
+    assert lines[-2:] == ["61 s, 119 s of CPU", "7 passed, 1 failed, 1 skipped"]
     assert "── rust: what failed, from build/test/rust.txt" in lines and "test a ... FAILED" in lines
     assert "rust             5.5 s  test_11" in lines and "lab              9.0 s  story" in lines
     assert not [line for line in lines if "test_8" in line]
     assert len(summary.slowest(done, 10).splitlines()) == 11
+
+
+def test_a_step_shows_the_cpu_that_it_took_and_that_was_taken_ahead_for_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(running, "OUT", tmp_path)
+    burns = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.6: pass"]
+    first, second = (Step(name, 1, [command], lambda _, __: Results(1), ahead=ahead)
+                     for name, command, ahead in (("first", ["true"], None), ("second", burns, burns)))
+    before_s = running.cpu_s()
+    assert [step for step, *_ in running.run_all([first, second], [])] == [first, second]
+    taken = re.findall(r"^✔ (\w+) .* s +(\d+) s of CPU$", capsys.readouterr().out, re.M)
+    assert [name for name, _ in taken] == ["first", "second"] and int(taken[1][1]) > int(taken[0][1])
+    assert running.cpu_s() - before_s >= 1.2
 
 
 @pytest.mark.parametrize("words", [["no-such-step"], ["rust", "no-such-step"]])

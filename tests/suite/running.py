@@ -1,6 +1,7 @@
 """Runs the steps of `./test` one after the other, and prints what each did."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,23 +24,33 @@ def run_all(chosen, entries):
                     compiling[later.name] = subprocess.Popen(
                         ["nice", "-n", "19", *later.ahead], cwd=ROOT, stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            before_s = cpu_s()
             if step.name in compiling:
                 compiling[step.name].wait()
-            yield step, *run(step, f"{position + 1}/{len(chosen)}", entries)
+            yield step, *run(step, f"{position + 1}/{len(chosen)}", entries, before_s)
     finally:
         for process in compiling.values():
             end(process)
 
 
-def run(step, place, entries):
-    """Runs one step; returns its results, and what to quote of its output if it failed."""
+def cpu_s():
+    """Seconds of CPU that the processes which have been started here took, from where they have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(step, place, entries, before_s):
+    """Runs one step; returns its results, and what to quote of its output if it failed.
+
+    `before_s` is cpu_s() before what was compiled for the step ended, which is the step's too."""
     started = time.time()
     texts, codes = _run_commands(step, lambda process: _wait(process, step, place, started))
     (OUT / f"{step.name}.txt").write_text(_joined(texts))
     found = step.read("".join(texts), started - 1)
     quote = judge(step, found, texts, codes, entries)
     print(f"{'✘' if quote else '✔'} {step.name:13} {found.passed:5} passed {found.failed:3} failed "
-          f"{len(found.skips):3} skipped  {time.time() - started:5.0f} s", flush=True)
+          f"{len(found.skips):3} skipped  {time.time() - started:5.0f} s  {cpu_s() - before_s:5.0f} s of CPU",
+          flush=True)
     return found, quote
 
 

@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import rust
 from suite import results
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +64,6 @@ def pytest(name, seconds, *parts, before=()):
 
 
 def steps():
-    cargo = ["cargo", "test", "--workspace", "--locked"]
     # Stories without duets, of two parts.
     failing, stacked = ([f"lab/tests/stories/test_{name}.py" for name in names]
                         for names in (("failures", "counters", "pipes", "profile"), ("stacks", "tuned")))
@@ -98,7 +98,7 @@ def steps():
         Step("rust", 280, [[sys.executable, "tests/rust.py"]],
              lambda text, _: results.cargo(text),
              r"^programs that failed:$.*\Z|^error(?:\[[^\n]*|: [0-9]+ targets?).*?(?=\n\n|\Z)",
-             ahead=[*cargo, "--no-run", "-q"], after="programs"),
+             ahead=[*rust.CARGO, *rust.PROGRAMS, "--no-run", "-q"], after="programs"),
         # Counted by valgrind, so that nothing else that runs changes the result.
         checks("instructions", 25, f"{sys.executable} tests/instructions.py"),
         # What a run leaves is looked for in all of /dev/shm, mounts and processes: each part has those of its own.

@@ -10,7 +10,7 @@ def slowest(results, count):
                    for step, found, _ in results for seconds, name in found.slowest(count))
 
 
-def text(results, seconds):
+def text(results, seconds, cpu_s):
     """Everything that is printed after the steps; `results` has step, Results and what to quote."""
     parts = [f"\n── {step.name}: what failed, from build/test/{step.name}.txt\n{quote}"
              for step, _, quote in results if quote]
@@ -19,4 +19,5 @@ def text(results, seconds):
     passed = sum(found.passed for _, found, _ in results)
     failed = sum(found.failed for _, found, _ in results)
     skipped = sum(len(found.skips) for _, found, _ in results)
-    return "\n".join([*parts, f"{seconds:.0f} s", f"{passed} passed, {failed} failed, {skipped} skipped"])
+    parts.append(f"{seconds:.0f} s, {cpu_s:.0f} s of CPU")
+    return "\n".join([*parts, f"{passed} passed, {failed} failed, {skipped} skipped"])

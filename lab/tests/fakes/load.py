@@ -8,13 +8,12 @@ it reports, `WIRESPEED_FAKE_EXIT` its exit code, `WIRESPEED_FAKE_PAUSE_S` the pa
 """
 
 import argparse
-import http.server
 import json
 import os
+import socket
 import sys
 import threading
 import time
-import urllib.request
 
 PAUSE_S = float(os.environ.get("WIRESPEED_FAKE_PAUSE_S", "0.02"))
 AT_ONCE = int(os.environ.get("WIRESPEED_FAKE_AT_ONCE", "1"))
@@ -25,6 +24,7 @@ def seconds(text):
 
 
 if sys.argv[1:2] == ["sink"]:
+    import http.server
 
     class Null(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -66,15 +66,25 @@ while os.path.exists(__file__ + ".held") and "/000001-" not in options.json:
 time.sleep(max(0.0, options.start_at - time.time()))
 end = time.time() + options.warmup + options.d
 done = []  # of each request: (bytes, whether it was answered, whether strangely)
+host, _, path = options.url.removeprefix("http://").partition("/")
+address, _, port = host.rpartition(":")
+REQUEST = f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+
+
+def ask():
+    """Without urllib, whose imports take longer than a trial of a story."""
+    with socket.create_connection((address.strip("[]"), int(port)), timeout=60) as connection:
+        connection.sendall(REQUEST)
+        with connection.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    was_strange = not head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.0 200 "))
+    return (0 if was_strange else len(body)), bool(head), bool(head) and was_strange
 
 
 def ask_until_end():
     while True:
         try:
-            with urllib.request.urlopen(options.url, timeout=60) as answer:
-                done.append((len(answer.read()), True, False))
-        except urllib.error.HTTPError:
-            done.append((0, True, True))
+            done.append(ask())
         except OSError:
             done.append((0, False, False))
         time.sleep(1 / options.R if options.R else PAUSE_S)

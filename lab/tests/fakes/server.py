@@ -1,11 +1,14 @@
-"""A small real HTTP server that can misbehave on request: the system under test of the stories."""
+"""A small real HTTP server that can misbehave on request: the system under test of the stories.
+
+Without http.server, whose imports take longer than a trial of a story: it starts for each of them.
+"""
 
 import argparse
 import os
+import socketserver
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--port", type=int, required=True)
@@ -45,11 +48,26 @@ served = 0
 lock = threading.Lock()
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Handler(socketserver.StreamRequestHandler):
+    disable_nagle_algorithm = True
 
-    def do_GET(self):
+    def handle(self):
+        try:
+            while self.answer():
+                pass
+        except ConnectionError:  # a client may leave at any time
+            pass
+
+    def answer(self):
+        """Answers the next request; whether another one may follow."""
         global served
+        words = self.rfile.readline().decode().split()
+        if len(words) != 3:
+            return False
+        path, version = words[1:]
+        is_last = version != "HTTP/1.1"
+        while field := self.rfile.readline().strip().lower():
+            is_last = is_last or field == b"connection: close"
         with lock:
             served += 1
             if options.die_after and served > options.die_after:
@@ -57,17 +75,13 @@ class Handler(BaseHTTPRequestHandler):
                 os._exit(3)
         if options.silent:
             time.sleep(60)
-        is_there = options.only in ("", self.path)
-        self.send_response(options.status if is_there else 404)
-        self.send_header("Content-Length", str(options.payload))
-        self.end_headers()
-        self.wfile.write(b"x" * options.payload)
-
-    def log_message(self, *_):
-        pass
+        status = options.status if options.only in ("", path) else 404
+        head = f"HTTP/1.1 {status} As asked\r\nContent-Length: {options.payload}\r\n\r\n"
+        self.wfile.write(head.encode() + b"x" * options.payload)
+        return not is_last
 
 
-class Server(ThreadingHTTPServer):
+class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
 

@@ -3,6 +3,7 @@
 mod support;
 
 use std::net::UdpSocket;
+use std::process::Stdio;
 use support::{always, count, measured, own_address, run, Server, HELLO};
 
 /// The time of day after so many seconds.
@@ -57,23 +58,55 @@ fn connections_are_dealt_to_all_addresses() {
     assert_eq!(line("first"), (5, 0));
 }
 
+/// The first connect is the test whether the server is there; those behind it wait for the end of the
+/// program's input.
+const HELD_BACK: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+struct sockaddr;
+int connect(int fd, const struct sockaddr *a, unsigned n) {
+    static int (*real)(int, const struct sockaddr *, unsigned);
+    static int count;
+    char byte;
+    if (!real) real = (int (*)(int, const struct sockaddr *, unsigned)) dlsym(RTLD_NEXT, "connect");
+    if (count++) while (read(0, &byte, 1) > 0);
+    return real(fd, a, n);
+}
+"#;
+
 #[test]
 fn connections_move_to_the_address_that_is_there() {
-    // the first takes the test whether the server is there, and nothing after it
+    // the first takes the test whether the server is there, and is gone before the load's connections are
+    // opened: the kernel would take those for a listener that is about to go, and end them
     let (gone, there) = support::two_addresses();
     let address = gone.local_addr().expect("bound");
     let there = Server::start_at(there, always(HELLO));
     let (port, first, second) = (address.port(), address.ip(), there.address.ip());
-    let accepted = std::thread::spawn(move || drop(gone.accept()));
-    // connections that are opened before the first is gone end before the load begins
-    let start = in_seconds(3.0);
-    let result = measured(&format!(
-        "-t1 -c2 -d1s -R50 -T30s --start-at {start} \
-         --resolve both.test:{port}:{first},{second} http://both.test:{port}/"
-    ));
-    accepted.join().expect("no panic");
+    let (library, json) = (support::c_library(HELD_BACK), support::temporary("json"));
+    let line = format!(
+        "-t1 -c2 -d1s -R50 -T30s --json {} \
+         --resolve both.test:{port}:{first},{second} http://both.test:{port}/",
+        json.display()
+    );
+    let mut child = support::program()
+        .env("LD_PRELOAD", &library)
+        .args(line.split_whitespace())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    drop(gone.accept());
+    drop(gone);
+    drop(child.stdin.take());
+    assert!(child.wait().expect("ours").success());
+    let text = std::fs::read_to_string(&json).expect("a result file");
+    let result = serde_json::from_str(&text).expect("JSON");
     assert_eq!(there.asked(), 50);
-    assert!(count(&result, "/errors/connect/refused") > 0);
+    assert!(count(&result, "/errors/connect/refused") > 0, "{text}");
+    for file in [library, json] {
+        std::fs::remove_file(file).expect("ours");
+    }
 }
 
 #[test]
@@ -138,7 +171,7 @@ fn an_upload_is_in_memory_once() {
         ])
         .arg(&file)
         .arg(server.url())
-        .stdout(std::process::Stdio::null())
+        .stdout(Stdio::null())
         .spawn()
         .expect("it starts");
     while server.accepted() <= CONNECTIONS {

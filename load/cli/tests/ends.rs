@@ -90,7 +90,7 @@ fn lost_batches_do_not_hide_requests_without_a_connection() {
         drop(client);
     });
     let output = run(&format!(
-        "-n 8 -d60s -t1 -c1 --depth 4 -T500ms http://{address}/"
+        "-n 8 -d60s -t1 -c1 --depth 4 -T30s http://{address}/"
     ));
     server.join().expect("the server");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

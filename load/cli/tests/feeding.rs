@@ -81,9 +81,10 @@ fn users_who_think_ask_less_often() {
 #[test]
 fn users_who_think_when_their_step_ends_send_no_more() {
     let server = Server::start(always(HELLO));
-    // each sends after 300 ms, and three of four are not wanted any more after 500 ms
+    // each sends after 400 ms, and three of four are not wanted any more after 500 ms, long before they would
+    // send again
     let line = format!(
-        "-t1 -c4..1:3 --step 500ms --think 300ms -T30s {}",
+        "-t1 -c4..1:3 --step 500ms --think 400ms -T30s {}",
         server.url()
     );
     let result = measured(&line);
@@ -172,9 +173,9 @@ fn a_log_is_replayed_in_its_order_at_its_times() {
 #[test]
 fn a_line_that_is_not_sent_moves_no_later_line() {
     // the first answer comes when the two lines after it are too late in either way
-    let server = slow(Duration::from_millis(600));
+    let server = slow(Duration::from_millis(1500));
     let log = file("0.0 GET /a\n0.0 GET /b\n0.0 GET /c\n4.0 GET /d\n");
-    for (options, name) in [("--late drop", "dropped"), ("--deadline 200ms", "shed")] {
+    for (options, name) in [("--late drop", "dropped"), ("--deadline 1s", "shed")] {
         let before = server.asked();
         let line = format!(
             "-t1 -c1 -T30s {options} --replay {} {}",

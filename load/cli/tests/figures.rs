@@ -355,15 +355,15 @@ fn the_first_byte_has_a_time_of_its_own() {
     let server = Server::start(|mut conversation| {
         while conversation.request().is_some() {
             conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe");
-            std::thread::sleep(std::time::Duration::from_millis(80));
+            std::thread::sleep(std::time::Duration::from_millis(300));
             conversation.send(b"llo");
         }
     });
-    let result = measured(&format!("-t1 -c4 -d1s -R40 -T30s {}", server.url()));
+    let result = measured(&format!("-t1 -c20 -d1s -R40 -T30s {}", server.url()));
     let latency = &result["latency"];
     assert_eq!(count(latency, "/first_byte/count"), 40);
-    assert!(count(latency, "/service/min") >= 80_000_000);
-    // what a busy machine adds is in both
+    assert!(count(latency, "/service/min") >= 300_000_000);
+    // what a busy machine adds to the first byte alone is far less than the server waits
     let (first, last) = (
         count(latency, "/first_byte/quantiles/0.5"),
         count(latency, "/service/quantiles/0.5"),

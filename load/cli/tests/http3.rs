@@ -303,17 +303,19 @@ fn an_idle_connection_that_the_server_forgets_is_opened_again() {
 #[test]
 fn a_response_may_take_longer_than_the_server_keeps_an_idle_connection() {
     let mut transport = TransportConfig::default();
-    let soon = std::time::Duration::from_secs(1);
+    let soon = std::time::Duration::from_secs(2);
     transport.max_idle_timeout(Some(soon.try_into().expect("a time")));
     let server = Http3Server::by_hand_with(transport, move |connection, _| async move {
         let _control = say(&connection, CONTROL).await;
         while let Some((_, stream)) = request(&connection).await {
-            tokio::time::sleep(2 * soon).await;
-            respond(stream, HELLO).await;
+            tokio::spawn(async move {
+                tokio::time::sleep(soon * 3 / 2).await;
+                respond(stream, HELLO).await;
+            });
         }
     });
     let result = measured(&format!(
-        "--http3 -t1 -c1 -n 2 -d60s -T30s {}",
+        "--http3 --streams 2 -t1 -c1 -n 2 -d60s -T30s {}",
         server.url()
     ));
     let errors = &result["errors"];

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{abort, count, measured, run, temporary, unreached, Conversation, Server};
+use support::{abort, count, measured, pause, run, temporary, unreached, Conversation, Server};
 use tungstenite::protocol::frame::coding::{Data, OpCode};
 use tungstenite::protocol::frame::Frame;
 use tungstenite::{accept, Message, WebSocket};
@@ -45,6 +45,7 @@ fn next(socket: &mut WebSocket<TcpStream>, log: &Log) -> Option<Message> {
 fn echo(mut socket: WebSocket<TcpStream>, log: Log) {
     while let Some(message) = next(&mut socket, &log) {
         let is_data = message.is_text() || message.is_binary();
+        pause();
         if is_data && socket.send(message).is_err() {
             return;
         }

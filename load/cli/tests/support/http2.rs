@@ -2,6 +2,7 @@
 //! pieces that frames and header blocks are made of.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use super::support::pause;
 use load_http2::frame::{self, flag, kind, FrameHead, HEAD_BYTES, PREFACE};
 use load_http2::hpack::{self, Decoder};
 use std::collections::HashSet;
@@ -187,11 +188,12 @@ impl Http2Server {
         Http2Server { address, log }
     }
 
-    /// Answers every request at once.
+    /// Answers every request.
     pub fn hello() -> Http2Server {
         Http2Server::start(&[], |mut side, log| {
             while let Some(asked) = side.request() {
                 log(&asked);
+                pause();
                 if !side.answer(asked.stream, "200", b"hello") {
                     return;
                 }

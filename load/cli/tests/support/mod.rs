@@ -174,7 +174,20 @@ pub const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// Answers every request with `bytes`.
 pub fn always(bytes: &'static [u8]) -> impl Fn(Conversation) + Send + Sync + 'static {
-    move |mut conversation| while conversation.request().is_some() && conversation.send(bytes) {}
+    move |mut conversation| {
+        while conversation.request().is_some() {
+            pause();
+            if !conversation.send(bytes) {
+                return;
+            }
+        }
+    }
+}
+
+/// What a server of tests rests before each answer: a closed loop that goes on for a time would keep all
+/// cores from the tests that run next to it.
+pub fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
 }
 
 /// A server on a free port; its threads end with the test's process.

@@ -1,7 +1,7 @@
 //! Runs scripts and keeps what the server saw of them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use super::support::{Seen, Server, HELLO};
+use super::support::{pause, Seen, Server, HELLO};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -22,6 +22,7 @@ pub fn server() -> Server {
             } else {
                 HELLO
             };
+            pause();
             if !conversation.send(answer) {
                 return;
             }

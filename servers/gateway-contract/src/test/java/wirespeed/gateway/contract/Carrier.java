@@ -13,6 +13,9 @@ import wirespeed.gateway.runtime.Launcher;
 
 /** Configured by the same text that a user would write. */
 final class Carrier implements AutoCloseable {
+    /** For gateways in a JVM of their own: its second compiler takes more than a test's short life gains. */
+    static final String SHORT_LIVED = "-XX:TieredStopAtLevel=1";
+
     final GatewayRuntime runtime;
     final InetSocketAddress address;
     /** Of all listeners, the one above first. */

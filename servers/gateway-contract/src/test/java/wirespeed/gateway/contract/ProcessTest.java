@@ -66,7 +66,7 @@ class ProcessTest {
         Path errors = folder.resolve("errors");
         Path config = Files.writeString(folder.resolve("gateway.toml"), toml);
         process = new ProcessBuilder("sh", "-c", "ulimit -n " + descriptors + "; exec \"$@\"", "sh",
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(), Carrier.SHORT_LIVED,
                 "-Djava.io.tmpdir=" + Files.createDirectories(temporary()), "-cp",
                 System.getProperty("java.class.path"), main.getName(), "--listen", "127.0.0.1:0",
                 // A busy machine must not shed load here.

@@ -55,7 +55,7 @@ class ProductionPageTest {
 
     private Process run(Class<?> main, String... arguments) throws IOException {
         List<String> command = new ArrayList<>(List.of(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-cp",
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(), Carrier.SHORT_LIVED, "-cp",
                 System.getProperty("java.class.path"), main.getName()));
         command.addAll(List.of(arguments));
         return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.appendTo(

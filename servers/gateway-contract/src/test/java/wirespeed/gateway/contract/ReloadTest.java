@@ -31,7 +31,7 @@ class ReloadTest {
 
     private void start(Class<?> main) throws IOException {
         process = new ProcessBuilder(List.of(Path.of(System.getProperty("java.home"), "bin",
-                "java").toString(), "-cp", System.getProperty("java.class.path"), main.getName(),
+                "java").toString(), Carrier.SHORT_LIVED, "-cp", System.getProperty("java.class.path"), main.getName(),
                 "--config", folder.resolve("gateway.toml").toString(), "--listen",
                 "127.0.0.1:0", "--set", "limits.loop-lag=1m")).redirectError(folder.resolve("errors").toFile()).start();
         String line = new BufferedReader(process.inputReader()).readLine();

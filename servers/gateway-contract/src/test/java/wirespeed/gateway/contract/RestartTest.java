@@ -48,7 +48,7 @@ class RestartTest {
     private void start(Class<?> main) throws Exception {
         Path errors = folder.resolve("errors");
         process = new ProcessBuilder(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-cp",
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(), Carrier.SHORT_LIVED, "-cp",
                 System.getProperty("java.class.path"), main.getName(), "--set",
                 "limits.loop-lag=1m", "--config",
                 folder.resolve("gateway.toml").toString())

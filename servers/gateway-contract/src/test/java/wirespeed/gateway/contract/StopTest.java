@@ -23,7 +23,7 @@ class StopTest {
     private Process start(Class<?> main, String toml) throws Exception {
         Path config = Files.writeString(folder.resolve("gateway.toml"), toml);
         return new ProcessBuilder(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-cp",
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(), Carrier.SHORT_LIVED, "-cp",
                 System.getProperty("java.class.path"), main.getName(), "--listen",
                 "127.0.0.1:0", "--set", "limits.loop-lag=1m", "--config", config.toString())
                 .redirectError(folder.resolve("errors").toFile()).start();
