@@ -46,6 +46,7 @@ pub use ending::{finish, linger};
 pub use interface::{admit_to_cluster, inherit, leave, meet_cluster};
 pub use watching::{poll, watch, Watch};
 
+use interface::Wants;
 use options::Wish;
 use relay::Relay;
 
@@ -62,6 +63,8 @@ static IS_WAITING: AtomicBool = AtomicBool::new(false);
 
 /// There are queues that other processes use or may use; this process takes them when those processes end.
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
+/// This process opens connections or sends datagrams, so it needs an engine also where it accepts nowhere.
+static IS_CLIENT: AtomicBool = AtomicBool::new(false);
 /// When that was looked at last, by [`bypass_sys::clock`].
 static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -155,7 +158,7 @@ pub fn open(
         return Err(Reason::Option);
     }
     let mut reason = Reason::Interface;
-    for relay in relays() {
+    for relay in relays_of_client() {
         match lock(relay).open(socket, target, &wishes) {
             Ok(opened) => return Ok(opened),
             Err(Error::NetworkUnreachable) => {}
@@ -224,6 +227,14 @@ fn relays() -> &'static [&'static Mutex<Relay>] {
     RELAYS.get().map_or(&[], Vec::as_slice)
 }
 
+/// The same for what is not accepted.
+fn relays_of_client() -> &'static [&'static Mutex<Relay>] {
+    if !IS_CLIENT.load(Ordering::Relaxed) {
+        IS_CLIENT.store(true, Ordering::Relaxed);
+    }
+    relays()
+}
+
 #[cold]
 fn start() {
     let Ok(mut is_started) = IS_STARTED.lock() else {
@@ -252,7 +263,11 @@ fn take_free() -> bool {
     if interface::returning::open_returned() {
         permit_ports();
     }
-    let taken = interface::take(listener::are_attended());
+    let wants = Wants {
+        connections: listener::are_attended(),
+        engine: IS_CLIENT.load(Ordering::Relaxed),
+    };
+    let taken = interface::take(&wants);
     IS_WAITING.store(taken.is_waiting, Ordering::Relaxed);
     let is_looking = taken.is_looking || interface::returning::are_expected();
     IS_LOOKING.store(is_looking, Ordering::Relaxed);
@@ -309,7 +324,7 @@ fn add_queue(link: u32, queue: u32, opened: Opened) -> bool {
     relay_of(link).is_some_and(|mut relay| relay.add_queue(queue, Box::new(device)).is_ok())
 }
 
-fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
+fn lock<T>(relay: &Mutex<T>) -> MutexGuard<'_, T> {
     relay
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -476,6 +491,7 @@ pub fn hold() -> impl Sized {
 pub fn forget() {
     IS_WAITING.store(false, Ordering::Relaxed);
     IS_LOOKING.store(false, Ordering::Relaxed);
+    IS_CLIENT.store(false, Ordering::Relaxed);
     FULL.store(0, Ordering::Relaxed);
     holders::forget();
     datagrams::forget();
