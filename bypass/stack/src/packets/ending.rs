@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_sent_while_it_moves_and_not_for_ever() {
+    fn bytes_are_sent_while_they_move_and_not_for_ever() {
         let left = Left {
             has_unsent: true,
             ..Left::default()
