@@ -58,6 +58,8 @@ static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static LISTENERS_KNOWN: AtomicU32 = AtomicU32::new(0);
 /// The engines are made once, or it is known that there are none.
 static IS_STARTED: Mutex<bool> = Mutex::new(false);
+/// The process ends: it takes no interface and no queue any more.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// Another process uses an interface that was named; this process takes it when that one ends.
 static IS_WAITING: AtomicBool = AtomicBool::new(false);
 
@@ -258,6 +260,9 @@ fn start() {
 /// Makes engines over the interfaces, and the queues of those, that no other process uses, or uses any more. One at a
 /// time: whoever calls holds what says that they are started. Whether there were any, or some to give back.
 fn take_free() -> bool {
+    if IS_ENDING.load(Ordering::Relaxed) {
+        return false;
+    }
     LOOKED_NS.store(now_ns(), Ordering::Relaxed);
     let listeners = listener::all();
     if interface::returning::open_returned() {
@@ -301,6 +306,18 @@ fn take_free() -> bool {
         }
     }
     has_changed
+}
+
+/// From now on [`take_free`] takes nothing, and none is at it: an engine that came to be after the process has looked for the
+/// last time whether it has one would answer clients, and end without a word.
+fn take_no_more() {
+    let one_at_a_time = match thread().is_handling() {
+        // The interrupted thread may be the one that holds it.
+        true => IS_STARTED.try_lock().ok(),
+        false => IS_STARTED.lock().ok(),
+    };
+    IS_ENDING.store(true, Ordering::Relaxed);
+    drop(one_at_a_time);
 }
 
 fn relay_of(link: u32) -> Option<MutexGuard<'static, Relay>> {
@@ -492,6 +509,7 @@ pub fn forget() {
     IS_WAITING.store(false, Ordering::Relaxed);
     IS_LOOKING.store(false, Ordering::Relaxed);
     IS_CLIENT.store(false, Ordering::Relaxed);
+    IS_ENDING.store(false, Ordering::Relaxed);
     FULL.store(0, Ordering::Relaxed);
     holders::forget();
     datagrams::forget();

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use bypass_sys::clock::now_ns;
 
 use super::relay::{Left, Relay};
-use super::{drive, is_active, lock, poll, relays};
+use super::{drive, is_active, lock, poll, relays, take_no_more};
 use crate::process::deadline::{shorter, Deadline};
 use crate::process::deferral::asleep;
 use crate::stream::Lingering;
@@ -37,6 +37,7 @@ const STILL_US: u64 = 10_000_000;
 /// At exit: closes every connection that no other process has, sends what is left, and goes on as long as
 /// other processes have connections that come through this one and on which something moves.
 pub extern "C" fn finish() {
+    take_no_more();
     if !is_active() {
         return;
     }
