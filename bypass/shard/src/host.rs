@@ -109,6 +109,8 @@ pub struct Host {
     left: Vec<u16>,
     /// Ports of which the kernel may have connections.
     shared: Vec<u16>,
+    /// Those of them that have become so since that was looked at.
+    just_shared: Vec<u16>,
     /// When that is looked at again.
     look_us: u64,
     /// No longer listened on, but connections may live: who opens a new one finds another shard that listens, or
@@ -147,6 +149,7 @@ impl Host {
             leaves_new: false,
             left: Vec::new(),
             shared: Vec::new(),
+            just_shared: Vec::new(),
             look_us: 0,
             draining: Vec::new(),
             drain_us: 0,
@@ -377,8 +380,10 @@ impl Host {
     fn share(&mut self, port: u16) {
         let leaves_new = self.leaves_new || self.left.contains(&port);
         self.steering.share(port, leaves_new);
-        if !self.shared.contains(&port) {
-            self.shared.push(port);
+        for ports in [&mut self.just_shared, &mut self.shared] {
+            if !ports.contains(&port) {
+                ports.push(port);
+            }
         }
     }
 
@@ -395,19 +400,18 @@ impl Host {
             .chain(&self.draining)
             .copied()
             .collect();
-        // A connection that the program leaves now may reach the kernel's tables later, where the processor that has it stands still
-        // between the two: such a port is looked at the next time.
-        let mut just_left = Vec::new();
         for port in claimed {
             if self.steering.has_left(port) {
                 self.share(port);
                 self.steering.forget_left(port);
-                just_left.push(port);
             }
         }
+        // A connection that the program has left to the kernel may reach its tables later, where the processor that has it
+        // stands still between the two: a port that was the kernel's a moment ago is looked at the next time.
+        let just_shared = std::mem::take(&mut self.just_shared);
         let (steering, left, draining) = (&self.steering, &self.left, &self.draining);
         self.shared.retain(|port| {
-            let is_left = [left, draining, &just_left]
+            let is_left = [left, draining, &just_shared]
                 .iter()
                 .any(|ports| ports.contains(port));
             let is_shared = is_left || diag::has_connections(*port).unwrap_or(true);
@@ -514,8 +518,9 @@ impl Host {
             self.steering.release(Transport::Tcp, port);
         } else {
             self.draining.push(port);
-            self.steering.drains(port, true);
+            // First, or segments of a connection that the kernel gets meanwhile would come here.
             self.share(port);
+            self.steering.drains(port, true);
         }
     }
 
@@ -599,14 +604,16 @@ mod tests {
         let mut host = host(&steering);
         host.claim((IpAddr::from([127, 0, 0, 1]), PORT).into());
         host.look_at_shared(0);
+        assert!(steering.is_shared(PORT), "it was the kernel's until now");
+        host.look_at_shared(LOOK_AGAIN_US);
         assert!(!steering.is_shared(PORT), "the kernel has no connection");
         ports
             .write_all_at(&1u64.to_ne_bytes(), LEFT_AT)
             .expect("written");
         assert!(steering.has_left(PORT));
-        host.look_at_shared(LOOK_AGAIN_US);
-        assert!(!steering.has_left(PORT) && steering.is_shared(PORT));
         host.look_at_shared(2 * LOOK_AGAIN_US);
+        assert!(!steering.has_left(PORT) && steering.is_shared(PORT));
+        host.look_at_shared(3 * LOOK_AGAIN_US);
         assert!(!steering.is_shared(PORT));
     }
 

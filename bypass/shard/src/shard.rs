@@ -92,6 +92,8 @@ pub struct Shard {
     brought: Vec<Stray>,
     /// New connections that wait in the device may be the kernel's already.
     drops_new: bool,
+    /// Frames that wait in the device came for another shard, which has ended.
+    inherits: bool,
     /// See [`has_lost_interface`](Self::has_lost_interface).
     lost_interface: bool,
     now_us: u64,
@@ -211,6 +213,7 @@ impl Shard {
             strays: Vec::new(),
             brought: Vec::new(),
             drops_new: false,
+            inherits: false,
             lost_interface: false,
             now_us,
             network_us: now_us,
@@ -238,14 +241,19 @@ impl Shard {
         let (host, strays) = (self.host.as_ref(), &mut self.strays);
         let takes_datagrams = host.and_then(Host::takes_datagrams);
         let mut drops_new = self.drops_new;
+        // Of the other shards one may listen there.
+        let inherits = self.inherits && !crossing.as_ref().is_some_and(|one| one.has_others());
         let mut take = |taken: &[Rx]| {
             // Two answers to one SYN, by the kernel and by the engine, would end in a reset. Whose SYN is dropped sends
             // it again. The thread may have stood still since the round began.
             drops_new |= host.is_some_and(Host::is_late);
             let kept: Vec<Rx>;
-            let taken = match drops_new {
+            let taken = match drops_new || inherits {
                 true => {
-                    let others = taken.iter().filter(|rx| !Engine::is_syn(rx));
+                    let is_dropped = |rx: &Rx| {
+                        Engine::is_syn(rx) && (drops_new || inherits && !engine.listens_for(rx))
+                    };
+                    let others = taken.iter().filter(|rx| !is_dropped(rx));
                     kept = others.copied().collect();
                     &kept[..]
                 }
@@ -307,6 +315,7 @@ impl Shard {
         // A device that fails is one that receives nothing: it may come back.
         let received = received.unwrap_or(0);
         self.drops_new = drops_new && received >= Self::ROUND;
+        self.inherits &= received >= Self::ROUND;
         received + handed
     }
 
@@ -524,8 +533,10 @@ impl Shard {
     }
 
     /// After the first listeners of a shard that follows a process which has ended: what that one had
-    /// claimed besides goes back to the kernel. No connection must have been opened yet.
+    /// claimed besides goes back to the kernel. No connection must have been opened yet. A SYN that waits in the device for a
+    /// listener of that one is dropped: whoever has sent it sends it again, and finds the kernel's listener.
     pub fn drop_others_claims(&mut self) {
+        self.inherits = true;
         if let Some(host) = &self.host {
             host.drop_others_claims();
         }

@@ -182,3 +182,22 @@ fn an_acknowledgment_waits_for_a_response_and_then_leaves_alone() {
     let frames = hosts.shards[0].counters().sent - before;
     assert_eq!(frames, 1, "the response carries it");
 }
+
+/// A process takes over the interface of one that has ended, and does not listen where that one did: the client, whose SYN
+/// waits still, is not refused, since the kernel may have a listener.
+#[test]
+fn a_syn_for_a_former_listener_is_dropped_and_not_refused() {
+    let mut hosts = Hosts::joined(SINGLE);
+    hosts.turn();
+    let to = ([10, 9, 0, 1], PORT + 1).into();
+    let opened = hosts.shards[1].connect(None, to).expect("a port");
+    hosts.shards[1].finish();
+    hosts.shards[0].drop_others_claims();
+    let error = |hosts: &mut Hosts| hosts.shards[1].engine().take_error(opened).expect("ours");
+    (0..100).for_each(|_| hosts.turn());
+    assert_eq!(error(&mut hosts), None);
+    // What is sent again comes for this shard.
+    hosts.until("a refusal", |hosts| {
+        error(hosts) == Some(Error::ConnectionRefused)
+    });
+}

@@ -46,6 +46,7 @@ pub use ending::{finish, linger};
 pub use interface::{admit_to_cluster, inherit, leave, meet_cluster};
 pub use watching::{poll, watch, Watch};
 
+use interface::Wants;
 use options::Wish;
 use relay::Relay;
 
@@ -57,11 +58,15 @@ static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static LISTENERS_KNOWN: AtomicU32 = AtomicU32::new(0);
 /// The engines are made once, or it is known that there are none.
 static IS_STARTED: Mutex<bool> = Mutex::new(false);
+/// The process ends: it takes no interface and no queue any more.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// Another process uses an interface that was named; this process takes it when that one ends.
 static IS_WAITING: AtomicBool = AtomicBool::new(false);
 
 /// There are queues that other processes use or may use; this process takes them when those processes end.
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
+/// This process opens connections or sends datagrams, so it needs an engine also where it accepts nowhere.
+static IS_CLIENT: AtomicBool = AtomicBool::new(false);
 /// When that was looked at last, by [`bypass_sys::clock`].
 static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -155,7 +160,7 @@ pub fn open(
         return Err(Reason::Option);
     }
     let mut reason = Reason::Interface;
-    for relay in relays() {
+    for relay in relays_of_client() {
         match lock(relay).open(socket, target, &wishes) {
             Ok(opened) => return Ok(opened),
             Err(Error::NetworkUnreachable) => {}
@@ -224,6 +229,14 @@ fn relays() -> &'static [&'static Mutex<Relay>] {
     RELAYS.get().map_or(&[], Vec::as_slice)
 }
 
+/// The same for what is not accepted.
+fn relays_of_client() -> &'static [&'static Mutex<Relay>] {
+    if !IS_CLIENT.load(Ordering::Relaxed) {
+        IS_CLIENT.store(true, Ordering::Relaxed);
+    }
+    relays()
+}
+
 #[cold]
 fn start() {
     let Ok(mut is_started) = IS_STARTED.lock() else {
@@ -247,12 +260,19 @@ fn start() {
 /// Makes engines over the interfaces, and the queues of those, that no other process uses, or uses any more. One at a
 /// time: whoever calls holds what says that they are started. Whether there were any, or some to give back.
 fn take_free() -> bool {
+    if IS_ENDING.load(Ordering::Relaxed) {
+        return false;
+    }
     LOOKED_NS.store(now_ns(), Ordering::Relaxed);
     let listeners = listener::all();
     if interface::returning::open_returned() {
         permit_ports();
     }
-    let taken = interface::take(listener::are_attended());
+    let wants = Wants {
+        connections: listener::are_attended(),
+        engine: IS_CLIENT.load(Ordering::Relaxed),
+    };
+    let taken = interface::take(&wants);
     IS_WAITING.store(taken.is_waiting, Ordering::Relaxed);
     let is_looking = taken.is_looking || interface::returning::are_expected();
     IS_LOOKING.store(is_looking, Ordering::Relaxed);
@@ -288,6 +308,18 @@ fn take_free() -> bool {
     has_changed
 }
 
+/// From now on [`take_free`] takes nothing, and none is at it: an engine that came to be after the process has looked for the
+/// last time whether it has one would answer clients, and end without a word.
+fn take_no_more() {
+    let one_at_a_time = match thread().is_handling() {
+        // The interrupted thread may be the one that holds it.
+        true => IS_STARTED.try_lock().ok(),
+        false => IS_STARTED.lock().ok(),
+    };
+    IS_ENDING.store(true, Ordering::Relaxed);
+    drop(one_at_a_time);
+}
+
 fn relay_of(link: u32) -> Option<MutexGuard<'static, Relay>> {
     let mut relays = RELAYS.get().into_iter().flatten().map(|one| lock(one));
     relays.find(|one| one.link == link)
@@ -309,7 +341,7 @@ fn add_queue(link: u32, queue: u32, opened: Opened) -> bool {
     relay_of(link).is_some_and(|mut relay| relay.add_queue(queue, Box::new(device)).is_ok())
 }
 
-fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
+fn lock<T>(relay: &Mutex<T>) -> MutexGuard<'_, T> {
     relay
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -476,6 +508,8 @@ pub fn hold() -> impl Sized {
 pub fn forget() {
     IS_WAITING.store(false, Ordering::Relaxed);
     IS_LOOKING.store(false, Ordering::Relaxed);
+    IS_CLIENT.store(false, Ordering::Relaxed);
+    IS_ENDING.store(false, Ordering::Relaxed);
     FULL.store(0, Ordering::Relaxed);
     holders::forget();
     datagrams::forget();

@@ -49,6 +49,17 @@ impl Engine {
         segment().unwrap_or(false)
     }
 
+    /// Whether a frame of TCP is for a listener of this engine.
+    pub fn listens_for(&self, rx: &Rx) -> bool {
+        let packet = packet_of(rx).filter(|packet| packet.protocol == ip::TCP);
+        let segment = packet.and_then(|packet| tcp::parse(&packet, Sum::Verified));
+        segment.is_some_and(|segment| {
+            let flow = &segment.flow;
+            let found = self.listeners.find(flow.local, flow.local_port());
+            found.is_some()
+        })
+    }
+
     /// What a flow is called among the engines of a host.
     pub fn mark_of(&self, handle: Handle) -> Option<u64> {
         let index = self.conn_index(handle).ok()?;

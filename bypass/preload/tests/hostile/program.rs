@@ -4,9 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use bypass_shm::ring::Ring;
 use bypass_stack::lifecycle::serving;
 use bypass_stack::operations::{accept, connect, descriptors, listen};
 use bypass_stack::process::table::{self, Kind};
+use bypass_stack::wait::{epoll, poll};
 use bypass_stack::{operations, Outcome};
 use bypass_sys::iovec::Pieces;
 use bypass_sys::{address, kernel};
@@ -120,6 +122,52 @@ pub fn write(fd: i32, bytes: &[u8]) -> Outcome {
     // SAFETY: the slice is readable; writing only reads it.
     let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
     operations::write::write(fd, &mut pieces, libc::MSG_NOSIGNAL | WAIT.get())
+}
+
+/// Writes bytes as a writer does that has yet to announce them.
+pub fn push(ring: &Ring, bytes: &[u8]) {
+    let piece = [libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }];
+    // SAFETY: the slice is readable; writing only reads it.
+    let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
+    assert_eq!(ring.push(&mut pieces), Ok(bytes.len()));
+}
+
+/// What poll(2) finds of bytes, without waiting.
+pub fn polled(fd: i32) -> i16 {
+    let mut one = [libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    let found = poll::poll(&mut one, Some(Duration::ZERO), None);
+    assert_eq!(found, Outcome::Done(isize::from(one[0].revents != 0)));
+    one[0].revents
+}
+
+/// A set that waits for bytes of one connection.
+pub fn readable_set(fd: i32) -> i32 {
+    let Outcome::Done(set) = descriptors::epoll_create(libc::EPOLL_CLOEXEC) else {
+        panic!("no set");
+    };
+    let event = epoll::Event {
+        events: libc::EPOLLIN as u32,
+        data: 0,
+    };
+    let added = epoll::control(set as i32, libc::EPOLL_CTL_ADD, fd, Some(event));
+    assert_eq!(added, Outcome::Done(0));
+    set as i32
+}
+
+/// How many events epoll_wait(2) finds without waiting.
+pub fn in_set(set: i32) -> isize {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
+    match epoll::wait(set, &mut events, Some(Duration::ZERO), None) {
+        Outcome::Done(count) => count,
+        other => panic!("{other:?}"),
+    }
 }
 
 thread_local! {

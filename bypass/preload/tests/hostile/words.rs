@@ -16,7 +16,7 @@ use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_sys::waker::Name;
 
-use super::program::{accept_within, close, read, write, Listening};
+use super::program::{self, accept_within, close, read, write, Listening};
 use super::{greet, serve_honestly, PATIENCE};
 
 /// A client process as the server knows it; this test writes what it likes into its segment.
@@ -148,6 +148,29 @@ fn a_thread_that_a_dying_peer_was_about_to_wake_wakes() {
     }
     drop(client);
     assert_eq!(receiver.recv_timeout(PATIENCE), Ok(Ok(Vec::new())));
+    close(server);
+    listening.close();
+}
+
+/// The writer is preempted between its bytes and their announcement.
+#[test]
+fn a_set_finds_what_poll_has_found_before_it_is_announced() {
+    let listening = Listening::open();
+    let client = Client::of(&listening);
+    client
+        .segment
+        .header()
+        .slots_used
+        .store(64, Ordering::SeqCst);
+    let server = client.connect(&listening, 11);
+    let set = program::readable_set(server);
+    assert_eq!(program::in_set(set), 0);
+    program::push(&client.segment.ring(11, 0), b"unannounced");
+    assert_eq!(program::polled(server), libc::POLLIN);
+    assert_eq!(program::in_set(set), 1);
+    assert_eq!(read(server, 20), Ok(b"unannounced".to_vec()));
+    assert_eq!(program::in_set(set), 0);
+    program::close_any(set);
     close(server);
     listening.close();
 }

@@ -16,7 +16,7 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::{address, kernel};
 
 use super::relay::Relay;
-use super::{is_wanted, lock, relays, RELAYS};
+use super::{is_wanted, lock, relays_of_client, RELAYS};
 use crate::datagrams::{self, control, Inner, Place, Socket};
 use crate::process::uring;
 
@@ -159,7 +159,7 @@ fn is_bound_to_device(fd: i32) -> bool {
 /// Whether its datagrams are accelerated. Existing claims are kept without a gap.
 fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
     let (port, ip) = (found.local.port(), found.ip());
-    let relays = relays();
+    let relays = relays_of_client();
     let has_address = |relay: &Mutex<Relay>| ip.is_none_or(|ip| lock(relay).has_address(ip));
     if !relays.iter().copied().any(has_address) {
         return false;

@@ -316,9 +316,25 @@ pub struct Taken {
     pub holders: Vec<i32>,
 }
 
+/// What this process wants interfaces for.
+pub struct Wants {
+    /// It accepts at a listener.
+    pub connections: bool,
+    /// It needs an engine for what it opens or sends.
+    pub engine: bool,
+}
+
+impl Wants {
+    /// Not so an old worker that has closed its listeners and lives as long as its last connections do: what it took would
+    /// be of no use to it, and the frames that wait there are for who accepts.
+    fn any(&self) -> bool {
+        self.connections || self.engine
+    }
+}
+
 /// Takes the interfaces that no other process uses and, of divided interfaces, the queues that this process is to
 /// take.
-pub fn take(listens: bool) -> Taken {
+pub fn take(wants: &Wants) -> Taken {
     let mut taken = Taken::default();
     let Ok(mut known) = INTERFACES.lock() else {
         return taken;
@@ -329,7 +345,11 @@ pub fn take(listens: bool) -> Taken {
     for mut interface in std::mem::take(all) {
         let is_alone = interface.divided.as_ref().is_none_or(is_alone);
         if !is_alone {
-            take_queues(&mut interface, listens, &mut taken);
+            take_queues(&mut interface, wants, &mut taken);
+            all.push(interface);
+            continue;
+        }
+        if !wants.any() {
             all.push(interface);
             continue;
         }
@@ -363,8 +383,9 @@ fn is_alone(divided: &Divided) -> bool {
 }
 
 /// Takes queues of an interface that others may use too.
-fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
-    let Some(divided) = &mut interface.divided else {
+fn take_queues(interface: &mut Interface, wants: &Wants, taken: &mut Taken) {
+    let divided = interface.divided.as_mut();
+    let Some(divided) = divided.filter(|divided| divided.own != 0 || wants.any()) else {
         return;
     };
     let lease = interface.lease.0;
@@ -391,7 +412,7 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
         members: u32::try_from(members).unwrap_or(u32::MAX),
         owners: owners.len() as u32,
         own: divided.own.count_ones(),
-        listens,
+        listens: wants.connections,
     };
     let had_none = divided.own == 0;
     let (chosen, most) = divided.looks.choose(&free, &around);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::poll::KernelLook;
-use super::{sleep_on, spin};
+use super::{epoll, sleep_on, spin};
 use crate::datagrams::Socket;
 use crate::listener::{self, Blocked, Listener, ReadyLists, Rung};
 use crate::packets;
@@ -43,6 +43,7 @@ pub fn block_until(
     // The kernel may get the connection meanwhile.
     let ready = || ready() || !stream.is_alive();
     if spin(spin_ns, deadline, ready) {
+        epoll::note_found(stream.index);
         return Ok(());
     }
     if deadline.is_interrupted() {

@@ -38,8 +38,8 @@ mod nested;
 mod quiet;
 mod waiting;
 pub use control::{
-    add_to_kernel, connected, control, forget, leave_to_kernel, move_to_kernel, put_back, take,
-    watch,
+    add_to_kernel, connected, control, forget, leave_to_kernel, move_to_kernel, note_found,
+    put_back, take, watch,
 };
 pub use datagrams::forget_datagrams;
 use datagrams::Watched;

@@ -94,6 +94,9 @@ fn user_events(one: &libc::pollfd) -> i16 {
         Kind::Pooled | Kind::Internal => libc::POLLNVAL,
         Kind::Unbound | Kind::Connected => {
             let events = readiness_of(entry.index(), u32::from(wanted as u16)) as i16;
+            if events != 0 {
+                epoll::note_found(entry.index());
+            }
             // The kernel may have got it meanwhile.
             if table::get(one.fd) == entry {
                 events

@@ -9,7 +9,7 @@ use bypass_stats::Counter;
 use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
-use super::super::{lock, relays};
+use super::super::{lock, relays, relays_of_client};
 use crate::datagrams::{Said, Socket};
 use crate::process;
 
@@ -119,7 +119,7 @@ fn has_error(fd: i32) -> bool {
 
 fn find(local: SocketAddr, to: SocketAddr, former: Option<Open>) -> Option<Open> {
     let source = Some(local.ip()).filter(|ip| !ip.is_unspecified());
-    let mut engines = relays().iter().enumerate();
+    let mut engines = relays_of_client().iter().enumerate();
     engines.find_map(|(engine, relay)| {
         let (way, room) = lock(relay).way((source, local.port()), to)?;
         // The same way as before knows its neighbour already.

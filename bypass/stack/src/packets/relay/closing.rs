@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use bypass_shard::tcp::Handle;
 use bypass_shm::holders::Holders;
 use bypass_shm::layout::{CLOSED, FIN, QUEUED, RST};
 
@@ -26,6 +27,7 @@ impl Relay {
                     self.leave(at, slot);
                     continue;
                 }
+                let owes = self.places[at].conns[slot].is_some_and(|conn| conn.owes);
                 let place = peer.segment.slot(slot);
                 let holders = place.meta.holders[other].load(Ordering::SeqCst);
                 if holders == 0 || holders == own {
@@ -37,6 +39,7 @@ impl Relay {
                     self.reset(at, slot);
                 } else {
                     left.has_others = true;
+                    left.owes |= owes || holders & QUEUED != 0;
                 }
             }
         }
@@ -49,9 +52,12 @@ impl Relay {
         listener.is_some_and(|listener| !listener.others().is_empty())
     }
 
-    /// Whether somebody is opening a connection.
+    /// Whether somebody is opening a connection, or has opened one for which there is no place yet.
     pub fn is_being_reached(&mut self) -> bool {
-        self.shard.engine().counts().half_open > 0
+        let engine = self.shard.engine();
+        let mut listening = self.listeners.keys();
+        let waits = |listening: &Handle| engine.waiting(*listening).is_ok_and(|count| count > 0);
+        engine.counts().half_open > 0 || listening.any(waits)
     }
 
     /// Nobody carries them any more; who comes now asks again, and finds the kernel or the next process.
@@ -75,7 +81,7 @@ impl Relay {
         let peer = self.places[at].peer.clone();
         let conn = self.places[at].conns[slot];
         if let Some(handle) = conn.and_then(|conn| conn.handle) {
-            let _ = self.send_all(&peer, slot, handle);
+            let _ = self.send_all(&peer, (at, slot), handle);
             self.shard.finish();
             let _ = self.abort(handle);
         }

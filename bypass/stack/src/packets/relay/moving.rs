@@ -56,10 +56,11 @@ impl Relay {
         if count == 0 && ends == 0 {
             return;
         }
+        if let Some(conn) = self.places[at].conns[slot].as_mut() {
+            conn.owes |= count > 0;
+            conn.has_read_end |= ends != 0;
+        }
         if ends != 0 {
-            if let Some(conn) = self.places[at].conns[slot].as_mut() {
-                conn.has_read_end = true;
-            }
             let producer = &peer.segment.slot(slot).producer[peer.side];
             producer.ends.fetch_or(ends, Ordering::SeqCst);
         }
@@ -161,12 +162,12 @@ impl Relay {
         };
         if ends & (RST | CLOSED) == RST | CLOSED {
             // Data that was written before goes out before the reset, as far as it may.
-            let _ = self.send_all(&peer, slot, handle);
+            let _ = self.send_all(&peer, (at, slot), handle);
             self.shard.finish();
             let _ = self.abort(handle);
             return self.leave(at, slot);
         }
-        match self.send_all(&peer, slot, handle) {
+        match self.send_all(&peer, (at, slot), handle) {
             Ok(true) => {}
             Ok(false) if ends & CLOSED != 0 => return self.shard.engine().abandon(handle),
             Ok(false) => return,
@@ -209,7 +210,7 @@ impl Relay {
     pub(super) fn send_all(
         &mut self,
         peer: &Peer,
-        slot: usize,
+        (at, slot): (usize, usize),
         handle: Handle,
     ) -> Result<bool, tcp::Error> {
         let ring = peer.segment.ring(slot, 1 - peer.side);
@@ -234,6 +235,9 @@ impl Relay {
                 return Ok(false);
             }
             ring.discard(taken);
+            if let Some(conn) = self.places[at].conns[slot].as_mut() {
+                conn.owes = false;
+            }
             let fenced = peer.segment.is_fenced(1 - peer.side);
             if ring.is_space_wanted(taken, fenced) {
                 peer.ring(slot, Notice::Room);

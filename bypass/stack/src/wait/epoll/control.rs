@@ -323,6 +323,25 @@ fn with_watch(index: usize, work: impl FnOnce(&Set, usize, &mut Inner, usize)) {
     }
 }
 
+/// A connection was found ready by another way than its set, perhaps before the peer has rung: from now on the set finds it too,
+/// as the kernel's does. An edge is left to the ring, which would report it once more.
+#[inline]
+pub fn note_found(index: usize) {
+    if sockets::get(index).watch.load(Ordering::Relaxed) != 0 {
+        queue_found(index);
+    }
+}
+
+#[cold]
+fn queue_found(index: usize) {
+    with_watch(index, |_, _, inner, member| {
+        let found = inner.members[member].as_ref();
+        if found.is_some_and(|found| found.events & EDGE == 0) {
+            inner.queue(member);
+        }
+    });
+}
+
 /// A member has become a connection.
 pub fn connected(index: usize) {
     with_watch(index, |set, _, inner, member| {
