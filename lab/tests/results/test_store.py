@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed.errors import ResultsError, StorageError
-from wirespeed.results import store
+from wirespeed.results import baselines, store
 from wirespeed.results.model import Calibration, PlannedTrial, Process, Run, Sample, Trial, Window
 from wirespeed.runner import execute, recover
 
@@ -329,6 +329,36 @@ def test_a_run_on_another_disk_stays_a_run_of_the_folder_with_its_link(tmp_path)
     store.point_latest(store.find_run(runs, first.name))
     assert store.find_run(runs, "latest") == first == store.find_run(runs, str(runs / "latest"))
     assert not (disk / "latest").exists()
+    baselines.save(runs, "main", first)
+    assert store.find_run(runs, "main") == first == store.find_run(runs, str(disk / first.name))
+
+
+def test_a_link_outside_of_the_runs_leads_to_its_run(tmp_path):
+    """Going on with it replaced a file `latest` next to the link, and left that of the runs."""
+    first = created(tmp_path)
+    created(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "latest").write_text("mine")
+    (home / "x").symlink_to(first)
+    found = store.find_run(first.parent, str(home / "x"))
+    assert found == first
+    store.point_latest(found)
+    assert store.find_run(first.parent, "latest") == first
+    assert (home / "latest").read_text() == "mine"
+
+
+def test_a_latest_that_cannot_be_replaced_leaves_no_link_behind(tmp_path):
+    """Of another user in a sticky folder; the link was listed as the first run later."""
+    first = created(tmp_path)
+    runs = first.parent
+    (runs / "latest").unlink()
+    (runs / "latest").mkdir()
+    with pytest.raises(StorageError):
+        store.point_latest(first)
+    assert sorted(p.name for p in runs.iterdir()) == [first.name, "latest"]
+    (runs / ".latest-1").symlink_to(first.name)  # of a lab that was killed
+    assert store.list_runs(runs) == [first]
 
 
 def test_where_no_link_can_be_made_there_is_one_line_and_no_run(tmp_path, monkeypatch):

@@ -185,8 +185,12 @@ def point_latest(run_dir: Path) -> None:
     link = run_dir.parent / f".latest-{os.getpid()}"
     with storage(link):
         link.unlink(missing_ok=True)
-        link.symlink_to(run_dir.name)
-        os.replace(link, run_dir.parent / "latest")
+        try:
+            link.symlink_to(run_dir.name)
+            os.replace(link, run_dir.parent / "latest")
+        except BaseException:
+            link.unlink(missing_ok=True)
+            raise
 
 
 def write_run(run_dir: Path, run: Run) -> None:
@@ -306,10 +310,11 @@ def is_run(folder: Path) -> bool:
 
 
 def list_runs(runs: Path) -> list[Path]:
-    """Every run directory, oldest first."""
+    """Every run directory, oldest first; a hidden name is a link that a killed lab left."""
     if not runs.is_dir():
         return []
-    return sorted(p for p in runs.iterdir() if p.name != "latest" and is_run(p))
+    names = (p for p in runs.iterdir() if p.name != "latest" and not p.name.startswith("."))
+    return sorted(p for p in names if is_run(p))
 
 
 def half_made(runs: Path) -> list[Path]:
@@ -324,20 +329,20 @@ def half_made(runs: Path) -> list[Path]:
     )  # fmt: skip
 
 
-def _run_dir(path: Path) -> Path:
-    """The run's own place: what `latest` and a baseline lead to. A run that lies on another disk
-    stays the link in the folder of runs: there it is found, and `latest` points to it."""
-    path = Path(os.path.abspath(path))
-    if path.is_symlink() and (path.name == "latest" or path.parent.name == BASELINES):
-        path = Path(os.path.abspath(path.parent.resolve() / path.readlink()))
-    return path
+def _run_dir(runs: Path, path: Path) -> Path:
+    """The run's own place: what a link leads to, wherever the link lies. A run that lies on another
+    disk is its link in the folder of runs: there it is found, and `latest` points to it."""
+    place = path.resolve()
+    if place.parent == runs.resolve():
+        return place
+    return next((one for one in list_runs(runs) if one.resolve() == place), place)
 
 
 def find_run(runs: Path, name: str) -> Path:
     """A run by path, by its directory's name or a part of it, by a baseline's name, or `latest`."""
     for path in (Path(name), runs / name, runs / BASELINES / name):
         if name and is_run(path):
-            return _run_dir(path)
+            return _run_dir(runs, path)
     matches = [p for p in list_runs(runs) if name and (p.name.startswith(name) or name in p.name)]
     if len(matches) == 1:
         return matches[0]
