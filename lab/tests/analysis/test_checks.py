@@ -602,6 +602,14 @@ def test_a_lost_cell_is_named(made, tmp_path):
     assert reproduce._sentence(found).startswith("Not decided")
 
 
+def test_other_figures_over_all_cells_are_named_too():
+    pooled = two_runs.Difference(
+        {}, "rps", None, None, -0.1, -0.12, -0.08, "not comparable", seems="worse"
+    )
+    found = two_runs.RunDifferences({}, [], (0, 0), [pooled])
+    assert "1 not comparable and 1 of them with other figures" in reproduce._sentence(found)
+
+
 def history(made, folder, names):
     """Runs in time order; each is a copy of a made one."""
     for number, name in enumerate(names):

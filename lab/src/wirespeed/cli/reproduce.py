@@ -151,7 +151,7 @@ def _sentence(differences: two_runs.RunDifferences) -> str:
         differing = sum(counts[word] for word in two_runs.DIFFERING)
         return f"Not reproduced: {differing} of {wording.count(len(words), 'figure')} differ."
     parts = [f"{counts[word]} {word}" for word in compare.UNDECIDED if counts[word]]
-    seem = sum(bool(one.seems) for one in differences.differences)
+    seem = sum(bool(one.seems) for one in (*differences.differences, *differences.pooled))
     parts += [f"{seem} of them with other figures"] * bool(seem)
     lost = differences.only[0]
     parts += [f"{wording.count(lost, 'cell')} not measured again"] * bool(lost)
