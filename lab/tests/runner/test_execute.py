@@ -135,11 +135,12 @@ def test_a_full_disk_keeps_no_run_from_being_let_go(tmp_path):
 
 
 def test_recover_names_the_runs_that_it_leaves(monkeypatch, capsys, tmp_path):
-    left = recover.Recovered([], [], [], [], left=["r1"])
+    left = recover.Recovered([], [], [], [], ["r1", "r2"], {"r1": "the disk is read-only"})
     monkeypatch.setattr(hosts.recovery, "recover", lambda _: left)
     hosts.recover(tmp_path, "here", as_json=False)
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("left run r1: another machine or user has it (")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "left run r1: the disk is read-only"
+    assert second.startswith("left run r2: another machine has it (")
 
 
 def test_a_run_of_another_machine_on_a_shared_folder_is_not_tidied_up(tmp_path, monkeypatch):
@@ -182,6 +183,7 @@ def test_a_run_of_another_user_keeps_no_other_from_being_tidied_up(tmp_path, mon
     monkeypatch.setattr(execute, "hold", refused)
     done = recover.recover(tmp_path)
     assert (done.left, done.settings) == ([theirs.name], ["put back"]) and own.name in done.runs
+    assert done.reasons == {theirs.name: "permission denied"}
 
 
 def test_a_run_that_ends_between_two_looks_was_not_cut_off(tmp_path, monkeypatch):

@@ -121,6 +121,7 @@ def recover(folder: Path, site: str, as_json: bool) -> None:
     for line in done.settings:
         print(line)
     for name in done.left:
-        print(f"left run {name}: another machine or user has it ({COMMAND} recover there)")
+        why = f"another machine has it ({COMMAND} recover there)"
+        print(f"left run {name}: {done.reasons.get(name, why)}")
     if not any(asdict(done).values()):
         print("nothing was left behind")

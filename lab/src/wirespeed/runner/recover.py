@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wirespeed.agent import leftovers
@@ -22,7 +22,8 @@ class Recovered:
     processes: list[int]
     folders: list[str]
     settings: list[str]
-    left: list[str]  # runs of another user, or that another machine may be at work on
+    left: list[str]  # runs that another machine may be at work on, or that have a reason below
+    reasons: dict[str, str] = field(default_factory=dict)  # why a run cannot be written
 
 
 def wait_for_ending() -> None:
@@ -63,14 +64,15 @@ def recover(runs: Path) -> Recovered:
     wait_for_ending()
     done = leftovers.tidy()
     processes, folders = done["processes"], done["folders"]
-    names, others = [], []
+    names: list[str] = []
+    reasons: dict[str, str] = {}
     for run_dir in cut_off(runs):
         try:
             holder = execute.hold(run_dir)
         except BusyError:  # it goes on just now
             continue
-        except StorageError:
-            others.append(run_dir.name)
+        except StorageError as error:  # another user's, or on a read-only disk
+            reasons[run_dir.name] = str(error)
             continue
         with holder:
             run = store.read_run(run_dir)
@@ -88,4 +90,5 @@ def recover(runs: Path) -> Recovered:
         shutil.rmtree(folder, ignore_errors=True)
         folders.append(str(folder))
     elsewhere = [one.name for one in store.list_runs(runs) if execute.may_run_elsewhere(one)]
-    return Recovered(names, processes, folders, tune.put_back(), [*others, *elsewhere])
+    left = [*reasons, *elsewhere]
+    return Recovered(names, processes, folders, tune.put_back(), left, reasons)
