@@ -52,6 +52,16 @@ def test_an_axis_that_is_called_like_a_column_has_one_of_its_own(tmp_path):
     assert {row[0] for row in query.ask(run_dir, "select cell from plan")[1]} == ids
 
 
+def test_axes_that_differ_in_letter_case_only_all_have_columns(tmp_path):
+    """The third was `axis.SIZE`, which SQLite takes for the second, `axis.Size`: one was lost."""
+    kind = KINDS["quickstart"]()
+    axes = {**kind.axes, "size": ["a"], "Size": ["b"], "SIZE": ["c"]}
+    run_dir = make_run(dataclasses.replace(kind, axes=axes), tmp_path)
+    for table in ("trials", "plan"):
+        question = f'select distinct size, "axis.size", "axis.axis.size" from {table}'
+        assert query.ask(run_dir, question)[1] == [("a", "b", "c")]
+
+
 def test_cells_that_were_not_measured_stand_in_the_plan(run_dir):
     (_, rows) = query.ask(run_dir, "select count(*) from plan")
     assert rows == [(len({line.cell for line in store.read_plan(run_dir)}),)]

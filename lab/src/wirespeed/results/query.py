@@ -66,10 +66,13 @@ def row_of(trial: Trial) -> dict[str, Any]:
 
 def _as_columns(axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
     """Axes as columns; one that is called like a column of the lab's, or like another axis in other
-    letter case, is `axis.NAME`: SQLite's names are the same in upper and lower case."""
+    letter case, is `axis.NAME`, and a third one `axis.axis.NAME`: SQLite's names are the same in
+    upper and lower case."""
     columns, taken = {}, set(fixed)
     for name, value in axes.items():
-        columns[f"axis.{name}" if name.lower() in taken else name] = value
+        while name.lower() in taken:
+            name = f"axis.{name}"
+        columns[name] = value
         taken.add(name.lower())
     return columns
 
