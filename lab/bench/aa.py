@@ -53,7 +53,7 @@ def counted(run_dirs):
         lines.append(
             f"{run_dir.resolve().name}: {len(run.gains)} comparisons, "
             f"{run.run.plan.repeat} rounds, "
-            f"noise floor {run.floors[run.primary] or 0:.1%}, "
+            f"noise floor {run.floors.get(run.primary) or 0:.1%}, "
             f"{len(run.noisy)} of {len(run.valid)} trials noisy"
         )
     return found, lines

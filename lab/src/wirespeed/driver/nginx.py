@@ -12,9 +12,9 @@ from wirespeed.recipe.resolve import template_file
 
 def command(instance: Instance, recipe_file: Path, folder: Path) -> Command:
     for name, source in instance.template.items():
-        template = template_file(instance.label, name)
-        if any(template in word for word in instance.argv):
-            render(recipe_file, instance, name, source, folder / template)
+        file = template_file(instance.label, name)
+        if any(file in word for word in instance.argv):
+            render(recipe_file, instance, name, source, folder / file)
     return Command(instance.argv)
 
 

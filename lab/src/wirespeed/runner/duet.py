@@ -87,8 +87,8 @@ def _has_own_port(recipe: Recipe, place: Place, cell: PlannedCell, instance: Ins
     if instance.port is None:
         return False
     labels = (first.label, instance.label)
-    argv = [[word.replace(port, "") for word in one.argv]
-            for one, port in zip((first, instance), labels, strict=True)]  # fmt: skip
+    argv = [[word.replace(label, "") for word in one.argv]
+            for one, label in zip((first, instance), labels, strict=True)]  # fmt: skip
     if argv[0] != argv[1] or first.env != instance.env:
         return True
     return any(
