@@ -153,14 +153,15 @@ def series(
 
 
 def _chart_axes(summary: Summary, sheet: Sheet) -> tuple[str, list[str]]:
-    """The row axis with most numbers is x; what is left distinguishes the lines."""
+    """The row axis with most numbers is x, or none where a table has no axis; what is left
+    distinguishes the lines."""
     axes = [*sheet.row_axes, *([sheet.column_axis] if sheet.column_axis else [])]
 
     def fitness(axis: str) -> tuple[bool, int]:
         values = {cell.axes.get(axis) for cell in sheet.cells.values() if cell.trials}
         return all(isinstance(v, int | float) for v in values), len(values)
 
-    x_axis = max(sheet.row_axes, key=fitness) if sheet.row_axes else axes[0]
+    x_axis = max(sheet.row_axes or axes[:1], key=fitness, default="")
     return x_axis, [axis for axis in axes if axis != x_axis]
 
 

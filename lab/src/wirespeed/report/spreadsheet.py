@@ -198,6 +198,8 @@ class _Page:
     def _chart(self) -> None:
         """The first metric over the rows: lines over numbers, else columns."""
         sheet = self.sheet
+        if not sheet.row_axes:  # one row, which needs no chart and has no categories
+            return
         numbers = all(isinstance(value, int | float) for row in sheet.rows for value in row)
         chart = self.book.out.add_chart({"type": "line" if numbers else "column"})
         last = self.top + len(sheet.rows) - 1
