@@ -170,6 +170,22 @@ class NettyHttp2RulesTest extends CarrierContract {
     }
 
     @Test
+    void a_head_that_is_merely_too_long_is_a_431() throws Exception {
+        RawHttp2 client = http2(gateway("[limits]\nhead = \"1KiB\"\nfields = 10\n"));
+        String[] fields = get("/");
+        for (int i = 0; i < 10; i++) {
+            fields = java.util.stream.Stream.concat(java.util.Arrays.stream(fields),
+                    java.util.stream.Stream.of("x-" + i, "v".repeat(100))).toArray(String[]::new);
+        }
+        // By RFC 9113 1,511 bytes of fields; up to 1,344 are announced, and the codec reads a quarter more.
+        client.headers(1, true, fields);
+        assertEquals(431, client.read(1).status());
+        client.headers(3, true, get("/next"));
+        assertEquals("GET /next HTTP/1.1|", client.read(3).body());
+        assertEquals(1, origin.seen.size());
+    }
+
+    @Test
     void malformed_trailers_reset_their_stream_as_a_malformed_head_does() throws Exception {
         RawHttp2 client = http2(gateway("request-trailers = true\n"));
         client.headers(1, false, ":method", "POST", ":scheme", "http", ":authority", "a", ":path", "/up");

@@ -462,6 +462,8 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
                     exchange.timedOut();
                 }
             }
+            // The response may still wait for a client that reads slowly.
+            case DROP -> linger();
             default -> close();
         }
     }

@@ -191,10 +191,16 @@ abstract class Http2Codec extends Http2ConnectionHandler {
         } else if (error.error() == Http2Error.STREAM_CLOSED && wasReset(error.streamId())) {
             // RFC 9113 §5.1: the peer may have sent it before it knew.
             return;
-        } else if (error.error() == Http2Error.PROTOCOL_ERROR && resetUnbegun(error.streamId())) {
+        } else if (error.error() == Http2Error.PROTOCOL_ERROR && !isTooLong(error)
+                && resetUnbegun(error.streamId())) {
             return;
         }
         super.onStreamError(same, isOutbound, cause, error);
+    }
+
+    /** Of a head that is merely too long; the codec answers it with 431. */
+    private static boolean isTooLong(Http2Exception.StreamException error) {
+        return error instanceof Http2Exception.HeaderListSizeException size && size.duringDecode();
     }
 
     /**

@@ -26,6 +26,8 @@ final class Call {
     /** "1", CRLF, one byte. */
     private static final int CHUNK_BYTES_MIN = 4;
     private static final int REQUEST_TIMEOUT = 408;
+    /** For a response that is here already: TLS does not show it before it is read. */
+    private static final long EARLY_NANOS = 100_000_000;
 
     private final Plant plant;
     private final Context context;
@@ -59,8 +61,10 @@ final class Call {
             lease = plant.pool().lease(origin, address, needsFresh);
             askedNanos = System.nanoTime();
             send(deadlineNanos);
-            long wait = context.responseMillis() * 1_000_000L;
-            response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
+            if (response == null) {
+                long wait = context.responseMillis() * 1_000_000L;
+                response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
+            }
             context.originNanos(System.nanoTime() - askedNanos);
             response.answers(context.request().method());
             return response;
@@ -122,16 +126,25 @@ final class Call {
                 connection.sendBody(request.method(), request.framing(),
                         body(connection, sending));
             } catch (ClientFailure client) {
-                // A client may wait for an answer that is here, before it sends the rest.
-                if (client.status() != REQUEST_TIMEOUT || !hasAnswer(connection)) {
+                if (client.status() != REQUEST_TIMEOUT) {
                     throw client;
                 }
+                response = early(client);
             } catch (IOException broken) {
                 // An origin that refuses a body may answer and close before it has read all of it.
                 if (!hasAnswer(connection)) {
                     throw sending.isLate() ? late(broken, sending.isClientLate()) : broken;
                 }
             }
+        }
+    }
+
+    /** A client may wait for a response that is here, before it sends the rest. */
+    private Response early(ClientFailure client) throws ClientFailure {
+        try {
+            return readFinal(System.nanoTime() + EARLY_NANOS);
+        } catch (IOException none) {
+            throw client;
         }
     }
 

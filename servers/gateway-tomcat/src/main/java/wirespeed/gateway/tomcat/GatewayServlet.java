@@ -89,5 +89,6 @@ final class GatewayServlet extends HttpServlet {
         response.body().get(body);
         reply.write(body, body.length);
         reply.end();
+        reply.leaveRest();
     }
 }

@@ -156,7 +156,7 @@ final class Reply {
 
     /** Does not wait for what the client still sends of its body. */
     void leaveRest() {
-        if (reader() != null) {
+        if (reader() != null && reader().hasRest()) {
             reader().giveUp();
         }
         client.getRequest().getCoyoteRequest().action(ActionCode.DISABLE_SWALLOW_INPUT, null);

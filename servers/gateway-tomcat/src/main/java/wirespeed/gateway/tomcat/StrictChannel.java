@@ -188,6 +188,8 @@ interface StrictChannel {
             if (isHandedOver) {
                 return;
             }
+            // Behind a late head is a rest, too.
+            beforeEnd(reader, this, meters);
             if (!reader.hasRest()) {
                 super.close(isForced);
                 return;
