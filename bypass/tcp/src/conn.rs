@@ -464,7 +464,7 @@ impl Conn {
         cx.pool.release(&mut self.tx);
         self.packets_out = 0;
         self.records.clear();
-        self.pushes.clear();
+        self.pushes = VecDeque::new();
         self.recovery.forget_segments();
         self.retransmit = RetransmitTimer::Off;
         self.delayed_ack_at_us = 0;

@@ -442,11 +442,11 @@ impl Conn {
         self.snd_wl1 = seg.seq;
         self.snd_wnd_max = self.snd_wnd;
         self.urgent = None;
-        self.recovery.timeouts = 0;
+        let syn_timeouts = core::mem::take(&mut self.recovery.timeouts);
         self.backoff = 0;
         self.retransmit = RetransmitTimer::Off;
         self.rcv_mss = self.mss.min(536).min(self.receive_window() / 2).max(88);
-        self.start_congestion(cx);
+        self.start_congestion(cx, syn_timeouts);
         self.start_tuning(cx);
         self.restart_keepalive(cx);
         self.notify(cx, WRITABLE);

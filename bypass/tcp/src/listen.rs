@@ -156,8 +156,8 @@ pub struct HalfOpen {
     pub retries: u8,
     /// The SYN/ACK was sent again, after a timeout or to a repeated SYN.
     pub is_repeated: bool,
-    /// It was sent again after a timeout before anything had acknowledged it.
-    pub is_lost: bool,
+    /// How often it was sent again after a timeout before anything had acknowledged it.
+    pub losses: u8,
     /// It was acknowledged, and the connection waits: for a place in the accept queue, or for data.
     pub is_answered: bool,
     /// When the SYN came.

@@ -79,7 +79,7 @@ impl Engine {
             has_timestamps: timestamps.is_some(),
             retries: 0,
             is_repeated: false,
-            is_lost: false,
+            losses: 0,
             is_answered: false,
             opened_us: self.cx.now_us,
             resend_at_us: 0,
@@ -327,7 +327,7 @@ impl Engine {
         if !entry.is_repeated && entry.opened_us > 0 {
             conn.rtt.sample(cx.now_us - entry.opened_us, cx.now_us);
         }
-        conn.syn_resent = entry.is_lost;
+        conn.recovery.timeouts = entry.losses;
         conn.open(cx, seg);
         cx.stats.passive_opens += 1;
         let listener = &mut listeners.slab[entry.listener];
@@ -367,7 +367,7 @@ impl Engine {
         }
         entry.retries += 1;
         entry.is_repeated = true;
-        entry.is_lost |= !entry.is_answered;
+        entry.losses += u8::from(!entry.is_answered);
         entry.resend_at_us = self.cx.now_us + (RESEND_US << entry.retries);
         let entry = *entry;
         self.half_opens.wheel.arm(index, entry.resend_at_us);

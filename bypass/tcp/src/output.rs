@@ -109,7 +109,17 @@ impl Conn {
         seq != self.snd_una && distance(self.snd_una, seq) >= self.snd_wnd
     }
 
-    /// Sends a segment again; one larger than the path now carries is cut first.
+    /// Bytes of a segment to send again that the window takes. All where it takes none: see [`Self::is_beyond_window`]. While
+    /// segments are scarce, too, since each cut makes one more.
+    fn bytes_in_window(&self, cx: &Context, seq: u32) -> u32 {
+        match self.snd_wnd.saturating_sub(distance(self.snd_una, seq)) {
+            0 => u32::MAX,
+            _ if self.segments_left(cx) == 0 => u32::MAX,
+            left => left,
+        }
+    }
+
+    /// Sends a segment again; one larger than the path carries now, or the window takes, is cut first.
     fn resend<S: TxSink>(
         &mut self,
         cx: &mut Context,
@@ -118,7 +128,7 @@ impl Conn {
         index: u32,
     ) -> bool {
         let node = *cx.nodes.get(index);
-        let most = self.mss.max(1);
+        let most = self.mss.max(1).min(self.bytes_in_window(cx, node.seq));
         if node.end.wrapping_sub(node.seq) > most + u32::from(node.is(sent::FIN)) {
             self.split(cx, index, node.seq.wrapping_add(most));
         }
@@ -197,6 +207,10 @@ impl Conn {
         let most = self.mss_beside_sack().min(self.window_left());
         let len = self.unsent_of_record().min(most);
         let is_new = len > 0;
+        if !is_new && self.is_beyond_window(cx.nodes.get(self.sent.tail).seq) {
+            self.loss_probe_due = false;
+            return true;
+        }
         let sent = if is_new {
             self.send_new(cx, link, sink, len as usize, len as usize)
         } else {

@@ -10,7 +10,7 @@ impl Conn {
     /// Takes the bytes and the FIN of a segment that may be exchanged in this state.
     pub fn receive(&mut self, cx: &mut Context, seg: &Segment) -> Reply {
         let end = seg.seq.wrapping_add(seg.payload.len() as u32);
-        let edge = self.edge_for(end);
+        let edge = self.edge_for(seg.seq, end);
         let from = later(seg.seq, self.rcv_nxt);
         let to = earlier(end, edge);
         let has_fin = seg.has(FIN) && !after(end, edge);
@@ -41,11 +41,11 @@ impl Conn {
         self.after_bytes(cx, from, bytes.len() as u32)
     }
 
-    /// Up to where bytes are taken of a segment that ends at `end` and begins in the window. One may go on beyond it while
-    /// nothing waits to be read, as on Linux: the memory is there, and a peer that ignores the window would not send less.
-    fn edge_for(&self, end: u32) -> u32 {
+    /// Up to where bytes are taken of a segment from `begin` to `end`. One that begins in the window may go on beyond it
+    /// while nothing waits to be read, as on Linux: the memory is there, and a peer that ignores the window would not send less.
+    fn edge_for(&self, begin: u32, end: u32) -> u32 {
         let edge = self.rcv_nxt.wrapping_add(self.receive_window());
-        match self.rx.is_empty() {
+        match self.rx.is_empty() && before(begin, edge) {
             true => later(edge, end),
             false => edge,
         }
@@ -283,7 +283,7 @@ impl Conn {
     /// Begins to measure how fast the application reads.
     pub fn start_tuning(&mut self, cx: &Context) {
         self.tuning.since_us = cx.now_us;
-        self.tuning.space = self.rcv_limit.min(self.cwnd * self.mss);
+        self.tuning.space = self.rcv_limit.min(cx.config.initial_window * self.mss);
         self.tuning.rtt_seq = self.rcv_nxt.wrapping_add(self.receive_window());
         self.tuning.rtt_since_us = cx.now_us;
     }
@@ -306,12 +306,16 @@ impl Conn {
         self.tuning.rtt_since_us = cx.now_us;
     }
 
-    /// Bytes behind a hole take their place besides what is read in two round trips (as Linux's tcp_rcvbuf_grow). Not
-    /// before somebody can read.
+    /// Bytes behind a hole take their place besides what is read in two round trips (as Linux's tcp_rcvbuf_grow), but no
+    /// more than is read in one, or than the first window: a peer must not fill the memory of all with holes. Not before
+    /// somebody can read, and not without SACK, where an acknowledgment with another window is not a duplicate (RFC 5681, 2).
     fn widen_for_hole(&mut self, cx: &Context) {
-        if !self.is_unaccepted && self.rcv_limit < cx.config.receive_bytes_max {
+        let may_grow = self.has_sack && !self.is_unaccepted && !self.settings.has_fixed_receive;
+        if may_grow && self.rcv_limit < cx.config.receive_bytes_max {
+            let most = self.tuning.space.max(cx.config.receive_bytes);
+            let behind = self.reassembly.bytes().min(most);
             let read = self.tuning.space.saturating_mul(2);
-            self.widen_to(cx, read.saturating_add(self.reassembly.bytes()));
+            self.widen_to(cx, read.saturating_add(behind));
         }
     }
 

@@ -556,11 +556,12 @@ impl Conn {
     }
 
     /// A fresh congestion state for a new connection.
-    pub fn start_congestion(&mut self, cx: &Context) {
-        // RFC 5681, 3.1: a lost SYN or SYN/ACK is a sign of congestion.
-        self.cwnd = match self.syn_resent {
-            true => 1,
-            false => cx.config.initial_window,
+    pub fn start_congestion(&mut self, cx: &Context, syn_timeouts: u8) {
+        // A lost SYN or SYN/ACK is a sign of congestion (RFC 5681, 3.1), but a single timeout may only mean that the path
+        // is longer than a second (RFC 6928, 2; Linux's tcp_init_transfer).
+        self.cwnd = match syn_timeouts {
+            0 | 1 => cx.config.initial_window,
+            _ => 1,
         };
         self.ssthresh = u32::MAX;
         let algorithm = self.settings.congestion.unwrap_or(cx.config.congestion);

@@ -162,10 +162,11 @@ impl Conn {
         reaches_mark || end == self.push_seq || self.records.front() == Some(&end)
     }
 
-    /// Bytes up to `end` have left.
+    /// Bytes up to `end` have left. The last mark among them is where the next one is counted from.
     #[inline]
     pub fn forget_pushes(&mut self, end: u32) {
-        while self.pushes.front().is_some_and(|mark| !after(*mark, end)) {
+        while let Some(mark) = self.pushes.front().filter(|mark| !after(**mark, end)) {
+            self.push_seq = later(self.push_seq, *mark);
             self.pushes.pop_front();
         }
     }

@@ -508,6 +508,33 @@ fn a_segment_that_goes_beyond_the_window_is_taken_whole_while_nothing_waits_to_b
     );
 }
 
+/// RFC 9293, 3.10.7.4: its first byte must be in the window.
+#[test]
+fn a_segment_that_begins_where_the_window_ends_is_not_taken() {
+    let small = Config {
+        receive_bytes: 8_192,
+        ..config(1)
+    };
+    play_with(
+        small,
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        < P. 1001:2001 ack 1 win 65535
+        > . 1:1 ack 1 win 8192
+        < P. 8193:9193 ack 1 win 65535
+        > . 1:1 ack 1 win 8192
+        < P. 1:1001 ack 1 win 65535
+        > . 1:1 ack 2001
+        < P. 2001:8193 ack 1 win 65535
+        > . 1:1 ack 8193 win 0
+        accept
+        recv 8192
+        > . 1:1 ack 8193 win 8192",
+    );
+}
+
 #[test]
 fn an_urgent_byte_is_taken_out_of_the_stream_and_marks_its_place() {
     accepted(

@@ -126,6 +126,50 @@ fn bytes_behind_a_hole_widen_the_window_of_an_accepted_connection() {
     }
 }
 
+/// Each would be another window, so that none were a duplicate that starts fast retransmit (RFC 5681, 2).
+#[test]
+fn acknowledgments_of_bytes_behind_a_hole_state_the_same_window_without_sack() {
+    let jumbo = Config {
+        mtu: 9_000,
+        ..config(1)
+    };
+    play_with(
+        jumbo,
+        "listen
+        < S 0:0 win 65535 <mss 8960,nop,wscale 0>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        accept
+        < . 8961:17921 ack 1 win 65535
+        > . 1:1 ack 1 win 1023
+        < . 17921:26881 ack 1 win 65535
+        > . 1:1 ack 1 win 1023",
+    );
+}
+
+/// Otherwise a few peers could fill half of the memory of all connections.
+#[test]
+fn bytes_behind_a_hole_widen_the_window_by_no_more_than_the_first_one_while_nothing_is_read() {
+    let jumbo = Config {
+        mtu: 9_000,
+        ..config(1)
+    };
+    play_with(
+        jumbo,
+        "listen
+        < S 0:0 win 65535 <mss 8960,sackOK,nop,nop,nop,wscale 0>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        accept
+        < . 8961:60001 ack 1 win 65535
+        > . 1:1 ack 1 win 2845
+        < . 60001:120001 ack 1 win 65535
+        > . 1:1 ack 1 win 3071
+        < . 120001:180001 ack 1 win 65535
+        > . 1:1 ack 1 win 3071",
+    );
+}
+
 #[test]
 fn a_segment_ends_with_its_record() {
     let (mut dialogue, handle) = accepted(offloading(), "10ms");
@@ -164,6 +208,32 @@ fn a_long_write_is_pushed_whenever_half_of_the_peers_window_is_written() {
         let segments = expected(begin, end);
         dialogue.play(&format!("+10ms\n< . 1:1 ack {begin} win 257\n{segments}"));
     }
+}
+
+/// Also where nothing else says that a write has ended.
+#[test]
+fn writes_of_which_more_follows_are_pushed_at_half_of_the_peers_window_only() {
+    let (mut dialogue, handle) = accepted(config(1), "10ms");
+    let write = |dialogue: &mut Dialogue, count: usize| {
+        let now_us = dialogue.now_us;
+        let bytes = vec![b'x'; count];
+        let sent = dialogue.engine.send(now_us, handle, &bytes, true);
+        assert_eq!(sent, Ok(count));
+    };
+    let expected = |begin: u32, end: u32| -> String {
+        let flags = |from: u32| if from == 16_001 { "P." } else { "." };
+        let of_one = |from: u32| format!("> {} {from}:{} ack 1\n", flags(from), from + 1_000);
+        (begin..end).step_by(1_000).map(of_one).collect()
+    };
+    write(&mut dialogue, 20_000);
+    dialogue.play(&format!("+1us\n{}", expected(1, 10_001)));
+    let segments = expected(10_001, 20_001);
+    dialogue.play(&format!("+10ms\n< . 1:1 ack 10001 win 257\n{segments}"));
+    // Its mark has left, and this write does not go as far beyond it.
+    write(&mut dialogue, 12_000);
+    dialogue.play(&format!("+1us\n{}", expected(20_001, 30_001)));
+    let segments = expected(30_001, 32_001);
+    dialogue.play(&format!("+10ms\n< . 1:1 ack 20001 win 257\n{segments}"));
 }
 
 /// A probe of the tail may be new data, beyond the congestion window.

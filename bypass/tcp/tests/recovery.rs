@@ -145,12 +145,44 @@ fn lost_segments_beyond_a_window_that_was_shut_before_them_wait_until_it_opens()
         +10ms
         < . 1:1 ack 1 win 1500 <nop,nop,sack 3001:6001>
         > . 1:1001 ack 1
-        > . 1001:2001 ack 1
+        > . 1001:1501 ack 1
         +10ms
-        < . 1:1 ack 2001 win 65535 <nop,nop,sack 3001:6001>
+        < . 1:1 ack 1501 win 65535 <nop,nop,sack 3001:6001>
+        > . 1501:2001 ack 1
         > . 2001:3001 ack 1
         +10ms
         < . 1:1 ack 6001 win 65535",
+    );
+}
+
+#[test]
+fn a_tail_beyond_a_window_that_was_shut_before_it_is_not_a_loss_probe() {
+    accepted(
+        "send 3000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > P. 2001:3001 ack 1
+        < . 1:1 ack 1 win 1500
+        wait 190ms
+        +110ms
+        > . 1:1001 ack 1
+        < . 1:1 ack 3001 win 65535",
+    );
+}
+
+/// A peer with unread bytes drops what goes beyond its window, as Linux does.
+#[test]
+fn a_first_segment_that_a_shrunk_window_does_not_hold_is_cut_at_its_edge() {
+    accepted(
+        "send 1000
+        > P. 1:1001 ack 1
+        < . 1:1 ack 1 win 400
+        wait 190ms
+        +110ms
+        > . 1:401 ack 1
+        < . 1:1 ack 401 win 65535
+        > P. 401:1001 ack 1
+        < . 1:1 ack 1001 win 65535",
     );
 }
 
@@ -352,28 +384,33 @@ fn after_a_repeated_handshake_the_first_timeout_is_three_seconds() {
     );
 }
 
-/// RFC 5681, 3.1, on both sides. Where the listener waits for data nothing was lost.
+/// RFC 5681, 3.1, and RFC 6928, 2, on both sides: a single timeout is not a sign. Where the listener waits for data nothing
+/// was lost.
 #[test]
-fn a_connection_whose_handshake_was_lost_begins_with_one_segment() {
-    let passive = "listen
-        < S 0:0 win 65535 <mss 1000,sackOK>
-        > S. 0:0 ack 1
-        +1010ms
-        > S. 0:0 ack 1
-        < . 1:1 ack 1 win 65535
-        accept
-        send 3000
-        > . 1:1001 ack 1";
-    let active = "connect
-        > S 0:0
-        +1010ms
-        > S 0:0
-        < S. 0:0 ack 1 win 65535 <mss 1000,sackOK>
-        > . 1:1 ack 1
-        send 3000
-        > . 1:1001 ack 1";
-    for script in [passive, active] {
-        assert_eq!(windows(&mut play(script)).0, 1);
+fn a_connection_whose_handshake_was_lost_twice_begins_with_one_segment() {
+    for (again, expected) in [(1, 10), (2, 1)] {
+        let resent = |syn: &str| -> String {
+            let of_one = |time: u32| format!("+{}ms\n> {syn}\n", 1_010 << time);
+            (0..again).map(of_one).collect()
+        };
+        let passive = format!(
+            "listen
+            < S 0:0 win 65535 <mss 1000,sackOK>
+            > S. 0:0 ack 1
+            {}< . 1:1 ack 1 win 65535
+            accept",
+            resent("S. 0:0 ack 1")
+        );
+        let active = format!(
+            "connect
+            > S 0:0
+            {}< S. 0:0 ack 1 win 65535 <mss 1000,sackOK>
+            > . 1:1 ack 1",
+            resent("S 0:0")
+        );
+        for script in [passive, active] {
+            assert_eq!(windows(&mut play(&script)).0, expected);
+        }
     }
     let deferred = "listen
         set defer
@@ -381,6 +418,8 @@ fn a_connection_whose_handshake_was_lost_begins_with_one_segment() {
         > S. 0:0 ack 1
         < . 1:1 ack 1 win 65535
         +1010ms
+        > S. 0:0 ack 1
+        +2020ms
         > S. 0:0 ack 1
         < P. 1:11 ack 1 win 65535
         > . 1:1 ack 11
