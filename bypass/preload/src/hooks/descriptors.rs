@@ -38,17 +38,11 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 fn shared(fd: c_int, made: c_int) -> c_int {
     if made >= 0 && (!table::is_kernel(fd) || table::is_datagram(fd)) {
         inside(|| descriptors::duplicated(fd, made));
-        given(made);
+        if made <= libc::STDERR_FILENO {
+            replace_standard_stream(made);
+        }
     }
     made
-}
-
-/// The program has got this number, if it is one: for a socket of ours, perhaps.
-#[inline]
-pub(super) fn given(made: c_int) {
-    if (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&made) {
-        keeping_errno(|| replace_standard_stream(made));
-    }
 }
 
 #[no_mangle]
@@ -297,9 +291,13 @@ pub unsafe extern "C-unwind" fn fileno(stream: *mut FILE) -> c_int {
 /// libc closes the number without a call of close that could be seen: the next socket may have to take it.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's stream, or one that libc itself would not survive.
+    let fd = keeping_errno(|| unsafe { real::fileno()(stream) });
     // SAFETY: the caller's stream.
     let result = unsafe { real::fclose()(stream) };
-    pool::standard_closed();
+    if fd >= 0 {
+        pool::closed(fd);
+    }
     result
 }
 

@@ -27,7 +27,7 @@ pub unsafe extern "C-unwind" fn socket(family: c_int, kind: c_int, protocol: c_i
         // Another library's constructor may come before ours.
         serving::provide();
     }
-    let made = finish(
+    finish(
         inside(|| stack_descriptors::socket(family, kind, protocol)),
         || {
             // SAFETY: the caller's arguments.
@@ -37,9 +37,7 @@ pub unsafe extern "C-unwind" fn socket(family: c_int, kind: c_int, protocol: c_i
             }
             made as isize
         },
-    ) as c_int;
-    descriptors::given(made);
-    made
+    ) as c_int
 }
 
 /// bind by the real call `kernel`.
@@ -121,7 +119,6 @@ pub unsafe extern "C-unwind" fn accept4(
         // SAFETY: the caller's arguments.
         unsafe { real::accept4()(fd, address, length, flags) as isize }
     }) as c_int;
-    descriptors::given(new);
     // The kernel itself has given the name where there is none here.
     if new < 0 || address.is_null() || client.length == 0 {
         return new;

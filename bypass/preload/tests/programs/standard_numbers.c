@@ -1,4 +1,4 @@
-/* solo: sockets take the standard numbers that are free, and leave them free for files when they are closed. */
+/* solo: sockets take the standard numbers that are free, and leave them free for files, and stdin, when they are closed. */
 #define SOLO
 #include "contract.h"
 
@@ -39,4 +39,6 @@ static void solo(void) {
     close(socket(AF_INET, SOCK_STREAM, 0));
     fclose(file);
     say("a socket has %d", socket(AF_INET, SOCK_STREAM, 0));
+    close(STDIN_FILENO);
+    say("stdin is %s", freopen("/dev/null", "r", stdin) ? "opened again" : "lost");
 }

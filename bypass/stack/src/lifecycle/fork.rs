@@ -228,6 +228,7 @@ pub fn child(prepared: Option<Prepared>) {
                     peer.is_stale.store(true, Ordering::SeqCst);
                 }
                 peer.become_process(index);
+                forget_ending(&peer);
                 peer.let_go_unknown();
                 lose(&peer, lost);
                 participants::keep_links(&peer, links);
@@ -237,6 +238,26 @@ pub fn child(prepared: Option<Prepared>) {
     }
     // By its own place: it must not let go of what the parent holds until a process has received it.
     offers::forget_all();
+}
+
+/// A thread of the parent was ending these connections, which nothing means any more. No thread of the child goes on
+/// with it, so their slots are free here, and their ends are let go of with others that no socket means.
+fn forget_ending(peer: &Peer) {
+    for slot in peer.occupied() {
+        let socket = peer.socket(slot).map(sockets::get);
+        if socket.is_some_and(|socket| socket.descriptors.load(Ordering::Acquire) == 0) {
+            vacate(peer, slot);
+        }
+    }
+}
+
+/// No socket of this process lives in `slot` any more.
+fn vacate(peer: &Peer, slot: usize) {
+    if let Some(index) = peer.socket(slot) {
+        peer.set_socket(slot, None);
+        epoll::forget(index);
+        stream::retire(sockets::get(index).peer.take());
+    }
 }
 
 /// The child could not get a place, or needs none: only the parent holds the connections.
@@ -262,13 +283,7 @@ fn lose(peer: &Arc<Peer>, lost: Vec<usize>) {
     if lost.is_empty() {
         return;
     }
-    for slot in lost {
-        if let Some(index) = peer.socket(slot) {
-            peer.set_socket(slot, None);
-            epoll::forget(index);
-            stream::retire(sockets::get(index).peer.take());
-        }
-    }
+    lost.into_iter().for_each(|slot| vacate(peer, slot));
     for fd in 0..table::used() {
         let entry = table::get(fd);
         if entry.kind() == table::Kind::Connected && stream::of_socket(entry.index()).is_none() {
@@ -277,5 +292,36 @@ fn lose(peer: &Arc<Peer>, lost: Vec<usize>) {
                 shadow::detach(fd);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bypass_shm::segment::Segment;
+
+    use super::*;
+
+    #[test]
+    fn a_child_holds_no_connection_that_a_thread_of_its_parent_was_ending() {
+        let _one_at_a_time = sockets::hold_in_test();
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let peer = Peer::join(segment, 0, 1).expect("a place");
+        let [(open, first), (ending, second)] = [1, 0].map(|descriptors| {
+            let slot = peer.take_slot().expect("a slot");
+            let index = sockets::allocate(libc::AF_INET, 0).expect("a socket");
+            let socket = sockets::get(index);
+            socket.descriptors.store(descriptors, Ordering::Release);
+            let holders = &peer.segment.slot(slot).meta.holders[0];
+            holders.store(peer.alone(), Ordering::SeqCst);
+            peer.set_socket(slot, Some(index));
+            (slot, index)
+        });
+        forget_ending(&peer);
+        peer.let_go_unknown();
+        assert!(peer.holds(open));
+        assert!(!peer.holds(ending));
+        peer::forget(&peer);
+        sockets::free(first);
+        sockets::free(second);
     }
 }

@@ -40,7 +40,8 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
         (Role::Taker(inode), Message::Look { version, .. }) if version == VERSION => {
             give(*inode, fd, fds.pop(), Receipt::LookedAt);
         }
-        (Role::Given(inode), Message::Taken) => {
+        // Whatever it says: it has had its answer, and only another may get the next.
+        (Role::Given(inode), _) => {
             offers::given(*inode);
             remove(fd);
         }

@@ -10,7 +10,7 @@ use bypass_sys::kernel;
 use bypass_sys::waker::Name;
 
 use super::sharing;
-use crate::operations::release::let_go;
+use crate::operations::release::{count_down, end_uncounted, let_go};
 use crate::operations::{connect, shadow};
 use crate::process::table::{self, Kind};
 use crate::service;
@@ -93,7 +93,7 @@ pub fn offer(fd: i32) {
         times: 1,
         answered: 0,
     });
-    drop(offers);
+    // Under the lock: a child of fork would keep a rendezvous socket that has no role.
     service::add(rendezvous, service::Role::Offer(inode));
 }
 
@@ -169,22 +169,25 @@ pub fn expire() -> bool {
 }
 
 fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
-    let mut over = Vec::new();
+    let mut ended = Vec::new();
     if let Ok(mut offers) = OFFERS.lock() {
         let mut at = 0;
         while at < offers.len() {
-            if is_over(&mut offers[at]) {
-                over.push(offers.swap_remove(at));
-            } else {
+            if !is_over(&mut offers[at]) {
                 at += 1;
+                continue;
+            }
+            let offer = offers.swap_remove(at);
+            // At once: the receiver may pass it on as soon as it is notified.
+            service::remove(offer.rendezvous);
+            // Under the lock: a child of fork finds the offer with its count, or neither.
+            if count_down(offer.socket) {
+                ended.push(offer.socket);
             }
         }
     }
-    for offer in over {
-        // At once: the receiver may pass it on as soon as it is notified.
-        service::remove(offer.rendezvous);
-        let_go(offer.socket);
-    }
+    // This takes locks that fork takes before that of the offers.
+    ended.into_iter().for_each(end_uncounted);
 }
 
 /// In a forked child: what is on its way is the parent's to give.
@@ -204,5 +207,69 @@ pub extern "C" fn wait_for_receivers() {
             return;
         }
         let _ = kernel::poll(&mut [], Some(core::time::Duration::from_millis(1)), None);
+    }
+}
+
+/// An offer of a test's, of which so many receivers were answered.
+#[cfg(test)]
+pub fn lay(inode: u64, socket: usize, times: u32, answered: u32) {
+    let Ok(mut offers) = OFFERS.lock() else {
+        return;
+    };
+    sockets::get(socket)
+        .descriptors
+        .fetch_add(1, Ordering::AcqRel);
+    offers.push(Offer {
+        inode,
+        socket,
+        life: 0,
+        rendezvous: -1,
+        since_ns: now_ns(),
+        times,
+        answered,
+    });
+}
+
+/// How often it was sent, and the number of receivers that were answered; None without an offer.
+#[cfg(test)]
+pub fn counts(inode: u64) -> Option<(u32, u32)> {
+    let offers = OFFERS.lock().ok()?;
+    let of_inode = offers.iter().find(|one| one.inode == inode)?;
+    Some((of_inode.times, of_inode.answered))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::TryLockError;
+
+    use super::*;
+
+    #[test]
+    fn a_fork_finds_an_offer_with_its_count_or_neither() {
+        let _one_at_a_time = sockets::hold_in_test();
+        let socket = sockets::allocate(libc::AF_INET, 0).expect("a socket");
+        let descriptors = &sockets::get(socket).descriptors;
+        let inode = u64::MAX;
+        lay(inode, socket, 1, 0);
+        // Without the roles it stops half-way.
+        let roles = service::roles();
+        let withdrawing = std::thread::spawn(move || withdraw(inode));
+        let mut times_locked = 0;
+        while times_locked < 100 {
+            match OFFERS.try_lock() {
+                Ok(offers) => {
+                    assert!(offers.iter().any(|one| one.inode == inode));
+                    assert_eq!(descriptors.load(Ordering::Acquire), 2);
+                }
+                Err(TryLockError::WouldBlock) => times_locked += 1,
+                Err(error) => panic!("{error}"),
+            }
+            std::thread::yield_now();
+        }
+        drop(roles);
+        withdrawing.join().expect("a thread");
+        assert_eq!(counts(inode), None);
+        assert_eq!(descriptors.load(Ordering::Acquire), 1);
+        sockets::free(socket);
     }
 }

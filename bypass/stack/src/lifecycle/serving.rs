@@ -245,7 +245,9 @@ fn look(fd: i32) -> Seen {
             let role = roles.remove(&fd);
             drop(roles);
             service::close(fd);
-            return role.filter(|_| !is_broken).map_or(Seen::Nothing, Seen::End);
+            // A receiver that was given a connection has had its answer, whatever it says then.
+            let counts = |role: &Role| !is_broken || matches!(role, Role::Given(_));
+            return role.filter(counts).map_or(Seen::Nothing, Seen::End);
         }
     };
     let answered = match kernel::has_descriptors_left(wakers::LEFT_TO_PROGRAM) {
@@ -356,6 +358,7 @@ mod tests {
     use bypass_sys::waker::Name;
 
     use super::*;
+    use crate::sockets;
 
     const PATIENCE: core::time::Duration = core::time::Duration::from_secs(20);
 
@@ -399,5 +402,34 @@ mod tests {
         }
         assert_eq!((peer.segment.process(1, index), ends()), (0, FIN | CLOSED));
         peer::forget(&peer);
+    }
+
+    #[test]
+    fn a_process_that_looks_at_a_message_and_talks_nonsense_takes_no_connection_from_its_receiver()
+    {
+        let inode = u64::MAX - 1;
+        let _one_at_a_time = sockets::hold_in_test();
+        let socket = sockets::allocate(libc::AF_INET, 0).expect("a socket");
+        let name = Name::of_process(kernel::random());
+        let rendezvous = link::open_rendezvous(&name).expect("a socket");
+        let answer = || {
+            let other = link::connect(&name).expect("open");
+            let fd = link::answer(rendezvous.0).expect("a link").into_raw();
+            service::add(fd, Role::Given(inode));
+            (other, fd)
+        };
+        offers::lay(inode, socket, 3, 2);
+
+        let (other, fd) = answer();
+        link::send(other.0, Message::Welcome, &[]).expect("sent");
+        serve(fd);
+        assert_eq!(offers::counts(inode), Some((2, 1)));
+
+        let (other, fd) = answer();
+        kernel::write(other.0, b"nonsense").expect("sent");
+        serve(fd);
+        assert_eq!(offers::counts(inode), Some((1, 0)));
+        offers::withdraw(inode);
+        sockets::free(socket);
     }
 }

@@ -30,13 +30,21 @@ pub fn release(fd: i32, entry: Entry) -> Option<(i32, bool)> {
 
 /// A call that was blocked on a connection has ended.
 pub fn let_go(index: usize) {
-    if sockets::get(index)
-        .descriptors
-        .fetch_sub(1, Ordering::AcqRel)
-        == 1
-    {
-        finish(Kind::Connected, index);
+    if count_down(index) {
+        end_uncounted(index);
     }
+}
+
+/// The first half of [`let_go`], which waits for nothing: true when nothing means the connection any more, so that the
+/// caller is to call [`end_uncounted`].
+pub fn count_down(index: usize) -> bool {
+    let descriptors = &sockets::get(index).descriptors;
+    descriptors.fetch_sub(1, Ordering::AcqRel) == 1
+}
+
+/// The second half of [`let_go`].
+pub fn end_uncounted(index: usize) {
+    finish(Kind::Connected, index);
 }
 
 /// Nothing means this socket any more: its family, and whether its shadow is as socket(2) made it.

@@ -85,13 +85,8 @@ pub fn for_program<T>(make: impl Fn() -> Result<T, i32>) -> Result<T, i32> {
 /// `fd` was closed. Programs close standard numbers for others to take them.
 pub fn closed(fd: i32) {
     if fd <= libc::STDERR_FILENO {
-        standard_closed();
+        MAY_BE_FREE.store(true, Ordering::Relaxed);
     }
-}
-
-/// A standard number may have been closed.
-pub fn standard_closed() {
-    MAY_BE_FREE.store(true, Ordering::Relaxed);
 }
 
 fn is_standard_free() -> bool {
