@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_not_be_written_stays_and_one_of_another_owner_remains_theirs() {
+    fn a_file_that_may_not_be_written_stays_and_that_of_another_owner_keeps_its_owner() {
         let folder = folder("owner");
         let (kept, theirs) = (folder.join("kept"), folder.join("theirs"));
         std::fs::write(&kept, "old").expect("written");

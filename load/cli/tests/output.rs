@@ -279,7 +279,7 @@ fn called_as_wrk_it_has_the_manners_of_wrk() {
     let server = Server::start(always(HELLO));
     let more = format!("-t1 -c1 -d100ms -H none {} more words", server.url());
     assert_eq!(called("wrk", &more).status.code(), Some(0));
-    // as wrk, which wants a space behind the first colon
+    // as wrk, which looks for a space behind the first colon
     let fields = format!("-t1 -c1 -d100ms -H X-Near:1 -H :a {}", server.url());
     assert_eq!(called("wrk", &fields).status.code(), Some(0));
     let is_near = |line: &String| line.starts_with("X-Near");
