@@ -53,12 +53,12 @@ fn has_owner(file: &File, known: &Metadata) -> bool {
     made.is_ok_and(|made| (made.uid(), made.gid()) == (known.uid(), known.gid()))
 }
 
-/// Writes a text beside its place and moves it there; false where the folder keeps what is there.
+/// Writes a text next to its place and moves it there; false where the folder keeps what is there.
 fn move_there(file: File, text: &str, beside: &Path, path: &Path) -> io::Result<bool> {
     write_all(file, text)?;
     match std::fs::rename(beside, path) {
         Ok(()) => Ok(true),
-        // something is mounted there, or the folder lets nobody replace it
+        // something is mounted there, or the folder does not let this user replace it
         Err(error)
             if matches!(
                 error.kind(),
