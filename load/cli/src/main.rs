@@ -100,9 +100,12 @@ fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
     let mut typed =
         options::parse(arguments.get(1..).unwrap_or_default()).map_err(Refusal::Usage)?;
     if compat != Compat::Own {
-        // wrk sends no field without a colon, and goes on
-        let is_sent =
-            |(entry, text): &(&Entry, String)| entry.long != "header" || text.contains(':');
+        // wrk sends no field without a space behind its first colon, and goes on
+        let has_space = |text: &str| {
+            let value = text.split_once(':').map(|(_, value)| value);
+            value.is_some_and(|value| value.starts_with(' '))
+        };
+        let is_sent = |(entry, text): &(&Entry, String)| entry.long != "header" || has_space(text);
         typed.options.retain(is_sent);
     }
     if typed.has("version") {

@@ -257,7 +257,11 @@ impl Run<'_> {
         print(&human::report(plan, outcome, parts(args)));
         // before a script's `done`, which may end the program
         let mut failures = write_files(args, plan, outcome, &found, series, self.arguments);
-        let done = self.script.map_or(Ok(()), |script| script.done(outcome));
+        let done = self.script.map_or(Ok(()), |script| {
+            // nothing looks at a signal while it runs
+            signal::unwatch();
+            script.done(outcome)
+        });
         failures.extend(done.err().map(Failure::Run));
         if let Some(note) = human::waiting(outcome) {
             say(&note);

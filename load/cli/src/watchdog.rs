@@ -5,12 +5,13 @@ use crate::console::say;
 use load_engine::sys::signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// So long a script may take to come back; threads look at signals ten times a second.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
+/// So many looks, 3 s, a script may take to come back; threads look at signals ten times a second. Looks are
+/// counted: a process that is stopped has none, and its threads have none either.
+const PATIENCE: u32 = 60;
 
 /// Watches until it is dropped.
 pub struct Watchdog(Arc<AtomicBool>);
@@ -20,7 +21,9 @@ impl Watchdog {
     pub fn start(script: &str, code: u8) -> Watchdog {
         let (over, script) = (Arc::new(AtomicBool::new(false)), script.to_string());
         let watched = Arc::clone(&over);
-        std::thread::spawn(move || watch(&watched, &script, code));
+        let watcher = std::thread::Builder::new();
+        // where no thread can be had, a second signal ends the program
+        drop(watcher.spawn(move || watch(&watched, &script, code)));
         Watchdog(over)
     }
 }
@@ -32,14 +35,14 @@ impl Drop for Watchdog {
 }
 
 fn watch(over: &AtomicBool, script: &str, code: u8) {
-    let mut asked = None;
+    let mut looks = 0;
     while !over.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
         if !signal::stop_wanted() {
             continue;
         }
-        let since = *asked.get_or_insert_with(Instant::now);
-        if since.elapsed() > PATIENCE && !over.load(Ordering::Relaxed) {
+        looks += 1;
+        if looks > PATIENCE && !over.load(Ordering::Relaxed) {
             say(&format!(
                 "wirespeed-load: {script}: one of its functions does not return; ended without a report"
             ));

@@ -6,7 +6,7 @@ mod support;
 
 use scripts::{play, play_file, server, wire};
 use std::collections::BTreeSet;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use support::{program, Seen, Server, HELLO};
 
@@ -394,6 +394,30 @@ fn a_script_that_never_returns_ends_with_one_signal() {
             });
         }
     });
+}
+
+#[test]
+fn a_done_that_never_returns_ends_with_one_signal() {
+    let (file, mark) = (support::temporary("lua"), support::temporary("mark"));
+    let made = format!("io.open('{}', 'w'):close()", mark.display());
+    let script = format!("function done() {made} while true do end end\n");
+    std::fs::write(&file, script).expect("ok");
+    let server = server();
+    let child = program()
+        .args(["-t1", "-c1", "-d100ms", "-s"])
+        .arg(&file)
+        .arg(server.url())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    support::wait_until(|| mark.exists());
+    let sent = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(sent.expect("kill").success());
+    let output = child.wait_with_output().expect("it ends");
+    [file, mark]
+        .iter()
+        .for_each(|file| std::fs::remove_file(file).expect("ours"));
+    assert_eq!(output.status.signal(), Some(15), "by the signal itself");
 }
 
 #[test]

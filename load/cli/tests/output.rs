@@ -279,6 +279,14 @@ fn called_as_wrk_it_has_the_manners_of_wrk() {
     let server = Server::start(always(HELLO));
     let more = format!("-t1 -c1 -d100ms -H none {} more words", server.url());
     assert_eq!(called("wrk", &more).status.code(), Some(0));
+    // as wrk, which looks for a space behind the first colon
+    let fields = format!("-t1 -c1 -d100ms -H X-Near:1 -H :a {}", server.url());
+    assert_eq!(called("wrk", &fields).status.code(), Some(0));
+    let is_near = |line: &String| line.starts_with("X-Near");
+    assert!(!server
+        .seen()
+        .iter()
+        .any(|seen| seen.headers.iter().any(is_near)));
     assert_eq!(run(&more).status.code(), Some(2), "words are invalid URLs");
     let rate = called("wrk2", "http://127.0.0.1:1/");
     assert_eq!(rate.status.code(), Some(1));

@@ -191,7 +191,7 @@ fn machine(outcome: &Outcome, add: Add) {
     if away > WAITED_MAX {
         let text = format!(
             "a thread of the generator did nothing for {} of the time: it was stopped, or the machine \
-             was (SIGSTOP, suspend, a debugger, a hypervisor); what it waited for meanwhile looks slow",
+             was (SIGSTOP, a debugger, a hypervisor); what it waited for meanwhile looks slow",
             percent(away)
         );
         add("suspended", away, WAITED_MAX, text);

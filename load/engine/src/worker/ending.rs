@@ -20,7 +20,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let now = monotonic_ns();
         let mut ending = Ending {
             idle_ns: self.waiter.idle_ns(),
-            away_ns: self.away_ns,
+            away_ns: self.away.total_ns(),
             pauses: self.waiter.pauses(),
             stopped_ns: now,
             wanted: self.connections.wanted,

@@ -22,6 +22,7 @@
 //! | [`scripting::Scripting`] | the Lua state, its faults, think times |
 //! | [`templates::Templates`] | heads that answers are recognised by |
 //! | [`checks::Checks`] | the properties that answers must have |
+//! | [`away::Away`] | for how long the thread did not run |
 //! | [`recorder::Recorder`] | the figures of this second; [`timing`] knows which of them a request belongs to |
 //!
 //! The other files are what a worker does with them: [`sending`] and [`receiving`] are the hot path,
@@ -29,6 +30,7 @@
 //! [`connecting`] opens and closes.
 
 mod addresses;
+mod away;
 mod burst;
 mod checks;
 mod coalescing;
@@ -71,6 +73,7 @@ use crate::sys::control::State;
 use crate::sys::signal::stop_wanted;
 use crate::sys::tcp_info::tcp_info;
 use crate::transport::Transport;
+use away::Away;
 use burst::Burst;
 use checks::Checks;
 use connection::ConnectionState;
@@ -87,9 +90,6 @@ use std::time::Duration;
 use streams::Streams;
 use templates::Templates;
 use waiting::Waiter;
-
-/// More than the work between two checks takes.
-const AWAY_NS: u64 = 250_000_000;
 
 /// One sending thread.
 pub struct Worker<'p, T: Transport, P: Protocol> {
@@ -109,10 +109,7 @@ pub struct Worker<'p, T: Transport, P: Protocol> {
     templates: Templates,
     checks: Checks<'p>,
     recorder: Recorder,
-    /// For how long checks of the window came too late.
-    away_ns: u64,
-    /// When the last check had done its work: opening many connections takes time too.
-    checked_ns: u64,
+    away: Away,
     /// Connections that were not open yet when the load began.
     missing_at_start: usize,
     /// The load has begun.
@@ -170,8 +167,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
             templates,
             checks,
             recorder: Recorder::new(handover, plan, rows),
-            away_ns: 0,
-            checked_ns: 0,
+            away: Away::default(),
             missing_at_start: 0,
             running: false,
             holding: false,
@@ -267,11 +263,10 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
     /// was. A script may have kept it as well.
     fn note_away(&mut self, now: u64) {
         let due_ns = self.deadlines.next_check_ns;
-        let is_own = due_ns > 0 && self.scripting.shape().is_none();
-        if is_own && self.recorder.now.phase == Phase::Measured {
-            let end_ns = self.recorder.window_start_ns + self.plan.duration_ns();
-            let late_ns = now.min(end_ns).saturating_sub(due_ns.max(self.checked_ns));
-            self.away_ns += if late_ns > AWAY_NS { late_ns } else { 0 };
+        if self.running && due_ns > 0 && self.scripting.shape().is_none() {
+            let start_ns = self.recorder.window_start_ns;
+            let window = start_ns..start_ns + self.plan.duration_ns();
+            self.away.note_check(due_ns, now, &window);
         }
     }
 
@@ -306,7 +301,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         self.send_ready();
         let interval_end_ns = self.recorder.now.end_ns;
         self.deadlines.set_next_check(now, interval_end_ns);
-        self.checked_ns = monotonic_ns();
+        self.away.note_checked(monotonic_ns());
     }
 
     /// Begins the interval that `now` lies in, and the stage if there is a new one.

@@ -26,10 +26,12 @@ pub(super) struct Reads {
     buffer: Vec<u8>,
     /// Reads so far; of some the delay is recorded.
     count: u32,
-    /// Connections with more to read than was read at once, with their generation and whether the
-    /// other side has ended; no event reports them again.
-    unfinished: Vec<(u32, u32, bool)>,
+    /// Connections with more to read than was read at once; no event reports them again.
+    unfinished: Vec<Unfinished>,
 }
+
+/// A connection with more to read: its number, its generation, whether the other side has ended.
+type Unfinished = (u32, u32, bool);
 
 impl Reads {
     /// None yet.
@@ -50,6 +52,14 @@ impl Reads {
     /// A connection has bytes to read that no event will report.
     pub fn note_unfinished(&mut self, index: usize, generation: u32, ended: bool) {
         self.unfinished.push((index as u32, generation, ended));
+    }
+
+    /// The one of this number, if it has more to read; it is no longer noted then.
+    pub fn take_unfinished(&mut self, index: usize) -> Option<Unfinished> {
+        let mut noted = self.unfinished.iter();
+        // it is mostly the last one
+        let place = noted.rposition(|one| one.0 as usize == index)?;
+        Some(self.unfinished.swap_remove(place))
     }
 
     /// Counts a read; whether its delay is recorded.
@@ -180,22 +190,29 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Reads on where more had come than is read at once; the time after it.
     #[cold]
     pub(super) fn read_on(&mut self, mut now: u64) -> u64 {
-        for (index, generation, ended) in std::mem::take(&mut self.reads.unfinished) {
-            let index = index as usize;
-            let connection = &self.connections[index];
-            if connection.generation != generation {
-                continue;
-            }
-            now = if connection.state == ConnectionState::Handshaking {
-                self.shake_hands(index)
-            } else {
-                self.receive(index, ended, now)
-            };
+        for unfinished in std::mem::take(&mut self.reads.unfinished) {
+            now = self.read_more(unfinished, now);
             if self.pacer.due_ns <= now {
                 self.pace(now);
             }
         }
         now
+    }
+
+    /// Reads on where more had come than is read at once, unless it is another connection by now; the
+    /// time after it.
+    #[cold]
+    pub(super) fn read_more(&mut self, unfinished: Unfinished, now: u64) -> u64 {
+        let (index, generation, ended) = unfinished;
+        let index = index as usize;
+        let connection = &self.connections[index];
+        if connection.generation != generation {
+            now
+        } else if connection.state == ConnectionState::Handshaking {
+            self.shake_hands(index)
+        } else {
+            self.receive(index, ended, now)
+        }
     }
 
     /// Compares an answer that was kept with what is expected, and shows it to the script that wants

@@ -10,6 +10,10 @@ use crate::transport::Transport;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 
+/// A late connection is read on so many times: as much as a large receive buffer holds, and an endless
+/// body ends.
+const READS_MAX: usize = 32;
+
 impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Gives up on requests and connects that have waited too long, where it is time to look.
     pub(super) fn scan_timeouts(&mut self, now: u64) {
@@ -29,7 +33,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     fn scan_some(&mut self, some: Range<usize>, now: u64) {
         for index in some {
             if self.is_late(index, now) {
-                self.catch_up(index);
+                self.catch_up(index, now);
                 if self.is_late(index, now) {
                     self.give_up_on(index, now);
                 }
@@ -57,12 +61,22 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Handles what has come on a late connection and was not seen. Where this thread was away (stopped,
     /// or without a core), something has come on all connections, and each wait reports some of them.
     #[cold]
-    fn catch_up(&mut self, index: usize) {
+    fn catch_up(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
         let ready = Ready::now(connection.fd);
         if ready.readable() || connection.state == ConnectionState::Connecting {
             let token = token(index, connection.registered);
             self.handle(token, ready, monotonic_ns());
+        }
+        // one read takes no more than a part of a long body, and what TLS holds makes nothing readable
+        for _ in 0..READS_MAX {
+            if !self.is_late(index, now) {
+                return;
+            }
+            let Some(unfinished) = self.reads.take_unfinished(index) else {
+                return;
+            };
+            self.read_more(unfinished, monotonic_ns());
         }
     }
 
