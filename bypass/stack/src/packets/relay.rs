@@ -340,11 +340,6 @@ impl Relay {
         }
     }
 
-    /// When something came or went last, by [`bypass_sys::clock`].
-    pub fn moved_us(&self) -> u64 {
-        self.moved_us
-    }
-
     /// How long nothing has come or gone.
     pub fn still_us(&self) -> u64 {
         (now_ns() / 1000).saturating_sub(self.moved_us)
