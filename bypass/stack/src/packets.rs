@@ -312,12 +312,27 @@ fn take_free() -> bool {
 /// last time whether it has one would answer clients, and end without a word.
 fn take_no_more() {
     let one_at_a_time = match thread().is_handling() {
-        // The interrupted thread may be the one that holds it.
-        true => IS_STARTED.try_lock().ok(),
+        true => try_for(&IS_STARTED, ENDING_TRIES),
         false => IS_STARTED.lock().ok(),
     };
     IS_ENDING.store(true, Ordering::Relaxed);
     drop(one_at_a_time);
+}
+
+/// How often a handler that ends the process asks for what decides about engines: the service thread may take one, or the thread
+/// that the handler has interrupted, which would wait for ever.
+const ENDING_TRIES: u32 = 1000;
+
+/// Locks after so many tries, a millisecond apart; None: whoever has it may be the calling thread.
+fn try_for<T>(one: &Mutex<T>, tries: u32) -> Option<MutexGuard<'_, T>> {
+    (0..tries).find_map(|_| match one.try_lock() {
+        Ok(locked) => Some(locked),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            std::thread::sleep(Duration::from_millis(1));
+            None
+        }
+    })
 }
 
 fn relay_of(link: u32) -> Option<MutexGuard<'static, Relay>> {
@@ -511,6 +526,7 @@ pub fn forget() {
     IS_CLIENT.store(false, Ordering::Relaxed);
     IS_ENDING.store(false, Ordering::Relaxed);
     FULL.store(0, Ordering::Relaxed);
+    ending::forget();
     holders::forget();
     datagrams::forget();
     interface::forget_network();

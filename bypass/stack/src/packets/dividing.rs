@@ -34,6 +34,8 @@ pub struct Around {
     pub own: u32,
     /// This process accepts at a listener.
     pub listens: bool,
+    /// It accepts, opens connections or sends datagrams. An old worker that only ends takes nothing.
+    pub wants: bool,
 }
 
 /// How often each queue was seen free in a row.
@@ -48,6 +50,9 @@ impl Looks {
         for (queue, looks) in self.0.iter_mut().enumerate() {
             let is_free = free.iter().any(|one| one.queue as usize == queue);
             *looks = if is_free { *looks + 1 } else { 0 };
+        }
+        if !around.wants {
+            return (Vec::new(), 0);
         }
         if around.own == 0 {
             let share = (around.queues / around.members.max(1)).max(1);
@@ -89,6 +94,7 @@ mod tests {
         owners: 1,
         own: 0,
         listens: true,
+        wants: true,
     };
 
     fn free(queues: &[u32], is_new: bool) -> Vec<Free> {
@@ -155,6 +161,20 @@ mod tests {
             ..AROUND
         };
         assert_eq!(looks(&free(&[1], false), &around).0, 5);
+    }
+
+    #[test]
+    fn a_process_that_only_ends_takes_nothing() {
+        let around = Around {
+            own: 1,
+            listens: false,
+            wants: false,
+            ..AROUND
+        };
+        let mut looks = Looks::default();
+        for _ in 0..2 * LOOKS_EXPECTED {
+            assert_eq!(looks.choose(&free(&[1], false), &around), (vec![], 0));
+        }
     }
 
     #[test]

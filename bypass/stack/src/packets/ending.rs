@@ -1,20 +1,22 @@
 //! The end of a process: what it has written is delivered, as the kernel would, but not for ever.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard};
 
 use bypass_sys::clock::now_ns;
+use bypass_sys::thread::thread;
 
 use super::relay::{Left, Relay};
 use super::{drive, is_active, lock, poll, relays, take_no_more};
 use crate::process::deadline::{shorter, Deadline};
-use crate::process::deferral::asleep;
+use crate::process::deferral::{asleep, inside};
 use crate::stream::Lingering;
 
-/// How long a process stays for data that was sent and not acknowledged while no progress is made...
-const LINGER_US: u64 = 10_000_000;
-/// ...and in total.
-const LATE_US: u64 = 120_000_000;
+/// How long a process that ends stays while nothing moves: for bytes that are not acknowledged, and for others' connections...
+const STILL_US: u64 = 10_000_000;
+/// ...and in total, whatever moves: its supervisor would kill it (systemd after 90 s).
+const LATE_US: u64 = 30_000_000;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// SO_LINGER with a time: waits until the other host has everything and the end, the time is over, or a
@@ -30,83 +32,60 @@ pub fn linger(lingering: &Lingering) {
     }
 }
 
-/// How long others' connections may be still before they are given up. Where an answer is owed, or a connection is yet to be
-/// accepted, it is [`LATE_US`]: the other process is stopped, or its machine slow.
-const STILL_US: u64 = 10_000_000;
+/// When the end began; 0: not yet.
+static ENDING_SINCE_US: AtomicU64 = AtomicU64::new(0);
 
-/// At exit: closes every connection that no other process has, sends what is left, and goes on as long as
+/// At exit: closes every connection that no other process has, sends what is left, and goes on for a while as long as
 /// other processes have connections that come through this one and on which something moves.
 pub extern "C" fn finish() {
+    // A handler that could not be put off, in the middle of an operation: its own thread has what would be locked.
+    if thread().inside.load(Ordering::Relaxed) > 0 {
+        return;
+    }
     take_no_more();
     if !is_active() {
         return;
     }
-    let start = now_us();
-    let mut stills: Vec<Still> = relays().iter().map(|one| Still::of(&lock(one))).collect();
-    while !ends(start, &mut stills) {
+    let start_us = first_of(&ENDING_SINCE_US, now_us());
+    // Handlers, which may end the process too, run between the rounds.
+    while !inside(|| ends(start_us)) {
         let _ = poll(&mut [], Some(LOOK), None);
     }
+}
+
+/// In a forked child: the end is the parent's.
+pub fn forget() {
+    ENDING_SINCE_US.store(0, Ordering::Relaxed);
+}
+
+/// The time that was noted first.
+fn first_of(place: &AtomicU64, us: u64) -> u64 {
+    let noted = place.compare_exchange(0, us, Ordering::Relaxed, Ordering::Relaxed);
+    noted.map_or_else(|first| first, |_| us)
 }
 
 fn now_us() -> u64 {
     now_ns() / 1000
 }
 
-/// Most time of a round that counts as one in which nothing moves: a machine that stands still gives the others no turns either.
-const ROUND_US: u64 = 10_000;
-
-/// How long nothing has moved in an engine.
-#[derive(Default)]
-struct Still {
-    us: u64,
-    moved_us: u64,
-    looked_us: u64,
-}
-
-impl Still {
-    fn of(relay: &Relay) -> Self {
-        Self {
-            us: relay.still_us(),
-            moved_us: relay.moved_us(),
-            looked_us: now_us(),
-        }
-    }
-
-    /// After a round, at a time; something has moved last at another.
-    fn look(&mut self, moved_us: u64, now_us: u64) -> u64 {
-        self.us = match moved_us == self.moved_us {
-            true => self.us + (now_us - self.looked_us).min(ROUND_US),
-            false => 0,
-        };
-        (self.moved_us, self.looked_us) = (moved_us, now_us);
-        self.us
-    }
-}
-
 /// A round of every engine, with which the engines end where nothing needs them any more, or for too long.
-fn ends(start: u64, stills: &mut [Still]) -> bool {
-    let mut stills = stills.iter_mut();
+fn ends(start_us: u64) -> bool {
     let needs = |relay: &mut Relay| {
         relay.follow(&[]);
         relay.drive();
         let mut left = relay.close_own();
         left.has_others |= relay.is_being_reached();
         left.has_unsent |= relay.is_sending();
-        let now_us = now_us();
-        let still = stills
-            .next()
-            .map(|still| still.look(relay.moved_us(), now_us));
-        is_needed(&left, still.unwrap_or_default(), now_us - start)
+        is_needed(&left, relay.still_us(), now_us() - start_us)
     };
     end_unless(relays(), needs, Relay::reset_all)
 }
 
 /// Whether an engine goes on in which nothing has moved for `still_us`, of a process that has been ending for `ending_us`.
 fn is_needed(left: &Left, still_us: u64, ending_us: u64) -> bool {
-    let others_us = if left.owes { LATE_US } else { STILL_US };
     let own_us = still_us.min(ending_us);
-    left.has_others && still_us < others_us
-        || left.has_unsent && own_us < LINGER_US && ending_us <= LATE_US
+    let is_moving = left.has_others && still_us < STILL_US || left.has_unsent && own_us < STILL_US;
+    is_moving && ending_us < LATE_US
 }
 
 /// Ends all, unless one is needed; whether it did. All are locked from the first look until the last end: a thread that drove
@@ -129,6 +108,7 @@ fn end_unless<T>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::try_for;
     use super::*;
 
     #[test]
@@ -147,42 +127,62 @@ mod tests {
         assert!(engines.iter().all(|one| *lock(one) == 11));
     }
 
-    #[test]
-    fn others_have_longer_while_they_owe_an_answer() {
-        let left = |owes| Left {
-            has_others: true,
-            owes,
-            has_unsent: false,
-        };
-        let days_us = 1_000_000 * LATE_US;
-        for (owes, limit_us) in [(false, STILL_US), (true, LATE_US)] {
-            assert!(is_needed(&left(owes), limit_us - 1, days_us));
-            assert!(!is_needed(&left(owes), limit_us, days_us));
+    fn left(has_others: bool, has_unsent: bool) -> Left {
+        Left {
+            has_others,
+            has_unsent,
         }
     }
 
     #[test]
-    fn a_machine_that_stands_still_does_not_count_as_a_connection_that_does() {
-        let mut still = Still::default();
-        let minute_us = 60_000_000;
-        assert!(still.look(0, minute_us) < LINGER_US);
-        let rounds = (1..).find(|round| still.look(0, minute_us + round * 1000) >= STILL_US);
-        assert!(rounds.is_some_and(|rounds| rounds > 9_000));
-        assert_eq!(still.look(5, 2 * minute_us), 0);
+    fn others_connections_are_carried_while_they_move_and_not_for_ever() {
+        let others = left(true, false);
+        assert!(is_needed(&others, STILL_US - 1, 0));
+        assert!(!is_needed(&others, STILL_US, 0));
+        assert!(is_needed(&others, 0, LATE_US - 1));
+        assert!(!is_needed(&others, 0, LATE_US));
     }
 
     #[test]
     fn bytes_are_sent_while_they_move_and_not_for_ever() {
-        let left = Left {
-            has_unsent: true,
-            ..Left::default()
-        };
+        let unsent = left(false, true);
         // Nothing had moved for long when the end began.
-        assert!(is_needed(&left, LATE_US, LINGER_US - 1));
-        assert!(!is_needed(&left, LATE_US, LINGER_US));
-        assert!(is_needed(&left, 0, LATE_US));
-        assert!(!is_needed(&left, 0, LATE_US + 1));
-        assert!(!is_needed(&Left::default(), 0, 0));
+        assert!(is_needed(&unsent, LATE_US, STILL_US - 1));
+        assert!(!is_needed(&unsent, LATE_US, STILL_US));
+        assert!(is_needed(&unsent, 0, LATE_US - 1));
+        assert!(!is_needed(&unsent, 0, LATE_US));
+        assert!(!is_needed(&left(false, false), 0, 0));
+    }
+
+    #[test]
+    fn a_second_end_of_a_process_has_no_time_of_its_own() {
+        let since_us = AtomicU64::new(0);
+        assert_eq!(first_of(&since_us, 5), 5);
+        assert_eq!(first_of(&since_us, 9), 5);
+    }
+
+    #[test]
+    fn an_end_in_the_middle_of_an_operation_waits_for_nothing() {
+        let since_us = ENDING_SINCE_US.load(Ordering::Relaxed);
+        inside(finish_within_an_operation);
+        assert_eq!(ENDING_SINCE_US.load(Ordering::Relaxed), since_us);
+    }
+
+    fn finish_within_an_operation() {
+        let _locked = super::super::IS_STARTED.lock();
+        finish();
+    }
+
+    #[test]
+    fn a_handler_asks_for_a_while_for_what_another_thread_has() {
+        let one = Mutex::new(());
+        let locked = lock(&one);
+        assert!(try_for(&one, 2).is_none());
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| try_for(&one, u32::MAX).is_some());
+            drop(locked);
+            assert!(asking.join().expect("ends"));
+        });
     }
 
     #[test]

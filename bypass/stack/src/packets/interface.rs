@@ -413,6 +413,7 @@ fn take_queues(interface: &mut Interface, wants: &Wants, taken: &mut Taken) {
         owners: owners.len() as u32,
         own: divided.own.count_ones(),
         listens: wants.connections,
+        wants: wants.any(),
     };
     let had_none = divided.own == 0;
     let (chosen, most) = divided.looks.choose(&free, &around);

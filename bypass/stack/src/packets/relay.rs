@@ -97,8 +97,6 @@ pub struct Relay {
 pub struct Left {
     /// Others hold connections: they go on through this process.
     pub has_others: bool,
-    /// Others are yet to accept a connection, or to answer what its other host has sent.
-    pub owes: bool,
     /// Bytes were written for which the engine has no room yet.
     pub has_unsent: bool,
 }
@@ -154,8 +152,6 @@ struct Conn {
     opening: Option<usize>,
     has_read_end: bool,
     has_sent_end: bool,
-    /// The other host has sent something since the program did.
-    owes: bool,
     /// The program has ended both directions.
     is_shut: bool,
     /// Closed on both sides of the segment, and somebody waits for the other host (SO_LINGER).
@@ -344,11 +340,6 @@ impl Relay {
         }
     }
 
-    /// When something came or went last, by [`bypass_sys::clock`].
-    pub fn moved_us(&self) -> u64 {
-        self.moved_us
-    }
-
     /// How long nothing has come or gone.
     pub fn still_us(&self) -> u64 {
         (now_ns() / 1000).saturating_sub(self.moved_us)
@@ -457,7 +448,6 @@ impl Relay {
             opening,
             has_read_end: false,
             has_sent_end: false,
-            owes: false,
             is_shut: false,
             lingers: false,
         });

@@ -20,14 +20,13 @@ impl Relay {
             let own = peer.segment.index_of(other, process::number());
             let own = own.map_or(0, |index| Holders::only(index).0);
             for slot in 0..peer.segment.slots_used().min(peer.segment.slots()) {
-                if self.places[at].conns[slot].is_none() {
+                let Some(conn) = self.places[at].conns[slot] else {
                     continue;
-                }
-                if self.places[at].conns[slot].is_some_and(|conn| conn.lingers) {
+                };
+                if conn.lingers {
                     self.leave(at, slot);
                     continue;
                 }
-                let owes = self.places[at].conns[slot].is_some_and(|conn| conn.owes);
                 let place = peer.segment.slot(slot);
                 let holders = place.meta.holders[other].load(Ordering::SeqCst);
                 if holders == 0 || holders == own {
@@ -38,8 +37,8 @@ impl Relay {
                 } else if holders & QUEUED != 0 && !self.is_accepted_elsewhere(at) {
                     self.reset(at, slot);
                 } else {
-                    left.has_others = true;
-                    left.owes |= owes || holders & QUEUED != 0;
+                    // What is over already needs the engine no more.
+                    left.has_others |= conn.handle.is_some();
                 }
             }
         }
@@ -81,7 +80,7 @@ impl Relay {
         let peer = self.places[at].peer.clone();
         let conn = self.places[at].conns[slot];
         if let Some(handle) = conn.and_then(|conn| conn.handle) {
-            let _ = self.send_all(&peer, (at, slot), handle);
+            let _ = self.send_all(&peer, slot, handle);
             self.shard.finish();
             let _ = self.abort(handle);
         }

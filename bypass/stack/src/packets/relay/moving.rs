@@ -56,11 +56,10 @@ impl Relay {
         if count == 0 && ends == 0 {
             return;
         }
-        if let Some(conn) = self.places[at].conns[slot].as_mut() {
-            conn.owes |= count > 0;
-            conn.has_read_end |= ends != 0;
-        }
         if ends != 0 {
+            if let Some(conn) = self.places[at].conns[slot].as_mut() {
+                conn.has_read_end = true;
+            }
             let producer = &peer.segment.slot(slot).producer[peer.side];
             producer.ends.fetch_or(ends, Ordering::SeqCst);
         }
@@ -162,12 +161,12 @@ impl Relay {
         };
         if ends & (RST | CLOSED) == RST | CLOSED {
             // Data that was written before goes out before the reset, as far as it may.
-            let _ = self.send_all(&peer, (at, slot), handle);
+            let _ = self.send_all(&peer, slot, handle);
             self.shard.finish();
             let _ = self.abort(handle);
             return self.leave(at, slot);
         }
-        match self.send_all(&peer, (at, slot), handle) {
+        match self.send_all(&peer, slot, handle) {
             Ok(true) => {}
             Ok(false) if ends & CLOSED != 0 => return self.shard.engine().abandon(handle),
             Ok(false) => return,
@@ -210,7 +209,7 @@ impl Relay {
     pub(super) fn send_all(
         &mut self,
         peer: &Peer,
-        (at, slot): (usize, usize),
+        slot: usize,
         handle: Handle,
     ) -> Result<bool, tcp::Error> {
         let ring = peer.segment.ring(slot, 1 - peer.side);
@@ -235,9 +234,6 @@ impl Relay {
                 return Ok(false);
             }
             ring.discard(taken);
-            if let Some(conn) = self.places[at].conns[slot].as_mut() {
-                conn.owes = false;
-            }
             let fenced = peer.segment.is_fenced(1 - peer.side);
             if ring.is_space_wanted(taken, fenced) {
                 peer.ring(slot, Notice::Room);
