@@ -15,7 +15,7 @@ use crate::stream::Lingering;
 
 /// How long a process that ends stays while nothing moves: for bytes that are not acknowledged, and for others' connections...
 const STILL_US: u64 = 10_000_000;
-/// ...and in total, whatever moves: its supervisor would kill it (systemd after 90 s).
+/// ...and in total for its own bytes, also when they move, slowly: its supervisor would kill it (systemd after 90 s).
 const LATE_US: u64 = 30_000_000;
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -84,8 +84,8 @@ fn ends(start_us: u64) -> bool {
 /// Whether an engine goes on in which nothing has moved for `still_us`, of a process that has been ending for `ending_us`.
 fn is_needed(left: &Left, still_us: u64, ending_us: u64) -> bool {
     let own_us = still_us.min(ending_us);
-    let is_moving = left.has_others && still_us < STILL_US || left.has_unsent && own_us < STILL_US;
-    is_moving && ending_us < LATE_US
+    let has_own = left.has_unsent && own_us < STILL_US && ending_us < LATE_US;
+    has_own || left.has_others && still_us < STILL_US
 }
 
 /// Ends all, unless one is needed; whether it did. All are locked from the first look until the last end: a thread that drove
@@ -135,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn others_connections_are_carried_while_they_move_and_not_for_ever() {
+    fn others_connections_are_carried_as_long_as_they_move() {
         let others = left(true, false);
         assert!(is_needed(&others, STILL_US - 1, 0));
         assert!(!is_needed(&others, STILL_US, 0));
-        assert!(is_needed(&others, 0, LATE_US - 1));
-        assert!(!is_needed(&others, 0, LATE_US));
+        assert!(is_needed(&others, 0, LATE_US));
+        assert!(!is_needed(&others, STILL_US, LATE_US));
     }
 
     #[test]
