@@ -15,8 +15,8 @@ use crate::stream::Lingering;
 
 /// How long a process that ends stays while nothing moves: for bytes that are not acknowledged, and for others' connections...
 const STILL_US: u64 = 10_000_000;
-/// ...and in total for its own bytes, also when they move, slowly: its supervisor would kill it (systemd after 90 s).
-const LATE_US: u64 = 30_000_000;
+/// ...and in total for its own bytes, when they move slowly.
+const LATE_US: u64 = 120_000_000;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// SO_LINGER with a time: waits until the other host has everything and the end, the time is over, or a
