@@ -13,7 +13,6 @@ import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
-import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.core.Refusal;
@@ -163,7 +162,8 @@ final class Call {
         RequestBody.Taker origin = new RequestBody.Taker() {
             @Override
             public boolean hasAnswered() throws IOException {
-                return connection.hasUnasked();
+                response = readArrived();
+                return response != null;
             }
 
             @Override
@@ -202,15 +202,38 @@ final class Call {
         }
     }
 
+    /**
+     * The final response that has begun to arrive during an upload; null for none. Behind an interim response the origin
+     * still waits for the rest.
+     */
+    private Response readArrived() throws IOException {
+        long deadlineNanos = System.nanoTime() + context.responseMillis() * 1_000_000L;
+        for (int i = 0; i <= INTERIM_MAX && lease.connection.hasUnasked(); i++) {
+            Response head = readHead(deadlineNanos);
+            if (isFinal(head)) {
+                return head;
+            }
+        }
+        return null;
+    }
+
+    private Response readHead(long deadlineNanos) throws IOException {
+        Response head = lease.connection.readHead(context.snapshot().answerLimits(), deadlineNanos);
+        if (head.status() == 101) {
+            Forwarding.checkSwitch(context, head);
+        }
+        return head;
+    }
+
+    private static boolean isFinal(Response head) {
+        return head.status() >= 200 || head.status() == 101;
+    }
+
     /** Skips interim responses, but not endlessly. */
     private Response readFinal(long deadlineNanos) throws IOException {
-        Limits limits = context.snapshot().answerLimits();
         for (int i = 0; i <= INTERIM_MAX; i++) {
-            Response head = lease.connection.readHead(limits, deadlineNanos);
-            if (head.status() == 101) {
-                Forwarding.checkSwitch(context, head);
-            }
-            if (head.status() >= 200 || head.status() == 101) {
+            Response head = readHead(deadlineNanos);
+            if (isFinal(head)) {
                 return head;
             }
         }
