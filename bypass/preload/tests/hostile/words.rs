@@ -127,16 +127,19 @@ fn sleeps_that_look_again_are_counted() {
     listening.close();
 }
 
+/// A client whose first 64 slots may be connections.
+fn client_with_slots(listening: &Listening) -> Client {
+    let client = Client::of(listening);
+    let used = &client.segment.header().slots_used;
+    used.store(64, Ordering::SeqCst);
+    client
+}
+
 /// A peer that is killed after it has taken the word of a sleeping thread, and before it wakes it.
 #[test]
 fn a_thread_that_a_dying_peer_was_about_to_wake_wakes() {
     let listening = Listening::open();
-    let client = Client::of(&listening);
-    client
-        .segment
-        .header()
-        .slots_used
-        .store(64, Ordering::SeqCst);
+    let client = client_with_slots(&listening);
     let server = client.connect(&listening, 9);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(read(server, 10)));
@@ -156,12 +159,7 @@ fn a_thread_that_a_dying_peer_was_about_to_wake_wakes() {
 #[test]
 fn a_set_finds_what_poll_has_found_before_it_is_announced() {
     let listening = Listening::open();
-    let client = Client::of(&listening);
-    client
-        .segment
-        .header()
-        .slots_used
-        .store(64, Ordering::SeqCst);
+    let client = client_with_slots(&listening);
     let server = client.connect(&listening, 11);
     let set = program::readable_set(server);
     assert_eq!(program::in_set(set), 0);

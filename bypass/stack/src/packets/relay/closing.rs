@@ -51,7 +51,7 @@ impl Relay {
         listener.is_some_and(|listener| !listener.others().is_empty())
     }
 
-    /// Whether somebody is opening a connection, or has opened one for which there is no place yet.
+    /// Whether somebody is opening a connection, or has opened one that has no place yet.
     pub fn is_being_reached(&mut self) -> bool {
         let engine = self.shard.engine();
         let mut listening = self.listeners.keys();
