@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Load tools that `./test` builds.
+#: Load tools that Debian does not package, where one has built them.
 BUILT = Path(__file__).resolve().parents[2] / "build" / "tools" / "bin"
 #: Seconds of the units that the tools print.
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "m": 60.0}

@@ -218,7 +218,7 @@ def test_a_step_shows_the_cpu_that_it_took_and_that_was_taken_ahead_for_it(tmp_p
     first, second = (Step(name, 1, [command], lambda _, __: Results(1), ahead=ahead)
                      for name, command, ahead in (("first", ["true"], None), ("second", burns, burns)))
     before_s = running.cpu_s()
-    assert [step for step, *_ in running.run_all([first, second], [])] == [first, second]
+    assert [step for step, *_ in running.run_all([first, second], [], lambda: None)] == [first, second]
     taken = re.findall(r"^✔ (\w+) .* s +(\d+) s of CPU$", capsys.readouterr().out, re.M)
     assert [name for name, _ in taken] == ["first", "second"] and int(taken[1][1]) > int(taken[0][1])
     assert running.cpu_s() - before_s >= 1.2
@@ -231,23 +231,36 @@ def test_an_unknown_step_is_refused(words):
     assert done.stderr == "test: unknown step 'no-such-step' (./test --list prints them)\n"
 
 
-RUNS_A_STEP = """
+RUNS_SLOWLY = """
 import runpy, sys
 from pathlib import Path
-root, out = map(Path, sys.argv[1:])
+root, out = map(Path, sys.argv[1:3])
 sys.path.insert(0, str(root / "tests"))
-from suite import running
+from suite import needs, running
 from suite.steps import Step
 running.OUT = out
 runpy.run_path(str(root / "test"), run_name="test")["heed_signals"]()
-step = Step("slow", 1, [["sh", "-c", f"echo $$ >{out}/new && mv {out}/new {out}/number && exec sleep 600"]], None)
-list(running.run_all([step], []))
+slow = ["sh", "-c", f"echo $$ >{out}/new && mv {out}/new {out}/number && exec sleep 600"]
 """
+#: In a step, while it compiles ahead, while it installs.
+STAGES = {
+    "step": 'list(running.run_all([Step("slow", 1, [slow], None)], [], lambda: None))',
+    "ahead": 'list(running.run_all([Step("quick", 1, [], None, ahead=slow, after="start")], [], lambda: None))',
+    "needs": """
+door = needs.front_door()
+door.BUILD, door.say = out, lambda text: None
+door.Builder._python = lambda builder, part: builder._run(part, slow)
+needs.front_door, needs.missing_packages = lambda: door, list
+list(running.run_all([Step("quick", 1, [], None)], [], needs.prepare))
+""",
+}
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_ends_the_run_ends_what_its_step_has_started(sign, tmp_path):
-    runner = subprocess.Popen([sys.executable, "-c", RUNS_A_STEP, ROOT, tmp_path], stderr=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_signal_that_ends_the_run_ends_what_it_has_started(stage, sign, tmp_path):
+    runner = subprocess.Popen([sys.executable, "-c", RUNS_SLOWLY + STAGES[stage], ROOT, tmp_path],
+                              stderr=subprocess.PIPE, text=True)
     number = tmp_path / "number"
     wait_until(number.exists)
     runner.send_signal(sign)

@@ -1,4 +1,4 @@
-"""Needs of the tests besides the product: Debian packages, load tools, the lab's test environment."""
+"""Needs of the tests besides the product: Debian packages, the lab's test environment."""
 
 import ctypes.util
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import types
 
-from suite.steps import OUT, PYTHON, ROOT
+from suite.steps import PYTHON, ROOT
 
 #: A program, or a library, and the Debian package that brings it.
 PACKAGES = {
@@ -30,12 +30,6 @@ PACKAGES = {
     "cc": "gcc libc6-dev", "git": "git", "liburing.so.2": "liburing2",
 }
 
-TOOLS = ROOT / "build" / "tools" / "bin"
-#: Load tools that Debian does not package: built once by their own clients, at these versions.
-BUILT = {
-    "vegeta": ["go", "install", "github.com/tsenart/vegeta/v12@v12.13.0"],
-}
-
 
 def front_door():
     """`./wirespeed` as a module: it knows how to install packages."""
@@ -46,7 +40,7 @@ def front_door():
 
 
 def search_path():
-    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", str(TOOLS)])
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
 def is_there(name):
@@ -61,39 +55,25 @@ def missing_packages(packages=None):
     return list(dict.fromkeys(" ".join(wanted).split()))
 
 
-def install_packages():
-    missing = missing_packages()
-    if not missing:
-        return
-    door = front_door()
-    part = door.Part("test-packages", "what the tests need", 20 + 5 * len(missing),
-                     package=" ".join(missing))
+def install():
+    """Installs packages and makes the lab's environment, in parallel."""
+    door, missing = front_door(), missing_packages()
+    parts = [door.PYTHON] if not door.PYTHON.is_ready() else []
+    if missing:
+        parts.append(door.Part("test-packages", "what the tests need", 20 + 5 * len(missing),
+                               package=" ".join(missing)))
     try:
-        door.Builder([part]).build()
+        door.Builder(parts).build()
     except door.BuildFailed as error:
         print(f"test: {error}\n0 passed, 1 failed")
         raise SystemExit(1) from None
+    except KeyboardInterrupt as sign:  # of the builder, which takes SIGTERM and SIGHUP as one
+        print("test: stopped", file=sys.stderr)
+        raise SystemExit(128 + sign.args[0]) from None
 
 
-def build_tools():
-    """Builds the load tools whose client is installed; tests skip the others, as tests/skips.toml says."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    for name, command in BUILT.items():
-        if is_there(name) or not shutil.which(command[0]):
-            continue
-        print(f"test: building {name} ({' '.join(command[:3])} …)", file=sys.stderr)
-        log = OUT / f"tool-{name}.txt"
-        with open(log, "wb") as output:
-            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT,
-                                  stdin=subprocess.DEVNULL,
-                                  env={**os.environ, "GOBIN": str(TOOLS)})
-        if done.returncode:
-            print(f"test: {name} could not be built, see {log.relative_to(ROOT)}", file=sys.stderr)
-
-
-def python_environment():
-    """The lab's environment with the test tools."""
-    subprocess.run(["./wirespeed", "build", "python"], cwd=ROOT, check=True)
+def add_to_environment():
+    """Adds pytest and the like to the lab's environment, and compiles the lab."""
     stamp = ROOT / "build" / "stamps" / "python-dev"
     lock = ROOT / "lab" / "requirements-dev.lock"
     wanted = lock.read_text() + (ROOT / "build" / "stamps" / "python").read_text()
@@ -106,9 +86,8 @@ def python_environment():
 
 
 def prepare():
-    install_packages()
-    python_environment()
-    build_tools()
+    install()
+    add_to_environment()
     os.environ["PATH"] = search_path()
     # Maven runs for seconds: what the second compiler and parallel collections take is not gained back.
     os.environ.setdefault("MAVEN_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -11,26 +11,34 @@ from suite import skips
 from suite.steps import OUT, ROOT
 
 
-def run_all(chosen, entries):
+def run_all(chosen, entries, prepare):
     """Yields each step with its results and, where it failed, what to quote of its output.
 
-    Compiles for later steps in the background, at the earliest after the step that they name `after`."""
+    Compiles for later steps in the background, as early as their `after` says.
+    `prepare` installs what the tests need."""
     compiling = {}
     try:
+        _compile_ahead([step for step in chosen if step.after == "start"], compiling)
+        prepare()
         for position, step in enumerate(chosen):
             waiting = {one.name for one in chosen[position:]}
-            for later in chosen[position + 1:]:
-                if later.ahead and later.name not in compiling and later.after not in waiting:
-                    compiling[later.name] = subprocess.Popen(
-                        ["nice", "-n", "19", *later.ahead], cwd=ROOT, stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-            before_s = cpu_s()
+            _compile_ahead([one for one in chosen[position + 1:] if one.after not in waiting], compiling)
+            place, before_s = f"{position + 1}/{len(chosen)}", cpu_s()
             if step.name in compiling:
-                compiling[step.name].wait()
-            yield step, *run(step, f"{position + 1}/{len(chosen)}", entries, before_s)
+                _wait(compiling[step.name], step, place, time.time())
+            yield step, *run(step, place, entries, before_s)
     finally:
         for process in compiling.values():
             end(process)
+
+
+def _compile_ahead(chosen, compiling):
+    """Starts what compiles for the steps, unless it has been started; adds it to `compiling`."""
+    for step in chosen:
+        if step.ahead and step.name not in compiling:
+            compiling[step.name] = subprocess.Popen(
+                ["nice", "-n", "19", *step.ahead], cwd=ROOT, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def cpu_s():

@@ -16,13 +16,17 @@ PYTHON = ROOT / "build" / "venv" / "bin" / "python"
 EXCERPT_LINES_MAX = 100
 
 
+CLIPPY = "cargo clippy --workspace --all-targets --locked -- -D warnings"
+
+
 class Step:
     """The commands of one test runner, which run in parallel.
 
     `seconds` is what the step usually takes on 2 cores. `read` turns the output of all commands and
     the time of their start into Results. `failure` matches what the output says about a failure.
-    `ahead` compiles for the step at low priority, from the end of the step named `after` on; errors of
-    that compilation show up in the step itself."""
+    `ahead` compiles for the step at low priority; errors of that compilation show up in the step
+    itself. It begins with the run where `after` is "start", else once what the tests need is there
+    and the step named `after` has ended."""
 
     def __init__(self, name, seconds, commands, read, failure=r"(?!)", minutes_max=45, ahead=None,
                  after=None):
@@ -80,7 +84,9 @@ def steps():
                f"{PYTHON} -m ruff check -q --output-format concise",
                f"{PYTHON} -m mypy --cache-dir {OUT}/mypy.lab --config-file lab/pyproject.toml lab/src",
                f"{PYTHON} -m mypy --cache-dir {OUT}/mypy.rest --config-file mypy.ini",
-               "cargo clippy --workspace --all-targets --locked -- -D warnings"),
+               CLIPPY,
+               # Compiled while packages are installed, which waits for network and disk.
+               ahead=CLIPPY.split(), after="start"),
         # Compiled while clippy runs: most of the time one thread optimises or links.
         checks("programs", 120, "./wirespeed build", ahead=["./wirespeed", "build"]),
         pytest("architecture", 5, "-c tests/pytest.ini tests/architecture"),
