@@ -23,6 +23,7 @@ import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.runtime.ConfigError;
+import wirespeed.gateway.runtime.ShortSeconds;
 
 abstract class AccessContract extends CarrierContract {
     private static final Base64.Encoder BASE64 = Base64.getUrlEncoder().withoutPadding();
@@ -99,10 +100,11 @@ abstract class AccessContract extends CarrierContract {
         assertEquals(3, origin.seen.size());
         // The issuer has another key: found when a token names it.
         current[0] = second;
+        closedLater(new ShortSeconds(100));
         long until = System.nanoTime() + 60_000_000_000L;
         while (ask(client, token("2", second, end)).status() != 200) {
             assertTrue(System.nanoTime() < until, "the new key was never fetched");
-            Thread.sleep(500);
+            Thread.sleep(50);
         }
         assertTrue(issuer.seen.size() <= 4, issuer.seen.size() + " fetches");
         // Its set has the first key no more, so that what was good before is not.

@@ -441,6 +441,8 @@ abstract class CacheContract extends CarrierContract {
         awaitAsked(1);
         client().send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
         awaitAsked(2);
+        // A gateway that stops would wait for exchanges that have no end.
+        origin.dropConnections();
     }
 
     private void awaitAsked(int count) {

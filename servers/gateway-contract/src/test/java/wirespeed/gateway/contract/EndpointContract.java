@@ -17,11 +17,18 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import javax.net.ssl.SSLServerSocket;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.core.Origin;
+import wirespeed.gateway.runtime.ShortSeconds;
 
 abstract class EndpointContract extends CarrierContract {
+    @BeforeEach
+    void hurry() {
+        closedLater(new ShortSeconds(20));
+    }
+
     private RecordingOrigin at(int last) throws IOException {
         return closedLater(new RecordingOrigin(new ServerSocket(origin.port(), 50,
                 InetAddress.getByName("127.0.0." + last))));

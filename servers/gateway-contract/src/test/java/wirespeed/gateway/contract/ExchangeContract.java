@@ -223,6 +223,63 @@ abstract class ExchangeContract extends CarrierContract {
     }
 
     @Test
+    void an_upload_that_waits_for_its_origin_at_the_end_of_the_exchange_speaks_against_no_address()
+            throws Exception {
+        CountDownLatch isOver = new CountDownLatch(1);
+        closedLater(isOver::countDown);
+        origin.readsBodies = false;
+        origin.handler = RecordingOrigin.after(isOver);
+        // The origin may take nothing for longer than the exchange has.
+        Carrier gateway = gateway("timeout = \"400ms\"\nresponse = \"1m\"\n");
+        RawClient client = client(gateway);
+        Thread sending = new Thread(() -> client.sendTolerant("POST /o HTTP/1.1\r\nHost: a\r\n"
+                + "Content-Length: 60000000\r\n\r\n" + "x".repeat(60_000_000), 65536));
+        sending.setDaemon(true);
+        sending.start();
+        assertEquals(504, client.read().status());
+        assertEquals(0, address(gateway).failures());
+    }
+
+    @Test
+    void an_address_that_is_asked_when_the_exchange_is_nearly_over_is_not_blamed() throws Exception {
+        RecordingOrigin second = closedLater(new RecordingOrigin());
+        CountDownLatch isOver = new CountDownLatch(1);
+        closedLater(isOver::countDown);
+        RecordingOrigin.Handler silent = RecordingOrigin.after(isOver);
+        second.handler = silent;
+        origin.handler = (seen, out, socket) -> {
+            LockSupport.parkNanos(700_000_000);
+            return false;
+        };
+        long blamed = 1;
+        // A loop that the machine holds up counts as less time than that.
+        for (int i = 0; i < 10 && blamed > 0; i++) {
+            Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                    + "\", \"127.0.0.1:" + second.port() + " backup\"]\n[timeouts]\nexchange = \"800ms\"\n");
+            assertEquals(504, client(gateway).get("/o").status());
+            blamed = gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(1).failures();
+        }
+        assertEquals(0, blamed);
+    }
+
+    @Test
+    void an_upload_that_takes_long_makes_no_address_slow() throws Exception {
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\neject-slower-than = \"300ms\"\n");
+        long before = -1;
+        // On a busy machine the origin itself may be slow once.
+        for (int i = 0; i < 10 && before != address(gateway).failures(); i++) {
+            before = address(gateway).failures();
+            RawClient client = client(gateway);
+            client.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
+            LockSupport.parkNanos(400_000_000);
+            client.send("world");
+            assertEquals(200, client.read().status());
+        }
+        assertEquals(before, address(gateway).failures());
+    }
+
+    @Test
     void an_upload_that_filters_wait_for_ends_with_the_exchange() throws Exception {
         filter("Reads", "PRE", "public int requestBodyBytesMax() { return 1 << 20; }\n"
                 + apply("return Step.NEXT;"));

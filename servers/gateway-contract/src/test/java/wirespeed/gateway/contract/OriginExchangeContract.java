@@ -174,7 +174,7 @@ abstract class OriginExchangeContract extends CarrierContract {
         Carrier gateway = start("[tls]\norigin-ca = \"" + certificate.certificate
                 + "\"\n[timeouts]\nbody-idle = \"1s\"\n" + twoOrigins(
                 "addresses = [\"127.0.0.1:" + origin.port() + "\"]",
-                "tls = true\naddresses = [\"127.0.0.1:" + encrypted.port() + "\"]"));
+                "tls = true\nconnect = \"1m\"\naddresses = [\"127.0.0.1:" + encrypted.port() + "\"]"));
         for (RecordingOrigin each : List.of(origin, encrypted)) {
             String path = each == origin ? "/early" : "/b/early";
             int status = 408;

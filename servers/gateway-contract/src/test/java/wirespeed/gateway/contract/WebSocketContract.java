@@ -288,7 +288,7 @@ abstract class WebSocketContract implements CarrierChoice {
                         .getServerSocketFactory().createServerSocket(0, 50, plain.address()));
                 Carrier gateway = new Carrier(factory(), options(), "[tls]\norigin-ca = \""
                         + certificate.certificate + "\"\n[origins.o]\naddresses = [\"127.0.0.1:"
-                        + plain.port() + "\"]\n[origins.tls]\ntls = true\naddresses = [\"127.0.0.1:"
+                        + plain.port() + "\"]\n[origins.tls]\ntls = true\nconnect = \"1m\"\naddresses = [\"127.0.0.1:"
                         + encrypted.port() + "\"]\n[[route]]\nprefix = \"/tls\"\norigins = [\"tls\"]\n"
                         + "[[route]]\norigins = [\"o\"]\n")) {
             plain.handler = WebSocketContract::countsToTheEnd;

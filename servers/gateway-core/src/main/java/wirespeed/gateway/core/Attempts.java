@@ -51,13 +51,26 @@ public final class Attempts {
      * address.
      *
      * @param tookNanos from asking the address to this head
+     * @param waitedNanos from the end of the request to this head; 0 for an earlier one
      * @throws Refusal with 502; the attempt is lost then
      */
     public static void accept(Context context, Address address, Response response, long tookNanos,
-            long nowMillis) {
+            long waitedNanos, long nowMillis) {
         Forwarding.acceptResponse(response);
         context.originNanos(tookNanos);
-        context.origin().judge(address, response.status(), tookNanos / 1_000_000, nowMillis);
+        context.origin().judge(address, response.status(), waitedNanos / 1_000_000,
+                nowMillis - tookNanos / 1_000_000, nowMillis);
+    }
+
+    /**
+     * Whether the end of an exchange speaks against an address that has not answered: not where the address
+     * got the whole request so late that hardly any time was left for its answer.
+     *
+     * @param left of the exchange when the request was complete, in any unit
+     * @param whole the exchange may take, in the same unit
+     */
+    public static boolean hadTime(long left, long whole) {
+        return left >= whole / 2;
     }
 
     /**

@@ -7,7 +7,7 @@ public enum Loss {
     UNPROCESSED,
     /** On a connection that was used before, at once and without a byte of an answer: likely its end. */
     STALE,
-    /** The client had not sent all of the request in time: speaks against no address. */
+    /** The address had not all of the request in time, or hardly any time left: speaks against none. */
     UNFINISHED,
     /** Without a byte of an answer. */
     BEFORE_ANSWER,

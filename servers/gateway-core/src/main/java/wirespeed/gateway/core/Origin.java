@@ -256,13 +256,15 @@ public final class Origin {
     /**
      * An address has answered: for its breaker that is a success or a failure.
      *
-     * @param tookMillis from asking it to the head of its answer
+     * @param waitedMillis from the end of the request to the head of its answer: how long a client took to
+     *     send it says nothing about the address
+     * @param askedMillis when the attempt began
      */
-    public void judge(Address address, int status, long tookMillis, long nowMillis) {
-        if (settings.retry().isFailure(status, tookMillis)) {
-            address.failed(nowMillis - tookMillis, nowMillis);
+    public void judge(Address address, int status, long waitedMillis, long askedMillis, long nowMillis) {
+        if (settings.retry().isFailure(status, waitedMillis)) {
+            address.failed(askedMillis, nowMillis);
         } else {
-            address.succeeded(nowMillis - tookMillis);
+            address.succeeded(askedMillis);
         }
     }
 

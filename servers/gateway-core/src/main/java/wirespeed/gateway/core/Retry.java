@@ -34,7 +34,7 @@ public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5
     }
 
     /** Whether an answer speaks against its address. */
-    boolean isFailure(int status, long tookMillis) {
-        return status >= 500 && ejectsOn5xx || slowMillis > 0 && tookMillis > slowMillis;
+    boolean isFailure(int status, long waitedMillis) {
+        return status >= 500 && ejectsOn5xx || slowMillis > 0 && waitedMillis > slowMillis;
     }
 }

@@ -40,6 +40,14 @@ class AttemptsTest {
     }
 
     @Test
+    void the_end_of_an_exchange_speaks_against_an_address_that_had_half_of_it() {
+        assertTrue(Attempts.hadTime(600, 600));
+        assertTrue(Attempts.hadTime(300, 600));
+        assertFalse(Attempts.hadTime(299, 600));
+        assertFalse(Attempts.hadTime(-1, 600));
+    }
+
+    @Test
     void a_close_that_crossed_the_request_may_take_a_round_trip() {
         long millis = 1_000_000;
         assertEquals(Loss.STALE, Attempts.withoutAnswer(true, 200 * millis, 0));

@@ -339,11 +339,11 @@ class OriginTest {
                     false, true, false, "client", Persistence.NONE, null,
                     Retry.of(List.of(), 20, false, slowMillis, 0), usual.http2(), false, ""));
             for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
-                own.judge(address, 200, 1000, 5000);
+                own.judge(address, 200, 1000, 4000, 5000);
             }
             assertTrue(!address.breaker().isOpen(), "1000 ms are not more than 1000 ms");
             for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
-                own.judge(address, 200, 1001, 5000);
+                own.judge(address, 200, 1001, 3999, 5000);
             }
             assertEquals(slowMillis > 0, address.breaker().isOpen());
         }

@@ -3,6 +3,7 @@ package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Headers;
@@ -19,6 +20,9 @@ final class Attempt {
     private Pool waitingIn;
     private OriginConnection promised;
     private OriginStream stream;
+    private long sentNanos;
+    private boolean isSent;
+    private boolean hasTime;
     private boolean isCounted = true;
     private boolean isAbandoned;
 
@@ -49,6 +53,24 @@ final class Attempt {
         return exchange.loop.nowNanos() - askedNanos;
     }
 
+    /** For how long the origin has had the whole request; 0 while it has not. */
+    long waitedNanos() {
+        return isSent ? exchange.loop.nowNanos() - sentNanos : 0;
+    }
+
+    /** Whether the end of the exchange speaks against the address. */
+    boolean hasTime() {
+        return hasTime;
+    }
+
+    /** The request is complete. */
+    void sendEnd(Headers trailers) {
+        isSent = true;
+        sentNanos = exchange.loop.nowNanos();
+        hasTime = Attempts.hadTime(client.exchangeLeftMillis(), exchange.wholeMillis());
+        stream.sendEnd(trailers);
+    }
+
     /** A connection is on its way, for this attempt first. */
     void promised(OriginConnection connection) {
         promised = connection;
@@ -59,7 +81,7 @@ final class Attempt {
         endWaiting();
         stream = connection;
         stream.begin(this);
-        exchange.connected(stream);
+        exchange.connected(this);
     }
 
     /** The pool has no connection. */

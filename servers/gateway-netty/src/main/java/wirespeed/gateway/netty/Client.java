@@ -47,6 +47,9 @@ interface Client {
     /** The whole exchange takes at most this long, and not what timeouts.exchange says. */
     void exchangeWithin(int millis);
 
+    /** How much of that time is left. */
+    long exchangeLeftMillis();
+
     /** How a body with this framing of the origin's is sent to this client. */
     Framing clientFraming(Framing fromOrigin);
 }

@@ -48,6 +48,11 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
     }
 
     @Override
+    public long exchangeLeftMillis() {
+        return deadline.exchangeLeftMillis();
+    }
+
+    @Override
     public void exchangeWithin(int millis) {
         deadline.exchangeWithin(millis);
         boolean isReading = state == State.BODY && isReading();

@@ -50,6 +50,10 @@ final class ClientDeadline extends Wheel.Entry {
         exchangeEndMillis += millis - loop.timeouts.exchangeMillis();
     }
 
+    long exchangeLeftMillis() {
+        return exchangeEndMillis - loop.nowMillis();
+    }
+
     boolean isExchangeOver() {
         return loop.nowMillis() >= exchangeEndMillis;
     }

@@ -158,10 +158,10 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     }
 
     /** An attempt has a connection. */
-    void connected(OriginStream origin) {
-        body.replay(origin);
+    void connected(Attempt connected) {
+        body.replay(connected.stream());
         if (body.isComplete()) {
-            origin.sendEnd(requestTrailers());
+            connected.sendEnd(requestTrailers());
             return;
         }
         if (request.expectsContinue() && body.bytes() == 0) {
@@ -239,7 +239,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         } else if (isAsking()) {
             armHedge();
             if (origin() != null) {
-                origin().sendEnd(requestTrailers());
+                sendEnd(requestTrailers());
             }
         }
     }
@@ -263,8 +263,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     /** A final response head came from an origin. */
     void responseHead(Attempt answered, Response response) {
         try {
-            Attempts.accept(context, answered.address(), response, answered.tookNanos(),
-                    loop.sharedMillis());
+            judge(answered, response);
         } catch (Refusal refusal) {
             answered.abandon();
             originFailed(answered, Category.ORIGIN_MALFORMED, refusal, Loss.AFTER_ANSWER);
@@ -291,8 +290,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
 
     /** The origin speaks another protocol from here on, as the client asked. */
     void switched(Attempt answered, Response response) {
-        Attempts.accept(context, answered.address(), response, answered.tookNanos(),
-                loop.sharedMillis());
+        judge(answered, response);
         execute(machine.responded(response));
     }
 

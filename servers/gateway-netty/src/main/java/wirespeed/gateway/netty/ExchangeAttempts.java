@@ -8,9 +8,11 @@ import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.ExchangeMachine;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
 import wirespeed.gateway.runtime.ThrottledLog;
 
 /** A class of its own and no object of its own: there is one for each request. */
@@ -153,6 +155,23 @@ abstract class ExchangeAttempts {
         }
     }
 
+    /** The only attempt has the whole request now. */
+    void sendEnd(Headers trailers) {
+        attempt.sendEnd(trailers);
+    }
+
+    /** Judges a response head; throws a refusal of one that may not go on. */
+    void judge(Attempt answered, Response response) {
+        Attempts.accept(context, answered.address(), response, answered.tookNanos(), answered.waitedNanos(),
+                loop.sharedMillis());
+    }
+
+    /** How long the exchange may take altogether. */
+    int wholeMillis() {
+        int own = context.route() == null ? 0 : context.route().bounds().exchangeMillis();
+        return own > 0 ? own : loop.timeouts.exchangeMillis();
+    }
+
     /** Whether this answer is dropped, because another address is asked for a better one. */
     boolean isTriedElsewhere(Attempt answered, int status) {
         if (isOver() || !body.isComplete()) {
@@ -171,14 +190,14 @@ abstract class ExchangeAttempts {
         return true;
     }
 
-    /** Addresses that have the whole request have not answered in time. */
+    /** Addresses that have had the whole request for a while have not answered. */
     void speaksAgainstAsked() {
         speaksAgainst(attempt);
         speaksAgainst(hedge);
     }
 
     private void speaksAgainst(Attempt asked) {
-        if (asked != null && asked.stream() != null) {
+        if (asked != null && asked.stream() != null && asked.hasTime()) {
             long now = loop.sharedMillis();
             Attempts.lost(context, asked.address(), Loss.BEFORE_ANSWER,
                     now - asked.tookNanos() / 1_000_000, now);

@@ -73,6 +73,11 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
     }
 
     @Override
+    public long exchangeLeftMillis() {
+        return deadline.exchangeLeftMillis();
+    }
+
+    @Override
     public void exchangeWithin(int millis) {
         deadline.exchangeWithin(millis);
         if (!isInputDone && isReading()) {

@@ -202,7 +202,7 @@ final class EndpointResolver implements AutoCloseable {
         void schedule(int seconds) {
             synchronized (followed) {
                 if (!isStopped) {
-                    next = threads.schedule(this, seconds, TimeUnit.SECONDS);
+                    next = threads.schedule(this, seconds * Seconds.nanos, TimeUnit.NANOSECONDS);
                 }
             }
         }

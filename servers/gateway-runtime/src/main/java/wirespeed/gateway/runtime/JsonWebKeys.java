@@ -38,7 +38,7 @@ final class JsonWebKeys implements AutoCloseable {
     private static final int SET_BYTES_MAX = 1 << 20;
     private static final int SECRET_BITS_MIN = 256;
     private static final long OLD_NANOS = TimeUnit.MINUTES.toNanos(5);
-    private static final long PAUSE_NANOS = TimeUnit.SECONDS.toNanos(10);
+    private static final int PAUSE_SECONDS = 10;
     private static final Duration PATIENCE = Duration.ofSeconds(5);
 
     /**
@@ -100,7 +100,11 @@ final class JsonWebKeys implements AutoCloseable {
     }
 
     private synchronized boolean isDue() {
-        return underWay != null || keys == null || System.nanoTime() - askedNanos > PAUSE_NANOS;
+        return underWay != null || keys == null || System.nanoTime() - askedNanos > pauseNanos();
+    }
+
+    private static long pauseNanos() {
+        return PAUSE_SECONDS * Seconds.nanos;
     }
 
     /** The set as the issuer has it now; many who ask at one time share a request. */
@@ -108,7 +112,7 @@ final class JsonWebKeys implements AutoCloseable {
         if (underWay != null) {
             return underWay;
         }
-        if (http == null || askedNanos != 0 && System.nanoTime() - askedNanos < PAUSE_NANOS) {
+        if (http == null || askedNanos != 0 && System.nanoTime() - askedNanos < pauseNanos()) {
             return CompletableFuture.completedFuture(keys == null ? List.of() : keys);
         }
         askedNanos = System.nanoTime();

@@ -34,6 +34,8 @@ final class Tracing implements FinishFilter {
     /** Set while another filter must not begin a span of its own. */
     static final String SPAN = "wirespeed.span";
     private static final int QUEUE_MAX = 8192;
+    /** Between two batches, as the specification of OpenTelemetry has it. */
+    private static final int DELAY_SECONDS = 5;
     /** Of a client's path: many long ones must not fill the heap while the collector is slow. */
     private static final int VALUE_CHARS_MAX = 1024;
     private static final W3CTraceContextPropagator W3C = W3CTraceContextPropagator.getInstance();
@@ -74,7 +76,8 @@ final class Tracing implements FinishFilter {
                 .setSpanLimits(SpanLimits.builder().setMaxAttributeValueLength(VALUE_CHARS_MAX).build())
                 .addSpanProcessor(BatchSpanProcessor.builder(OtlpHttpSpanExporter.builder()
                         .setEndpoint(options.text("endpoint")).build())
-                        .setMaxQueueSize(QUEUE_MAX).build())
+                        .setMaxQueueSize(QUEUE_MAX)
+                        .setScheduleDelay(DELAY_SECONDS * Seconds.nanos, TimeUnit.NANOSECONDS).build())
                 .build();
         tracer = provider.get("wirespeed.gateway");
     }

@@ -68,6 +68,7 @@ class EndpointResolverTest {
             asked.incrementAndGet();
         });
         eureka.start();
+        Seconds.nanos = Seconds.USUAL_NANOS / 20;
         AtomicLong clock = new AtomicLong();
         OptionValues server = new OptionValues("server");
         server.put("eureka", "http://127.0.0.1:" + eureka.getAddress().getPort() + "/eureka");
@@ -89,6 +90,7 @@ class EndpointResolverTest {
                 return shop.endpoints().get(0).id().equals("eureka:SHOP");
             });
         } finally {
+            Seconds.nanos = Seconds.USUAL_NANOS;
             eureka.stop(0);
         }
     }

@@ -40,9 +40,16 @@ final class Call {
     private boolean isRequestSent;
     private boolean isCounted;
     private long askedNanos;
+    private final long deadlineNanos;
 
+    /**
+     * Not asked yet.
+     *
+     * @param deadlineNanos of the exchange, as System.nanoTime
+     */
     Call(Plant plant, Context context, Address address, RequestBody requestBody,
-            Scratch scratch) {
+            Scratch scratch, long deadlineNanos) {
+        this.deadlineNanos = deadlineNanos;
         this.plant = plant;
         this.context = context;
         this.address = address;
@@ -51,15 +58,14 @@ final class Call {
     }
 
     /** The head of the origin's final response. */
-    Response ask(boolean needsFresh, long deadlineNanos) throws OriginFailure, ClientFailure,
-            OriginPool.Full {
+    Response ask(boolean needsFresh) throws OriginFailure, ClientFailure, OriginPool.Full {
         Origin origin = context.origin();
         isCounted = true;
         address.inFlight().incrementAndGet();
         try {
             lease = plant.pool().lease(origin, address, needsFresh);
             askedNanos = System.nanoTime();
-            send(deadlineNanos);
+            send();
             if (response == null) {
                 long wait = context.responseMillis() * 1_000_000L;
                 response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
@@ -84,20 +90,39 @@ final class Call {
         }
     }
 
+    /** Since when the origin has, or could have, the whole request. */
+    private long wholeNanos() {
+        return Math.max(askedNanos, requestBody.readyNanos());
+    }
+
+    /** For how long the origin has had the whole request; 0 while it has not. */
+    long waitedNanos() {
+        return requestBody.isReady() ? System.nanoTime() - wholeNanos() : 0;
+    }
+
+    /** Whether the exchange is over before this address has had a fair part of its time. */
+    private boolean isAskedLate() {
+        return System.nanoTime() >= deadlineNanos && !(requestBody.isReady()
+                && Attempts.hadTime(deadlineNanos - wholeNanos(), deadlineNanos - context.startNanos()));
+    }
+
+    private Loss unanswered() {
+        return lease.connection.hasReadAny() ? Loss.AFTER_ANSWER : Loss.BEFORE_ANSWER;
+    }
+
     private OriginFailure failure(IOException failed) {
-        OriginConnection connection = lease.connection;
         if (failed instanceof SocketTimeoutException) {
-            return new OriginFailure(Category.ORIGIN_TIMEOUT, connection.hasReadAny()
-                    ? Loss.AFTER_ANSWER : Loss.BEFORE_ANSWER,
+            return new OriginFailure(Category.ORIGIN_TIMEOUT, isAskedLate() ? Loss.UNFINISHED : unanswered(),
                     failed.getMessage(), failed);
         }
+        OriginConnection connection = lease.connection;
         Loss loss = connection.hasReadAny() ? Loss.AFTER_ANSWER
                 : Attempts.withoutAnswer(connection.wasUsed(), System.nanoTime() - askedNanos,
                 connection.connectNanos());
         return new OriginFailure(Category.ORIGIN_RESET, loss, failed.getMessage(), failed);
     }
 
-    private void send(long deadlineNanos) throws IOException {
+    private void send() throws IOException {
         OriginConnection connection = lease.connection;
         if (connection.wasUsed() && connection.hasUnasked()) {
             plant.meters().add(Meters.Count.UNSOLICITED, 1);
@@ -113,11 +138,11 @@ final class Call {
         connection.sendHead(request.method(), scratch.sink, framing);
         isRequestSent = framing.isEmpty();
         if (!isRequestSent) {
-            sendBody(connection, deadlineNanos);
+            sendBody(connection);
         }
     }
 
-    private void sendBody(OriginConnection connection, long deadlineNanos) throws IOException {
+    private void sendBody(OriginConnection connection) throws IOException {
         Request request = context.request();
         try (SendWatch.Send sending = plant.pool().sends().begin(connection,
                 context.responseMillis(), deadlineNanos)) {
@@ -132,7 +157,7 @@ final class Call {
             } catch (IOException broken) {
                 // An origin that refuses a body may answer and close before it has read all of it.
                 if (!hasAnswer(connection)) {
-                    throw sending.isLate() ? late(broken, sending.isClientLate()) : broken;
+                    throw sending.isLate() ? late(broken, sending.isStalled()) : broken;
                 }
             }
         }
@@ -147,12 +172,12 @@ final class Call {
         }
     }
 
-    private static IOException late(IOException broken, boolean isClients) {
-        if (isClients) {
-            return new OriginFailure(Category.ORIGIN_TIMEOUT, Loss.UNFINISHED,
-                    "the request was not complete in time", broken);
+    private IOException late(IOException broken, boolean isStalled) {
+        if (isStalled) {
+            return new OriginFailure(Category.ORIGIN_TIMEOUT, unanswered(),
+                    "the origin takes no more of the request", broken);
         }
-        IOException late = new SocketTimeoutException("the origin takes no more of the request");
+        IOException late = new SocketTimeoutException("the request was not complete in time");
         late.initCause(broken);
         return late;
     }

@@ -176,10 +176,10 @@ final class Exchange {
     private Response ask(Address address, boolean needsFresh) throws ClientFailure, OriginFailure,
             OriginPool.Full {
         context.attempt(address);
-        call = new Call(plant, context, address, body, scratch);
+        call = new Call(plant, context, address, body, scratch, deadlineNanos);
         try {
-            Response response = call.ask(needsFresh, deadlineNanos);
-            Attempts.accept(context, address, response, context.originNanos(), nowMillis());
+            Response response = call.ask(needsFresh);
+            Attempts.accept(context, address, response, context.originNanos(), call.waitedNanos(), nowMillis());
             return response;
         } catch (Refusal malformed) {
             call.abandon();

@@ -41,6 +41,7 @@ final class RequestBody {
     private final HeldBytes kept;
     private boolean isReplayable;
     private boolean isComplete;
+    private long completeNanos;
     private boolean isAsked;
     private boolean isBroken;
     private long bytes;
@@ -53,6 +54,7 @@ final class RequestBody {
         this.request = context.request();
         this.in = in;
         this.plant = plant;
+        completeNanos = System.nanoTime();
         isComplete = request.framing().isEmpty();
         isReplayable = request.isIdempotent();
         collected = new HeldBytes(plant.budget(), request.framing());
@@ -62,6 +64,16 @@ final class RequestBody {
     /** Whether everything was read from the client. */
     boolean isComplete() {
         return isComplete;
+    }
+
+    /** Whether nothing that the origin is to get is waited for; filters may have made another body. */
+    boolean isReady() {
+        return isComplete || request.body() != null;
+    }
+
+    /** Since when it is ready, as System.nanoTime; earlier for a body that filters have made. */
+    long readyNanos() {
+        return completeNanos;
     }
 
     /** Whether the client has failed on it, so that the rest cannot be read. */
@@ -152,18 +164,25 @@ final class RequestBody {
         int count = readInTime(buffer);
         isBroken = false;
         if (count < 0) {
-            isComplete = true;
+            complete();
             return count;
         }
         bytes += count;
         plant.meters().add(Meters.Count.REQUEST_BODY_BYTES, count);
         Framing framing = request.framing();
-        isComplete = framing.kind() == Framing.Kind.LENGTH && bytes == framing.length();
+        if (framing.kind() == Framing.Kind.LENGTH && bytes == framing.length()) {
+            complete();
+        }
         long max = machine.bodyBytesMax();
         if (max >= 0 && bytes > max) {
             throw ClientFailure.of(ExchangeMachine.tooLong(max));
         }
         return count;
+    }
+
+    private void complete() {
+        isComplete = true;
+        completeNanos = System.nanoTime();
     }
 
     /** Writes the body, again from its beginning; whether all of it was written. */

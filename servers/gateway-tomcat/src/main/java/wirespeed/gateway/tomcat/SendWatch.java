@@ -8,17 +8,23 @@ import java.util.concurrent.ConcurrentHashMap;
 final class SendWatch implements Runnable {
     static final int PERIOD_MILLIS = 100;
 
+    /** As much at most between two looks: in a process that got no time, nobody was waited for. */
+    private static final long STEP_NANOS_MAX = 2L * PERIOD_MILLIS * 1_000_000;
+
     private final Set<Send> underWay = ConcurrentHashMap.newKeySet();
+    private long lookedNanos = System.nanoTime();
+    /** The time of this watch. */
+    private volatile long clockNanos;
 
     /** A request body on its way to an origin; to be closed when it is sent. */
     final class Send implements AutoCloseable {
         private final OriginConnection connection;
         private final long patienceNanos;
         private final long deadlineNanos;
-        private volatile long sinceNanos = System.nanoTime();
+        private volatile long sinceNanos = clockNanos;
         private volatile boolean isClientsTurn;
         private boolean isLate;
-        private boolean isClientLate;
+        private boolean isStalled;
         private boolean isOver;
 
         private Send(OriginConnection connection, int patienceMillis, long deadlineNanos) {
@@ -34,15 +40,18 @@ final class SendWatch implements Runnable {
 
         /** There is one more piece for the origin to take. */
         void awaitOrigin() {
-            sinceNanos = System.nanoTime();
+            sinceNanos = clockNanos;
             isClientsTurn = false;
         }
 
         private synchronized void look(long now) {
-            boolean isStalled = !isClientsTurn && now - sinceNanos > patienceNanos;
-            if (!isOver && !isLate && (isStalled || now - deadlineNanos > 0)) {
+            if (isOver || isLate) {
+                return;
+            }
+            // The clock stood where it was for up to a period before the piece came.
+            isStalled = !isClientsTurn && clockNanos - sinceNanos > patienceNanos + STEP_NANOS_MAX / 2;
+            if (isStalled || now - deadlineNanos > 0) {
                 isLate = true;
-                isClientLate = isClientsTurn;
                 connection.endOutput();
             }
         }
@@ -52,9 +61,12 @@ final class SendWatch implements Runnable {
             return isLate;
         }
 
-        /** Whether it was ended for want of a client that sends the rest in time. */
-        synchronized boolean isClientLate() {
-            return isClientLate;
+        /**
+         * Whether it was ended because the origin took nothing for too long. Whose turn it was when the
+         * exchange was over says nothing: for moments it is the origin's behind each piece.
+         */
+        synchronized boolean isStalled() {
+            return isStalled;
         }
 
         @Override
@@ -78,7 +90,12 @@ final class SendWatch implements Runnable {
 
     @Override
     public void run() {
-        long now = System.nanoTime();
+        look(System.nanoTime());
+    }
+
+    void look(long now) {
+        clockNanos += Math.min(now - lookedNanos, STEP_NANOS_MAX);
+        lookedNanos = now;
         underWay.forEach(send -> send.look(now));
     }
 }
