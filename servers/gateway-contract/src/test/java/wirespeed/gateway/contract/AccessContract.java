@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,7 +15,9 @@ import java.security.KeyPair;
 import java.security.KeyPairGenerator;
 import java.security.MessageDigest;
 import java.security.Signature;
-import java.security.interfaces.RSAPublicKey;
+import java.security.interfaces.ECPublicKey;
+import java.security.spec.ECGenParameterSpec;
+import java.security.spec.ECPoint;
 import java.util.Base64;
 import java.util.HexFormat;
 import java.util.List;
@@ -42,16 +45,21 @@ abstract class AccessContract extends CarrierContract {
         return client.read();
     }
 
+    /** For ES256: an RSA pair takes seconds of a core. */
     private static KeyPair pair() throws Exception {
-        KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
-        generator.initialize(2048);
+        KeyPairGenerator generator = KeyPairGenerator.getInstance("EC");
+        generator.initialize(new ECGenParameterSpec("secp256r1"));
         return generator.generateKeyPair();
     }
 
     private static String set(String id, KeyPair pair) {
-        byte[] modulus = ((RSAPublicKey) pair.getPublic()).getModulus().toByteArray();
-        return "{\"keys\":[{\"kty\":\"RSA\",\"kid\":\"" + id + "\",\"e\":\"AQAB\",\"n\":\""
-                + BASE64.encodeToString(modulus) + "\"}]}";
+        ECPoint point = ((ECPublicKey) pair.getPublic()).getW();
+        return "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"kid\":\"" + id + "\",\"x\":\""
+                + coordinate(point.getAffineX()) + "\",\"y\":\"" + coordinate(point.getAffineY()) + "\"}]}";
+    }
+
+    private static String coordinate(BigInteger number) {
+        return BASE64.encodeToString(HexFormat.of().parseHex(String.format("%064x", number)));
     }
 
     private static String token(String id, KeyPair pair, long endSeconds) throws Exception {
@@ -60,10 +68,10 @@ abstract class AccessContract extends CarrierContract {
 
     private static String token(String id, KeyPair pair, long endSeconds, String claims)
             throws Exception {
-        String text = BASE64.encodeToString(("{\"alg\":\"RS256\",\"kid\":\"" + id + "\"}").getBytes())
+        String text = BASE64.encodeToString(("{\"alg\":\"ES256\",\"kid\":\"" + id + "\"}").getBytes())
                 + "." + BASE64.encodeToString(("{\"sub\":\"kim\",\"exp\":" + endSeconds + claims
                 + "}").getBytes());
-        Signature signature = Signature.getInstance("SHA256withRSA");
+        Signature signature = Signature.getInstance("SHA256withECDSAinP1363Format");
         signature.initSign(pair.getPrivate());
         signature.update(text.getBytes(StandardCharsets.US_ASCII));
         return "Authorization: Bearer " + text + "." + BASE64.encodeToString(signature.sign()) + "\r\n";

@@ -2,7 +2,6 @@
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -193,13 +192,11 @@ abstract class ExchangeContract extends CarrierContract {
     @Test
     void an_upload_that_takes_longer_than_the_exchange_speaks_against_no_address() throws Exception {
         Carrier gateway = gateway("timeout = \"400ms\"\n[timeouts]\nbody-rate = \"0B\"\n");
-        for (int i = 0; i < 6; i++) {
-            RawClient slow = client(gateway);
-            slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
-            trickle(slow);
-            assertEquals(504, slow.read().status());
-        }
-        assertFalse(address(gateway).breaker().isOpen());
+        RawClient slow = client(gateway);
+        slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+        trickle(slow);
+        assertEquals(504, slow.read().status());
+        assertEquals(0, address(gateway).failures());
     }
 
     @Test

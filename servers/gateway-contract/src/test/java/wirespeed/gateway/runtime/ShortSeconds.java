@@ -1,7 +1,7 @@
 // Lets a test see within moments what takes seconds.
 package wirespeed.gateway.runtime;
 
-/** Until it is closed, in this process: it asks others again sooner, and nobody else has less time. */
+/** Until it is closed, this process asks others again sooner; all their time-outs stay as they are. */
 public final class ShortSeconds implements AutoCloseable {
     public ShortSeconds(int inASecond) {
         Seconds.nanos = Seconds.USUAL_NANOS / inASecond;

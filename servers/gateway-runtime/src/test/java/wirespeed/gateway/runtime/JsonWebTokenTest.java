@@ -6,15 +6,18 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
+import java.security.KeyFactory;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
 import java.security.Signature;
 import java.security.interfaces.ECPublicKey;
 import java.security.interfaces.EdECPublicKey;
+import java.security.interfaces.RSAPrivateKey;
 import java.security.interfaces.RSAPublicKey;
 import java.security.spec.ECGenParameterSpec;
 import java.security.spec.MGF1ParameterSpec;
 import java.security.spec.PSSParameterSpec;
+import java.security.spec.RSAPrivateKeySpec;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
@@ -39,7 +42,10 @@ class JsonWebTokenTest {
         KeyPairGenerator ofRsa = KeyPairGenerator.getInstance("RSA");
         ofRsa.initialize(2048);
         rsa = ofRsa.generateKeyPair();
-        otherRsa = ofRsa.generateKeyPair();
+        RSAPrivateKey secret = (RSAPrivateKey) rsa.getPrivate();
+        // Another key of the same length; one that is generated takes seconds of a core.
+        otherRsa = new KeyPair(rsa.getPublic(), KeyFactory.getInstance("RSA").generatePrivate(
+                new RSAPrivateKeySpec(secret.getModulus(), secret.getPrivateExponent().add(BigInteger.TWO))));
         KeyPairGenerator ofEc = KeyPairGenerator.getInstance("EC");
         ofEc.initialize(new ECGenParameterSpec("secp256r1"));
         ec = ofEc.generateKeyPair();

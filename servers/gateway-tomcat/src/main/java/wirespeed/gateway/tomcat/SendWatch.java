@@ -8,7 +8,7 @@ import java.util.concurrent.ConcurrentHashMap;
 final class SendWatch implements Runnable {
     static final int PERIOD_MILLIS = 100;
 
-    /** As much at most between two looks: in a process that got no time, nobody was waited for. */
+    /** As much at most between two looks: a process that got no time has not waited for its peers. */
     private static final long STEP_NANOS_MAX = 2L * PERIOD_MILLIS * 1_000_000;
 
     private final Set<Send> underWay = ConcurrentHashMap.newKeySet();
