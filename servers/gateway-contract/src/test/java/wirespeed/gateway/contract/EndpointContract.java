@@ -209,7 +209,7 @@ abstract class EndpointContract extends CarrierContract {
         // The next question but one follows an answer without the addresses of this server.
         int asked = names.services.get();
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
-        while (names.services.get() < asked + 3) {
+        while (names.services.get() < asked + 2) {
             assertTrue(System.nanoTime() < end, "the service is not asked for again");
             Thread.sleep(10);
         }
@@ -449,7 +449,7 @@ abstract class EndpointContract extends CarrierContract {
         assertEquals(502, client(start(literal + more)).get("/").status());
         Carrier named = start(literal + "tls-name = \"shop.test\"\ncheck-path = \"/up\"\n"
                 + "check-interval = \"50ms\"\ncheck-timeout = \"1m\"\ncheck-fall = 1\n" + more);
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(180);
         while (encrypted.seen.size() < 3) {
             assertTrue(System.nanoTime() < end, "the check is not answered");
             Thread.sleep(10);

@@ -123,9 +123,11 @@ abstract class ExchangeContract extends CarrierContract {
     void a_filter_of_the_phase_error_that_is_late_changes_nothing() throws Exception {
         filter("Late", "ERROR", apply(NEVER));
         Carrier gateway = gateway("[timeouts]\nexchange = \"2s\"\nbody-idle = \"300ms\"\n");
-        assertEquals(404, client(gateway).get("/elsewhere").status());
+        RawClient lost = client(gateway);
+        lost.send("GET /elsewhere HTTP/1.1\r\nHost: a\r\n\r\n");
         RawClient slow = client(gateway);
         slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+        assertEquals(404, lost.read().status());
         assertEquals(408, slow.read().status());
     }
 
@@ -136,11 +138,13 @@ abstract class ExchangeContract extends CarrierContract {
         CountDownLatch mayAnswer = new CountDownLatch(1);
         origin.handler = RecordingOrigin.after(mayAnswer);
         Carrier gateway = gateway("[timeouts]\nexchange = \"2s\"\nbody-idle = \"300ms\"\n");
-        assertEquals(418, client(gateway).get("/o").status());
-        mayAnswer.countDown();
+        RawClient unanswered = client(gateway);
+        unanswered.send("GET /o HTTP/1.1\r\nHost: a\r\n\r\n");
         RawClient slow = client(gateway);
         slow.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+        assertEquals(418, unanswered.read().status());
         assertEquals(418, slow.read().status());
+        mayAnswer.countDown();
     }
 
     @Test
@@ -229,8 +233,13 @@ abstract class ExchangeContract extends CarrierContract {
         // The origin may take nothing for longer than the exchange has.
         Carrier gateway = gateway("timeout = \"400ms\"\nresponse = \"1m\"\n");
         RawClient client = client(gateway);
-        Thread sending = new Thread(() -> client.sendTolerant("POST /o HTTP/1.1\r\nHost: a\r\n"
-                + "Content-Length: 60000000\r\n\r\n" + "x".repeat(60_000_000), 65536));
+        client.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: " + (1000L << 16) + "\r\n\r\n");
+        String piece = "x".repeat(1 << 16);
+        Thread sending = new Thread(() -> {
+            for (int i = 0; i < 1000; i++) {
+                client.sendTolerant(piece, piece.length());
+            }
+        });
         sending.setDaemon(true);
         sending.start();
         assertEquals(504, client.read().status());

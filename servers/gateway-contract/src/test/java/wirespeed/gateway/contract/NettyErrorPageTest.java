@@ -13,7 +13,7 @@ import wirespeed.gateway.netty.Main;
 import wirespeed.gateway.runtime.Launcher;
 
 class NettyErrorPageTest extends ErrorPageContract {
-    private static final int CLIENTS = 400;
+    private static final int CLIENTS = 250;
     private static final long GROWN_MAX = 10L << 20;
 
     @Override
@@ -26,7 +26,7 @@ class NettyErrorPageTest extends ErrorPageContract {
         return Map.of("server.transport", "epoll", "server.threads", "2");
     }
 
-    /** A page of 64 KiB for each of them would be 25 MiB. */
+    /** A page of 64 KiB for each of them would be 15 MiB. */
     @Test
     void clients_that_read_nothing_share_one_page() throws Exception {
         Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"

@@ -281,7 +281,7 @@ abstract class OriginExchangeContract extends CarrierContract {
             isBegun.countDown();
             await(mayGoOn);
             out.write('2');
-            pause(2500);
+            pause(1200);
             out.write('3');
             return true;
         };
@@ -400,10 +400,11 @@ abstract class OriginExchangeContract extends CarrierContract {
         origin.start();
         Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:"
                 + listener.getLocalPort() + "\"]\n");
+        String body = "b".repeat(8_000_000);
         for (int i = 0; i < 20; i++) {
             RawClient client = client(gateway);
             client.send("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
-            Thread sending = new Thread(() -> client.sendTolerant("b".repeat(8_000_000), 65536));
+            Thread sending = new Thread(() -> client.sendTolerant(body, 65536));
             sending.setDaemon(true);
             sending.start();
             assertEquals(413, client.read().status(), "upload " + i);

@@ -64,11 +64,11 @@ final class Attempt {
     }
 
     /** The request is complete. */
-    void sendEnd(Headers trailers) {
+    void sendEnd(OriginStream to, Headers trailers) {
         isSent = true;
         sentNanos = exchange.loop.nowNanos();
         hasTime = Attempts.hadTime(client.exchangeLeftMillis(), exchange.wholeMillis());
-        stream.sendEnd(trailers);
+        to.sendEnd(trailers);
     }
 
     /** A connection is on its way, for this attempt first. */
@@ -81,7 +81,7 @@ final class Attempt {
         endWaiting();
         stream = connection;
         stream.begin(this);
-        exchange.connected(this);
+        exchange.connected(this, connection);
     }
 
     /** The pool has no connection. */

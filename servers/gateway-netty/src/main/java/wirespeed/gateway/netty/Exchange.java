@@ -158,10 +158,10 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     }
 
     /** An attempt has a connection. */
-    void connected(Attempt connected) {
-        body.replay(connected.stream());
+    void connected(Attempt connected, OriginStream origin) {
+        body.replay(origin);
         if (body.isComplete()) {
-            connected.sendEnd(requestTrailers());
+            connected.sendEnd(origin, requestTrailers());
             return;
         }
         if (request.expectsContinue() && body.bytes() == 0) {

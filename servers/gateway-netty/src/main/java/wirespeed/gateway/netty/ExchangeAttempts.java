@@ -157,7 +157,7 @@ abstract class ExchangeAttempts {
 
     /** The only attempt has the whole request now. */
     void sendEnd(Headers trailers) {
-        attempt.sendEnd(trailers);
+        attempt.sendEnd(attempt.stream(), trailers);
     }
 
     /** Judges a response head; throws a refusal of one that may not go on. */

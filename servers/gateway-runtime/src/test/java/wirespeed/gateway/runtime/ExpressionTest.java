@@ -15,7 +15,7 @@ class ExpressionTest {
     /** The second one takes the JDK longer than anybody waits. */
     @ParameterizedTest
     @ValueSource(strings = {"(a+)+$", "(.*a){20}$"})
-    @Timeout(value = 10, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+    @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
     void a_path_that_suits_backtracking_badly_is_answered(String text) {
         String path = "/" + "a".repeat(4000);
         assertTrue(Expression.of(text).isFoundIn(path));
