@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from ports import free_port
 from processes import marked
+from warm import Starter
 
 # On a busy machine an example may take long; the test must not fail for that.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,6 +22,7 @@ settings.load_profile("busy")
 
 FAKES = Path(__file__).parent / "fakes"
 PATIENCE_S = 180.0  # a loaded two-core machine
+COLUMNS = "200"
 
 RECIPE = """
 wirespeed = 2
@@ -80,18 +83,18 @@ class Checkout:
         path.write_text(RECIPE.format(**values))
         return path
 
-    def start(self, *arguments):
-        command = [sys.executable, "-m", "wirespeed", *map(str, arguments)]
+    def start(self, *arguments, is_fresh=False):
+        """The lab: a copy of one that is loaded, unless a fresh one is asked for or needed."""
+        words = list(map(str, arguments))
         # Stories run on busy machines; that noise repeats a trial is tested without a machine.
-        command += ["--accept-noise"] if arguments[0] == "run" else []
+        words += ["--accept-noise"] if arguments[0] == "run" else []
+        environment = {**self.environment, "WIRESPEED_RUNS": str(self.runs)}
+        if not is_fresh and starter().fits(environment):
+            return starter().start(words, environment, self.root)
         return subprocess.Popen(
-            command,
-            env={**self.environment, "WIRESPEED_RUNS": str(self.runs)},
-            cwd=self.root,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+            [sys.executable, "-m", "wirespeed", *words], env=environment, cwd=self.root, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
 
     def call(self, *arguments):
         process = self.start(*arguments)
@@ -146,6 +149,16 @@ class Checkout:
         return not self.left_behind(pid)
 
 
+@cache
+def starter():
+    return Starter({**os.environ, "COLUMNS": COLUMNS})
+
+
+def pytest_unconfigure():
+    if starter.cache_info().currsize:
+        starter().close()
+
+
 @pytest.fixture
 def checkout(tmp_path):
     return checkout_in(tmp_path)
@@ -171,7 +184,7 @@ def checkout_in(tmp_path):
         # Tests measure nothing, so they need not wait for a run that does.
         "WIRESPEED_LOCK": str(tmp_path / "lock"),
         "WIRESPEED_STATE": str(tmp_path / "state"),
-        "COLUMNS": "200",
+        "COLUMNS": COLUMNS,
     }
     return Checkout(root, tmp_path / "runs", environment)
 
