@@ -89,6 +89,7 @@ def resume(name: str, runs: Path, more: More, as_json: bool = False) -> Ended:
             "--add-rounds N measures every cell N more times"
         )
     _put_back()
+    more = replace(more, runs=runs)
 
     def run(display: Display) -> tuple[Path, list[Trial]]:
         first = session.resume(run_dir, display, replace(more, add_rounds=rounds))

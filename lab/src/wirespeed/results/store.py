@@ -193,6 +193,11 @@ def point_latest(run_dir: Path) -> None:
             raise
 
 
+def is_in(runs: Path, run_dir: Path) -> bool:
+    """Whether the run, or its link, lies in this folder; a `latest` elsewhere is not the lab's."""
+    return run_dir.parent.resolve() == runs.resolve()
+
+
 def write_run(run_dir: Path, run: Run) -> None:
     write_json(run_dir / "run.json", run.to_json())
 

@@ -276,6 +276,7 @@ class More:
     until_decided: bool = False
     force: bool = False
     accept_noise: bool = False
+    runs: Path | None = None  # the folder whose `latest` the run becomes, if it lies there
 
 
 def resume(run_dir: Path, watcher: Watcher, more: More) -> tuple[Path, list[Trial]]:
@@ -382,7 +383,8 @@ def _rest(
         schedule = _schedule_of(run_dir, run, origin, site.topology)
     schedule = replace(schedule, accept_noise=schedule.accept_noise or more.accept_noise)
     store.append_event(run_dir, "resumed", pid=os.getpid(), forced=more.force, mixed=mixed)
-    store.point_latest(run_dir)
+    if more.runs is None or store.is_in(more.runs, run_dir):
+        store.point_latest(run_dir)
     run = replace(run, state="running", ended=None, tuned=tuned)
     remarks = mixed + [NOISE_ACCEPTED] * schedule.accept_noise
     run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *remarks])))
