@@ -22,12 +22,19 @@ LONGEST_ORDER = 1 << 20
 AT_LOAD = re.compile(r"PATH|PYTHON.*|LANG|LC_.*|WIRESPEED_COMMAND")
 
 
+def program(first=""):
+    """The start of a command line: the lab, which runs these statements before its command."""
+    if not first:
+        return [sys.executable, "-m", "wirespeed"]
+    return [sys.executable, "-c", f"{first}\nfrom wirespeed.cli import main\nmain()"]
+
+
 class Started:
     """A lab that was started; its methods are those of subprocess.Popen."""
 
     def __init__(self, out, err, status):
-        self.stdout, self.stderr = open(out, encoding="utf-8"), open(err, encoding="utf-8")
-        self._status = open(status, "rb", buffering=0)
+        self.stdout, self.stderr = (os.fdopen(end, encoding="utf-8") for end in (out, err))
+        self._status = os.fdopen(status, "rb", buffering=0)
         self.pid = int(self._line())
         self.returncode = None
 
@@ -92,9 +99,9 @@ class Starter:
             for name in both if AT_LOAD.fullmatch(name)
         )  # fmt: skip
 
-    def start(self, arguments, environment, folder):
+    def start(self, arguments, environment, folder, first):
         pipes = [os.pipe() for _ in range(3)]
-        order = {"argv": arguments, "env": environment, "cwd": str(folder)}
+        order = {"argv": arguments, "env": environment, "cwd": str(folder), "first": first}
         socket.send_fds(self.orders, [json.dumps(order).encode()], [end for _, end in pipes])
         for _, end in pipes:
             os.close(end)
@@ -150,6 +157,7 @@ def become(order, ends):
     os.chdir(order["cwd"])
     sys.argv[1:] = order["argv"]
     sys.path[0] = os.getcwd()
+    exec(order["first"])
 
 
 def main():

@@ -57,16 +57,20 @@ FILLED = {
 @pytest.mark.parametrize("recipe", FILLED)
 def test_a_slow_link_is_named_as_the_limit(wirespeed, recipe):
     (wirespeed.folder / "sites.toml").write_text(SLOW)
-    words = ["--site", "slow", "--only", FILLED[recipe], "--repeat", "6"]
+    words = ["--site", "slow", "--only", FILLED[recipe], "--repeat", "1"]
     times = {"warmup": "500ms", "duration": "1s", "settle": "0s", "cooldown": "0s"}
     words += [word for key, time in times.items() for word in ("--set", f"plan.{key}={time}")]
     wirespeed("run", recipe, *words, *runs_here(wirespeed))
     run = only_run(wirespeed.folder)
-    trials = [json.loads(path.read_text()) for path in finished_trials(run)]
-    assert len(trials) == 6 and all(trial["valid"] for trial in trials)
     # A machine that stands still for a moment leaves the link idle: not every window is full.
-    found = [(trial["bottleneck"], trial["metrics"].get("link.share", 0)) for trial in trials]
-    assert any(limit == "link" and share >= 0.95 for limit, share in found), found
+    for _ in range(9):
+        trials = [json.loads(path.read_text()) for path in finished_trials(run)]
+        assert trials and all(trial["valid"] for trial in trials)
+        if any(trial["bottleneck"] == "link" and trial["metrics"].get("link.share", 0) >= 0.95 for trial in trials):
+            break
+        wirespeed("run", "--resume", str(run), "--add-rounds", "1", *runs_here(wirespeed))
+    else:
+        raise AssertionError([(trial["bottleneck"], trial["metrics"]) for trial in trials])
     told = json.loads((run / "run.json").read_text())
     assert told["facts"]["link 25G"].startswith("declared 0.2 Gb/s, MTU 1500")
     if recipe == "nginx":

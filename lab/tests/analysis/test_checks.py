@@ -612,12 +612,13 @@ def test_other_figures_over_all_cells_are_named_too():
 
 def history(made, folder, names):
     """Runs in time order; each is a copy of a made one."""
-    for number, name in enumerate(names):
-        run_dir = shutil.copytree(made[name], folder / f"{number:02}-check-{name}")
-        started = f"2026-11-{number + 1:02}T00:00:00Z"
-        edit(run_dir / "run.json", lambda run, n=number, s=started: run.update(
-            run_id=f"run{n}", started=s
-        ))  # fmt: skip
+    return [a_day_later(made, folder, *one) for one in enumerate(names)][-1]
+
+
+def a_day_later(made, folder, number, name):
+    run_dir = shutil.copytree(made[name], folder / f"{number:02}-check-{name}")
+    started = f"2026-11-{number + 1:02}T00:00:00Z"
+    edit(run_dir / "run.json", lambda run: run.update(run_id=f"run{number}", started=started))
     return run_dir
 
 
@@ -737,8 +738,8 @@ def test_there_are_many_situations():
 def test_a_regression_fails_the_run_that_shows_it_and_not_every_run_after_it(made, tmp_path):
     """One accepted regression made the check fail forever."""
     codes = []
-    for count in range(9, 15):
-        folder = tmp_path / str(count)
-        history(made, folder, [*BEFORE, *["slower"] * (count - 8)])
-        codes.append(trend.trend(CHOICE, folder, "rps", "worse", True))
+    history(made, tmp_path, BEFORE)
+    for number in range(8, 14):
+        a_day_later(made, tmp_path, number, "slower")
+        codes.append(trend.trend(CHOICE, tmp_path, "rps", "worse", True))
     assert codes.count(FAILS) == 1 and codes[-1] == PASSES

@@ -74,7 +74,8 @@ def test_named_marked_and_unfinished_runs_stay(runs):
     assert why["0007"] == "the latest run" and "cannot be read" in why["0013"]
 
 
-def test_a_run_that_a_command_works_on_stays(runs):
+def test_a_run_that_a_command_works_on_stays(runs, monkeypatch):
+    monkeypatch.setattr(execute, "HOLD_S", 0.1)  # here nothing lets go
     old = runs / "20261102T000000Z-a-0002"
     holder = execute.hold(old)
     try:

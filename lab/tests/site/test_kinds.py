@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from processes import marked
 from site_farm import PATIENCE_S, SSHD, Farm, Slurm, address
+from warm import program
 
 KINDS = ("here", "netns", "ssh", "slurm", "exec")
 NEEDS = {"netns": "unshare", "ssh": SSHD, "slurm": "slurmctld"}
@@ -60,9 +61,9 @@ def kind(request, checkout, tmp_path):
             one.close()
 
 
-def started(checkout, recipe, *more):
-    command = [sys.executable, "-m", "wirespeed", "run", recipe, "--site", checkout.site]
-    command += ["--runs", checkout.runs, "--accept-noise", *more]
+def started(checkout, recipe, first=""):
+    command = [*program(first), "run", recipe, "--site", checkout.site]
+    command += ["--runs", checkout.runs, "--accept-noise"]
     command = list(map(str, command))
     if checkout.farm:
         command = checkout.farm.at_desk(command)
@@ -139,7 +140,10 @@ def test_a_killed_agent_is_replaced_and_does_not_count_against_its_server(kind):
 
 @pytest.mark.parametrize("kind", ["ssh"], indirect=True)
 def test_a_cut_cable_ends_what_runs_behind_it_and_the_run_says_so(kind):
-    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"], repeat=50))
+    # The host does not come back: one attempt to reach it is enough.
+    once = "from wirespeed.runner import session; session.AGAIN_FOR_S = 0.1"
+    endless = recipe(kind, duration="700ms", server_options=["--fork"], repeat=50)
+    process = started(kind, endless, first=once)
     kind.wait_for_trials(1, process)
     kind.farm.cut(0)
     assert wait_until(lambda: not programs_of(process.pid, "server.py"))
@@ -163,7 +167,8 @@ def test_a_host_that_cannot_be_reached_is_one_line(kind):
 def test_a_wrong_address_of_the_server_is_reported_before_anything_is_measured(kind):
     text = (kind.root / "sites.toml").read_text().replace(address(11), "127.0.0.1")
     (kind.root / "sites.toml").write_text(text)
-    process = started(kind, recipe(kind, connections=[1]))
+    soon = "from wirespeed.process import ready; ready.REACH_S = 1.0"  # nothing answers there
+    process = started(kind, recipe(kind, connections=[1]), first=soon)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "host1 cannot reach host0 at 127.0.0.1" in err and "address of the server" in err

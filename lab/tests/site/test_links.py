@@ -34,12 +34,16 @@ def test_a_capped_link_is_found_as_it_is_declared(tmp_path, monkeypatch):
     monkeypatch.setattr(links, "SECONDS", 3.0)  # of which a machine may stand still for one or two
     site = opened(tmp_path, {"link": {"thin": {"rate": "50mbit", "mtu": 9000}}})
     try:
-        found = links.measured(site.fleet, site.topology, ["thin"])["thin"]
+        for _ in range(10):  # a busy machine measures less
+            found = links.measured(site.fleet, site.topology, ["thin"])["thin"]
+            assert found.mtu == 9000 and found.interface == "thin"
+            rates = found.to_load_bps, found.to_server_bps
+            assert max(rates) < 60e6
+            if min(rates) > 15e6:
+                return
+        raise AssertionError(rates)
     finally:
         site.fleet.close()
-    assert found.mtu == 9000 and found.interface == "thin"
-    assert min(found.to_load_bps, found.to_server_bps) > 15e6, "a busy machine measures less"
-    assert max(found.to_load_bps, found.to_server_bps) < 60e6
 
 
 @needs_root
@@ -128,6 +132,10 @@ def test_a_link_that_carries_more_than_it_was_measured_with_is_not_known_to_be_f
     assert card.share(0, 9e9) == 0
 
 
+def is_full(trial):
+    return trial["bottleneck"] == "link" and trial["metrics"].get("link.share", 0) >= 0.95
+
+
 @needs_root
 def test_a_run_over_a_full_link_names_it_and_says_that_it_is_scaled(checkout):
     (checkout.root / "sites.toml").write_text(SITES)
@@ -135,7 +143,7 @@ def test_a_run_over_a_full_link_names_it_and_says_that_it_is_scaled(checkout):
     # Few at a time leave the link idle between two answers, on a busy machine for most of it.
     checkout.environment["WIRESPEED_FAKE_AT_ONCE"] = "16"
     recipe = checkout.recipe(
-        connections=[1], warmup="300ms", duration="1s", repeat=8, length=65536,
+        connections=[1], warmup="300ms", duration="1s", length=65536,
         server_options=["--payload", "65536"],
     )  # fmt: skip
     text = recipe.read_text().replace("axes = {", 'axes = { link = ["1G", "100G"],')
@@ -144,8 +152,13 @@ def test_a_run_over_a_full_link_names_it_and_says_that_it_is_scaled(checkout):
     assert code == 0, err
     # A connection whose last segment is lost waits before it sends again, and the machine may stand
     # still for a moment: not every window is full.
-    found = [(one["bottleneck"], one["metrics"].get("link.share", 0)) for one in checkout.trials()]
-    assert any(limit == "link" and share >= 0.95 for limit, share in found), found
+    for _ in range(8):
+        if any(map(is_full, checkout.trials())):
+            break
+        code, _, err = checkout.call("run", "--resume", "latest", "--add-rounds", "1")
+        assert code == 0, err
+    else:
+        raise AssertionError([(one["bottleneck"], one["metrics"]) for one in checkout.trials()])
     run = checkout.run_json()
     assert run["facts"]["link 1G"].startswith("declared 0.01 Gb/s, MTU 1500; measured 0.0")
     assert "Link 1G is scaled: 0.01 Gb/s stand for 1 Gb/s (1:100)." in run["thinned"]

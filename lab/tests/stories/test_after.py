@@ -347,6 +347,14 @@ def repository(checkout):
     return checkout
 
 
+#: The pairs of a comparison, of a second: nothing is found out about these two servers.
+SHORT_PAIRS = """
+from wirespeed.recipe import draft
+full = draft.comparison
+draft.comparison = lambda made: full(made).replace("[plan]", '[plan]\\nduet = { pair = "1s" }')
+"""
+
+
 def test_two_revisions_are_built_and_compared_and_a_comment_is_written(repository, tmp_path):
     checkout = repository
     port = free_port()
@@ -354,7 +362,7 @@ def test_two_revisions_are_built_and_compared_and_a_comment_is_written(repositor
              "--build", "cp source.sh serve && chmod +x serve", "--port", port, "--connections", 1,
              "--repeat", 3, "--duration", "200ms", "--accept-noise"]  # fmt: skip
     words += ["--ci", tmp_path / "ci"]
-    code, _, err = checkout.call(*words)
+    code, _, err = checkout.call(*words, first=SHORT_PAIRS)
     assert code == 0, err
     run = checkout.run_json()
     assert set(run["labels"]) == {"base", "head"} and len(set(run["labels"].values())) == 2

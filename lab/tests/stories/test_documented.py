@@ -25,7 +25,7 @@ def test_the_first_recipe_runs_with_a_server_next_to_it(checkout, tmp_path):
     program = folder / "my-server"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {SERVER} "$@"\n')
     program.chmod(0o755)
-    arguments = ("--repeat", "1", "--budget", "14s", "--only", "connections=50")
+    arguments = ("--repeat", "1", "--set", "plan.duration=1s", "--only", "connections=50")
     code, _, err = checkout.call("run", folder / "my-server.toml", *arguments)
     assert code == 0, err
     assert len(checkout.trials()) == 1

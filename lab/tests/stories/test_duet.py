@@ -94,13 +94,16 @@ def wait_for_turns(checkout, process):
 
 
 def test_a_planted_cost_is_found_by_a_duet_and_the_report_names_the_method(checkout, made):
-    # Three duets make the comparison; a busy machine may spoil one or two of five.
-    process = checkout.start("run", made(repeat=5, pair="2s"))
+    process = checkout.start("run", made(pair="2s"))
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
-    found = duets_of(checkout)
-    assert len(found) == 5
-    counted = [duet["ratios"] for duet in found if not duet["problem"]]
+    for _ in range(8):  # three duets make the comparison, and a busy machine may spoil some
+        found = duets_of(checkout)
+        counted = [duet["ratios"] for duet in found if not duet["problem"]]
+        if len(counted) >= 3:
+            break
+        code, out, err = checkout.call("run", "--resume", "latest", "--add-rounds", "1")
+        assert code == 0, err
     assert len(counted) >= 3, [duet["problem"] for duet in found]
     cpu, rps = (
         statistics.median(ratios[metric]["log"] for ratios in counted)

@@ -81,7 +81,7 @@ TYPED = {  # the command's words without --json; a {} stands for the recipe
     "report": ["report", "latest"],
     "compare --run": ["compare", "--run", SERVER, "--run", SERVER, "--port", "{port}",
                       "--repeat", "1", "--duration", "200ms", "--accept-noise",
-                      "--method", "trials"],
+                      "--method", "trials", "--connections", "1"],
     "plan": ["plan", "{}", "--commands"],
     "list": ["list"],
     "runs": ["runs"],
