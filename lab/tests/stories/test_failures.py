@@ -385,7 +385,7 @@ def test_a_run_whose_reader_has_gone_is_measured_and_kept(checkout):
     assert code == 0 and out
 
 
-def test_a_run_that_lies_elsewhere_goes_on_there_beside_a_file_called_latest(checkout, tmp_path):
+def test_a_run_that_lies_elsewhere_goes_on_there_next_to_a_file_called_latest(checkout, tmp_path):
     """A file of that name next to it was replaced by a link."""
     assert checkout.call("run", checkout.recipe(connections=[1]))[0] == 0
     latest, home = checkout.latest, tmp_path / "home"
