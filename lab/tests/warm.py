@@ -157,7 +157,7 @@ def become(order, ends):
     os.chdir(order["cwd"])
     sys.argv[1:] = order["argv"]
     sys.path[0] = os.getcwd()
-    exec(order["first"])
+    exec(order["first"], {})
 
 
 def main():

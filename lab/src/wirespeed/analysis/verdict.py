@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from wirespeed.stats import student
@@ -146,9 +147,15 @@ def _more_rounds(found: Comparison, terms: Terms) -> int | None:
     rank = found.p / terms.q if terms.q > found.p else 1.0  # what other comparisons leave of q
     bar = min(P_MAX, Q_MAX * rank) if gain >= limit else 1 - CONFIDENCE
     reach = gain if gain >= limit else max(0.0, min(limit - centre, centre - below))
-    for more in range(1, ROUNDS_MAX + 1):
-        share = terms.spending.share_after(found.rounds + more)
+
+    def chance_after(more: int) -> float:
         error = found.error * math.sqrt(found.rounds / (found.rounds + more))
-        if student.two_sided_p(reach / error, found.df + more) <= bar * share:
+        return student.two_sided_p(reach / error, found.df + more)
+
+    # More rounds make the chance smaller, and an interim analysis never has more than the bar.
+    numbers = range(1, ROUNDS_MAX + 1)
+    least = bisect_left(numbers, True, key=lambda more: chance_after(more) <= bar)
+    for more in numbers[least:]:
+        if chance_after(more) <= bar * terms.spending.share_after(found.rounds + more):
             return more
     return None

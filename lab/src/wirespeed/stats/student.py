@@ -52,23 +52,19 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    c, d = 1.0, 1 / _away(1 - (a + b) * x / (a + 1))
+    c, d = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or _TINY)
     value = d
     for m in range(1, _STEPS_MAX):
         for step in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1 / _away(1 + step * d)
-            c = _away(1 + step / c)
+            d = 1 / ((1 + step * d) or _TINY)
+            c = (1 + step / c) or _TINY
             value *= c * d
         if abs(c * d - 1) < 1e-12:
             break
     return value
-
-
-def _away(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
 
 
 def digamma(x: float) -> float:
