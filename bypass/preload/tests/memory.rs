@@ -14,7 +14,7 @@ use bypass_sys::kernel;
 use program::{accept_within, close, dial, is_accelerated, read, write, Listening};
 
 /// Far more than anything here takes, also on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(50);
+const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: usize = 1 << 20;
 /// What a few connections with first rings may keep.
 const LITTLE: usize = 256 << 10;

@@ -61,7 +61,7 @@ fn data(log: &Log) -> Vec<Message> {
 
 /// Waits for messages that a server receives at the end.
 fn await_in(log: &Log, wanted: impl Fn(&Message) -> bool, times: usize) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(60);
     let seen = || {
         log.lock()
             .expect("no panic")
