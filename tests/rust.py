@@ -128,9 +128,15 @@ def main():
     rank = {name: place for place, name in enumerate(LONG)}
     found = sorted(programs(), key=lambda program: rank.get(program[0], len(rank)))
     alone = [program for program in found if program[0] in ALONE]
-    failed = run_all([program for program in found if program not in alone], AT_ONCE)
-    failed += run_all(alone, 1)
-    documented = subprocess.run([*CARGO, "--doc", "--no-fail-fast"], cwd=ROOT, stdin=subprocess.DEVNULL)
+    with tempfile.TemporaryFile() as output:
+        # Beside the programs: rustdoc looks through each crate with one thread, for very few examples.
+        documented = subprocess.Popen([*CARGO, "--doc", "--no-fail-fast"], cwd=ROOT,
+                                      stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        failed = run_all([program for program in found if program not in alone], AT_ONCE)
+        failed += run_all(alone, 1)
+        documented.wait()
+        output.seek(0)
+        print(output.read().decode(errors="replace"), flush=True)
     if failed:
         print("programs that failed:", *map(excerpt, failed), sep="\n")
     return 101 if failed or documented.returncode else 0
