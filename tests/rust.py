@@ -20,7 +20,7 @@ EXAMPLE = ["cargo", "build", "--workspace", "--locked", "--example", "http"]
 AT_ONCE = 4
 #: Begun first, the longest at the front: none of them is to run alone at the end.
 LONG = ("packets", "contract", "shards", "robust", "lua", "across", "linux", "links", "veth", "models")
-#: Begun last, beside each other: they compare times, and wait for most of theirs.
+#: Begun last, in parallel: they compare times, and wait for most of theirs.
 LAST = ("lost", "honesty", "http2")
 #: Of what a test printed before it failed, so much is quoted.
 QUOTED_LINES, QUOTED_WIDTH = 30, 300
@@ -129,7 +129,7 @@ def main():
     found = sorted(programs(), key=lambda program: rank.get(program[0], len(rank)))
     last = [program for program in found if program[0] in LAST]
     with tempfile.TemporaryFile() as output:
-        # Beside the programs: rustdoc looks through each crate with one thread, for very few examples.
+        # In parallel with the programs: rustdoc looks through each crate with one thread, for very few examples.
         documented = subprocess.Popen([*CARGO, "--doc", "--no-fail-fast"], cwd=ROOT,
                                       stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         failed = run_all([program for program in found if program not in last], AT_ONCE)

@@ -72,7 +72,7 @@ static void server(void) {
         close(fd);
         for (int sent = 0; sent < HANDLED; sent++) {
             while (*handled < sent && getppid() == own)
-                usleep(50); /* one that spins would take the core of those that it waits for */
+                usleep(50); /* a loop that spins would take the core of the handler */
             usleep(sent * 7 % 150);
             if (getppid() != own)
                 _exit(0);

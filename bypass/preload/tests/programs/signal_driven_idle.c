@@ -2,7 +2,7 @@
  * until it is accepted. */
 #include "contract.h"
 
-/* Time of all threads in one look; one that looks again and again takes most of it in each. Who stands still on a
+/* Time of all threads in one look; one that looks again and again takes most of it in each. A process that stands still on a
  * processor has used it, too, as the kernel counts: one idle look of so many is enough. */
 #define LOOK_MS 300
 #define LOOKS_MAX 60
