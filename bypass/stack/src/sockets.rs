@@ -9,6 +9,7 @@ use bypass_sys::address::{self, SharedAddress};
 use bypass_sys::kernel;
 
 use crate::peer::{self, Peer};
+use crate::process::table;
 use crate::sys::PeerPlace;
 
 mod state;
@@ -411,13 +412,36 @@ pub fn free(index: usize) {
     }
 }
 
-/// In a forked child: the threads that read and write are the parent's.
-pub fn free_locks() {
+/// In a forked child: calls of the parent's other threads neither read and write nor hold anything here. What a socket
+/// has are the descriptors that mean it.
+pub fn forget_calls() {
     let used = FREE.lock().map_or(0, |free| free.next);
-    for socket in SOCKETS.iter().take(used) {
+    let mut counts = vec![0; used];
+    for fd in (0..table::used()).filter(|fd| table::is_socket(*fd)) {
+        if let Some(count) = counts.get_mut(table::get(fd).index()) {
+            *count += 1;
+        }
+    }
+    for (socket, count) in SOCKETS.iter().zip(counts) {
         socket.reading.store(0, Ordering::Relaxed);
         socket.writing.store(0, Ordering::Relaxed);
+        socket.descriptors.store(count, Ordering::Relaxed);
     }
+}
+
+/// Objects that no descriptor means, and that nobody has given back: in a forked child those that a thread of the parent
+/// was making or ending.
+pub fn left_over() -> Vec<usize> {
+    let Ok(free) = FREE.lock() else {
+        return Vec::new();
+    };
+    let mut is_free = vec![false; free.next];
+    free.numbers
+        .iter()
+        .for_each(|number| is_free[*number as usize] = true);
+    let is_left =
+        |index: &usize| !is_free[*index] && get(*index).descriptors.load(Ordering::Relaxed) == 0;
+    (0..free.next).filter(is_left).collect()
 }
 
 /// Calls `visit` with every object that is in use.

@@ -196,7 +196,7 @@ pub fn child(prepared: Option<Prepared>) {
     drop(locks);
     // Of sockets that another thread of the parent has made or closed meanwhile.
     pool::empty();
-    sockets::free_locks();
+    sockets::forget_calls();
     sockets::each(|_, socket| socket.set(sockets::DIRTY, true));
     process::become_child(number);
     serving::forget();
@@ -236,12 +236,13 @@ pub fn child(prepared: Option<Prepared>) {
             None => abandon(&peer),
         }
     }
-    // By its own place: it must not let go of what the parent holds until a process has received it.
     offers::forget_all();
+    free_left_over();
 }
 
-/// A thread of the parent was ending these connections, which nothing means any more. No thread of the child goes on
-/// with it, so their slots are free here, and their ends are let go of with others that no socket means.
+/// No descriptor of the child means these connections: a thread of the parent was ending them, or works on them in a call
+/// that goes on after their close, or they are on their way to another process. Their slots are free here, and their ends
+/// are let go of with others that no socket means: by the child's own place, as the parent holds them still.
 fn forget_ending(peer: &Peer) {
     for slot in peer.occupied() {
         let socket = peer.socket(slot).map(sockets::get);
@@ -251,11 +252,19 @@ fn forget_ending(peer: &Peer) {
     }
 }
 
+/// The numbers of sockets that no descriptor means are free for others.
+fn free_left_over() {
+    for index in sockets::left_over() {
+        epoll::forget(index);
+        stream::retire(sockets::get(index).peer.take());
+        sockets::free(index);
+    }
+}
+
 /// No socket of this process lives in `slot` any more.
 fn vacate(peer: &Peer, slot: usize) {
     if let Some(index) = peer.socket(slot) {
         peer.set_socket(slot, None);
-        epoll::forget(index);
         stream::retire(sockets::get(index).peer.take());
     }
 }
@@ -288,6 +297,8 @@ fn lose(peer: &Arc<Peer>, lost: Vec<usize>) {
         let entry = table::get(fd);
         if entry.kind() == table::Kind::Connected && stream::of_socket(entry.index()).is_none() {
             table::set(fd, Entry::KERNEL);
+            let descriptors = &sockets::get(entry.index()).descriptors;
+            descriptors.fetch_sub(1, Ordering::Relaxed);
             if shadow::is_connected(fd) {
                 shadow::detach(fd);
             }
@@ -300,6 +311,39 @@ mod tests {
     use bypass_shm::segment::Segment;
 
     use super::*;
+
+    #[test]
+    fn a_child_has_the_descriptors_of_its_parent_and_none_of_its_calls() {
+        let _one_at_a_time = sockets::hold_in_test();
+        let [open, closed, ending] = [(); 3].map(|()| {
+            let index = sockets::allocate(libc::AF_INET, 0).expect("a socket");
+            sockets::get(index).set(sockets::DIRTY, true);
+            index
+        });
+        let fds = [1 << 18, 1 << 18 | 1];
+        fds.map(|fd| table::set(fd, sockets::get(open).entry(open)));
+        let count = |index| sockets::get(index).descriptors.load(Ordering::Relaxed);
+        // A call holds each; of one the number is closed, and a thread was ending the third.
+        for (index, descriptors) in [(open, 3), (closed, 1), (ending, 0)] {
+            let place = &sockets::get(index).descriptors;
+            place.store(descriptors, Ordering::Relaxed);
+        }
+        let lives = [closed, ending].map(|index| sockets::get(index).life());
+        sockets::forget_calls();
+        assert_eq!([open, closed, ending].map(count), [2, 0, 0]);
+        free_left_over();
+        assert!(sockets::left_over().is_empty());
+        let lives_now = [closed, ending].map(|index| sockets::get(index).life());
+        assert!(lives
+            .iter()
+            .zip(lives_now)
+            .all(|(before, now)| *before != now));
+        let mut reused = [(); 2].map(|()| sockets::allocate(libc::AF_INET, 0));
+        reused.sort_unstable();
+        assert_eq!(reused, [Some(closed), Some(ending)]);
+        fds.map(|fd| table::set(fd, Entry::KERNEL));
+        [open, closed, ending].map(sockets::free);
+    }
 
     #[test]
     fn a_child_holds_no_connection_that_a_thread_of_its_parent_was_ending() {

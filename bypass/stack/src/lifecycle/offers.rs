@@ -10,8 +10,9 @@ use bypass_sys::kernel;
 use bypass_sys::waker::Name;
 
 use super::sharing;
-use crate::operations::release::{count_down, end_uncounted, let_go};
+use crate::operations::release::{count_down, end_uncounted};
 use crate::operations::{connect, shadow};
+use crate::process::deferral::inside;
 use crate::process::table::{self, Kind};
 use crate::service;
 use crate::sockets;
@@ -190,20 +191,21 @@ fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
     ended.into_iter().for_each(end_uncounted);
 }
 
-/// In a forked child: what is on its way is the parent's to give.
+/// In a forked child: what is on its way is the parent's to give. Their rendezvous sockets were among what the service
+/// watched, and their connections were held for the parent's calls.
 pub fn forget_all() {
-    let taken = OFFERS.lock().map(|mut offers| std::mem::take(&mut *offers));
-    // Their rendezvous sockets were among what the service watched.
-    for offer in taken.unwrap_or_default() {
-        let_go(offer.socket);
+    if let Ok(mut offers) = OFFERS.lock() {
+        offers.clear();
     }
 }
 
 /// Before the process ends: the kernel would keep a file that lies in a queue, we can only wait a
 /// little for its receiver.
 pub extern "C" fn wait_for_receivers() {
+    // A handler that runs meanwhile may send one, too.
+    let are_received = || inside(|| OFFERS.lock().map_or(true, |offers| offers.is_empty()));
     for _ in 0..LAST_LOOKS {
-        if OFFERS.lock().map_or(true, |offers| offers.is_empty()) {
+        if are_received() {
             return;
         }
         let _ = kernel::poll(&mut [], Some(core::time::Duration::from_millis(1)), None);
@@ -243,6 +245,26 @@ mod tests {
     use std::sync::TryLockError;
 
     use super::*;
+
+    const PATIENCE: core::time::Duration = core::time::Duration::from_secs(20);
+
+    #[test]
+    fn handlers_wait_while_an_ending_process_looks_at_its_offers() {
+        let offers = OFFERS.lock().expect("no panic");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let ending = std::thread::spawn(move || {
+            sender.send(bypass_sys::thread::thread()).expect("sent");
+            wait_for_receivers();
+        });
+        let block = receiver.recv().expect("its block");
+        let since = std::time::Instant::now();
+        while block.inside.load(Ordering::Relaxed) == 0 {
+            assert!(since.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+        drop(offers);
+        ending.join().expect("an end");
+    }
 
     #[test]
     fn a_fork_finds_an_offer_with_its_count_or_neither() {
