@@ -85,6 +85,8 @@ real! {
     fdopen = c"fdopen": fn(c_int, *const c_char) -> *mut FILE;
     fileno = c"fileno": fn(*mut FILE) -> c_int;
     fclose = c"fclose": fn(*mut FILE) -> c_int;
+    freopen = c"freopen": fn(*const c_char, *const c_char, *mut FILE) -> *mut FILE;
+    freopen64 = c"freopen64": fn(*const c_char, *const c_char, *mut FILE) -> *mut FILE;
     open = c"open": fn(*const c_char, c_int, usize) -> c_int;
     openat = c"openat": fn(c_int, *const c_char, c_int, usize) -> c_int;
     open64 = c"open64": fn(*const c_char, c_int, usize) -> c_int;

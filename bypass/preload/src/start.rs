@@ -19,7 +19,7 @@ extern "C" fn start() {
     crate::forking::follow();
     if let Ok(record) = std::env::var(exec::VARIABLE) {
         exec::adopt(&record);
-        crate::hooks::descriptors::replace_standard_streams();
+        crate::hooks::stdio::replace_standard_streams();
     }
     handover::adopt_inherited();
 }

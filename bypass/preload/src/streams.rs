@@ -1,13 +1,24 @@
 //! The stdio streams that were opened over connections, with their descriptors.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::{c_char, c_void, CStr};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
 use libc::{c_int, FILE};
 
 use crate::locking::lock;
 
-static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+/// A stream over a number.
+struct Open {
+    /// What libc calls us with.
+    cookie: usize,
+    /// Its address, 0 while it is made.
+    stream: usize,
+    /// −1 where it could not be opened again.
+    fd: c_int,
+}
+
+static STREAMS: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 /// What libc's own standard input had read ahead when another stream took its place.
 static UNREAD: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -17,24 +28,63 @@ pub fn hold() -> impl Sized {
     (lock(&STREAMS).ok(), lock(&UNREAD).ok())
 }
 
-/// The descriptor of a stream, when it is one of these.
-pub fn descriptor(stream: *mut FILE) -> Option<c_int> {
-    let streams = lock(&STREAMS).ok()?;
-    let of_stream = |entry: &&(usize, c_int)| entry.0 == stream as usize;
-    streams.iter().find(of_stream).map(|(_, fd)| *fd)
+/// A stream over `fd` is about to be made: its cookie.
+pub fn begin(fd: c_int) -> usize {
+    static COOKIES: AtomicUsize = AtomicUsize::new(1);
+    let cookie = COOKIES.fetch_add(1, Ordering::Relaxed);
+    if let Ok(mut streams) = lock(&STREAMS) {
+        let stream = 0;
+        streams.push(Open { cookie, stream, fd });
+    }
+    cookie
 }
 
-/// Notes a stream.
-pub fn note(stream: *mut FILE, fd: c_int) {
+/// It is made; null: it is not.
+pub fn note(cookie: usize, stream: *mut FILE) {
+    if stream.is_null() {
+        return forget(cookie);
+    }
+    change(
+        |one| one.cookie == cookie,
+        |one| one.stream = stream as usize,
+    );
+}
+
+fn change(which: impl Fn(&Open) -> bool, change: impl FnOnce(&mut Open)) {
     if let Ok(mut streams) = lock(&STREAMS) {
-        streams.push((stream as usize, fd));
+        streams.iter_mut().find(|one| which(one)).map(change);
     }
 }
 
-/// Forgets the stream over a descriptor.
-pub fn forget(fd: c_int) {
+fn find(which: impl Fn(&Open) -> bool) -> Option<c_int> {
+    let streams = lock(&STREAMS).ok()?;
+    streams.iter().find(|one| which(one)).map(|one| one.fd)
+}
+
+/// The number of the stream with this cookie; −1 where it has none.
+pub fn number(cookie: usize) -> c_int {
+    find(|one| one.cookie == cookie).unwrap_or(-1)
+}
+
+/// The descriptor of a stream, when it is one of these; −1 where it has none any more.
+pub fn descriptor(stream: *mut FILE) -> Option<c_int> {
+    find(|one| one.stream == stream as usize)
+}
+
+/// The stream means another number, or none.
+pub fn set_descriptor(stream: *mut FILE, fd: c_int) {
+    change(|one| one.stream == stream as usize, |one| one.fd = fd);
+}
+
+/// Whether this is the stream with that cookie.
+pub fn is_of(cookie: usize, stream: *mut FILE) -> bool {
+    find(|one| one.cookie == cookie && one.stream == stream as usize).is_some()
+}
+
+/// A stream is closed.
+pub fn forget(cookie: usize) {
     if let Ok(mut streams) = lock(&STREAMS) {
-        streams.retain(|(_, of)| *of != fd);
+        streams.retain(|one| one.cookie != cookie);
     }
 }
 
@@ -47,14 +97,61 @@ struct Buffer {
     read_start: *const u8,
     write_start: *const u8,
     write_at: *const u8,
+    write_end: *const u8,
 }
 
 /// Flags of a FILE: without a buffer, with one for lines, and in the middle of writing.
 const UNBUFFERED: c_int = 2;
 const BY_LINES: c_int = 0x200;
 const IS_WRITING: c_int = 0x800;
+/// It cannot be read, or written; it is written at the end; it has ended, or failed.
+const NO_READS: c_int = 4;
+const NO_WRITES: c_int = 8;
+const APPENDS: c_int = 0x1000;
+const HAS_ENDED: c_int = 0x10;
+const HAS_FAILED: c_int = 0x20;
+
+/// How a stream is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode {
+    /// As open(2) takes them.
+    pub flags: c_int,
+    of_file: c_int,
+}
+
+impl Mode {
+    /// As fopen(3) takes it; None where it is none.
+    pub fn parse(mode: &CStr) -> Option<Self> {
+        let (first, others) = mode.to_bytes().split_first()?;
+        let (only, mut flags, of_file) = match first {
+            b'r' => (libc::O_RDONLY, 0, NO_WRITES),
+            b'w' => (libc::O_WRONLY, libc::O_CREAT | libc::O_TRUNC, NO_READS),
+            b'a' => (
+                libc::O_WRONLY,
+                libc::O_CREAT | libc::O_APPEND,
+                NO_READS | APPENDS,
+            ),
+            _ => return None,
+        };
+        // A character set follows the comma.
+        let others = others.split(|letter| *letter == b',').next()?;
+        for letter in others {
+            flags |= match letter {
+                b'x' => libc::O_EXCL,
+                b'e' => libc::O_CLOEXEC,
+                _ => 0,
+            };
+        }
+        let is_both = others.contains(&b'+');
+        Some(Self {
+            flags: flags | if is_both { libc::O_RDWR } else { only },
+            of_file: if is_both { of_file & APPENDS } else { of_file },
+        })
+    }
+}
 
 extern "C" {
+    fn fflush(stream: *mut FILE) -> c_int;
     fn __fpurge(stream: *mut FILE);
     fn setvbuf(stream: *mut FILE, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
     fn fwrite(from: *const c_void, size: usize, count: usize, to: *mut FILE) -> usize;
@@ -97,6 +194,33 @@ pub unsafe fn move_over(former: *mut FILE, new: *mut FILE) {
     unsafe { __fpurge(former) };
 }
 
+/// Before a stream is opened again: what it holds is written, if it can be, or dropped.
+///
+/// # Safety
+/// A stream of libc's.
+pub unsafe fn finish(stream: *mut FILE) {
+    // SAFETY: the caller's stream.
+    unsafe {
+        fflush(stream);
+        __fpurge(stream);
+    }
+}
+
+/// A stream was opened again.
+///
+/// # Safety
+/// A stream of libc's that no other thread uses now.
+pub unsafe fn set_mode(stream: *mut FILE, mode: Mode) {
+    const FORMER: c_int = NO_READS | NO_WRITES | APPENDS | HAS_ENDED | HAS_FAILED | IS_WRITING;
+    // SAFETY: the caller's stream begins so.
+    let buffer = unsafe { &mut *stream.cast::<Buffer>() };
+    buffer.flags = buffer.flags & !FORMER | mode.of_file;
+    // Neither read nor written yet: libc looks at the flags before it does one of both.
+    let empty = buffer.read_start;
+    (buffer.read_at, buffer.read_end) = (empty, empty);
+    (buffer.write_start, buffer.write_at, buffer.write_end) = (empty, empty, empty);
+}
+
 /// Takes what was read ahead; how much.
 pub fn take_unread(to: &mut [u8]) -> usize {
     let Ok(mut unread) = lock(&UNREAD) else {
@@ -112,5 +236,29 @@ pub fn take_unread(to: &mut [u8]) -> usize {
 pub fn drop_unread() {
     if let Ok(mut unread) = lock(&UNREAD) {
         unread.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_what_fopen_takes() {
+        let parse = |mode| Mode::parse(mode).map(|mode| (mode.flags, mode.of_file));
+        let append = libc::O_CREAT | libc::O_APPEND;
+        assert_eq!(parse(c"r"), Some((libc::O_RDONLY, NO_WRITES)));
+        assert_eq!(parse(c"rb+"), Some((libc::O_RDWR, 0)));
+        assert_eq!(
+            parse(c"wxe"),
+            Some((
+                libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL | libc::O_CLOEXEC,
+                NO_READS
+            ))
+        );
+        assert_eq!(parse(c"a+"), Some((libc::O_RDWR | append, APPENDS)));
+        // Of the character set no letter counts.
+        assert_eq!(parse(c"r,ccs=exe"), Some((libc::O_RDONLY, NO_WRITES)));
+        assert_eq!([c"", c"+", c"x"].map(parse), [None; 3]);
     }
 }

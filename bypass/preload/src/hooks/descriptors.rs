@@ -1,22 +1,19 @@
-//! Descriptors: close, dup, fcntl, ioctl, close_range, fdopen.
+//! Descriptors: close, dup, fcntl, ioctl, close_range.
 
-use core::ffi::{c_char, c_int, c_uint, c_void, CStr};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::ffi::{c_int, c_uint};
 
 use bypass_stack::listener;
-use bypass_stack::operations::{datagrams, descriptors, options, shadow};
+use bypass_stack::operations::{datagrams, descriptors, options};
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::{pool, table};
-use bypass_stats::Reason;
 use bypass_sys::numbers;
-use bypass_sys::process::keeping_errno;
-use libc::FILE;
 
 use super::creating::{or_give_back, taking};
+use super::stdio::replace_standard_stream;
 use crate::address::is_wild;
 use crate::cancel::point;
-use crate::outcome::{fail, finish, set_errno};
-use crate::{real, streams};
+use crate::outcome::{fail, finish};
+use crate::real;
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
@@ -229,183 +226,4 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
 pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     // SAFETY: numbers only.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
-}
-
-#[repr(C)]
-struct CookieFunctions {
-    read: extern "C-unwind" fn(*mut c_void, *mut c_char, usize) -> isize,
-    write: extern "C-unwind" fn(*mut c_void, *const c_char, usize) -> isize,
-    seek: Option<extern "C" fn(*mut c_void, *mut i64, c_int) -> c_int>,
-    close: extern "C-unwind" fn(*mut c_void) -> c_int,
-}
-
-extern "C" {
-    fn fopencookie(
-        cookie: *mut c_void,
-        mode: *const c_char,
-        functions: CookieFunctions,
-    ) -> *mut FILE;
-}
-
-extern "C-unwind" fn cookie_read(cookie: *mut c_void, at: *mut c_char, length: usize) -> isize {
-    if cookie as usize as c_int == libc::STDIN_FILENO {
-        // SAFETY: stdio gives a writable buffer.
-        let kept = streams::take_unread(unsafe {
-            core::slice::from_raw_parts_mut(at.cast::<u8>(), length)
-        });
-        if kept > 0 {
-            return kept as isize;
-        }
-    }
-    // SAFETY: stdio gives a writable buffer.
-    unsafe { super::data::read(cookie as usize as c_int, at.cast(), length) }
-}
-
-extern "C-unwind" fn cookie_write(cookie: *mut c_void, at: *const c_char, length: usize) -> isize {
-    // SAFETY: stdio gives a readable buffer.
-    let written = unsafe { super::data::write(cookie as usize as c_int, at.cast(), length) };
-    written.max(0)
-}
-
-/// A socket has no place to go to. Without an answer of ours libc takes it for an error that lines are unread
-/// when a stream is flushed.
-extern "C" fn cookie_seek(_cookie: *mut c_void, _place: *mut i64, _from: c_int) -> c_int {
-    fail(libc::ESPIPE)
-}
-
-#[no_mangle]
-pub unsafe extern "C-unwind" fn fileno_unlocked(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's stream; both are the same in libc.
-    unsafe { fileno(stream) }
-}
-
-#[no_mangle]
-pub unsafe extern "C-unwind" fn fileno(stream: *mut FILE) -> c_int {
-    if let Some(fd) = streams::descriptor(stream) {
-        return fd;
-    }
-    // SAFETY: the caller's stream.
-    unsafe { real::fileno()(stream) }
-}
-
-/// libc closes the number without a call of close that could be seen: the next socket may have to take it.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's stream, or one that libc itself would not survive.
-    let fd = keeping_errno(|| unsafe { real::fileno()(stream) });
-    // SAFETY: the caller's stream.
-    let result = unsafe { real::fclose()(stream) };
-    if fd >= 0 {
-        pool::closed(fd);
-    }
-    result
-}
-
-extern "C-unwind" fn cookie_close(cookie: *mut c_void) -> c_int {
-    restore_standard_stream(cookie as usize as c_int);
-    streams::forget(cookie as usize as c_int);
-    // SAFETY: numbers only.
-    unsafe { close(cookie as usize as c_int) }
-}
-
-#[no_mangle]
-pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    match table::get(fd).kind() {
-        // SAFETY: the caller's mode.
-        table::Kind::Connected => return unsafe { open_stream(fd, mode) },
-        table::Kind::Unbound => inside(|| shadow::leave_to_kernel(fd, Reason::Stdio)),
-        table::Kind::Datagram => inside(|| datagrams::close(fd)),
-        table::Kind::Pooled | table::Kind::Internal => {
-            set_errno(libc::EBADF);
-            return core::ptr::null_mut();
-        }
-        _ => {}
-    }
-    // SAFETY: the caller's arguments.
-    unsafe { real::fdopen()(fd, mode) }
-}
-
-/// A stream of libc's that reads and writes through the library, whatever `fd` means by then.
-unsafe fn open_stream(fd: c_int, mode: *const c_char) -> *mut FILE {
-    let functions = CookieFunctions {
-        read: cookie_read,
-        write: cookie_write,
-        seek: Some(cookie_seek),
-        close: cookie_close,
-    };
-    // SAFETY: the mode is the caller's; the cookie is a number.
-    let stream = unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
-    streams::note(stream, fd);
-    stream
-}
-
-extern "C" {
-    static mut stdin: *mut FILE;
-    static mut stdout: *mut FILE;
-    static mut stderr: *mut FILE;
-}
-
-/// Where libc keeps the stream of a standard number, and its mode.
-fn standard_stream(fd: c_int) -> Option<(*mut *mut FILE, &'static CStr)> {
-    match fd {
-        libc::STDIN_FILENO => Some((&raw mut stdin, c"r")),
-        libc::STDOUT_FILENO => Some((&raw mut stdout, c"w")),
-        libc::STDERR_FILENO => Some((&raw mut stderr, c"w")),
-        _ => None,
-    }
-}
-
-/// A standard number leads to a connection: libc's own stream reads and writes around the library, so another takes
-/// its place, for good, with the bytes that the former has not written and those not yet read from it.
-fn replace_standard_stream(fd: c_int) {
-    let Some((place, mode)) = standard_stream(fd) else {
-        return;
-    };
-    let is_ours = matches!(
-        table::get(fd).kind(),
-        table::Kind::Connected | table::Kind::Unbound
-    );
-    // SAFETY: libc's variable, which the program may have set.
-    let former = unsafe { *place };
-    if !is_ours || former.is_null() || streams::descriptor(former) == Some(fd) {
-        return;
-    }
-    // SAFETY: a stream of libc's or of the program's; the mode is a text.
-    unsafe {
-        // A stream that the program has put there itself leads elsewhere.
-        if real::fileno()(former) != fd {
-            return;
-        }
-        let stream = open_stream(fd, mode.as_ptr());
-        if stream.is_null() {
-            return;
-        }
-        streams::move_over(former, stream);
-        *place = stream;
-    }
-    FORMER[fd as usize].store(former, Ordering::Release);
-}
-
-/// The streams whose place others have taken.
-static FORMER: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 3];
-
-/// One that has taken a place is closed, and its memory another's from now on.
-fn restore_standard_stream(fd: c_int) {
-    let Some((place, _)) = standard_stream(fd) else {
-        return;
-    };
-    let former = FORMER[fd as usize].load(Ordering::Acquire);
-    // SAFETY: libc's variable.
-    if !former.is_null() && streams::descriptor(unsafe { *place }) == Some(fd) {
-        // SAFETY: as above.
-        unsafe { *place = former };
-        if fd == libc::STDIN_FILENO {
-            streams::drop_unread();
-        }
-    }
-}
-
-/// A program that was started with connections as its standard streams, as inetd and systemd start servers.
-pub fn replace_standard_streams() {
-    (libc::STDIN_FILENO..=libc::STDERR_FILENO).for_each(replace_standard_stream);
 }

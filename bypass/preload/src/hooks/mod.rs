@@ -15,6 +15,7 @@ mod offsets;
 pub mod process;
 mod rights;
 pub mod sockets;
+pub mod stdio;
 pub mod uring;
 pub mod users;
 mod variadic;

@@ -321,7 +321,9 @@ mod tests {
             index
         });
         let fds = [1 << 18, 1 << 18 | 1];
-        fds.map(|fd| table::set(fd, sockets::get(open).entry(open)));
+        fds.iter().for_each(|fd| {
+            table::set(*fd, sockets::get(open).entry(open));
+        });
         let count = |index| sockets::get(index).descriptors.load(Ordering::Relaxed);
         // A call holds each; of one the number is closed, and a thread was ending the third.
         for (index, descriptors) in [(open, 3), (closed, 1), (ending, 0)] {
@@ -341,8 +343,8 @@ mod tests {
         let mut reused = [(); 2].map(|()| sockets::allocate(libc::AF_INET, 0));
         reused.sort_unstable();
         assert_eq!(reused, [Some(closed), Some(ending)]);
-        fds.map(|fd| table::set(fd, Entry::KERNEL));
-        [open, closed, ending].map(sockets::free);
+        fds.iter().for_each(|fd| table::show(*fd));
+        [open, closed, ending].into_iter().for_each(sockets::free);
     }
 
     #[test]
