@@ -10,7 +10,7 @@ use crate::locking::lock;
 
 /// A stream over a number.
 struct Open {
-    /// What libc calls us with.
+    /// The value that libc gives back in each call.
     cookie: usize,
     /// Its address, 0 while it is made.
     stream: usize,

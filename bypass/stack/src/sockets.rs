@@ -429,8 +429,8 @@ pub fn forget_calls() {
     }
 }
 
-/// Objects that no descriptor means, and that nobody has given back: in a forked child those that a thread of the parent
-/// was making or ending.
+/// Objects that no descriptor means and that are not free: in a forked child, left by a thread of the parent that was making
+/// or ending them.
 pub fn left_over() -> Vec<usize> {
     let Ok(free) = FREE.lock() else {
         return Vec::new();
