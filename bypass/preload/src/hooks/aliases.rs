@@ -8,7 +8,7 @@ use libc::{
     fd_set, nfds_t, off_t, pid_t, pollfd, sigaction, size_t, sockaddr, socklen_t, ssize_t, timeval,
 };
 
-use super::{data, descriptors, offsets, process, sockets, waiting};
+use super::{closing, data, descriptors, offsets, process, sockets, waiting};
 use crate::signals;
 
 macro_rules! aliases {
@@ -26,7 +26,7 @@ aliases! {
     __write = data::write(fd: c_int, at: *const c_void, length: size_t) -> ssize_t;
     __send = data::send(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> ssize_t;
     __connect = sockets::connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
-    __close = descriptors::close(fd: c_int) -> c_int;
+    __close = closing::close(fd: c_int) -> c_int;
     __dup2 = descriptors::dup2(fd: c_int, new: c_int) -> c_int;
     __fcntl = descriptors::fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
     __poll = waiting::poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;

@@ -1,35 +1,18 @@
-//! Descriptors: close, dup, fcntl, ioctl, close_range.
+//! Descriptors: dup, fcntl, ioctl, close_range.
 
 use core::ffi::{c_int, c_uint};
 
 use bypass_stack::listener;
 use bypass_stack::operations::{datagrams, descriptors, options};
 use bypass_stack::process::deferral::inside;
-use bypass_stack::process::{pool, table};
+use bypass_stack::process::table;
 use bypass_sys::numbers;
 
 use super::creating::{or_give_back, taking};
 use super::stdio::replace_standard_stream;
 use crate::address::is_wild;
-use crate::cancel::point;
 use crate::outcome::{fail, finish};
 use crate::real;
-
-#[no_mangle]
-pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    // SAFETY: numbers only.
-    let kernel = || unsafe { real::close()(fd) };
-    if table::is_kernel(fd) {
-        if table::is_datagram(fd) {
-            inside(|| datagrams::close(fd));
-        }
-        let result = numbers::closing(kernel);
-        pool::closed(fd);
-        return result;
-    }
-    let work = || inside(|| descriptors::close(fd));
-    point(work, || kernel() as isize) as c_int
-}
 
 /// After the kernel has duplicated `fd`.
 fn shared(fd: c_int, made: c_int) -> c_int {

@@ -2,6 +2,7 @@
 
 mod aliases;
 mod clone;
+mod closing;
 mod control;
 pub mod creating;
 pub mod data;

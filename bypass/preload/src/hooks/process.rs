@@ -11,7 +11,7 @@ use bypass_sys::network::ioctl_number;
 use libc::pid_t;
 
 use super::creating::or_give_back;
-use super::{clone, data, descriptors, exec, memory, offsets, sockets, uring, waiting};
+use super::{clone, closing, data, descriptors, exec, memory, offsets, sockets, uring, waiting};
 use crate::outcome::fail;
 use crate::{forking, real};
 
@@ -130,7 +130,7 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_write => data::write(fd, b as *const c_void, c) as c_long,
             libc::SYS_readv => data::readv(fd, b as *const _, c as c_int) as c_long,
             libc::SYS_writev => data::writev(fd, b as *const _, c as c_int) as c_long,
-            libc::SYS_close => c_long::from(descriptors::close(fd)),
+            libc::SYS_close => c_long::from(closing::close(fd)),
             libc::SYS_socket => c_long::from(sockets::socket(fd, b as c_int, c as c_int)),
             libc::SYS_connect => c_long::from(sockets::connect(fd, b as *const _, c as u32)),
             libc::SYS_accept4 => {

@@ -14,8 +14,9 @@ use bypass_stack::Outcome;
 use bypass_stats::Reason;
 use libc::{sockaddr, socklen_t};
 
+use super::closing::close;
 use super::creating::or_give_back;
-use super::{datagrams, descriptors};
+use super::datagrams;
 use crate::address::is_wild;
 use crate::cancel::point;
 use crate::outcome::{errno, fail, finish};
@@ -129,7 +130,7 @@ pub unsafe extern "C-unwind" fn accept4(
         // As by the kernel, the connection is lost.
         let error = errno();
         // SAFETY: numbers only.
-        unsafe { descriptors::close(new) };
+        unsafe { close(new) };
         return fail(error);
     }
     new

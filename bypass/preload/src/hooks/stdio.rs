@@ -11,8 +11,8 @@ use bypass_stats::Reason;
 use bypass_sys::process::keeping_errno;
 use libc::FILE;
 
-use super::creating::or_give_back;
-use super::descriptors::{close, dup3};
+use super::closing::close;
+use super::creating::{or_give_back, taking};
 use crate::outcome::{errno, fail, set_errno};
 use crate::streams::Mode;
 use crate::{real, streams};
@@ -202,9 +202,10 @@ unsafe fn open_as(path: *const c_char, fd: c_int, flags: c_int) -> c_int {
     if made < 0 || fd < 0 || made == fd {
         return made;
     }
+    inside(|| stack_descriptors::clear(fd));
     // SAFETY: numbers only.
     unsafe {
-        let moved = dup3(made, fd, flags & libc::O_CLOEXEC);
+        let moved = taking(|| real::dup3()(made, fd, flags & libc::O_CLOEXEC));
         keeping_errno(|| close(made));
         moved
     }

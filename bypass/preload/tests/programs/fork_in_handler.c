@@ -34,7 +34,7 @@ static int call(enum call which) {
     }
 }
 
-/* What the client does next reaches the process that waits for it. */
+/* The next bytes, or the next client, are for the process that waits. */
 static void go_on(enum call which, const char *who) {
     char byte = '-';
     tell(0);

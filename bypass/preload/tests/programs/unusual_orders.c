@@ -153,6 +153,6 @@ static void client(void) {
     close(to);
     to = dial_port(port);
     write_all(to, "4", 1);
-    expect(to, "beside a child of vfork");
+    expect(to, "after a child of vfork");
     expect(to, "the end");
 }
