@@ -277,6 +277,18 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "the process that uses the interface ends first",
     ),
     (
+        "scm_rights_confined",
+        "an engine makes calls that its filter forbids",
+    ),
+    (
+        "stdio_reopened",
+        "streams are opened again the same way between hosts",
+    ),
+    (
+        "fork_in_handler",
+        "handlers interrupt waits the same way between hosts",
+    ),
+    (
         "scm_rights_to_program",
         "the process that uses the interface ends without exit",
     ),
