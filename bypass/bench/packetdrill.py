@@ -89,6 +89,8 @@ class Run(NamedTuple):
     text: str
     options: list[str]
     flags: list[str]
+    # The script as it is, for Linux, where its own commands make its settings.
+    original: Path | None = None
 
 
 def settings_of(script: str) -> list[str]:

@@ -356,6 +356,12 @@ impl Engine {
             icmp::ErrorKind::HostUnreachable => {
                 conn.on_unreachable(&mut self.cx, Error::HostUnreachable)
             }
+            icmp::ErrorKind::NetworkUnreachable => {
+                conn.on_unreachable(&mut self.cx, Error::NetworkUnreachable)
+            }
+            icmp::ErrorKind::Forbidden => {
+                conn.on_unreachable(&mut self.cx, Error::PermissionDenied)
+            }
             icmp::ErrorKind::TimeExceeded => conn.soft_error = Some(Error::HostUnreachable),
         }
         self.settle(index);

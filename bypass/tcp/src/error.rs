@@ -25,6 +25,8 @@ pub enum Error {
     HostUnreachable,
     /// No route to the network.
     NetworkUnreachable,
+    /// A router does not let packets through.
+    PermissionDenied,
     /// The address or pair of addresses is taken.
     AddressInUse,
     /// The address is not one of ours.
@@ -47,6 +49,7 @@ impl Error {
             Error::TimedOut => 110,
             Error::HostUnreachable => 113,
             Error::NetworkUnreachable => 101,
+            Error::PermissionDenied => 13,
             Error::AddressInUse => 98,
             Error::AddressNotAvailable => 99,
             Error::NoBuffers => 105,
@@ -67,6 +70,7 @@ impl fmt::Display for Error {
             Error::TimedOut => "timed out",
             Error::HostUnreachable => "host unreachable",
             Error::NetworkUnreachable => "network unreachable",
+            Error::PermissionDenied => "permission denied",
             Error::AddressInUse => "address in use",
             Error::AddressNotAvailable => "address not available",
             Error::NoBuffers => "no buffer space",

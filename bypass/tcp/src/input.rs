@@ -382,7 +382,8 @@ impl Conn {
             self.ack_pending = true;
             self.ack_soon = true;
             self.queue_output(cx);
-            return Reply::None;
+            // Bytes and a FIN that come along count (RFC 9293, 3.10.7.3): what they answer has our number.
+            return self.take_data(cx, &seg.behind_syn());
         }
         self.state = State::SynReceived;
         self.recovery.timeouts = 0;

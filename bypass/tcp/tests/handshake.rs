@@ -236,6 +236,51 @@ fn an_active_open_sends_linux_options_and_acknowledges_at_once() {
     );
 }
 
+/// RFC 9293, 3.10.7.3: they are processed as those of any segment, once, also where they come again.
+#[test]
+fn bytes_and_a_fin_with_the_answer_to_a_syn_count() {
+    play(
+        "connect
+        > S 0:0
+        < SP. 0:3 ack 1 win 65535 <mss 1000>
+        > . 1:1 ack 4
+        state Established
+        recv 3
+        < SP. 0:3 ack 1 win 65535 <mss 1000>
+        > . 1:1 ack 4
+        < P. 1:8 ack 1 win 65535
+        > . 1:1 ack 8
+        recv 4
+        recv wouldblock",
+    );
+    play(
+        "connect
+        > S 0:0
+        < SFP. 0:3 ack 1 win 65535 <mss 1000>
+        > . 1:1 ack 5
+        state CloseWait
+        recv 3
+        recv eof
+        send 2
+        > P. 1:3 ack 5",
+    );
+}
+
+/// What does not answer the SYN brings nothing.
+#[test]
+fn bytes_with_a_wrong_answer_to_a_syn_do_not_count() {
+    play(
+        "connect
+        > S 0:0
+        < SP. 0:3 ack 2 win 65535 <mss 1000>
+        > R 2:2
+        state SynSent
+        < S. 0:0 ack 1 win 65535 <mss 1000>
+        > . 1:1 ack 1
+        recv wouldblock",
+    );
+}
+
 /// As on Linux: what a route is set to carry, and not what a router has reported of the path.
 #[test]
 fn the_stated_mss_is_that_of_link_and_route() {
@@ -464,6 +509,37 @@ fn an_unreachable_host_ends_an_attempt_and_not_a_connection() {
         error host unreachable
         < . 1:1 ack 11 win 65535",
     );
+}
+
+/// As Linux's icmp_err_convert and icmpv6_err_convert.
+#[test]
+fn an_attempt_ends_with_the_error_of_its_code() {
+    let play_code = |is_v6: bool, code: u8, error: &str| {
+        let mut dialogue = Dialogue::new(config(1));
+        if is_v6 {
+            dialogue = dialogue.v6();
+        }
+        dialogue.play(&format!(
+            "connect
+            > S 0:0
+            icmp code {code} seq 0
+            error {error}"
+        ));
+    };
+    for code in [0, 6, 9, 11] {
+        play_code(false, code, "network unreachable");
+    }
+    for code in [1, 10, 12, 13, 15] {
+        play_code(false, code, "host unreachable");
+    }
+    play_code(true, 0, "network unreachable");
+    for code in [1, 5, 6] {
+        play_code(true, code, "permission denied");
+    }
+    for code in [2, 3] {
+        play_code(true, code, "host unreachable");
+    }
+    play_code(true, 4, "connection refused");
 }
 
 #[test]

@@ -46,8 +46,12 @@ pub enum ErrorKind {
     TooBig(u32),
     /// Nobody listens there.
     PortUnreachable,
-    /// No way to the host, or it is forbidden.
+    /// No way to the host.
     HostUnreachable,
+    /// No way to its network.
+    NetworkUnreachable,
+    /// The way is forbidden.
+    Forbidden,
     /// The packet went round in circles.
     TimeExceeded,
 }
@@ -61,6 +65,7 @@ pub fn parse_v4(bytes: &[u8]) -> Option<Message<'_>> {
         (8, 0) => return Some(Message::EchoRequest(&bytes[4..])),
         (3, 4) => ErrorKind::TooBig(u32::from(be16(bytes, 6))),
         (3, 2 | 3) => ErrorKind::PortUnreachable,
+        (3, 0 | 6 | 9 | 11) => ErrorKind::NetworkUnreachable,
         (3, _) => ErrorKind::HostUnreachable,
         (11, _) => ErrorKind::TimeExceeded,
         _ => return None,
@@ -85,6 +90,8 @@ pub fn parse_v6<'a>(packet: &ip::Packet<'a>) -> Option<Message<'a>> {
     let kind = match (bytes[0], bytes[1]) {
         (128, 0) => return Some(Message::EchoRequest(&bytes[4..])),
         (135 | 136, 0) => return neighbour(packet),
+        (1, 0) => ErrorKind::NetworkUnreachable,
+        (1, 1 | 5 | 6) => ErrorKind::Forbidden,
         (1, 4) => ErrorKind::PortUnreachable,
         (1, _) => ErrorKind::HostUnreachable,
         (2, _) => ErrorKind::TooBig(be32(bytes, 4)),

@@ -100,6 +100,16 @@ impl Segment<'_> {
     pub fn end(&self) -> u32 {
         self.seq.wrapping_add(self.len())
     }
+
+    /// What comes with a SYN, as a segment of its own: its numbers begin behind that of the SYN. The urgent pointer of a
+    /// SYN is not followed.
+    pub fn behind_syn(&self) -> Self {
+        Segment {
+            seq: self.seq.wrapping_add(1),
+            flags: self.flags & !(SYN | URG),
+            ..*self
+        }
+    }
 }
 
 /// The options that we know; an unknown one is skipped by its length.

@@ -15,7 +15,7 @@
 //! | `connect rcvbuf 9000` | with an option that is set before the first segment leaves |
 //! | `error refused` | the error of the socket |
 //! | `set nodelay`, `set keepalive 10 5 3`, … | options |
-//! | `icmp toobig 1000 seq 1`, `icmp unreachable seq 1` | an error about a segment of the engine's |
+//! | `icmp toobig 1000 seq 1`, `icmp unreachable seq 1`, `icmp code 13 seq 1` | an error about a segment of the engine's |
 //! | `state FinWait2` | the state of the connection |
 //! | `room 0`, `room any` | how many frames the device takes |
 //!
@@ -435,6 +435,8 @@ impl Dialogue {
             ("toobig", true) => [&[2, 0, 0, 0][..], &mtu.to_be_bytes()].concat(),
             ("unreachable", false) => vec![3, 3, 0, 0, 0, 0, 0, 0],
             ("nohost", false) => vec![3, 1, 0, 0, 0, 0, 0, 0],
+            ("code", false) => vec![3, mtu as u8, 0, 0, 0, 0, 0, 0],
+            ("code", true) => vec![1, mtu as u8, 0, 0, 0, 0, 0, 0],
             _ => return Err("unknown error".into()),
         };
         let (source, destination) = match self.is_v6 {
