@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 """packetdrill's suites against the TCP engine: how many scripts pass, and which ones fail.
 
-    bypass/bench/packetdrill.py PACKETDRILL SUITE=FOLDER... [--library FILE] [--against FILE] [--show]
+    bypass/bench/packetdrill.py PACKETDRILL SUITE=FOLDER... [--library FILE] [--against FILE] [--kernel] [--show]
 
 Suites: `packetdrill` (its own repository, gtests/net), `selftests` (Linux's, tools/testing/selftests/net/packetdrill)
 and `freebsd` (freebsd-net/tcp-testsuite). PACKETDRILL is the program, with what docs/internals/limits/bypass-tcp.md says was
 changed in it. `--library` is the release build of bypass-packetdrill unless given, `--against` an older build: then
-only what passes with one and fails with the other is listed. `--show` prints what failing scripts say. Scripts that do
-not apply, and how the others are adapted, are in the tables below. Runs are in virtual time: the same in each run,
-and in seconds. Standard library only.
+only what passes with one and fails with the other is listed. `--show` prints what failing scripts say. Scripts that are
+not run, and how the others are adapted, are in the tables below. Runs are in virtual time: the same in each run,
+and in seconds.
+
+packetdrill.txt, next to this program, says of each failing script why, and whether it applies: whether Linux's TCP or an
+RFC does what it expects. The exit code is 1 when a script fails that is not there, or one passes that is. `--kernel`
+(as root) plays the failing scripts on this machine's kernel too, each in a network namespace of its own, in real time:
+a script that does not apply must fail there, else the exit code is 1. Standard library only.
 """
 
 import argparse
 import math
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -24,7 +30,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "target/release/libbypass_packetdrill.so"
+REASONS = Path(__file__).with_suffix(".txt")
 LIMIT_S = 60
+# On the kernel, where a busy machine is late now and then.
+TRIES = 3
+TOLERANCE_US = 20_000
 
 # Of both of Linux's suites: what a script's shell commands do between its steps, or a qdisc.
 OF_THE_KERNEL = [
@@ -73,6 +83,12 @@ SETTINGS = {
     "tcp_min_tso_segs": "train_segments", "tcp_notsent_lowat": "unsent_low",
     "tcp_slow_start_after_idle": "slow_start_after_idle", "tcp_invalid_ratelimit": "invalid_pause_ms",
 }
+# The flags that a kernel has a sysctl for, and FreeBSD's keepalive sysctls with their unit.
+OF_THE_NETWORK = {
+    "timestamps": "tcp_timestamps", "window_scaling": "tcp_window_scaling", "sack": "tcp_sack", "ecn": "tcp_ecn",
+    "invalid_pause_ms": "tcp_invalid_ratelimit",
+}
+KEEPALIVE = {"keepidle": ("time", 1_000), "keepintvl": ("intvl", 1_000), "keepcnt": ("probes", 1)}
 FREEBSD_SETTINGS = {"sack.enable": ["sack"], "ecn.enable": ["ecn"], "rfc1323": ["timestamps", "window_scaling"]}
 V4 = ["--ip_version=ipv4", "--local_ip=192.168.0.1", "--gateway_ip=192.168.0.1", "--netmask_ip=255.255.0.0",
       "--remote_ip=192.0.2.1", "-D", "CMSG_LEVEL_IP=SOL_IP", "-D", "CMSG_TYPE_RECVERR=IP_RECVERR", "-D",
@@ -89,6 +105,15 @@ class Run(NamedTuple):
     text: str
     options: list[str]
     flags: list[str]
+
+
+class Reason(NamedTuple):
+    """Why scripts of a suite fail whose names match."""
+
+    suite: str
+    names: re.Pattern[str]
+    applies: bool
+    why: str
     # The script as it is, for Linux, where its own commands make its settings.
     original: Path | None = None
 
@@ -134,8 +159,17 @@ def state_number(found: re.Match[str]) -> str:
     return str(STATES.index(name) + 1) if name in STATES else found.group(0)
 
 
-def freebsd_line(line: str, sent_fin: bool) -> str:
-    line = COMMAND.sub("`true`", line)
+def keepalive_command(command: str) -> str:
+    """A sysctl of FreeBSD's for keepalive as Linux's; any other command as none."""
+    found = re.search(r"net\.inet\.tcp\.(keepidle|keepintvl|keepcnt)=(\d+)", command)
+    if not found:
+        return "`true`"
+    name, unit = KEEPALIVE[found.group(1)]
+    return f"`sysctl -qw net.ipv4.tcp_keepalive_{name}={int(found.group(2)) // unit}`"
+
+
+def freebsd_line(line: str, sent_fin: bool, on_kernel: bool) -> str:
+    line = COMMAND.sub(lambda found: keepalive_command(found.group(0)) if on_kernel else "`true`", line)
     line = re.sub(r"\bTCPI_([A-Z_12]+)\b", state_number, line)
     if "SO_RCVBUF" in line and "getsockopt" in line:
         return re.sub(r"getsockopt.*", "`true`", line)
@@ -150,11 +184,14 @@ def freebsd_line(line: str, sent_fin: bool) -> str:
     return line
 
 
-def freebsd_runs(name: str, script: str) -> list[Run]:
+def freebsd_runs(name: str, script: str, on_kernel: bool = False) -> list[Run]:
     lines, sent_fin = [], False
     script = re.sub(r"(?ms)^#ifdef FreeBSD$.*?^#endif$|^#(ifdef STANDARD|endif)$", "", script)
     for line in script.splitlines():
-        lines.append(freebsd_line(line, sent_fin))
+        lines.append(freebsd_line(line, sent_fin, on_kernel))
+        if on_kernel and (accepted := re.search(r"\baccept\(.*=\s*(\d+)", line)):
+            # What quick_acks=0 is for the engine.
+            lines.append(f"+0 setsockopt({accepted.group(1)}, SOL_TCP, TCP_QUICKACK, [0], 4) = 0")
         if re.search(r">\s*F\.\s+1:1\(0\)\s+ack 1\b", line):
             sent_fin = True
         elif "<" in line and sent_fin and not re.search(r"<\s*F\.\s+1:1\(0\)\s+ack 1\b", line):
@@ -203,6 +240,59 @@ def play(run: Run, program: Path, library: Path, folder: Path) -> str:
     return "" if done.returncode == 0 else (done.stderr or done.stdout or f"exit code {done.returncode}").strip()
 
 
+def play_on_kernel(path: Path, run: Run, program: Path, folder: Path | None) -> bool:
+    """Whether this machine's kernel passes a script: one for Linux as it is, with its own commands (`folder` is none),
+    one of FreeBSD's adapted as for the engine."""
+    settings = ["sysctl -qw net.ipv4.tcp_rmem='4096 131072 15728640'"]
+    if folder:
+        path = folder / (re.sub(r"\W", "_", f"{run.name}{run.options[0]}") + ".pkt")
+        path.write_text(run.text)
+        flags = [flag.partition("=") for flag in run.flags]
+        settings += [f"sysctl -qw net.ipv4.{OF_THE_NETWORK[name]}={value}" for name, _, value in flags
+                     if name in OF_THE_NETWORK]
+    command = [str(program.resolve()), f"--tolerance_usecs={TOLERANCE_US}", *run.options, path.name]
+    shell = f"{'; '.join(settings)}; exec {shlex.join(command)}"
+    for _ in range(TRIES):
+        try:
+            done = subprocess.run(["unshare", "-n", "sh", "-c", shell], cwd=path.parent, capture_output=True,
+                                  timeout=LIMIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            return False
+        if done.returncode == 0:
+            return True
+    return False
+
+
+def passing_on_kernel(suite: str, folder: Path, names: set[str], program: Path) -> set[str]:
+    """Which of these scripts this machine's kernel passes, over every version of IP that they run over."""
+    passing = set()
+    with tempfile.TemporaryDirectory(prefix="bypass-packetdrill-") as place:
+        for name in sorted(names):
+            path = folder / name
+            script = path.read_text(errors="replace")
+            if suite == "freebsd":
+                runs, adapted = freebsd_runs(name, script, on_kernel=True), Path(place)
+            else:
+                runs, adapted = linux_runs(name, script, both=suite == "packetdrill"), None
+            if all(play_on_kernel(path, run, program, adapted) for run in runs):
+                passing.add(name)
+    return passing
+
+
+def reasons() -> list[Reason]:
+    """What packetdrill.txt says: a suite, a pattern of names, whether the scripts apply, and why they fail."""
+    said = []
+    for line in REASONS.read_text().splitlines():
+        if line and not line.startswith("#"):
+            suite, names, applies, why = line.split(None, 3)
+            said.append(Reason(suite, re.compile(names), {"applies": True, "neither": False}[applies], why))
+    return said
+
+
+def reason_of(suite: str, name: str, said: list[Reason]) -> Reason | None:
+    return next((reason for reason in said if reason.suite == suite and reason.names.search(name)), None)
+
+
 def results(runs: list[Run], program: Path, library: Path) -> dict[str, str]:
     """The complaint of each script, over every version of IP that it runs over."""
     with tempfile.TemporaryDirectory(prefix="bypass-packetdrill-") as folder, ThreadPoolExecutor(2) as pool:
@@ -213,19 +303,43 @@ def results(runs: list[Run], program: Path, library: Path) -> dict[str, str]:
     return complaints
 
 
-def report(suite: str, folder: Path, arguments: argparse.Namespace) -> None:
+def report(suite: str, folder: Path, arguments: argparse.Namespace) -> bool:
+    """Prints a suite's counts. Answers whether they are as packetdrill.txt says."""
     runs, excluded = runs_of(suite, folder)
     now = results(runs, arguments.program, arguments.library)
     failed = {name: said for name, said in now.items() if said}
-    reasons = ", ".join(f"{why} {count}" for why, count in excluded.items())
+    counts = ", ".join(f"{why} {count}" for why, count in excluded.items())
     print(f"{suite}: {len(now)} run, {len(now) - len(failed)} pass, {len(failed)} fail; "
-          f"{excluded.total()} excluded: {reasons}")
-    listed = failed
+          f"{excluded.total()} excluded: {counts}")
     if arguments.against:
         before = results(runs, arguments.program, arguments.against)
         listed = {name: said or "passes now" for name, said in now.items() if bool(said) != bool(before[name])}
-    for name, said in listed.items():
-        print(f"  {name}" + (f": {said}" if arguments.show else ""))
+        for name, said in listed.items():
+            print(f"  {name}" + (f": {said}" if arguments.show else ""))
+        return True
+    return compare(suite, folder, now, arguments)
+
+
+def compare(suite: str, folder: Path, now: dict[str, str], arguments: argparse.Namespace) -> bool:
+    said = reasons()
+    why = {name: reason_of(suite, name, said) for name in now}
+    failed = {name for name, complaint in now.items() if complaint}
+    apply = {name for name in failed if (reason := why[name]) is None or reason.applies}
+    passed = len(now) - len(failed)
+    print(f"  {passed} of the {passed + len(apply)} that apply: {100 * passed / max(1, passed + len(apply)):.1f} %")
+    unknown = {name for name in failed if why[name] is None}
+    stale = {name for name in now if why[name] and name not in failed}
+    on_kernel = passing_on_kernel(suite, folder, failed, arguments.program) if arguments.kernel else set()
+    wrong = on_kernel - apply
+    for name in sorted(failed):
+        reason = why[name]
+        marks = ("applies" if name in apply else "neither") + (", Linux passes" if name in on_kernel else "")
+        print(f"  {name} ({marks}): {reason.why if reason else 'not in packetdrill.txt'}")
+        if arguments.show:
+            print(now[name])
+    for name in sorted(stale):
+        print(f"  {name}: passes, and is in packetdrill.txt")
+    return not (unknown or stale or wrong)
 
 
 def main() -> int:
@@ -234,14 +348,16 @@ def main() -> int:
     parser.add_argument("suites", nargs="+", metavar="SUITE=FOLDER")
     parser.add_argument("--library", type=Path, default=LIBRARY)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--kernel", action="store_true")
     parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
+    is_as_said = True
     for text in arguments.suites:
         suite, _, folder = text.partition("=")
         if suite not in EXCLUDED or not Path(folder).is_dir():
             parser.error(f"{text}: no suite and folder (SUITE is one of {', '.join(EXCLUDED)})")
-        report(suite, Path(folder), arguments)
-    return 0
+        is_as_said &= report(suite, Path(folder), arguments)
+    return 0 if is_as_said else 1
 
 
 if __name__ == "__main__":

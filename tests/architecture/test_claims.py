@@ -6,7 +6,8 @@ import sys
 
 from components import ROOT
 
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bypass/bench")]
+import packetdrill
 import pages
 
 LEAST_WORDS_OF_GUIDES = 8_000
@@ -73,9 +74,18 @@ def test_the_number_of_programs_is_that_of_their_table():
 def test_the_counts_of_packetdrill_add_up():
     """The page had 82 scripts where the benchmark ran 80."""
     page = read("docs/internals/limits/bypass-tcp.md")
-    rows = re.findall(r"^\| .+ \| \d+ \| (\d+) \| (\d+) \| (\d+) \|$", page, re.M)
+    rows = re.findall(r"^\| .+ \| \d+ \| (\d+) \| (\d+) \| (\d+) \| \d+ % \|$", page, re.M)
     assert len(rows) == 3
     assert all(int(run) == int(passed) + int(failed) for run, passed, failed in rows)
+
+
+def test_each_reason_why_a_script_of_packetdrill_fails_can_be_read():
+    """Which scripts apply was said in words only."""
+    reasons = packetdrill.reasons()
+    assert {reason.suite for reason in reasons} == set(packetdrill.EXCLUDED)
+    one = packetdrill.reason_of("freebsd", "rcv-data-segments/reordering-12345.pkt", reasons)
+    assert one is not None and not one.applies
+    assert packetdrill.reason_of("freebsd", "rcv-data-segments/reordering-54321.pkt", reasons) is None
 
 
 def test_the_readme_names_each_protocol_of_the_generator():

@@ -101,8 +101,8 @@ impl Segment<'_> {
         self.seq.wrapping_add(self.len())
     }
 
-    /// What comes with a SYN, as a segment of its own: its numbers begin behind that of the SYN. The urgent pointer of a
-    /// SYN is not followed.
+    /// Bytes and FIN of a segment with SYN as a segment of their own: their numbers begin behind that of the SYN. Its
+    /// urgent pointer is not followed.
     pub fn behind_syn(&self) -> Self {
         Segment {
             seq: self.seq.wrapping_add(1),
