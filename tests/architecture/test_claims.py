@@ -6,7 +6,8 @@ import sys
 
 from components import ROOT
 
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bypass/bench")]
+sys.path.insert(0, str(ROOT / "bench"))
+sys.path.insert(0, str(ROOT / "bypass/bench"))
 import packetdrill
 import pages
 
