@@ -83,15 +83,15 @@ class Checkout:
         path.write_text(RECIPE.format(**values))
         return path
 
-    def start(self, *arguments, is_fresh=False, first=""):
-        """The lab: a copy of one that is loaded, unless a fresh one is asked for or needed.
+    def start(self, *arguments, first=""):
+        """The lab: a copy of one that is loaded, or a fresh one where that would differ.
 
         It runs `first` before its command, such as to wait for less long than it does for users."""
         words = list(map(str, arguments))
         # Stories run on busy machines; that noise repeats a trial is tested without a machine.
         words += ["--accept-noise"] if arguments[0] == "run" else []
         environment = {**self.environment, "WIRESPEED_RUNS": str(self.runs)}
-        if not is_fresh and starter().fits(environment):
+        if starter().fits(environment):
             return starter().start(words, environment, self.root, first)
         return subprocess.Popen(
             [*program(first), *words], env=environment, cwd=self.root, text=True,

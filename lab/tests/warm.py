@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 LONGEST_ORDER = 1 << 20
 #: What Python or a module of the lab reads when it is loaded: another value needs a fresh process.
@@ -39,7 +40,13 @@ class Started:
         self.returncode = None
 
     def _line(self):
-        return b"".join(iter(lambda: self._status.read(1), b"\n"))
+        line = b""
+        while not line.endswith(b"\n"):
+            byte = self._status.read(1)
+            if not byte:
+                raise EOFError("the process that starts copies of the lab has ended")
+            line += byte
+        return line
 
     def poll(self):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -70,11 +77,14 @@ class Started:
             threading.Thread(target=read, args=pair, daemon=True)
             for pair in enumerate((self.stdout, self.stderr))
         ]
+        end = None if timeout is None else time.monotonic() + timeout
         for reader in readers:
             reader.start()
         self.wait(timeout)
         for reader in readers:
-            reader.join()
+            reader.join(None if end is None else max(0.0, end - time.monotonic()))
+            if reader.is_alive():  # something that the lab has left has its output open
+                raise subprocess.TimeoutExpired("wirespeed", timeout)
         return tuple(texts)
 
 
@@ -168,8 +178,9 @@ def main():
         if not module.name.endswith("__main__"):
             __import__(module.name)
     orders = socket.socket(fileno=int(sys.argv[1]))
-    become(*next_lab(orders))
-    orders.detach()
+    ordered = next_lab(orders)
+    orders.close()
+    become(*ordered)
     runpy.run_module("wirespeed", run_name="__main__", alter_sys=True)
 
 

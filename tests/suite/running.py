@@ -1,5 +1,6 @@
 """Runs the steps of `./test` one after the other, and prints what each did."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -26,6 +27,7 @@ def run_all(chosen, entries, prepare):
             place, before_s = f"{position + 1}/{len(chosen)}", cpu_s()
             if step.name in compiling:
                 _wait(compiling[step.name], step, place, time.time())
+                end(compiling[step.name])  # where it took too long
             yield step, *run(step, place, entries, before_s)
     finally:
         for process in compiling.values():
@@ -36,9 +38,25 @@ def _compile_ahead(chosen, compiling):
     """Starts what compiles for the steps, unless it has been started; adds it to `compiling`."""
     for step in chosen:
         if step.ahead and step.name not in compiling:
-            compiling[step.name] = subprocess.Popen(
-                ["nice", "-n", "19", *step.ahead], cwd=ROOT, stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            with _undisturbed():
+                compiling[step.name] = subprocess.Popen(
+                    ["nice", "-n", "19", *step.ahead], cwd=ROOT, stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+@contextlib.contextmanager
+def _undisturbed():
+    """Signals wait until a process that is being started is known, so that it ends with the run."""
+    came = []
+    handlers = {sign: signal.signal(sign, lambda number, _: came.append(number))
+                for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for sign, handler in handlers.items():
+            signal.signal(sign, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 def cpu_s():
@@ -91,7 +109,7 @@ def _run_commands(step, wait):
     processes = []
     try:
         for command, part in zip(step.commands, parts):
-            with open(part, "wb") as output:
+            with open(part, "wb") as output, _undisturbed():
                 processes.append(subprocess.Popen(
                     command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
                     stdin=subprocess.DEVNULL, start_new_session=True))
