@@ -299,10 +299,10 @@ UNUSED static void wait_for(int fd, int wanted) {
     need(poll(&one, 1, LONG_MS) == 1, "wait_for");
 }
 
-/* Whether a thread of this process sleeps, whatever it waits for. */
+/* Whether a thread sleeps, whatever it waits for; by its own number, whichever process it is of. */
 UNUSED static int is_asleep(pid_t thread) {
     char name[64], line[256] = "";
-    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+    snprintf(name, sizeof name, "/proc/%d/stat", thread);
     int file = open(name, O_RDONLY | O_CLOEXEC);
     need(file >= 0 && read(file, line, sizeof line - 1) > 0, name);
     close(file);

@@ -34,10 +34,10 @@ static int call(enum call which) {
     }
 }
 
-/* The next bytes, or the next client, are for the process that waits. */
+/* The next bytes, or the next client, come when the process waits for them. */
 static void go_on(enum call which, const char *who) {
     char byte = '-';
-    tell(0);
+    tell(getpid());
     int got = call(which);
     if (which == POLL || which == EPOLL)
         got += read(fd, &byte, 1);
@@ -74,7 +74,8 @@ static void server(void) {
 static void client(void) {
     int port = hear(), fd = dial_port(port);
     for (int i = 0; i < 2 * CALLS; i++) {
-        hear();
+        pid_t waiting = hear();
+        until_it_waits(&waiting);
         if (i / 2 == ACCEPT)
             dial_port(port);
         else

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Listener;
 use crate::peer::Peer;
+use crate::process;
 
 /// How a thread is rung for connections: [`bypass_shm::layout::ReadyList::listening`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,13 +16,14 @@ pub enum Rung {
     InTurn = 2,
 }
 
-/// Waking places of one thread at all segments of a listener.
-pub struct ReadyLists(Vec<(Arc<Peer>, usize)>);
+/// Waking places of one thread at all segments of a listener, and the process that has taken them: a child that a handler
+/// makes meanwhile must not give them back, as its parent may sleep there again.
+pub struct ReadyLists(Vec<(Arc<Peer>, usize)>, u64);
 
 impl ReadyLists {
     /// Nowhere.
     pub fn none() -> Self {
-        Self(Vec::new())
+        Self(Vec::new(), process::number())
     }
 
     /// Takes a ready list in each segment; with it false when one had none left, or a connection waits for
@@ -40,13 +42,14 @@ impl ReadyLists {
                 None => is_complete = false,
             }
         }
-        (Self(ready_lists), is_complete)
+        (Self(ready_lists, process::number()), is_complete)
     }
 }
 
 impl Drop for ReadyLists {
     fn drop(&mut self) {
-        for (peer, index) in &self.0 {
+        let is_ours = self.1 == process::number();
+        for (peer, index) in self.0.iter().filter(|_| is_ours) {
             peer.segment.ready_list(1, *index).free();
         }
     }

@@ -70,11 +70,12 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
     if is_confined() {
         return accept_confined(&listener, socket, flags, client);
     }
-    listener.attend();
     let timeout_ns = socket.receive_timeout_ns.load(Ordering::Relaxed);
     let deadline = timeout(timeout_ns);
     let mut turn = Turn(&listener, Slept::default());
     loop {
+        // In each round: a handler may have made a child that goes on with this call.
+        listener.attend();
         match attempt(&listener, fd, socket, flags, client) {
             Outcome::Error(libc::EAGAIN) if !is_nonblocking(fd, socket) => {}
             Outcome::Error(libc::EAGAIN) => {

@@ -90,6 +90,8 @@ pub fn provide_wakers() {
 pub struct Borrowed {
     waker: Option<Waker>,
     home: &'static Mutex<Vec<Waker>>,
+    /// The process whose waker it is: a handler that interrupts the call may make a child.
+    owner: u64,
 }
 
 impl Borrowed {
@@ -112,7 +114,8 @@ impl Borrowed {
     }
 
     fn of(waker: Option<Waker>, home: &'static Mutex<Vec<Waker>>) -> Self {
-        Self { waker, home }
+        let owner = number();
+        Self { waker, home, owner }
     }
 
     /// Sleeps on one that blocks until it rings, or for a little while.
@@ -148,7 +151,13 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        if let (Some(waker), Ok(mut idle)) = (self.waker.take(), self.home.lock()) {
+        let Some(waker) = self.waker.take() else {
+            return;
+        };
+        if self.owner != number() {
+            // Its name is the parent's: nobody would wake a call here that slept on it.
+            table::show(waker.fd());
+        } else if let Ok(mut idle) = self.home.lock() {
             idle.push(waker);
         }
     }

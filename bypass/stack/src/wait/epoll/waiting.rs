@@ -401,11 +401,16 @@ fn sleep(
     let bound = why.map(|_| SCAN);
     process::count_sleep(why);
     let waker = set.waker.load(Ordering::Acquire).checked_sub(1);
+    let own = process::number();
     let result = wakers::sleeping_on(waker.map(|waker| waker as u32), || {
         process::deferral::asleep(|| {
             sleep_in_kernel(epoll, out, shorter(deadline.left(), bound), mask)
         })
     });
+    if process::number() != own {
+        // The child of a handler, whose copies of sets count no thread that sleeps.
+        set.sleepers.fetch_add(1, Ordering::SeqCst);
+    }
     let mut guard = set.lock();
     let is_same = set.ends.load(Ordering::Relaxed) == ends;
     let Some(inner) = guard.as_mut().filter(|_| is_same) else {
