@@ -281,14 +281,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "an engine makes calls that its filter forbids",
     ),
     (
-        "stdio_reopened",
-        "did not end in time on a busy machine; not explained yet",
-    ),
-    (
-        "fork_in_handler",
-        "did not end between hosts; not explained yet",
-    ),
-    (
         "scm_rights_to_program",
         "the process that uses the interface ends without exit",
     ),

@@ -205,6 +205,9 @@ static void server(void) {
             _exit(0);
         }
         close(until[0]);
+        /* No client comes in between two that accept: between hosts the engine of the one that ends would have it. */
+        until_it_waits(&child);
+        tell(0);
         meet();
         close(until[1]);
         need(waitpid(child, &status, 0) == child, "waitpid");
@@ -218,6 +221,7 @@ static void client(void) {
         char answer[256] = "";
         size_t length = 0;
         ssize_t got;
+        hear();
         int to = dial_port(port);
         if (ways[i].flags & READS)
             write_all(to, "one\n", 4);

@@ -155,7 +155,7 @@ impl Drop for Borrowed {
             return;
         };
         if self.owner != number() {
-            // Its name is the parent's: nobody would wake a call here that slept on it.
+            // Its name is the parent's: no ring would wake a call here that slept on it.
             table::show(waker.fd());
         } else if let Ok(mut idle) = self.home.lock() {
             idle.push(waker);
