@@ -108,6 +108,24 @@ final class OnVirtualThreads {
                     "exchanges or platform threads stay behind");
         }
 
+        /** Its thread is free as soon as it is refused, though its body never comes. */
+        @Test
+        void a_request_that_finds_no_turn_is_not_read_to_its_end() throws Exception {
+            CountDownLatch mayAnswer = new CountDownLatch(1);
+            closedLater(mayAnswer::countDown);
+            origin.handler = RecordingOrigin.after(mayAnswer);
+            Carrier gateway = start("[timeouts]\nbody-idle = \"5m\"\n[origins.o]\naddresses = [\"127.0.0.1:"
+                    + origin.port() + "\"]\nresponse = \"2m\"\n");
+            for (int i = 0; i < RUNNING; i++) {
+                client(gateway).send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            }
+            await(() -> origin.seen.size() == RUNNING, "requests that may run do not");
+            RawClient refused = client(gateway);
+            refused.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf");
+            assertEquals(503, refused.read().status());
+            assertTrue(refused.isClosed());
+        }
+
         private static long answered(List<RawClient> clients) {
             return clients.stream().filter(client -> {
                 try {

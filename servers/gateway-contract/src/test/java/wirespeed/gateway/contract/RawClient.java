@@ -25,7 +25,7 @@ final class RawClient implements AutoCloseable {
 
     static final Answer NONE = new Answer(0, "", "", false);
     private static final int TIMEOUT_MILLIS = 60_000;
-    final Socket socket = new Socket();
+    final Socket socket;
     private final InputStream in;
 
     RawClient(InetSocketAddress gateway) throws IOException {
@@ -34,12 +34,20 @@ final class RawClient implements AutoCloseable {
 
     /** From this address of the machine; null for any. */
     RawClient(InetSocketAddress gateway, String from) throws IOException {
+        socket = new Socket();
         if (from != null) {
             socket.bind(new InetSocketAddress(from, 0));
         }
         socket.setTcpNoDelay(true);
         socket.setSoTimeout(TIMEOUT_MILLIS);
         socket.connect(gateway, TIMEOUT_MILLIS);
+        in = new BufferedInputStream(socket.getInputStream());
+    }
+
+    /** Over a socket that is connected, and perhaps encrypted. */
+    RawClient(Socket connected) throws IOException {
+        socket = connected;
+        socket.setSoTimeout(TIMEOUT_MILLIS);
         in = new BufferedInputStream(socket.getInputStream());
     }
 
@@ -157,6 +165,13 @@ final class RawClient implements AutoCloseable {
                 line.append((char) b);
             }
         }
+    }
+
+    /** Until there is something to read. */
+    void awaitByte() throws IOException {
+        in.mark(1);
+        in.read();
+        in.reset();
     }
 
     int readByte() throws IOException {

@@ -82,8 +82,12 @@ final class RecordingOrigin implements AutoCloseable {
 
     /** Waits for at most a minute; an interrupt ends the wait and stays set. */
     static void awaitQuietly(CountDownLatch latch) {
+        awaitQuietly(latch, 60_000);
+    }
+
+    static void awaitQuietly(CountDownLatch latch, int millis) {
         try {
-            latch.await(60, TimeUnit.SECONDS);
+            latch.await(millis, TimeUnit.MILLISECONDS);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }

@@ -4,6 +4,7 @@ package wirespeed.gateway.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.socket.ChannelInputShutdownEvent;
+import io.netty.handler.ssl.SslCloseCompletionEvent;
 import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Framing;
@@ -476,12 +477,31 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
     @Override
     public void userEventTriggered(ChannelHandlerContext context, Object event) {
         loop.readClock();
-        if (event != ChannelInputShutdownEvent.INSTANCE) {
+        if (event == TlsEnd.EVENT) {
+            tlsInputShut();
+            inputEnded();
+        } else if (event == SslCloseCompletionEvent.SUCCESS) {
+            tlsEnded();
+        } else if (event != ChannelInputShutdownEvent.INSTANCE) {
             context.fireUserEventTriggered(event);
+        } else if (!isInputShut()) {
+            inputShut();
+            inputEnded();
+        }
+    }
+
+    /** The engine has read the client's alert. */
+    private void tlsEnded() {
+        if (isOver()) {
             return;
         }
-        inputShut();
-        inputEnded();
+        if (isBothEnded()) {
+            channelGone();
+            close();
+        } else {
+            tlsInputShut();
+            inputEnded();
+        }
     }
 
     /** RFC 9112 §9.6: a client may close its half after its requests; the answers still go out. */

@@ -462,11 +462,19 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         }
     }
 
-    /** RFC 9112 §9.8: without the alert anybody on the way may have ended the connection. */
+    /**
+     * RFC 9112 §9.8: the alert of TLS is the end, whenever that of the socket comes; without it anybody on
+     * the way may have ended the connection.
+     */
     @Override
     public void userEventTriggered(ChannelHandlerContext context, Object event) {
         isBroken |= event instanceof SslCloseCompletionEvent closed && !closed.isSuccess();
         context.fireUserEventTriggered(event);
+        // Behind our own alert the event comes with the next data, too.
+        if (event == SslCloseCompletionEvent.SUCCESS && state != State.CLOSED
+                && context.pipeline().get(SslHandler.class).engine().isInboundDone()) {
+            context.close();
+        }
     }
 
     @Override

@@ -4,7 +4,6 @@ package wirespeed.gateway.tomcat;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.SocketTimeoutException;
-import org.apache.catalina.connector.ClientAbortException;
 import org.apache.coyote.BadRequestException;
 import wirespeed.gateway.core.Refusal;
 
@@ -64,11 +63,9 @@ final class ClientFailure extends IOException {
             if (cause instanceof Refused refused) {
                 return new ClientFailure(refused.status(), refused.getMessage(), failed);
             }
-            if (cause instanceof BadRequestException) {
-                return new ClientFailure(400, "request body is malformed", failed);
-            }
         }
-        boolean isGone = failed instanceof ClientAbortException
+        // Tomcat gets frames that are well-formed: what it calls a bad request is one that has ended.
+        boolean isGone = failed instanceof BadRequestException
                 || failed instanceof java.io.EOFException;
         return new ClientFailure(0, isGone ? "the client is gone" : String.valueOf(failed),
                 failed);

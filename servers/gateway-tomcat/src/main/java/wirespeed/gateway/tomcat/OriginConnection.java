@@ -20,6 +20,7 @@ import org.apache.hc.core5.http.io.SessionInputBuffer;
 import org.apache.hc.core5.http.io.SessionOutputBuffer;
 import org.apache.hc.core5.http.io.entity.AbstractHttpEntity;
 import org.apache.hc.core5.io.CloseMode;
+import org.apache.hc.core5.util.Timeout;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.HeadSink;
@@ -31,6 +32,9 @@ import wirespeed.gateway.core.Response;
 /** Sockets, buffers and body streams are HttpClient's; heads and chunk lines are read by us. */
 final class OriginConnection extends DefaultBHttpClientConnection
         implements ManagedHttpClientConnection {
+    /** For bytes that are here already, as far as they are no whole record. */
+    private static final Timeout AT_ONCE = Timeout.ofMilliseconds(1);
+
     private final OriginMessages.Parser parser;
     private Meters meters;
     private Address address;
@@ -85,7 +89,15 @@ final class OriginConnection extends DefaultBHttpClientConnection
     /** Whether bytes wait that the gateway did not ask for; they would answer the wrong request. */
     boolean hasUnasked() throws IOException {
         Socket socket = getSocket();
-        return parser.buffered() > 0 || socket == null || socket.getInputStream().available() > 0;
+        return parser.buffered() > 0 || socket == null || socket.getInputStream().available() > 0
+                || hasRecord() && isDataAvailable(AT_ONCE);
+    }
+
+    /** Whether TLS has something to decrypt, which may be data or its own. */
+    private boolean hasRecord() throws IOException {
+        SocketHolder holder = getSocketHolder();
+        return holder.getSocket() != holder.getBaseSocket()
+                && holder.getBaseSocket().getInputStream().available() > 0;
     }
 
     void sendHead(String method, HeadSink head, Framing framing) throws IOException {

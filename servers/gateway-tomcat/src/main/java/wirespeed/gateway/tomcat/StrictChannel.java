@@ -151,7 +151,7 @@ interface StrictChannel {
                 int size = getSslEngine().getSession().getApplicationBufferSize();
                 ByteBuffer next = record.capacity() < size ? ByteBuffer.allocate(size)
                         : record.clear();
-                int count = super.read(next);
+                int count = received(next);
                 record = count > 0 ? next.flip() : NOTHING;
                 if (count <= 0) {
                     return count;
@@ -162,6 +162,18 @@ interface StrictChannel {
             into.position(into.position() + count);
             record.position(record.position() + count);
             return count;
+        }
+
+        /** RFC 8446 §6.1: the client's alert is the end of what it sends, and no failure. */
+        private int received(ByteBuffer into) throws IOException {
+            try {
+                return getSslEngine().isInboundDone() ? -1 : super.read(into);
+            } catch (IOException failed) {
+                if (getSslEngine().isInboundDone()) {
+                    return -1;
+                }
+                throw failed;
+            }
         }
 
         @Override
