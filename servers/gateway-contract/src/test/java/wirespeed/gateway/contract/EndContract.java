@@ -74,7 +74,7 @@ abstract class EndContract extends CarrierContract {
         return closedLater(new RawClient(peers.client(gateway.address, isInPieces)));
     }
 
-    /** What both sides do, word by word, and what becomes of it without TLS and with it. */
+    /** Both sides' actions, word by word, and their outcome without TLS and with it. */
     private record Case(String client, String origin, String plain, String tls) {
         Case(String client, String origin, String both) {
             this(client, origin, both, both);
@@ -113,7 +113,7 @@ abstract class EndContract extends CarrierContract {
             new Case("get", "chunks close", "200 cut, ORIGIN_RESET"),
             new Case("get", "chunks shut end", "200 cut, ORIGIN_RESET"),
             new Case("get begun go", "chunks wait reset", "200 cut, ORIGIN_RESET"),
-            // With it: RFC 9112 §9.8 tells the two ends of a body that lasts until the close apart.
+            // With it: a body that lasts until the close is complete only with the alert (RFC 9112 §9.8).
             new Case("get", "lasting close", "200 abc kept, OK"),
             new Case("get", "lasting shut end", "200 abc kept, OK"),
             new Case("get", "lasting cut end", "200 abc kept, OK", "200 cut, ORIGIN_RESET"),

@@ -121,7 +121,7 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
         return !isTls || isHalfClosed;
     }
 
-    /** What the alert of a client ends: both halves up to TLS 1.2 (RFC 5246 §7.2.1). */
+    /** Whether a client's alert ends both halves, as it does up to TLS 1.2 (RFC 5246 §7.2.1). */
     boolean isBothEnded() {
         SSLEngine engine = channel.pipeline().get(SslHandler.class).engine();
         return engine instanceof ReferenceCountedOpenSslEngine

@@ -29,7 +29,7 @@ final class TlsEnd extends ChannelInboundHandlerAdapter {
     private static final int RECORD_BYTES_MAX = HEADER_BYTES + ALERT_BYTES_MAX;
     private static final int END = -1;
     private static final int FAULT = -2;
-    /** What the engine exchanges records through; null where it cannot be had. */
+    /** The engine's way to the network; null where it is not accessible. */
     private static final Field NETWORK = network();
 
     private ByteBuf held;
@@ -106,7 +106,7 @@ final class TlsEnd extends ChannelInboundHandlerAdapter {
 
     private void begin(ByteBuf in, int at) {
         int type = in.getUnsignedByte(at);
-        // What is no record is for TLS to refuse.
+        // The engine refuses everything else.
         isOff = type < HANDSHAKE_BYTE_MIN || type > DATA_BYTE;
         left = recordBytes(in, at);
     }

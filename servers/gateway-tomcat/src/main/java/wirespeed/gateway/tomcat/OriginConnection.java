@@ -32,7 +32,7 @@ import wirespeed.gateway.core.Response;
 /** Sockets, buffers and body streams are HttpClient's; heads and chunk lines are read by us. */
 final class OriginConnection extends DefaultBHttpClientConnection
         implements ManagedHttpClientConnection {
-    /** For bytes that are here already, as far as they are no whole record. */
+    /** For bytes that are here already; a record may be incomplete. */
     private static final Timeout AT_ONCE = Timeout.ofMilliseconds(1);
 
     private final OriginMessages.Parser parser;
