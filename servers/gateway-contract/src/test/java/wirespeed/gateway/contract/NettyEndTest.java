@@ -15,4 +15,9 @@ class NettyEndTest extends EndContract {
     public Map<String, Object> options() {
         return Map.of("server.transport", "epoll", "server.threads", "2");
     }
+
+    @Override
+    boolean endsBothHalvesOfTls() {
+        return true;
+    }
 }

@@ -477,30 +477,21 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
     @Override
     public void userEventTriggered(ChannelHandlerContext context, Object event) {
         loop.readClock();
-        if (event == TlsEnd.EVENT) {
-            tlsInputShut();
-            inputEnded();
-        } else if (event == SslCloseCompletionEvent.SUCCESS) {
+        if (event == SslCloseCompletionEvent.SUCCESS) {
             tlsEnded();
-        } else if (event != ChannelInputShutdownEvent.INSTANCE) {
-            context.fireUserEventTriggered(event);
-        } else if (!isInputShut()) {
+        } else if (event == ChannelInputShutdownEvent.INSTANCE) {
             inputShut();
             inputEnded();
+        } else {
+            context.fireUserEventTriggered(event);
         }
     }
 
-    /** The engine has read the client's alert. */
+    /** The engine has read the client's close_notify, and sends nothing more either. */
     private void tlsEnded() {
-        if (isOver()) {
-            return;
-        }
-        if (isBothEnded()) {
+        if (!isOver()) {
             channelGone();
             close();
-        } else {
-            tlsInputShut();
-            inputEnded();
         }
     }
 

@@ -8,11 +8,9 @@ import io.netty.channel.ChannelOption;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.DuplexChannel;
 import io.netty.handler.codec.DecoderException;
-import io.netty.handler.ssl.ReferenceCountedOpenSslEngine;
 import io.netty.handler.ssl.SslHandler;
 import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
-import javax.net.ssl.SSLEngine;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.runtime.ThrottledLog;
@@ -33,8 +31,6 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
     private ChannelHandlerContext channel;
     private String address;
     private boolean isInputShut;
-    /** Whether TLS can still send behind the client's end. */
-    private boolean isHalfClosed;
     /** Answered for the last time, or closed; what comes now is dropped. */
     private boolean isOver;
     private boolean isShut;
@@ -110,22 +106,9 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
         return isInputShut;
     }
 
-    /** TLS says that the client has shut its half; the end of the socket behind it says nothing more. */
-    void tlsInputShut() {
-        isHalfClosed = true;
-        isInputShut = true;
-    }
-
-    /** Whether it can still get data once it has shut its half; without the alert of TLS it is cut off. */
+    /** Whether it can still get data once it has shut its half: BoringSSL ends both together. */
     boolean isHalfClosable() {
-        return !isTls || isHalfClosed;
-    }
-
-    /** Whether a client's alert ends both halves, as it does up to TLS 1.2 (RFC 5246 §7.2.1). */
-    boolean isBothEnded() {
-        SSLEngine engine = channel.pipeline().get(SslHandler.class).engine();
-        return engine instanceof ReferenceCountedOpenSslEngine
-                || !engine.getSession().getProtocol().equals("TLSv1.3");
+        return !isTls;
     }
 
     boolean isOver() {
