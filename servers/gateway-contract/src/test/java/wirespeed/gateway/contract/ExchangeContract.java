@@ -224,14 +224,41 @@ abstract class ExchangeContract extends CarrierContract {
     }
 
     @Test
-    void an_upload_that_waits_for_its_origin_at_the_end_of_the_exchange_speaks_against_no_address()
-            throws Exception {
+    void an_origin_that_takes_nothing_of_an_upload_is_blamed_for_the_end_of_the_exchange() throws Exception {
         CountDownLatch isOver = new CountDownLatch(1);
         closedLater(isOver::countDown);
         origin.readsBodies = false;
         origin.handler = RecordingOrigin.after(isOver);
-        // The origin may take nothing for longer than the exchange has.
-        Carrier gateway = gateway("timeout = \"400ms\"\nresponse = \"1m\"\n");
+        // It may take nothing for longer than the exchange has.
+        Carrier gateway = gateway("timeout = \"1s\"\nresponse = \"1m\"\n");
+        // On a busy machine half of the time may be over before it takes nothing more.
+        for (int i = 0; i < 30 && address(gateway).failures() == 0; i++) {
+            upload(gateway);
+        }
+        assertTrue(address(gateway).failures() > 0);
+    }
+
+    @Test
+    void an_origin_that_takes_an_upload_slowly_is_not() throws Exception {
+        origin.readsBodies = false;
+        origin.handler = (seen, out, socket) -> {
+            while (socket.getInputStream().readNBytes(1 << 16).length > 0) {
+                LockSupport.parkNanos(5_000_000);
+            }
+            return false;
+        };
+        Carrier gateway = gateway("timeout = \"1s\"\nresponse = \"1m\"\n");
+        long before = -1;
+        // An origin that the machine holds up takes nothing.
+        for (int i = 0; i < 30 && before != address(gateway).failures(); i++) {
+            before = address(gateway).failures();
+            upload(gateway);
+        }
+        assertEquals(before, address(gateway).failures());
+    }
+
+    /** Of more than the way to an origin holds, for longer than the exchange may take. */
+    private void upload(Carrier gateway) throws Exception {
         RawClient client = client(gateway);
         client.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: " + (1000L << 16) + "\r\n\r\n");
         String piece = "x".repeat(1 << 16);
@@ -243,7 +270,6 @@ abstract class ExchangeContract extends CarrierContract {
         sending.setDaemon(true);
         sending.start();
         assertEquals(504, client.read().status());
-        assertEquals(0, address(gateway).failures());
     }
 
     @Test
@@ -262,7 +288,9 @@ abstract class ExchangeContract extends CarrierContract {
         for (int i = 0; i < 10 && blamed > 0; i++) {
             Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
                     + "\", \"127.0.0.1:" + second.port() + " backup\"]\n[timeouts]\nexchange = \"800ms\"\n");
-            assertEquals(504, client(gateway).get("/o").status());
+            int status = client(gateway).get("/o").status();
+            // Where it is held up, the exchange may be over before the first one closes.
+            assertTrue(status == 504 || status == 502, "status " + status);
             blamed = gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(1).failures();
         }
         assertEquals(0, blamed);

@@ -3,7 +3,6 @@ package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
 import wirespeed.gateway.core.Address;
-import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Headers;
@@ -22,6 +21,7 @@ final class Attempt {
     private OriginStream stream;
     private long sentNanos;
     private boolean isSent;
+    private boolean isStalled;
     private boolean hasTime;
     private boolean isCounted = true;
     private boolean isAbandoned;
@@ -67,8 +67,17 @@ final class Attempt {
     void sendEnd(OriginStream to, Headers trailers) {
         isSent = true;
         sentNanos = exchange.loop.nowNanos();
-        hasTime = Attempts.hadTime(client.exchangeLeftMillis(), exchange.wholeMillis());
+        hasTime = client.hasFairTime();
         to.sendEnd(trailers);
+    }
+
+    /** The origin has to take something before the rest of the request goes on. */
+    void stalled() {
+        if (!isStalled) {
+            isStalled = true;
+            hasTime = client.hasFairTime();
+        }
+        stream.stalled();
     }
 
     /** A connection is on its way, for this attempt first. */
@@ -129,6 +138,8 @@ final class Attempt {
 
     /** The origin can take more of the request body. */
     void originWritable() {
+        isStalled = false;
+        hasTime &= isSent;
         exchange.originWritable();
     }
 

@@ -47,8 +47,8 @@ interface Client {
     /** The whole exchange takes at most this long, and not what timeouts.exchange says. */
     void exchangeWithin(int millis);
 
-    /** How much of that time is left. */
-    long exchangeLeftMillis();
+    /** Whether so much of that time is left that its end speaks against who is waited for. */
+    boolean hasFairTime();
 
     /** How a body with this framing of the origin's is sent to this client. */
     Framing clientFraming(Framing fromOrigin);

@@ -49,8 +49,8 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
     }
 
     @Override
-    public long exchangeLeftMillis() {
-        return deadline.exchangeLeftMillis();
+    public boolean hasFairTime() {
+        return deadline.hasFairTime();
     }
 
     @Override

@@ -1,10 +1,14 @@
 // The one deadline of a client's connection or stream, and of the exchange on it.
 package wirespeed.gateway.netty;
 
+import wirespeed.gateway.core.Attempts;
+
 /** A wheel's entry, so that what a connection touches when it is armed is one object. */
 final class ClientDeadline extends Wheel.Entry {
     private final Loop loop;
     private final Runnable passed;
+    /** Of the whole exchange, whatever route its filters choose later. */
+    private int exchangeMillis;
     private long exchangeEndMillis;
     private long waitingMillis;
 
@@ -42,16 +46,18 @@ final class ClientDeadline extends Wheel.Entry {
     }
 
     void exchangeBegins() {
-        exchangeEndMillis = loop.nowMillis() + loop.timeouts.exchangeMillis();
+        exchangeMillis = loop.timeouts.exchangeMillis();
+        exchangeEndMillis = loop.nowMillis() + exchangeMillis;
     }
 
     /** The exchange that has begun takes at most this long, and not what timeouts.exchange says. */
     void exchangeWithin(int millis) {
-        exchangeEndMillis += millis - loop.timeouts.exchangeMillis();
+        exchangeEndMillis += millis - exchangeMillis;
+        exchangeMillis = millis;
     }
 
-    long exchangeLeftMillis() {
-        return exchangeEndMillis - loop.nowMillis();
+    boolean hasFairTime() {
+        return Attempts.hadTime(exchangeEndMillis - loop.nowMillis(), exchangeMillis);
     }
 
     boolean isExchangeOver() {

@@ -207,7 +207,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
             body.pass(slice, origin);
             if (!origin.isWritable()) {
                 client.readBody(false);
-                origin.stalled();
+                stalled();
             }
         }
     }
@@ -340,7 +340,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
 
     /** The exchange has taken too long altogether. */
     void timedOut() {
-        if (machine.isAsking() && body.isComplete()) {
+        if (machine.isAsking()) {
             speaksAgainstAsked();
         }
         abandonOrigin();

@@ -155,6 +155,11 @@ abstract class ExchangeAttempts {
         }
     }
 
+    /** The only attempt has to take something before the rest of the request goes on. */
+    void stalled() {
+        attempt.stalled();
+    }
+
     /** The only attempt has the whole request now. */
     void sendEnd(Headers trailers) {
         attempt.sendEnd(attempt.stream(), trailers);
@@ -164,12 +169,6 @@ abstract class ExchangeAttempts {
     void judge(Attempt answered, Response response) {
         Attempts.accept(context, answered.address(), response, answered.tookNanos(), answered.waitedNanos(),
                 loop.sharedMillis());
-    }
-
-    /** How long the exchange may take altogether. */
-    int wholeMillis() {
-        int own = context.route() == null ? 0 : context.route().bounds().exchangeMillis();
-        return own > 0 ? own : loop.timeouts.exchangeMillis();
     }
 
     /** Whether this answer is dropped, because another address is asked for a better one. */
@@ -190,7 +189,7 @@ abstract class ExchangeAttempts {
         return true;
     }
 
-    /** Addresses that have had the whole request for a while have not answered. */
+    /** Addresses that have had the whole request for a while, or stalled it as long, have not answered. */
     void speaksAgainstAsked() {
         speaksAgainst(attempt);
         speaksAgainst(hedge);

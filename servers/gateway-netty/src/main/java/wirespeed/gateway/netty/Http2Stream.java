@@ -73,8 +73,8 @@ final class Http2Stream extends Http2Frames implements Client, Drainable {
     }
 
     @Override
-    public long exchangeLeftMillis() {
-        return deadline.exchangeLeftMillis();
+    public boolean hasFairTime() {
+        return deadline.hasFairTime();
     }
 
     @Override

@@ -145,7 +145,7 @@ final class Call {
     private void sendBody(OriginConnection connection) throws IOException {
         Request request = context.request();
         try (SendWatch.Send sending = plant.pool().sends().begin(connection,
-                context.responseMillis(), deadlineNanos)) {
+                context.responseMillis(), context.startNanos(), deadlineNanos)) {
             try {
                 connection.sendBody(request.method(), request.framing(),
                         body(connection, sending));

@@ -20,6 +20,7 @@ final class SendWatch implements Runnable {
     final class Send implements AutoCloseable {
         private final OriginConnection connection;
         private final long patienceNanos;
+        private final long fairNanos;
         private final long deadlineNanos;
         private volatile long sinceNanos = clockNanos;
         private volatile boolean isClientsTurn;
@@ -27,9 +28,11 @@ final class SendWatch implements Runnable {
         private boolean isStalled;
         private boolean isOver;
 
-        private Send(OriginConnection connection, int patienceMillis, long deadlineNanos) {
+        private Send(OriginConnection connection, int patienceMillis, long begunNanos,
+                long deadlineNanos) {
             this.connection = connection;
             this.patienceNanos = patienceMillis * 1_000_000L;
+            this.fairNanos = (deadlineNanos - begunNanos) / 2;
             this.deadlineNanos = deadlineNanos;
         }
 
@@ -48,12 +51,17 @@ final class SendWatch implements Runnable {
             if (isOver || isLate) {
                 return;
             }
-            // The clock stood where it was for up to a period before the piece came.
-            isStalled = !isClientsTurn && clockNanos - sinceNanos > patienceNanos + STEP_NANOS_MAX / 2;
-            if (isStalled || now - deadlineNanos > 0) {
+            boolean isPast = now - deadlineNanos > 0;
+            isStalled = !isClientsTurn && isLongerThan(isPast ? Math.min(fairNanos, patienceNanos) : patienceNanos);
+            if (isStalled || isPast) {
                 isLate = true;
                 connection.endOutput();
             }
+        }
+
+        /** The clock may have stood where it was for up to a step before the piece came. */
+        private boolean isLongerThan(long nanos) {
+            return clockNanos - sinceNanos > nanos + STEP_NANOS_MAX;
         }
 
         /** Whether it was ended, so that writing failed. */
@@ -62,8 +70,8 @@ final class SendWatch implements Runnable {
         }
 
         /**
-         * Whether it was ended because the origin took nothing for too long. Whose turn it was when the
-         * exchange was over says nothing: for moments it is the origin's behind each piece.
+         * Whether it was ended because the origin took nothing for too long, or for half of the exchange
+         * and to its end. That it was the origin's turn then says nothing: behind each piece it is for moments.
          */
         synchronized boolean isStalled() {
             return isStalled;
@@ -80,10 +88,11 @@ final class SendWatch implements Runnable {
      * Watches over a body that is to be sent now.
      *
      * @param patienceMillis for each piece of it
-     * @param deadlineNanos for all of it, as System.nanoTime
+     * @param begunNanos when the exchange began, as System.nanoTime
+     * @param deadlineNanos for all of it, likewise
      */
-    Send begin(OriginConnection connection, int patienceMillis, long deadlineNanos) {
-        Send send = new Send(connection, patienceMillis, deadlineNanos);
+    Send begin(OriginConnection connection, int patienceMillis, long begunNanos, long deadlineNanos) {
+        Send send = new Send(connection, patienceMillis, begunNanos, deadlineNanos);
         underWay.add(send);
         return send;
     }

@@ -13,7 +13,9 @@ class SendWatchTest {
     private long now = System.nanoTime();
 
     private SendWatch.Send begin(int patienceMillis, long leftNanos) {
-        return watch.begin(new OriginConnection(Http1Config.DEFAULT), patienceMillis, now + leftNanos);
+        // The test's time, and not when the watch was made.
+        watch.look(now);
+        return watch.begin(new OriginConnection(Http1Config.DEFAULT), patienceMillis, now, now + leftNanos);
     }
 
     private void look(int times) {
@@ -42,11 +44,24 @@ class SendWatchTest {
     void an_origin_that_takes_nothing_for_too_long_is_at_fault() {
         SendWatch.Send stalled = begin(550, 1000 * PERIOD);
         stalled.awaitOrigin();
-        look(6);
+        look(7);
         assertFalse(stalled.isLate());
         look(1);
         assertTrue(stalled.isLate());
         assertTrue(stalled.isStalled());
+    }
+
+    @Test
+    void an_origin_that_takes_nothing_for_half_of_the_exchange_and_to_its_end_is_at_fault() {
+        SendWatch.Send all = begin(60_000, 10 * PERIOD);
+        all.awaitOrigin();
+        SendWatch.Send nearlyHalf = begin(60_000, 10 * PERIOD);
+        look(4);
+        nearlyHalf.awaitOrigin();
+        look(7);
+        assertTrue(all.isStalled());
+        assertTrue(nearlyHalf.isLate());
+        assertFalse(nearlyHalf.isStalled());
     }
 
     @Test
@@ -67,6 +82,8 @@ class SendWatchTest {
         watch.look(now);
         assertFalse(stopped.isLate());
         look(5);
+        assertFalse(stopped.isLate());
+        look(1);
         assertTrue(stopped.isStalled());
     }
 }
