@@ -10,6 +10,7 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.LockSupport;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLSocket;
 
@@ -73,11 +74,17 @@ final class TlsPeers {
     }
 
     ServerSocket origin(InetAddress address) throws IOException {
+        return origin(address, 0);
+    }
+
+    /** One that shakes hands so late. */
+    ServerSocket origin(InetAddress address, int millis) throws IOException {
         return new ServerSocket(0, 50, address) {
             @Override
             public Socket accept() throws IOException {
                 Below socket = new Below(false);
                 implAccept(socket);
+                LockSupport.parkNanos(millis * 1_000_000L);
                 Socket tls = context.getSocketFactory().createSocket(socket, null, true);
                 below.put(tls, socket);
                 return tls;

@@ -221,7 +221,8 @@ public final class OptionTable {
         d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())
                 .map(Balancer.Method::label).toList(), "Load-balancing method.");
         d.text("hash-key", "client", "For hash: client, path, header:NAME or cookie:NAME.");
-        d.duration("connect", "1s", 1, HOUR, "For a connection to an address.");
+        d.duration("connect", "1s", 1, HOUR, "For a connection to an address; its TLS handshake has"
+                + " ten seconds, or as long if that is more.");
         d.duration("response", "20s", 1, HOUR, "From the request's end to the response head; then"
                 + " 504.");
         d.duration("body-idle", "30s", 1, HOUR, "Between two pieces of a response body.");

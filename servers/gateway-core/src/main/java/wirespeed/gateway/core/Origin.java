@@ -10,7 +10,7 @@ public final class Origin {
     /**
      * How an origin is used.
      *
-     * @param connectMillis for one connection
+     * @param connectMillis for one connection, without its TLS handshake
      * @param responseMillis from the request's last byte to the response head
      * @param idleBodyMillis between two pieces of a response body
      * @param connectionsMax per address, over all loops
@@ -40,6 +40,11 @@ public final class Origin {
                 100_000, 600_000, 1000, 10_000, 1, false, true, false, "client", Persistence.NONE, null,
                 Retry.DEFAULT, Http2.OFF, false, "");
 
+        /** For the TLS handshake of a connection, which may need more than the connection itself. */
+        public int handshakeMillis() {
+            return Math.max(HANDSHAKE_MILLIS, connectMillis);
+        }
+
         /** What a certificate of this address must be for. */
         public String tlsName(Address address) {
             return tlsName.isEmpty() ? address.name() : tlsName;
@@ -55,6 +60,7 @@ public final class Origin {
         PRIOR_KNOWLEDGE
     }
 
+    private static final int HANDSHAKE_MILLIS = 10_000;
     /** So that even the first moment of a slow start brings some requests. */
     private static final double SHARE_MIN = 0.1;
     /** Of so many requests, about, the retry budget is a share. */

@@ -142,7 +142,7 @@ final class TlsContexts {
         SSLParameters parameters = engine.getSSLParameters();
         parameters.setEndpointIdentificationAlgorithm("HTTPS");
         engine.setSSLParameters(parameters);
-        handler.setHandshakeTimeoutMillis(settings.connectMillis());
+        handler.setHandshakeTimeoutMillis(settings.handshakeMillis());
         return handler;
     }
 

@@ -63,7 +63,7 @@ final class Call {
         isCounted = true;
         address.inFlight().incrementAndGet();
         try {
-            lease = plant.pool().lease(origin, address, needsFresh);
+            lease = lease(origin, needsFresh);
             askedNanos = System.nanoTime();
             send();
             if (response == null) {
@@ -90,6 +90,19 @@ final class Call {
         }
     }
 
+    private OriginPool.Lease lease(Origin origin, boolean needsFresh) throws OriginFailure, OriginPool.Full {
+        long begunNanos = System.nanoTime();
+        try {
+            return plant.pool().lease(origin, address, needsFresh, deadlineNanos);
+        } catch (OriginFailure failed) {
+            if (System.nanoTime() < deadlineNanos) {
+                throw failed;
+            }
+            throw new OriginFailure(Category.ORIGIN_TIMEOUT, isFair(begunNanos) ? failed.loss() : Loss.UNFINISHED,
+                    failed.getMessage(), failed.getCause());
+        }
+    }
+
     /** Since when the origin has, or could have, the whole request. */
     private long wholeNanos() {
         return Math.max(askedNanos, requestBody.readyNanos());
@@ -102,8 +115,12 @@ final class Call {
 
     /** Whether the exchange is over before this address has had a fair part of its time. */
     private boolean isAskedLate() {
-        return System.nanoTime() >= deadlineNanos && !(requestBody.isReady()
-                && Attempts.hadTime(deadlineNanos - wholeNanos(), deadlineNanos - context.startNanos()));
+        return System.nanoTime() >= deadlineNanos && !(requestBody.isReady() && isFair(wholeNanos()));
+    }
+
+    /** Whether the end of the exchange speaks against an address that is waited for since then. */
+    private boolean isFair(long sinceNanos) {
+        return Attempts.hadTime(deadlineNanos - sinceNanos, deadlineNanos - context.startNanos());
     }
 
     private Loss unanswered() {

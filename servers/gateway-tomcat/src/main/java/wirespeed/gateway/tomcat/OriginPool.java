@@ -134,8 +134,12 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         }
     }
 
-    /** A connection to an address; waits for one, and connects when none is unused. */
-    Lease lease(Origin origin, Address address, boolean needsFresh)
+    /**
+     * A connection to an address; waits for one, and connects when none is unused.
+     *
+     * @param deadlineNanos of the exchange, which ends connecting, too; as System.nanoTime
+     */
+    Lease lease(Origin origin, Address address, boolean needsFresh, long deadlineNanos)
             throws OriginFailure, Full {
         Way way = ways.computeIfAbsent(route(origin, address), Way::new);
         limit(way, origin.settings());
@@ -147,8 +151,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
             boolean isNew = !endpoint.isConnected();
             long begunNanos = System.nanoTime();
             if (isNew) {
-                manager.connect(endpoint, TimeValue.ofMilliseconds(
-                        origin.settings().connectMillis()), HttpClientContext.create());
+                connect(endpoint, origin.settings(), deadlineNanos);
             }
             OriginConnection connection = connection(endpoint);
             if (isNew) {
@@ -164,6 +167,19 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
             throw new OriginFailure(Category.CONNECT, Loss.BEFORE_ANSWER,
                     "no connection to " + address + ": " + e.getMessage(), e);
         }
+    }
+
+    private void connect(ConnectionEndpoint endpoint, Origin.Settings settings, long deadlineNanos)
+            throws IOException {
+        HttpClientContext context = HttpClientContext.create();
+        Tls.within(context, () -> within(settings.handshakeMillis(), deadlineNanos));
+        manager.connect(endpoint, TimeValue.ofMilliseconds(within(settings.connectMillis(), deadlineNanos)), context);
+    }
+
+    /** As long, but not longer than until the deadline; never 0, which would have no end. */
+    private static int within(int millis, long deadlineNanos) {
+        long left = (deadlineNanos - System.nanoTime() + 999_999) / 1_000_000;
+        return (int) Math.max(1, Math.min(millis, left));
     }
 
     /** This process has no descriptor left: no address is to blame, and no other one would do. */

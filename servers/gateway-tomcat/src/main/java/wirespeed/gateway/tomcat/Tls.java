@@ -5,10 +5,12 @@ import java.io.IOException;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
 import java.security.cert.X509Certificate;
+import java.util.function.IntSupplier;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.apache.hc.client5.http.ssl.ClientTlsStrategyBuilder;
 import org.apache.hc.client5.http.ssl.TlsSocketStrategy;
+import org.apache.hc.core5.http.protocol.HttpContext;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.runtime.ServerCertificate;
 
@@ -20,7 +22,14 @@ final class Tls {
         System.setProperty("com.sun.net.ssl.requireCloseNotify", "true");
     }
 
+    private static final String MILLIS = "wirespeed.handshake-millis";
+
     private Tls() {
+    }
+
+    /** Bounds each wait of a handshake; asked for its milliseconds when it begins. */
+    static void within(HttpContext context, IntSupplier millis) {
+        context.setAttribute(MILLIS, millis);
     }
 
     /** How connections to origins are encrypted, when an origin asks for it. */
@@ -28,8 +37,13 @@ final class Tls {
         String file = options.text("origin-ca");
         try {
             SSLContext context = file.isEmpty() ? SSLContext.getDefault() : trusting(file);
-            return ClientTlsStrategyBuilder.create().setSslContext(context)
+            TlsSocketStrategy strategy = ClientTlsStrategyBuilder.create().setSslContext(context)
                     .setTlsVersions("TLSv1.3", "TLSv1.2").buildClassic();
+            return (socket, host, port, attachment, of) -> {
+                // HttpClient has set the time to connect, and sets its own behind this.
+                socket.setSoTimeout(((IntSupplier) of.getAttribute(MILLIS)).getAsInt());
+                return strategy.upgrade(socket, host, port, attachment, of);
+            };
         } catch (GeneralSecurityException e) {
             throw new IllegalArgumentException("tls.origin-ca: " + e.getMessage(), e);
         }
