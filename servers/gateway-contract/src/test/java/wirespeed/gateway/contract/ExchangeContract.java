@@ -242,14 +242,14 @@ abstract class ExchangeContract extends CarrierContract {
     void an_origin_that_takes_an_upload_slowly_is_not() throws Exception {
         origin.readsBodies = false;
         origin.handler = (seen, out, socket) -> {
-            while (socket.getInputStream().readNBytes(1 << 16).length > 0) {
-                LockSupport.parkNanos(5_000_000);
+            while (socket.getInputStream().readNBytes(1 << 20).length > 0) {
+                LockSupport.parkNanos(40_000_000);
             }
             return false;
         };
-        Carrier gateway = gateway("timeout = \"1s\"\nresponse = \"1m\"\n");
+        Carrier gateway = gateway("timeout = \"2s\"\nresponse = \"1m\"\n");
         long before = -1;
-        // An origin that the machine holds up takes nothing.
+        // An origin that the machine holds up takes nothing, for as long as that lasts.
         for (int i = 0; i < 30 && before != address(gateway).failures(); i++) {
             before = address(gateway).failures();
             upload(gateway);
@@ -260,10 +260,10 @@ abstract class ExchangeContract extends CarrierContract {
     /** Of more than the way to an origin holds, for longer than the exchange may take. */
     private void upload(Carrier gateway) throws Exception {
         RawClient client = client(gateway);
-        client.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: " + (1000L << 16) + "\r\n\r\n");
+        client.send("POST /o HTTP/1.1\r\nHost: a\r\nContent-Length: " + (1500L << 16) + "\r\n\r\n");
         String piece = "x".repeat(1 << 16);
         Thread sending = new Thread(() -> {
-            for (int i = 0; i < 1000; i++) {
+            for (int i = 0; i < 1500; i++) {
                 client.sendTolerant(piece, piece.length());
             }
         });
