@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -277,8 +278,20 @@ abstract class ExchangeContract extends CarrierContract {
         RecordingOrigin second = closedLater(new RecordingOrigin());
         CountDownLatch isOver = new CountDownLatch(1);
         closedLater(isOver::countDown);
-        RecordingOrigin.Handler silent = RecordingOrigin.after(isOver);
-        second.handler = silent;
+        second.handler = RecordingOrigin.after(isOver);
+        askLate(second.port());
+    }
+
+    @Test
+    void neither_is_one_that_accepts_no_connection_until_its_end() throws Exception {
+        ServerSocket full = closedLater(new ServerSocket(0, 1, origin.address()));
+        for (int i = 0; i < 2; i++) {
+            closedLater(new Socket(full.getInetAddress(), full.getLocalPort()));
+        }
+        askLate(full.getLocalPort());
+    }
+
+    private void askLate(int second) throws Exception {
         origin.handler = (seen, out, socket) -> {
             LockSupport.parkNanos(700_000_000);
             return false;
@@ -287,7 +300,7 @@ abstract class ExchangeContract extends CarrierContract {
         // A loop that the machine holds up counts as less time than that.
         for (int i = 0; i < 10 && blamed > 0; i++) {
             Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
-                    + "\", \"127.0.0.1:" + second.port() + " backup\"]\n[timeouts]\nexchange = \"800ms\"\n");
+                    + "\", \"127.0.0.1:" + second + " backup\"]\n[timeouts]\nexchange = \"800ms\"\n");
             int status = client(gateway).get("/o").status();
             // Where it is held up, the exchange may be over before the first one closes.
             assertTrue(status == 504 || status == 502, "status " + status);
