@@ -4,6 +4,7 @@ use core::ffi::{c_char, c_void, CStr};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
+use bypass_stack::process::deferral::inside;
 use libc::{c_int, FILE};
 
 use crate::locking::lock;
@@ -23,6 +24,12 @@ static STREAMS: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 /// What libc's own standard input had read ahead when another stream took its place.
 static UNREAD: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
+/// Does something with one of both, if it can be locked. A handler that ran meanwhile and called fork or dup2 would wait
+/// for its own thread.
+fn with<T, R>(what: &'static Mutex<T>, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+    inside(|| lock(what).ok().map(|mut locked| work(&mut locked)))
+}
+
 /// Holds both across a fork, so that the child finds them whole and free.
 pub fn hold() -> impl Sized {
     (lock(&STREAMS).ok(), lock(&UNREAD).ok())
@@ -32,10 +39,10 @@ pub fn hold() -> impl Sized {
 pub fn begin(fd: c_int) -> usize {
     static COOKIES: AtomicUsize = AtomicUsize::new(1);
     let cookie = COOKIES.fetch_add(1, Ordering::Relaxed);
-    if let Ok(mut streams) = lock(&STREAMS) {
-        let stream = 0;
+    let stream = 0;
+    with(&STREAMS, |streams| {
         streams.push(Open { cookie, stream, fd });
-    }
+    });
     cookie
 }
 
@@ -51,14 +58,16 @@ pub fn note(cookie: usize, stream: *mut FILE) {
 }
 
 fn change(which: impl Fn(&Open) -> bool, change: impl FnOnce(&mut Open)) {
-    if let Ok(mut streams) = lock(&STREAMS) {
+    with(&STREAMS, |streams| {
         streams.iter_mut().find(|one| which(one)).map(change);
-    }
+    });
 }
 
 fn find(which: impl Fn(&Open) -> bool) -> Option<c_int> {
-    let streams = lock(&STREAMS).ok()?;
-    streams.iter().find(|one| which(one)).map(|one| one.fd)
+    with(&STREAMS, |streams| {
+        let found = streams.iter().find(|one| which(one));
+        found.map(|one| one.fd)
+    })?
 }
 
 /// The number of the stream with this cookie; −1 where it has none.
@@ -83,9 +92,9 @@ pub fn is_of(cookie: usize, stream: *mut FILE) -> bool {
 
 /// A stream is closed.
 pub fn forget(cookie: usize) {
-    if let Ok(mut streams) = lock(&STREAMS) {
+    with(&STREAMS, |streams| {
         streams.retain(|one| one.cookie != cookie);
-    }
+    });
 }
 
 /// The start of a FILE, as <bits/types/struct_FILE.h> shows it to programs.
@@ -154,13 +163,28 @@ extern "C" {
     fn fflush(stream: *mut FILE) -> c_int;
     fn __fpurge(stream: *mut FILE);
     fn setvbuf(stream: *mut FILE, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
+    fn flockfile(stream: *mut FILE);
+    fn funlockfile(stream: *mut FILE);
     fn fwrite(from: *const c_void, size: usize, count: usize, to: *mut FILE) -> usize;
+}
+
+/// Does something with a stream that no other thread uses meanwhile.
+///
+/// # Safety
+/// A stream of libc's.
+pub unsafe fn locked<T>(stream: *mut FILE, work: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's stream; its lock counts how often this thread has it.
+    unsafe { flockfile(stream) };
+    let result = work();
+    // SAFETY: as above.
+    unsafe { funlockfile(stream) };
+    result
 }
 
 /// Gives a new stream what a former one holds, and its way of buffering.
 ///
 /// # Safety
-/// Both are streams of libc's that no other thread uses now; the new one has not been used.
+/// Both are streams of libc's that no other thread uses now.
 pub unsafe fn move_over(former: *mut FILE, new: *mut FILE) {
     // SAFETY: the caller's stream begins so.
     let buffer = unsafe { &*former.cast::<Buffer>() };
@@ -186,9 +210,10 @@ pub unsafe fn move_over(former: *mut FILE, new: *mut FILE) {
     if is_writing {
         // SAFETY: libc's own buffer, of that length.
         unsafe { fwrite(from.cast(), 1, length, new) };
-    } else if let Ok(mut unread) = lock(&UNREAD) {
+    } else {
         // SAFETY: as above.
-        unread.extend_from_slice(unsafe { core::slice::from_raw_parts(from, length) });
+        let bytes = unsafe { core::slice::from_raw_parts(from, length) };
+        with(&UNREAD, |unread| unread.extend_from_slice(bytes));
     }
     // SAFETY: the caller's stream.
     unsafe { __fpurge(former) };
@@ -223,20 +248,18 @@ pub unsafe fn set_mode(stream: *mut FILE, mode: Mode) {
 
 /// Takes what was read ahead; how much.
 pub fn take_unread(to: &mut [u8]) -> usize {
-    let Ok(mut unread) = lock(&UNREAD) else {
-        return 0;
-    };
-    let count = to.len().min(unread.len());
-    to[..count].copy_from_slice(&unread[..count]);
-    unread.drain(..count);
-    count
+    let taken = with(&UNREAD, |unread| {
+        let count = to.len().min(unread.len());
+        to[..count].copy_from_slice(&unread[..count]);
+        unread.drain(..count);
+        count
+    });
+    taken.unwrap_or(0)
 }
 
 /// Standard input is closed.
 pub fn drop_unread() {
-    if let Ok(mut unread) = lock(&UNREAD) {
-        unread.clear();
-    }
+    with(&UNREAD, Vec::clear);
 }
 
 #[cfg(test)]

@@ -97,24 +97,32 @@ pub unsafe extern "C-unwind" fn fileno(stream: *mut FILE) -> c_int {
     }
 }
 
-/// The number of a stream of libc's, which is about to close it without a call that could be seen. What it means is over.
-unsafe fn give_up_number(stream: *mut FILE) -> c_int {
+/// Runs a call by which libc closes the number of a stream of its own without a call of close that could be seen. What
+/// the number means is over. The result, and the number.
+unsafe fn giving_up_number<T>(stream: *mut FILE, call: impl FnOnce() -> T) -> (T, c_int) {
     // SAFETY: the caller's stream, or one that libc itself would not survive.
     let fd = keeping_errno(|| unsafe { real::fileno()(stream) });
-    if fd >= 0 && (!table::is_kernel(fd) || table::is_datagram(fd)) {
+    let is_ours = fd >= 0 && (!table::is_kernel(fd) || table::is_datagram(fd));
+    if is_ours {
         inside(|| stack_descriptors::clear(fd));
+    }
+    let result = call();
+    if is_ours {
+        // Clients that waited at a listener whose last number this was.
         inside(listener::settle_waiting);
     }
-    fd
+    (result, fd)
 }
 
 /// libc closes the number without a call of close that could be seen: the next socket may have to take it.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
     // SAFETY: the caller's stream.
-    let fd = unsafe { give_up_number(stream) };
-    // SAFETY: the caller's stream.
-    let result = unsafe { real::fclose()(stream) };
+    if let Some(result) = unsafe { close_replacement(stream) } {
+        return result;
+    }
+    // SAFETY: as above.
+    let (result, fd) = unsafe { giving_up_number(stream, || real::fclose()(stream)) };
     if fd >= 0 {
         pool::closed(fd);
     }
@@ -150,17 +158,27 @@ unsafe fn reopen(
     (path, mode): (*const c_char, *const c_char),
     stream: *mut FILE,
 ) -> *mut FILE {
-    let Some(fd) = streams::descriptor(stream) else {
-        // SAFETY: the caller's arguments.
-        return unsafe {
-            let fd = give_up_number(stream);
-            let result = real(path, mode, stream);
-            if fd >= 0 && result.is_null() {
-                pool::closed(fd);
-            }
-            result
-        };
-    };
+    if streams::descriptor(stream).is_some() {
+        // SAFETY: a stream of ours; the caller's arguments.
+        return unsafe { streams::locked(stream, || reopen_ours((path, mode), stream)) };
+    }
+    // SAFETY: the caller's arguments.
+    unsafe {
+        close_replacement(stream);
+        let (result, fd) = giving_up_number(stream, || real(path, mode, stream));
+        if fd >= 0 && result.is_null() {
+            pool::closed(fd);
+        }
+        result
+    }
+}
+
+/// [`reopen`] of a stream that reads and writes through the library.
+unsafe fn reopen_ours(
+    (path, mode): (*const c_char, *const c_char),
+    stream: *mut FILE,
+) -> *mut FILE {
+    let fd = streams::descriptor(stream).unwrap_or(-1);
     // SAFETY: the caller's mode.
     let mode = Mode::parse(unsafe { CStr::from_ptr(mode) });
     // SAFETY: a stream of ours; the caller's path.
@@ -206,6 +224,7 @@ unsafe fn open_as(path: *const c_char, fd: c_int, flags: c_int) -> c_int {
     // SAFETY: numbers only.
     unsafe {
         let moved = taking(|| real::dup3()(made, fd, flags & libc::O_CLOEXEC));
+        inside(listener::settle_waiting);
         keeping_errno(|| close(made));
         moved
     }
@@ -292,6 +311,24 @@ pub fn replace_standard_stream(fd: c_int) {
 
 /// The streams whose place others have taken.
 static FORMER: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 3];
+
+/// Closes the stream that has taken the place of this one, whose number and bytes it has: what the program closes by the
+/// pointer that it has kept. None where no other has its place.
+unsafe fn close_replacement(stream: *mut FILE) -> Option<c_int> {
+    let is_it = |former: &AtomicPtr<FILE>| former.load(Ordering::Acquire) == stream;
+    let fd = FORMER.iter().position(is_it)? as c_int;
+    let (place, _) = standard_stream(fd).filter(|_| !stream.is_null())?;
+    // SAFETY: libc's variable, and streams that are open.
+    unsafe {
+        let replacement = *place;
+        if replacement == stream || streams::descriptor(replacement) != Some(fd) {
+            return None;
+        }
+        // What was written to it since.
+        streams::move_over(stream, replacement);
+        Some(real::fclose()(replacement))
+    }
+}
 
 /// A stream is closed, and its memory another's from now on: it leaves a place that it has taken.
 fn restore_standard_stream(cookie: usize) {

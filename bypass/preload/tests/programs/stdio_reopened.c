@@ -56,6 +56,22 @@ static void closes_stdout(void) {
     report_number(1);
 }
 
+static void closes_by_former_pointer(void) {
+    FILE *former = stdout;
+    to_stdout();
+    report("closed", fclose(former));
+    report_number(1);
+}
+
+static void reopens_by_former_pointer(void) {
+    FILE *former = stdout;
+    to_stdout();
+    report("reopened", freopen("/dev/null", "w", former) == former);
+    report("printed", fprintf(former, "to nowhere"));
+    report("flushed", fflush(former));
+    report_number(1);
+}
+
 static void goes_back(void) {
     int former = dup(1);
     to_stdout();
@@ -173,6 +189,8 @@ static const struct {
     {"a file that is not there", reopens_missing, 0},
     {"stdout as itself", reopens_itself, 0},
     {"stdout is closed", closes_stdout, 0},
+    {"stdout is closed by a pointer from before", closes_by_former_pointer, 0},
+    {"stdout is opened again by a pointer from before", reopens_by_former_pointer, 0},
     {"and back again", goes_back, 0},
     {"all three", reopens_all, READS},
     {"a stream of its own", reopens_own_stream, 0},
