@@ -3,7 +3,6 @@
 use crate::conn::Conn;
 use crate::demux::Entry;
 use crate::engine::Engine;
-use crate::error::Error;
 use crate::input::Reply;
 use crate::option::Settings;
 use crate::route::Hop;
@@ -350,19 +349,7 @@ impl Engine {
         }
         match kind {
             icmp::ErrorKind::TooBig(mtu) => self.on_too_big(index, mtu),
-            icmp::ErrorKind::PortUnreachable => {
-                conn.on_unreachable(&mut self.cx, Error::ConnectionRefused)
-            }
-            icmp::ErrorKind::HostUnreachable => {
-                conn.on_unreachable(&mut self.cx, Error::HostUnreachable)
-            }
-            icmp::ErrorKind::NetworkUnreachable => {
-                conn.on_unreachable(&mut self.cx, Error::NetworkUnreachable)
-            }
-            icmp::ErrorKind::Forbidden => {
-                conn.on_unreachable(&mut self.cx, Error::PermissionDenied)
-            }
-            icmp::ErrorKind::TimeExceeded => conn.soft_error = Some(Error::HostUnreachable),
+            icmp::ErrorKind::Undelivered(error) => conn.on_unreachable(&mut self.cx, error),
         }
         self.settle(index);
     }

@@ -27,6 +27,14 @@ pub enum Error {
     NetworkUnreachable,
     /// A router does not let packets through.
     PermissionDenied,
+    /// The host does not know TCP.
+    ProtocolUnavailable,
+    /// The route that the packet was to take failed.
+    NotSupported,
+    /// The host is not known.
+    HostDown,
+    /// The host is cut off from its network.
+    HostIsolated,
     /// The address or pair of addresses is taken.
     AddressInUse,
     /// The address is not one of ours.
@@ -50,6 +58,10 @@ impl Error {
             Error::HostUnreachable => 113,
             Error::NetworkUnreachable => 101,
             Error::PermissionDenied => 13,
+            Error::ProtocolUnavailable => 92,
+            Error::NotSupported => 95,
+            Error::HostDown => 112,
+            Error::HostIsolated => 64,
             Error::AddressInUse => 98,
             Error::AddressNotAvailable => 99,
             Error::NoBuffers => 105,
@@ -71,6 +83,10 @@ impl fmt::Display for Error {
             Error::HostUnreachable => "host unreachable",
             Error::NetworkUnreachable => "network unreachable",
             Error::PermissionDenied => "permission denied",
+            Error::ProtocolUnavailable => "protocol not available",
+            Error::NotSupported => "operation not supported",
+            Error::HostDown => "host down",
+            Error::HostIsolated => "host not on the network",
             Error::AddressInUse => "address in use",
             Error::AddressNotAvailable => "address not available",
             Error::NoBuffers => "no buffer space",

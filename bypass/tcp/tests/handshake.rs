@@ -532,6 +532,11 @@ fn an_attempt_ends_with_the_error_of_its_code() {
     for code in [1, 10, 12, 13, 15] {
         play_code(false, code, "host unreachable");
     }
+    play_code(false, 2, "protocol not available");
+    play_code(false, 3, "connection refused");
+    play_code(false, 5, "operation not supported");
+    play_code(false, 7, "host down");
+    play_code(false, 8, "host not on the network");
     play_code(true, 0, "network unreachable");
     for code in [1, 5, 6] {
         play_code(true, code, "permission denied");
@@ -540,6 +545,23 @@ fn an_attempt_ends_with_the_error_of_its_code() {
         play_code(true, code, "host unreachable");
     }
     play_code(true, 4, "connection refused");
+}
+
+/// As on Linux, whose user learns of a loop among the routers at once.
+#[test]
+fn an_attempt_ends_when_its_packet_has_lived_too_long() {
+    for is_v6 in [false, true] {
+        let mut dialogue = Dialogue::new(config(1));
+        if is_v6 {
+            dialogue = dialogue.v6();
+        }
+        dialogue.play(
+            "connect
+            > S 0:0
+            icmp looped seq 0
+            error host unreachable",
+        );
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::ethernet::Mac;
 use super::ip::{self, Addr};
 use super::tcp::Flow;
 use super::{be16, be32, checksum};
+use crate::error::Error;
 
 /// Bytes of a neighbour solicitation or advertisement with one link-address option.
 pub const NEIGHBOUR_LEN: usize = 32;
@@ -44,16 +45,8 @@ pub enum Message<'a> {
 pub enum ErrorKind {
     /// Too large for a link on the way; the largest that passes.
     TooBig(u32),
-    /// Nobody listens there.
-    PortUnreachable,
-    /// No way to the host.
-    HostUnreachable,
-    /// No way to its network.
-    NetworkUnreachable,
-    /// The way is forbidden.
-    Forbidden,
-    /// The packet went round in circles.
-    TimeExceeded,
+    /// What Linux reports for it.
+    Undelivered(Error),
 }
 
 /// Reads an ICMP message; nothing when it is malformed or of no interest.
@@ -64,10 +57,8 @@ pub fn parse_v4(bytes: &[u8]) -> Option<Message<'_>> {
     let kind = match (bytes[0], bytes[1]) {
         (8, 0) => return Some(Message::EchoRequest(&bytes[4..])),
         (3, 4) => ErrorKind::TooBig(u32::from(be16(bytes, 6))),
-        (3, 2 | 3) => ErrorKind::PortUnreachable,
-        (3, 0 | 6 | 9 | 11) => ErrorKind::NetworkUnreachable,
-        (3, _) => ErrorKind::HostUnreachable,
-        (11, _) => ErrorKind::TimeExceeded,
+        (3, code) => ErrorKind::Undelivered(error_v4(code)),
+        (11, _) => ErrorKind::Undelivered(Error::HostUnreachable),
         _ => return None,
     };
     let quoted = &bytes[8..];
@@ -77,6 +68,29 @@ pub fn parse_v4(bytes: &[u8]) -> Option<Message<'_>> {
     }
     let (local, remote) = (Addr::v4(be32(quoted, 12)), Addr::v4(be32(quoted, 16)));
     Some(error(local, remote, &quoted[header_len..], kind))
+}
+
+/// Linux's icmp_err_convert.
+fn error_v4(code: u8) -> Error {
+    match code {
+        0 | 6 | 9 | 11 => Error::NetworkUnreachable,
+        2 => Error::ProtocolUnavailable,
+        3 => Error::ConnectionRefused,
+        5 => Error::NotSupported,
+        7 => Error::HostDown,
+        8 => Error::HostIsolated,
+        _ => Error::HostUnreachable,
+    }
+}
+
+/// Linux's icmpv6_err_convert.
+fn error_v6(code: u8) -> Error {
+    match code {
+        0 => Error::NetworkUnreachable,
+        1 | 5 | 6 => Error::PermissionDenied,
+        4 => Error::ConnectionRefused,
+        _ => Error::HostUnreachable,
+    }
 }
 
 /// Reads an ICMPv6 message; nothing when it is malformed or of no interest.
@@ -90,12 +104,9 @@ pub fn parse_v6<'a>(packet: &ip::Packet<'a>) -> Option<Message<'a>> {
     let kind = match (bytes[0], bytes[1]) {
         (128, 0) => return Some(Message::EchoRequest(&bytes[4..])),
         (135 | 136, 0) => return neighbour(packet),
-        (1, 0) => ErrorKind::NetworkUnreachable,
-        (1, 1 | 5 | 6) => ErrorKind::Forbidden,
-        (1, 4) => ErrorKind::PortUnreachable,
-        (1, _) => ErrorKind::HostUnreachable,
+        (1, code) => ErrorKind::Undelivered(error_v6(code)),
         (2, _) => ErrorKind::TooBig(be32(bytes, 4)),
-        (3, _) => ErrorKind::TimeExceeded,
+        (3, _) => ErrorKind::Undelivered(Error::HostUnreachable),
         _ => return None,
     };
     let quoted = &bytes[8..];

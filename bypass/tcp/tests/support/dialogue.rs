@@ -435,6 +435,8 @@ impl Dialogue {
             ("toobig", true) => [&[2, 0, 0, 0][..], &mtu.to_be_bytes()].concat(),
             ("unreachable", false) => vec![3, 3, 0, 0, 0, 0, 0, 0],
             ("nohost", false) => vec![3, 1, 0, 0, 0, 0, 0, 0],
+            ("looped", false) => vec![11, 0, 0, 0, 0, 0, 0, 0],
+            ("looped", true) => vec![3, 0, 0, 0, 0, 0, 0, 0],
             ("code", false) => vec![3, mtu as u8, 0, 0, 0, 0, 0, 0],
             ("code", true) => vec![1, mtu as u8, 0, 0, 0, 0, 0, 0],
             _ => return Err("unknown error".into()),
