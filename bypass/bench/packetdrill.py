@@ -95,6 +95,16 @@ V4 = ["--ip_version=ipv4", "--local_ip=192.168.0.1", "--gateway_ip=192.168.0.1",
       "CODE=host_unreachable"]
 V6 = ["--ip_version=ipv6", "--local_ip=fd3d:0a0b:17d6::1", "--gateway_ip=fd3d:0a0b:17d6:8888::1",
       "--remote_ip=fd3d:fa7b:d17d::1", "-D", "CMSG_LEVEL_IP=SOL_IPV6", "-D", "CMSG_TYPE_RECVERR=IPV6_RECVERR"]
+# What every Linux does.
+HANDSHAKE = """
+0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
++0 bind(3, ..., ...) = 0
++0 listen(3, 1) = 0
++.1 < S 0:0(0) win 65535 <mss 1000>
++0 > S. 0:0(0) ack 1 <...>
++.1 < . 1:1(0) ack 1 win 65535
++0 accept(3, ..., ...) = 4
+"""
 COMMAND = re.compile(r"`[^`]*`", re.S)
 
 
@@ -114,8 +124,6 @@ class Reason(NamedTuple):
     names: re.Pattern[str]
     applies: bool
     why: str
-    # The script as it is, for Linux, where its own commands make its settings.
-    original: Path | None = None
 
 
 def settings_of(script: str) -> list[str]:
@@ -263,6 +271,12 @@ def play_on_kernel(path: Path, run: Run, program: Path, folder: Path | None) -> 
     return False
 
 
+def can_play_on_kernel(program: Path) -> bool:
+    """Whether scripts fail there only for what they say: not without root, or TUN."""
+    with tempfile.TemporaryDirectory(prefix="bypass-packetdrill-") as place:
+        return play_on_kernel(Path(place), Run("handshake.pkt", HANDSHAKE, V4, []), program, Path(place))
+
+
 def passing_on_kernel(suite: str, folder: Path, names: set[str], program: Path) -> set[str]:
     """Which of these scripts this machine's kernel passes, over every version of IP that they run over."""
     passing = set()
@@ -351,6 +365,8 @@ def main() -> int:
     parser.add_argument("--kernel", action="store_true")
     parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
+    if arguments.kernel and not can_play_on_kernel(arguments.program):
+        parser.error("--kernel: this machine's kernel passes no script, not even a handshake (is this root?)")
     is_as_said = True
     for text in arguments.suites:
         suite, _, folder = text.partition("=")

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from components import ROOT
 
@@ -87,6 +88,13 @@ def test_each_reason_why_a_script_of_packetdrill_fails_can_be_read():
     one = packetdrill.reason_of("freebsd", "rcv-data-segments/reordering-12345.pkt", reasons)
     assert one is not None and not one.applies
     assert packetdrill.reason_of("freebsd", "rcv-data-segments/reordering-54321.pkt", reasons) is None
+
+
+def test_packetdrill_takes_a_kernel_that_plays_no_script_for_no_proof(tmp_path: Path):
+    """Without root each script failed, which confirmed that Linux fails them."""
+    command = [sys.executable, packetdrill.__file__, "/bin/false", f"freebsd={tmp_path}", "--kernel"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "--kernel" in done.stderr
 
 
 def test_the_readme_names_each_protocol_of_the_generator():
