@@ -196,6 +196,7 @@ pub fn child(prepared: Option<Prepared>) {
     drop(locks);
     // Of sockets that another thread of the parent has made or closed meanwhile.
     pool::empty();
+    pool::close_left_over();
     sockets::forget_calls();
     sockets::each(|_, socket| socket.set(sockets::DIRTY, true));
     process::become_child(number);
@@ -345,6 +346,19 @@ mod tests {
         assert_eq!(reused, [Some(closed), Some(ending)]);
         fds.iter().for_each(|fd| table::show(*fd));
         [open, closed, ending].into_iter().for_each(sockets::free);
+    }
+
+    #[test]
+    fn a_child_closes_numbers_that_a_thread_of_its_parent_was_closing() {
+        let _one_at_a_time = sockets::hold_in_test();
+        let fd = kernel::socket(libc::AF_INET, libc::SOCK_STREAM, 0).expect("a socket") as i32;
+        table::set(fd, Entry::new(table::Kind::Pooled, 0, 0));
+        pool::close_left_over();
+        assert_eq!(table::get(fd), Entry::KERNEL);
+        assert_eq!(
+            kernel::fcntl(fd, libc::F_GETFD, 0).map(|_| ()),
+            Err(libc::EBADF)
+        );
     }
 
     #[test]

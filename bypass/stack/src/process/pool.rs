@@ -176,6 +176,16 @@ pub fn empty() -> usize {
     closed
 }
 
+/// In a forked child, after [`empty`]: a thread of the parent was about to keep or to close these numbers, or to give them
+/// to the program. They mean nothing here, and the kernel's sockets behind them may listen.
+pub fn close_left_over() {
+    for fd in (0..table::used()).filter(|fd| table::get(*fd).kind() == Kind::Pooled) {
+        table::set(fd, Entry::KERNEL);
+        let _ = kernel::close(fd);
+        closed(fd);
+    }
+}
+
 /// Closes all that the program has no use of, before it would have no descriptor; says how many.
 pub fn give_back() -> usize {
     let spare = SPARE.get().map_or(0, |give_back| give_back());
