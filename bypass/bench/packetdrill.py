@@ -95,7 +95,7 @@ V4 = ["--ip_version=ipv4", "--local_ip=192.168.0.1", "--gateway_ip=192.168.0.1",
       "CODE=host_unreachable"]
 V6 = ["--ip_version=ipv6", "--local_ip=fd3d:0a0b:17d6::1", "--gateway_ip=fd3d:0a0b:17d6:8888::1",
       "--remote_ip=fd3d:fa7b:d17d::1", "-D", "CMSG_LEVEL_IP=SOL_IPV6", "-D", "CMSG_TYPE_RECVERR=IPV6_RECVERR"]
-# What every Linux does.
+# Each Linux passes it.
 HANDSHAKE = """
 0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
 +0 bind(3, ..., ...) = 0

@@ -324,7 +324,7 @@ unsafe fn close_replacement(stream: *mut FILE) -> Option<c_int> {
         if replacement == stream || streams::descriptor(replacement) != Some(fd) {
             return None;
         }
-        // What was written to it since.
+        // Bytes that were written to it since.
         streams::move_over(stream, replacement);
         Some(real::fclose()(replacement))
     }
