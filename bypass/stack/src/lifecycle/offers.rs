@@ -223,7 +223,7 @@ pub extern "C" fn wait_for_receivers() {
 fn wait_without_calls() {
     let are_received = || OFFERS.try_lock().is_ok_and(|offers| offers.is_empty());
     let mut waited = Waited::begin();
-    // A filter for all threads has ended the service, without which nobody is answered.
+    // A filter for all threads has ended the service, without which no receiver is answered.
     while service::is_running() && !are_received() && waited.look_ns() < LAST_LOOK_NS {
         core::hint::spin_loop();
     }
