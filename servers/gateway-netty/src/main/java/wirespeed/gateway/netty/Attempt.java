@@ -58,9 +58,9 @@ final class Attempt {
         return isSent ? exchange.loop.nowNanos() - sentNanos : 0;
     }
 
-    /** Whether the end of the exchange speaks against the address. */
+    /** Whether the end of the exchange speaks against the address, which is asked or connected to. */
     boolean hasTime() {
-        return hasTime;
+        return hasTime && (stream != null || promised != null);
     }
 
     /** The request is complete. */
@@ -83,11 +83,13 @@ final class Attempt {
     /** A connection is on its way, for this attempt first. */
     void promised(OriginConnection connection) {
         promised = connection;
+        hasTime = client.hasFairTime();
     }
 
     /** The pool has a connection. */
     void connected(OriginStream connection) {
         endWaiting();
+        hasTime = false;
         stream = connection;
         stream.begin(this);
         exchange.connected(this, connection);

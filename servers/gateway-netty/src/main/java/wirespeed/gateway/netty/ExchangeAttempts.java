@@ -189,14 +189,14 @@ abstract class ExchangeAttempts {
         return true;
     }
 
-    /** Addresses that have had the whole request for a while, or stalled it as long, have not answered. */
+    /** Addresses that have had the whole request for a while have not answered, or did not connect or take it for as long. */
     void speaksAgainstAsked() {
         speaksAgainst(attempt);
         speaksAgainst(hedge);
     }
 
     private void speaksAgainst(Attempt asked) {
-        if (asked != null && asked.stream() != null && asked.hasTime()) {
+        if (asked != null && asked.hasTime()) {
             long now = loop.sharedMillis();
             Attempts.lost(context, asked.address(), Loss.BEFORE_ANSWER,
                     now - asked.tookNanos() / 1_000_000, now);

@@ -39,6 +39,7 @@ final class Call {
     private Headers trailers;
     private boolean isRequestSent;
     private boolean isCounted;
+    private long connectNanos;
     private long askedNanos;
     private final long deadlineNanos;
 
@@ -91,14 +92,14 @@ final class Call {
     }
 
     private OriginPool.Lease lease(Origin origin, boolean needsFresh) throws OriginFailure, OriginPool.Full {
-        long begunNanos = System.nanoTime();
         try {
-            return plant.pool().lease(origin, address, needsFresh, deadlineNanos);
+            return plant.pool().lease(origin, address, needsFresh, deadlineNanos,
+                    () -> connectNanos = System.nanoTime());
         } catch (OriginFailure failed) {
             if (System.nanoTime() < deadlineNanos) {
                 throw failed;
             }
-            throw new OriginFailure(Category.ORIGIN_TIMEOUT, isFair(begunNanos) ? failed.loss() : Loss.UNFINISHED,
+            throw new OriginFailure(Category.ORIGIN_TIMEOUT, isFair(connectNanos) ? failed.loss() : Loss.UNFINISHED,
                     failed.getMessage(), failed.getCause());
         }
     }

@@ -138,12 +138,14 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
      * A connection to an address; waits for one, and connects when none is unused.
      *
      * @param deadlineNanos of the exchange, which ends connecting, too; as System.nanoTime
+     * @param begins runs before connecting, once there is a place for the connection
      */
-    Lease lease(Origin origin, Address address, boolean needsFresh, long deadlineNanos)
+    Lease lease(Origin origin, Address address, boolean needsFresh, long deadlineNanos, Runnable begins)
             throws OriginFailure, Full {
         Way way = ways.computeIfAbsent(route(origin, address), Way::new);
         limit(way, origin.settings());
         ConnectionEndpoint endpoint = endpoint(way, origin.settings());
+        begins.run();
         try {
             if (needsFresh && endpoint.isConnected()) {
                 endpoint.close(CloseMode.IMMEDIATE);
