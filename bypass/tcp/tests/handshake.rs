@@ -545,6 +545,9 @@ fn an_attempt_ends_with_the_error_of_its_code() {
         play_code(true, code, "host unreachable");
     }
     play_code(true, 4, "connection refused");
+    // Linux has no error for it, and goes on.
+    let mut unknown = Dialogue::new(config(1));
+    unknown.play("connect\n> S 0:0\nicmp code 16 seq 0\nstate SynSent");
 }
 
 /// As on Linux, whose user learns of a loop among the routers at once.

@@ -351,7 +351,10 @@ mod tests {
     #[test]
     fn a_child_closes_numbers_that_a_thread_of_its_parent_was_closing() {
         let _one_at_a_time = sockets::hold_in_test();
-        let fd = kernel::socket(libc::AF_INET, libc::SOCK_STREAM, 0).expect("a socket") as i32;
+        let socket = kernel::socket(libc::AF_INET, libc::SOCK_STREAM, 0).expect("a socket") as i32;
+        // A number that no other test gets once it is closed.
+        let fd = kernel::fcntl(socket, libc::F_DUPFD, 900).expect("a number") as i32;
+        kernel::close(socket).expect("an open socket");
         table::set(fd, Entry::new(table::Kind::Pooled, 0, 0));
         pool::close_left_over();
         assert_eq!(table::get(fd), Entry::KERNEL);

@@ -57,8 +57,9 @@ pub fn parse_v4(bytes: &[u8]) -> Option<Message<'_>> {
     let kind = match (bytes[0], bytes[1]) {
         (8, 0) => return Some(Message::EchoRequest(&bytes[4..])),
         (3, 4) => ErrorKind::TooBig(u32::from(be16(bytes, 6))),
-        (3, code) => ErrorKind::Undelivered(error_v4(code)),
-        (11, _) => ErrorKind::Undelivered(Error::HostUnreachable),
+        (3, code @ 0..=15) => ErrorKind::Undelivered(error_v4(code)),
+        // Linux, too, makes nothing of fragments that never came together.
+        (11, 0) => ErrorKind::Undelivered(Error::HostUnreachable),
         _ => return None,
     };
     let quoted = &bytes[8..];
