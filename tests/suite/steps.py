@@ -99,16 +99,16 @@ def steps():
                " ".join(pure),
                " ".join(["lab/tests --ignore=lab/tests/stories --ignore=lab/tests/site"
                          " --ignore=lab/tests/agent/test_duet.py", *(f"--ignore={path}" for path in pure)])),
-        Step("java", 350, [["mvn", "-B", "-fae", "-T", "3", "-f", "servers/pom.xml", "verify"]],
+        Step("java", 260, [["mvn", "-B", "-fae", "-T", "3", "-f", "servers/pom.xml", "verify"]],
              junit("servers/*/target/surefire-reports/*.xml"), r"^\[ERROR\][^\n]*"),
-        Step("rust", 280, [[sys.executable, "tests/rust.py"]],
+        Step("rust", 480, [[sys.executable, "tests/rust.py"]],
              lambda text, _: results.cargo(text),
              r"^programs that failed:$.*\Z|^error(?:\[[^\n]*|: [0-9]+ targets?).*?(?=\n\n|\Z)",
              ahead=[*rust.CARGO, *rust.PROGRAMS, "--no-run", "-q"], after="programs"),
         # Counted by valgrind, so that nothing else that runs changes the result.
         checks("instructions", 25, f"{sys.executable} tests/instructions.py"),
         # What a run leaves is looked for in all of /dev/shm, mounts and processes: each part has those of its own.
-        pytest("system", 250,
+        pytest("system", 210,
                " ".join(["-c tests/pytest.ini tests/system", *(f"--ignore={path}" for path in local)]),
                " ".join(["-c tests/pytest.ini", *local]), before=APART),
     ]
