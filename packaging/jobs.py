@@ -42,6 +42,7 @@ APP = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Answer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one segment: the second would wait for a delayed acknowledgment of the first
     def log_message(self, *words): pass
     def do_GET(self):
         self.send_response(200)
