@@ -5,7 +5,7 @@ use crate::conn::{Conn, Context, RetransmitTimer, State};
 use crate::loss::{Forward, Phase};
 use crate::neighbour::Link;
 use crate::segment::{Outgoing, SACK_BYTES};
-use crate::sent::{self, LOST, NONE, RETRANSMITTED, SACKED};
+use crate::sent::{self, Node, LOST, NONE, RETRANSMITTED, SACKED};
 use crate::seq::{after, before, distance};
 use crate::sink::TxSink;
 use crate::wire::ip;
@@ -21,6 +21,10 @@ const SEGMENTS_SMALL_MAX: u32 = 4_096;
 /// Below what every host takes (RFC 9293, 3.7.1).
 const MSS_SMALL: u32 = 500;
 const SEGMENTS_SCARCE: u32 = 64;
+
+fn waits_to_be_resent(node: &Node) -> bool {
+    node.is(LOST) && !node.is(RETRANSMITTED)
+}
 
 impl Conn {
     /// Sends all that may leave now. False when the device has no room left.
@@ -88,18 +92,96 @@ impl Conn {
                 break;
             }
             self.recovery.resend_from = Some((node.seq, index));
-            if node.is(LOST) && !node.is(RETRANSMITTED) {
-                if !self.resend(cx, link, sink, index) {
+            if waits_to_be_resent(&node) {
+                let Some((last, count)) = self.resend_lost(cx, link, sink, index) else {
                     return false;
-                }
+                };
                 if self.recovery.phase == Phase::Loss {
-                    cx.stats.slow_start_retrans += 1;
+                    cx.stats.slow_start_retrans += count;
                 } else {
-                    cx.stats.fast_retrans += 1;
+                    cx.stats.fast_retrans += count;
                 }
+                index = last;
             }
             index = cx.nodes.get(index).next;
         }
+        true
+    }
+
+    /// Sends a lost segment again, with those behind it that left in the same frame, as Linux does. The last one of them and
+    /// how many they were; nothing when the device has no room.
+    fn resend_lost<S: TxSink>(
+        &mut self,
+        cx: &mut Context,
+        link: &mut Link,
+        sink: &mut S,
+        first: u32,
+    ) -> Option<(u32, u64)> {
+        let (last, count) = self.lost_of_frame(cx, first);
+        let sent = match count {
+            1 => self.resend(cx, link, sink, first),
+            _ => self.resend_train(cx, link, sink, (first, last)),
+        };
+        sent.then_some((last, count))
+    }
+
+    /// The last of the lost segments from this one on that may leave in one frame again, and how many they are: those of the
+    /// same frame up to the next hole, of one size but for the last, as far as windows and device allow.
+    fn lost_of_frame(&self, cx: &Context, first: u32) -> (u32, u64) {
+        let len = |node: &Node| node.end.wrapping_sub(node.seq);
+        let mut last = *cx.nodes.get(first);
+        let size = len(&last);
+        let room = self.cwnd.saturating_sub(self.in_flight());
+        let most = match size <= self.mss && self.is_in_window(&last) {
+            true => u64::from(self.frame_segments(cx, size).min(room)),
+            false => 1,
+        };
+        let (mut index, mut count) = (first, 1);
+        while count < most && last.next != NONE && !last.is(sent::FRAME_END) && len(&last) == size {
+            let next = *cx.nodes.get(last.next);
+            let fits = len(&next) <= size && !next.is(sent::FIN) && self.is_in_window(&next);
+            if !fits || !waits_to_be_resent(&next) {
+                break;
+            }
+            (index, last, count) = (last.next, next, count + 1);
+        }
+        (index, count)
+    }
+
+    fn is_in_window(&self, node: &Node) -> bool {
+        distance(self.snd_una, node.end) <= self.snd_wnd
+    }
+
+    /// Sends segments again in one GSO segment.
+    fn resend_train<S: TxSink>(
+        &mut self,
+        cx: &mut Context,
+        link: &mut Link,
+        sink: &mut S,
+        (first, last): (u32, u32),
+    ) -> bool {
+        let node = *cx.nodes.get(first);
+        let segment = Outgoing {
+            seq: node.seq,
+            flags: ACK | PSH,
+            offset: node.seq.wrapping_sub(self.tx_seq) as usize,
+            len: cx.nodes.get(last).end.wrapping_sub(node.seq) as usize,
+            gso_size: node.end.wrapping_sub(node.seq) as usize,
+            ecn: 0,
+        };
+        if !self.emit(cx, link, sink, segment) {
+            return false;
+        }
+        let mut index = first;
+        loop {
+            self.note_resent(cx, index);
+            self.count_sent();
+            if index == last {
+                break;
+            }
+            index = cx.nodes.get(index).next;
+        }
+        self.after_send(cx, false);
         true
     }
 
@@ -342,19 +424,27 @@ impl Conn {
         self.send_new(cx, link, sink, 0, 0)
     }
 
-    /// How many segments of `bytes` the device may cut from one frame. At most half of the congestion window, so
-    /// that acknowledgments come while the other half is under way, and no more than leave in a
-    /// millisecond (as Linux's tcp_tso_autosize).
+    /// How many segments of `bytes` that were not sent before may leave in one frame. At most half of the congestion window,
+    /// so that acknowledgments come while the other half is under way.
     #[inline]
     fn train_segments(&self, cx: &Context, bytes: u32, mss: u32, room: u32) -> u32 {
-        let frame = cx.config.segmentation_max;
-        if bytes <= mss || frame < 2 * mss {
+        if bytes <= mss {
             return 1;
         }
-        let most = frame / mss;
-        let paced = self.bytes_in_a_millisecond(frame) / mss;
-        let most = most.min(paced.max(cx.config.train_segments));
+        let most = self.frame_segments(cx, mss);
         most.min(room).min((self.cwnd / 2).max(1))
+    }
+
+    /// How many segments of this size the device may cut from one frame: no more than leave in a millisecond (as Linux's
+    /// tcp_tso_autosize).
+    #[inline]
+    fn frame_segments(&self, cx: &Context, mss: u32) -> u32 {
+        let frame = cx.config.segmentation_max;
+        if frame < 2 * mss {
+            return 1;
+        }
+        let paced = self.bytes_in_a_millisecond(frame) / mss;
+        (frame / mss).min(paced.max(cx.config.train_segments))
     }
 
     /// Bytes of a GSO segment of up to `most` segments: full ones, and a small one behind them when everything ends
@@ -496,7 +586,7 @@ impl Conn {
             return false;
         }
         self.forget_pushes(end);
-        // Sent again they are single segments: only bytes that the application pushed keep the mark.
+        // Sent again they may be single segments: only bytes that the application pushed keep the mark.
         let flags = if is_pushed || has_fin {
             flags
         } else {
@@ -533,6 +623,9 @@ impl Conn {
             }
             if is_last && flags & PSH != 0 {
                 marks |= sent::PUSHED;
+            }
+            if is_last {
+                marks |= sent::FRAME_END;
             }
             cx.nodes
                 .push(&mut self.sent, (seq, until), cx.now_us, marks);

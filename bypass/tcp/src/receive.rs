@@ -101,7 +101,9 @@ impl Conn {
 
     #[inline]
     fn after_bytes(&mut self, cx: &mut Context, from: u32, count: u32) -> Reply {
-        self.note_arrival(cx, count);
+        if count > 0 {
+            self.note_arrival(cx, count);
+        }
         if from != self.rcv_nxt {
             // RFC 5681, 4.2: out of order is acknowledged at once.
             self.set_quick_acks(cx.config.quick_acks.loss);
@@ -156,11 +158,19 @@ impl Conn {
         };
         self.ack_pending = true;
         match self.state {
+            State::CloseWait if self.is_end_awaited(cx) => self.is_interactive = true,
             // Our own end may come at once.
             State::CloseWait => self.ack_soon = true,
             _ => self.ack_due = true,
         }
         self.notify(cx, READABLE | PEER_CLOSED);
+    }
+
+    /// Whether a program that has just read all bytes is about to close too, and our FIN will acknowledge the peer's: this
+    /// waits as for an answer, as on Linux.
+    fn is_end_awaited(&self, cx: &Context) -> bool {
+        let has_received = self.received_us > 0 && self.rx.is_empty();
+        has_received && cx.now_us - self.received_us < cx.config.delayed_ack_us
     }
 
     /// Notes about arriving data for delayed acknowledgments.

@@ -25,6 +25,8 @@ pub const FIN: u8 = 16;
 const TIMED: u8 = 32;
 /// Was sent with PSH.
 pub const PUSHED: u8 = 64;
+/// The last of the frame that it was first sent in.
+pub const FRAME_END: u8 = 128;
 
 /// One segment.
 #[derive(Clone, Copy)]
@@ -274,7 +276,7 @@ impl Nodes {
         list.newest = index;
     }
 
-    /// Cuts a segment in two at `seq`; both parts keep time and flags, FIN and PSH go to the second.
+    /// Cuts a segment in two at `seq`; both parts keep time and flags, FIN, PSH and the end of the frame go to the second.
     pub fn split(&mut self, list: &mut List, index: u32, seq: u32) {
         let first = *self.get(index);
         let second = self.allocate(Node {
@@ -283,7 +285,7 @@ impl Nodes {
             ..first
         });
         self.get_mut(index).end = seq;
-        self.get_mut(index).flags &= !(FIN | PUSHED);
+        self.get_mut(index).flags &= !(FIN | PUSHED | FRAME_END);
         self.get_mut(index).next = second;
         match first.next {
             NONE => list.tail = second,

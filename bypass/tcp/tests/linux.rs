@@ -292,6 +292,66 @@ fn a_gso_segment_is_at_most_half_of_the_congestion_window() {
 }
 
 #[test]
+fn lost_segments_leave_again_in_the_frame_of_the_first_time() {
+    let few = Config {
+        train_segments: 10,
+        ..offloading()
+    };
+    let (mut dialogue, handle) = accepted(few, "100ms");
+    taken(&mut dialogue, handle, 10_000);
+    // Two frames of five segments; of the first one the last is lost too, of the second one the first two.
+    dialogue.play_loosely("+1ms");
+    dialogue.play(
+        "+100ms
+        < . 1:1 ack 2001 win 257 <sack 3001:4001 7001:10001,nop,nop>
+        > . 2001:3001 ack 1
+        > . 4001:5001 ack 1
+        > . 5001:6001 ack 1
+        > P. 6001:7001 ack 1",
+    );
+}
+
+/// A program that has just read everything is about to close too: our FIN acknowledges the peer's, which is answered at
+/// once otherwise.
+#[test]
+fn a_fin_right_behind_bytes_that_were_read_waits_for_ours() {
+    let rest = |script: &str| {
+        let (mut dialogue, _) = accepted(config(1), "10ms");
+        dialogue.play(
+            "< P. 1:101 ack 1 win 257
+            > . 1:1 ack 101",
+        );
+        dialogue.play(script);
+    };
+    rest(
+        "recv 100
+        < F. 101:101 ack 1 win 257
+        recv eof
+        wait 39ms
+        +1ms
+        > . 1:1 ack 102",
+    );
+    rest(
+        "recv 100
+        < F. 101:101 ack 1 win 257
+        recv eof
+        wait 1ms
+        close
+        > F. 1:1 ack 102",
+    );
+    rest(
+        "< F. 101:101 ack 1 win 257
+        > . 1:1 ack 102",
+    );
+    rest(
+        "recv 100
+        +40ms
+        < F. 101:101 ack 1 win 257
+        > . 1:1 ack 102",
+    );
+}
+
+#[test]
 fn a_gso_segment_of_a_near_connection_is_long_and_of_a_slow_one_short() {
     // The device of these tests cuts GSO segments: PSH marks their ends.
     for (rtt, first_push) in [("100us", 5), ("50ms", 2)] {
