@@ -111,7 +111,8 @@ impl Conn {
             // their bytes.
             return Reply::None;
         }
-        if seg.has(URG) {
+        // RFC 9293, 3.10.7.4, sixth: behind the peer's FIN there can be nothing urgent.
+        if seg.has(URG) && self.can_still_receive() {
             self.take_urgent(cx, seg);
         }
         self.take_data(cx, seg)

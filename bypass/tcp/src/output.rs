@@ -669,11 +669,14 @@ impl Conn {
         if !self.ack_pending {
             return true;
         }
-        let full = self.is_ack_overdue(&cx.config);
+        // A window that was overrun is shut: as on Linux the peer learns that when something was read, or when the
+        // acknowledgment can wait no longer.
+        let full = self.is_ack_overdue(&cx.config) && !self.is_overrun;
         if self.ack_due || full || !self.reassembly.is_empty() {
             return self.send_ack(cx, link, sink);
         }
-        if self.ack_soon || self.quick_acks > 0 && !self.is_interactive {
+        let quick = self.quick_acks > 0 && !self.is_interactive && !self.is_overrun;
+        if self.ack_soon || quick {
             if self.ack_has_waited || !cx.config.answers_follow {
                 return self.send_ack(cx, link, sink);
             }

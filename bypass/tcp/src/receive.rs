@@ -11,6 +11,7 @@ impl Conn {
     pub fn receive(&mut self, cx: &mut Context, seg: &Segment) -> Reply {
         let end = seg.seq.wrapping_add(seg.payload.len() as u32);
         let edge = self.edge_for(seg.seq, end);
+        self.is_overrun |= after(edge, self.rcv_nxt.wrapping_add(self.receive_window()));
         let from = later(seg.seq, self.rcv_nxt);
         let to = earlier(end, edge);
         let has_fin = seg.has(FIN) && !after(end, edge);

@@ -218,6 +218,7 @@ impl Conn {
             self.ack_pending = false;
             self.ack_due = false;
             self.ack_soon = false;
+            self.is_overrun = false;
             self.ack_has_waited = false;
             self.delayed_ack_at_us = 0;
             self.quick_acks = self.quick_acks.saturating_sub(1);

@@ -497,6 +497,8 @@ fn a_segment_that_goes_beyond_the_window_is_taken_whole_while_nothing_waits_to_b
         small,
         &format!(
             "{ACCEPTED}< P. 1:10001 ack 1 win 65535
+            wait 39ms
+            +1ms
             > . 1:1 ack 10001 win 0
             < P. 10001:10101 ack 1 win 65535
             > . 1:1 ack 10001 win 0
@@ -504,6 +506,26 @@ fn a_segment_that_goes_beyond_the_window_is_taken_whole_while_nothing_waits_to_b
             > . 1:1 ack 10002 win 0
             recv 10000
             recv eof"
+        ),
+    );
+}
+
+/// Also as on Linux: the window is shut until something is read, which is then acknowledged at once.
+#[test]
+fn a_segment_that_goes_beyond_the_window_is_acknowledged_when_it_is_read() {
+    let small = Config {
+        receive_bytes: 8_192,
+        ..config(1)
+    };
+    play_with(
+        small,
+        &format!(
+            "{ACCEPTED}< P. 1:10001 ack 1 win 65535
+            wait 1ms
+            recv 10000
+            > . 1:1 ack 10001 win 8192
+            < P. 10001:14001 ack 1 win 65535
+            > . 1:1 ack 14001 win 4192"
         ),
     );
 }
@@ -577,6 +599,35 @@ fn an_urgent_byte_is_forgotten_once_it_is_read_past() {
         let urgent = dialogue.engine.recv_urgent(handle);
         assert_eq!(urgent, Err(bypass_tcp::Error::InvalidArgument));
     }
+}
+
+/// RFC 9293, 3.10.7.4, sixth: a peer that goes on behind its FIN gives no urgent byte either.
+#[test]
+fn nothing_behind_a_fin_is_urgent() {
+    let mut dialogue = accepted(
+        "< F. 1:1 ack 1 win 65535
+        > . 1:1 ack 2
+        < PU. 2:3 ack 1 win 65535 urg 1
+        > . 1:1 ack 2
+        recv eof",
+    );
+    let urgent = dialogue.engine.recv_urgent(dialogue.handle.unwrap());
+    assert_eq!(urgent, Err(bypass_tcp::Error::InvalidArgument));
+}
+
+/// Of a peer that ends its stream before the byte that it has announced.
+#[test]
+fn an_urgent_byte_that_does_not_come_holds_neither_bytes_nor_the_end_back() {
+    accepted(
+        "< PU. 1:11 ack 1 win 65535 urg 100
+        > . 1:1 ack 11
+        < F. 11:11 ack 1 win 65535
+        > . 1:1 ack 12
+        recv 10
+        recv eof
+        close
+        > F. 1:1 ack 12",
+    );
 }
 
 /// Nothing can be read but the urgent byte: a program must not be notified again and again that it can read.
