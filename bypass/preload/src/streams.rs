@@ -231,6 +231,15 @@ pub unsafe fn finish(stream: *mut FILE) {
     }
 }
 
+/// From now on what is written to a stream goes on at once.
+///
+/// # Safety
+/// A stream of libc's, which holds nothing.
+pub unsafe fn keep_nothing_in(stream: *mut FILE) {
+    // SAFETY: the caller's stream.
+    unsafe { setvbuf(stream, core::ptr::null_mut(), libc::_IONBF, 0) };
+}
+
 /// A stream was opened again.
 ///
 /// # Safety

@@ -164,7 +164,7 @@ unsafe fn reopen(
     }
     // SAFETY: the caller's arguments.
     unsafe {
-        close_replacement(stream);
+        take_place_back(stream);
         let (result, fd) = giving_up_number(stream, || real(path, mode, stream));
         if fd >= 0 && result.is_null() {
             pool::closed(fd);
@@ -312,21 +312,48 @@ pub fn replace_standard_stream(fd: c_int) {
 /// The streams whose place others have taken.
 static FORMER: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 3];
 
-/// Closes the stream that has taken the place of this one, whose number and bytes it has: what the program closes by the
-/// pointer that it has kept. None where no other has its place.
-unsafe fn close_replacement(stream: *mut FILE) -> Option<c_int> {
+/// The number of a stream whose place another has taken, that place, and who has it.
+fn replacement_of(stream: *mut FILE) -> Option<(c_int, *mut *mut FILE, *mut FILE)> {
     let is_it = |former: &AtomicPtr<FILE>| former.load(Ordering::Acquire) == stream;
     let fd = FORMER.iter().position(is_it)? as c_int;
     let (place, _) = standard_stream(fd).filter(|_| !stream.is_null())?;
-    // SAFETY: libc's variable, and streams that are open.
+    // SAFETY: libc's variable.
+    let replacement = unsafe { *place };
+    let is_ours = replacement != stream && streams::descriptor(replacement) == Some(fd);
+    is_ours.then_some((fd, place, replacement))
+}
+
+/// Closes the stream that has taken the place of this one, whose number and bytes it has: what the program closes by the
+/// pointer that it has kept. None where no other has its place.
+unsafe fn close_replacement(stream: *mut FILE) -> Option<c_int> {
+    let (_, _, replacement) = replacement_of(stream)?;
+    // SAFETY: streams that are open.
     unsafe {
-        let replacement = *place;
-        if replacement == stream || streams::descriptor(replacement) != Some(fd) {
-            return None;
-        }
         // Bytes that were written to it since.
         streams::move_over(stream, replacement);
         Some(real::fclose()(replacement))
+    }
+}
+
+/// A stream whose place another has taken is about to be opened again: the place is its own again, and the number all the
+/// time, which would be another thread's if it were closed before. The other stays, for threads that still write to it:
+/// what they write goes where the number leads.
+unsafe fn take_place_back(stream: *mut FILE) {
+    let Some((fd, place, replacement)) = replacement_of(stream) else {
+        return;
+    };
+    // SAFETY: streams that are open, and libc's variable.
+    unsafe {
+        streams::locked(replacement, || {
+            // Bytes that were written to it since.
+            streams::move_over(stream, replacement);
+            streams::finish(replacement);
+            streams::keep_nothing_in(replacement);
+            *place = stream;
+        });
+    }
+    if fd == libc::STDIN_FILENO {
+        streams::drop_unread();
     }
 }
 
