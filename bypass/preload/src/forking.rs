@@ -94,7 +94,17 @@ fn close_others_writers() {
     }
 }
 
+extern "C" {
+    fn _IO_list_lock();
+    fn _IO_list_unlock();
+    fn _IO_list_resetlock();
+}
+
+/// Before any other lock, libc's of its list of streams, which its fork takes after ours: a thread that flushes all streams
+/// holds it while one of them writes to a connection.
 extern "C" fn before_fork() {
+    // SAFETY: the lock counts how often a thread has it.
+    unsafe { _IO_list_lock() };
     deferral::enter();
     let prepared = fork::prepare();
     let _ = PREPARED.try_with(|place| place.replace(prepared));
@@ -112,10 +122,14 @@ extern "C" fn in_parent() {
     let prepared = PREPARED.try_with(RefCell::take).ok().flatten();
     let taken = prepared.map(fork::parent);
     let _ = TAKEN.try_with(|place| place.replace(taken));
+    // SAFETY: taken before.
+    unsafe { _IO_list_unlock() };
     deferral::leave();
 }
 
 extern "C" fn in_child() {
+    // SAFETY: there is no other thread. Where there were threads libc has done it; otherwise our count is left.
+    unsafe { _IO_list_resetlock() };
     let _ = LOCKED.try_with(RefCell::take);
     numbers::forget_closes();
     let prepared = PREPARED.try_with(RefCell::take).ok().flatten();
