@@ -198,6 +198,7 @@ pub fn child(prepared: Option<Prepared>) {
     pool::empty();
     pool::close_left_over();
     sockets::forget_calls();
+    listener::follow_numbers();
     sockets::each(|_, socket| socket.set(sockets::DIRTY, true));
     process::become_child(number);
     serving::forget();
@@ -239,6 +240,7 @@ pub fn child(prepared: Option<Prepared>) {
     }
     offers::forget_all();
     free_left_over();
+    listener::close_left_over();
 }
 
 /// No descriptor of the child means these connections: a thread of the parent was ending them, or works on them in a call

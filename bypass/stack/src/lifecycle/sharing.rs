@@ -2,7 +2,6 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::listener;
 use crate::operations::shadow;
 use crate::process::sole;
 use crate::process::table::{self, Entry, Kind};
@@ -33,11 +32,14 @@ pub fn share_flags(fd: i32) {
     }
 }
 
-/// The kernel also keeps the flags of listeners; accept reads them there before it would block.
+/// The kernel also keeps the flags of listeners; accept reads them there before it would block. By the sockets: a number
+/// may be about to be closed.
 pub fn share_listeners() {
-    for listener in listener::all() {
-        share_listener(table::get(listener.fd.load(Ordering::Relaxed)));
-    }
+    sockets::each(|_, socket| {
+        if socket.has(sockets::LISTENING) {
+            socket.set(sockets::SHARED, true);
+        }
+    });
 }
 
 /// Another process will hold the listener behind `entry` too.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bypass_netlink::diag;
 use bypass_shm::layout::RST;
 
-use super::{changed, of, Listener, LISTENERS};
+use super::{changed, numbered, of, Listener, LISTENERS};
 use crate::process::table::{self, Entry, Kind};
 use crate::service;
 use crate::sockets;
@@ -44,11 +44,45 @@ pub fn closed_number(fd: i32, entry: Entry) {
     if entry.kind() != Kind::Listener {
         return;
     }
-    let listener = of(sockets::get(entry.index()));
-    if let (Some(listener), Some(other)) = (listener, table::all(entry).next()) {
+    let Some(listener) = of(sockets::get(entry.index())) else {
+        return;
+    };
+    let mut closed = fd;
+    // Once more where another thread has closed that one meanwhile, and found this one to be left.
+    while let Some(other) = table::all(entry).next() {
         let swap = Ordering::SeqCst;
-        let _ = listener.fd.compare_exchange(fd, other, swap, swap);
+        let is_ours = listener.fd.compare_exchange(closed, other, swap, swap);
+        if is_ours.is_err() || table::get(other) == entry {
+            return;
+        }
+        closed = other;
     }
+}
+
+/// In a forked child: a thread of the parent was closing a number of each of these listeners, and others are left.
+pub fn follow_numbers() {
+    for (number, listener) in numbered() {
+        if let Some(fd) = number_of(number) {
+            listener.fd.store(fd, Ordering::SeqCst);
+        }
+    }
+}
+
+/// In a forked child: a thread of the parent was closing their last number, or making them. No number means them here.
+pub fn close_left_over() {
+    let numbers = numbered().into_iter().map(|(number, _)| number);
+    numbers
+        .filter(|number| number_of(*number).is_none())
+        .for_each(close);
+}
+
+/// A descriptor that means this listener.
+fn number_of(number: usize) -> Option<i32> {
+    (0..table::used()).find(|fd| {
+        let entry = table::get(*fd);
+        let of = &sockets::get(entry.index()).listener;
+        entry.kind() == Kind::Listener && of.load(Ordering::Relaxed) as usize == number
+    })
 }
 
 /// Listeners that this process has closed while connections waited, with their addresses.

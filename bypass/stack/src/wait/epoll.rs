@@ -453,11 +453,19 @@ fn lock_all() -> Result<Vec<OwnedGuard<'static, Option<Box<Inner>>>>, &'static S
 
 /// In a forked child: sets are copies without doorbells; they are looked at every millisecond.
 pub fn orphan() {
-    for set in SETS.iter().take(used()) {
+    let mut ended = Vec::new();
+    for (number, set) in SETS.iter().enumerate().take(used()) {
         let mut guard = set.lock();
         let Some(inner) = guard.as_mut() else {
             continue;
         };
+        // A thread of the parent was closing the others.
+        let entry = Entry::new(Kind::Epoll, number, 0);
+        inner.numbers.retain(|fd| table::get(*fd) == entry);
+        match inner.numbers.first() {
+            Some(fd) => set.fd.store(*fd, Ordering::Relaxed),
+            None => ended.push(number),
+        }
         set.is_orphan.store(true, Ordering::Relaxed);
         set.sleepers.store(0, Ordering::Relaxed);
         set.waker.store(0, Ordering::Release);
@@ -486,6 +494,7 @@ pub fn orphan() {
             }
         }
     }
+    ended.into_iter().for_each(|number| close(number, -1));
 }
 
 /// Whether the set behind `fd` shows an event that is not an old ring of our waker's. A one-shot or
