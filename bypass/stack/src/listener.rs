@@ -37,9 +37,7 @@ pub use accepting::{
     publish_all, use_hidden_sockets, withdraw_credits,
 };
 pub use adopting::{admit, adopt, adopt_from_relay, backlog_of, join, names, proves};
-pub use closing::{
-    close, close_left_over, closed_number, follow_numbers, settle, settle_waiting,
-};
+pub use closing::{close, close_left_over, closed_number, follow_numbers, settle, settle_waiting};
 pub use holders::HOLDER_TABLE_BYTES;
 pub use ready_lists::{Blocked, ReadyLists, Rung};
 

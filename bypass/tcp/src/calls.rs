@@ -238,12 +238,15 @@ impl Engine {
         let conn = self.conns.get(closed.index);
         conn.is_some_and(|conn| {
             let is_it = conn.in_use && conn.generation == closed.generation;
-            is_it
-                && matches!(
-                    conn.state,
-                    State::FinWait1 | State::Closing | State::LastAck
-                )
+            is_it && conn.state.is_ending()
         })
+    }
+
+    /// Whether an end of ours is not acknowledged. It may not have left: behind bytes that are, before a window that is
+    /// shut, where neither a segment nor memory is in use for it.
+    pub fn has_ends_under_way(&self) -> bool {
+        let mut conns = (0..self.conns.len() as u32).map(|index| &self.conns[index]);
+        conns.any(|conn| conn.in_use && conn.fin_queued && conn.state.is_ending())
     }
 
     /// Ends a connection at once with a reset.

@@ -61,6 +61,13 @@ pub enum State {
     TimeWait,
 }
 
+impl State {
+    /// Whether our end is on its way.
+    pub fn is_ending(self) -> bool {
+        matches!(self, State::FinWait1 | State::Closing | State::LastAck)
+    }
+}
+
 /// The purpose of the retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RetransmitTimer {

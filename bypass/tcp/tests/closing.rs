@@ -471,6 +471,27 @@ fn a_closed_connection_does_not_wait_for_ever_before_a_shut_window() {
     assert_eq!(open, 3600, "who is still there may wait");
 }
 
+/// A process that ended before would take the end along: its peer has all the bytes and waits for ever.
+#[test]
+fn an_end_is_under_way_until_it_is_acknowledged_also_before_a_shut_window() {
+    let is_under_way = |script: &str| accepted(script).engine.has_ends_under_way();
+    let waits = "send 10
+        > P. 1:11 ack 1
+        < . 1:1 ack 11 win 0
+        close";
+    let is_sent = "< . 1:1 ack 11 win 100
+        > F. 11:11 ack 1";
+    assert!(!is_under_way("send 10\n> P. 1:11 ack 1"));
+    let dialogue = accepted(waits);
+    assert!(dialogue.engine.has_ends_under_way());
+    let counts = dialogue.engine.counts();
+    assert_eq!((counts.segments, counts.buffer_bytes), (0, 0));
+    assert!(is_under_way(&format!("{waits}\n{is_sent}")));
+    assert!(!is_under_way(&format!(
+        "{waits}\n{is_sent}\n< . 1:1 ack 12 win 100"
+    )));
+}
+
 /// RFC 9293, 3.4: a FIN takes a number, so it needs a place in the window as a byte does.
 #[test]
 fn a_fin_waits_for_a_window_that_is_shut() {

@@ -354,7 +354,8 @@ impl Relay {
     pub fn is_sending(&mut self) -> bool {
         let engine = self.shard.engine();
         let counts = engine.counts();
-        engine.has_output() || counts.segments > 0 || counts.buffer_bytes > 0
+        let has_bytes = counts.segments > 0 || counts.buffer_bytes > 0;
+        engine.has_output() || has_bytes || engine.has_ends_under_way()
     }
 
     /// Before a sleep: true when there is something to do at once.
