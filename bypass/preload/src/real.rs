@@ -110,6 +110,14 @@ real! {
     mkostemp = c"mkostemp": fn(*mut c_char, c_int) -> c_int;
     mkstemp64 = c"mkstemp64": fn(*mut c_char) -> c_int;
     mkostemp64 = c"mkostemp64": fn(*mut c_char, c_int) -> c_int;
+    mkstemps = c"mkstemps": fn(*mut c_char, c_int) -> c_int;
+    mkostemps = c"mkostemps": fn(*mut c_char, c_int, c_int) -> c_int;
+    mkstemps64 = c"mkstemps64": fn(*mut c_char, c_int) -> c_int;
+    mkostemps64 = c"mkostemps64": fn(*mut c_char, c_int, c_int) -> c_int;
+    shm_open = c"shm_open": fn(*const c_char, c_int, c_uint) -> c_int;
+    posix_openpt = c"posix_openpt": fn(c_int) -> c_int;
+    pidfd_open = c"pidfd_open": fn(pid_t, c_uint) -> c_int;
+    fanotify_init = c"fanotify_init": fn(c_uint, c_uint) -> c_int;
     fopen = c"fopen": fn(*const c_char, *const c_char) -> *mut FILE;
     fopen64 = c"fopen64": fn(*const c_char, *const c_char) -> *mut FILE;
     tmpfile = c"tmpfile": fn() -> *mut FILE;

@@ -129,6 +129,12 @@ creating! {
     mkostemp(template: *mut c_char, flags: c_int) -> c_int;
     mkstemp64(template: *mut c_char) -> c_int;
     mkostemp64(template: *mut c_char, flags: c_int) -> c_int;
+    mkstemps(template: *mut c_char, suffix: c_int) -> c_int;
+    mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
+    mkstemps64(template: *mut c_char, suffix: c_int) -> c_int;
+    mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
+    shm_open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    posix_openpt(flags: c_int) -> c_int;
 }
 
 creating! {
@@ -142,6 +148,8 @@ creating! {
     inotify_init() -> c_int;
     inotify_init1(flags: c_int) -> c_int;
     memfd_create(name: *const c_char, flags: c_uint) -> c_int;
+    pidfd_open(process: libc::pid_t, flags: c_uint) -> c_int;
+    fanotify_init(flags: c_uint, event_flags: c_uint) -> c_int;
 }
 
 creating! {
