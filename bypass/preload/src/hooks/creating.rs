@@ -1,7 +1,7 @@
 //! Calls that make descriptors of other kinds: the limit counts for the program, so before one of them fails
 //! for it the pool gives its numbers back.
 
-use core::ffi::{c_char, c_int, c_uint};
+use core::ffi::{c_char, c_int, c_uint, CStr};
 
 use bypass_stack::process::deferral::{self, inside};
 use bypass_stack::process::later;
@@ -125,14 +125,6 @@ creating! {
     __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int;
     creat(path: *const c_char, mode: c_uint) -> c_int;
     creat64(path: *const c_char, mode: c_uint) -> c_int;
-    mkstemp(template: *mut c_char) -> c_int;
-    mkostemp(template: *mut c_char, flags: c_int) -> c_int;
-    mkstemp64(template: *mut c_char) -> c_int;
-    mkostemp64(template: *mut c_char, flags: c_int) -> c_int;
-    mkstemps(template: *mut c_char, suffix: c_int) -> c_int;
-    mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
-    mkstemps64(template: *mut c_char, suffix: c_int) -> c_int;
-    mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
     shm_open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     posix_openpt(flags: c_int) -> c_int;
 }
@@ -159,6 +151,51 @@ creating! {
     tmpfile() -> *mut FILE;
     tmpfile64() -> *mut FILE;
     opendir(path: *const c_char) -> *mut DIR;
+}
+
+/// Hooks that fill a template in, `$behind` of whose letters follow the six that are filled in.
+macro_rules! filling {
+    ($($name:ident($($argument:ident: $type:ty),*), $behind:expr;)*) => {$(
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(template: *mut c_char $(, $argument: $type)*) -> c_int {
+            // SAFETY: the caller's template.
+            let letters = unsafe { letters_of(template, $behind) };
+            or_give_back(|| {
+                // A call that failed has filled them in, and is to find them as they were.
+                if let Some(letters) = letters {
+                    // SAFETY: as above, where six letters were found.
+                    unsafe { *letters = FILLED_IN };
+                }
+                // SAFETY: the caller's arguments.
+                taking_late(|| unsafe { real::$name()(template $(, $argument)*) })
+            })
+        }
+    )*};
+}
+
+filling! {
+    mkstemp(), 0;
+    mkostemp(flags: c_int), 0;
+    mkstemp64(), 0;
+    mkostemp64(flags: c_int), 0;
+    mkstemps(suffix: c_int), suffix;
+    mkostemps(suffix: c_int, flags: c_int), suffix;
+    mkstemps64(suffix: c_int), suffix;
+    mkostemps64(suffix: c_int, flags: c_int), suffix;
+}
+
+/// What is filled in.
+const FILLED_IN: [c_char; 6] = [b'X' as c_char; 6];
+
+/// Where that stands in a template; None where it does not, of which libc says that it is wrong.
+unsafe fn letters_of(template: *mut c_char, behind: c_int) -> Option<*mut [c_char; 6]> {
+    let behind = usize::try_from(behind).ok()?;
+    // SAFETY: the caller's template, which libc reads as well.
+    let length = unsafe { CStr::from_ptr(template) }.count_bytes();
+    let at = length.checked_sub(behind)?.checked_sub(FILLED_IN.len())?;
+    let letters = template.wrapping_add(at).cast::<[c_char; 6]>();
+    // SAFETY: within the template.
+    (unsafe { *letters } == FILLED_IN).then_some(letters)
 }
 
 /// A limit below this leaves no descriptor for a waker.

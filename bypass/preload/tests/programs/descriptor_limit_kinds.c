@@ -31,6 +31,14 @@ static int by_suffix(void) {
     return fd;
 }
 
+static int by_template(void) {
+    char name[] = "/tmp/bypass-contract-XXXXXX";
+    int fd = mkstemp(name);
+    if (fd >= 0)
+        unlink(name);
+    return fd;
+}
+
 static int by_stream(void) {
     FILE *stream = fopen("/dev/null", "r");
     return stream ? fileno(stream) : -1;
@@ -61,7 +69,7 @@ static void solo(void) {
         int (*make)(void);
     } kinds[] = {
         {"pidfd_open", by_pidfd},      {"posix_openpt", by_terminal}, {"shm_open", by_shared_memory},
-        {"mkstemps", by_suffix},       {"fopen", by_stream},
+        {"mkstemps", by_suffix},       {"mkstemp", by_template},      {"fopen", by_stream},
     };
     int most = count(by_dup);
     say("dup makes some: %d", most > LIMIT / 2);
