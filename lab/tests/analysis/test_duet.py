@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -156,6 +157,58 @@ def test_a_duet_is_not_widened_by_noise_of_its_trials():
     assert (by_trials.verdict.word, by_trials.method) == ("not decided", "separate trials")
 
 
+def turns_of(limits, busy, ratio=math.log(5)):
+    """Four duets of sides whose trials alone have these limits, and that were so busy in turns:
+    (contender, baseline)."""
+    one = Duet("a", {"rps": DuetRatio(ratio, 0.001, 4)}, busy=busy[::-1])
+    sides = [
+        cell(key, key.upper(), [replace(trial(key, key.upper(), number, rate, own),
+                                        bottleneck=limit) for number in range(4)])
+        for key, rate, own, limit in (("b", 50.0, one, limits[0]), ("a", 10.0, None, limits[1]))
+    ]  # fmt: skip
+    return comparisons.Pair(*sides, "variant", "rps")
+
+
+@pytest.mark.parametrize(
+    ("limits", "busy", "word", "bound"),
+    [
+        # ×5.21 on a guest with steal: no trial alone showed a limit, and the cell said nothing
+        (("unknown", "unknown"), [None, 0.97], "gain", "≥"),
+        (("client", "unknown"), [None, 0.97], "gain", "≥"),
+        (("server", "unknown"), [None, 0.97], "gain", ""),
+        (("unknown", "unknown"), [0.99, 0.97], "gain", ""),
+        (("unknown", "unknown"), [None, 0.90], "not comparable", ""),
+        (("unknown", "unknown"), [None, None], "not comparable", ""),
+        (("unknown", "unknown"), [], "not comparable", ""),
+        # what a trial alone showed is not overruled
+        (("unknown", "client"), [None, 0.97], "not comparable", ""),
+    ],
+)
+def test_turns_show_that_a_server_was_full_where_trials_alone_do_not(limits, busy, word, bound):
+    run = Run("run", "recipe", metrics=[{"name": "rps"}], idle_held=True)
+    (gain,) = comparisons.judge(run, [turns_of(limits, busy)])
+    assert (gain.verdict.word, gain.verdict.bound) == (word, bound)
+    if word == "gain" and busy[1] == 0.97:
+        assert gain.found.low == pytest.approx(5 * 0.95 - 1, rel=0.001), "as if both had been full"
+
+
+def test_trials_alone_keep_their_own_limits():
+    pair = turns_of(("unknown", "unknown"), [0.99, 0.97])
+    assert pair.limits == ("both", "both")
+    assert replace(pair, is_alone=True).limits == ("unknown", "unknown")
+    assert replace(pair, is_alone=True).method == "separate trials"
+
+
+def test_the_servers_use_of_its_core_is_that_of_the_part_that_counts():
+    """A slice of which a server had nothing to do for the last third was full in its middle."""
+    rows = slices(random.Random(1), 1.0, speeds=[1.0] * 320)
+    longer = [replace(row, seconds=1.5 * row.seconds) for row in rows]
+    half = [replace(row, cpu_s=0.5 * row.cpu_s) if row.side else row for row in longer]
+    assert duet.of_slices(longer, 2.0, True).cores_used == pytest.approx((1.0, 1.0))
+    assert duet.of_slices(half, 2.0, False).cores_used == pytest.approx((1.0, 0.5))
+
+
 def test_a_duet_survives_the_disk():
-    one = trial("b", "B", 1, 1.0, Duet("a", {"rps": DuetRatio(0.1, None, 1)}, how="SIGSTOP"))
+    one = trial("b", "B", 1, 1.0, Duet("a", {"rps": DuetRatio(0.1, None, 1)}, how="SIGSTOP",
+                                       busy=[0.5, None]))  # fmt: skip
     assert Trial.from_json(one.to_json()) == one

@@ -188,6 +188,89 @@ def test_only_a_server_at_its_limit_has_an_unqualified_gain(limit, tmp_path):
     assert judged("e", faster, ["kernel", "balanced"]) == {("not comparable", "")}
 
 
+def one_pair(limits, rates, tmp_path, **marks):
+    """The verdict on requests/s of a contender whose trials have these marks."""
+    places = {"balanced": 0, "kernel": 1}
+    kind = small(lambda a: rates[places[a["stack"]]],
+                 bottleneck=lambda a: limits[places[a["stack"]]])  # fmt: skip
+    run = make_run(dataclasses.replace(kind, axes={"connections": [100], **STACKS}), tmp_path)
+
+    def mark(trial):
+        if trial["axes"]["stack"] == "balanced":
+            trial["metrics"] |= marks.get("metrics", {})
+            trial["notes"] = marks.get("notes", [])
+
+    edit_trials(run, mark)
+    found = summary.load(run)
+    return {gain.metric: gain.verdict for gain in found.gains}, found
+
+
+STACKS = {"stack": ["kernel", "balanced"]}
+
+
+@pytest.mark.parametrize("limit", ["client", "link", "unknown"])
+def test_what_is_known_at_its_connections_makes_a_bound_of_the_other_side(limit, tmp_path):
+    """A baseline that waited has its rate at so many connections, and a contender that its
+    generator held back has at least its own: that was "not comparable"."""
+
+    def said(name, limits, rates):
+        verdicts, found = one_pair(limits, rates, tmp_path / name)
+        family = next(one for one in found.families if one.metric == "rps")
+        rates = verdicts["rps"], family.verdict
+        assert len({(one.word, one.bound, one.scope) for one in rates}) == 1
+        return rates[0].word, rates[0].bound, rates[0].scope
+
+    waits = "concurrency"
+    assert said("a", (limit, waits), (1500.0, 1000.0)) == ("gain", "≥", "latency-bound")
+    assert said("b", (waits, limit), (600.0, 1000.0)) == ("loss", "≤", "latency-bound")
+    assert said("c", (limit, waits), (600.0, 1000.0))[0] == "not comparable"
+    assert said("d", (waits, limit), (1500.0, 1000.0))[0] == "not comparable"
+
+
+PARTLY_ALONE = {"notes": ["the generators ran together for 70% of their windows only"]}
+LITTLE_OFF = {"metrics": {"little_residual": -0.6}}
+
+
+@pytest.mark.parametrize(
+    ("base", "marks", "word"),
+    [
+        ("server", {}, "gain"),
+        ("server", LITTLE_OFF, "gain"),  # a rate of the server, whichever connections it served
+        ("concurrency", LITTLE_OFF, "not comparable"),  # but not of this number of connections
+        ("server", PARTLY_ALONE, "not comparable"),
+        ("concurrency", PARTLY_ALONE, "not comparable"),
+    ],
+)
+def test_an_unknown_limit_bounds_only_what_was_seen(base, marks, word, tmp_path):
+    """Generators that ran one after the other had up to twice the rate of the server together, and
+    that was a gain of at least so much."""
+    verdicts, _ = one_pair(("unknown", base), (1500.0, 1000.0), tmp_path, **marks)
+    assert verdicts["rps"].word == word
+
+
+def test_a_latency_that_was_not_that_of_the_requests_bounds_nothing(tmp_path):
+    """Queued outside the measured interval a contender had a lower latency: "≤ −99 % gain"."""
+    table = {"rows": "connections", "columns": "stack", "value": "latency.p99",
+             "gain": {"over": "kernel"}}  # fmt: skip
+    kind = small(lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0, tables=[table],
+                 bottleneck=lambda a: "unknown" if a["stack"] == "balanced" else "server")  # fmt: skip
+
+    def said(residual):
+        run = make_run(kind, tmp_path / str(residual))
+
+        def lower(trial):
+            if trial["axes"]["stack"] == "balanced":
+                trial["metrics"]["latency.p99"] /= 100
+            trial["metrics"]["little_residual"] = residual
+
+        edit_trials(run, lower)
+        gains = summary.load(run).gains
+        return {gain.verdict.word for gain in gains if gain.metric == "latency.p99"}
+
+    assert said(0.0) == {"gain"}
+    assert said(-0.9) == {"not comparable"}
+
+
 @pytest.mark.parametrize(("of_waiting", "word"), [("balanced", "loss"), ("kernel", "gain")])
 def test_a_server_that_waits_is_slower_than_one_that_works(of_waiting, word, tmp_path):
     """A contender that waited for a lock half of the time, with its core half idle, was "not

@@ -13,6 +13,8 @@ from wirespeed.results.model import Axes, PlannedTrial, Run, Trial
 from wirespeed.stats.comparison import median
 
 SATURATED = 0.95  # a server or generator that is busy for more of its time than this
+LITTLE_UNKNOWN = 0.10  # off Little's law by more: something queues outside the measured interval
+TOGETHER = "the generators ran together for"  # begins a note of a trial
 DISTURBED_MAX = 0.5  # a trial that lost more than this was refused, its program did not fail
 DISTURBANCES = ("other programs", "the host", "the canary", "canary", "noisy")  # of older runs
 
@@ -133,6 +135,16 @@ class Cell:
         return next(
             (reason for trial in reversed(self.failed) for reason in _reasons(trial)), "unknown"
         )
+
+    @property
+    def keeps_littles_law(self) -> bool:
+        residuals = (trial.metrics.get("little_residual") for trial in self.trials)
+        return not any(abs(residual) > LITTLE_UNKNOWN for residual in residuals if residual)
+
+    @property
+    def has_partly_alone(self) -> bool:
+        """Whether in some trial a generator had the server for itself for a part of its window."""
+        return any(note.startswith(TOGETHER) for trial in self.trials for note in trial.notes)
 
     @property
     def shares_cores(self) -> bool:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from wirespeed.analysis import duet
-from wirespeed.analysis.cells import SATURATED, Cell
+from wirespeed.analysis.cells import SATURATED, Cell, is_time
 from wirespeed.analysis.verdict import Terms, Verdict, decide, interval_at
 from wirespeed.results.model import Run
 from wirespeed.stats import comparison
@@ -63,10 +63,24 @@ class Pair:
     base: Cell
     axis: str
     metric: str
+    is_alone: bool = False  # judged by the trials that each side had alone, whatever turns they took
 
     @property
     def key(self) -> Key:
         return (self.cell.key, self.base.key, self.metric)
+
+    @property
+    def limits(self) -> tuple[str, str]:
+        """The limit of the contender and of the baseline. Where the trials do not show it, turns in
+        which the server was full do; of the generator they say nothing."""
+        known = [self.cell.bottleneck, self.base.bottleneck]
+        if "unknown" in known and self.method == DUET:
+            trials = (*self.cell.trials, *self.cell.invalid)
+            for number, side in ((0, duet.CONTENDER), (1, duet.BASELINE)):
+                busy = duet.busy_over(trials, self.base.key, side)
+                if known[number] == "unknown" and busy is not None and busy >= SATURATED:
+                    known[number] = "both"
+        return known[0], known[1]
 
     def ratios(self) -> dict[int, float]:
         """The log ratio of each round: of its duet, where there are enough of them."""
@@ -77,6 +91,8 @@ class Pair:
     @property
     def method(self) -> str:
         """DUET or TRIALS: one comparison is never made of both."""
+        if self.is_alone:
+            return TRIALS
         trials = log_ratios(self.cell.by_round(self.metric), self.base.by_round(self.metric))
         return DUET if len(self._duets) >= min(PAIRS_MIN, max(1, len(trials))) else TRIALS
 
@@ -242,7 +258,7 @@ def as_seen(pair: Pair, terms: Terms) -> Terms:
     is_of_neither = pair.cell.bottleneck == pair.base.bottleneck in ("client", "link", "both")
     if pair.rounds_without_ratio or is_of_neither or any(side.failures for side in sides):
         return terms
-    return replace(terms, withheld="", bound="", scope="")
+    return replace(terms, withheld="", bound="", scope="", is_bound_only=False)
 
 
 def _judged(run: Run, pairs: Sequence[Pair], is_seen: bool = False) -> list[Gain]:
@@ -285,8 +301,9 @@ def slack(pairs: Sequence[Pair], terms: Terms) -> tuple[float, float]:
     if terms.better != "higher" or not pairs or not terms.is_claimable:
         return 0.0, 0.0
     lost = math.log(SATURATED)
-    lower = fmean(lost if pair.base.bottleneck == "both" else 0.0 for pair in pairs)
-    higher = fmean(lost if pair.cell.bottleneck == "both" else 0.0 for pair in pairs)
+    limits = [pair.limits for pair in pairs]
+    lower = fmean(lost if base == "both" else 0.0 for _, base in limits)
+    higher = fmean(lost if cell == "both" else 0.0 for cell, _ in limits)
     return -math.expm1(lower), -math.expm1(higher)
 
 
@@ -352,6 +369,7 @@ def _pooled(run: Run, gains: tuple[Gain, ...]) -> _Pooled:
         withheld="all cells are bounds" if bounds else "",
         bound=next(iter(bounds), ""),
         scope=_scope(chosen),
+        is_bound_only=any(gain.verdict.bound and gain.verdict.scope for gain in chosen),
         spending=_spending(run),
         interference=_of_trials(pairs, gains[0].better),
     )
@@ -403,12 +421,9 @@ def is_ceiling(run: Run, cell: Cell) -> bool:
 
 def _terms(run: Run, pair: Pair) -> Terms:
     direction = better(run, pair.metric)
-    withheld, bound, scope = _withheld(run, pair, direction)
-    lost = _of_trials([pair], direction)
-    spending = _spending(run)
     return Terms(
-        better=direction, withheld=withheld, bound=bound, scope=scope, interference=lost,
-        spending=spending,
+        better=direction, interference=_of_trials([pair], direction), spending=_spending(run),
+        **_withheld(run, pair, direction)._asdict(),
     )  # fmt: skip
 
 
@@ -434,43 +449,70 @@ def interference(pairs: Sequence[tuple[Cell, Cell]], better: str) -> float:
     return lost if better == "higher" else -lost
 
 
-def _withheld(run: Run, pair: Pair, direction: str) -> tuple[str, str, str]:
-    """(why no plain verdict may be given, on which side the true gain lies, its scope)."""
+class Held(NamedTuple):
+    """What keeps a comparison from a plain verdict, as the fields of Terms with these names."""
+
+    withheld: str = ""
+    bound: str = ""
+    scope: str = ""
+    is_bound_only: bool = False
+
+
+def _withheld(run: Run, pair: Pair, direction: str) -> Held:
     if run.plan.order == "blocked":
-        return "measured in blocks: drift looks like a gain", "", ""
+        return Held("measured in blocks: drift looks like a gain")
     if zeros := pair.rounds_without_ratio:
-        return f"{zeros} of its rounds have a figure of 0, which has no ratio", "", ""
+        return Held(f"{zeros} of its rounds have a figure of 0, which has no ratio")
     names = [str(side.axes.get(pair.axis, "a cell")) for side in (pair.cell, pair.base)]
     return held_back(pair, direction, run.idle_held, names)
 
 
-def held_back(
-    pair: Pair, direction: str, is_idle_held: bool, names: Sequence[str]
-) -> tuple[str, str, str]:
+def held_back(pair: Pair, direction: str, is_idle_held: bool, names: Sequence[str]) -> Held:
     """The same for two sides that are called `names`, in whichever order they were measured."""
-    cell, base = pair.cell, pair.base
-    for name, side in zip(names, (cell, base), strict=True):
+    sides = (pair.cell, pair.base)
+    for name, side in zip(names, sides, strict=True):
         if side.failures:
-            return f"{name} {side.failures} trials", "", ""
-    for name, side in zip(names, (cell, base), strict=True):
+            return Held(f"{name} {side.failures} trials")
+    for name, side in zip(names, sides, strict=True):
         if not is_idle_held and (why := _idle_prone(side, name)):
-            return f"idle states were not held off and {why}", "", ""
-    if pair.metric in COSTS:
-        return "", "", ""
+            return Held(f"idle states were not held off and {why}")
+    return Held() if pair.metric in COSTS else _of_limits(pair, direction, names)
+
+
+def _of_limits(pair: Pair, direction: str, names: Sequence[str]) -> Held:
+    """A server at its limit is known, one that waited is at its number of connections, and what was
+    held back by anything else is at least as good as it was seen. So a side that is known makes a
+    bound of the other one's figure, and two that were held back say nothing."""
+    limits = pair.limits
     # Saturated at both ends is known well enough where the metric is a rate: see `slack`.
     good = ("server", "both") if direction == "higher" else ("server",)
-    held = [side.bottleneck not in good for side in (cell, base)]
+    held = [limit not in good for limit in limits]
     if not any(held):
-        return "", "", ""
-    if cell.bottleneck == base.bottleneck == "concurrency":
-        return "", "", LATENCY_BOUND
-    name, side = (names[0], cell) if held[0] else (names[1], base)
-    reason = f"{name}: {HELD.get(side.bottleneck, HELD['unknown'])}"
-    if all(held):
-        return reason, "", ""
+        return Held()
+    if limits == ("concurrency", "concurrency"):
+        return Held(scope=LATENCY_BOUND)
+    waits = [limit == "concurrency" for limit in limits]
+    # Of two that are not at their server's limit, the one that waited is the known one.
+    place = waits.index(False) if all(held) else held.index(True)
+    reason = f"{names[place]}: {HELD.get(limits[place], HELD['unknown'])}"
+    if all(held) and not any(waits):
+        return Held(reason)
+    if limits[place] == "unknown" and not _is_at_least(pair, place, is_at_limit=not all(held)):
+        return Held(reason)
+    bound = "≥" if (place == 0) == (direction == "higher") else "≤"
     # A server that waits (for locks or a disk) where the other one works is slower all the same.
-    scope = LATENCY_BOUND if side.bottleneck == "concurrency" else ""
-    return reason, "≥" if held[0] == (direction == "higher") else "≤", scope
+    return Held(reason, bound, LATENCY_BOUND if any(waits) else "", is_bound_only=all(held))
+
+
+def _is_at_least(pair: Pair, place: int, is_at_limit: bool) -> bool:
+    """Whether a side whose limit is not known is at least as good as its figure. Generators that
+    ran partly alone had more of the server than together, so the sum of their rates is too high.
+    Where Little's law does not hold, times are not those of the requests, and the connections were
+    not all served: their rate is one of the server, and not of this number of connections."""
+    side = (pair.cell, pair.base)[place]
+    if pair.method == TRIALS and side.has_partly_alone:
+        return False
+    return side.keeps_littles_law or (is_at_limit and not is_time(pair.metric))
 
 
 def _idle_prone(cell: Cell, name: str) -> str:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, variance
+from statistics import fmean, median, variance
 
 from wirespeed.results.model import DuetRatio, Trial
 
@@ -22,6 +22,7 @@ CPU = ("server.work_us_per_request", "server.cpu_us_per_request")
 TRIM = 0.2  # of the groups of a block, at each end
 GROUPS_MIN = 5  # fewer say nothing, trimmed or not
 LEFT_OUT_MAX = 0.25  # of the groups; when more were not drained, the rest may be a selection
+BASELINE, CONTENDER = 0, 1  # the sides
 SETTLE_SHARE, SETTLE_MOST_S = 0.1, 0.5  # at the beginning of a pair: connections have just opened
 
 
@@ -30,7 +31,7 @@ class Slice:
     """One turn of one side, from the thaw until nothing was in flight."""
 
     group: int
-    side: int  # 0 the baseline, 1 the contender
+    side: int  # BASELINE or CONTENDER
     seconds: float
     responses: int
     cpu_s: float  # of the servers
@@ -48,6 +49,7 @@ class Told:
     groups: int
     left_out: int
     problem: str = ""
+    cores_used: tuple[float, float] = (0.0, 0.0)  # by the servers of each side while in its turn
 
 
 def of_slices(slices: Sequence[Slice], block_s: float, has_cpu: bool) -> Told:
@@ -69,7 +71,8 @@ def of_slices(slices: Sequence[Slice], block_s: float, has_cpu: bool) -> Told:
     if has_cpu and all(_cpu(group, side) > 0 for group in good for side in (0, 1)):
         cpu = _ratio(blocks, _cpu)
         ratios |= dict.fromkeys(CPU, cpu)
-    return Told(ratios, len(good), left_out)
+    used = _cores_used(good, BASELINE), _cores_used(good, CONTENDER)
+    return Told(ratios, len(good), left_out, cores_used=used)
 
 
 def trimmed_mean(values: Sequence[float], share: float = TRIM) -> float:
@@ -86,6 +89,18 @@ def over(trials: Iterable[Trial], base: str, metric: str) -> dict[int, float]:
         for trial in trials
         if trial.duet is not None and trial.duet.over == base and metric in trial.duet.ratios
     }
+
+
+def busy_over(trials: Iterable[Trial], base: str, side: int) -> float | None:
+    """How full the servers of a side usually were in the duets with the cell `base`."""
+    busy = [
+        trial.duet.busy[side]
+        for trial in trials
+        if trial.duet is not None and trial.duet.over == base and trial.duet.ratios
+        and len(trial.duet.busy) == 2
+    ]  # fmt: skip
+    known = [share for share in busy if share is not None]
+    return median(known) if known and len(known) == len(busy) else None
 
 
 def _groups(slices: Sequence[Slice]) -> list[list[Slice]]:
@@ -129,6 +144,12 @@ def _rate(group: Sequence[Slice], side: int) -> float:
 def _cpu(group: Sequence[Slice], side: int) -> float:
     slices = [one for one in group if one.side == side]
     return sum(one.cpu_s for one in slices) / sum(one.responses for one in slices)
+
+
+def _cores_used(groups: Sequence[Sequence[Slice]], side: int) -> float:
+    """By the utilisation law, at the rate of the part that counts: a slice also has its thaw and
+    the end of its load in it, when no server is full."""
+    return median(_rate(group, side) * _cpu(group, side) for group in groups)
 
 
 def _ratio(blocks: Sequence[Sequence[Sequence[Slice]]], figure: object) -> DuetRatio:

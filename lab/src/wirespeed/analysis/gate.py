@@ -32,7 +32,7 @@ from wirespeed.analysis.comparisons import (
 from wirespeed.analysis.summary import Summary
 from wirespeed.analysis.verdict import Terms, decide
 from wirespeed.errors import InputError, UnitError
-from wirespeed.stats.comparison import PAIRS_MIN, compare, log_ratios
+from wirespeed.stats.comparison import PAIRS_MIN, compare
 
 FAIL_ON = ("loss", "undecided")
 UNDECIDED = ("not decided", "not comparable")
@@ -245,16 +245,15 @@ def _is_loss_of_its_own(gain: Gain) -> bool:
 def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
     """A duet trims rare long pauses. The trials that each side has alone hold what those cost, and
     fail a check where chance hardly explains it."""
-    pair = Pair(gain.cell, gain.base, gain.axis, gain.metric)
+    pair = Pair(gain.cell, gain.base, gain.axis, gain.metric, is_alone=True)
     names = (gain.contender, gain.over)
-    withheld, bound, scope = held_back(pair, gain.better, summary.run.idle_held, names)
+    held = held_back(pair, gain.better, summary.run.idle_held, names)
     lost = interference([(gain.cell, gain.base)], gain.better)
     terms = as_seen(
         pair,
-        Terms(better=gain.better, withheld=withheld, bound=bound, scope=scope, interference=lost),
+        Terms(better=gain.better, interference=lost, **held._asdict()),
     )
-    ratios = log_ratios(gain.cell.by_round(gain.metric), gain.base.by_round(gain.metric))
-    (alone,) = compare([list(ratios.values())])
+    (alone,) = compare([list(pair.ratios().values())])
     if not terms.is_claimable or alone is None or alone.p > p_max:
         return []
     word = decide(loosened(alone, slack([pair], terms)), terms).word

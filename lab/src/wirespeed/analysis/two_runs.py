@@ -182,8 +182,8 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     metric, direction = pair.metric, first.better(pair.metric)
     is_idle_held = first.run.idle_held and second.run.idle_held
     terms = Terms(
-        1.0, direction, *comparisons.held_back(pair, direction, is_idle_held, NAMES),
-        interference=interference([(pair.cell, pair.base)], direction),
+        1.0, direction, interference=interference([(pair.cell, pair.base)], direction),
+        **comparisons.held_back(pair, direction, is_idle_held, NAMES)._asdict(),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
     for values, which in ((after, NAMES[0]), (before, NAMES[1])):

@@ -40,7 +40,8 @@ class Terms:
     """Under which terms a comparison is judged.
 
     `withheld` says why a side was not at its own limit, `bound` on which side of the figure the
-    true gain lies then. `interference` is the share of its figure that the contender lost to other
+    true gain lies then, and `is_bound_only` that nothing else can be said: the other side is known at
+    its number of connections only (`scope`). `interference` is the share of its figure that the contender lost to other
     processes and a slow host beyond what the baseline lost, negative where the baseline lost more:
     the pairs hold what both lost alike. A verdict must hold with that share given back.
     """
@@ -50,6 +51,7 @@ class Terms:
     withheld: str = ""
     bound: str = ""
     scope: str = ""
+    is_bound_only: bool = False
     interference: float = 0.0
     threshold: float = THRESHOLD
     spending: Spending = SINGLE
@@ -78,8 +80,9 @@ def decide(found: Comparison | None, terms: Terms) -> Verdict:
     is_up = found is not None and found.gain > 0
     reason = f"{plain.reason}; {terms.withheld}"
     if plain.word in ("gain", "loss") and is_up == (terms.bound == "≥"):
-        return replace(plain, reason=reason, bound=terms.bound, scope="")
-    if terms.scope:  # it says nothing of the limit, but holds for so many connections
+        scope = terms.scope if terms.is_bound_only else ""
+        return replace(plain, reason=reason, bound=terms.bound, scope=scope)
+    if terms.scope and not terms.is_bound_only:  # it holds for so many connections
         return replace(plain, reason=reason)
     return Verdict("not comparable", terms.withheld, bound=terms.bound)
 

@@ -159,6 +159,9 @@ class Duet(_Record):
     slice_s: float = 0.0
     seconds: float = 0.0
     how: str = ""  # cgroup.freeze or SIGSTOP
+    # Share of their cores that the servers used in their turns, the baseline's and the contender's;
+    # None of those that poll. Empty: of an earlier build.
+    busy: list[float | None] = field(default_factory=list)
     is_realtime: bool = False  # whoever lets them take turns has real-time priority
     problem: str = ""  # why it has no ratios
     is_failure: bool = False  # the problem is one of its programs, as in a trial that failed

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wirespeed.analysis.cells import SATURATED
+from wirespeed.analysis.cells import LITTLE_UNKNOWN, SATURATED
 from wirespeed.driver.base import Figures
 from wirespeed.probe.window import Part, Usage
 from wirespeed.results.model import Bottleneck, Calibration
 from wirespeed.runner import disturbance
 from wirespeed.runner.disturbance import Others
 
-LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
 HEADROOM_MIN = 1.3  # of a generator that polls; below, it takes part in the figure
 LINK_FULL = 0.95  # of what the link was found to carry
 OVERLAP_MIN = 0.95  # of each generator's window with the others'

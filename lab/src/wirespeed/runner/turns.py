@@ -107,7 +107,8 @@ def play(
         fleet.release_idle()
     slices = [Slice(*row) for row in answer["slices"]]
     _keep(folder, answer["slices"])
-    measured = slices_of.of_slices(slices, plan.block, not _polls(pair))
+    has_cpu = not any(map(_polls, pair.both))
+    measured = slices_of.of_slices(slices, plan.block, has_cpu)
     failure = _failure(answer["totals"], slices)
     problem = failure or measured.problem
     return Duet(
@@ -118,6 +119,7 @@ def play(
         slice_s=plan.slice,
         seconds=plan.pair,
         how=answer["how"],
+        busy=[_busy(*side) for side in zip(pair.both, measured.cores_used, strict=True)],
         is_realtime=answer["realtime"],
         problem=problem,
         is_failure=bool(failure),
@@ -158,7 +160,7 @@ def _ask_for_turns(
     message = {
         "sides": [
             {
-                "servers": [s.label for s in one.running if s.instance.role == "server"],
+                "servers": [s.label for s in _servers(one)],
                 "loads": [s.label for s in group]
                 + [s.label for s in one.running if s.instance.role == "origin"],
             }
@@ -196,10 +198,19 @@ def _check_alive(pair: SessionPair) -> None:
         session.check_alive()
 
 
-def _polls(pair: SessionPair) -> bool:
-    root = pair.base.schedule.place.root
-    servers = (s for session in pair.both for s in session.running if s.instance.role == "server")
-    return any(stack.is_polling(root, s.instance.under) for s in servers)
+def _busy(session: ServerSession, cores_used: float) -> float | None:
+    """How full the servers' cores were, of those whose CPU time is work."""
+    cores = {core for one in _servers(session) for core in one.instance.cores}
+    return None if _polls(session) or not cores else cores_used / len(cores)
+
+
+def _polls(session: ServerSession) -> bool:
+    root = session.schedule.place.root
+    return any(stack.is_polling(root, one.instance.under) for one in _servers(session))
+
+
+def _servers(session: ServerSession) -> list[Started]:
+    return [one for one in session.running if one.instance.role == "server"]
 
 
 def _failure(totals: Sequence[Sequence[int]], slices: Sequence[Slice]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from wirespeed.analysis.cells import TOGETHER
 from wirespeed.results.model import Bottleneck
 from wirespeed.runner import disturbance
 from wirespeed.runner.bottleneck import OVERLAP_MIN, Evidence, bottleneck, load_of
@@ -54,7 +55,7 @@ def judge(evidence: Evidence) -> Validity:
         )
     if evidence.common_share < OVERLAP_MIN:
         share = evidence.common_share
-        text = f"the generators ran together for {share:.0%} of their windows only"
+        text = f"{TOGETHER} {share:.0%} of their windows only"
         (reasons if share < OVERLAP_VALID_MIN else notes).append(text)
     if evidence.usage is None:
         notes.append("no resource samples surround the window")
