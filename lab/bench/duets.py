@@ -2,6 +2,8 @@
 
     python lab/bench/duets.py aa [--for 20m] [--size compare]
     python lab/bench/duets.py planted 1,2,3,5,10 [--for 20m] [--size compare]
+    python lab/bench/duets.py pairs 0,1,2,3,5,10 [--for 60m] [--size 3m]
+    python lab/bench/duets.py power [--size 3m] [FILE …]
     python lab/bench/duets.py report [FILE …]
 
 A comparison has the pairs of a shipped size: of `compare --run`, of `init`, or of the quickstart;
@@ -10,7 +12,9 @@ Each pair is two fresh servers with a generator each, which live next to each ot
 of 25 ms, as in a run of the lab (agent, controller, estimator), and the lab's own rules give the
 verdict. As many comparisons are made as fit into `--for`, the planted share with the fewest first.
 Each is appended to one file when it is finished, so sessions add up, and Ctrl-C costs the one that
-is on its way. `--rival NICE` adds a program that works in bursts on the servers' core.
+is on its way. `pairs` measures single pairs, of the share with the fewest, and `power` estimates
+from them how often a whole comparison would find each share (power.py). `--rival NICE` adds a
+program that works in bursts on the servers' core.
 
 The server is lab/tests/fakes/planted.py, whose requests cost 100 blocks to hash, or PERCENT more;
 what is the same for both (about a tenth of a request) makes the true difference so much smaller.
@@ -35,11 +39,11 @@ from pathlib import Path
 from statistics import median
 
 import bounds
+import power
 
 from wirespeed import units
 from wirespeed.agent.facts import own_identity
 from wirespeed.analysis.duet import CPU, RATE, Slice, of_slices
-from wirespeed.analysis.verdict import Terms, decide
 from wirespeed.errors import InputError, WirespeedError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
@@ -54,8 +58,10 @@ SERVER = ROOT / "lab" / "tests" / "fakes" / "planted.py"
 FILE = ROOT / "build" / "duets.jsonl"
 BLOCKS, CONNECTIONS, PORT = 100, 10, 18_400
 BLOCK_S, WARM_S, PATIENCE_S = 2.0, 0.5, 30.0
+ALONE = "pair"  # the size of a row that is no comparison
 LONG, LONG_S = "3m", 180.0  # a size of no recipe, and its time
 START_S = 1.0  # of a pair besides its turns: two servers and generators, warm-up, end
+FAILURES_MAX = 3  # in a row; one hiccup does not end a session of an hour
 METRICS = {CPU[0]: "lower", RATE: "higher"}
 FALSE_MAX = 0.02  # the share of false verdicts that the lab promises
 BURSTS_S = 0.02, 0.4  # of a rival, and of its rests
@@ -97,12 +103,25 @@ def wait_for(port: int) -> None:
 
 def pair(host: Host, works: tuple[int, int], seconds: float, seed: int) -> dict[str, object]:
     """One pair of fresh servers: the log ratios of the second over the first."""
+    names: list[str] = []
+    try:
+        return turns(host, works, seconds, seed, names)
+    finally:
+        host.ask("stop", names=names, grace_s=0)
+        host.ask("forget", names=names)
+
+
+def turns(
+    host: Host, works: tuple[int, int], seconds: float, seed: int, names: list[str]
+) -> dict[str, object]:
+    """The turns of a pair; `names` are those of the programs that it has started."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        names, controls = [], []
+        controls = []
         for side, work in enumerate(works):
             port = PORT + side
             command = [sys.executable, str(SERVER), "--port", str(port), "--work", str(work)]
             spawn(host, folder, f"server-{side}", 0, command)
+            names.append(f"server-{side}")
         for side in (0, 1):
             wait_for(PORT + side)
             controls.append(f"{folder}/control-{side}")
@@ -110,15 +129,13 @@ def pair(host: Host, works: tuple[int, int], seconds: float, seed: int) -> dict[
             options = ["-t1", f"-c{CONNECTIONS}", "-d1h", "--pin", "1", "--timeout", "30s"]
             command = [str(LOAD), *options, "--control", controls[-1], url]
             spawn(host, folder, f"load-{side}", 1, command)
-            names += [f"server-{side}", f"load-{side}"]
+            names.append(f"load-{side}")
         time.sleep(WARM_S)
         told = host.ask(
             "duet", seconds + 60, slice_s=0.025, skip_s=0.005, drain_s=0.2, length_s=seconds,
             seed=seed, cores=[0, 1], core=1, controls=[[path] for path in controls],
             sides=[{"servers": [f"server-{s}"], "loads": [f"load-{s}"]} for s in (0, 1)],
         )  # fmt: skip
-        host.ask("stop", names=names, grace_s=0)
-        host.ask("forget", names=names)
     found = of_slices([Slice(*row) for row in told["slices"]], BLOCK_S, True)
     ratios = {name: found.ratios[name].log for name in METRICS if name in found.ratios}
     return {"how": told["how"], "realtime": told["realtime"], "groups": found.groups,
@@ -139,11 +156,15 @@ def compared(host: Host, percent: float, pairs: int, seconds: float) -> list[dic
     return found
 
 
-def measure(percents: list[float], size: str, for_s: float, nice: int | None, file: Path) -> None:
-    """Comparisons for as long as another one fits; each is in the file when it is finished."""
+def measure(
+    percents: list[float], size: str, for_s: float, nice: int | None, file: Path, is_alone: bool
+) -> None:
+    """Comparisons, or pairs alone, for as long as another one fits; each is in the file when it is
+    finished."""
     if not LOAD.exists():
         raise InputError("the load generator is not built (./wirespeed build load)")
     pairs, seconds = sizes()[size]
+    pairs, size = (1, ALONE) if is_alone else (pairs, size)
     plain = {"size": size, "pairs_of": pairs, "seconds": seconds, "rival": nice,
              "machine": own_identity()}  # fmt: skip
     session = uuid.uuid4().hex[:8]
@@ -153,19 +174,29 @@ def measure(percents: list[float], size: str, for_s: float, nice: int | None, fi
     host.ask("hold_idle")
     other = None if nice is None else rival(nice)
     file.parent.mkdir(parents=True, exist_ok=True)
-    end, longest = time.monotonic() + for_s, pairs * (seconds + START_S)
-    print(f"a comparison takes about {longest:.0f} s: {for_s / longest:.0f} in all", flush=True)
+    end, longest, failures = time.monotonic() + for_s, pairs * (seconds + START_S), 0
+    what = "pair" if is_alone else "comparison"
+    print(f"a {what} takes about {longest:.0f} s: {for_s / longest:.0f} in all", flush=True)
     try:
         while time.monotonic() + longest <= end:
             percent = least_tried(percents, plain, rows_of([file]))
             began = time.monotonic()
+            try:
+                found = compared(host, percent, pairs, seconds)
+                failures = 0
+            except (OSError, WirespeedError) as error:
+                failures += 1
+                print(f"a {what} failed: {error}", file=sys.stderr, flush=True)
+                if failures == FAILURES_MAX:
+                    raise
+                continue
             row = {**plain, "session": session, "percent": percent, "t": time.time(),
-                   "pairs": compared(host, percent, pairs, seconds)}  # fmt: skip
+                   "pairs": found}  # fmt: skip
             with open(file, "a", encoding="utf-8") as out:
                 out.write(json.dumps(row) + "\n")
             longest = max(longest, time.monotonic() - began)
     except KeyboardInterrupt:
-        print("stopped; finished comparisons are kept", file=sys.stderr)
+        print(f"stopped; each {what} that is finished is kept", file=sys.stderr)
     finally:
         host.close()
         if other:
@@ -202,9 +233,8 @@ def burst(nice: int) -> None:
 def judged(row: dict, metric: str) -> tuple[str, comparison.Comparison | None]:
     """The verdict that a run of this comparison alone would print."""
     logs = [one["ratios"][metric] for one in row["pairs"] if metric in one["ratios"]]
-    (found,) = comparison.compare([logs])
-    q = found.p if found else 1.0
-    return decide(found, Terms(q=q, better=METRICS[metric])).word, found
+    verdict, found = power.judge(logs, METRICS[metric])
+    return verdict.word, found
 
 
 def rows_of(files: list[Path]) -> list[dict]:
@@ -224,11 +254,10 @@ def report(rows: list[dict]) -> list[str]:
     """The table, apart for each machine, size and rival: what differs does not add up."""
     groups: dict[tuple, list[dict]] = defaultdict(list)
     for row in rows:
-        machine = row["machine"]
-        where = f"{machine['cpu_model']}, {machine['cores']} cores, {machine['kernel']}"
-        rival_of = "quiet" if row["rival"] is None else f"rival at nice {row['rival']}"
-        size = f"{row['size']}: {row['pairs_of']} pairs of {row['seconds']:g} s"
-        groups[where, size, rival_of].append(row)
+        if row["size"] != ALONE:
+            where, rival_of = place_of(row)
+            size = f"{row['size']}: {row['pairs_of']} pairs of {row['seconds']:g} s"
+            groups[where, size, rival_of].append(row)
     lines = []
     for names, group in sorted(groups.items()):
         sessions = {row["session"] for row in group}
@@ -248,13 +277,39 @@ def report(rows: list[dict]) -> list[str]:
     return lines
 
 
+def place_of(row: dict) -> tuple[str, str]:
+    """The machine, and what else it did."""
+    machine = row["machine"]
+    where = f"{machine['cpu_model']}, {machine['cores']} cores, {machine['kernel']}"
+    return where, "quiet" if row["rival"] is None else f"rival at nice {row['rival']}"
+
+
+def estimated(rows: list[dict], size: str, draws: power.Draws = power.DRAWS) -> list[str]:
+    """What a comparison of a size would find, from recorded pairs of its length, of any size."""
+    pairs, seconds = sizes()[size]
+    groups: dict[tuple, list[dict]] = defaultdict(list)
+    for row in rows:
+        if row["seconds"] == seconds:
+            groups[place_of(row)].append(row)
+    lines = []
+    for names, group in sorted(groups.items()):
+        lines += ["", f"## {'; '.join(names)}: a comparison of {pairs} pairs of {seconds:g} s", ""]
+        for percent in sorted({row["percent"] for row in group}):
+            by_session: dict[str, list[power.Pair]] = defaultdict(list)
+            for row in sorted(group, key=lambda row: row["t"]):
+                if row["percent"] == percent:
+                    by_session[row["session"]] += [one["ratios"] for one in row["pairs"]]
+            lines += power.told(list(by_session.values()), percent, pairs, METRICS, RATE, draws)
+    return lines
+
+
 def shares(rows: list[dict]) -> list[str]:
     """Of each planted share how many comparisons found it, in either metric: what a user sees."""
     lines = []
     for percent in sorted({row["percent"] for row in rows}):
         same = [row for row in rows if row["percent"] == percent]
         hits = sum(
-            any(_is_hit(judged(row, metric)[0], percent) for metric in METRICS) for row in same
+            any(power.is_hit(judged(row, metric)[0], percent) for metric in METRICS) for row in same
         )
         low, high = bounds.wilson(hits, len(same))
         what = "found" if percent else "called different"
@@ -267,15 +322,10 @@ def shares(rows: list[dict]) -> list[str]:
     return lines
 
 
-def _is_hit(word: str, percent: float) -> bool:
-    """Of a server with itself any claim, and it is false; of a slower one the loss."""
-    return word == "loss" if percent else word in ("gain", "loss")
-
-
 def _line(rows: list[dict], percent: float, metric: str) -> str:
     every = [(row["session"], *judged(row, metric)) for row in rows]
     found = [one for _, _, one in every if one is not None]
-    hits = sum(_is_hit(word, percent) for _, word, _ in every)
+    hits = sum(power.is_hit(word, percent) for _, word, _ in every)
     wrong = sum(word == "gain" for _, word, _ in every) if percent else 0
     low, high = bounds.interval(hits, len(every))
     sure = sum(one.p <= comparison.P_MAX for one in found)
@@ -286,7 +336,7 @@ def _line(rows: list[dict], percent: float, metric: str) -> str:
     ]
     by_session: dict[str, list[bool]] = defaultdict(list)
     for session, word, _ in every:
-        by_session[session].append(_is_hit(word, percent))
+        by_session[session].append(power.is_hit(word, percent))
     sessions = ", ".join(f"{sum(one)}/{len(one)}" for one in by_session.values())
     what = "found" if percent else "false"
     text = f"{hits} {what}" + (f", {wrong} called faster" if wrong else "")
@@ -302,7 +352,7 @@ def _open(rows: list[dict], percent: float, metric: str) -> list[str]:
     """Of a server with itself: what is missing for a bound at the promise."""
     if percent:
         return []
-    hits = sum(_is_hit(judged(row, metric)[0], 0.0) for row in rows)
+    hits = sum(power.is_hit(judged(row, metric)[0], 0.0) for row in rows)
     more = bounds.more_for_at_most(hits, len(rows), FALSE_MAX)
     if more == 0:
         return [f"{metric}: at most {FALSE_MAX:.0%} false is shown."]
@@ -313,25 +363,33 @@ def _open(rows: list[dict], percent: float, metric: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for kind in ("aa", "planted"):
+    for kind in ("aa", "planted", "pairs"):
         one = kinds.add_parser(kind)
-        if kind == "planted":
+        if kind != "aa":
             one.add_argument("percents", help="1,2,3,5,10")
         one.add_argument("--for", dest="for_", default="20m", help="time of this session (20m)")
-        one.add_argument("--size", choices=sorted(sizes()), default="compare")
+        size = LONG if kind == "pairs" else "compare"
+        one.add_argument("--size", choices=sorted(sizes()), default=size)
         one.add_argument("--rival", type=int, metavar="NICE", help="disturb the servers' core")
         one.add_argument("--into", type=Path, default=FILE, help=f"({FILE.relative_to(ROOT)})")
     kinds.add_parser("report").add_argument("files", type=Path, nargs="*", default=[FILE])
+    one = kinds.add_parser("power")
+    one.add_argument("--size", choices=sorted(sizes()), default=LONG)
+    one.add_argument("files", type=Path, nargs="*", default=[FILE])
     kinds.add_parser("burst").add_argument("nice", type=int)
     given = parser.parse_args()
     if given.kind == "burst":
         burst(given.nice)
-    if given.kind in ("aa", "planted"):
-        words = given.percents.split(",") if given.kind == "planted" else ["0"]
-        percents = [float(word) for word in words]
-        measure(percents, given.size, units.duration_s(given.for_), given.rival, given.into)
+    if given.kind in ("aa", "planted", "pairs"):
+        words = ["0"] if given.kind == "aa" else given.percents.split(",")
+        percents, for_s = [float(word) for word in words], units.duration_s(given.for_)
+        is_alone = given.kind == "pairs"
+        measure(percents, given.size, for_s, given.rival, given.into, is_alone)
         given.files = [given.into]
-    print("\n".join(report(rows_of(given.files))) or "no comparison is finished yet")
+    rows = rows_of(given.files)
+    is_estimate = given.kind in ("pairs", "power")
+    lines = estimated(rows, given.size) if is_estimate else report(rows)
+    print("\n".join(lines) or "nothing of this kind is finished yet")
 
 
 if __name__ == "__main__":

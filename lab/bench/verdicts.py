@@ -2,7 +2,7 @@
 judged by the lab's own statistics.
 
     python lab/bench/verdicts.py [TABLES [PART ...]]
-    parts: same, planted, lone, withheld, families, sequential, boundaries
+    parts: same, planted, lone, withheld, families, sequential, limits, boundaries
 
 A run is a number of comparisons measured in interleaved rounds, as many as the plan chooses. Noise
 is drawn for every trial in time order, so that drift and slow phases hit what they would hit. Sizes
@@ -17,9 +17,12 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from wirespeed.analysis.comparisons import qs
-from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.analysis.cells import Cell
+from wirespeed.analysis.comparisons import DUET, LATENCY_BOUND, Pair, held_back, loosened, qs, slack
+from wirespeed.analysis.verdict import Terms, Verdict, decide
+from wirespeed.results.model import Duet, DuetRatio, Trial
 from wirespeed.stats.comparison import (
     P_MAX,
     Q_MAX,
@@ -286,6 +289,111 @@ def sequential(tables: int) -> None:
             )
 
 
+@dataclass(frozen=True)
+class Truth:
+    """One side of a made-up cell: what its server carries at most, what it carries at this number
+    of connections, and what its generator and the link do."""
+
+    server: float
+    connections: float
+    generator: float
+    link: float
+
+    @property
+    def seen(self) -> float:
+        return min(self.server, self.connections, self.generator, self.link)
+
+    @property
+    def limit(self) -> str:
+        names = {"server": self.server, "concurrency": self.connections,
+                 "client": self.generator, "link": self.link}  # fmt: skip
+        name = min(names, key=names.__getitem__)
+        return "both" if name == "server" and self.generator * 0.95 < self.server else name
+
+
+def truths(rng: random.Random, gain: float) -> tuple[Truth, Truth]:
+    """Contender and baseline whose servers differ by `gain` only, and whose generators and links
+    differ by anything."""
+    server, connections = rng.lognormvariate(0, 0.4), rng.lognormvariate(0.3, 0.6)
+    sides = [
+        Truth(server * ratio, connections * ratio, rng.lognormvariate(0.4, 0.6),
+              rng.lognormvariate(0.7, 0.6))
+        for ratio in (1 + gain, 1.0)
+    ]  # fmt: skip
+    return sides[0], sides[1]
+
+
+def made(rng: random.Random, sides: tuple[Truth, Truth], method: str, rounds: int = 6) -> Pair:
+    """The same as a run records it. Every third limit is not known; the generators of every fourth
+    such side ran partly alone, and of another fourth Little's law does not hold."""
+    cells = []
+    for number, side in enumerate(sides):
+        limit = "unknown" if rng.random() < 1 / 3 else side.limit
+        kind = rng.randrange(4) if limit == "unknown" and method != DUET else 3
+        trials = []
+        for at in range(rounds):
+            busy = [None if rng.random() < 0.2 else one.seen / one.server for one in sides[::-1]]
+            log = math.log(sides[0].seen / sides[1].seen) + rng.gauss(0, 0.01)
+            duet = Duet("1", {"rps": DuetRatio(log, None, 1)}, busy=busy)
+            rate = side.seen * math.exp(rng.gauss(0, 0.01))
+            if kind == 0:  # each had the server for itself, and their rates were added
+                rate = min(side.server, 1.5 * side.seen) * (1.0 + 0.5 * rng.random())
+            notes = ["the generators ran together for 60% of their windows only"] * (kind == 0)
+            residual = -0.5 if kind == 1 else 0.0
+            trials.append(
+                Trial(str(at), str(number), at, at, bottleneck=limit, notes=notes,
+                      metrics={"rps": rate, "little_residual": residual},
+                      duet=duet if method == DUET and number == 0 else None)
+            )  # fmt: skip
+        cells.append(Cell(str(number), {}, "measured", "", tuple(trials)))
+    return Pair(cells[0], cells[1], "", "rps")
+
+
+def said(pair: Pair) -> Verdict:
+    terms = Terms(q=0.0, **held_back(pair, "higher", True, ("contender", "baseline"))._asdict())
+    (found,) = compare([list(pair.ratios().values())])
+    return decide(loosened(found, slack([pair], terms)), terms)
+
+
+def is_false(verdict: Verdict, sides: tuple[Truth, Truth]) -> bool:
+    """Whether a claim contradicts what the servers can do, or can do with so many connections."""
+    if verdict.word not in ("gain", "loss"):
+        return False
+    carried = [min(one.server, one.connections) if verdict.scope == LATENCY_BOUND else one.server
+               for one in sides]  # fmt: skip
+    return carried[0] <= carried[1] if verdict.word == "gain" else carried[0] >= carried[1]
+
+
+def limits(tables: int) -> None:
+    """Generators and links that hold back one side, limits that are not known: is a gain claimed
+    that the servers do not have?"""
+    print("\n## Sides that something else than their server holds back\n")
+    print("| method | servers differ by | comparisons | false gain or loss | of them bounds | "
+          "gain or loss | as a bound | not comparable |")  # fmt: skip
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for method in (DUET, "separate trials"):
+        for gain in (0.0, 0.10, 1.0, 4.0):
+            counts = of_limits(tables, method, gain)
+            shares = " | ".join(f"{counts[name] / tables:.2%}" for name in COUNTED)
+            print(f"| {method} | {gain:.0%} | {tables} | {shares} |", flush=True)
+
+
+COUNTED = ("false", "false bound", "claimed", "bound", "not comparable")
+
+
+def of_limits(tables: int, method: str, gain: float) -> Counter[str]:
+    rng, counts = seed_of("limits", method, gain), Counter()
+    for _ in range(tables):
+        sides = truths(rng, gain)
+        verdict = said(made(rng, sides, method))
+        is_claim = verdict.word in ("gain", "loss")
+        wrong = is_false(verdict, sides)
+        counts.update({"false": wrong, "false bound": wrong and bool(verdict.bound),
+                       "claimed": is_claim, "bound": is_claim and bool(verdict.bound),
+                       "not comparable": verdict.word == "not comparable"})  # fmt: skip
+    return counts
+
+
 def bars(size: int, at: list[int], rounds_max: int) -> tuple[float, float]:
     """The p that a verdict needs at the last of these analyses: of a difference that all of so many
     comparisons have, and of one that a single comparison has."""
@@ -321,7 +429,7 @@ def boundaries(_tables: int) -> None:
 
 def main() -> None:
     tables = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    parts = (same, planted, lone, withheld, families, sequential, boundaries)
+    parts = (same, planted, lone, withheld, families, sequential, limits, boundaries)
     known = {one.__name__: one for one in parts}
     for name in sys.argv[2:] or known:
         known[name](tables)

@@ -4,6 +4,7 @@ import importlib
 import random
 import sys
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 
@@ -30,6 +31,11 @@ def duets():
 @pytest.fixture(scope="module")
 def verdicts():
     yield from script("verdicts")
+
+
+@pytest.fixture(scope="module")
+def power():
+    yield from script("power")
 
 
 def row(session, t, logs, percent=0.0, **changes):
@@ -151,3 +157,103 @@ def test_the_boundaries_of_the_table_are_those_of_the_verdicts(verdicts, looks):
                 found = Comparison(0.5, 0.4, 0.6, p, at[-1], 0.01, 20.0)
                 terms = Terms(q=min(1.0, p * rivals), spending=spending)
                 assert decide(found, terms).word == word
+
+
+METRICS = {"rps": "higher"}
+SPREAD = 0.05  # between pairs; with 20 of them a cost of 4 % is found in about three of four
+
+
+def pairs_of(dice, cost, count):
+    return [{"rps": dice.gauss(-cost, SPREAD)} for _ in range(count)]
+
+
+def find(power):
+    return lambda drawn: power.is_found(drawn, 4.0, METRICS)
+
+
+def test_the_estimate_from_recorded_pairs_is_the_share_that_is_found(power):
+    """With the noise known: fresh comparisons find as many as are estimated, on average over
+    sessions of 65 pairs, and the interval of a session holds the truth."""
+    dice, cost, sessions = random.Random(7), 0.04, 10
+    truth = sum(find(power)(pairs_of(dice, cost, 20)) for _ in range(300)) / 300
+    assert 0.6 < truth < 0.95
+    found = [
+        power.estimate([pairs_of(dice, cost, 65)], 20, find(power), power.Draws(60, 30, 20), seed)
+        for seed in range(sessions)
+    ]
+    assert sum(middle for middle, _, _ in found) / sessions == pytest.approx(truth, abs=0.15)
+    assert sum(low <= truth <= high for _, low, high in found) >= 0.8 * sessions
+    assert all(low < high for _, low, high in found)
+
+
+def test_more_recorded_pairs_make_a_narrower_interval_and_more_draws_do_not(power):
+    noise = NormalDist(-0.03, SPREAD)
+    few, many = (
+        [{"rps": noise.inv_cdf((number + 0.5) / count)} for number in range(count)]
+        for count in (25, 400)
+    )
+
+    def width(recorded, drawn):
+        _, low, high = power.estimate([recorded], 20, find(power), power.Draws(drawn, 40, 25))
+        return high - low
+
+    assert width(few, 200) > 1.5 * width(many, 50)
+    assert width(few, 200) > 0.8 * width(few, 50)
+
+
+def test_sessions_that_differ_are_drawn_as_a_whole(power):
+    """Pairs of one session share a state of the machine; drawn one by one they hid it."""
+    dice = random.Random(5)
+    sessions = [pairs_of(dice, 0.06 * (number % 2), 20) for number in range(8)]
+    whole = [[pair for session in sessions for pair in session]]
+    apart = power.estimate(sessions, 20, find(power), power.Draws(50, 40, 25))
+    together = power.estimate(whole, 20, find(power), power.Draws(50, 40, 25))
+    assert apart[0] == pytest.approx(together[0], abs=0.2)
+    assert apart[2] - apart[1] > together[2] - together[1]
+
+
+def test_interim_analyses_are_those_of_a_run_until_it_is_decided(power):
+    """A clear cost is found after the first pairs, and a server with itself called different by no
+    more than a single analysis is allowed."""
+    clear = [{"rps": -0.5 + 0.01 * (number % 3)} for number in range(6)] + [{"rps": 0.5}] * 14
+    assert power.is_found_on_the_way(clear, 50.0, METRICS, "rps")
+    assert not power.is_found(clear, 50.0, METRICS)
+    dice, wrong = random.Random(9), 0
+    for _ in range(400):
+        wrong += power.is_found_on_the_way(pairs_of(dice, 0.0, 20), 0.0, METRICS, "rps")
+    assert wrong / 400 <= 0.04, "2 % are allowed, and 17 of 400 have a chance of 0.3 %"
+
+
+def test_pairs_are_no_comparisons_and_comparisons_have_pairs(duets, power):
+    """An estimate is never counted as repeats, and 19 pairs are no comparison of 20."""
+    logs = [0.05, 0.06, 0.04]
+    alone = [row("a", number, [logs[number % 3]], percent=5.0, size="pair", pairs_of=1)
+             for number in range(14)]  # fmt: skip
+    assert duets.report(alone) == []
+    (line,) = [one for one in duets.estimated(alone, "3m") if one.startswith("planted")]
+    assert line.endswith("14 recorded pairs in 1 session: too few, 6 more make one comparison")
+    whole = row("b", 20, [0.05, 0.06, 0.04] * 2, percent=5.0)
+    text = "\n".join(duets.estimated([*alone, whole], "3m", power.Draws(20, 20, 5)))
+    assert "a comparison of 20 pairs of 8 s" in text and "20 recorded pairs in 2 sessions" in text
+    assert "estimated to be found in one analysis by 100% of such comparisons" in text
+    assert "bootstrap over pairs: 100% … 100%" in text
+    assert duets.estimated([{**whole, "seconds": 4.0}], "3m") == [], "of another length"
+
+
+def test_a_session_of_pairs_takes_the_shares_in_turns(duets):
+    rows = [row("a", 1, [0.0], percent=0.0, size="pair", pairs_of=1)]
+    names = ("size", "pairs_of", "seconds", "rival", "machine")
+    plain = {name: rows[0][name] for name in names}
+    assert duets.least_tried([0.0, 1.0, 2.0], plain, rows) == 1.0
+    assert duets.least_tried([0.0, 1.0], plain, [*rows, row("b", 2, [0.0] * 6, 1.0)]) == 1.0
+
+
+@pytest.mark.parametrize("method", ["duet", "separate trials"])
+def test_what_holds_one_side_back_makes_no_false_gain(verdicts, method):
+    """Servers that are alike, with generators and links that are not, and limits that are not
+    known: nothing is claimed beyond chance. Of servers that differ bounds are true, too."""
+    same = verdicts.of_limits(400, method, 0.0)
+    assert same["false"] <= 16, "2 % of 400 are 8; 17 have a chance of 0.4 %"
+    assert same["false bound"] <= 8 and same["not comparable"] > 0
+    differ = verdicts.of_limits(200, method, 4.0)
+    assert differ["false"] <= 2 and differ["bound"] > 10

@@ -157,10 +157,10 @@ def test_a_duet_is_not_widened_by_noise_of_its_trials():
     assert (by_trials.verdict.word, by_trials.method) == ("not decided", "separate trials")
 
 
-def turns_of(limits, busy, ratio=math.log(5)):
+def turns_of(limits, busy):
     """Four duets of sides whose trials alone have these limits, and that were so busy in turns:
     (contender, baseline)."""
-    one = Duet("a", {"rps": DuetRatio(ratio, 0.001, 4)}, busy=busy[::-1])
+    one = Duet("a", {"rps": DuetRatio(math.log(5), 0.001, 4)}, busy=busy[::-1])
     sides = [
         cell(key, key.upper(), [replace(trial(key, key.upper(), number, rate, own),
                                         bottleneck=limit) for number in range(4)])
@@ -172,7 +172,7 @@ def turns_of(limits, busy, ratio=math.log(5)):
 @pytest.mark.parametrize(
     ("limits", "busy", "word", "bound"),
     [
-        # ×5.21 on a guest with steal: no trial alone showed a limit, and the cell said nothing
+        # on a guest with steal no trial alone showed a limit, and five times as fast said nothing
         (("unknown", "unknown"), [None, 0.97], "gain", "≥"),
         (("client", "unknown"), [None, 0.97], "gain", "≥"),
         (("server", "unknown"), [None, 0.97], "gain", ""),

@@ -252,8 +252,11 @@ def test_a_latency_that_was_not_that_of_the_requests_bounds_nothing(tmp_path):
     """Queued outside the measured interval a contender had a lower latency: "≤ −99 % gain"."""
     table = {"rows": "connections", "columns": "stack", "value": "latency.p99",
              "gain": {"over": "kernel"}}  # fmt: skip
-    kind = small(lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0, tables=[table],
-                 bottleneck=lambda a: "unknown" if a["stack"] == "balanced" else "server")  # fmt: skip
+    kind = small(
+        lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0,
+        tables=[table],
+        bottleneck=lambda a: "unknown" if a["stack"] == "balanced" else "server",
+    )
 
     def said(residual):
         run = make_run(kind, tmp_path / str(residual))

@@ -63,7 +63,7 @@ class Pair:
     base: Cell
     axis: str
     metric: str
-    is_alone: bool = False  # judged by the trials that each side had alone, whatever turns they took
+    is_alone: bool = False  # judged by the trials that each side had alone, not by their turns
 
     @property
     def key(self) -> Key:

@@ -40,10 +40,11 @@ class Terms:
     """Under which terms a comparison is judged.
 
     `withheld` says why a side was not at its own limit, `bound` on which side of the figure the
-    true gain lies then, and `is_bound_only` that nothing else can be said: the other side is known at
-    its number of connections only (`scope`). `interference` is the share of its figure that the contender lost to other
-    processes and a slow host beyond what the baseline lost, negative where the baseline lost more:
-    the pairs hold what both lost alike. A verdict must hold with that share given back.
+    true gain lies then, and `is_bound_only` that nothing else can be said: the other side is known
+    at its number of connections only (`scope`). `interference` is the share of its figure that the
+    contender lost to other processes and a slow host beyond what the baseline lost, negative where
+    the baseline lost more: the pairs hold what both lost alike. A verdict must hold with that share
+    given back.
     """
 
     q: float = 0.0
