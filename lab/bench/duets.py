@@ -50,6 +50,7 @@ from wirespeed.fleet.host import Host
 from wirespeed.recipe import draft, read
 from wirespeed.recipe.model import DuetPlan
 from wirespeed.runner.duet import PAIRS
+from wirespeed.runner.turns import enough
 from wirespeed.stats import comparison
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +134,8 @@ def turns(
         time.sleep(WARM_S)
         told = host.ask(
             "duet", seconds + 60, slice_s=0.025, skip_s=0.005, drain_s=0.2, length_s=seconds,
-            seed=seed, cores=[0, 1], core=1, controls=[[path] for path in controls],
+            enough=enough(seconds), seed=seed, cores=[0, 1], core=1,
+            controls=[[path] for path in controls],
             sides=[{"servers": [f"server-{s}"], "loads": [f"load-{s}"]} for s in (0, 1)],
         )  # fmt: skip
     found = of_slices([Slice(*row) for row in told["slices"]], BLOCK_S, True)

@@ -1,6 +1,7 @@
 """Contenders that take turns: the waiting one is frozen, and no process stays frozen or alive."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,9 +11,12 @@ from pathlib import Path
 import pytest
 from processes import marked
 
+from wirespeed.agent.duet import goes_on
+from wirespeed.analysis import duet as analysis
 from wirespeed.errors import HostError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
+from wirespeed.runner import turns
 
 GATED = Path(__file__).parent.parent / "fakes" / "gated.py"
 SERVER = "import os, time\nos.fork()\nwhile True: time.sleep(0.0005)"
@@ -107,6 +111,44 @@ def test_the_sides_take_turns_and_rest_frozen(duo):
     for name, pid in duo.pids.items():
         wait_until(lambda pid=pid: not is_frozen(pid))
         assert duo.ask("state", name=name)["code"] is None
+
+
+def test_a_pair_goes_on_until_enough_of_its_groups_drained(duo):
+    """With a thousand connections or with steal a pair of a second had four groups of the five
+    that a figure takes, and was given up."""
+    start(duo)
+    wanted = {**turns.enough(1.0), "groups": 3, "left_out": 1.0, "more_s": 60.0}
+    rows = duo.ask(
+        "duet", PATIENCE_S, **message(duo, 0.001, drain_s=60.0, enough=wanted)
+    )["slices"]  # fmt: skip
+    assert len(rows) >= 12 and all(row[7] for row in rows)
+    assert not goes_on(rows, wanted, 0.0) and goes_on(rows[:-4], wanted, 0.0)
+
+
+def made_rows(dice, groups):
+    """Rows of slices of which some did not drain or have no response."""
+    share = dice.choice([0.0, 0.1, 0.25, 0.5])
+    return [
+        [group, side, dice.uniform(0.02, 0.1), 50, 0.02, 0.02,
+         40 if dice.random() > 0.01 else 0, int(dice.random() >= share / 4), 0.001]
+        for group in range(groups)
+        for side in (0, 1, 1, 0)
+    ]  # fmt: skip
+
+
+def test_a_pair_ends_when_it_has_a_figure_and_goes_on_while_it_has_none():
+    dice, seen = random.Random(2), set()
+    for _ in range(300):
+        rows = made_rows(dice, dice.randrange(1, 30))
+        told = analysis.of_slices([analysis.Slice(*row) for row in rows], 2.0, True)
+        assert goes_on(rows, turns.enough(1.0), 0.5) == (bool(told.problem) and told.groups > 0)
+        assert not goes_on(rows, turns.enough(1.0), 2.0), "no longer than it may"
+        seen.add(told.problem.split(" ")[-1])
+    assert seen == {"", "drain", "few"}
+    stuck = [[*row[:7], 0, row[8]] for row in made_rows(dice, 6)]
+    assert not goes_on(stuck, turns.enough(1.0), 0.1), "nothing drains: more of it is of no use"
+    assert not goes_on(stuck, None, 0.1)
+    assert turns.enough(8.0)["more_s"] == 4.0 and turns.enough(1.0)["more_s"] == 2.0
 
 
 def test_a_side_at_rest_counts_nothing(duo):

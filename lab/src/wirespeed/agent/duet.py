@@ -270,7 +270,8 @@ def take_turns(sides: Sequence[Side], message: dict[str, Any]) -> list[list[floa
     group = silent = 0
     begin = time.monotonic()
     end = begin + message["length_s"]
-    while time.monotonic() < end:
+    wanted = message.get("enough")
+    while time.monotonic() < end or goes_on(rows, wanted, time.monotonic() - end):
         first = chance.randrange(2)
         for number in (first, 1 - first, 1 - first, first):
             row, marks[number] = one_slice(sides[number], marks[number], message)
@@ -280,6 +281,28 @@ def take_turns(sides: Sequence[Side], message: dict[str, Any]) -> list[list[floa
                 return rows
         group += 1
     return rows
+
+
+def goes_on(
+    rows: Sequence[Sequence[float]], wanted: dict[str, Any] | None, beyond_s: float
+) -> bool:
+    """Whether a pair that is so far beyond its time has no figure yet, and may still get one. The
+    rule is that of analysis/duet.py, so a pair ends as soon as it would count; it looks at what
+    drained and never at a result. Where no group drains, more of them do not help."""
+    if wanted is None or beyond_s >= wanted["more_s"]:
+        return False
+    groups = [rows[number : number + 4] for number in range(0, len(rows) - 3, 4)]
+    spent_s = [sum(row[2] + row[8] for row in group) for group in groups]
+    settle_s = min(wanted["settle_s"], wanted["settle_share"] * sum(spent_s))
+    drained = left_out = 0
+    for group, seconds in zip(groups, spent_s):
+        settle_s -= seconds
+        if settle_s < 0:
+            counts = all(row[5] > 0 and row[6] > 0 and row[7] for row in group)
+            drained, left_out = drained + counts, left_out + (not counts)
+    is_enough = drained >= wanted["groups"]
+    is_enough = is_enough and left_out <= wanted["left_out"] * (drained + left_out)
+    return drained > 0 and not is_enough
 
 
 def one_slice(

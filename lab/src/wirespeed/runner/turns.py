@@ -24,6 +24,7 @@ from wirespeed.runner.warm import timeout_s
 
 ANSWER_S = 60.0  # beyond the time of the turns, on a machine that is busy
 OUTLAST_S = 3600.0  # generators go on until they are stopped
+LONGER_TIMES, LONGER_MOST_S = 2.0, 4.0  # so much more of a pair that has no figure yet
 SLICES = "slices.jsonl"
 ERRORS_MAX = 0.001  # of the requests; as in a trial
 
@@ -174,6 +175,7 @@ def _ask_for_turns(
         "skip_s": plan.skip,
         "drain_s": plan.drain,
         "length_s": plan.pair,
+        "enough": enough(plan.pair),
         "seed": seed,
         "cores": sorted({core for s in everyone for core in s.instance.cores}),
         "core": max((core for s in loads[0] for core in s.instance.cores), default=None),
@@ -191,6 +193,18 @@ def _ask_for_turns(
         raise NoTurnsError(str(error)) from error
     _check_alive(pair)
     return answer
+
+
+def enough(pair_s: float) -> dict[str, float]:
+    """The groups without which a pair of this length has no figure, and for how long it goes on
+    beyond its time to have them: a guest with steal does not drain some of them in time."""
+    return {
+        "groups": slices_of.GROUPS_MIN,
+        "left_out": slices_of.LEFT_OUT_MAX,
+        "settle_share": slices_of.SETTLE_SHARE,
+        "settle_s": slices_of.SETTLE_MOST_S,
+        "more_s": min(LONGER_TIMES * pair_s, LONGER_MOST_S),
+    }
 
 
 def _check_alive(pair: SessionPair) -> None:
