@@ -2,9 +2,9 @@
 
 Each pair has servers of its own, so a comparison is a draw of so many pairs, and whatever pairs
 were recorded stand for all that could have been (Efron 1979). Comparisons that are drawn from the
-same pairs are no repeats: more of them make the estimate no surer. How sure it is depends on the
-number of recorded pairs, so the estimate is made again from pairs drawn anew from the recorded
-ones, or from sessions drawn anew where there are enough, and the interval holds 95 % of these.
+same pairs are not repeats: more of them make the estimate no surer. How sure it is depends on the
+number of recorded pairs, so the estimate is made again from pairs drawn again from the recorded
+ones, or from sessions drawn again where there are enough, and the interval holds 95 % of these.
 What happens in fewer than one of the recorded pairs is in neither.
 """
 
@@ -68,7 +68,7 @@ def is_found_on_the_way(
     pairs: Sequence[Pair], percent: float, metrics: Mapping[str, str], primary: str
 ) -> bool:
     """The same with interim analyses, as `--until-decided` has them: after the usual pairs, and
-    when those that seemed to be missing in the primary metric are there."""
+    when the pairs that seemed to be missing in the primary metric are there."""
     at: tuple[int, ...] = (min(PAIRS, len(pairs)),)
     while True:
         so_far = pairs[: at[-1]]
@@ -95,13 +95,13 @@ def estimate(
     recorded = list(chain.from_iterable(sessions))
     middle = share(chance, recorded, pairs, draws.once, find)
     others = sorted(
-        share(chance, _anew(chance, sessions), pairs, draws.each, find) for _ in range(draws.again)
+        share(chance, _again(chance, sessions), pairs, draws.each, find) for _ in range(draws.again)
     )
     cut = int(TAIL * draws.again)
     return middle, min(middle, others[cut]), max(middle, others[-1 - cut])
 
 
-def _anew(chance: random.Random, sessions: Sequence[Sequence[Pair]]) -> list[Pair]:
+def _again(chance: random.Random, sessions: Sequence[Sequence[Pair]]) -> list[Pair]:
     if len(sessions) >= SESSIONS_MIN:
         return list(chain.from_iterable(chance.choices(sessions, k=len(sessions))))
     recorded = list(chain.from_iterable(sessions))

@@ -224,8 +224,8 @@ def test_interim_analyses_are_those_of_a_run_until_it_is_decided(power):
     assert wrong / 400 <= 0.04, "2 % are allowed, and 17 of 400 have a chance of 0.3 %"
 
 
-def test_pairs_are_no_comparisons_and_comparisons_have_pairs(duets, power):
-    """An estimate is never counted as repeats, and 19 pairs are no comparison of 20."""
+def test_pairs_count_as_pairs_and_comparisons_as_both(duets, power):
+    """An estimate is never counted as repeats, and it takes the pairs of one comparison."""
     logs = [0.05, 0.06, 0.04]
     alone = [row("a", number, [logs[number % 3]], percent=5.0, size="pair", pairs_of=1)
              for number in range(14)]  # fmt: skip
@@ -249,7 +249,7 @@ def test_a_session_of_pairs_takes_the_shares_in_turns(duets):
 
 
 @pytest.mark.parametrize("method", ["duet", "separate trials"])
-def test_what_holds_one_side_back_makes_no_false_gain(verdicts, method):
+def test_a_full_generator_or_link_makes_no_false_gain(verdicts, method):
     """Servers that are alike, with generators and links that are not, and limits that are not
     known: nothing is claimed beyond chance. Of servers that differ bounds are true, too."""
     same = verdicts.of_limits(400, method, 0.0)

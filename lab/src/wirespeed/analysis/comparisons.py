@@ -450,7 +450,7 @@ def interference(pairs: Sequence[tuple[Cell, Cell]], better: str) -> float:
 
 
 class Held(NamedTuple):
-    """What keeps a comparison from a plain verdict, as the fields of Terms with these names."""
+    """The reason against a plain verdict, and its bound, as the fields of Terms."""
 
     withheld: str = ""
     bound: str = ""

@@ -160,7 +160,7 @@ class Duet(_Record):
     seconds: float = 0.0
     how: str = ""  # cgroup.freeze or SIGSTOP
     # Share of their cores that the servers used in their turns, the baseline's and the contender's;
-    # None of those that poll. Empty: of an earlier build.
+    # None where they poll. Empty: of an earlier build.
     busy: list[float | None] = field(default_factory=list)
     is_realtime: bool = False  # whoever lets them take turns has real-time priority
     problem: str = ""  # why it has no ratios
