@@ -292,6 +292,8 @@ def goes_on(
     if wanted is None or beyond_s >= wanted["more_s"]:
         return False
     groups = [rows[number : number + 4] for number in range(0, len(rows) - 3, 4)]
+    if not any(all(row[7] for row in group) for group in groups):
+        return False
     spent_s = [sum(row[2] + row[8] for row in group) for group in groups]
     settle_s = min(wanted["settle_s"], wanted["settle_share"] * sum(spent_s))
     drained = left_out = 0
@@ -300,9 +302,8 @@ def goes_on(
         if settle_s < 0:
             counts = all(row[5] > 0 and row[6] > 0 and row[7] for row in group)
             drained, left_out = drained + counts, left_out + (not counts)
-    is_enough = drained >= wanted["groups"]
-    is_enough = is_enough and left_out <= wanted["left_out"] * (drained + left_out)
-    return drained > 0 and not is_enough
+    is_selection = left_out > wanted["left_out"] * (drained + left_out)
+    return drained < wanted["groups"] or is_selection
 
 
 def one_slice(
