@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -21,6 +22,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Breaker;
+import wirespeed.gateway.core.ShortHandshakes;
 
 @Timeout(240)
 abstract class OriginExchangeContract extends CarrierContract {
@@ -366,6 +368,61 @@ abstract class OriginExchangeContract extends CarrierContract {
             assertEquals(504, client(gateway).get("/").status());
         }
         assertTrue(address.failures() > 0);
+    }
+
+    @Test
+    void a_handshake_ends_in_time_however_the_origin_draws_it_out() throws Exception {
+        closedLater(new ShortHandshakes(400));
+        for (boolean isDripping : new boolean[] {false, true}) {
+            ServerSocket slow = closedLater(new ServerSocket(0, 50, InetAddress.getLoopbackAddress()));
+            if (isDripping) {
+                dripHandshakes(slow);
+            }
+            Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + slow.getLocalPort()
+                    + "\"]\ntls = true\nconnect = \"100ms\"\n[timeouts]\nexchange = \"1h\"\n");
+            Address address = gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(0);
+            assertEquals(502, client(gateway).get("/").status());
+            assertEquals(1, address.failures());
+        }
+    }
+
+    /** Begins a record of 16 KiB and a ServerHello in it, and sends a byte of it now and then. */
+    private void dripHandshakes(ServerSocket listener) {
+        Thread origin = new Thread(() -> {
+            try {
+                Socket socket = closedLater(listener.accept());
+                OutputStream out = socket.getOutputStream();
+                out.write(new byte[] {22, 3, 3, 64, 0, 2, 0, 63, -4});
+                while (true) {
+                    out.write(0);
+                    pause(20);
+                }
+            } catch (IOException gone) {
+                // The gateway has closed it, or the test is over.
+            }
+        });
+        origin.setDaemon(true);
+        origin.start();
+    }
+
+    @Test
+    void the_end_of_an_exchange_ends_its_wait_for_a_connection() throws Exception {
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        closedLater(mayAnswer::countDown);
+        origin.handler = RecordingOrigin.after(mayAnswer);
+        Carrier gateway = gateway("connections = 1\nresponse = \"5m\"\n[timeouts]\npool-wait = \"5m\"\n"
+                + "exchange = \"5m\"\n[[route]]\nprefix = \"/short\"\norigins = [\"o\"]\n"
+                + "timeout = \"300ms\"\n[[route]]\norigins = [\"o\"]\n");
+        Address address = gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(0);
+        RawClient served = client(gateway);
+        served.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n");
+        while (origin.seen.isEmpty()) {
+            pause(5);
+        }
+        assertEquals(504, client(gateway).get("/short").status());
+        assertEquals(0, address.failures());
+        mayAnswer.countDown();
+        assertEquals(200, served.read().status());
     }
 
     @Test

@@ -42,7 +42,7 @@ public final class Origin {
 
         /** For the TLS handshake of a connection, which may need more than the connection itself. */
         public int handshakeMillis() {
-            return Math.max(HANDSHAKE_MILLIS, connectMillis);
+            return Math.max(HandshakeTime.millis, connectMillis);
         }
 
         /** What a certificate of this address must be for. */
@@ -60,7 +60,6 @@ public final class Origin {
         PRIOR_KNOWLEDGE
     }
 
-    private static final int HANDSHAKE_MILLIS = 10_000;
     /** So that even the first moment of a slow start brings some requests. */
     private static final double SHARE_MIN = 0.1;
     /** Of so many requests, about, the retry budget is a share. */

@@ -8,8 +8,7 @@ import java.net.UnknownHostException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -68,29 +67,31 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     private final Map<HttpRoute, Way> ways = new ConcurrentHashMap<>();
     private final Map<HttpRoute, Integer> ages = new ConcurrentHashMap<>();
     private final int connectionsMax;
-    private final ScheduledExecutorService evictor;
+    private final ScheduledThreadPoolExecutor evictor;
     private final SendWatch sends = new SendWatch();
     private final Meters meters;
-    private final Timeout wait;
+    private final int waitMillis;
     private final TimeValue keep;
 
     OriginPool(Gateway gateway, Meters meters, Timeouts timeouts) {
         this.meters = meters;
-        wait = Timeout.ofMilliseconds(timeouts.poolWaitMillis());
+        waitMillis = timeouts.poolWaitMillis();
         keep = TimeValue.ofMilliseconds(timeouts.poolIdleMillis());
         connectionsMax = gateway.options("tomcat").count("origin-connections");
-        manager = PoolingHttpClientConnectionManagerBuilder.create()
-                .setConnectionFactory(socket -> new OriginConnection(Http1Config.DEFAULT))
-                .setTlsSocketStrategy(Tls.toOrigins(gateway.options("tls")))
-                .setMaxConnTotal(connectionsMax).setMaxConnPerRoute(connectionsMax)
-                .setConnectionConfigResolver(this::config)
-                .setDnsResolver(new Names(SystemDefaultDnsResolver.INSTANCE, System::nanoTime))
-                .build();
-        evictor = Executors.newSingleThreadScheduledExecutor(work -> {
+        evictor = new ScheduledThreadPoolExecutor(1, work -> {
             Thread thread = new Thread(work, "origin-connections");
             thread.setDaemon(true);
             return thread;
         });
+        // Handshakes that are over leave nothing behind.
+        evictor.setRemoveOnCancelPolicy(true);
+        manager = PoolingHttpClientConnectionManagerBuilder.create()
+                .setConnectionFactory(socket -> new OriginConnection(Http1Config.DEFAULT))
+                .setTlsSocketStrategy(Tls.toOrigins(gateway.options("tls"), evictor))
+                .setMaxConnTotal(connectionsMax).setMaxConnPerRoute(connectionsMax)
+                .setConnectionConfigResolver(this::config)
+                .setDnsResolver(new Names(SystemDefaultDnsResolver.INSTANCE, System::nanoTime))
+                .build();
         long period = Math.max(50, timeouts.poolIdleMillis() / 4);
         evictor.scheduleWithFixedDelay(sends, SendWatch.PERIOD_MILLIS, SendWatch.PERIOD_MILLIS,
                 TimeUnit.MILLISECONDS);
@@ -137,14 +138,14 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     /**
      * A connection to an address; waits for one, and connects when none is unused.
      *
-     * @param deadlineNanos of the exchange, which ends connecting, too; as System.nanoTime
+     * @param deadlineNanos of the exchange, which ends waiting and connecting, too; as System.nanoTime
      * @param begins runs before connecting, once there is a place for the connection
      */
     Lease lease(Origin origin, Address address, boolean needsFresh, long deadlineNanos, Runnable begins)
             throws OriginFailure, Full {
         Way way = ways.computeIfAbsent(route(origin, address), Way::new);
         limit(way, origin.settings());
-        ConnectionEndpoint endpoint = endpoint(way, origin.settings());
+        ConnectionEndpoint endpoint = endpoint(way, origin.settings(), deadlineNanos);
         begins.run();
         try {
             if (needsFresh && endpoint.isConnected()) {
@@ -228,8 +229,9 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         }
     }
 
-    private ConnectionEndpoint endpoint(Way way, Origin.Settings settings)
+    private ConnectionEndpoint endpoint(Way way, Origin.Settings settings, long deadlineNanos)
             throws Full, OriginFailure {
+        Timeout wait = Timeout.ofMilliseconds(within(waitMillis, deadlineNanos));
         try {
             boolean mayWait = way.entering.incrementAndGet() <= settings.waitersMax()
                     || !isCrowded(way, settings.waitersMax());
@@ -238,20 +240,29 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
             }
             return manager.lease(null, way.route, wait, null).get(wait);
         } catch (TimeoutException e) {
-            throw new Full("no connection to the origin became free in time");
+            throw noneFree(deadlineNanos);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new Full("interrupted while waiting for a connection");
         } catch (ExecutionException e) {
             if (e.getCause() instanceof TimeoutException) {
                 // The pool has noticed it first, when another request ended.
-                throw new Full("no connection to the origin became free in time");
+                throw noneFree(deadlineNanos);
             }
             throw new OriginFailure(Category.CONNECT, Loss.BEFORE_ANSWER,
                     "no connection: " + e.getCause(), e);
         } finally {
             way.entering.decrementAndGet();
         }
+    }
+
+    /** The end of the exchange is one for this, too, and speaks against no address. */
+    private static Full noneFree(long deadlineNanos) throws OriginFailure {
+        String message = "no connection to the origin became free in time";
+        if (System.nanoTime() - deadlineNanos >= 0) {
+            throw new OriginFailure(Category.ORIGIN_TIMEOUT, Loss.UNFINISHED, message, null);
+        }
+        return new Full(message);
     }
 
     /** Asked rarely: most requests get a connection at once. */

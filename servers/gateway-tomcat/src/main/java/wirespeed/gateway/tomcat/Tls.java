@@ -2,9 +2,13 @@
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
+import java.net.Socket;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
 import java.security.cert.X509Certificate;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
 import java.util.function.IntSupplier;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -27,25 +31,44 @@ final class Tls {
     private Tls() {
     }
 
-    /** Bounds each wait of a handshake; asked for its milliseconds when it begins. */
+    /** Bounds a handshake; asked for its milliseconds when it begins. */
     static void within(HttpContext context, IntSupplier millis) {
         context.setAttribute(MILLIS, millis);
     }
 
-    /** How connections to origins are encrypted, when an origin asks for it. */
-    static TlsSocketStrategy toOrigins(OptionValues options) {
+    /**
+     * How connections to origins are encrypted, when an origin asks for it.
+     *
+     * @param ends closes the socket of a handshake that takes too long
+     */
+    static TlsSocketStrategy toOrigins(OptionValues options, ScheduledExecutorService ends) {
         String file = options.text("origin-ca");
         try {
             SSLContext context = file.isEmpty() ? SSLContext.getDefault() : trusting(file);
             TlsSocketStrategy strategy = ClientTlsStrategyBuilder.create().setSslContext(context)
                     .setTlsVersions("TLSv1.3", "TLSv1.2").buildClassic();
             return (socket, host, port, attachment, of) -> {
-                // HttpClient has set the time to connect, and sets its own behind this.
-                socket.setSoTimeout(((IntSupplier) of.getAttribute(MILLIS)).getAsInt());
-                return strategy.upgrade(socket, host, port, attachment, of);
+                int millis = ((IntSupplier) of.getAttribute(MILLIS)).getAsInt();
+                // HttpClient has set the time to connect, and sets its own behind this. It bounds each
+                // read only, and an origin may send byte by byte.
+                socket.setSoTimeout(millis);
+                Future<?> end = ends.schedule(() -> close(socket), millis, TimeUnit.MILLISECONDS);
+                try {
+                    return strategy.upgrade(socket, host, port, attachment, of);
+                } finally {
+                    end.cancel(false);
+                }
             };
         } catch (GeneralSecurityException e) {
             throw new IllegalArgumentException("tls.origin-ca: " + e.getMessage(), e);
+        }
+    }
+
+    private static void close(Socket socket) {
+        try {
+            socket.close();
+        } catch (IOException closedAlready) {
+            // Then nothing waits.
         }
     }
 
