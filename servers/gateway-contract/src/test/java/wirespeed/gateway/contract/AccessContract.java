@@ -309,15 +309,19 @@ abstract class AccessContract extends CarrierContract {
     @Test
     void networks_are_allowed_and_denied() throws Exception {
         Carrier gateway = gateway("[server]\ntrusted-proxies = [\"127.0.0.1\"]\n[[filter]]\ntype ="
-                + " \"ip\"\nallow = [\"10.0.0.0/8\", \"2001:db8::/32\"]\ndeny = [\"10.9.0.0/16\"]\n");
+                + " \"ip\"\nallow = [\"10.0.0.0/8\", \"2001:db8::/32\"]\ndeny = [\"10.9.0.0/16\", \"::ffff:10.8.0.0/112\"]\n");
         RawClient client = client(gateway);
         assertEquals(200, ask(client, "X-Forwarded-For: 10.1.2.3\r\n").status());
         assertEquals(200, ask(client, "X-Forwarded-For: [2001:db8::5]:99\r\n").status());
-        for (String from : new String[] {"10.9.1.1", "11.0.0.1", "2001:db9::1", "unknown"}) {
+        assertEquals(200, ask(client, "X-Forwarded-For: ::ffff:10.7.0.1\r\n").status());
+        for (String from : new String[] {"10.9.1.1", "10.8.0.1", "::ffff:10.8.255.1", "[::ffff:a09:101]:9", "11.0.0.1", "2001:db9::1", "unknown"}) {
             assertEquals(403, ask(client(gateway), "X-Forwarded-For: " + from + "\r\n").status(), from);
         }
         assertEquals(403, ask(client(gateway), "").status());
-        assertEquals(2, origin.seen.size());
+        assertEquals(3, origin.seen.size());
+        // Nearly all of IPv6, which nobody means by it.
+        assertThrows(ConfigError.class, () -> gateway("[[filter]]\ntype = \"ip\"\n"
+                + "allow = [\"::ffff:10.0.0.0/8\"]\n"));
     }
 
     private static String from(String client, String more) {
@@ -377,6 +381,23 @@ abstract class AccessContract extends CarrierContract {
         assertEquals(200, ask(client, token("1", pair, end, ",\"tenant\":\"last\"")).status());
         ConfigError refused = assertThrows(ConfigError.class, () -> gateway(limit));
         assertTrue(refused.getMessage().contains("needs a filter of type jwt"), refused.getMessage());
+    }
+
+    @Test
+    void a_question_of_a_browser_needs_no_credentials() throws Exception {
+        Path keys = Files.writeString(folder.resolve("partners.keys"), "kim " + "0".repeat(64) + "\n");
+        RawClient client = client(gateway("[[filter]]\ntype = \"api-key\"\nkeys-file = \"" + keys
+                + "\"\n[[filter]]\ntype = \"cors\"\nallow-origins = [\"https://shop.example\"]\n"));
+        String from = "Origin: https://shop.example\r\n";
+        client.send("OPTIONS / HTTP/1.1\r\nHost: a\r\n" + from
+                + "Access-Control-Request-Method: POST\r\n\r\n");
+        RawClient.Answer preflight = client.read();
+        assertEquals(204, preflight.status());
+        assertEquals("https://shop.example", preflight.header("Access-Control-Allow-Origin"));
+        RawClient.Answer refused = ask(client, from);
+        assertEquals(401, refused.status());
+        assertEquals("https://shop.example", refused.header("Access-Control-Allow-Origin"));
+        assertEquals(0, origin.seen.size());
     }
 
     @Test

@@ -646,9 +646,18 @@ abstract class GatewayContract extends CarrierContract {
 
     @Test
     void a_loop_is_seen() throws IOException {
-        RawClient client = client(gateway("[server]\nvia-name = \"me-1\"\n"));
-        client.send("GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 me-1\r\n\r\n");
-        assertEquals(508, client.read().status());
+        Carrier gateway = gateway("[server]\nvia-name = \"me-1\"\n");
+        for (String via : List.of("1.1 me-1", "1.1 a, HTTP/2.0\tme-1 (edge)", "1.0 b\r\nVia: 1.1 me-1")) {
+            RawClient client = client(gateway);
+            client.send("GET / HTTP/1.1\r\nHost: a\r\nVia: " + via + "\r\n\r\n");
+            assertEquals(508, client.read().status(), via);
+        }
         assertTrue(origin.seen.isEmpty());
+        // Other gateways, whose names begin or end as this one's.
+        for (String via : List.of("1.1 me-12", "1.1 home-1, 1.0 me-1.example", "1.1 a (not me-1)")) {
+            RawClient client = client(gateway);
+            client.send("GET / HTTP/1.1\r\nHost: a\r\nVia: " + via + "\r\n\r\n");
+            assertEquals(200, client.read().status(), via);
+        }
     }
 }

@@ -43,7 +43,7 @@ public final class Forwarding {
         Headers headers = request.headers();
         if (headers.mayHave(Field.VIA.bit)) {
             for (String via : headers.all("Via")) {
-                if (via.contains(viaName)) {
+                if (via.contains(viaName) && names(via, viaName)) {
                     throw new Refusal(508, "Via names this gateway already");
                 }
             }
@@ -61,6 +61,20 @@ public final class Forwarding {
         } else {
             headers.removeKnown(Field.SAID_BY_PROXIES);
         }
+    }
+
+    /**
+     * RFC 9110 §7.6.3: each element is a protocol, who received by it, and perhaps a comment. Another
+     * gateway's name may hold this one's.
+     */
+    private static boolean names(String via, String name) {
+        for (String element : via.split(",")) {
+            String[] words = element.trim().split("[ \t]+", 3);
+            if (words.length > 1 && words[1].equalsIgnoreCase(name)) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** The last address that no trusted proxy has: what stands before it anybody can have sent. */

@@ -9,6 +9,8 @@ public final class Networks {
     /** No network at all. */
     public static final Networks NONE = new Networks(List.of());
 
+    private static final int MAPPED_BITS = 96;
+
     private record Network(byte[] address, int bits) {
         boolean contains(byte[] other) {
             if (other.length != address.length) {
@@ -47,8 +49,10 @@ public final class Networks {
             bits = address.length * 8;
         } else if (address != null && text.substring(slash + 1).matches("\\d{1,3}")) {
             bits = Integer.parseInt(text.substring(slash + 1));
+            // IPv4 inside of IPv6 was read as IPv4.
+            bits -= address.length == 4 && text.indexOf(':') >= 0 ? MAPPED_BITS : 0;
         }
-        if (bits < 0 || bits > address.length * 8) {
+        if (address == null || bits < 0 || bits > address.length * 8) {
             throw new IllegalArgumentException("invalid network \"" + text + "\" (for example 10.0.0.0/8,"
                     + " 192.0.2.1 or 2001:db8::/32)");
         }

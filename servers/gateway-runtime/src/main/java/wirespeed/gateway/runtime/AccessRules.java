@@ -82,7 +82,9 @@ final class AccessRules {
 
         static List<Filter> of(ShippedFilters.Scope scope, OptionValues values) {
             Cors cors = new Cors(values);
-            return List.of(cors.new Preflight(scope), cors.new Answers(scope.named("response")));
+            // A browser sends no credentials with the question: who asks for them would refuse it.
+            ShippedFilters.Scope first = values.isGiven("order") ? scope : scope.at(scope.order() - 1);
+            return List.of(cors.new Preflight(first), cors.new Answers(scope.named("response")));
         }
 
         private boolean isAllowed(String origin) {

@@ -51,6 +51,9 @@ final class JsonWebToken {
     record Rules(List<String> algorithms, String issuer, String audience, int leewaySeconds) {
     }
 
+    /** Beyond it nothing is remembered; sums with it stay numbers. */
+    private static final BigDecimal END_MAX = BigDecimal.valueOf(Long.MAX_VALUE / 2);
+
     private JsonWebToken() {
     }
 
@@ -157,11 +160,12 @@ final class JsonWebToken {
         if (!(claims.get("exp") instanceof BigDecimal end)) {
             throw new Invalid("no expiry");
         }
-        if (end.longValue() + leeway <= now) {
+        if (end.compareTo(BigDecimal.valueOf(now - leeway)) <= 0) {
             throw new Invalid("expired");
         }
         Object begin = claims.get("nbf");
-        if (begin != null && !(begin instanceof BigDecimal from && from.longValue() - leeway <= now)) {
+        if (begin != null && !(begin instanceof BigDecimal from
+                && from.compareTo(BigDecimal.valueOf(now + leeway)) <= 0)) {
             throw new Invalid("not valid yet");
         }
     }
@@ -180,6 +184,6 @@ final class JsonWebToken {
 
     /** Until when its claims may be remembered, in seconds. */
     static long end(Map<String, Object> claims) {
-        return ((BigDecimal) claims.get("exp")).longValue();
+        return ((BigDecimal) claims.get("exp")).min(END_MAX).longValue();
     }
 }

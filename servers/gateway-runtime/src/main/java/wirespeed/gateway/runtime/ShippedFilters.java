@@ -98,6 +98,11 @@ final class ShippedFilters {
             return new Scope(name + "." + phase, order, prefix, host, scheme);
         }
 
+        /** The same requests, at another time. */
+        Scope at(int otherOrder) {
+            return new Scope(name, otherOrder, prefix, host, scheme);
+        }
+
         boolean covers(Context context) {
             Request request = context.request();
             if (!host.isEmpty() && (request.host() == null

@@ -12,6 +12,7 @@ import java.time.format.DateTimeFormatterBuilder;
 import java.time.temporal.ChronoField;
 import java.util.List;
 import java.util.Locale;
+import java.util.regex.Pattern;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Response;
@@ -31,6 +32,8 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         long ageAtStoreSeconds, long freshSeconds, CacheControl control) {
     /** Two strings and their places in a list. */
     private static final int FIELD_BYTES = 100;
+    /** RFC 9110 §8.8.3: a comma may stand inside. */
+    private static final Pattern TAG = Pattern.compile("(?:W/)?(\"[^\"]*\")");
     private static final long HEURISTIC_SECONDS_MAX = 24 * 3600;
     /** As dates are written (RFC 9110 §5.6.7). Not the platform's, which reads "8:1:2 +0200", too. */
     private static final DateTimeFormatter IMF_FIXDATE = utc(
@@ -217,8 +220,8 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         String tag = headers.get("ETag");
         if (asked.has("If-None-Match")) {
             String none = String.join(",", asked.all("If-None-Match"));
-            return tag != null && (none.equals("*") || java.util.Arrays.stream(none.split(","))
-                    .map(String::trim).anyMatch(one -> weak(one).equals(weak(tag))));
+            return tag != null && (none.equals("*") || TAG.matcher(none).results()
+                    .anyMatch(one -> one.group(1).equals(weak(tag))));
         }
         String since = asked.get("If-Modified-Since");
         String modified = headers.get(headers.has("Last-Modified") ? "Last-Modified" : "Date");

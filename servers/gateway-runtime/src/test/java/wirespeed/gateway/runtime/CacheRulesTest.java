@@ -87,7 +87,14 @@ class CacheRulesTest {
         StoredResponse stored = StoredResponse.of(response, new byte[3], NOW, NOW);
         assertEquals(304, stored.toResponse(headers("If-None-Match", "\"x\", \"a\""), NOW)
                 .status());
-        assertEquals(200, stored.toResponse(headers("If-None-Match", "\"x\""), NOW).status());
+        for (String other : List.of("\"x\"", "\"W/\"", "a", "\"x,\"a\"", "\"\"")) {
+            assertEquals(200, stored.toResponse(headers("If-None-Match", other), NOW).status(), other);
+        }
+        // A comma may stand in a tag, too (RFC 9110 §8.8.3).
+        StoredResponse comma = StoredResponse.of(Response.received(200, headers("ETag", "\"a,b\""),
+                Framing.NONE), new byte[3], NOW, NOW);
+        assertEquals(304, comma.toResponse(headers("If-None-Match", "\"x\", W/\"a,b\""), NOW).status());
+        assertEquals(200, comma.toResponse(headers("If-None-Match", "\"a\", \"b\""), NOW).status());
         assertEquals(304, stored.toResponse(headers("If-None-Match", "\"x\"", "If-None-Match", "\"a\""), NOW)
                 .status());
     }

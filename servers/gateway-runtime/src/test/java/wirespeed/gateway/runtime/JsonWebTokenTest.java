@@ -161,9 +161,17 @@ class JsonWebTokenTest {
         String base = "\"iss\":\"https://id\",\"aud\":\"shop\"";
         check(good("{" + base + ",\"exp\":" + (NOW - 29) + "}"), "RS256");
         check(good("{" + base + ",\"exp\":" + (NOW + 9) + ",\"nbf\":" + (NOW + 29) + "}"), "RS256");
+        check(good("{" + base + ",\"exp\":" + (NOW - 30) + ".5,\"nbf\":" + (NOW + 29) + ".5}"), "RS256");
+        // Above 2^63: no number of them wraps around.
+        check(good("{" + base + ",\"exp\":1e99}"), "RS256");
+        check(good("{" + base + ",\"exp\":" + Long.MAX_VALUE + "}"), "RS256");
         for (String claims : List.of("{" + base + "}", "{" + base + ",\"exp\":\"" + NOW + 60 + "\"}",
                 "{" + base + ",\"exp\":" + (NOW - 30) + "}", "{" + base + ",\"exp\":null}",
                 "{" + base + ",\"exp\":" + (NOW + 60) + ",\"nbf\":" + (NOW + 31) + "}",
+                "{" + base + ",\"exp\":" + (NOW + 60) + ",\"nbf\":" + (NOW + 30) + ".5}",
+                "{" + base + ",\"exp\":" + (NOW + 60) + ",\"nbf\":18446744073709551616}",
+                "{" + base + ",\"exp\":" + (NOW + 60) + ",\"nbf\":1e99}",
+                "{" + base + ",\"exp\":-1e99}", "{" + base + ",\"exp\":true}",
                 "{\"iss\":\"https://evil\",\"aud\":\"shop\",\"exp\":" + (NOW + 60) + "}",
                 "{\"iss\":\"https://id\",\"aud\":\"other\",\"exp\":" + (NOW + 60) + "}",
                 "{\"iss\":\"https://id\",\"exp\":" + (NOW + 60) + "}",
