@@ -319,7 +319,7 @@ abstract class AccessContract extends CarrierContract {
         }
         assertEquals(403, ask(client(gateway), "").status());
         assertEquals(3, origin.seen.size());
-        // Nearly all of IPv6, which nobody means by it.
+        // Not IPv4 alone: a network of 8 bits holds a part of IPv6, too.
         assertThrows(ConfigError.class, () -> gateway("[[filter]]\ntype = \"ip\"\n"
                 + "allow = [\"::ffff:10.0.0.0/8\"]\n"));
     }

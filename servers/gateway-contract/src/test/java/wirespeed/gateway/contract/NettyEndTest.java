@@ -17,7 +17,7 @@ class NettyEndTest extends EndContract {
     }
 
     @Override
-    boolean endsBothHalvesOfTls() {
+    boolean endsTunnelsOfTls() {
         return true;
     }
 }

@@ -157,6 +157,37 @@ abstract class OriginExchangeContract extends CarrierContract {
         }
     }
 
+    @Test
+    void the_rest_of_a_request_that_stops_takes_nothing_of_its_response() throws Exception {
+        String page = "p".repeat(60_000);
+        CountDownLatch isOver = new CountDownLatch(1);
+        closedLater(isOver::countDown);
+        origin.readsBodies = false;
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", seen.line().startsWith("POST /long") ? page : "short");
+            RecordingOrigin.awaitQuietly(isOver);
+            return false;
+        };
+        Carrier gateway = gateway("[timeouts]\nbody-idle = \"200ms\"\n");
+        String rest = " HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0";
+        // The gateway takes what comes behind the end for two seconds.
+        inTime(1900, () -> {
+            Socket narrow = closedLater(new Socket());
+            narrow.setReceiveBufferSize(4096);
+            narrow.connect(gateway.address);
+            RawClient slow = new RawClient(narrow);
+            slow.send("POST /long" + rest);
+            slow.awaitByte();
+            RawClient other = client(gateway);
+            other.send("POST /short" + rest);
+            assertEquals("short", other.read().body());
+            // Then the time of the first one is over, too.
+            assertTrue(other.isClosed());
+            slow.sendTolerant("1", 1);
+            assertEquals(page.length(), slow.read().body().length());
+        });
+    }
+
     /** How many pieces it took: a carrier may look for a response only behind a piece. */
     private static int sendUntilAnswered(RawClient client, String piece) throws Exception {
         int sent = 0;

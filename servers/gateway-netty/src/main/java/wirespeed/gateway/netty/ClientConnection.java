@@ -291,7 +291,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
 
     @Override
     public void sendHead(Exchange user, Framing framing) {
-        boolean isLastAsked = isInputShut() && !reader.isHolding() && !isProcessing;
+        boolean isLastAsked = isInputShut() && !reader.isHolding() && !isGateHolding() && !isProcessing;
         if (user.mustClose() || isLastAsked || isBodyInDoubt(user)) {
             out.markLast();
         }
@@ -353,9 +353,15 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
                 exchange.flushOrigin();
             }
         }
+        openGate();
         if (isInputShut()) {
             inputEnded();
         }
+    }
+
+    @Override
+    boolean isWaiting() {
+        return state == State.RESPONSE && !isOver();
     }
 
     @Override
@@ -383,6 +389,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
             exchange.tunnel(reader.take());
         }
         read(true);
+        openGate();
         if (isInputShut()) {
             inputEnded();
         }
@@ -491,7 +498,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
     private void tlsEnded() {
         if (!isOver()) {
             channelGone();
-            close();
+            closeBehindSent();
         }
     }
 

@@ -28,6 +28,8 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
     private final boolean isTls;
     /** Null without TLS. */
     private final PeerCertificate certificate;
+    /** Null without TLS. */
+    private RecordGate gate;
     private ChannelHandlerContext channel;
     private String address;
     private boolean isInputShut;
@@ -50,6 +52,10 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
     @Override
     public void handlerAdded(ChannelHandlerContext context) {
         channel = context;
+        gate = context.pipeline().get(RecordGate.class);
+        if (gate != null) {
+            gate.guard(this);
+        }
         loop.readClock();
         out.attach(context);
         loop.clients.add(this);
@@ -71,6 +77,22 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
             request.scheme("https");
             request.clientCertificate(certificate.of(channel.channel()));
         }
+    }
+
+    /** Whether it waits for a response; what it sends meanwhile is for later. */
+    abstract boolean isWaiting();
+
+    /** Goes on with what has waited before TLS while a response was on its way. */
+    void openGate() {
+        if (gate != null && gate.isHolding()) {
+            // A close_notify in it ends what is not encrypted yet.
+            out.flush();
+            gate.open();
+        }
+    }
+
+    boolean isGateHolding() {
+        return gate != null && gate.isHolding();
     }
 
     boolean isReading() {
@@ -146,6 +168,20 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
         read(true);
         // Shutting down drops what is not written yet, so it waits for the last byte.
         channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(written -> shutdown());
+    }
+
+    /** Closes behind what TLS has encrypted: it encrypts nothing more, and so nothing that would wait for it. */
+    void closeBehindSent() {
+        if (isOver) {
+            return;
+        }
+        isOver = true;
+        deadline.waits();
+        deadline.within(loop.timeouts.sendMillis());
+        channel.pipeline().firstContext().writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(sent -> {
+            loop.readClock();
+            close();
+        });
     }
 
     private void shutdown() {

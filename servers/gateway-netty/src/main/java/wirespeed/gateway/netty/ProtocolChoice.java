@@ -18,6 +18,7 @@ final class ProtocolChoice extends ApplicationProtocolNegotiationHandler {
     protected void configurePipeline(ChannelHandlerContext context, String protocol) {
         Beginning.over(context);
         if (ApplicationProtocolNames.HTTP_2.equals(protocol)) {
+            context.pipeline().get(RecordGate.class).off();
             Http2Clients.install(context.pipeline(), loop, "https");
         } else {
             context.pipeline().addLast(new ClientConnection(loop, true));

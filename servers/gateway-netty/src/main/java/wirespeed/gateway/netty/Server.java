@@ -150,8 +150,8 @@ public final class Server implements AutoCloseable {
             ProxyHeader.install(channel, loop);
         }
         if (listener.isTls()) {
-            channel.pipeline().addLast(new Beginning(loop)).addLast(tls.fromClient())
-                    .addLast(new ProtocolChoice(loop));
+            channel.pipeline().addLast(new Beginning(loop)).addLast(new RecordGate())
+                    .addLast(tls.fromClient()).addLast(new ProtocolChoice(loop));
         } else if (options.isTrue("h2c")) {
             channel.pipeline().addLast(new Beginning(loop)).addLast(new PrefaceChoice(loop));
         } else {
