@@ -157,53 +157,6 @@ abstract class OriginExchangeContract extends CarrierContract {
         }
     }
 
-    @Test
-    void the_rest_of_a_request_that_stops_takes_nothing_of_its_response() throws Exception {
-        String page = "p".repeat(60_000);
-        CountDownLatch isOver = new CountDownLatch(1);
-        closedLater(isOver::countDown);
-        origin.readsBodies = false;
-        origin.handler = (seen, out, socket) -> {
-            RecordingOrigin.respond(out, 200, "", seen.line().startsWith("POST /long") ? page : "short");
-            RecordingOrigin.awaitQuietly(isOver);
-            return false;
-        };
-        Carrier gateway = gateway("[timeouts]\nbody-idle = \"200ms\"\n");
-        // The gateway takes what comes behind the end for two seconds.
-        inTime(1900, () -> {
-            boolean isEarly = false;
-            // On a busy machine the origin may answer too late for that.
-            for (int i = 0; i < 10 && !isEarly; i++) {
-                isEarly = getsWhole(page, gateway);
-            }
-            assertTrue(isEarly, "no early response");
-        });
-    }
-
-    /** A client that sends behind the end of its connection, and reads then; false for a 408. */
-    private boolean getsWhole(String page, Carrier gateway) throws IOException {
-        String rest = " HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0";
-        Socket narrow = closedLater(new Socket());
-        narrow.setReceiveBufferSize(4096);
-        narrow.connect(gateway.address);
-        RawClient slow = new RawClient(narrow);
-        slow.send("POST /long" + rest);
-        slow.awaitByte();
-        RawClient other = client(gateway);
-        other.send("POST /short" + rest);
-        RawClient.Answer second = other.read();
-        // Then the time of the first one is over, too.
-        assertTrue(other.isClosed());
-        slow.sendTolerant("1", 1);
-        RawClient.Answer first = slow.read();
-        if (first.status() == 408 || second.status() == 408) {
-            return false;
-        }
-        assertEquals("short", second.body());
-        assertEquals(page.length(), first.body().length());
-        return true;
-    }
-
     /** How many pieces it took: a carrier may look for a response only behind a piece. */
     private static int sendUntilAnswered(RawClient client, String piece) throws Exception {
         int sent = 0;
