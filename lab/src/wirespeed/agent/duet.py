@@ -303,7 +303,7 @@ def goes_on(
             counts = all(row[5] > 0 and row[6] > 0 and row[7] for row in group)
             drained, left_out = drained + counts, left_out + (not counts)
     is_selection = left_out > wanted["left_out"] * (drained + left_out)
-    return drained < wanted["groups"] or is_selection
+    return bool(drained < wanted["groups"] or is_selection)
 
 
 def one_slice(
