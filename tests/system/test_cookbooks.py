@@ -45,7 +45,7 @@ def test_a_shipped_recipe_runs_over_a_link(wirespeed, recipe, part, budget, prog
 SLOW = """
 [site.slow]
 kind = "netns"
-link."25G" = { rate = "200mbit", mtu = 1500, speed = "25G" }
+link."25G" = { rate = "50mbit", mtu = 1500, speed = "25G" }
 """
 FILLED = {
     "quickstart": "server=nginx,payload=16384,connections=100,stack=kernel",
@@ -72,7 +72,7 @@ def test_a_slow_link_is_named_as_the_limit(wirespeed, recipe):
     else:
         raise AssertionError([(trial["bottleneck"], trial["metrics"]) for trial in trials])
     told = json.loads((run / "run.json").read_text())
-    assert told["facts"]["link 25G"].startswith("declared 0.2 Gb/s, MTU 1500")
+    assert told["facts"]["link 25G"].startswith("declared 0.05 Gb/s, MTU 1500")
     if recipe == "nginx":
         assert "stand for 25 Gb/s" in (run / "derived" / "report.html").read_text()
     else:
