@@ -2,23 +2,22 @@
 //! memory that they go on writing, take names, use up descriptors, or are another user. Whoever is
 //! honest must be served all the while.
 
+#[path = "hostile/crowd.rs"]
+mod crowd;
 #[path = "hostile/program.rs"]
 mod program;
 #[path = "hostile/words.rs"]
 mod words;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bypass_shm::layout::{Header, QUEUED, READY_LISTS_AT, SLOTS_AT};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
-use bypass_stack::operations::{descriptors, shutdown};
+use bypass_stack::operations::descriptors;
 use bypass_stack::process::table::{self, Kind};
 use bypass_stack::{listener, Outcome};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
-use bypass_sys::memory::Mapping;
 use bypass_sys::waker::Name;
 
 use program::{accept_within, close, dial, is_accelerated, read, write, Listening};
@@ -108,58 +107,12 @@ fn garbage_at_the_rendezvous_is_dismissed() {
     listening.close();
 }
 
-/// A client that shares a true segment and then writes all over it. The server's calls must return,
-/// and those whom it serves meanwhile must not notice.
-#[test]
-fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
-    const CONNECTIONS: usize = 400;
-    let (listening, other) = (Listening::open(), Listening::open());
-    serve_honestly(&listening);
-    let segment = Segment::create(1, 64, 4096).expect("memory");
-    let number = kernel::random();
-    let _rendezvous =
-        link::open_rendezvous(&Name::of_process(number)).expect("a rendezvous socket");
-    let index = segment.enter(0, number).expect("a place");
-    let link = greet(&listening, &segment);
-    let peer =
-        Mapping::adopt(kernel::dup(segment.fd()).expect("a descriptor") as i32).expect("sealed");
-    let (is_over, accepted) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| scribble(&peer, &segment, index, &is_over));
-        let since = Instant::now();
-        let mut open = Vec::new();
-        program::never_wait(true);
-        let is_enough = |count| count >= CONNECTIONS || count > 0 && since.elapsed() > PATIENCE / 6;
-        while !is_enough(accepted.load(Ordering::Relaxed)) && since.elapsed() < PATIENCE {
-            if let Some(fd) = accept_within(listening.fd, Duration::from_millis(20)) {
-                accepted.fetch_add(1, Ordering::Relaxed);
-                open.push(fd);
-            }
-            for fd in &open {
-                let _ = (read(*fd, 3000), write(*fd, &[7; 2000]));
-                let _ = shutdown::shutdown(*fd, libc::SHUT_WR);
-            }
-            if open.len() > 8 {
-                open.drain(..).for_each(close);
-                program::never_wait(false);
-                serve_honestly(&other);
-                program::never_wait(true);
-            }
-        }
-        program::never_wait(false);
-        is_over.store(true, Ordering::Relaxed);
-        assert!(accepted.load(Ordering::Relaxed) > 0, "nothing was accepted");
-        open.into_iter().for_each(close);
-    });
-    drop(link);
-    serve_honestly(&listening);
-    listening.close();
-    other.close();
+fn greet(listening: &Listening, segment: &Segment) -> Owned {
+    greet_at(listening.inode, segment)
 }
 
-fn greet(listening: &Listening, segment: &Segment) -> Owned {
-    let link =
-        link::connect(&Name::of_listener(listening.inode)).expect("an open rendezvous socket");
+fn greet_at(listener: u64, segment: &Segment) -> Owned {
+    let link = link::connect(&Name::of_listener(listener)).expect("an open rendezvous socket");
     let greet = Message::Greet {
         version: VERSION,
         client: segment.client(),
@@ -168,37 +121,6 @@ fn greet(listening: &Listening, segment: &Segment) -> Owned {
     let answer = link::receive_within(link.0, PATIENCE.as_millis() as u64).expect("an answer");
     assert!(matches!(answer.0, Message::Welcome), "{:?}", answer.0);
     link
-}
-
-/// Connections are offered, and words of the cursors, ends, places and ready flags are overwritten.
-fn scribble(peer: &Mapping, segment: &Segment, index: usize, is_over: &AtomicBool) {
-    let mut dice = Dice(77);
-    while !is_over.load(Ordering::Relaxed) {
-        let slot = dice.next() as usize % 64;
-        let meta = &segment.slot(slot).meta;
-        meta.holders[0].store(1 << index, Ordering::SeqCst);
-        meta.holders[1].store(QUEUED, Ordering::SeqCst);
-        let _ = segment.queue().push(slot);
-        for _ in 0..50 {
-            let (start, length) = match dice.next() % 10 {
-                // Not the queue: its end would be the end of the test.
-                0 => (READY_LISTS_AT, 512),
-                // Its first words, and the places of processes behind them.
-                1 => (0, 512),
-                2 => (0, size_of::<Header>()),
-                _ => (SLOTS_AT, 64 * 1280),
-            };
-            let at = (start + dice.next() as usize % length) & !7;
-            let value = match dice.next() % 4 {
-                0 => dice.next(),
-                1 => 0,
-                _ => dice.next() % 5000,
-            };
-            let word = peer.bytes_at(at, 8).cast::<u64>();
-            program::write_word(word, value);
-        }
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -152,22 +152,35 @@ pub fn readable_set(fd: i32) -> i32 {
     let Outcome::Done(set) = descriptors::epoll_create(libc::EPOLL_CLOEXEC) else {
         panic!("no set");
     };
-    let event = epoll::Event {
-        events: libc::EPOLLIN as u32,
-        data: 0,
-    };
-    let added = epoll::control(set as i32, libc::EPOLL_CTL_ADD, fd, Some(event));
-    assert_eq!(added, Outcome::Done(0));
+    watch(set as i32, fd);
     set as i32
 }
 
-/// How many events epoll_wait(2) finds without waiting.
-pub fn in_set(set: i32) -> isize {
-    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
-    match epoll::wait(set, &mut events, Some(Duration::ZERO), None) {
-        Outcome::Done(count) => count,
+/// Adds a descriptor to a set, for bytes or connections.
+pub fn watch(set: i32, fd: i32) {
+    let event = epoll::Event {
+        events: libc::EPOLLIN as u32,
+        data: fd as u64,
+    };
+    let added = epoll::control(set, libc::EPOLL_CTL_ADD, fd, Some(event));
+    assert_eq!(added, Outcome::Done(0));
+}
+
+/// The descriptors that epoll_wait(2) finds.
+pub fn ready_in_set(set: i32, wait: Duration) -> Vec<i32> {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+    match epoll::wait(set, &mut events, Some(wait), None) {
+        Outcome::Done(count) => events[..count as usize]
+            .iter()
+            .map(|one| one.u64 as i32)
+            .collect(),
         other => panic!("{other:?}"),
     }
+}
+
+/// How many events epoll_wait(2) finds without waiting.
+pub fn in_set(set: i32) -> usize {
+    ready_in_set(set, Duration::ZERO).len()
 }
 
 thread_local! {
@@ -195,6 +208,12 @@ pub fn close_any(fd: i32) {
 pub fn write_word(at: *mut u64, value: u64) {
     // SAFETY: the caller took the address from a living mapping.
     unsafe { at.write_volatile(value) };
+}
+
+/// The same with what the word becomes.
+pub fn change_word(at: *mut u64, change: impl FnOnce(u64) -> u64) {
+    // SAFETY: as above.
+    write_word(at, change(unsafe { at.read_volatile() }));
 }
 
 /// Starts this test program as another user. Without root, reports a skip and returns None.
