@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bypass_shm::doorbell::Sleeper;
-use bypass_shm::layout::QUEUED;
+use bypass_shm::layout::{Meta, QUEUED};
 use bypass_shm::link;
 use bypass_shm::segment::Segment;
 use bypass_stack::lifecycle::fork;
@@ -195,4 +195,40 @@ fn a_lock_in_the_segment_blocks_no_process() {
     });
     close(server);
     listening.close();
+}
+
+/// A connection of a client that has forged words of it and ends: what read and a set find then.
+fn after_the_end(forge: impl FnOnce(&Meta)) -> (Result<Vec<u8>, i32>, usize) {
+    let listening = Listening::open();
+    let client = client_with_slots(&listening);
+    let server = client.connect(&listening, 13);
+    let set = program::readable_set(server);
+    assert_eq!(program::in_set(set), 0);
+    forge(&client.segment.slot(13).meta);
+    drop(client);
+    let waited = returns(move || program::ready_in_set(set, PATIENCE / 3).len());
+    let found = read_now(server);
+    program::close_any(set);
+    close(server);
+    listening.close();
+    (found, waited.unwrap_or(0))
+}
+
+fn read_now(fd: i32) -> Result<Vec<u8>, i32> {
+    program::never_wait(true);
+    let found = read(fd, 10);
+    program::never_wait(false);
+    found
+}
+
+#[test]
+fn a_connection_that_its_client_denies_to_hold_ends_with_the_client() {
+    let ended = after_the_end(|meta| meta.holders[0].store(0, Ordering::SeqCst));
+    assert_eq!(ended, (Err(libc::ECONNRESET), 1));
+}
+
+#[test]
+fn a_set_whose_place_a_client_has_forged_hears_of_its_end() {
+    let (_, events) = after_the_end(|meta| meta.ready_list[1].store(0, Ordering::SeqCst));
+    assert_eq!(events, 1);
 }

@@ -8,6 +8,7 @@ use bypass_stats::Counter;
 
 use super::{due, ring_listeners, Notice, Peer};
 use crate::process;
+use crate::sockets::{self, SHARED};
 
 impl Peer {
     /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
@@ -120,16 +121,35 @@ impl Peer {
     /// No process of the other side is left: whatever it wrote about its holders, all is over.
     pub fn reap_rest(&self) {
         let other = 1 - self.side;
+        let slots = self.segment.slots() as u32;
+        self.segment
+            .header()
+            .slots_used
+            .store(slots, Ordering::SeqCst);
         for slot in self.occupied() {
             let place = self.segment.slot(slot);
             let left = place.meta.holders[other].swap(0, Ordering::SeqCst);
-            if left & !QUEUED != 0 {
-                place.producer[other]
-                    .ends
-                    .fetch_or(RST | CLOSED, Ordering::SeqCst);
+            let ends = &place.producer[other].ends;
+            // An end that was closed in order has said so. That nobody holds it proves nothing: its client wrote it.
+            let is_news = left & !QUEUED != 0 || ends.load(Ordering::SeqCst) & CLOSED == 0;
+            if is_news {
+                ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
+            }
+            if self.put_place_back(slot) || is_news {
                 self.ring_ourselves(slot);
             }
         }
+    }
+
+    /// Makes the other side's last word on where our end of `slot` waits what this process knows of it; whether it was
+    /// another. Of an end that several processes hold, only the segment knows.
+    fn put_place_back(&self, slot: usize) -> bool {
+        let Some(socket) = self.socket(slot).map(sockets::get) else {
+            return false;
+        };
+        let known = socket.last_ready_list.load(Ordering::Relaxed);
+        let place = &self.segment.slot(slot).meta.ready_list[self.side];
+        known != 0 && !socket.has(SHARED) && place.swap(known, Ordering::SeqCst) != known
     }
 
     /// A connection is accepted: what processes of its client that have ended meanwhile alone held is over.
