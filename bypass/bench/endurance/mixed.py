@@ -29,6 +29,7 @@ import endurance
 
 HERE = Path(__file__).resolve().parent
 JAR = HERE.parents[2] / "servers" / "http-server" / "target" / "http-server.jar"
+PROGRAMS = ("cc", "nginx", "wrk", "curl", "redis-server", "redis-benchmark", "memcached")
 FILE_BYTES = 3_000_017
 PATIENCE_S = 120
 PAUSE_S = 0.002
@@ -287,7 +288,11 @@ def main():
     parser.add_argument("--kernel", action="store_true", help="without acceleration")
     parser.add_argument("--no-java", dest="java", action="store_false")
     parser.add_argument("--seconds", type=float, default=600)
-    return soak(parser.parse_args())
+    options = parser.parse_args()
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    if missing := [name for name in PROGRAMS if not shutil.which(name, path=path)]:
+        parser.error(f"not installed: {', '.join(missing)}")
+    return soak(options)
 
 
 if __name__ == "__main__":
