@@ -228,7 +228,7 @@ fn a_connection_that_its_client_denies_to_hold_ends_with_the_client() {
 }
 
 #[test]
-fn a_set_whose_place_a_client_has_forged_hears_of_its_end() {
+fn a_set_whose_place_a_client_has_forged_is_notified_of_its_end() {
     let (_, events) = after_the_end(|meta| meta.ready_list[1].store(0, Ordering::SeqCst));
     assert_eq!(events, 1);
 }

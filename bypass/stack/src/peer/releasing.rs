@@ -130,7 +130,7 @@ impl Peer {
             let place = self.segment.slot(slot);
             let left = place.meta.holders[other].swap(0, Ordering::SeqCst);
             let ends = &place.producer[other].ends;
-            // An end that was closed in order has said so. That nobody holds it proves nothing: its client wrote it.
+            // An end that was closed in order has said so. That no process holds it proves nothing: the client wrote it.
             let is_news = left & !QUEUED != 0 || ends.load(Ordering::SeqCst) & CLOSED == 0;
             if is_news {
                 ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
