@@ -359,6 +359,16 @@ pub fn get(index: usize) -> &'static Socket {
     &SOCKETS[index % SOCKETS_MAX]
 }
 
+/// Where socket `index` waits by what this process knows: a ready list plus one. 0 for nowhere, and where another
+/// process may have moved it.
+pub fn waits_at(index: usize) -> u32 {
+    let socket = get(index);
+    if socket.has(SHARED) {
+        return 0;
+    }
+    socket.last_ready_list.load(Ordering::Relaxed)
+}
+
 /// A new object; None when there are too many.
 pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     let mut free = FREE.lock().ok()?;

@@ -264,7 +264,7 @@ fn accept_shm(
     if !peer.segment.is_proven() && peer.shows_no_children(false) {
         listener.prove();
     }
-    peer.reap_in(slot);
+    peer.reap_in(slot, sockets::waits_at);
     show_opened(index);
     process::count(counter(&peer), 1);
     Ok(Some(fd))
@@ -348,7 +348,7 @@ fn enter_marked(
     socket.change(Event::Connect);
     attach(new, index, &peer, slot);
     service::watch_shadow(new, index, socket.life());
-    peer.reap_in(slot);
+    peer.reap_in(slot, sockets::waits_at);
     show_opened(index);
     process::count(Counter::AcceptsShm, 1);
     true

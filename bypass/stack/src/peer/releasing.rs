@@ -8,7 +8,6 @@ use bypass_stats::Counter;
 
 use super::{due, ring_listeners, Notice, Peer};
 use crate::process;
-use crate::sockets::{self, SHARED};
 
 impl Peer {
     /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
@@ -119,7 +118,8 @@ impl Peer {
     }
 
     /// No process of the other side is left: whatever it wrote about its holders, all is over.
-    pub fn reap_rest(&self) {
+    /// `waits_at`: see [`Self::put_place_back`].
+    pub fn reap_rest(&self, waits_at: impl Fn(usize) -> u32) {
         let other = 1 - self.side;
         let slots = self.segment.slots() as u32;
         self.segment
@@ -135,25 +135,22 @@ impl Peer {
             if is_news {
                 ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
             }
-            if self.put_place_back(slot) || is_news {
+            if self.put_place_back(slot, &waits_at) || is_news {
                 self.ring_ourselves(slot);
             }
         }
     }
 
     /// Makes the other side's last word on where our end of `slot` waits what this process knows of it; whether it was
-    /// another. Of an end that several processes hold, only the segment knows.
-    fn put_place_back(&self, slot: usize) -> bool {
-        let Some(socket) = self.socket(slot).map(sockets::get) else {
-            return false;
-        };
-        let known = socket.last_ready_list.load(Ordering::Relaxed);
+    /// another. `waits_at` says for a socket: a ready list plus one, 0 where only the segment knows.
+    fn put_place_back(&self, slot: usize, waits_at: impl Fn(usize) -> u32) -> bool {
+        let known = self.socket(slot).map_or(0, waits_at);
         let place = &self.segment.slot(slot).meta.ready_list[self.side];
-        known != 0 && !socket.has(SHARED) && place.swap(known, Ordering::SeqCst) != known
+        known != 0 && place.swap(known, Ordering::SeqCst) != known
     }
 
     /// A connection is accepted: what processes of its client that have ended meanwhile alone held is over.
-    pub fn reap_in(&self, slot: usize) {
+    pub fn reap_in(&self, slot: usize, waits_at: impl Fn(usize) -> u32) {
         let other = 1 - self.side;
         let place = self.segment.slot(slot);
         let word = &place.meta.holders[other];
@@ -164,7 +161,7 @@ impl Peer {
             }
         }
         if self.is_stale.load(Ordering::SeqCst) && self.is_alone() {
-            self.reap_rest();
+            self.reap_rest(waits_at);
         }
     }
 
