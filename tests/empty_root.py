@@ -19,6 +19,8 @@ MIRROR = "http://deb.debian.org/debian"
 #: What docs/install.md asks for, and what a clone and a download need.
 TOOLCHAINS = ("ca-certificates", "curl", "gcc", "git", "libc6-dev", "make", "maven", "openjdk-17-jdk-headless",
               "procps", "python3", "python3-venv")
+#: Certificates of authorities that this machine trusts beyond Debian's: of a proxy before the registries.
+AUTHORITIES = "usr/local/share/ca-certificates"
 LOCK = "/var/lib/dpkg/lock-frontend"
 LOCKED_S = 60
 #: Sees no process and no mount of this machine; all of it ends with the command.
@@ -59,6 +61,8 @@ def make(root):
     for name in ("hosts", "hostname", "resolv.conf"):
         shutil.copy(Path("/etc") / name, root / "etc" / name)
     inside(root, "apt-get", "install", "-q", "-y", "--no-install-recommends", *TOOLCHAINS, check=True)
+    shutil.copytree(Path("/") / AUTHORITIES, root / AUTHORITIES, dirs_exist_ok=True)
+    inside(root, "update-ca-certificates", check=True)
     copy_rust(root)
     run("git", "clone", "-q", CHECKOUT, root / "root/wirespeed")
 
@@ -76,7 +80,8 @@ def inside(root, *command, check=False):
     """Runs a command as root in there."""
     enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     environment = {"PATH": "/root/.cargo/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
-                   "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "CI": os.environ.get("CI", "")}
+                   "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
+                   "PIP_CERT": "/etc/ssl/certs/ca-certificates.crt", "CI": os.environ.get("CI", "")}
     return subprocess.run([*enter, "sh", "-c", ENTER, root, *command], env=environment, check=check,
                           stdin=subprocess.DEVNULL)
 
