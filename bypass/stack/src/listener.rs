@@ -437,17 +437,22 @@ impl Listener {
         false
     }
 
-    /// Takes a connection that can be accepted: the segment, and the slot it lives in.
-    pub fn take(&self) -> Option<(Arc<Peer>, usize)> {
-        self.take_from(|peer| self.is_open_to_us(peer) && !peer.must_wait_for_children())
+    /// Takes a connection that can be accepted and for which `enters` finds a place: the segment, and the slot it lives in.
+    pub fn take(&self, enters: impl Fn(&Peer, usize) -> bool) -> Option<(Arc<Peer>, usize)> {
+        let which = |peer: &Peer| self.is_open_to_us(peer) && !peer.must_wait_for_children();
+        self.take_from(which, enters)
     }
 
     /// Takes a connection that waits, although no process accepts it.
     fn take_any(&self) -> Option<(Arc<Peer>, usize)> {
-        self.take_from(|_| true)
+        self.take_from(|_| true, |_, _| true)
     }
 
-    fn take_from(&self, which: impl Fn(&Peer) -> bool) -> Option<(Arc<Peer>, usize)> {
+    fn take_from(
+        &self,
+        which: impl Fn(&Peer) -> bool,
+        enters: impl Fn(&Peer, usize) -> bool,
+    ) -> Option<(Arc<Peer>, usize)> {
         let mut peers = self.peers.lock().ok()?;
         let mut found = None;
         peers.retain(|peer| {
@@ -455,7 +460,8 @@ impl Listener {
                 return true;
             }
             let taken = accept_queue::take(&peer.segment, peer.process_index());
-            found = taken.ok().flatten().map(|slot| (peer.clone(), slot));
+            let slot = taken.ok().flatten().filter(|slot| enters(peer, *slot));
+            found = slot.map(|slot| (peer.clone(), slot));
             taken.is_ok() || self.drop_forger()
         });
         let found = found?;

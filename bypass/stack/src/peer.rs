@@ -28,6 +28,7 @@ pub mod trimming;
 
 pub use asleep::Asleep;
 pub use marks::Mark;
+pub use releasing::Waiting;
 pub use ringing::{ring_listeners, ring_some, Notice, SEEK_SLEEPS};
 
 use lent::Lent;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bypass_sys::address::{self, SharedAddress};
 use bypass_sys::kernel;
 
-use crate::peer::{self, Peer};
+use crate::peer::{self, Peer, Waiting};
 use crate::process::table;
 use crate::sys::PeerPlace;
 
@@ -109,6 +109,9 @@ pub const DUPLICATED: u32 = 1 << 15;
 /// Has a program that will choose among the listeners of its address (SO_ATTACH_REUSEPORT_CBPF, …_EBPF).
 pub const CHOOSES: u32 = 1 << 30;
 
+/// The last look of the program has found that the other side's direction has ended.
+pub const END_SEEN: u32 = 1 << 31;
+
 /// Every flag has a bit of its own: one that shared the bit of another would be set with it.
 const _: () = {
     let all = [
@@ -143,6 +146,7 @@ const _: () = {
         LISTENING,
         CONNECTED,
         CHOOSES,
+        END_SEEN,
     ];
     let (mut at, mut seen) = (0, 0);
     while at < all.len() {
@@ -359,14 +363,17 @@ pub fn get(index: usize) -> &'static Socket {
     &SOCKETS[index % SOCKETS_MAX]
 }
 
-/// Where socket `index` waits by what this process knows: a ready list plus one. 0 for nowhere, and where another
-/// process may have moved it.
-pub fn waits_at(index: usize) -> u32 {
+/// How socket `index` waits.
+pub fn waiting(index: usize) -> Waiting {
     let socket = get(index);
-    if socket.has(SHARED) {
-        return 0;
+    let ready_list = match socket.has(SHARED) {
+        true => 0,
+        false => socket.last_ready_list.load(Ordering::Relaxed),
+    };
+    Waiting {
+        ready_list,
+        knows_end: socket.has(END_SEEN),
     }
-    socket.last_ready_list.load(Ordering::Relaxed)
 }
 
 /// A new object; None when there are too many.

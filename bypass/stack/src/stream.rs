@@ -4,14 +4,13 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use bypass_shm::layout::{CLOSED, RST, SHUT};
 use bypass_shm::ring::{Broken, Ring};
-use bypass_stats::Reason;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::thread::thread;
 use bypass_sys::{kernel, lock};
 
 use crate::peer::Peer;
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, sole, Outcome};
+use crate::process::{sole, Outcome};
 use crate::sockets::{self, Event, Socket};
 
 mod attaching;
@@ -255,19 +254,6 @@ impl Stream {
     pub fn take_reset(&self) -> Option<i32> {
         let is_reset = self.inbound_ends() & RST != 0 || self.is_shut(sockets::WROTE_TO_CLOSED);
         is_reset.then(|| self.tell_reset()).flatten()
-    }
-
-    /// The peer has forged its cursors: nothing it says counts any more.
-    #[cold]
-    fn condemn(&self) {
-        process::fall_back(Reason::PeerProtocol);
-        let place = self.peer.segment.slot(self.slot);
-        place.producer[1 - self.peer.side]
-            .ends
-            .fetch_or(RST | CLOSED, Ordering::SeqCst);
-        place.producer[self.peer.side]
-            .ends
-            .fetch_or(RST, Ordering::SeqCst);
     }
 
     /// Whether a read would not block.

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bypass_shm::doorbell::Sleeper;
-use bypass_shm::layout::{Meta, QUEUED};
+use bypass_shm::layout::{Slot, CLOSED, FIN, QUEUED};
 use bypass_shm::link;
 use bypass_shm::segment::Segment;
 use bypass_stack::lifecycle::fork;
@@ -44,11 +44,15 @@ impl Client {
 
     /// Connects; the server's end.
     fn connect(&self, listening: &Listening, slot: usize) -> i32 {
+        self.offer(slot);
+        accept_within(listening.fd, PATIENCE).expect("a connection")
+    }
+
+    fn offer(&self, slot: usize) {
         let meta = &self.segment.slot(slot).meta;
         meta.holders[0].store(1 << self.index, Ordering::SeqCst);
         meta.holders[1].store(QUEUED, Ordering::SeqCst);
         assert!(self.segment.queue().push(slot));
-        accept_within(listening.fd, PATIENCE).expect("a connection")
     }
 }
 
@@ -198,13 +202,13 @@ fn a_lock_in_the_segment_blocks_no_process() {
 }
 
 /// A connection of a client that has forged words of it and ends: what read and a set find then.
-fn after_the_end(forge: impl FnOnce(&Meta)) -> (Result<Vec<u8>, i32>, usize) {
+fn after_the_end(forge: impl FnOnce(&Slot)) -> (Result<Vec<u8>, i32>, usize) {
     let listening = Listening::open();
     let client = client_with_slots(&listening);
     let server = client.connect(&listening, 13);
     let set = program::readable_set(server);
     assert_eq!(program::in_set(set), 0);
-    forge(&client.segment.slot(13).meta);
+    forge(client.segment.slot(13));
     drop(client);
     let waited = returns(move || program::ready_in_set(set, PATIENCE / 3).len());
     let found = read_now(server);
@@ -223,12 +227,44 @@ fn read_now(fd: i32) -> Result<Vec<u8>, i32> {
 
 #[test]
 fn a_connection_that_its_client_denies_to_hold_ends_with_the_client() {
-    let ended = after_the_end(|meta| meta.holders[0].store(0, Ordering::SeqCst));
+    let ended = after_the_end(|slot| slot.meta.holders[0].store(0, Ordering::SeqCst));
     assert_eq!(ended, (Err(libc::ECONNRESET), 1));
 }
 
 #[test]
 fn a_set_whose_place_a_client_has_forged_is_notified_of_its_end() {
-    let (_, events) = after_the_end(|meta| meta.ready_list[1].store(0, Ordering::SeqCst));
+    let (_, events) = after_the_end(|slot| slot.meta.ready_list[1].store(0, Ordering::SeqCst));
     assert_eq!(events, 1);
+}
+
+#[test]
+fn a_set_is_notified_of_an_end_that_the_client_wrote_without_a_ring() {
+    let (_, events) = after_the_end(|slot| {
+        slot.meta.holders[0].store(0, Ordering::SeqCst);
+        let ends = &slot.producer[0].ends;
+        ends.store(FIN | CLOSED, Ordering::SeqCst);
+    });
+    assert_eq!(events, 1);
+}
+
+/// The server would know only the second connection by the slot: no set would be notified of the first any more.
+#[test]
+fn a_slot_that_is_offered_while_it_is_a_connection_becomes_no_other() {
+    let listening = Listening::open();
+    let client = client_with_slots(&listening);
+    let server = client.connect(&listening, 17);
+    let set = program::readable_set(server);
+    assert_eq!(program::in_set(set), 0);
+    // As a client does that begins in a free slot.
+    client.segment.reset(17);
+    client.offer(17);
+    assert_eq!(accept_within(listening.fd, Duration::ZERO), None);
+    assert_eq!(program::ready_in_set(set, Duration::ZERO), [server]);
+    assert_eq!(read_now(server), Err(libc::ECONNRESET));
+    close(server);
+    assert_eq!(program::in_set(set), 0);
+    // The slot is free again.
+    close(client.connect(&listening, 17));
+    program::close_any(set);
+    listening.close();
 }

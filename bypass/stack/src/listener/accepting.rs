@@ -174,7 +174,7 @@ impl Left {
             return;
         }
         let is_left = |peer: &Peer| peer.is_accepted_by_none();
-        while let Some((peer, slot)) = self.listener.take_from(is_left) {
+        while let Some((peer, slot)) = self.listener.take_from(is_left, |_, _| true) {
             process::fall_back(Reason::IoUring);
             peer.let_go(slot, RST);
         }

@@ -318,7 +318,7 @@ fn process_ended(peer: &Arc<Peer>) {
 /// No process of the client's side is left.
 fn client_ended(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
-    peer.reap_rest(sockets::waits_at);
+    peer.reap_rest(sockets::waiting);
     for listener in of_peer(peer) {
         // What it left in the queue can still be accepted and read, as in the kernel.
         if peer.segment.queue().waiting() == 0 {

@@ -224,7 +224,7 @@ fn take_from_kernel(of: (&Listener, &Socket), fd: i32, flags: i32, client: &mut 
 #[cold]
 fn refuse(listener: &Listener) {
     process::fall_back(Reason::Limit);
-    if let Some((peer, slot)) = listener.take() {
+    if let Some((peer, slot)) = listener.take(|_, _| true) {
         peer.let_go(slot, RST);
     }
 }
@@ -245,7 +245,8 @@ fn accept_shm(
         return Ok(None);
     };
     let _making = crate::peer::making();
-    let Some((peer, slot)) = listener.take() else {
+    let enters = |peer: &Peer, slot| peer.enter(slot, index, sockets::waiting);
+    let Some((peer, slot)) = listener.take(enters) else {
         sockets::get(index).descriptors.store(0, Ordering::Release);
         sockets::free(index);
         table::set(fd, Entry::new(Kind::Pooled, 0, 0));
@@ -264,7 +265,7 @@ fn accept_shm(
     if !peer.segment.is_proven() && peer.shows_no_children(false) {
         listener.prove();
     }
-    peer.reap_in(slot, sockets::waits_at);
+    peer.reap_in(slot, sockets::waiting);
     show_opened(index);
     process::count(counter(&peer), 1);
     Ok(Some(fd))
@@ -333,7 +334,8 @@ fn enter_marked(
     };
     let socket = sockets::get(index);
     let _making = crate::peer::making();
-    let Some(slot) = peer.take_marked(&mark) else {
+    let enters = |slot: &usize| peer.enter(*slot, index, sockets::waiting);
+    let Some(slot) = peer.take_marked(&mark).filter(enters) else {
         socket.descriptors.store(0, Ordering::Release);
         sockets::free(index);
         return false;
@@ -348,7 +350,7 @@ fn enter_marked(
     socket.change(Event::Connect);
     attach(new, index, &peer, slot);
     service::watch_shadow(new, index, socket.life());
-    peer.reap_in(slot, sockets::waits_at);
+    peer.reap_in(slot, sockets::waiting);
     show_opened(index);
     process::count(Counter::AcceptsShm, 1);
     true

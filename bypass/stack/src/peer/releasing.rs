@@ -4,10 +4,19 @@ use core::sync::atomic::Ordering;
 
 use bypass_shm::holders::{self, Holders};
 use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, LATE, PROCESSES, QUEUED, RST};
-use bypass_stats::Counter;
+use bypass_stats::{Counter, Reason};
 
 use super::{due, ring_listeners, Notice, Peer};
 use crate::process;
+
+/// How a socket waits for what the other side does, by what this process alone knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    /// A ready list plus one; 0 for none, and where another process may have moved it.
+    pub ready_list: u32,
+    /// The last look of the program has found that the other side's direction has ended.
+    pub knows_end: bool,
+}
 
 impl Peer {
     /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
@@ -31,6 +40,30 @@ impl Peer {
             self.give_memory_back(slot);
             holders::forget(&place.meta.holders[self.side], index);
         }
+    }
+
+    /// The other side has forged what it says of `slot`: nothing of it counts any more.
+    #[cold]
+    pub fn condemn(&self, slot: usize) {
+        process::fall_back(Reason::PeerProtocol);
+        let [ours, theirs] =
+            [self.side, 1 - self.side].map(|side| &self.segment.slot(slot).producer[side].ends);
+        theirs.fetch_or(RST | CLOSED, Ordering::SeqCst);
+        ours.fetch_or(RST, Ordering::SeqCst);
+    }
+
+    /// A connection that was taken from the queue is to be socket `index`. False where a socket of ours lives in `slot`: its
+    /// end is given up before the slot is used again, so the client does not keep the rules. Of two sockets no set would be
+    /// notified of the first any more, and after the close of one neither would end with the client.
+    pub fn enter(&self, slot: usize, index: usize, waiting: impl Fn(usize) -> Waiting) -> bool {
+        let (place, word) = (&self.sockets[self.segment.clamp(slot)], index as u32 + 1);
+        let entered = place.compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed);
+        if entered.is_err() {
+            self.condemn(slot);
+            self.put_place_back(slot, &waiting);
+            self.ring_ourselves(slot);
+        }
+        entered.is_ok()
     }
 
     /// Called before the last holder of an end goes: if the other end is closed too, no process reads the
@@ -118,8 +151,7 @@ impl Peer {
     }
 
     /// No process of the other side is left: whatever it wrote about its holders, all is over.
-    /// `waits_at`: see [`Self::put_place_back`].
-    pub fn reap_rest(&self, waits_at: impl Fn(usize) -> u32) {
+    pub fn reap_rest(&self, waiting: impl Fn(usize) -> Waiting) {
         let other = 1 - self.side;
         let slots = self.segment.slots() as u32;
         self.segment
@@ -135,22 +167,24 @@ impl Peer {
             if is_news {
                 ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
             }
-            if self.put_place_back(slot, &waits_at) || is_news {
+            // Nor has one been announced because it is written.
+            let is_known = self.socket(slot).is_some_and(|own| waiting(own).knows_end);
+            if self.put_place_back(slot, &waiting) || is_news || !is_known {
                 self.ring_ourselves(slot);
             }
         }
     }
 
     /// Makes the other side's last word on where our end of `slot` waits what this process knows of it; whether it was
-    /// another. `waits_at` says for a socket: a ready list plus one, 0 where only the segment knows.
-    fn put_place_back(&self, slot: usize, waits_at: impl Fn(usize) -> u32) -> bool {
-        let known = self.socket(slot).map_or(0, waits_at);
+    /// another.
+    fn put_place_back(&self, slot: usize, waiting: impl Fn(usize) -> Waiting) -> bool {
+        let known = self.socket(slot).map_or(0, |own| waiting(own).ready_list);
         let place = &self.segment.slot(slot).meta.ready_list[self.side];
         known != 0 && place.swap(known, Ordering::SeqCst) != known
     }
 
     /// A connection is accepted: what processes of its client that have ended meanwhile alone held is over.
-    pub fn reap_in(&self, slot: usize, waits_at: impl Fn(usize) -> u32) {
+    pub fn reap_in(&self, slot: usize, waiting: impl Fn(usize) -> Waiting) {
         let other = 1 - self.side;
         let place = self.segment.slot(slot);
         let word = &place.meta.holders[other];
@@ -161,7 +195,7 @@ impl Peer {
             }
         }
         if self.is_stale.load(Ordering::SeqCst) && self.is_alone() {
-            self.reap_rest(waits_at);
+            self.reap_rest(waiting);
         }
     }
 

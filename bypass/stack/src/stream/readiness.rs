@@ -29,9 +29,11 @@ pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
     if wanted & OUT != 0 && stream.is_writable() {
         events |= OUT;
     }
-    if ends == 0 && !has(sockets::SHUT_READ | sockets::WROTE_TO_CLOSED) {
+    let has_more = has(sockets::SHUT_READ | sockets::WROTE_TO_CLOSED | sockets::END_SEEN);
+    if ends == 0 && !has_more {
         return events & (wanted | ALWAYS);
     }
+    stream.see_end(ends);
     let reset = ends & RST != 0 || has(sockets::WROTE_TO_CLOSED);
     if ends & (FIN | CLOSED) != 0 || reset || has(sockets::SHUT_READ) {
         events |= libc::EPOLLRDHUP as u32;
@@ -43,6 +45,16 @@ pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
         events |= libc::EPOLLERR as u32;
     }
     events & (wanted | ALWAYS)
+}
+
+impl Stream {
+    /// A look has found how the other side's direction has ended, or that it has not: who forges an end can take it back.
+    pub(super) fn see_end(&self, ends: u32) {
+        let is_ended = ends != 0;
+        if self.socket.has(sockets::END_SEEN) != is_ended {
+            self.socket.set(sockets::END_SEEN, is_ended);
+        }
+    }
 }
 
 fn unconnected(socket: &Socket) -> u32 {

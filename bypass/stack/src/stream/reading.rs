@@ -36,7 +36,7 @@ impl Stream {
         let taken = take_or_end(|| self.take_bytes(ring, to, flags), || self.inbound_ends());
         match taken {
             Err(broken) => {
-                self.condemn();
+                self.peer.condemn(self.slot);
                 broken.into()
             }
             Ok((0, ends)) => self.read_nothing(ends),
@@ -126,6 +126,7 @@ impl Stream {
     }
 
     fn read_nothing(&self, ends: u32) -> Attempt {
+        self.see_end(ends);
         if ends & (RST | LATE) == RST {
             return self.tell_reset().map_or(Attempt::Done(0), Attempt::Failed);
         }

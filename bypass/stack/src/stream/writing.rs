@@ -159,7 +159,7 @@ impl Stream {
         }
         match pushed {
             Err(broken) => {
-                self.condemn();
+                self.peer.condemn(self.slot);
                 broken.into()
             }
             Ok(0) => Attempt::Blocked,
