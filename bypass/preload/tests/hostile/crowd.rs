@@ -5,6 +5,7 @@
 //! long requests took is printed for turns in which the writer shares its memory with the server, and for turns in which
 //! it is as busy with memory of its own.
 
+use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,10 +61,10 @@ fn honest_requests_are_answered_next_to_a_client_that_writes_into_every_word() {
     let writes = from_environment("HOSTILE_WRITES", 40_000);
     let connections = from_environment("HOSTILE_CONNECTIONS", 10);
     let turns = from_environment("HOSTILE_TURNS", 1);
-    let (listening, is_over) = (Listening::open(), AtomicBool::new(false));
+    let (listening, server) = (Listening::open(), Server::default());
     std::thread::scope(|scope| {
-        let _end = Ended(&is_over);
-        scope.spawn(|| serve(listening.fd, &is_over));
+        let _end = Ended(&server.is_over);
+        scope.spawn(|| server.serve(listening.fd));
         let mut honest = Honest::start(listening.port, connections);
         for _ in 0..turns {
             run_writer(0, writes / turns);
@@ -72,6 +73,7 @@ fn honest_requests_are_answered_next_to_a_client_that_writes_into_every_word() {
             println!("shared memory: {}", honest.delays());
         }
         honest.end();
+        server.wait_for_ends();
     });
     listening.close();
 }
@@ -143,28 +145,52 @@ impl Honest {
 /* ---- server ---- */
 
 /// An event loop that sends back what comes; whom it serves it does not know.
-fn serve(listening: i32, is_over: &AtomicBool) {
-    program::never_wait(true);
-    let set = program::readable_set(listening);
-    let (mut open, mut calls) = (Vec::new(), 0);
-    while !is_over.load(Ordering::Relaxed) {
-        for fd in program::ready_in_set(set, Duration::from_millis(100)) {
-            calls += 1;
-            if fd != listening {
-                if !answer(fd, calls) {
-                    open.retain(|one| *one != fd);
-                    close(fd);
+#[derive(Default)]
+struct Server {
+    is_over: AtomicBool,
+    /// Connections that are open now, and the most that ever were.
+    open: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Server {
+    fn serve(&self, listening: i32) {
+        program::never_wait(true);
+        let set = program::readable_set(listening);
+        let (mut open, mut calls) = (HashSet::new(), 0);
+        while !self.is_over.load(Ordering::Relaxed) {
+            for fd in program::ready_in_set(set, Duration::from_millis(100)) {
+                calls += 1;
+                if fd != listening {
+                    if !answer(fd, calls) {
+                        open.remove(&fd);
+                        close(fd);
+                    }
+                    continue;
                 }
-                continue;
+                while let Some(new) = program::accept_within(listening, Duration::ZERO) {
+                    program::watch(set, new);
+                    open.insert(new);
+                }
             }
-            while let Some(new) = program::accept_within(listening, Duration::ZERO) {
-                program::watch(set, new);
-                open.push(new);
-            }
+            self.open.store(open.len(), Ordering::Relaxed);
+            self.most.fetch_max(open.len(), Ordering::Relaxed);
         }
+        open.into_iter().for_each(close);
+        program::close_any(set);
     }
-    open.into_iter().for_each(close);
-    program::close_any(set);
+
+    /// All clients have ended: none of their connections stays open.
+    fn wait_for_ends(&self) {
+        let since = Instant::now();
+        let open = || self.open.load(Ordering::Relaxed);
+        while open() > 0 {
+            assert!(since.elapsed() < PATIENCE, "{} connections stay", open());
+            std::thread::sleep(PAUSE);
+        }
+        let most = self.most.load(Ordering::Relaxed);
+        println!("all connections have ended, of which {most} at most were open at a time");
+    }
 }
 
 /// False when the connection is over. Now and then it makes calls that no echo needs.
