@@ -42,7 +42,7 @@ impl Peer {
         }
     }
 
-    /// The other side has forged what it says of `slot`: nothing of it counts any more.
+    /// The other side has forged what it says of `slot`: the connection is reset.
     #[cold]
     pub fn condemn(&self, slot: usize) {
         process::fall_back(Reason::PeerProtocol);
