@@ -227,6 +227,32 @@ def test_what_is_known_at_its_connections_makes_a_bound_of_the_other_side(limit,
     assert said("d", (waits, limit), (1500.0, 1000.0))[0] == "not comparable"
 
 
+@pytest.mark.parametrize("limit", ["client", "unknown"])
+def test_a_pooled_bound_keeps_the_scope_of_cells_that_show_nothing_alone(limit, tmp_path):
+    """With too few pairs to be sure in any cell the pooled figure was a gain of the server's limit,
+    or of a part of the cells, where all of them are known at their number of connections only."""
+    factors = [0.97, 1.03, 1.05, 1.07, 1.12]
+    kind = small(
+        lambda axes: 1000.0, axes={"connections": [100, 200, 400, 800], **STACKS},
+        bottleneck=lambda axes: limit if axes["stack"] == "balanced" else "concurrency",
+    )  # fmt: skip
+    run = make_run(kind, tmp_path)
+
+    def spread(trial):
+        cell = kind.axes["connections"].index(trial["axes"]["connections"])
+        factor = factors[(trial["round"] + cell) % 5]
+        trial["metrics"]["rps"] = 1000 * (factor if trial["axes"]["stack"] == "balanced" else 1)
+
+    edit_trials(run, spread)
+    found = summary.load(run)
+    cells = [gain.verdict for gain in found.gains if gain.metric == "rps"]
+    assert {(one.word, one.bound, one.scope) for one in cells} == {
+        ("not comparable", "≥", "latency-bound")
+    }
+    (pooled,) = [family.verdict for family in found.families if family.metric == "rps"]
+    assert (pooled.word, pooled.bound, pooled.scope) == ("gain", "≥", "latency-bound")
+
+
 PARTLY_ALONE = {"notes": ["the generators ran together for 70% of their windows only"]}
 LITTLE_OFF = {"metrics": {"little_residual": -0.6}}
 

@@ -85,7 +85,7 @@ def decide(found: Comparison | None, terms: Terms) -> Verdict:
         return replace(plain, reason=reason, bound=terms.bound, scope=scope)
     if terms.scope and not terms.is_bound_only:  # it holds for so many connections
         return replace(plain, reason=reason)
-    return Verdict("not comparable", terms.withheld, bound=terms.bound)
+    return Verdict("not comparable", terms.withheld, bound=terms.bound, scope=terms.scope)
 
 
 def _decide(found: Comparison | None, terms: Terms) -> Verdict:
