@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from processes import marked
 
-from wirespeed.agent.duet import goes_on
+from wirespeed.agent.duet import Longer
 from wirespeed.analysis import duet as analysis
 from wirespeed.errors import HostError
 from wirespeed.fleet.channel import Transport
@@ -122,15 +122,19 @@ def test_a_pair_goes_on_until_enough_of_its_groups_drained(duo):
         "duet", PATIENCE_S, **message(duo, 0.001, drain_s=60.0, enough=wanted)
     )["slices"]  # fmt: skip
     assert len(rows) >= 12 and all(row[7] for row in rows)
-    assert not goes_on(rows, wanted, 0.0) and goes_on(rows[:-4], wanted, 0.0)
+    assert not goes_on(rows, wanted) and goes_on(rows[:-4], wanted)
+
+
+def goes_on(rows, wanted, beyond_s=0.0):
+    return Longer(wanted).goes_on(rows, beyond_s)
 
 
 def made_rows(dice, groups):
-    """Rows of slices of which some did not drain or have no response."""
+    """Rows of slices of which some did not drain."""
     share = dice.choice([0.0, 0.1, 0.25, 0.5])
     return [
-        [group, side, dice.uniform(0.02, 0.1), 50, 0.02, 0.02,
-         40 if dice.random() > 0.01 else 0, int(dice.random() >= share / 4), 0.001]
+        [group, side, dice.uniform(0.02, 0.1), 50, 0.02, 0.02, 40,
+         int(dice.random() >= share / 4), 0.001]
         for group in range(groups)
         for side in (0, 1, 1, 0)
     ]  # fmt: skip
@@ -150,6 +154,37 @@ def test_a_pair_ends_when_it_has_a_figure_and_goes_on_while_it_has_none():
     assert not goes_on(stuck, turns.enough(1.0), 0.1), "nothing drains: more of it is of no use"
     assert not goes_on(stuck, None, 0.1)
     assert turns.enough(8.0)["more_s"] == 4.0 and turns.enough(1.0)["more_s"] == 2.0
+
+
+def drained_or_not(pattern):
+    """Groups of a tenth of a second: + drained, - did not."""
+    return [
+        [group, side, 0.024, 50, 0.02, 0.02, 40, int(one == "+"), 0.001]
+        for group, one in enumerate(pattern)
+        for side in (0, 1, 1, 0)
+    ]
+
+
+def looked_at(pattern, first):
+    """Whether it goes on when this pattern has come group by group since the look at the first."""
+    longer = Longer({**turns.enough(1.0), "settle_s": 0.0, "more_s": 1e9})
+    looks = (longer.goes_on(drained_or_not(pattern[:at]), 0.1 * (at - first))
+             for at in range(first, len(pattern) + 1))  # fmt: skip
+    return all(looks)
+
+
+def test_what_was_left_out_is_judged_once_and_not_until_it_is_little_enough():
+    """A pair of which 30 % do not drain has moments with 25 %, and ended at the first of them."""
+    assert looked_at("+++++--", 7) and looked_at("+++++--" + 20 * "+", 7), "over 25 %: to the end"
+    assert looked_at("++++", 4) and not looked_at("+++++", 4), "few groups: until five are there"
+    assert not looked_at("++++-+", 4), "one of six is none too many"
+    assert looked_at("++++--+++++", 4), "beyond the quarter on the way to five"
+
+
+def test_whether_a_pair_goes_on_does_not_depend_on_its_responses():
+    rows = drained_or_not("+++++")
+    silent = [[*row[:6], 0, *row[7:]] for row in rows]
+    assert goes_on(rows, turns.enough(1.0)) == goes_on(silent, turns.enough(1.0))
 
 
 def test_a_side_at_rest_counts_nothing(duo):

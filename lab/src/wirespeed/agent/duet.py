@@ -270,8 +270,8 @@ def take_turns(sides: Sequence[Side], message: dict[str, Any]) -> list[list[floa
     group = silent = 0
     begin = time.monotonic()
     end = begin + message["length_s"]
-    wanted = message.get("enough")
-    while time.monotonic() < end or goes_on(rows, wanted, time.monotonic() - end):
+    longer = Longer(message.get("enough"))
+    while time.monotonic() < end or longer.goes_on(rows, time.monotonic() - end):
         first = chance.randrange(2)
         for number in (first, 1 - first, 1 - first, first):
             row, marks[number] = one_slice(sides[number], marks[number], message)
@@ -283,27 +283,45 @@ def take_turns(sides: Sequence[Side], message: dict[str, Any]) -> list[list[floa
     return rows
 
 
-def goes_on(
-    rows: Sequence[Sequence[float]], wanted: dict[str, Any] | None, beyond_s: float
-) -> bool:
-    """Whether a pair that is so far beyond its time has no figure yet, and may still get one. The
-    rule is that of analysis/duet.py, so a pair ends as soon as it would count; it looks at what
-    drained and never at a result. Where no group drains, more of them do not help."""
-    if wanted is None or beyond_s >= wanted["more_s"]:
-        return False
-    groups = [rows[number : number + 4] for number in range(0, len(rows) - 3, 4)]
-    if not any(all(row[7] for row in group) for group in groups):
-        return False
+class Longer:
+    """Whether a pair goes on beyond its time, as it has no figure yet by the rule of
+    analysis/duet.py. It looks at what drained and never at a result. For a few groups more it goes
+    on until they are there. Where too many did not drain it takes all the time that it may: with
+    an end as soon as few enough are left out, chance alone would find such a moment."""
+
+    def __init__(self, wanted: dict[str, Any] | None) -> None:
+        self.wanted = wanted
+        self.is_to_the_end = False
+
+    def goes_on(self, rows: Sequence[Sequence[float]], beyond_s: float) -> bool:
+        """With these slices, so far beyond its time. Where no group drains, more do not help."""
+        if self.wanted is None or beyond_s >= self.wanted["more_s"]:
+            return False
+        groups = [rows[number : number + 4] for number in range(0, len(rows) - 3, 4)]
+        if not any(map(is_drained, groups)):
+            return False
+        counted = settled(groups, self.wanted)
+        drained = sum(map(is_drained, counted))
+        if len(counted) - drained > self.wanted["left_out"] * len(counted):
+            self.is_to_the_end = True
+        return self.is_to_the_end or bool(drained < self.wanted["groups"])
+
+
+def is_drained(group: Sequence[Sequence[float]]) -> bool:
+    return all(row[7] for row in group)
+
+
+def settled(
+    groups: Sequence[Sequence[Sequence[float]]], wanted: dict[str, Any]
+) -> Sequence[Sequence[Sequence[float]]]:
+    """Without the groups of the first moments."""
     spent_s = [sum(row[2] + row[8] for row in group) for group in groups]
     settle_s = min(wanted["settle_s"], wanted["settle_share"] * sum(spent_s))
-    drained = left_out = 0
-    for group, seconds in zip(groups, spent_s):
+    for number, seconds in enumerate(spent_s):
         settle_s -= seconds
         if settle_s < 0:
-            counts = all(row[5] > 0 and row[6] > 0 and row[7] for row in group)
-            drained, left_out = drained + counts, left_out + (not counts)
-    is_selection = left_out > wanted["left_out"] * (drained + left_out)
-    return bool(drained < wanted["groups"] or is_selection)
+            return groups[number:]
+    return []
 
 
 def one_slice(
