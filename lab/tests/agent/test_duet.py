@@ -98,6 +98,7 @@ def test_the_sides_take_turns_and_rest_frozen(duo):
     rows = found["slices"]
     assert found["how"] == ("cgroup.freeze" if duo.info["cgroup"] else "SIGSTOP")
     assert len(rows) % 4 == 0 and len(rows) >= 4
+    assert found["longer_s"] == 0 and found["seconds"] >= 2.0
     for number in range(0, len(rows), 4):
         sides = [row[1] for row in rows[number : number + 4]]
         assert sides in ([0, 1, 1, 0], [1, 0, 0, 1])
@@ -118,9 +119,11 @@ def test_a_pair_goes_on_until_enough_of_its_groups_drained(duo):
     that a figure takes, and was given up."""
     start(duo)
     wanted = {**turns.enough(1.0), "groups": 3, "left_out": 1.0, "more_s": 60.0}
-    rows = duo.ask(
-        "duet", PATIENCE_S, **message(duo, 0.001, drain_s=60.0, enough=wanted)
-    )["slices"]  # fmt: skip
+    found = duo.ask("duet", PATIENCE_S, **message(duo, 0.001, drain_s=60.0, enough=wanted))
+    rows = found["slices"]
+    taken_s = [sum(row[2] + row[8] for row in rows[at : at + 4]) for at in range(0, len(rows), 4)]
+    assert found["seconds"] >= sum(taken_s) - 1e-4, "what it took, and not what was planned"
+    assert sum(taken_s[1:]) - 1e-4 <= found["longer_s"] < found["seconds"]
     assert len(rows) >= 12 and all(row[7] for row in rows)
     assert not goes_on(rows, wanted) and goes_on(rows[:-4], wanted)
 
@@ -154,6 +157,7 @@ def test_a_pair_ends_when_it_has_a_figure_and_goes_on_while_it_has_none():
     assert not goes_on(stuck, turns.enough(1.0), 0.1), "nothing drains: more of it is of no use"
     assert not goes_on(stuck, None, 0.1)
     assert turns.enough(8.0)["more_s"] == 4.0 and turns.enough(1.0)["more_s"] == 2.0
+    assert turns.enough(8.0, 0.5)["more_s"] == 0.5, "no more than the run has left for it"
 
 
 def drained_or_not(pattern):
@@ -173,7 +177,7 @@ def looked_at(pattern, first):
     return all(looks)
 
 
-def test_what_was_left_out_is_judged_once_and_not_until_it_is_little_enough():
+def test_the_share_left_out_is_judged_once_and_not_until_it_is_little_enough():
     """A pair of which 30 % do not drain has moments with 25 %, and ended at the first of them."""
     assert looked_at("+++++--", 7) and looked_at("+++++--" + 20 * "+", 7), "over 25 %: to the end"
     assert looked_at("++++", 4) and not looked_at("+++++", 4), "few groups: until five are there"

@@ -3,17 +3,19 @@
 import resource
 import signal
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from wirespeed.cli import hosts
 from wirespeed.errors import BusyError, HostError, ProcessError, StorageError
-from wirespeed.results.model import PlannedTrial, Run
+from wirespeed.results.model import Duet, PlannedTrial, Run, Trial
 from wirespeed.runner import duets, execute, recover, turns
 from wirespeed.runner import trial as trials
 from wirespeed.runner.interrupts import signals_as_interrupts
 from wirespeed.runner.server_session import StartError
+from wirespeed.runner.time_budget import TimeBudget
 from wirespeed.runner.trial import Attempt
 
 
@@ -243,6 +245,25 @@ def test_turns_that_fail_after_a_finished_duet_are_not_tried_for_ever(monkeypatc
     )
     runner._one_session([entry(1, "c0"), entry(2, "c1", "c0"), entry(3, "c2", "c0")])
     assert len(pairs) == 1 and alone == ["c2"] and runner.alone.keys() == {"c2"}
+
+
+def test_a_pair_goes_on_for_what_its_run_has_left(monkeypatch):
+    runner, offered = object.__new__(duets.DuetRunner), []
+
+    def play(_pair, _cells, _folder, _seed, longer_s):
+        offered.append(longer_s)
+        return Duet("c0", seconds=1.0 + longer_s), min(longer_s, 5.0)
+
+    monkeypatch.setattr(turns, "play", play)
+    runner.time_budget = TimeBudget(100.0, 125.0, 8)  # 8 s, of which a few are free at first
+    runner.planned, runner.schedule = {"c0": None}, SimpleNamespace(seed=1)
+    runner.watcher = SimpleNamespace(phase=lambda *_: None)
+    runner.progress = lambda: None
+    line, _ = entry(2, "c1", "c0")
+    order, trial = Attempt(line, None, Path(), 1, False), Trial("t2", "c1", 1, 2)
+    for _ in range(3):
+        runner._with_duet(SimpleNamespace(base=None), order, trial, set())
+    assert offered == pytest.approx([1.2, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("where", ["begin", "trials"])

@@ -19,6 +19,7 @@ from wirespeed.results import store
 from wirespeed.results.model import Run, RunPlan
 from wirespeed.runner import budget, build, cells, commands, plan, session
 from wirespeed.runner.budget import Times
+from wirespeed.runner.time_budget import LONGER_SHARE
 from wirespeed.topology import one_host, roles_of
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
@@ -262,7 +263,7 @@ def test_quickstart_takes_less_than_four_minutes_on_two_cores():
         topology_of(recipe),
     )
     schedule = plan.make(recipe, recipe_place, plan.PlanOptions(seed=1))
-    assert schedule.seconds < 240
+    assert schedule.seconds * (1 + LONGER_SHARE) < 240, "also where pairs go on"
 
 
 @pytest.mark.parametrize("name", ["quickstart", "transports"])

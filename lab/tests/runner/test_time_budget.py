@@ -1,6 +1,8 @@
 """The time of a run: repeated windows use it, and trials that do not fit are omitted."""
 
-from wirespeed.runner.time_budget import TimeBudget, allowed_s
+import pytest
+
+from wirespeed.runner.time_budget import LONGER_SHARE, TimeBudget, allowed_s
 
 
 class Clock:
@@ -62,3 +64,18 @@ def test_a_budget_is_what_is_allowed_and_short_plans_are_never_cut():
     assert allowed_s(85.0, 100.0) == 100.0
     assert allowed_s(100.0, None) == 125.0
     assert allowed_s(5.0, None) == float("inf")
+
+
+def test_all_pairs_together_go_on_for_a_share_of_the_plan_only():
+    """Each of 54 pairs of a second may need two more, which is half of the plan."""
+    time_budget, clock = budget_of(planned_s=200.0, trials=54)
+    went_on = []
+    for _ in range(54):
+        took = min(2.0, time_budget.longer_left_s)
+        went_on.append(took)
+        clock.now += took
+        time_budget.went_on(took)
+        go_on(time_budget, clock, 1, each_s=200.0 / 54)
+    assert sum(went_on) == pytest.approx(LONGER_SHARE * 200.0)
+    assert sum(went_on[:27]) == pytest.approx((0.5 + 0.15) * sum(went_on), rel=0.05)
+    assert time_budget.each_s == pytest.approx(200.0 / 54), "no part of what a trial takes"

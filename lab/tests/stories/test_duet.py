@@ -105,6 +105,7 @@ def test_a_planted_cost_is_found_by_a_duet_and_the_report_names_the_method(check
         code, out, err = checkout.call("run", "--resume", "latest", "--add-rounds", "1")
         assert code == 0, err
     assert len(counted) >= 3, [duet["problem"] for duet in found]
+    assert all(duet["seconds"] > 2.0 for duet in found if duet["ratios"]), "what they took"
     cpu, rps = (
         statistics.median(ratios[metric]["log"] for ratios in counted)
         for metric in ("server.work_us_per_request", "rps")

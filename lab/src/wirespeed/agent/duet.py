@@ -223,7 +223,7 @@ def sleep_until(moment: float) -> None:
 
 
 def play(message: dict[str, Any], children: Sequence[Sequence[Sequence[Child]]]) -> dict[str, Any]:
-    """The duet: rows of slices, [group, side, seconds, responses, CPU seconds, seconds and
+    """The duet. Rows of slices: [group, side, seconds, responses, CPU seconds, seconds and
     responses of the part that counts for the rate, whether it was drained, seconds to be frozen].
 
     `children` is a pair of (servers, loads); message has the control files, times and the core.
@@ -233,7 +233,7 @@ def play(message: dict[str, Any], children: Sequence[Sequence[Sequence[Child]]])
         for number, (servers, loads) in enumerate(children):
             sides.append(Side(servers, loads, message["controls"][number]))
         is_realtime = rise(message.get("core"))
-        rows = take_turns(sides, message)
+        taken = take_turns(sides, message)
     finally:
         for side in sides:
             try:
@@ -242,7 +242,7 @@ def play(message: dict[str, Any], children: Sequence[Sequence[Sequence[Child]]])
                 pass
     how = "cgroup.freeze" if sides[0].servers[0].freezer is not None else "SIGSTOP"
     totals = [[side.count(word) for word in (SENT, COMPLETED, ERRORS, NON_2XX)] for side in sides]
-    return {"how": how, "realtime": is_realtime, "slices": rows, "totals": totals}
+    return {"how": how, "realtime": is_realtime, "totals": totals, **taken}
 
 
 def rise(core: int | None) -> bool:
@@ -258,7 +258,8 @@ def rise(core: int | None) -> bool:
     return True
 
 
-def take_turns(sides: Sequence[Side], message: dict[str, Any]) -> list[list[float]]:
+def take_turns(sides: Sequence[Side], message: dict[str, Any]) -> dict[str, Any]:
+    """The rows of slices, the seconds that they took, and how many of these the pair went on."""
     for side in sides:
         wait(side.has_answered, FOUND_S)
     for side in sides:
@@ -267,20 +268,33 @@ def take_turns(sides: Sequence[Side], message: dict[str, Any]) -> list[list[floa
     chance = random.Random(message["seed"])
     marks = [(side.count(), side.cpu_s()) for side in sides]
     rows: list[list[float]] = []
-    group = silent = 0
+    longer = Longer(message.get("enough"))
     begin = time.monotonic()
     end = begin + message["length_s"]
-    longer = Longer(message.get("enough"))
-    while time.monotonic() < end or longer.goes_on(rows, time.monotonic() - end):
-        first = chance.randrange(2)
-        for number in (first, 1 - first, 1 - first, first):
-            row, marks[number] = one_slice(sides[number], marks[number], message)
-            rows.append([group, number, *row])
-            silent = silent + 1 if row[1] == 0 else 0
-            if silent and (silent >= SILENT_SLICES or sides[number].has_died()):
-                return rows
-        group += 1
-    return rows
+    answers = True
+    while answers and (time.monotonic() < end or longer.goes_on(rows, time.monotonic() - end)):
+        answers = one_group(sides, marks, rows, chance.randrange(2), message)
+    now = time.monotonic()
+    return {"slices": rows, "seconds": now - begin, "longer_s": longer.taken_s(now - end)}
+
+
+def one_group(
+    sides: Sequence[Side], marks: list[tuple[int, float]], rows: list[list[float]], first: int,
+    message: dict[str, Any],
+) -> bool:  # fmt: skip
+    """Adds the slices of a group to the rows; whether more responses may come."""
+    group = int(rows[-1][0]) + 1 if rows else 0
+    for number in (first, 1 - first, 1 - first, first):
+        row, marks[number] = one_slice(sides[number], marks[number], message)
+        rows.append([group, number, *row])
+        if row[1] == 0 and (is_silent(rows) or sides[number].has_died()):
+            return False
+    return True
+
+
+def is_silent(rows: Sequence[Sequence[float]]) -> bool:
+    last = rows[-SILENT_SLICES:]
+    return len(last) == SILENT_SLICES and all(row[3] == 0 for row in last)
 
 
 class Longer:
@@ -292,9 +306,20 @@ class Longer:
     def __init__(self, wanted: dict[str, Any] | None) -> None:
         self.wanted = wanted
         self.is_to_the_end = False
+        self.since_s: float | None = None  # the first moment beyond its time at which it went on
 
     def goes_on(self, rows: Sequence[Sequence[float]], beyond_s: float) -> bool:
-        """With these slices, so far beyond its time. Where no group drains, more do not help."""
+        """With these slices, so far beyond its time."""
+        more = self.needs_more(rows, beyond_s)
+        if more and self.since_s is None:
+            self.since_s = beyond_s
+        return more
+
+    def taken_s(self, beyond_s: float) -> float:
+        return 0.0 if self.since_s is None else beyond_s - self.since_s
+
+    def needs_more(self, rows: Sequence[Sequence[float]], beyond_s: float) -> bool:
+        """Where no group drains, more of them do not help."""
         if self.wanted is None or beyond_s >= self.wanted["more_s"]:
             return False
         groups = [rows[number : number + 4] for number in range(0, len(rows) - 3, 4)]

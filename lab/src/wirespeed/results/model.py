@@ -157,7 +157,7 @@ class Duet(_Record):
     groups: int = 0  # of four slices each
     left_out: int = 0  # groups in which something was still in flight at a freeze
     slice_s: float = 0.0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of all its turns, also of those beyond its planned time
     how: str = ""  # cgroup.freeze or SIGSTOP
     # Share of their cores that the servers used in their turns, the baseline's and the contender's;
     # None where they poll. Empty: of an earlier build.

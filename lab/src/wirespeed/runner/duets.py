@@ -138,7 +138,9 @@ class DuetRunner(Runner):
                 pair.only(pair.base)
                 warm.warm(pair.base, base, make_folder(order.folder / "warm-up"))
                 fresh.discard(id(pair.base))
-            duet = turns.play(pair, (base, order.planned), order.folder, seed)
+            duet, longer_s = turns.play(
+                pair, (base, order.planned), order.folder, seed, self.time_budget.longer_left_s
+            )
         except ProcessError as error:
             problem = self._disk_or(error)
             if isinstance(problem, StorageError):
@@ -147,6 +149,7 @@ class DuetRunner(Runner):
             self.watcher.notify(f"{place_of(line)}: no duet: {error}")
             is_failure = not isinstance(error, turns.NoTurnsError)
             return replace(measured, duet=_none(line, str(error), is_failure)), False
+        self.time_budget.went_on(longer_s)
         if duet.problem:
             self.watcher.notify(f"{place_of(line)}: no duet: {duet.problem}")
         return replace(measured, duet=duet), True

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 LATE_MAX = 1.25  # without a budget a run may take so much of its planned time
 CUT_MIN_S = 60.0  # plans shorter than this are never cut: a slow start is most of them
 EARLY_SHARE = 0.15  # of the spare time that the first trials may use ahead of their turn
+LONGER_SHARE = 0.08  # of the planned time: what all pairs of a run go on for to have a figure
 LEARNED_MIN = 5  # trials before the run's own speed counts more than the plan's guess
 
 
@@ -27,6 +28,7 @@ class TimeBudget:
     clock: Callable[[], float] = time.monotonic
     done: int = 0
     repeats_s: float = 0.0
+    longer_s: float = 0.0
     began_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -38,10 +40,10 @@ class TimeBudget:
 
     @property
     def each_s(self) -> float:
-        """A trial with its share of a server's session, without repeats."""
+        """A trial with its share of a server's session, without repeats and what pairs went on."""
         if self.done < LEARNED_MIN:
             return self.planned_s / max(1, self.trials)
-        return max(0.0, self.elapsed_s - self.repeats_s) / self.done
+        return max(0.0, self.elapsed_s - self.repeats_s - self.longer_s) / self.done
 
     @property
     def left_s(self) -> float:
@@ -63,13 +65,25 @@ class TimeBudget:
     def repeated(self, seconds: float) -> None:
         self.repeats_s += seconds
 
+    @property
+    def longer_left_s(self) -> float:
+        """For how long a pair may go on now."""
+        return max(0.0, LONGER_SHARE * self.planned_s * self._turn - self.longer_s)
+
+    def went_on(self, seconds: float) -> None:
+        self.longer_s += seconds
+
+    @property
+    def _turn(self) -> float:
+        """The share of what is spare that may be used by now, so that no round gets all of it."""
+        return min(1.0, self.done / max(1, self.trials) + EARLY_SHARE)
+
     def may_repeat(self, cost_s: float) -> bool:
-        """The spare time is dealt out along the run, so that no round gets all of it."""
+        """The spare time is dealt out along the run."""
         spare_s = self.allowed_s - self.elapsed_s - self.each_s * (self.trials - self.done)
         if cost_s > spare_s:
             return False
-        turn = min(1.0, self.done / max(1, self.trials) + EARLY_SHARE)
-        return self.repeats_s + cost_s <= (self.repeats_s + spare_s) * turn
+        return self.repeats_s + cost_s <= (self.repeats_s + spare_s) * self._turn
 
     def fits(self, trials: int, late: float = 1.0) -> bool:
         """Whether so many more trials end in time; half of one may be late."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +86,11 @@ def _ask(session: ServerSession, op: str) -> None:
 
 
 def play(
-    pair: SessionPair, cells: tuple[PlannedCell, PlannedCell], folder: Path, seed: int
-) -> Duet:
-    """Lets the two take turns; the slices are kept in `folder`."""
+    pair: SessionPair, cells: tuple[PlannedCell, PlannedCell], folder: Path, seed: int,
+    longer_s: float,
+) -> tuple[Duet, float]:  # fmt: skip
+    """Lets the two take turns, and go on for at most `longer_s` to have a figure; the slices are
+    kept in `folder`. The second value is for how long they went on."""
     fleet = pair.base.fleet
     plan = pair.base.schedule.recipe.plan.duet
     loads: list[list[Started]] = []
@@ -97,7 +100,7 @@ def play(
             wake(session)
         for session, planned in zip(pair.both, cells, strict=True):
             loads.append(_start_loads(session, planned, folder))
-        answer = _ask_for_turns(pair, loads, seed)
+        answer = _ask_for_turns(pair, loads, seed, longer_s)
     except StartFailed as error:
         loads.append(error.started)
         raise
@@ -112,19 +115,20 @@ def play(
     measured = slices_of.of_slices(slices, plan.block, has_cpu)
     failure = _failure(answer["totals"], slices)
     problem = failure or measured.problem
-    return Duet(
+    found = Duet(
         over=cells[0].cell.id,
         ratios={} if problem else measured.ratios,
         groups=measured.groups,
         left_out=measured.left_out,
         slice_s=plan.slice,
-        seconds=plan.pair,
+        seconds=round(answer["seconds"], 3),
         how=answer["how"],
         busy=[_busy(*side) for side in zip(pair.both, measured.cores_used, strict=True)],
         is_realtime=answer["realtime"],
         problem=problem,
         is_failure=bool(failure),
     )
+    return found, answer["longer_s"]
 
 
 def _start_loads(session: ServerSession, planned: PlannedCell, folder: Path) -> list[Started]:
@@ -153,7 +157,7 @@ def control(session: ServerSession, label: str) -> Path:
 
 
 def _ask_for_turns(
-    pair: SessionPair, loads: Sequence[Sequence[Started]], seed: int
+    pair: SessionPair, loads: Sequence[Sequence[Started]], seed: int, longer_s: float
 ) -> dict[str, Any]:
     session, plan = pair.base, pair.base.schedule.recipe.plan.duet
     host = session.fleet[host_of(session)]
@@ -175,7 +179,7 @@ def _ask_for_turns(
         "skip_s": plan.skip,
         "drain_s": plan.drain,
         "length_s": plan.pair,
-        "enough": enough(plan.pair),
+        "enough": enough(plan.pair, longer_s),
         "seed": seed,
         "cores": sorted({core for s in everyone for core in s.instance.cores}),
         "core": max((core for s in loads[0] for core in s.instance.cores), default=None),
@@ -195,15 +199,16 @@ def _ask_for_turns(
     return answer
 
 
-def enough(pair_s: float) -> dict[str, float]:
+def enough(pair_s: float, longer_s: float = math.inf) -> dict[str, float]:
     """The groups without which a pair of this length has no figure, and for how long it goes on
-    beyond its time to have them: a guest with steal does not drain some of them in time."""
+    beyond its time to have them, where its run has `longer_s` left for it: a guest with steal does
+    not drain some of them in time."""
     return {
         "groups": slices_of.GROUPS_MIN,
         "left_out": slices_of.LEFT_OUT_MAX,
         "settle_share": slices_of.SETTLE_SHARE,
         "settle_s": slices_of.SETTLE_MOST_S,
-        "more_s": min(LONGER_TIMES * pair_s, LONGER_MOST_S),
+        "more_s": min(LONGER_TIMES * pair_s, LONGER_MOST_S, longer_s),
     }
 
 
