@@ -296,12 +296,15 @@ def estimated(rows: list[dict], size: str, draws: power.Draws = power.DRAWS) -> 
     lines = []
     for names, group in sorted(groups.items()):
         lines += ["", f"## {'; '.join(names)}: a comparison of {pairs} pairs of {seconds:g} s", ""]
+        group.sort(key=lambda row: row["t"])
+        in_order: dict[str, list[tuple[float, power.Pair]]] = defaultdict(list)
+        for row in group:
+            in_order[row["session"]] += [(row["percent"], one["ratios"]) for one in row["pairs"]]
         for percent in sorted({row["percent"] for row in group}):
-            by_session: dict[str, list[power.Pair]] = defaultdict(list)
-            for row in sorted(group, key=lambda row: row["t"]):
-                if row["percent"] == percent:
-                    by_session[row["session"]] += [one["ratios"] for one in row["pairs"]]
-            lines += power.told(list(by_session.values()), percent, pairs, METRICS, RATE, draws)
+            same = [[pair for own, pair in session if own == percent]
+                    for session in in_order.values()]  # fmt: skip
+            lines += power.told(list(filter(None, same)), percent, pairs, METRICS, RATE, draws)
+        lines += power.successive(list(in_order.values()), RATE)
     return lines
 
 

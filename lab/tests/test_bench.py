@@ -212,6 +212,51 @@ def test_sessions_that_differ_are_drawn_as_a_whole(power):
     assert apart[2] - apart[1] > together[2] - together[1]
 
 
+def test_a_comparison_is_drawn_from_one_session_as_a_real_one_is_made(power):
+    """Sessions that err by 6 % one way or the other: mixed, their pairs hid it."""
+    dice = random.Random(6)
+    sessions = [pairs_of(dice, 0.06 * (-1) ** number, 20) for number in range(8)]
+
+    def wrong(recorded):
+        return power.estimate(
+            recorded, 20, lambda drawn: power.is_found(drawn, 0.0, METRICS),
+            power.Draws(100, 20, 20), is_same=True,
+        )[0]  # fmt: skip
+
+    assert wrong(sessions) > 0.8
+    assert wrong(sessions[:7]) < 0.3, "of so few sessions the pairs are one lot"
+    assert wrong([*sessions[:7], sessions[7][:19]]) < 0.3, "and of one without enough pairs"
+    assert wrong([*sessions, sessions[0][:2]]) > 0.8, "a short one is left out"
+
+
+def test_a_server_with_itself_is_not_found_different_by_the_mean_of_its_recorded_pairs(power):
+    """The mean of 40 pairs was 1.5 standard errors off, and drawn again in each comparison."""
+    noise = NormalDist(1.5 * SPREAD / 40**0.5, SPREAD)
+    recorded = [{"rps": noise.inv_cdf((number + 0.5) / 40)} for number in range(40)]
+    shares = [
+        power.estimate(
+            [recorded], 20, lambda drawn: power.is_found(drawn, 0.0, METRICS),
+            power.Draws(400, 20, 20), is_same=is_same,
+        )[0]
+        for is_same in (True, False)
+    ]  # fmt: skip
+    assert shares[0] <= 0.05 < shares[1], "2 % are allowed"
+
+
+def test_pairs_next_to_each_other_are_those_of_any_share(power):
+    """Shares take turns, so two of one share are as many pairs apart as there are shares."""
+    dice, drift, session = random.Random(3), 0.0, []
+    for number in range(400):
+        drift = 0.8 * drift + dice.gauss(0, 0.01)
+        percent = float(number % 6)
+        session.append((percent, {"rps": drift - percent / 100}))
+    (line,) = power.successive([session], "rps")
+    assert float(line.split()[-1]) == pytest.approx(0.8, abs=0.1)
+    assert power.successive([[(0.0, {})], []], "rps") == []
+    failed = [(0.0, {"rps": 0.1}), (0.0, {}), (0.0, {"rps": 0.2})]
+    assert power.successive([failed], "rps") == [], "none are next to each other"
+
+
 def test_interim_analyses_are_those_of_a_run_until_it_is_decided(power):
     """A clear cost is found after the first pairs, and a server with itself called different by no
     more than a single analysis is allowed."""
