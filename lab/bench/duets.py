@@ -13,8 +13,8 @@ of 25 ms, as in a run of the lab (agent, controller, estimator), and the lab's o
 verdict. As many comparisons are made as fit into `--for`, the planted share with the fewest first.
 Each is appended to one file when it is finished, so sessions add up, and Ctrl-C costs the one that
 is on its way. `pairs` measures single pairs, of the share with the fewest, and `power` estimates
-from them how often a whole comparison would find each share (power.py). `--rival NICE` adds a
-program that works in bursts on the servers' core.
+from them how often a whole comparison would find each share (power.py), which is part of its time,
+some 25 s a share. `--rival NICE` adds a program that works in bursts on the servers' core.
 
 The server is lab/tests/fakes/planted.py, whose requests cost 100 blocks to hash, or PERCENT more;
 what is the same for both (about a tenth of a request) makes the true difference so much smaller.
@@ -50,6 +50,7 @@ from wirespeed.fleet.host import Host
 from wirespeed.recipe import draft, read
 from wirespeed.recipe.model import DuetPlan
 from wirespeed.runner.duet import PAIRS
+from wirespeed.runner.time_budget import LONGER_SHARE, TimeBudget
 from wirespeed.runner.turns import enough
 from wirespeed.stats import comparison
 
@@ -62,6 +63,7 @@ BLOCK_S, WARM_S, PATIENCE_S = 2.0, 0.5, 30.0
 ALONE = "pair"  # the size of a row with a pair alone
 LONG, LONG_S = "3m", 180.0  # a size of no recipe, and its time
 START_S = 1.0  # of a pair besides its turns: two servers and generators, warm-up, end
+ESTIMATE_S = 25.0  # of each share, by power.py
 FAILURES_MAX = 3  # in a row; one hiccup does not end a session of an hour
 METRICS = {CPU[0]: "lower", RATE: "higher"}
 FALSE_MAX = 0.02  # the share of false verdicts that the lab promises
@@ -102,19 +104,22 @@ def wait_for(port: int) -> None:
             time.sleep(0.02)
 
 
-def pair(host: Host, works: tuple[int, int], seconds: float, seed: int) -> dict[str, object]:
+def pair(
+    host: Host, works: tuple[int, int], seconds: float, seed: int, longer_s: float
+) -> dict[str, object]:
     """One pair of fresh servers: the log ratios of the second over the first."""
     names: list[str] = []
     try:
-        return turns(host, works, seconds, seed, names)
+        return turns(host, works, seconds, seed, longer_s, names)
     finally:
         host.ask("stop", names=names, grace_s=0)
         host.ask("forget", names=names)
 
 
 def turns(
-    host: Host, works: tuple[int, int], seconds: float, seed: int, names: list[str]
-) -> dict[str, object]:
+    host: Host, works: tuple[int, int], seconds: float, seed: int, longer_s: float,
+    names: list[str],
+) -> dict[str, object]:  # fmt: skip
     """The turns of a pair; `names` are those of the programs that it has started."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         controls = []
@@ -134,7 +139,7 @@ def turns(
         time.sleep(WARM_S)
         told = host.ask(
             "duet", seconds + 60, slice_s=0.025, skip_s=0.005, drain_s=0.2, length_s=seconds,
-            enough=enough(seconds), seed=seed, cores=[0, 1], core=1,
+            enough=enough(seconds, longer_s), seed=seed, cores=[0, 1], core=1,
             controls=[[path] for path in controls],
             sides=[{"servers": [f"server-{s}"], "loads": [f"load-{s}"]} for s in (0, 1)],
         )  # fmt: skip
@@ -142,16 +147,22 @@ def turns(
     ratios = {name: found.ratios[name].log for name in METRICS if name in found.ratios}
     return {"how": told["how"], "realtime": told["realtime"], "groups": found.groups,
             "left_out": found.left_out, "problem": found.problem, "ratios": ratios,
+            "seconds": told["seconds"], "longer_s": told["longer_s"],
             "load": os.getloadavg()[0]}  # fmt: skip
 
 
-def compared(host: Host, percent: float, pairs: int, seconds: float) -> list[dict[str, object]]:
+def compared(
+    host: Host, percent: float, pairs: int, seconds: float, time_budget: TimeBudget
+) -> list[dict[str, object]]:
     """The pairs of one comparison. The ports change places at random, whatever they may matter."""
     chance, found = random.Random(), []
     works = (BLOCKS, round(BLOCKS * (1 + percent / 100)))
     for _ in range(pairs):
         is_swapped = chance.random() < 0.5
-        one = pair(host, works[::-1] if is_swapped else works, seconds, chance.getrandbits(31))
+        sides = works[::-1] if is_swapped else works
+        one = pair(host, sides, seconds, chance.getrandbits(31), time_budget.longer_left_s)
+        time_budget.went_on(one["longer_s"])
+        time_budget.finished()
         if is_swapped:
             one["ratios"] = {name: -log for name, log in one["ratios"].items()}
         found.append(one)
@@ -177,6 +188,9 @@ def measure(
     other = None if nice is None else rival(nice)
     file.parent.mkdir(parents=True, exist_ok=True)
     end, longest, failures = time.monotonic() + for_s, pairs * (seconds + START_S), 0
+    # The session stands for a run, whose pairs together go on for a share of its time.
+    time_budget = TimeBudget(for_s, for_s, max(1, int(for_s / (seconds + START_S))))
+    longest *= 1 + LONGER_SHARE
     what = "pair" if is_alone else "comparison"
     print(f"a {what} takes about {longest:.0f} s: {for_s / longest:.0f} in all", flush=True)
     try:
@@ -184,7 +198,7 @@ def measure(
             percent = least_tried(percents, plain, rows_of([file]))
             began = time.monotonic()
             try:
-                found = compared(host, percent, pairs, seconds)
+                found = compared(host, percent, pairs, seconds, time_budget)
                 failures = 0
             except (OSError, WirespeedError) as error:
                 failures += 1
@@ -204,6 +218,11 @@ def measure(
         if other:
             other.kill()
             other.wait()
+
+
+def measuring_s(for_s: float, shares: int) -> float:
+    """What is left of a session's time for its pairs: the estimate is made in it, too."""
+    return for_s - min(for_s / 2, ESTIMATE_S * shares)
 
 
 def least_tried(percents: list[float], plain: dict, rows: list[dict]) -> float:
@@ -389,6 +408,8 @@ def main() -> None:
         words = ["0"] if given.kind == "aa" else given.percents.split(",")
         percents, for_s = [float(word) for word in words], units.duration_s(given.for_)
         is_alone = given.kind == "pairs"
+        if is_alone:
+            for_s = measuring_s(for_s, len(percents))
         measure(percents, given.size, for_s, given.rival, given.into, is_alone)
         given.files = [given.into]
     rows = rows_of(given.files)

@@ -293,6 +293,26 @@ def test_a_session_of_pairs_takes_the_shares_in_turns(duets):
     assert duets.least_tried([0.0, 1.0], plain, [*rows, row("b", 2, [0.0] * 6, 1.0)]) == 1.0
 
 
+def test_an_estimate_is_part_of_the_time_of_its_session(duets):
+    """It ran for two or three minutes more than `--for`."""
+    assert duets.measuring_s(3600.0, 6) == 3600.0 - 6 * duets.ESTIMATE_S
+    assert duets.measuring_s(60.0, 6) == 30.0, "half of a short one is for its pairs"
+
+
+def test_the_pairs_of_a_session_go_on_for_a_share_of_its_time(duets, monkeypatch):
+    offered = []
+
+    def pair(_host, _works, _seconds, _seed, longer_s):
+        offered.append(longer_s)
+        return {"ratios": {}, "longer_s": min(longer_s, 4.0)}
+
+    monkeypatch.setattr(duets, "pair", pair)
+    time_budget = duets.TimeBudget(54.0, 54.0, 6)
+    duets.compared(None, 0.0, 6, 8.0, time_budget)
+    assert 0 < time_budget.longer_s <= duets.LONGER_SHARE * 54.0
+    assert len(offered) == 6 and max(offered) < 4.0
+
+
 @pytest.mark.parametrize("method", ["duet", "separate trials"])
 def test_a_full_generator_or_link_makes_no_false_gain(verdicts, method):
     """Servers that are alike, with generators and links that are not, and limits that are not
