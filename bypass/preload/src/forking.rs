@@ -100,9 +100,18 @@ extern "C" {
     fn _IO_list_resetlock();
 }
 
+/// What this thread keeps across a fork has its place from now on. The loader makes such places under its lock, which a
+/// thread has that loads a library, whose constructor may open a stream and wait for the list of them.
+fn make_places() {
+    let _ = PREPARED.try_with(|_| ());
+    let _ = LOCKED.try_with(|_| ());
+    let _ = TAKEN.try_with(|_| ());
+}
+
 /// Before any other lock, libc's of its list of streams, which its fork takes after ours: a thread that flushes all streams
 /// holds it while one of them writes to a connection.
 extern "C" fn before_fork() {
+    deferral::inside(make_places);
     // SAFETY: the lock counts how often a thread has it.
     unsafe { _IO_list_lock() };
     deferral::enter();

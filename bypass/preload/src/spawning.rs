@@ -98,6 +98,9 @@ pub fn complete(actions: *mut c_void, kept: Option<&[c_int]>) -> Result<impl Siz
     if closes_from(actions).is_none() {
         return Ok(None);
     }
+    // Found before the lock: the loader may have one of its own, and wait for a fork, which waits for this one.
+    let add_close = real::posix_spawn_file_actions_addclose();
+    let _ = real::posix_spawn_file_actions_addclosefrom_np();
     let guard = lock(&COMPLETING).ok();
     let Some(kept) = kept else {
         return succeeded(close_now(actions)).map(|()| guard);
@@ -105,7 +108,7 @@ pub fn complete(actions: *mut c_void, kept: Option<&[c_int]>) -> Result<impl Siz
     for fd in closes_from(actions).map_or_else(Vec::new, inherited_from) {
         if !kept.contains(&fd) {
             // SAFETY: the caller's actions.
-            succeeded(unsafe { real::posix_spawn_file_actions_addclose()(actions, fd) })?;
+            succeeded(unsafe { add_close(actions, fd) })?;
         }
     }
     Ok(guard)

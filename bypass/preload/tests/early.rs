@@ -1,7 +1,9 @@
-//! The options count in a process whose other libraries use sockets before ours was started.
+//! Other libraries whose constructors use sockets and streams.
 //!
-//! A library that the program is linked with runs its constructor first; what it decides for the
-//! process by its first socket must be what the environment says.
+//! One that the program is linked with runs its constructor before ours; what it decides for the
+//! process by its first socket must be what the environment says. One that is loaded later runs it
+//! under the loader's lock, and no fork of another thread waits for that while it holds what the
+//! constructor needs.
 
 mod library;
 
@@ -38,6 +40,52 @@ int main(void) {
     return 0;
 }
 "#;
+const OPENING: &str = r#"
+#include <stdio.h>
+extern void constructing(void);
+__attribute__((constructor)) static void open_a_stream(void) {
+    constructing();
+    fclose(fopen("/dev/null", "r"));
+}
+"#;
+const LOADING: &str = r#"
+#define SOLO
+#include "contract.h"
+#include <dlfcn.h>
+static volatile int begun, is_over;
+static volatile pid_t forking;
+static void fork_once(void) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    need(child > 0 && waitpid(child, &status, 0) == child && status == 0, "fork");
+}
+static void *fork_in_thread(void *unused) {
+    while (!begun) usleep(1000);
+    forking = gettid();
+    fork_once();
+    is_over = 1;
+    return unused;
+}
+/* The library goes on when the thread waits, or has forked. */
+void constructing(void) {
+    begun = 1;
+    for (int looks = 0; looks < 3 && !is_over; usleep(10000))
+        looks = forking && is_asleep(forking) ? looks + 1 : 0;
+}
+static void solo(void) {
+    pthread_t thread;
+    alarm(LONG_S);
+    int listening = listener_on("127.0.0.1", 4), near = dial_port(port_of(listening));
+    need(accept(listening, NULL, NULL) >= 0, "accept");
+    fork_once();
+    need(pthread_create(&thread, NULL, fork_in_thread, NULL) == 0, "thread");
+    need(dlopen("./libopening.so", RTLD_NOW) != NULL, "dlopen");
+    need(pthread_join(thread, NULL) == 0, "join");
+    say("both are done");
+    close(near);
+}
+"#;
 
 #[test]
 fn options_count_where_another_library_makes_the_first_socket() {
@@ -63,6 +111,27 @@ fn options_count_where_another_library_makes_the_first_socket() {
     assert_eq!(run(&folder, &[("EF_DONT_ACCELERATE", "1")]), "kernel");
 }
 
+#[test]
+fn a_thread_forks_first_while_a_library_that_is_loaded_opens_a_stream() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loading");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("opening.c"), OPENING).expect("a source");
+    fs::write(folder.join("program.c"), LOADING).expect("a source");
+    let library = ["-shared", "-fPIC", "-o", "libopening.so", "opening.c"];
+    compile(&folder, &library);
+    let headers = format!("-I{}/tests/programs", env!("CARGO_MANIFEST_DIR"));
+    let linking = [
+        "-pthread",
+        "-rdynamic",
+        &headers,
+        "-o",
+        "program",
+        "program.c",
+    ];
+    compile(&folder, &linking);
+    assert_eq!(run(&folder, &[]), "both are done");
+}
+
 fn compile(folder: &Path, words: &[&str]) {
     let status = Command::new("cc").args(words).current_dir(folder).status();
     assert!(status.expect("cc").success(), "{words:?}");
@@ -71,6 +140,7 @@ fn compile(folder: &Path, words: &[&str]) {
 fn run(folder: &Path, options: &[(&str, &str)]) -> String {
     let mut command = Command::new(folder.join("program"));
     command
+        .current_dir(folder)
         .env("LD_PRELOAD", library::built())
         .envs(options.iter().copied());
     let done = command.output().expect("the program");

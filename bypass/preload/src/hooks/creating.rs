@@ -35,7 +35,8 @@ impl<T> Made for *mut T {
     }
 }
 
-/// Runs a call that takes numbers, and waits for nothing, while none of ours has a low one.
+/// Runs a call that takes numbers, and waits for nothing, while none of ours has a low one. Finding libc's function could
+/// wait for the loader: callers do so before.
 pub fn taking<T>(call: impl FnOnce() -> T) -> T {
     deferral::enter();
     let holding = numbers::hold();
@@ -106,8 +107,9 @@ macro_rules! creating {
     ($taking:path: $($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
         #[no_mangle]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            let real = real::$name();
             // SAFETY: the caller's arguments.
-            or_give_back(|| $taking(|| unsafe { real::$name()($($argument),*) }))
+            or_give_back(|| $taking(|| unsafe { real($($argument),*) }))
         }
     )*};
 }

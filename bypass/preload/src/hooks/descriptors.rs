@@ -30,8 +30,9 @@ pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     if descriptors::is_hidden(fd) {
         return fail(libc::EBADF);
     }
+    let real = real::dup();
     // SAFETY: numbers only.
-    shared(fd, or_give_back(|| taking(|| unsafe { real::dup()(fd) })))
+    shared(fd, or_give_back(|| taking(|| unsafe { real(fd) })))
 }
 
 /// dup2 and dup3: `make` is the real call.
@@ -58,8 +59,9 @@ fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn dup2(fd: c_int, new: c_int) -> c_int {
+    let real = real::dup2();
     // SAFETY: numbers only.
-    duplicate_to(fd, new, || unsafe { real::dup2()(fd, new) })
+    duplicate_to(fd, new, || unsafe { real(fd, new) })
 }
 
 #[no_mangle]
@@ -67,8 +69,9 @@ pub unsafe extern "C-unwind" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_i
     if flags & !libc::O_CLOEXEC != 0 {
         return fail(libc::EINVAL);
     }
+    let real = real::dup3();
     // SAFETY: numbers only.
-    duplicate_to(fd, new, || unsafe { real::dup3()(fd, new, flags) })
+    duplicate_to(fd, new, || unsafe { real(fd, new, flags) })
 }
 
 /// A call that may have changed O_NONBLOCK.
@@ -101,17 +104,19 @@ fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_in
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    let real = real::fcntl();
     // SAFETY: the caller's arguments; the third is in the same register whatever its type.
     control(fd, command, argument, || unsafe {
-        real::fcntl()(fd, command, argument)
+        real(fd, command, argument)
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    let real = real::fcntl64();
     // SAFETY: as fcntl.
     control(fd, command, argument, || unsafe {
-        real::fcntl64()(fd, command, argument)
+        real(fd, command, argument)
     })
 }
 

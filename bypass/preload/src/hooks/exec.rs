@@ -189,13 +189,15 @@ macro_rules! spawn {
             let given = spawning::given_by(actions);
             let prepared = inside(|| exec::prepare(&given, false));
             let kept = prepared.as_ref().map(Prepared::inherited);
+            // Found before a lock is held, see `complete`.
+            let real = real::$name();
             let call = |all| {
                 let completed = inside(|| spawning::complete(actions.cast_mut(), kept.as_deref()));
                 if let Err(error) = completed {
                     return error;
                 }
                 // SAFETY: the caller's arguments.
-                unsafe { real::$name()(child, path, actions, attributes, arguments, all) }
+                unsafe { real(child, path, actions, attributes, arguments, all) }
             };
             // SAFETY: the caller's list.
             unsafe { with_record(environment, prepared, call, |error| error == 0) }

@@ -220,10 +220,11 @@ unsafe fn open_as(path: *const c_char, fd: c_int, flags: c_int) -> c_int {
     if made < 0 || fd < 0 || made == fd {
         return made;
     }
+    let dup3 = real::dup3();
     inside(|| stack_descriptors::clear(fd));
     // SAFETY: numbers only.
     unsafe {
-        let moved = taking(|| real::dup3()(made, fd, flags & libc::O_CLOEXEC));
+        let moved = taking(|| dup3(made, fd, flags & libc::O_CLOEXEC));
         inside(listener::settle_waiting);
         keeping_errno(|| close(made));
         moved
