@@ -436,11 +436,12 @@ impl Conn {
     }
 
     /// How many segments of this size the device may cut from one frame: no more than leave in a millisecond (as Linux's
-    /// tcp_tso_autosize).
+    /// tcp_tso_autosize). One while an urgent byte is under way: a device copies its pointer, which counts from the start of
+    /// a segment, into each.
     #[inline]
     fn frame_segments(&self, cx: &Context, mss: u32) -> u32 {
         let frame = cx.config.segmentation_max;
-        if frame < 2 * mss {
+        if frame < 2 * mss || self.snd_up.is_some() {
             return 1;
         }
         let paced = self.bytes_in_a_millisecond(frame) / mss;

@@ -311,6 +311,37 @@ fn lost_segments_leave_again_in_the_frame_of_the_first_time() {
     );
 }
 
+/// A device would copy the pointer into each, where it led too far from the second on.
+#[test]
+fn segments_before_an_urgent_byte_leave_alone() {
+    let few = Config {
+        train_segments: 10,
+        ..offloading()
+    };
+    let (mut dialogue, handle) = accepted(few.clone(), "100ms");
+    taken(&mut dialogue, handle, 3_000);
+    dialogue.play(
+        "urgent 1
+        > U. 1:1001 ack 1 urg 3001
+        > U. 1001:2001 ack 1 urg 2001
+        > U. 2001:3001 ack 1 urg 1001
+        > PU. 3001:3002 ack 1 urg 1",
+    );
+    // Lost ones that left in one frame before there was an urgent byte.
+    let (mut dialogue, handle) = accepted(few, "100ms");
+    taken(&mut dialogue, handle, 5_000);
+    dialogue.play_loosely("+1ms");
+    dialogue.play(
+        "urgent 1
+        > PU. 5001:5002 ack 1 urg 1
+        +100ms
+        < . 1:1 ack 1 win 257 <sack 3001:5002,nop,nop>
+        > U. 1:1001 ack 1 urg 5001
+        > U. 1001:2001 ack 1 urg 4001
+        > U. 2001:3001 ack 1 urg 3001",
+    );
+}
+
 /// A program that has just read everything is about to close too: our FIN acknowledges the peer's, which is answered at
 /// once otherwise.
 #[test]
