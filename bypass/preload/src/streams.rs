@@ -17,6 +17,8 @@ struct Open {
     stream: usize,
     /// −1 where it could not be opened again.
     fd: c_int,
+    /// Where libc's own buffer was given up; empty before.
+    buffer: Vec<u8>,
 }
 
 static STREAMS: Mutex<Vec<Open>> = Mutex::new(Vec::new());
@@ -39,9 +41,14 @@ pub fn hold() -> impl Sized {
 pub fn begin(fd: c_int) -> usize {
     static COOKIES: AtomicUsize = AtomicUsize::new(1);
     let cookie = COOKIES.fetch_add(1, Ordering::Relaxed);
-    let stream = 0;
+    let (stream, buffer) = (0, Vec::new());
     with(&STREAMS, |streams| {
-        streams.push(Open { cookie, stream, fd });
+        streams.push(Open {
+            cookie,
+            stream,
+            fd,
+            buffer,
+        });
     });
     cookie
 }
@@ -173,12 +180,18 @@ extern "C" {
 /// # Safety
 /// A stream of libc's.
 pub unsafe fn locked<T>(stream: *mut FILE, work: impl FnOnce() -> T) -> T {
+    /// Unlocks also where the thread is cancelled meanwhile.
+    struct Held(*mut FILE);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            // SAFETY: locked below.
+            unsafe { funlockfile(self.0) };
+        }
+    }
     // SAFETY: the caller's stream; its lock counts how often this thread has it.
     unsafe { flockfile(stream) };
-    let result = work();
-    // SAFETY: as above.
-    unsafe { funlockfile(stream) };
-    result
+    let _held = Held(stream);
+    work()
 }
 
 /// Gives a new stream what a former one holds, and its way of buffering.
@@ -238,6 +251,25 @@ pub unsafe fn finish(stream: *mut FILE) {
 pub unsafe fn keep_nothing_in(stream: *mut FILE) {
     // SAFETY: the caller's stream.
     unsafe { setvbuf(stream, core::ptr::null_mut(), libc::_IONBF, 0) };
+}
+
+/// A stream that [kept nothing](keep_nothing_in) has a buffer again, as a new one: ours, since libc makes none twice.
+///
+/// # Safety
+/// A stream of these that holds nothing and that no other thread uses now.
+pub unsafe fn keep_much_in(stream: *mut FILE) {
+    let mut at = core::ptr::null_mut::<c_char>();
+    change(
+        |one| one.stream == stream as usize,
+        |one| {
+            one.buffer.resize(libc::BUFSIZ as usize, 0);
+            at = one.buffer.as_mut_ptr().cast();
+        },
+    );
+    if !at.is_null() {
+        // SAFETY: the caller's stream; the buffer stays where it is until the stream is closed.
+        unsafe { setvbuf(stream, at, libc::_IOFBF, libc::BUFSIZ as usize) };
+    }
 }
 
 /// A stream was opened again.

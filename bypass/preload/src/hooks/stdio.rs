@@ -163,13 +163,17 @@ unsafe fn reopen(
         return unsafe { streams::locked(stream, || reopen_ours((path, mode), stream)) };
     }
     // SAFETY: the caller's arguments.
-    unsafe {
-        take_place_back(stream);
+    let call = || unsafe {
         let (result, fd) = giving_up_number(stream, || real(path, mode, stream));
         if fd >= 0 && result.is_null() {
             pool::closed(fd);
         }
         result
+    };
+    match replacement_of(stream) {
+        // SAFETY: what was found for the caller's stream.
+        Some(replaced) => unsafe { take_place_back(stream, replaced, call) },
+        None => call(),
     }
 }
 
@@ -300,7 +304,10 @@ pub fn replace_standard_stream(fd: c_int) {
         if real::fileno()(former) != fd {
             return;
         }
-        let stream = open_stream(fd, mode.as_ptr());
+        let stream = match earlier_replacement(fd, mode) {
+            Some(stream) => stream,
+            None => open_stream(fd, mode.as_ptr()),
+        };
         if stream.is_null() {
             return;
         }
@@ -313,8 +320,31 @@ pub fn replace_standard_stream(fd: c_int) {
 /// The streams whose place others have taken.
 static FORMER: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 3];
 
+/// Those others, where the former ones have their place again.
+static EARLIER: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 3];
+
+/// A stream that had the place of a standard number before takes it once more, empty. None where there is none, or the
+/// program has opened it again as something else.
+unsafe fn earlier_replacement(fd: c_int, mode: &CStr) -> Option<*mut FILE> {
+    let earlier = EARLIER[fd as usize].swap(core::ptr::null_mut(), Ordering::AcqRel);
+    let number = streams::descriptor(earlier)?;
+    let mode = Mode::parse(mode).filter(|_| number == fd || number < 0)?;
+    // SAFETY: a stream of ours, which is open.
+    unsafe {
+        streams::locked(earlier, || {
+            streams::finish(earlier);
+            streams::set_descriptor(earlier, fd);
+            streams::keep_much_in(earlier);
+            streams::set_mode(earlier, mode);
+        });
+    }
+    Some(earlier)
+}
+
 /// The number of a stream whose place another has taken, that place, and who has it.
-fn replacement_of(stream: *mut FILE) -> Option<(c_int, *mut *mut FILE, *mut FILE)> {
+type Replaced = (c_int, *mut *mut FILE, *mut FILE);
+
+fn replacement_of(stream: *mut FILE) -> Option<Replaced> {
     let is_it = |former: &AtomicPtr<FILE>| former.load(Ordering::Acquire) == stream;
     let fd = FORMER.iter().position(is_it)? as c_int;
     let (place, _) = standard_stream(fd).filter(|_| !stream.is_null())?;
@@ -336,30 +366,46 @@ unsafe fn close_replacement(stream: *mut FILE) -> Option<c_int> {
     }
 }
 
-/// A stream whose place another has taken is about to be opened again: the place is its own again, and the number all the
-/// time, which would be another thread's if it were closed before. The other stays, for threads that still write to it:
-/// what they write goes where the number leads.
-unsafe fn take_place_back(stream: *mut FILE) {
-    let Some((fd, place, replacement)) = replacement_of(stream) else {
-        return;
-    };
-    // SAFETY: streams that are open, and libc's variable.
-    unsafe {
-        streams::locked(replacement, || {
+/// A stream whose place another has taken is opened again: the place is its own again, and the number all the time, which
+/// would be another thread's if it were closed before. The other stays, for threads that still write to it: they wait until
+/// the number leads elsewhere, and what they write goes there, or nowhere.
+unsafe fn take_place_back(
+    stream: *mut FILE,
+    (fd, place, replacement): Replaced,
+    reopen: impl FnOnce() -> *mut FILE,
+) -> *mut FILE {
+    let work = || {
+        // SAFETY: streams that are open, and libc's variable.
+        unsafe {
             // Bytes that were written to it since.
             streams::move_over(stream, replacement);
             streams::finish(replacement);
             streams::keep_nothing_in(replacement);
             *place = stream;
-        });
-    }
-    if fd == libc::STDIN_FILENO {
-        streams::drop_unread();
-    }
+        }
+        if fd == libc::STDIN_FILENO {
+            streams::drop_unread();
+        }
+        let result = reopen();
+        if result.is_null() {
+            // Closed, and the next connection's.
+            streams::set_descriptor(replacement, -1);
+        }
+        EARLIER[fd as usize].store(replacement, Ordering::Release);
+        result
+    };
+    // SAFETY: a stream of ours.
+    unsafe { streams::locked(replacement, work) }
 }
 
-/// A stream is closed, and its memory another's from now on: it leaves a place that it has taken.
+/// A stream is closed, and its memory another's from now on: it leaves a place that it has taken, and takes none again.
 fn restore_standard_stream(cookie: usize) {
+    for earlier in &EARLIER {
+        let stream = earlier.load(Ordering::Acquire);
+        if streams::is_of(cookie, stream) {
+            earlier.store(core::ptr::null_mut(), Ordering::Release);
+        }
+    }
     for (fd, former) in FORMER.iter().enumerate() {
         let former = former.load(Ordering::Acquire);
         let Some((place, _)) = standard_stream(fd as c_int).filter(|_| !former.is_null()) else {

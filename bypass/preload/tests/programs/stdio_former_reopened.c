@@ -8,7 +8,7 @@
 
 static int output, listening;
 static char folder[] = "/tmp/bypass-contract-XXXXXX", pipe_name[64];
-static volatile pid_t reopening;
+static volatile pid_t reopening, writing;
 
 struct wish {
     FILE *stream;
@@ -37,20 +37,34 @@ static void say_received(const char *what, int fd) {
     dprintf(output, "%s: %s (%zd)\n", what, text, got);
 }
 
-/* A number leads to a connection and its stream is opened again; the pipe's other end. */
+static void *write_between(void *stream) {
+    writing = gettid();
+    report("written meanwhile", fwrite("meanwhile", 1, 9, stream) == 9 && fflush(stream) == 0);
+    return stream;
+}
+
+/* A number leads to a connection and its stream is opened again; the pipe's other end. Who writes to the stream from between
+ * waits for that. */
 static int reopen_beside_accept(int number, FILE *former, const char *mode, int flags) {
     struct wish wish = {former, mode};
-    pthread_t thread;
+    FILE *between = number == 1 ? stdout : NULL;
+    pthread_t thread, other_thread;
     void *made;
     int ends[2];
-    reopening = 0;
+    reopening = writing = 0;
     need(pthread_create(&thread, NULL, reopen, &wish) == 0, "thread");
     until_it_waits(&reopening);
+    if (between) {
+        need(pthread_create(&other_thread, NULL, write_between, between) == 0, "thread");
+        until_it_waits(&writing);
+    }
     connect_both(ends);
     report("accepted by its number", ends[0] == number || ends[1] == number);
     int other = open(pipe_name, flags);
     need(other >= 0, "the pipe");
     pthread_join(thread, &made);
+    if (between)
+        pthread_join(other_thread, NULL);
     report("opened again", made == former);
     report("number", fileno(former));
     write_all(ends[0], "still there", 11);
@@ -71,6 +85,7 @@ static void writes(void) {
     int reading = reopen_beside_accept(1, former, "w", O_RDONLY);
     say_received("the first", ends[0]);
     report("the end", read(ends[0], &(char){0}, 1));
+    say_received("the pipe", reading);
     fprintf(former, "to the pipe");
     fflush(former);
     say_received("the pipe", reading);
@@ -97,6 +112,8 @@ static void reads(void) {
     report("read", fgets(line, sizeof line, stdin) && strcmp(line, "three\n") == 0);
     close(writing);
     report("the end", fgets(line, sizeof line, former) == NULL);
+    /* The next that opens the pipe waits again. */
+    report("opened again", freopen("/dev/null", "r", former) == former);
     close(ends[0]);
 }
 
@@ -115,34 +132,62 @@ static void *take_numbers(void *unused) {
     return unused;
 }
 
-/* A thread that takes numbers all the time gets none that is opened again. */
+/* A thread that takes numbers all the time gets none that is opened again. One stream from between is enough. */
 static void beside_others(void) {
-    int ends[2], reopened = 0;
+    int ends[2], reopened = 0, others = 0;
     pthread_t thread;
-    FILE *former = stdout;
+    FILE *former = stdout, *between = NULL;
     connect_both(ends);
     need(pthread_create(&thread, NULL, take_numbers, NULL) == 0, "thread");
     for (int i = 0; i < TIMES; i++) {
         dup2(ends[1], 1);
+        between = between ? between : stdout;
+        others += stdout != between;
         reopened += freopen("/dev/null", "w", former) == former;
     }
     is_over = 1;
     pthread_join(thread, NULL);
     report("opened again", reopened);
     report("taken by others", taken);
+    report("other streams", others);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* Its number is the next connection's, and nobody prints there. */
+static void fails(void) {
+    int ends[2], next[2];
+    FILE *former = stderr;
+    connect_both(ends);
+    dup2(ends[1], 2);
+    close(ends[1]);
+    FILE *between = stderr;
+    report("opened again", freopen("/proc/no-such-file", "w", former) == former);
+    report("the end", read(ends[0], &(char){0}, 1));
+    connect_both(next);
+    report("the next has the number", next[0] == 2);
+    report("printed", fprintf(between, "lost") == 4 && fflush(between) == 0);
+    write_all(next[0], "its own", 7);
+    say_received("the next", next[1]);
+    close(ends[0]);
+    close(next[0]);
+    close(next[1]);
+}
+
+static void remove_folder(void) {
+    unlink(pipe_name);
+    rmdir(folder);
 }
 
 static void solo(void) {
     output = dup(1);
     need(mkdtemp(folder) != NULL, "a folder");
+    atexit(remove_folder);
     snprintf(pipe_name, sizeof pipe_name, "%s/pipe", folder);
     need(mkfifo(pipe_name, 0600) == 0, "mkfifo");
     listening = listener_on("127.0.0.1", 16);
     reads();
     beside_others();
+    fails();
     writes();
-    unlink(pipe_name);
-    rmdir(folder);
 }
