@@ -14,13 +14,58 @@ use libc::{
 #[cold]
 fn find(name: &CStr, place: &AtomicPtr<c_void>) -> *mut c_void {
     // SAFETY: the name is a C string; RTLD_NEXT needs no handle.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if found.is_null() {
+        found = by_number(name);
+    }
     if found.is_null() {
         // A libc without this function cannot have a program that calls it.
         std::process::abort();
     }
     place.store(found, Ordering::Release);
     found
+}
+
+/// What takes the place of a function that glibc 2.34 and 2.35 may lack. A program that looks for it there, and would do
+/// without, finds ours. Null for any other.
+fn by_number(name: &CStr) -> *mut c_void {
+    match name.to_bytes() {
+        b"pidfd_open" => pidfd_open_by_number as *mut c_void,
+        b"epoll_pwait2" => epoll_pwait2_by_number as *mut c_void,
+        _ => core::ptr::null_mut(),
+    }
+}
+
+unsafe extern "C-unwind" fn pidfd_open_by_number(process: pid_t, flags: c_uint) -> c_int {
+    let (process, flags) = (process as usize, flags as usize);
+    // SAFETY: numbers only.
+    unsafe { syscall()(libc::SYS_pidfd_open, process, flags, 0, 0, 0, 0) as c_int }
+}
+
+unsafe extern "C-unwind" fn epoll_pwait2_by_number(
+    set: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    /// Of the kernel's set of signals.
+    const MASK_BYTES: usize = 8;
+    let (set, most) = (set as usize, most as usize);
+    let [events, timeout, mask] = [events as usize, timeout as usize, mask as usize];
+    // SAFETY: the caller's arguments.
+    unsafe {
+        let result = syscall()(
+            libc::SYS_epoll_pwait2,
+            set,
+            events,
+            most,
+            timeout,
+            mask,
+            MASK_BYTES,
+        );
+        result as c_int
+    }
 }
 
 macro_rules! real {
@@ -173,4 +218,31 @@ real! {
     pread = c"pread": fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
     preadv2 = c"preadv2": fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
     pwritev2 = c"pwritev2": fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_older_libc_lacks_is_called_by_its_number() {
+        let place = AtomicPtr::new(core::ptr::null_mut());
+        assert!(by_number(c"fork").is_null());
+        assert!(!by_number(c"pidfd_open").is_null() && !by_number(c"epoll_pwait2").is_null());
+        assert!(!find(c"fork", &place).is_null());
+        let own = std::process::id() as pid_t;
+        // SAFETY: numbers, and places of this frame.
+        unsafe {
+            let process = pidfd_open_by_number(own, 0);
+            assert!(process >= 0);
+            assert_eq!(libc::close(process), 0);
+            assert_eq!(pidfd_open_by_number(own, u32::MAX), -1);
+            assert_eq!(crate::outcome::errno(), libc::EINVAL);
+            let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            let (mut event, soon) = (core::mem::zeroed(), core::mem::zeroed());
+            let count = epoll_pwait2_by_number(set, &mut event, 1, &soon, core::ptr::null());
+            assert_eq!(count, 0);
+            assert_eq!(libc::close(set), 0);
+        }
+    }
 }
