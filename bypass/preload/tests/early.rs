@@ -71,7 +71,7 @@ static void *fork_in_thread(void *unused) {
 void constructing(void) {
     begun = 1;
     for (int looks = 0; looks < 3 && !is_over; usleep(10000))
-        looks = forking && is_asleep(forking) ? looks + 1 : 0;
+        looks = forking && is_asleep_or_over(forking) ? looks + 1 : 0;
 }
 static void solo(void) {
     pthread_t thread;

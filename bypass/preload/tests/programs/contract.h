@@ -299,15 +299,30 @@ UNUSED static void wait_for(int fd, int wanted) {
     need(poll(&one, 1, LONG_MS) == 1, "wait_for");
 }
 
-/* Whether a thread sleeps, whatever it waits for; by its own number, whichever process it is of. */
-UNUSED static int is_asleep(pid_t thread) {
+/* The state of a thread, by its own number, whichever process it is of; 0 where it is over. */
+UNUSED static char thread_state(pid_t thread) {
     char name[64], line[256] = "";
     snprintf(name, sizeof name, "/proc/%d/stat", thread);
     int file = open(name, O_RDONLY | O_CLOEXEC);
-    need(file >= 0 && read(file, line, sizeof line - 1) > 0, name);
-    close(file);
+    ssize_t got = file < 0 ? -1 : read(file, line, sizeof line - 1);
+    need(got > 0 || errno == ENOENT || errno == ESRCH, name);
+    if (file >= 0)
+        close(file);
     const char *end = strrchr(line, ')');
-    return end && strncmp(end, ") S", 3) == 0;
+    return end && end[1] == ' ' ? end[2] : 0;
+}
+
+/* Whether a thread sleeps, whatever it waits for. */
+UNUSED static int is_asleep(pid_t thread) {
+    char state = thread_state(thread);
+    need(state != 0, "a thread");
+    return state == 'S';
+}
+
+/* The same of one that may not wait at all. */
+UNUSED static int is_asleep_or_over(pid_t thread) {
+    char state = thread_state(thread);
+    return state == 'S' || state == 0;
 }
 
 /* Waits until a thread that has announced itself, and then goes into a call that waits, is in there:

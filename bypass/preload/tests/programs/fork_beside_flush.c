@@ -84,7 +84,7 @@ static void *fork_in_thread(void *good) {
 static void until_it_waits_or_is_over(void) {
     for (int looks = 0; looks < 3 && !is_over;) {
         usleep(10000);
-        looks = announced && is_asleep(announced) ? looks + 1 : 0;
+        looks = announced && is_asleep_or_over(announced) ? looks + 1 : 0;
     }
 }
 
