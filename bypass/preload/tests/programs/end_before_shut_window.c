@@ -1,31 +1,44 @@
 /* pair: a client whose bytes fill the other host's window to the last one closes and ends: its end follows when the server
  * reads. */
 #include "contract.h"
+#include <stddef.h>
 
 #define CHUNK 8000
 #define MOST (1 << 20)
 
 static char block[CHUNK];
 
-/* tcpi_bytes_acked, which the C library's tcp_info does not have. */
-static long acknowledged(int fd) {
-    uint64_t words[16] = {0};
-    socklen_t length = sizeof words;
-    need(getsockopt(fd, IPPROTO_TCP, TCP_INFO, words, &length) == 0, "TCP_INFO");
-    return words[15];
+/* What the C library's tcp_info does not have. */
+struct progress {
+    uint64_t before[15], acknowledged, between[2];
+    uint32_t unsent, behind[20], window;
+};
+_Static_assert(offsetof(struct progress, unsent) == 144, "tcpi_notsent_bytes");
+_Static_assert(offsetof(struct progress, window) == 228, "tcpi_snd_wnd");
+
+static struct progress progress(int fd) {
+    struct progress now = {0};
+    socklen_t length = sizeof now;
+    need(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &now, &length) == 0, "TCP_INFO");
+    return now;
 }
 
-/* Writes so much at once only that all of it is sent; where it is not acknowledged soon, what was is the answer. */
+/* Writes so much at once only that all of it is sent, until the window is shut before bytes that wait; how many were
+ * acknowledged. Shared memory has no window. */
 static long fill_window(int fd, long most) {
     long total = 0;
+    int has_window = progress(fd).window > 0;
     while (total < most) {
-        long first = acknowledged(fd), wanted = most - total < CHUNK ? most - total : CHUNK;
+        long wanted = most - total < CHUNK ? most - total : CHUNK;
+        struct progress first = progress(fd), now = first;
         write_all(fd, block, wanted);
-        /* Longer than a sender holds a small segment back. */
-        for (int looks = 0; acknowledged(fd) - first < wanted; looks++) {
-            if (looks == 500)
-                return total + acknowledged(fd) - first;
+        if (!has_window)
+            return wanted;
+        while ((long)(now.acknowledged - first.acknowledged) < wanted) {
+            if (now.window == 0 && now.unsent > 0)
+                return total + now.acknowledged - first.acknowledged;
             usleep(1000);
+            now = progress(fd);
         }
         total += wanted;
     }
@@ -34,6 +47,7 @@ static long fill_window(int fd, long most) {
 
 static void client(void) {
     int port = hear();
+    alarm(LONG_S);
     int first = dial_port(port);
     long room = fill_window(first, MOST);
     int second = dial_port(port);
