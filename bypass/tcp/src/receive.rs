@@ -167,8 +167,9 @@ impl Conn {
         self.notify(cx, READABLE | PEER_CLOSED);
     }
 
-    /// Whether a program that has just read all bytes is about to close too, and our FIN will acknowledge the peer's: this
-    /// waits as for an answer, as on Linux.
+    /// Whether a program to which all bytes were just handed over may close too, and our FIN acknowledge the peer's: this
+    /// waits as for an answer, as on Linux once they are read. Handed over are those, too, that still wait in a buffer
+    /// between engine and program.
     fn is_end_awaited(&self, cx: &Context) -> bool {
         let has_received = self.received_us > 0 && self.rx.is_empty();
         has_received && cx.now_us - self.received_us < cx.config.delayed_ack_us

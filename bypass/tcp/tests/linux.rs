@@ -342,7 +342,7 @@ fn segments_before_an_urgent_byte_leave_alone() {
     );
 }
 
-/// A program that has just read everything is about to close too: our FIN acknowledges the peer's, which is answered at
+/// A program to which everything was just handed over may close too: our FIN acknowledges the peer's, which is answered at
 /// once otherwise.
 #[test]
 fn a_fin_right_behind_bytes_that_were_read_waits_for_ours() {
