@@ -26,7 +26,7 @@ fn find(name: &CStr, place: &AtomicPtr<c_void>) -> *mut c_void {
     found
 }
 
-/// What takes the place of a function that glibc 2.34 and 2.35 may lack. A program that looks for it there, and would do
+/// The substitute of a function that glibc 2.34 and 2.35 may lack. A program that looks for it there, and would do
 /// without, finds ours. Null for any other.
 fn by_number(name: &CStr) -> *mut c_void {
     match name.to_bytes() {
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_older_libc_lacks_is_called_by_its_number() {
+    fn functions_that_an_older_libc_lacks_are_called_by_number() {
         let place = AtomicPtr::new(core::ptr::null_mut());
         assert!(by_number(c"fork").is_null());
         assert!(!by_number(c"pidfd_open").is_null() && !by_number(c"epoll_pwait2").is_null());

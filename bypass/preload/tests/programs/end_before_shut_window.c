@@ -8,7 +8,7 @@
 
 static char block[CHUNK];
 
-/* What the C library's tcp_info does not have. */
+/* Fields of TCP_INFO that the C library's tcp_info does not have. */
 struct progress {
     uint64_t before[15], acknowledged, between[2];
     uint32_t unsent, behind[20], window;

@@ -43,8 +43,8 @@ static void *write_between(void *stream) {
     return stream;
 }
 
-/* A number leads to a connection and its stream is opened again; the pipe's other end. Who writes to the stream from between
- * waits for that. */
+/* A number leads to a connection and its stream is opened again; the pipe's other end. A thread that writes to the stream from
+ * between waits for that. */
 static int reopen_beside_accept(int number, FILE *former, const char *mode, int flags) {
     struct wish wish = {former, mode};
     FILE *between = number == 1 ? stdout : NULL;
@@ -154,7 +154,7 @@ static void beside_others(void) {
     close(ends[1]);
 }
 
-/* Its number is the next connection's, and nobody prints there. */
+/* Its number is the next connection's, and no thread prints there. */
 static void fails(void) {
     int ends[2], next[2];
     FILE *former = stderr;
