@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -382,6 +383,56 @@ abstract class EndContract extends CarrierContract {
             assertTrue(sent[0] < pieces - 1, "it came with the last piece");
             client.send(piece.repeat(pieces - sent[0]) + (isChunked ? "0\r\n\r\n" : ""));
             assertEquals("GET /next HTTP/1.1", client.get("/next").body());
+        }
+    }
+
+    @Test
+    void what_comes_behind_a_request_over_tls_fills_no_memory_before_its_response() throws Exception {
+        int length = 6 * 1024 * 1024;
+        int most = 2 * 1024 * 1024;
+        CountDownLatch isAsked = new CountDownLatch(1);
+        CountDownLatch mayGoOn = new CountDownLatch(1);
+        closedLater(mayGoOn::countDown);
+        encrypted.handler = (seen, out, socket) -> {
+            if (seen.line().startsWith("GET /slow")) {
+                isAsked.countDown();
+                RecordingOrigin.awaitQuietly(mayGoOn);
+            }
+            RecordingOrigin.respond(out, 200, "", String.valueOf(seen.body().length()));
+            return true;
+        };
+        Carrier gateway = gateway(true, "");
+        RawClient client = client(gateway, true);
+        client.socket.setSendBufferSize(64 * 1024);
+        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+        assertTrue(isAsked.await(60, TimeUnit.SECONDS));
+        AtomicInteger sent = new AtomicInteger();
+        Thread sender = new Thread(() -> {
+            client.sendTolerant("PUT /next HTTP/1.1\r\nHost: a\r\nContent-Length: " + length + "\r\n\r\n", 1000);
+            String piece = "x".repeat(16 * 1024);
+            while (sent.addAndGet(piece.length()) <= length) {
+                client.sendTolerant(piece, piece.length());
+            }
+        });
+        sender.start();
+        giveTurns(gateway, true, 400, () -> sent.get() > most);
+        assertTrue(sent.get() <= most, sent + " bytes were taken");
+        mayGoOn.countDown();
+        assertEquals("0", client.read().body());
+        assertEquals(String.valueOf(length), client.read().body());
+        sender.join();
+    }
+
+    /** Requests on every loop, so that each looks at its other connections so often. */
+    private void giveTurns(Carrier gateway, boolean isTls, int count, BooleanSupplier isEnough) throws IOException {
+        List<RawClient> others = new ArrayList<>();
+        for (int i = 0; i < 4; i++) {
+            others.add(client(gateway, isTls));
+        }
+        for (int i = 0; i < count && !isEnough.getAsBoolean(); i++) {
+            for (RawClient other : others) {
+                assertEquals(200, other.get("/turn").status());
+            }
         }
     }
 

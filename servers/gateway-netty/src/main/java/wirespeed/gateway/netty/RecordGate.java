@@ -12,6 +12,8 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
  */
 final class RecordGate extends ChannelInboundHandlerAdapter {
     private static final int HEAD_BYTES = 5;
+    /** From here on TCP holds what comes. Below, the socket is read on: only so an end is seen. */
+    private static final int HELD_BYTES_MAX = 16 * 1024;
 
     private ChannelHandlerContext channel;
     private ClientSocket client;
@@ -22,6 +24,8 @@ final class RecordGate extends ChannelInboundHandlerAdapter {
     /** What is missing of the present record behind its head. */
     private int missing;
     private ByteBuf held;
+    /** Whether TLS has got something since it was last told that a read is complete. */
+    private boolean hasPassed;
 
     /** Closes while this client waits for a response. */
     void guard(ClientSocket waiting) {
@@ -45,20 +49,33 @@ final class RecordGate extends ChannelInboundHandlerAdapter {
     @Override
     public void channelRead(ChannelHandlerContext context, Object message) {
         ByteBuf in = (ByteBuf) message;
-        pass(held == null ? in : joined(in));
+        if (held == null) {
+            pass(in);
+            return;
+        }
+        held.writeBytes(in);
+        in.release();
+        passHeld();
     }
 
-    private ByteBuf joined(ByteBuf in) {
-        ByteBuf all = held.writeBytes(in);
-        in.release();
-        held = null;
-        return all;
+    /** TLS that has got nothing reads on by itself, whatever the socket is told. */
+    @Override
+    public void channelReadComplete(ChannelHandlerContext context) {
+        boolean isFull = held != null && held.readableBytes() > HELD_BYTES_MAX;
+        if (hasPassed || !isFull) {
+            hasPassed = false;
+            context.fireChannelReadComplete();
+        }
+    }
+
+    private boolean mustWait() {
+        return !isOff && client != null && client.isWaiting();
     }
 
     /** Takes the buffer over. */
     private void pass(ByteBuf in) {
         while (!isOff && in.isReadable()) {
-            if (client != null && client.isWaiting()) {
+            if (mustWait()) {
                 hold(in);
                 return;
             }
@@ -66,8 +83,13 @@ final class RecordGate extends ChannelInboundHandlerAdapter {
             if (count == in.readableBytes()) {
                 break;
             }
-            channel.fireChannelRead(in.readRetainedSlice(count));
+            hand(in.readRetainedSlice(count));
         }
+        hand(in);
+    }
+
+    private void hand(ByteBuf in) {
+        hasPassed = true;
         channel.fireChannelRead(in);
     }
 
@@ -76,6 +98,16 @@ final class RecordGate extends ChannelInboundHandlerAdapter {
         held = in.alloc().directBuffer(in.readableBytes()).writeBytes(in);
         in.release();
         client.read(false);
+    }
+
+    private void passHeld() {
+        if (mustWait()) {
+            client.read(false);
+        } else {
+            ByteBuf in = held;
+            held = null;
+            pass(in);
+        }
     }
 
     /** How many of the readable bytes belong to the present record. */
@@ -98,11 +130,9 @@ final class RecordGate extends ChannelInboundHandlerAdapter {
 
     /** The response has left, or nothing is to be waited for. */
     void open() {
-        ByteBuf in = held;
-        if (in != null) {
-            held = null;
-            pass(in);
-            channel.fireChannelReadComplete();
+        if (held != null) {
+            passHeld();
+            channelReadComplete(channel);
         }
     }
 
