@@ -436,6 +436,48 @@ abstract class EndContract extends CarrierContract {
         }
     }
 
+    @Test
+    void answers_of_the_gateway_itself_come_before_the_end_that_came_with_the_request() throws Exception {
+        for (boolean isTls : new boolean[] {false, true}) {
+            Carrier gateway = gateway(isTls, "[[filter]]\ntype = \"redirect\"\nprefix = \"/old\"\nreplacement = \"/new\"\n"
+                    + "[[filter]]\ntype = \"static-response\"\nprefix = \"/none\"\nstatus = 404\nbody = \"no\"\n");
+            assertEquals(List.of(302), atOnce(gateway, isTls, "/old"));
+            assertEquals(List.of(404), atOnce(gateway, isTls, "/none"));
+            assertEquals(List.of(404, 302), atOnce(gateway, isTls, "/none", "/old"));
+            // Those behind the first wait, and go on together.
+            assertEquals(List.of(200, 302, 404), atOnce(gateway, isTls, "/case", "/old", "/none"));
+        }
+    }
+
+    /** The statuses of all answers to these requests and an end, which are sent in one piece. */
+    private List<Integer> atOnce(Carrier gateway, boolean isTls, String... paths) throws IOException {
+        RawClient client = client(gateway, isTls);
+        askAndShut(client, isTls, paths);
+        List<Integer> statuses = new ArrayList<>();
+        for (RawClient.Answer answer = client.read(); answer.status() != 0; answer = client.read()) {
+            statuses.add(answer.isComplete() ? answer.status() : 0);
+        }
+        return statuses;
+    }
+
+    private void askAndShut(RawClient client, boolean isTls, String... paths) throws IOException {
+        if (isTls) {
+            peers.collect(client.socket);
+            for (String path : paths) {
+                client.send("GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n");
+            }
+            client.socket.shutdownOutput();
+            peers.sendCollected(client.socket);
+            return;
+        }
+        StringBuilder all = new StringBuilder();
+        for (String path : paths) {
+            all.append("GET ").append(path).append(" HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        client.send(all.toString());
+        client.socket.shutdownOutput();
+    }
+
     private static RawClient.Answer first(RawClient client, CountDownLatch hasResponse) throws IOException {
         try {
             client.awaitByte();

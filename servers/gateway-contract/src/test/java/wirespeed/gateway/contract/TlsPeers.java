@@ -1,6 +1,7 @@
 // Clients and origins over TLS whose socket a test can end apart from TLS.
 package wirespeed.gateway.contract;
 
+import java.io.ByteArrayOutputStream;
 import java.io.FilterOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -26,6 +27,8 @@ final class TlsPeers {
     /** The end of TLS does not end it: a peer may say close_notify and keep its socket open. */
     private static final class Below extends Socket {
         private final boolean isInPieces;
+        /** What is written waits here; null while it is sent at once. */
+        private ByteArrayOutputStream collected;
 
         Below(boolean isInPieces) {
             this.isInPieces = isInPieces;
@@ -43,14 +46,25 @@ final class TlsPeers {
         @Override
         public OutputStream getOutputStream() throws IOException {
             OutputStream whole = super.getOutputStream();
-            return isInPieces ? new FilterOutputStream(whole) {
+            return new FilterOutputStream(whole) {
                 @Override
                 public void write(byte[] bytes, int from, int count) throws IOException {
-                    for (int i = from; i < from + count; i++) {
-                        whole.write(bytes[i]);
+                    if (collected != null) {
+                        collected.write(bytes, from, count);
+                        return;
+                    }
+                    int step = isInPieces ? 1 : Math.max(1, count);
+                    for (int i = from; i < from + count; i += step) {
+                        whole.write(bytes, i, step);
                     }
                 }
-            } : whole;
+            };
+        }
+
+        void sendCollected() throws IOException {
+            byte[] all = collected.toByteArray();
+            collected = null;
+            getOutputStream().write(all);
         }
     }
 
@@ -100,6 +114,15 @@ final class TlsPeers {
         } else {
             socket.shutdownOutput();
         }
+    }
+
+    /** From now on nothing is sent, until {@link #sendCollected} sends all of it in one write. */
+    void collect(Socket encrypted) {
+        below.get(encrypted).collected = new ByteArrayOutputStream();
+    }
+
+    void sendCollected(Socket encrypted) throws IOException {
+        below.get(encrypted).sendCollected();
     }
 
     void reset(Socket socket) throws IOException {

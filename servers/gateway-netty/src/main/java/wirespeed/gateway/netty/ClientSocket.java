@@ -84,9 +84,7 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
 
     /** Goes on with what has waited before TLS while a response was on its way. */
     void openGate() {
-        if (gate != null && gate.isHolding()) {
-            // A close_notify in it ends what is not encrypted yet.
-            out.flush();
+        if (gate != null) {
             gate.open();
         }
     }

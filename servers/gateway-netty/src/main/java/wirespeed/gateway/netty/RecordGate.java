@@ -79,6 +79,10 @@ final class RecordGate extends ChannelInboundHandlerAdapter {
                 hold(in);
                 return;
             }
+            if (client != null) {
+                // A close_notify in it ends what is not encrypted yet.
+                client.flush();
+            }
             int count = record(in);
             if (count == in.readableBytes()) {
                 break;
