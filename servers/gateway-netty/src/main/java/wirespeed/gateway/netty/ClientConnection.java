@@ -361,7 +361,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
 
     @Override
     boolean isWaiting() {
-        return state == State.RESPONSE && !isOver();
+        return (state == State.RESPONSE || state == State.HEAD && isStalled) && !isOver();
     }
 
     @Override
@@ -512,7 +512,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
         } else if (state == State.BODY || state == State.TUNNEL) {
             channelGone();
             close();
-        } else if (state != State.RESPONSE) {
+        } else if (!isWaiting()) {
             linger();
         }
     }

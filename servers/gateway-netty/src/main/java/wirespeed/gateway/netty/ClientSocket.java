@@ -79,7 +79,7 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
         }
     }
 
-    /** Whether it waits for a response; what it sends meanwhile is for later. */
+    /** Whether it waits for a response, or has to take one first; what it sends meanwhile is for later. */
     abstract boolean isWaiting();
 
     /** Goes on with what has waited before TLS while a response was on its way. */
