@@ -401,6 +401,33 @@ abstract class AccessContract extends CarrierContract {
     }
 
     @Test
+    void a_question_of_a_browser_comes_before_credentials_and_behind_networks() throws Exception {
+        Path keys = Files.writeString(folder.resolve("partners.keys"), "kim " + "0".repeat(64) + "\n");
+        String cors = "[[filter]]\ntype = \"cors\"\nallow-origins = [\"https://shop.example\"]\n";
+        for (String order : List.of("", "order = 10\n", "order = -1000000\n")) {
+            RawClient client = client(gateway("[server]\ntrusted-proxies = [\"127.0.0.1\"]\n[[filter]]\ntype = \"api-key\"\n"
+                    + order + "keys-file = \"" + keys + "\"\n" + cors
+                    + "[[filter]]\ntype = \"ip\"\ndeny = [\"10.9.0.0/16\"]\n"
+                    + "[[filter]]\ntype = \"ip\"\nprefix = \"/own\"\nallow = [\"10.8.0.0/16\"]\n"));
+            assertEquals(204, preflight(client, "/", "10.1.2.3"), order);
+            assertEquals(403, preflight(client, "/", "10.9.2.3"), order);
+            assertEquals(204, preflight(client, "/own", "10.8.2.3"), order);
+            assertEquals(403, preflight(client, "/own", "10.1.2.3"), order);
+        }
+        // Where its order is given, that counts.
+        RawClient client = client(gateway(cors + "order = 10\n[[filter]]\ntype = \"api-key\"\norder = 9\nkeys-file = \""
+                + keys + "\"\n"));
+        assertEquals(401, preflight(client, "/", "10.1.2.3"));
+        assertEquals(0, origin.seen.size());
+    }
+
+    private static int preflight(RawClient client, String path, String from) throws Exception {
+        client.send("OPTIONS " + path + " HTTP/1.1\r\nHost: a\r\nOrigin: https://shop.example\r\n"
+                + "Access-Control-Request-Method: POST\r\nX-Forwarded-For: " + from + "\r\n\r\n");
+        return client.read().status();
+    }
+
+    @Test
     void pages_of_named_origins_may_read() throws Exception {
         origin.handler = (seen, out, socket) -> {
             RecordingOrigin.respond(out, 200, "Access-Control-Allow-Origin: *\r\n", "data");

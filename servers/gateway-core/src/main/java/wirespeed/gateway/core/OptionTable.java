@@ -313,7 +313,8 @@ public final class OptionTable {
                 "external-auth", "ip", "cors", "error-page", "mirror"),
                 "Which of the shipped filters.");
         d.text("name", "", "Unique name; the default is its type and number.");
-        d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier. Without it a mirror runs last, and cors answers preflights before others.");
+        d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier. Without it a mirror runs last,"
+                + " and cors answers preflights that ip allows before jwt, api-key, basic and external-auth.");
         d.text("prefix", "/", "Only below this path.");
         d.text("host", "", "Only for this host.");
         d.choice("scheme", "any", List.of("any", "http", "https"), "Only for requests that came by it.");

@@ -19,6 +19,16 @@ final class AccessRules {
     private AccessRules() {
     }
 
+    /** Who is denied gets no answer to a preflight either, though that may come before the filter. */
+    static void denyPreflights(List<Filter> filters) {
+        List<Ip> rules = filters.stream().filter(Ip.class::isInstance).map(Ip.class::cast).toList();
+        for (Filter filter : filters) {
+            if (filter instanceof Cors.Preflight preflight) {
+                preflight.rules = rules;
+            }
+        }
+    }
+
     /** Lets clients of some networks pass; the client is who trusted proxies say it is. */
     static final class Ip extends ShippedFilters.Scoped {
         private final Networks allowed;
@@ -80,10 +90,14 @@ final class AccessRules {
             }
         }
 
-        static List<Filter> of(ShippedFilters.Scope scope, OptionValues values) {
+        /**
+         * The two filters.
+         *
+         * @param early where preflights are answered unless the configuration says so
+         */
+        static List<Filter> of(ShippedFilters.Scope scope, OptionValues values, int early) {
             Cors cors = new Cors(values);
-            // A browser sends no credentials with the question: who asks for them would refuse it.
-            ShippedFilters.Scope first = values.isGiven("order") ? scope : scope.at(scope.order() - 1);
+            ShippedFilters.Scope first = values.isGiven("order") ? scope : scope.at(early);
             return List.of(cors.new Preflight(first), cors.new Answers(scope.named("response")));
         }
 
@@ -100,6 +114,8 @@ final class AccessRules {
 
         /** Answers the question; the origin is not asked. */
         private final class Preflight extends ShippedFilters.Scoped {
+            private List<Ip> rules = List.of();
+
             Preflight(ShippedFilters.Scope scope) {
                 super(scope, Phase.PRE);
             }
@@ -111,6 +127,12 @@ final class AccessRules {
                         && request.headers().has("Access-Control-Request-Method");
                 if (!isAsked) {
                     return Step.NEXT;
+                }
+                for (Ip rule : rules) {
+                    Step step = rule.shouldFilter(context) ? rule.apply(context) : Step.NEXT;
+                    if (step != Step.NEXT) {
+                        return step;
+                    }
                 }
                 Response answer = Response.of(204, ByteBuffer.allocate(0));
                 Headers fields = answer.headers();

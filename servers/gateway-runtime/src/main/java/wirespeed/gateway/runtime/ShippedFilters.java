@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
@@ -20,6 +21,10 @@ import wirespeed.gateway.core.TargetPath;
 
 /** Routing itself is not a filter: it happens between the phases pre and route. */
 final class ShippedFilters {
+    private static final Set<String> AUTHENTICATION = Set.of("jwt", "api-key", "basic", "external-auth");
+    /** That of filters that say none. */
+    private static final int ORDER = 100;
+
     private ShippedFilters() {
     }
 
@@ -33,6 +38,7 @@ final class ShippedFilters {
         List<Filter> filters = new ArrayList<>();
         List<String> mistakes = new ArrayList<>();
         boolean hasTokens = tables.stream().anyMatch(values -> values.text("type").equals("jwt"));
+        int early = beforeAuthentication(tables);
         int number = 0;
         for (OptionValues values : tables) {
             number++;
@@ -41,7 +47,7 @@ final class ShippedFilters {
                     throw new IllegalArgumentException("key claim:NAME needs a filter of type jwt");
                 }
                 boolean isLog = isCheck && values.text("type").equals("access-log");
-                filters.addAll(isLog ? AccessLog.checked(values) : make(values, number));
+                filters.addAll(isLog ? AccessLog.checked(values) : make(values, number, early));
             } catch (IllegalArgumentException bad) {
                 mistakes.add(values.place() + "filter " + number + ": " + bad.getMessage());
             }
@@ -51,10 +57,17 @@ final class ShippedFilters {
             filters.forEach(Filter::close);
             throw new ConfigError(mistakes);
         }
+        AccessRules.denyPreflights(filters);
         return filters;
     }
 
-    private static List<Filter> make(OptionValues values, int number) {
+    /** A browser sends no credentials with a preflight: who asks for them would refuse it. */
+    private static int beforeAuthentication(List<OptionValues> tables) {
+        return tables.stream().filter(values -> AUTHENTICATION.contains(values.text("type")))
+                .mapToInt(values -> values.count("order")).reduce(ORDER, Math::min) - 1;
+    }
+
+    private static List<Filter> make(OptionValues values, int number, int early) {
         String type = values.text("type");
         String name = values.text("name").isEmpty() ? type + "-" + number : values.text("name");
         checkOptions(values, type);
@@ -79,7 +92,7 @@ final class ShippedFilters {
             case "external-auth" -> List.of(new ExternalAuthorization(scope, values));
             case "mirror" -> List.of(new Mirror(scope, values));
             case "ip" -> List.of(new AccessRules.Ip(scope, values));
-            case "cors" -> AccessRules.Cors.of(scope, values);
+            case "cors" -> AccessRules.Cors.of(scope, values, early);
             case "debug" -> List.of(new Debug(scope));
             case "static-response" -> List.of(new StaticResponse(scope, values));
             default -> throw new IllegalArgumentException("type is missing (for example type ="
