@@ -10,6 +10,7 @@ import java.time.ZonedDateTime;
 import java.time.format.DateTimeFormatter;
 import java.time.format.DateTimeFormatterBuilder;
 import java.time.temporal.ChronoField;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.regex.Pattern;
@@ -220,12 +221,18 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         String tag = headers.get("ETag");
         if (asked.has("If-None-Match")) {
             String none = String.join(",", asked.all("If-None-Match"));
-            return tag != null && (none.equals("*") || TAG.matcher(none).results()
-                    .anyMatch(one -> one.group(1).equals(weak(tag))));
+            return tag != null && (none.equals("*") || isAmong(none, weak(tag)));
         }
         String since = asked.get("If-Modified-Since");
         String modified = headers.get(headers.has("Last-Modified") ? "Last-Modified" : "Date");
         return since != null && date(modified, Long.MAX_VALUE) <= date(since, 0);
+    }
+
+    private static boolean isAmong(String tags, String tag) {
+        // Some origins forget the quotes, and clients send back what they got.
+        return tag.indexOf('"') < 0
+                ? Arrays.stream(tags.split(",")).anyMatch(one -> weak(one.trim()).equals(tag))
+                : TAG.matcher(tags).results().anyMatch(one -> one.group(1).equals(tag));
     }
 
     private static String weak(String tag) {

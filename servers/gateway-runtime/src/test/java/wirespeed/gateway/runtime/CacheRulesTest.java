@@ -100,6 +100,20 @@ class CacheRulesTest {
     }
 
     @Test
+    void a_tag_without_quotes_comes_back_as_it_is() {
+        for (String tag : List.of("a1", "W/a1")) {
+            StoredResponse bare = StoredResponse.of(Response.received(200, headers("ETag", tag), Framing.NONE),
+                    new byte[3], NOW, NOW);
+            for (String same : List.of(tag, "a1", "\"x\", W/a1")) {
+                assertEquals(304, bare.toResponse(headers("If-None-Match", same), NOW).status(), same);
+            }
+            for (String other : List.of("a", "\"a1\"", "a1x")) {
+                assertEquals(200, bare.toResponse(headers("If-None-Match", other), NOW).status(), other);
+            }
+        }
+    }
+
+    @Test
     void a_client_that_asks_by_time_keeps_a_copy_of_the_same_time() {
         String date = "Sat, 21 Nov 2026 11:00:00 GMT";
         for (String name : List.of("Last-Modified", "Date")) {
