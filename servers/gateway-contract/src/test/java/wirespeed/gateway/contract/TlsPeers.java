@@ -125,6 +125,11 @@ final class TlsPeers {
         below.get(encrypted).sendCollected();
     }
 
+    /** Sends bytes that TLS has not made. */
+    void sendBelow(Socket encrypted, byte[] bytes) throws IOException {
+        below.get(encrypted).getOutputStream().write(bytes);
+    }
+
     void reset(Socket socket) throws IOException {
         Socket lowest = below.containsKey(socket) ? below.get(socket) : socket;
         lowest.setSoLinger(true, 0);

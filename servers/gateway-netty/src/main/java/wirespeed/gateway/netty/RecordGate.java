@@ -12,7 +12,7 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
  */
 final class RecordGate extends ChannelInboundHandlerAdapter {
     private static final int HEAD_BYTES = 5;
-    /** From here on TCP holds what comes. Below, the socket is read on: only so an end is seen. */
+    /** From here on TCP holds what comes. Below, reading goes on, which shows an end of the socket. */
     private static final int HELD_BYTES_MAX = 16 * 1024;
 
     private ChannelHandlerContext channel;
@@ -24,7 +24,7 @@ final class RecordGate extends ChannelInboundHandlerAdapter {
     /** What is missing of the present record behind its head. */
     private int missing;
     private ByteBuf held;
-    /** Whether TLS has got something since it was last told that a read is complete. */
+    /** Whether TLS has got something since the last end of a read that it saw. */
     private boolean hasPassed;
 
     /** Closes while this client waits for a response. */
@@ -58,7 +58,7 @@ final class RecordGate extends ChannelInboundHandlerAdapter {
         passHeld();
     }
 
-    /** TLS that has got nothing reads on by itself, whatever the socket is told. */
+    /** SslHandler asks the socket for more at the end of a read that brought it nothing, auto-read or not. */
     @Override
     public void channelReadComplete(ChannelHandlerContext context) {
         boolean isFull = held != null && held.readableBytes() > HELD_BYTES_MAX;
