@@ -23,13 +23,13 @@ TOOLCHAINS = ("ca-certificates", "curl", "gcc", "git", "libc6-dev", "make", "mav
 AUTHORITIES = "usr/local/share/ca-certificates"
 LOCK = "/var/lib/dpkg/lock-frontend"
 LOCKED_S = 60
-#: Sees no process and no mount of this machine; all of it ends with the command.
+#: Sees no process of this machine; its root is a mount, as in a container; all of it ends with the command.
 ENTER = """\
-root=$0
-mount -t proc proc "$root/proc" && mount -t sysfs sysfs "$root/sys" && mount --rbind /dev "$root/dev" &&
-mount -t tmpfs tmpfs "$root/dev/shm" && mount -t tmpfs tmpfs "$root/run" &&
-{ [ ! -d /sys/fs/cgroup ] || mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"; } &&
-cd / && exec chroot "$root" "$@"
+mount --bind "$0" "$0" && cd "$0" &&
+mount -t proc proc proc && mount -t sysfs sysfs sys && mount --rbind /dev dev &&
+mount -t tmpfs tmpfs dev/shm && mount -t tmpfs tmpfs run &&
+{ [ ! -d /sys/fs/cgroup ] || mount --rbind /sys/fs/cgroup sys/fs/cgroup; } &&
+mkdir -p mnt/old && pivot_root . mnt/old && umount --lazy /mnt/old && exec "$@"
 """
 #: Holds dpkg's lock (fcntl(2)) in one process while another starts the tests.
 WITH_A_LOCK = f"""\
