@@ -228,7 +228,7 @@ fn read_now(fd: i32) -> Result<Vec<u8>, i32> {
 #[test]
 fn a_connection_that_its_client_denies_to_hold_ends_with_the_client() {
     let ended = after_the_end(|slot| slot.meta.holders[0].store(0, Ordering::SeqCst));
-    assert_eq!(ended, (Err(libc::ECONNRESET), 1));
+    assert_eq!(ended, (Ok(Vec::new()), 1));
 }
 
 #[test]

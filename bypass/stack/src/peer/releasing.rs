@@ -124,12 +124,7 @@ impl Peer {
         if holders & QUEUED != 0 {
             return;
         }
-        let unread = self.segment.ring(slot, ours).available(usize::MAX);
-        let ends = if holders == 0 || unread == Ok(0) {
-            FIN
-        } else {
-            RST
-        };
+        let ends = self.ends_of_dead(slot, holders);
         // One that had closed has announced all that it did.
         let has_held = Holders(place.meta.holders[other].load(Ordering::SeqCst)).has(index);
         let is_over = drop_holder(place, other, index, ends).is_some();
@@ -142,6 +137,16 @@ impl Peer {
         }
         if has_held && (self.socket(slot).is_some() || is_over && holders != 0) {
             self.ring_ourselves(slot);
+        }
+    }
+
+    /// How a connection ends whose last process on the other side has ended, with `holders` on ours: what it has not read
+    /// resets it, as in the kernel.
+    fn ends_of_dead(&self, slot: usize, holders: u64) -> u32 {
+        let unread = self.segment.ring(slot, self.side).available(usize::MAX);
+        match holders == 0 || unread == Ok(0) {
+            true => FIN,
+            false => RST,
         }
     }
 
@@ -165,7 +170,8 @@ impl Peer {
             // An end that was closed in order has said so. That no process holds it proves nothing: the client wrote it.
             let is_news = left & !QUEUED != 0 || ends.load(Ordering::SeqCst) & CLOSED == 0;
             if is_news {
-                ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
+                let holders = place.meta.holders[self.side].load(Ordering::SeqCst);
+                write_ends(place, other, self.ends_of_dead(slot, holders));
             }
             // Nor has one been announced because it is written.
             let is_known = self.socket(slot).is_some_and(|own| waiting(own).knows_end);
@@ -225,11 +231,50 @@ fn drop_holder(place: &Slot, side: usize, index: usize, ends: u32) -> Option<u32
     if !holders::leave(&place.meta.holders[side], index) {
         return None;
     }
+    Some(write_ends(place, side, ends))
+}
+
+/// A side has closed, with `ends`: the ends as they were.
+fn write_ends(place: &Slot, side: usize, ends: u32) -> u32 {
     let written = &place.producer[side].ends;
     let add = |before: u32| {
         let is_late = before & (FIN | RST) == FIN && ends & RST != 0;
         Some(before | ends | CLOSED | if is_late { LATE } else { 0 })
     };
     let before = written.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
-    Some(before.unwrap_or_default())
+    before.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use bypass_shm::segment::Segment;
+
+    use super::*;
+
+    /// How a connection has ended whose client ends when a thread of ours has just accepted it, which has written `answer`.
+    fn ends_after(answer: &[u8]) -> u32 {
+        const NOTHING_KNOWN: Waiting = Waiting {
+            ready_list: 0,
+            knows_end: false,
+        };
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        segment.header().slots_used.store(1, Ordering::SeqCst);
+        segment.slot(0).meta.holders[0].store(1, Ordering::SeqCst);
+        let peer = Peer::join(segment, 1, 1).expect("a place");
+        let holders = &peer.segment.slot(0).meta.holders[1];
+        holders.store(peer.alone(), Ordering::SeqCst);
+        peer.set_socket(0, Some(5));
+        let written = peer.segment.ring(0, 1).push_slice(answer);
+        assert_eq!(written, Ok(answer.len()));
+        peer.reap_rest(|_| NOTHING_KNOWN);
+        peer.set_socket(0, None);
+        super::super::forget(&peer);
+        peer.segment.slot(0).producer[0].ends.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn a_client_that_ends_while_it_is_accepted_resets_only_what_it_has_not_read() {
+        assert_eq!(ends_after(b""), FIN | CLOSED);
+        assert_eq!(ends_after(b"answer"), RST | CLOSED);
+    }
 }
