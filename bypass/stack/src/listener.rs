@@ -27,6 +27,7 @@ mod accepting;
 mod adopting;
 mod closing;
 mod holders;
+mod meetings;
 pub mod participants;
 pub mod published;
 mod ready_lists;

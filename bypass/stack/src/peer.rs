@@ -501,6 +501,11 @@ pub fn keeps_place(id: u64, side: usize) -> bool {
     RESTING.lock().is_ok_and(|resting| resting.all().any(is_it))
 }
 
+/// Whether this process takes part in the segment with number `id` on `side`.
+pub fn has_place(id: u64, side: usize) -> bool {
+    find(id, side).is_some() || keeps_place(id, side)
+}
+
 /// Drops a segment that has no connections and no users; its memory is freed with the last reference.
 pub fn drop_reference(peer: &Arc<Peer>) {
     strike(peer);

@@ -13,8 +13,8 @@ use bypass_stack::operations::options;
 use bypass_stack::Outcome;
 use bypass_stats::View;
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 use bypass_sys::waker::Name;
+use bypass_sys::kernel;
 
 use super::program::{self, accept_within, close, read, write, Listening};
 use super::{greet, serve_honestly, PATIENCE};
@@ -203,12 +203,17 @@ fn a_lock_in_the_segment_blocks_no_process() {
 
 /// A connection of a client that has forged words of it and ends: what read and a set find then.
 fn after_the_end(forge: impl FnOnce(&Slot)) -> (Result<Vec<u8>, i32>, usize) {
+    after_the_end_of(|client| forge(client.segment.slot(13)))
+}
+
+/// The same of a client that has forged words of its segment.
+fn after_the_end_of(forge: impl FnOnce(&Client)) -> (Result<Vec<u8>, i32>, usize) {
     let listening = Listening::open();
     let client = client_with_slots(&listening);
     let server = client.connect(&listening, 13);
     let set = program::readable_set(server);
     assert_eq!(program::in_set(set), 0);
-    forge(client.segment.slot(13));
+    forge(&client);
     drop(client);
     let waited = returns(move || program::ready_in_set(set, PATIENCE / 3).len());
     let found = read_now(server);
@@ -228,6 +233,16 @@ fn read_now(fd: i32) -> Result<Vec<u8>, i32> {
 #[test]
 fn a_connection_that_its_client_denies_to_hold_ends_with_the_client() {
     let ended = after_the_end(|slot| slot.meta.holders[0].store(0, Ordering::SeqCst));
+    assert_eq!(ended, (Ok(Vec::new()), 1));
+}
+
+/// The server is no process of the client's side, and finds none of it at its own rendezvous socket.
+#[test]
+fn a_client_that_left_the_servers_number_in_its_place_has_ended() {
+    let ended = after_the_end_of(|client| {
+        let place = &client.segment.header().processes[0][client.index];
+        place.store(bypass_stack::process::number(), Ordering::SeqCst);
+    });
     assert_eq!(ended, (Ok(Vec::new()), 1));
 }
 

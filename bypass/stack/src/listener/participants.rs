@@ -10,6 +10,7 @@ use bypass_sys::descriptor::Owned;
 use bypass_sys::waker::Name;
 use bypass_sys::{directory, kernel};
 
+use super::meetings::{self, MEETINGS};
 use super::{all, Listener};
 use crate::peer::{self, Peer};
 use crate::process;
@@ -32,7 +33,7 @@ static UNSURE: Mutex<Vec<Unsure>> = Mutex::new(Vec::new());
 
 /// Locks them across a fork.
 pub fn hold() -> impl Sized {
-    UNSURE.lock().ok()
+    (UNSURE.lock().ok(), meetings::hold())
 }
 
 /// In a forked child: they are the parent's care.
@@ -40,6 +41,7 @@ pub fn forget() {
     if let Ok(mut unsure) = UNSURE.lock() {
         unsure.clear();
     }
+    meetings::forget();
 }
 
 /// A link to `name`, a listener's rendezvous socket or that of a process of the other side. Names are free again when
@@ -242,6 +244,7 @@ pub fn other_side_ended(peer: &Arc<Peer>) {
                 let listeners = of_peer(peer);
                 listeners.iter().for_each(|one| one.strike_carrier(number));
             }
+            Err(libc::ESRCH) => peer.reap(index, number),
             // Its rendezvous socket is crowded or we lack descriptors: it may live.
             Err(_) => return try_again(Unsure::OtherSide(peer.clone())),
         }
@@ -270,9 +273,21 @@ fn look_again(peer: &Peer) {
 }
 
 /// Another link to process `number` of the other side, of which one has ended. A process that is ending closes its links
-/// before its rendezvous socket: the new one then ends soon, too.
+/// before its rendezvous socket: the new one then ends soon, too. ESRCH: the number is that of a process which takes no part
+/// there; who has ended may have written any into its place.
 fn meet_again(peer: &Peer, number: u64) -> Result<Owned, i32> {
+    let segment = peer.segment.id();
+    if number == process::number() && !peer::has_place(segment, 1 - peer.side) {
+        // A thread of ours may have taken the place just now: we look twice.
+        return match meetings::count(segment, number) {
+            1 => Err(libc::EAGAIN),
+            _ => Err(libc::ESRCH),
+        };
+    }
     let link = connect_process(peer, number)?;
+    if meetings::count(segment, number) > MEETINGS {
+        return Err(libc::ESRCH);
+    }
     let _ = introduce(&link, peer, peer.process_index());
     Ok(link)
 }
@@ -293,6 +308,10 @@ pub fn link_ended(peer: &Arc<Peer>, index: usize, number: u64) {
         Err(libc::ECONNREFUSED) => {
             peer.reap(index, number);
             directory::remove_of(number);
+            process_ended(peer);
+        }
+        Err(libc::ESRCH) => {
+            peer.reap(index, number);
             process_ended(peer);
         }
         // Its rendezvous socket is crowded or we lack descriptors: it may live.
@@ -359,20 +378,25 @@ mod tests {
 
     const PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
 
-    /// The process at `index` has no rendezvous socket any more, and our link to it ends.
-    fn ends(peer: &Arc<Peer>, index: usize) {
+    /// Our link to the process at `index` ends.
+    fn remove_link_to(peer: &Arc<Peer>, index: usize) {
         let is_link = |role: &Role| match role {
             Role::Adopted(of, at, _) => Arc::ptr_eq(of, peer) && *at == index,
             _ => false,
         };
+        let link = service::roles().and_then(|roles| {
+            let mut all = roles.iter();
+            all.find(|(_, role)| is_link(role)).map(|(fd, _)| *fd)
+        });
+        link.map(service::remove);
+    }
+
+    /// The process at `index` has no rendezvous socket any more, and our link to it ends.
+    fn ends(peer: &Arc<Peer>, index: usize) {
         let since = std::time::Instant::now();
         // A program that another test starts has the socket, too, until it calls exec.
         while peer.segment.process(0, index) != 0 && since.elapsed() < PATIENCE {
-            let link = service::roles().and_then(|roles| {
-                let mut all = roles.iter();
-                all.find(|(_, role)| is_link(role)).map(|(fd, _)| *fd)
-            });
-            link.map(service::remove);
+            remove_link_to(peer, index);
             other_side_ended(peer);
             std::thread::sleep(core::time::Duration::from_millis(1));
         }
@@ -411,6 +435,24 @@ mod tests {
             |role: &&Role| matches!(role, Role::Adopted(of, ..) if Arc::ptr_eq(of, &peer));
         let roles = service::roles().expect("no panic");
         assert_eq!(roles.values().filter(is_link).count(), 1);
+    }
+
+    #[test]
+    fn a_process_that_takes_no_part_is_not_met_for_ever() {
+        let number = kernel::random() | 1;
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let index = segment.enter(0, number).expect("a place");
+        // It lives, and closes every link of a segment that it does not know.
+        let rendezvous = link::open_rendezvous(&Name::of_process(number)).expect("free");
+        let peer = Peer::join(segment, 1, 1).expect("a place");
+        let since = std::time::Instant::now();
+        while peer.segment.process(0, index) != 0 && since.elapsed() < PATIENCE / 4 {
+            other_side_ended(&peer);
+            drop(link::answer(rendezvous.0));
+            remove_link_to(&peer, index);
+        }
+        assert_eq!(peer.segment.process(0, index), 0);
+        assert!(peer::is_forgotten(&peer));
     }
 
     #[test]
