@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use bypass_shm::layout::{CLOSED, RST, SHUT};
+use bypass_shm::layout::{CLOSED, FIN, RST, SHUT};
 use bypass_shm::ring::{Broken, Ring};
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::thread::thread;
@@ -135,6 +135,15 @@ impl From<Broken> for Attempt {
     }
 }
 
+/// No process of the other side is left: an end that one of them wrote is not taken back by who maps the memory still.
+#[cold]
+fn after_the_last(ends: u32) -> u32 {
+    match ends & (FIN | RST) {
+        0 => ends | FIN | CLOSED,
+        _ => ends | CLOSED,
+    }
+}
+
 impl Stream {
     /// Bytes from the other side.
     #[inline]
@@ -175,6 +184,9 @@ impl Stream {
         let ends = line.ends.load(Ordering::Acquire);
         if ends != 0 && self.socket.has(sockets::OPENING) {
             return self.decided_ends(ends);
+        }
+        if self.peer.has_lost_others.load(Ordering::Relaxed) {
+            return after_the_last(ends);
         }
         ends
     }

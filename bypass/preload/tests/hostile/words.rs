@@ -14,10 +14,10 @@ use bypass_stack::Outcome;
 use bypass_stats::View;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::waker::Name;
-use bypass_sys::kernel;
+use bypass_sys::{kernel, numbers};
 
 use super::program::{self, accept_within, close, read, write, Listening};
-use super::{greet, serve_honestly, PATIENCE};
+use super::{greet, serve_honestly, wait_until_forgotten, PATIENCE};
 
 /// A client process as the server knows it; this test writes what it likes into its segment.
 struct Client {
@@ -260,6 +260,25 @@ fn a_set_is_notified_of_an_end_that_the_client_wrote_without_a_ring() {
         ends.store(FIN | CLOSED, Ordering::SeqCst);
     });
     assert_eq!(events, 1);
+}
+
+/// A process that maps the memory can write it after the end of the last process that has a place there.
+#[test]
+fn an_end_that_is_taken_back_in_the_memory_is_one_still() {
+    let listening = Listening::open();
+    let client = client_with_slots(&listening);
+    let server = client.connect(&listening, 15);
+    let fd = numbers::duplicate(client.segment.fd()).expect("a descriptor");
+    let kept = Segment::adopt(fd.into_raw()).expect("memory");
+    let set = program::readable_set(server);
+    drop(client);
+    wait_until_forgotten(&kept);
+    kept.slot(15).producer[0].ends.store(0, Ordering::SeqCst);
+    assert_eq!(program::ready_in_set(set, Duration::ZERO), [server]);
+    assert_eq!(read_now(server), Ok(Vec::new()));
+    program::close_any(set);
+    close(server);
+    listening.close();
 }
 
 /// The server would know only the second connection by the slot: no set would be notified of the first any more.

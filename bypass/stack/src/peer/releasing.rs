@@ -157,6 +157,7 @@ impl Peer {
 
     /// No process of the other side is left: whatever it wrote about its holders, all is over.
     pub fn reap_rest(&self, waiting: impl Fn(usize) -> Waiting) {
+        self.has_lost_others.store(true, Ordering::SeqCst);
         let other = 1 - self.side;
         let slots = self.segment.slots() as u32;
         self.segment
@@ -200,7 +201,8 @@ impl Peer {
                 holders::forget(word, index);
             }
         }
-        if self.is_stale.load(Ordering::SeqCst) && self.is_alone() {
+        let has_lost_others = self.has_lost_others.load(Ordering::SeqCst);
+        if has_lost_others || self.is_stale.load(Ordering::SeqCst) && self.is_alone() {
             self.reap_rest(waiting);
         }
     }
