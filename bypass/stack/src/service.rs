@@ -453,6 +453,15 @@ pub fn has_told(peer: &Arc<Peer>, process: u64) -> bool {
     roles().is_some_and(|roles| roles.values().any(|role| of(role) == wanted))
 }
 
+/// Whether a link to a process of the other side, or from one, is open still.
+pub fn is_watched(peer: &Arc<Peer>) -> bool {
+    let is_of = |role: &Role| match role {
+        Role::Adopted(of, ..) | Role::Participant(of, ..) => Arc::ptr_eq(of, peer),
+        _ => false,
+    };
+    roles().is_some_and(|roles| roles.values().any(is_of))
+}
+
 /// A link of a forked child, for its thread to watch when it starts.
 pub fn keep_link(told: Told, peer: Arc<Peer>) {
     table::hide(told.link.0);

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use bypass_shm::doorbell::Sleeper;
 use bypass_shm::layout::{Slot, CLOSED, FIN, QUEUED};
-use bypass_shm::link;
+use bypass_shm::link::{self, Message};
 use bypass_shm::segment::Segment;
 use bypass_stack::lifecycle::fork;
 use bypass_stack::operations::options;
-use bypass_stack::Outcome;
+use bypass_stack::{peer, service, Outcome};
 use bypass_stats::View;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::waker::Name;
@@ -244,6 +244,48 @@ fn a_client_that_left_the_servers_number_in_its_place_has_ended() {
         place.store(bypass_stack::process::number(), Ordering::SeqCst);
     });
     assert_eq!(ended, (Ok(Vec::new()), 1));
+}
+
+/// A client that has called the server, and closed the server's own links to it, before it writes a number of nobody.
+#[test]
+fn a_client_whose_place_has_another_number_when_its_last_link_ends_has_ended() {
+    let listening = Listening::open();
+    let client = client_with_slots(&listening);
+    let server = client.connect(&listening, 13);
+    let Client {
+        segment,
+        index,
+        _rendezvous: rendezvous,
+        _link: greeting,
+    } = client;
+    let peer = peer::find(segment.id(), 1).expect("it is known");
+    let number = segment.process(0, index);
+    let own = Name::of_process(bypass_stack::process::number());
+    let link = link::connect(&own).expect("an open rendezvous socket");
+    let message = Message::Adopted {
+        segment: segment.id(),
+        side: 0,
+        index: index as u64,
+        process: number,
+    };
+    link::send(link.0, message, &[]).expect("sent");
+    until(|| service::is_linked(&peer, index, number));
+    drop((greeting, rendezvous));
+    until(|| !service::has_told(&peer, number));
+    segment.header().processes[0][index].store(kernel::random(), Ordering::SeqCst);
+    drop(link);
+    wait_until_forgotten(&segment);
+    assert_eq!(read_now(server), Ok(Vec::new()));
+    close(server);
+    listening.close();
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

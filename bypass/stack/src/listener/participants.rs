@@ -328,10 +328,14 @@ fn process_ended(peer: &Arc<Peer>) {
     if !has_maker(peer) {
         peer.is_stale.store(true, Ordering::SeqCst);
     }
-    match peer.is_alone() {
-        true => client_ended(peer),
-        false => look_again(peer),
+    if peer.is_alone() {
+        return client_ended(peer);
     }
+    // Only a link shows that a process lives: who has ended may have written the number in its place.
+    if !service::is_watched(peer) {
+        try_again(Unsure::OtherSide(peer.clone()));
+    }
+    look_again(peer);
 }
 
 /// No process of the client's side is left.
