@@ -236,7 +236,7 @@ fn a_connection_that_its_client_denies_to_hold_ends_with_the_client() {
     assert_eq!(ended, (Ok(Vec::new()), 1));
 }
 
-/// The server is no process of the client's side, and finds none of it at its own rendezvous socket.
+/// The server does not take part on the client's side, and finds itself at its own rendezvous socket.
 #[test]
 fn a_client_that_left_the_servers_number_in_its_place_has_ended() {
     let ended = after_the_end_of(|client| {
@@ -246,7 +246,7 @@ fn a_client_that_left_the_servers_number_in_its_place_has_ended() {
     assert_eq!(ended, (Ok(Vec::new()), 1));
 }
 
-/// A client that has called the server, and closed the server's own links to it, before it writes a number of nobody.
+/// A client that has called the server, and closed the server's own links to it, before it writes a number that is not in use.
 #[test]
 fn a_client_whose_place_has_another_number_when_its_last_link_ends_has_ended() {
     let listening = Listening::open();
