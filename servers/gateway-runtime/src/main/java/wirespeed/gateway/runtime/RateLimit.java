@@ -25,8 +25,6 @@ final class RateLimit extends ShippedFilters.Scoped {
     private static final String CLAIM = "claim:";
     private static final int KEYS_MAX = 100_000;
     private static final int SHARED_BITS = 12;
-    /** Secret, so that clients cannot choose keys that share a bucket with another client's. */
-    private static final int SEED = new java.security.SecureRandom().nextInt();
     /** Addresses and most other names are shorter; what is longer is kept as its hash. */
     private static final int KEY_CHARS_MAX = 64;
     private static final long FORGOTTEN_NANOS_MIN = TimeUnit.SECONDS.toNanos(1);
@@ -185,10 +183,16 @@ final class RateLimit extends ShippedFilters.Scoped {
         return name.length() > KEY_CHARS_MAX ? KeyHash.of(name) : name;
     }
 
-    /** While it is full, a new key shares one of many buckets, and few of an attacker's keys with it. */
+    /**
+     * While it is full, a new key shares one of many buckets, and few of an attacker's keys with it. By a secret
+     * hash, so that clients cannot choose keys that share a bucket with another client's.
+     */
     private Object bounded(Object bucket) {
-        return isFull() ? Integer.valueOf((bucket.hashCode() ^ SEED) * 0x9E3779B9 >>> 32 - SHARED_BITS)
-                : bucket;
+        if (!isFull()) {
+            return bucket;
+        }
+        KeyHash hash = bucket instanceof KeyHash known ? known : KeyHash.of((String) bucket);
+        return Integer.valueOf((int) (hash.low() >>> 64 - SHARED_BITS));
     }
 
     /** Buckets that are full again count until they are looked for, which one key in a while does for all. */

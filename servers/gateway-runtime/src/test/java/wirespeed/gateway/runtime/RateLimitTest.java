@@ -94,6 +94,22 @@ class RateLimitTest {
     }
 
     @Test
+    void in_a_full_table_equal_hash_codes_share_no_bucket() {
+        RateLimit limit = limit();
+        for (int i = 0; i < 100_000; i++) {
+            limit.take("attacker " + i);
+        }
+        int passed = 0;
+        for (int i = 0; i < 100; i++) {
+            // One hash code for each pair.
+            limit.take("Aa" + i);
+            limit.take("Aa" + i);
+            passed += limit.take("BB" + i) <= 0 ? 1 : 0;
+        }
+        assertTrue(passed >= 40, passed + " of 100 passed");
+    }
+
+    @Test
     void new_keys_do_not_each_search_a_full_table() {
         RateLimit limit = limit();
         for (int i = 0; i < 105_000; i++) {
