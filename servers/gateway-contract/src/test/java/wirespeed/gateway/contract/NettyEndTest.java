@@ -16,12 +16,6 @@ class NettyEndTest extends EndContract {
         return Map.of("server.transport", "epoll", "server.threads", "2");
     }
 
-    /** Netty's epoll (4.2.18) forgets a socket that is half shut once it is empty, and cannot wait for room in it. */
-    @Override
-    Map<String, Object> optionsForHalves() {
-        return Map.of("server.transport", "nio", "server.threads", "2");
-    }
-
     @Override
     boolean endsTunnelsOfTls() {
         return true;

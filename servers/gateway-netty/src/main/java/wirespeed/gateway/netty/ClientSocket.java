@@ -98,7 +98,7 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
     }
 
     void read(boolean isOn) {
-        // Nothing comes from a half that is shut, and epoll does not know it any more.
+        // Nothing comes from a half that is shut.
         if (!isOn || !isInputShut) {
             channel.channel().config().setAutoRead(isOn);
         }

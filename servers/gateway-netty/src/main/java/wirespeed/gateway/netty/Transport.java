@@ -8,7 +8,6 @@ import io.netty.channel.RecvByteBufAllocator;
 import io.netty.channel.ServerChannel;
 import io.netty.channel.epoll.Epoll;
 import io.netty.channel.epoll.EpollDatagramChannel;
-import io.netty.channel.epoll.EpollIoHandler;
 import io.netty.channel.epoll.EpollServerSocketChannel;
 import io.netty.channel.epoll.EpollSocketChannel;
 import io.netty.channel.nio.NioIoHandler;
@@ -45,7 +44,7 @@ record Transport(String name, IoHandlerFactory handler, Class<? extends ServerCh
                     NioDatagramChannel.class);
             case "epoll" -> {
                 require(name, Epoll.isAvailable() ? null : Epoll.unavailabilityCause());
-                yield new Transport(name, EpollIoHandler.newFactory(),
+                yield new Transport(name, RegisteredEpoll.newFactory(),
                         EpollServerSocketChannel.class, EpollSocketChannel.class,
                         EpollDatagramChannel.class);
             }
