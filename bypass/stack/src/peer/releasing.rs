@@ -157,28 +157,33 @@ impl Peer {
 
     /// No process of the other side is left: whatever it wrote about its holders, all is over.
     pub fn reap_rest(&self, waiting: impl Fn(usize) -> Waiting) {
-        self.has_lost_others.store(true, Ordering::SeqCst);
-        let other = 1 - self.side;
         let slots = self.segment.slots() as u32;
         self.segment
             .header()
             .slots_used
             .store(slots, Ordering::SeqCst);
+        self.has_lost_others.store(true, Ordering::SeqCst);
         for slot in self.occupied() {
-            let place = self.segment.slot(slot);
-            let left = place.meta.holders[other].swap(0, Ordering::SeqCst);
-            let ends = &place.producer[other].ends;
-            // An end that was closed in order has said so. That no process holds it proves nothing: the client wrote it.
-            let is_news = left & !QUEUED != 0 || ends.load(Ordering::SeqCst) & CLOSED == 0;
-            if is_news {
-                let holders = place.meta.holders[self.side].load(Ordering::SeqCst);
-                write_ends(place, other, self.ends_of_dead(slot, holders));
-            }
-            // Nor has one been announced because it is written.
-            let is_known = self.socket(slot).is_some_and(|own| waiting(own).knows_end);
-            if self.put_place_back(slot, &waiting) || is_news || !is_known {
-                self.ring_ourselves(slot);
-            }
+            self.end_rest(slot, &waiting);
+        }
+    }
+
+    /// The same for the connection in `slot`.
+    fn end_rest(&self, slot: usize, waiting: impl Fn(usize) -> Waiting) {
+        let other = 1 - self.side;
+        let place = self.segment.slot(slot);
+        let left = place.meta.holders[other].swap(0, Ordering::SeqCst);
+        let ends = &place.producer[other].ends;
+        // An end that was closed in order has said so. That no process holds it proves nothing: the client wrote it.
+        let is_news = left & !QUEUED != 0 || ends.load(Ordering::SeqCst) & CLOSED == 0;
+        if is_news {
+            let holders = place.meta.holders[self.side].load(Ordering::SeqCst);
+            write_ends(place, other, self.ends_of_dead(slot, holders));
+        }
+        // Nor has one been announced because it is written.
+        let is_known = self.socket(slot).is_some_and(|own| waiting(own).knows_end);
+        if self.put_place_back(slot, &waiting) || is_news || !is_known {
+            self.ring_ourselves(slot);
         }
     }
 
@@ -201,8 +206,10 @@ impl Peer {
                 holders::forget(word, index);
             }
         }
-        let has_lost_others = self.has_lost_others.load(Ordering::SeqCst);
-        if has_lost_others || self.is_stale.load(Ordering::SeqCst) && self.is_alone() {
+        if self.has_lost_others.load(Ordering::SeqCst) {
+            // The others have been ended, or are by who has said so.
+            self.end_rest(slot, waiting);
+        } else if self.is_stale.load(Ordering::SeqCst) && self.is_alone() {
             self.reap_rest(waiting);
         }
     }
@@ -253,12 +260,13 @@ mod tests {
 
     use super::*;
 
+    const NOTHING_KNOWN: Waiting = Waiting {
+        ready_list: 0,
+        knows_end: false,
+    };
+
     /// How a connection has ended whose client ends when a thread of ours has just accepted it, which has written `answer`.
     fn ends_after(answer: &[u8]) -> u32 {
-        const NOTHING_KNOWN: Waiting = Waiting {
-            ready_list: 0,
-            knows_end: false,
-        };
         let segment = Segment::create(1, 64, 4096).expect("memory");
         segment.header().slots_used.store(1, Ordering::SeqCst);
         segment.slot(0).meta.holders[0].store(1, Ordering::SeqCst);
@@ -278,5 +286,27 @@ mod tests {
     fn a_client_that_ends_while_it_is_accepted_resets_only_what_it_has_not_read() {
         assert_eq!(ends_after(b""), FIN | CLOSED);
         assert_eq!(ends_after(b"answer"), RST | CLOSED);
+    }
+
+    #[test]
+    fn an_accept_after_the_end_of_a_client_ends_that_connection_alone() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let peer = Peer::join(segment, 1, 1).expect("a place");
+        peer.set_socket(0, Some(5));
+        peer.reap_rest(|_| NOTHING_KNOWN);
+        peer.set_socket(1, Some(6));
+        let looked_at = std::cell::RefCell::new(Vec::new());
+        peer.reap_in(1, |own| {
+            looked_at.borrow_mut().push(own);
+            NOTHING_KNOWN
+        });
+        let mut looked_at = looked_at.into_inner();
+        looked_at.dedup();
+        assert_eq!(looked_at, [6]);
+        let ends = peer.segment.slot(1).producer[0].ends.load(Ordering::SeqCst);
+        assert_eq!(ends, FIN | CLOSED);
+        peer.set_socket(0, None);
+        peer.set_socket(1, None);
+        super::super::forget(&peer);
     }
 }
