@@ -53,7 +53,9 @@ pub struct Peer {
     maker: u64,
     /// The client's process has ended, or (for a client) the listener has gone.
     pub is_stale: AtomicBool,
-    /// No process of the other side was left: whatever is written into the memory since, its direction has ended.
+    /// No process of the other side is left: what of it has not ended is being ended.
+    is_losing_others: AtomicBool,
+    /// All that has: whatever is written into the memory since, its direction has ended.
     pub has_lost_others: AtomicBool,
     /// Clients: a process that holds the listener has answered our first message.
     is_welcome: AtomicBool,
@@ -164,6 +166,7 @@ impl Peer {
             ports,
             maker: process::number(),
             is_stale: AtomicBool::new(false),
+            is_losing_others: AtomicBool::new(false),
             has_lost_others: AtomicBool::new(false),
             is_welcome: AtomicBool::new(false),
             is_reached: AtomicBool::new(false),

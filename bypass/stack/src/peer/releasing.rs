@@ -162,10 +162,13 @@ impl Peer {
             .header()
             .slots_used
             .store(slots, Ordering::SeqCst);
-        self.has_lost_others.store(true, Ordering::SeqCst);
+        // Before the look at the slots: an accept meanwhile ends its own connection.
+        self.is_losing_others.store(true, Ordering::SeqCst);
         for slot in self.occupied() {
             self.end_rest(slot, &waiting);
         }
+        // After it: a reader would take an end for one in order whose reset is yet to be written.
+        self.has_lost_others.store(true, Ordering::SeqCst);
     }
 
     /// The same for the connection in `slot`.
@@ -206,7 +209,7 @@ impl Peer {
                 holders::forget(word, index);
             }
         }
-        if self.has_lost_others.load(Ordering::SeqCst) {
+        if self.is_losing_others.load(Ordering::SeqCst) {
             // The others have been ended, or are by who has said so.
             self.end_rest(slot, waiting);
         } else if self.is_stale.load(Ordering::SeqCst) && self.is_alone() {
@@ -307,6 +310,31 @@ mod tests {
         assert_eq!(ends, FIN | CLOSED);
         peer.set_socket(0, None);
         peer.set_socket(1, None);
+        super::super::forget(&peer);
+    }
+
+    #[test]
+    fn no_end_is_read_before_it_is_written_nor_missed_by_an_accept_meanwhile() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let peer = Peer::join(segment, 1, 1).expect("a place");
+        peer.set_socket(1, Some(5));
+        peer.set_socket(2, Some(5));
+        peer.reap_rest(|_| {
+            assert!(!peer.has_lost_others.load(Ordering::SeqCst));
+            // Another process that maps the memory writes a number, so that the client seems to live.
+            peer.segment.header().processes[0][0].store(7, Ordering::SeqCst);
+            peer.set_socket(0, Some(6));
+            peer.reap_in(0, |_| NOTHING_KNOWN);
+            NOTHING_KNOWN
+        });
+        assert!(peer.has_lost_others.load(Ordering::SeqCst));
+        let ends_of = |slot| {
+            peer.segment.slot(slot).producer[0]
+                .ends
+                .load(Ordering::SeqCst)
+        };
+        assert_eq!([0, 1, 2].map(ends_of), [FIN | CLOSED; 3]);
+        (0..3).for_each(|slot| peer.set_socket(slot, None));
         super::super::forget(&peer);
     }
 }
