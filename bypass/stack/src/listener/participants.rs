@@ -10,7 +10,7 @@ use bypass_sys::descriptor::Owned;
 use bypass_sys::waker::Name;
 use bypass_sys::{directory, kernel};
 
-use super::meetings::{self, MEETINGS};
+use super::meetings::{self, Next};
 use super::{all, Listener};
 use crate::peer::{self, Peer};
 use crate::process;
@@ -275,18 +275,19 @@ fn look_again(peer: &Peer) {
 /// Another link to process `number` of the other side, of which one has ended. A process that is ending closes its links
 /// before its rendezvous socket: the new one then ends soon, too. ESRCH: the number is that of a process which takes no part
 /// there; who has ended may have written any into its place.
-fn meet_again(peer: &Peer, number: u64) -> Result<Owned, i32> {
-    let segment = peer.segment.id();
-    if number == process::number() && !peer::has_place(segment, 1 - peer.side) {
-        // A thread of ours may have taken the place just now: we look twice.
-        return match meetings::count(segment, number) {
-            1 => Err(libc::EAGAIN),
-            _ => Err(libc::ESRCH),
+fn meet_again(peer: &Arc<Peer>, number: u64) -> Result<Owned, i32> {
+    if number == process::number() && !peer::has_place(peer.segment.id(), 1 - peer.side) {
+        // A thread of ours may have taken the place just now.
+        return match meetings::next(peer, number) {
+            Next::Meet | Next::Wait => Err(libc::EAGAIN),
+            Next::Ended => Err(libc::ESRCH),
         };
     }
     let link = connect_process(peer, number)?;
-    if meetings::count(segment, number) > MEETINGS {
-        return Err(libc::ESRCH);
+    match meetings::next(peer, number) {
+        Next::Meet => {}
+        Next::Wait => return Err(libc::EAGAIN),
+        Next::Ended => return Err(libc::ESRCH),
     }
     let _ = introduce(&link, peer, peer.process_index());
     Ok(link)
@@ -454,6 +455,7 @@ mod tests {
             other_side_ended(&peer);
             drop(link::answer(rendezvous.0));
             remove_link_to(&peer, index);
+            std::thread::sleep(core::time::Duration::from_millis(1));
         }
         assert_eq!(peer.segment.process(0, index), 0);
         assert!(peer::is_forgotten(&peer));
