@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bypass_device::{Device, Frame, Offload};
@@ -846,14 +847,22 @@ fn queues() {
     assert_eq!(seen, [10, 20, 30, 40]);
 }
 
-/// This program again, inside a namespace.
+/// This program again, inside a namespace. A copy, because another user may not reach the checkout's folder.
 fn again(side: &Namespace, word: &str, with: impl FnOnce(&mut Command) + Send) -> Child {
-    side.run(|| {
-        let mut command = Command::new(std::env::current_exe().expect("a path"));
+    static COPIES: AtomicU32 = AtomicU32::new(0);
+    let number = COPIES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("bypass-veth-{}-{number}", std::process::id());
+    let copy = std::env::temp_dir().join(name);
+    let program = std::env::current_exe().expect("a path");
+    std::fs::copy(program, &copy).expect("a copy");
+    let child = side.run(|| {
+        let mut command = Command::new(&copy);
         command.arg(word).stdout(Stdio::piped());
         with(&mut command);
-        command.spawn().expect("a process")
-    })
+        command.spawn()
+    });
+    std::fs::remove_file(&copy).expect("the copy is gone");
+    child.expect("a process")
 }
 
 /// Queue 0 of an interface, of which the kernel lets go somewhat after a socket of it was closed.
