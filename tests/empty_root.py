@@ -38,7 +38,7 @@ lock = open("{LOCK}", "w")
 fcntl.lockf(lock, fcntl.LOCK_EX)
 print("dpkg is locked for {LOCKED_S} s", flush=True)
 time.sleep({LOCKED_S})' &
-cd /root/wirespeed && ./test
+cd /srv/wirespeed && ./test
 """
 
 
@@ -64,7 +64,7 @@ def make(root):
     shutil.copytree(Path("/") / AUTHORITIES, root / AUTHORITIES, dirs_exist_ok=True)
     inside(root, "update-ca-certificates", check=True)
     copy_rust(root)
-    run("git", "clone", "-q", CHECKOUT, root / "root/wirespeed")
+    run("git", "clone", "-q", CHECKOUT, root / "srv/wirespeed")
 
 
 def copy_rust(root):
