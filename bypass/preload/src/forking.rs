@@ -137,7 +137,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // SAFETY: there is no other thread. Where there were threads libc has done it; otherwise our count is left.
+    // SAFETY: this thread is the only one. Where there were others libc has done it; otherwise our count is left.
     unsafe { _IO_list_resetlock() };
     let _ = LOCKED.try_with(RefCell::take);
     numbers::forget_closes();

@@ -92,11 +92,12 @@ const CASES: &[Case] = &[
         confined,
     ),
     ("connections_beyond_the_limit_are_the_kernels", || {
-        crowd(1000, 1500, 2, "connections_beyond_the_limit")
+        assert!(crowd(1000, 1500, 2, "connections_beyond_the_limit"));
     }),
     (
         "more_connections_than_a_segment_has_places_are_carried",
-        || crowd(32_768, 17_000, 1, "more_than_a_segment"),
+        // A server that gets no turn for 100 ms while they come has not shown whether it forks for each.
+        || assert!((0..5).any(|_| !crowd(32_768, 17_000, 1, "more_than_a_segment"))),
     ),
 ];
 
@@ -806,8 +807,8 @@ def serve(*addresses):
 const CONNECTS: usize = 100;
 
 /// As many connections at once as `limit` allows are over packets; others are served by the kernel, none is
-/// reset, and what they leave is used again in the next round.
-fn crowd(limit: usize, count: usize, rounds: usize, name: &str) {
+/// reset, and what they leave is used again in the next round. Whether a connection was left to the kernel.
+fn crowd(limit: usize, count: usize, rounds: usize, name: &str) -> bool {
     require_tool("python3");
     let network = Network::new();
     let ready = programs::folder().join(name);
@@ -843,7 +844,7 @@ fn crowd(limit: usize, count: usize, rounds: usize, name: &str) {
     let carried = (rounds * limit.min(count)) as u64;
     let is_used_again = accepted[0] > carried * 3 / 4;
     assert!(is_used_again, "over packets, kernel: {accepted:?}");
-    assert!(is_left || count <= limit, "counted: {left:?}");
+    is_left
 }
 
 const CROWD: &str = "
