@@ -70,6 +70,10 @@ def test_the_number_of_programs_is_that_of_their_table():
     table = read("docs/programs.md").partition("| program | version |")[2].partition("\n\n")[0]
     count = len([row for row in table.splitlines()[2:] if row.startswith("| ")])
     assert f"{count} set-ups of real programs tried" in read("README.md")
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if "history" not in page.parts]
+    named = [(page.name, int(number)) for page in pages
+             for number in re.findall(r"\b(\d+) set-ups\b", page.read_text())]
+    assert len(named) >= 2 and {number for _, number in named} == {count}, named
     assert any(row.startswith("| memcached ") for row in table.splitlines())
 
 

@@ -1,6 +1,7 @@
 """The commands and links that the documents show work when they are pasted."""
 
 import functools
+import os
 import re
 import shlex
 import subprocess
@@ -153,6 +154,23 @@ def test_scripts_that_documents_name_exist():
             if not (ROOT / name).exists():
                 gone.append(f"{relative(page)} → {name}")
     assert not gone
+
+
+def test_scripts_that_documents_start_without_an_interpreter_are_executable():
+    """Three were not: "Permission denied"."""
+    scripts = []
+    for page in tracked(".md"):
+        if relative(page).startswith("docs/history/"):
+            continue
+        text = page.read_text()
+        lines = [line.removeprefix("$ ") for block in blocks_of_commands(text) for line in block.splitlines()]
+        # A path between backquotes is a command if words follow it.
+        for line in [*lines, *re.findall(r"`([\w./-]+ [^`\n]+)`", text)]:
+            name = line.split()[0] if line.split() else ""
+            if re.fullmatch(r"[\w-]+(/[\w.-]+)+", name) and (ROOT / name).is_file():
+                scripts.append((relative(page), name))
+    assert len(scripts) > 10
+    assert not [(page, name) for page, name in scripts if not os.access(ROOT / name, os.X_OK)]
 
 
 def test_the_index_of_decisions_has_each_with_its_status():

@@ -108,9 +108,17 @@ pub(super) const OPTIONS: &[Definition] = &[
     number("EF_ACCEPT_INHERIT_NONBLOCK", "0", 0..=1, "Accepted sockets inherit O_NONBLOCK")
         .of(Group::Sockets)
         .inert("accept does what Linux does: nothing is inherited"),
-    number("EF_MAX_ENDPOINTS", "8192", 0..=COUNT_MAX, "Sockets that one process may accelerate")
-        .of(Group::Memory)
-        .does("connections beyond it use the kernel (reason: limit)"),
+    number(
+        "EF_MAX_ENDPOINTS",
+        "8192",
+        0..=COUNT_MAX,
+        "Connections of one client process to one listener, or of an engine over packets",
+    )
+    .of(Group::Memory)
+    .does(
+        "connections beyond it use the kernel (reason: limit); to a listener of the same host it is at \
+         least 1024, at most 16384, and rounded up to a power of two",
+    ),
     number("EF_MAX_PACKETS", "32768", 0..=COUNT_MAX, "Packet buffers of a stack")
         .of(Group::Memory)
         .inert(NO_PACKETS),

@@ -77,7 +77,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .does("a blocking accept polls up to the spin limit before it sleeps"),
     switch("EF_TCP_CONNECT_SPIN", false, "Spin in blocking connect")
         .of(Group::Spinning)
-        .inert("connect to an accelerated listener does not wait: it queues or goes to the kernel"),
+        .inert("a connect that waits for an accelerated listener sleeps"),
     switch(
         "EF_UDP_RECV_SPIN",
         false,
