@@ -20,7 +20,7 @@ mod kept;
 pub use decisions::{About, Call, Decision, DECISIONS};
 pub use kept::KEPT;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x04\0");
+const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x05\0");
 /// Threads that count alone; further ones share the last stripe.
 pub const STRIPES: usize = 64;
 const ROWS: usize = 16_384;
@@ -145,12 +145,8 @@ names! {
     IoUring = "io_uring",
     /// stdio wrapped the socket before it was connected.
     Stdio = "stdio",
-    /// Data sent with the connect, or an unusual form of connect.
-    FastOpen = "fast-open",
     /// The listener's process did not respond in time.
     NoAnswer = "no-answer",
-    /// Handed over by exec or SCM_RIGHTS.
-    PassedFd = "passed-fd",
     /// The peer broke the rules of the segment.
     PeerProtocol = "peer-protocol",
     /// A named interface cannot be used, or another process uses it.

@@ -66,7 +66,7 @@ pub(crate) fn meaning(reason: &str) -> &'static str {
         "sandbox" => {
             "the kernel or a filter forbids what is needed (AF_UNIX, AF_NETLINK, memfd_create)"
         }
-        "option" => "an option of the socket that only the kernel has (docs/bypass.md)",
+        "option" => "an option of the socket that only the kernel has (docs/internals/limits/bypass.md)",
         "bound-to-device" => "the listener is bound to an interface (SO_BINDTODEVICE)",
         "limit" => "a bound is reached: connections, processes, descriptors or memory (ulimit -n)",
         "backlog-full" => {
@@ -77,11 +77,9 @@ pub(crate) fn meaning(reason: &str) -> &'static str {
         "switched-off" => "an administrator (bypass on) or an option has switched acceleration off",
         "io_uring" => "the process uses sockets through io_uring or Linux AIO",
         "stdio" => "fdopen was called before the socket was connected",
-        "fast-open" => "data was sent with the connect (TCP Fast Open)",
         "no-answer" => {
             "the process at the other end did not answer in time: stopped, or overloaded"
         }
-        "passed-fd" => "the connection came by exec or SCM_RIGHTS and could not be followed",
         "peer-protocol" => "the process at the other end broke the protocol: look at it",
         "interface" => {
             "the interface cannot be used (bypass run --check says why), another program uses it, or a policy rule decides"
