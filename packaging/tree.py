@@ -1,6 +1,7 @@
 """Lays out an installed tree: what a checkout needs to run, without what it needs to be built.
 
-    PREFIX/lib/wirespeed/   the checkout's layout: front door, recipes, profiles, programs, jars, python/
+    PREFIX/lib/wirespeed/   the checkout's layout: front door, recipes, profiles, programs, jars, python/,
+                            docs/monitoring
     PREFIX/lib/wirespeed/onload/   header and libraries for programs that use Onload's extensions
     PREFIX/lib/wirespeed/as-wrk/   links `wrk` and `wrk2` to the generator, for a PATH that scripts of wrk use
     PREFIX/bin/             links to the commands
@@ -116,6 +117,8 @@ def _data(home):
         for path in (ROOT / folder).glob(pattern):
             if path.is_file():
                 _copy(path, home / path.relative_to(ROOT))
+    for path in (ROOT / "docs" / "monitoring").iterdir():
+        _copy(path, home / path.relative_to(ROOT), 0o755 if path.suffix == "" else 0o644)
 
 
 def _python(target):

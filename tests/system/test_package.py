@@ -72,6 +72,14 @@ def test_the_parts_in_c_are_there_for_each_python_that_the_package_is_for(tree):
     assert len(found) >= 3 and all(there == set(versions) for there in found.values()), found
 
 
+def test_the_collector_of_bypass_metrics_is_there_and_finds_the_program(tree, tmp_path):
+    """A page for packages named it, and the packages lacked it."""
+    collector = tree / "lib" / "wirespeed" / "docs" / "monitoring" / "collect-bypass"
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    subprocess.run([collector, tmp_path / "bypass.prom", "0"], env=environment, check=True, timeout=60)
+    assert "# TYPE bypass_kernel_fallbacks_total counter" in (tmp_path / "bypass.prom").read_text()
+
+
 @pytest.mark.parametrize("name", ["wrk", "wrk2"])
 def test_the_generator_is_there_under_the_names_of_wrk_and_wrk2(tree, tmp_path, name):
     command = tree / "lib" / "wirespeed" / "as-wrk" / name
