@@ -4,6 +4,7 @@ They wait most of the time: for a limit, for a peer, for the end of a load. The 
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,9 @@ EXAMPLE = ["cargo", "build", "--workspace", "--locked", "--example", "http"]
 AT_ONCE = 4
 #: Begun first, the longest at the front: none of them is to run alone at the end.
 LONG = ("packets", "contract", "shards", "robust", "lua", "across", "linux", "links", "veth", "models")
+#: Programs whose few tests wait for minutes: their tests run on this many threads, and not on one for each core.
+WAITING = ("contract",)
+WAITING_AT_ONCE = 4
 #: Begun last, in parallel: they compare times, and wait for most of theirs.
 LAST = ("lost", "honesty", "http2")
 #: Of what a test printed before it failed, so much is quoted.
@@ -45,11 +49,12 @@ def programs():
 
 def run(program):
     """The heading that cargo prints with the program's output, and its exit code."""
-    _, executable, folder = program
+    name, executable, folder = program
+    threads = {"RUST_TEST_THREADS": str(WAITING_AT_ONCE)} if name in WAITING else {}
     started = time.monotonic()
     with tempfile.TemporaryFile() as output:  # no pipe: what a test leaves behind would hold it open
         done = subprocess.run([executable], cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
-                              stderr=subprocess.STDOUT)
+                              stderr=subprocess.STDOUT, env={**os.environ, **threads})
         output.seek(0)
         printed = output.read().decode(errors="replace")
     seconds = time.monotonic() - started
