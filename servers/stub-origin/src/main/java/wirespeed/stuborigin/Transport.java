@@ -4,7 +4,6 @@ package wirespeed.stuborigin;
 import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.ServerChannel;
 import io.netty.channel.epoll.Epoll;
-import io.netty.channel.epoll.EpollIoHandler;
 import io.netty.channel.epoll.EpollServerSocketChannel;
 import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
@@ -29,7 +28,7 @@ enum Transport {
     EPOLL(EpollServerSocketChannel.class) {
         @Override
         IoHandlerFactory handler() {
-            return EpollIoHandler.newFactory();
+            return RegisteredEpoll.newFactory();
         }
 
         @Override

@@ -285,4 +285,17 @@ class OriginTest {
             assertNull(client.read());
         }
     }
+
+    @ParameterizedTest
+    @EnumSource(Transport.class)
+    void a_response_that_fills_the_socket_of_a_half_closed_client_comes_whole(Transport transport)
+            throws Exception {
+        try (Closing server = new Closing(start("--transport", transport.word(), "--latency", "200ms",
+                "--payload", "16MiB"));
+                RawClient client = new RawClient(server.port())) {
+            client.send(get()).finish();
+            assertEquals(16 << 20, client.read().body().length);
+            assertNull(client.read());
+        }
+    }
 }
