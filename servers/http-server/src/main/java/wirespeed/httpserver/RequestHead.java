@@ -344,9 +344,19 @@ final class RequestHead {
 
     /** The value of a field of the last head, or null if it is absent; the first one wins. */
     String field(String name) {
+        return value(name, true);
+    }
+
+    /** The values of a field that is a list: all of its lines (RFC 9110 §5.3); null without any. */
+    String list(String name) {
+        return value(name, false);
+    }
+
+    private String value(String name, boolean isFirstEnough) {
         byte[] wanted = lower(name);
+        String value = null;
         int line = fieldsFrom;
-        while (line < fieldsTo) {
+        while (line < fieldsTo && (value == null || !isFirstEnough)) {
             int colon = line;
             while (bytes[colon] != ':') {
                 colon++;
@@ -356,12 +366,13 @@ final class RequestHead {
                 lineTo++;
             }
             if (Bytes.isWord(bytes, line, colon, wanted)) {
-                return new String(bytes, colon + 1, lineTo - colon - 1, StandardCharsets.ISO_8859_1)
-                        .strip();
+                String found = new String(bytes, colon + 1, lineTo - colon - 1,
+                        StandardCharsets.ISO_8859_1).strip();
+                value = value == null ? found : value + ", " + found;
             }
             line = lineTo + 2;
         }
-        return null;
+        return value;
     }
 
     private static byte[] lower(String word) {

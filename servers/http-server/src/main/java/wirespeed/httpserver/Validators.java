@@ -3,9 +3,24 @@ package wirespeed.httpserver;
 
 import java.time.DateTimeException;
 import java.time.Instant;
+import java.time.LocalDate;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.time.format.DateTimeFormatterBuilder;
+import java.time.temporal.ChronoField;
+import java.util.List;
+import java.util.Locale;
 
 /** Applies a file's validators to a request. */
 final class Validators {
+    /** As dates are read (RFC 9110 §5.6.7): the usual form, that of RFC 850, and that of asctime. */
+    private static final List<DateTimeFormatter> DATES = List.of(Responses.DATE,
+            utc(new DateTimeFormatterBuilder().appendPattern("EEEE, dd-MMM-")
+                    // A year of two digits lies less than 50 years ahead, else in the past.
+                    .appendValueReduced(ChronoField.YEAR, 2, 2, LocalDate.now().minusYears(50))
+                    .appendPattern(" HH:mm:ss 'GMT'")),
+            utc(new DateTimeFormatterBuilder().appendPattern("EEE MMM ppd HH:mm:ss yyyy")));
+
     private Validators() {
     }
 
@@ -39,7 +54,7 @@ final class Validators {
     }
 
     private static boolean isPreconditionFailed(RequestHead head, String tag, long modifiedS) {
-        String match = head.field("if-match");
+        String match = head.list("if-match");
         if (match != null) {
             return !isListed(match, tag, false);
         }
@@ -48,7 +63,7 @@ final class Validators {
     }
 
     private static boolean isUnchanged(RequestHead head, String tag, long modifiedS) {
-        String noneMatch = head.field("if-none-match");
+        String noneMatch = head.list("if-none-match");
         if (noneMatch != null) {
             return isListed(noneMatch, tag, true);
         }
@@ -114,10 +129,17 @@ final class Validators {
         if (date == null) {
             return -1;
         }
-        try {
-            return Responses.DATE.parse(date, Instant::from).getEpochSecond();
-        } catch (DateTimeException notADate) {
-            return -1;
+        for (DateTimeFormatter form : DATES) {
+            try {
+                return form.parse(date, Instant::from).getEpochSecond();
+            } catch (DateTimeException another) {
+                // One of the next, or none.
+            }
         }
+        return -1;
+    }
+
+    private static DateTimeFormatter utc(DateTimeFormatterBuilder form) {
+        return form.toFormatter(Locale.ENGLISH).withZone(ZoneOffset.UTC);
     }
 }

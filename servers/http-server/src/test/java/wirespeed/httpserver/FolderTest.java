@@ -10,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.FileTime;
+import java.time.Instant;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -89,6 +91,46 @@ class FolderTest {
             assertEquals(status, response.status());
             assertEquals(body, response.text());
             assertEquals(200, client.send(RawClient.get("/digits")).read().status());
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', value = {
+        "If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT   | 304",
+        "If-Modified-Since: Sunday, 06-Nov-94 08:49:36 GMT   | 200",
+        "If-Modified-Since: Sun Nov  6 08:49:37 1994         | 304",
+        "If-Modified-Since: Sun Nov  6 08:49:36 1994         | 200",
+        "If-Modified-Since: Wednesday, 16-Nov-94 08:49:37 GM | 200",
+        "If-Unmodified-Since: Sunday, 06-Nov-94 08:49:36 GMT | 412",
+        "If-Unmodified-Since: Sunday, 06-Nov-94 08:49:37 GMT | 200",
+        "If-Unmodified-Since: Sun Nov  6 08:49:36 1994       | 412",
+        "If-Unmodified-Since: Sun Nov  6 08:49:37 1994       | 200"})
+    void dates_are_read_in_all_three_forms(String field, int status) throws Exception {
+        Path file = Files.writeString(root.resolve("old"), "0123456789");
+        Files.setLastModifiedTime(file, FileTime.from(Instant.parse("1994-11-06T08:49:37Z")));
+        try (Running server = Running.root(Transport.NIO, root, true);
+                RawClient client = server.connect()) {
+            assertEquals(status, client.send("GET /old HTTP/1.1\r\nHost: x\r\n" + field
+                    + "\r\n\r\n").read().status());
+            assertEquals(206, client.send("GET /old HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\n"
+                    + "If-Range: Sun Nov  6 08:49:37 1994\r\n\r\n").read().status());
+        }
+    }
+
+    @Test
+    void tags_on_several_lines_are_one_list() throws Exception {
+        Files.writeString(root.resolve("a"), "abc");
+        try (Running server = Running.root(Transport.NIO, root, true);
+                RawClient client = server.connect()) {
+            String tag = client.send(RawClient.get("/a")).read().field("ETag");
+            String start = "GET /a HTTP/1.1\r\nHost: x\r\n";
+            for (String[] each : new String[][] {{"If-Match", "200", "412"},
+                {"If-None-Match", "304", "200"}}) {
+                assertEquals(each[1], "" + client.send(start + each[0] + ": \"x\"\r\n" + each[0] + ": "
+                        + tag + "\r\n\r\n").read().status());
+                assertEquals(each[2], "" + client.send(start + each[0] + ": \"x\"\r\n" + each[0]
+                        + ": \"y\"\r\n\r\n").read().status());
+            }
         }
     }
 
