@@ -23,6 +23,7 @@ import wirespeed.gateway.core.IpAddress;
 /** One server after the other; by TCP where an answer does not fit into a datagram. Blocks. */
 final class DnsClient implements EndpointResolver.Lookup {
     private static final int A = 1;
+    private static final int SOA = 6;
     private static final int AAAA = 28;
     private static final int SRV = 33;
     private static final int INTERNET = 1;
@@ -53,7 +54,12 @@ final class DnsClient implements EndpointResolver.Lookup {
     private record Resource(int type, int seconds, int at, int length) {
     }
 
-    private record Answer(ByteBuffer message, List<Resource> resources) {
+    /**
+     * What a server said.
+     *
+     * @param absentSeconds how long it is valid that there are no other records (RFC 2308 §5)
+     */
+    private record Answer(ByteBuffer message, List<Resource> resources, int absentSeconds) {
         List<Resource> of(int type) {
             return resources.stream().filter(one -> one.type() == type).toList();
         }
@@ -74,22 +80,29 @@ final class DnsClient implements EndpointResolver.Lookup {
     public EndpointResolver.Found find(String host) throws IOException {
         Answer ipv4 = ask(host, A);
         List<String> all = new ArrayList<>(addresses(ipv4, A));
+        int seconds = ipv4.seconds();
+        int absentSeconds = ipv4.absentSeconds();
+        boolean isWhole = true;
         try {
             Answer ipv6 = ask(host, AAAA);
             all.addAll(addresses(ipv6, AAAA));
-            return new EndpointResolver.Found(all, Math.min(ipv4.seconds(), ipv6.seconds()), true);
+            seconds = Math.min(seconds, ipv6.seconds());
+            absentSeconds = Math.min(absentSeconds, ipv6.absentSeconds());
         } catch (UnknownHostException none) {
-            return new EndpointResolver.Found(all, ipv4.seconds(), true);
+            // Some servers say so of a name that has addresses of IPv4 only.
         } catch (IOException unanswered) {
             if (all.isEmpty()) {
                 throw unanswered;
             }
-            return new EndpointResolver.Found(all, ipv4.seconds(), false);
+            isWhole = false;
         }
+        // Most names lack addresses of one kind, and need not be asked for soon because of that.
+        return new EndpointResolver.Found(all, all.isEmpty() ? Math.min(seconds, absentSeconds) : seconds,
+                isWhole);
     }
 
     @Override
-    public List<EndpointResolver.Target> findTargets(String service) throws IOException {
+    public EndpointResolver.Service findTargets(String service) throws IOException {
         Answer answer = ask(service, SRV);
         List<EndpointResolver.Target> targets = new ArrayList<>();
         IOException malformed = null;
@@ -108,7 +121,9 @@ final class DnsClient implements EndpointResolver.Lookup {
         if (targets.isEmpty() && malformed != null) {
             throw malformed;
         }
-        return targets;
+        boolean isAbsent = answer.of(SRV).isEmpty();
+        return new EndpointResolver.Service(targets,
+                isAbsent ? Math.min(answer.seconds(), answer.absentSeconds()) : answer.seconds());
     }
 
     /** RFC 2782; null for a lone dot, which says that the service is not offered. */
@@ -287,8 +302,14 @@ final class DnsClient implements EndpointResolver.Lookup {
             throw new UnknownHostException("the name does not exist");
         }
         answer.position(query.length);
+        List<Resource> resources = resources(answer, answer.getShort(6) & 0xffff);
+        return new Answer(answer, resources, absentSeconds(answer));
+    }
+
+    /** The records of the section that begins here. */
+    private static List<Resource> resources(ByteBuffer answer, int count) {
         List<Resource> resources = new ArrayList<>();
-        for (int left = answer.getShort(6) & 0xffff; left > 0; left--) {
+        for (int left = count; left > 0; left--) {
             skipName(answer);
             int type = answer.getShort();
             answer.getShort();
@@ -297,7 +318,19 @@ final class DnsClient implements EndpointResolver.Lookup {
             resources.add(new Resource(type, seconds, answer.position(), length));
             answer.position(answer.position() + length);
         }
-        return new Answer(answer, resources);
+        return resources;
+    }
+
+    /** RFC 2308 §5: the zone says it behind the answers; 0 where it does not. */
+    private static int absentSeconds(ByteBuffer answer) {
+        try {
+            return resources(answer, answer.getShort(8) & 0xffff).stream()
+                    .filter(one -> one.type() == SOA && one.length() > Integer.BYTES)
+                    .mapToInt(one -> Math.min(one.seconds(), Math.max(0,
+                            answer.getInt(one.at() + one.length() - Integer.BYTES)))).min().orElse(0);
+        } catch (BufferUnderflowException | IndexOutOfBoundsException | IllegalArgumentException malformed) {
+            return 0;
+        }
     }
 
     /** Labels, or a pointer to some that came before. */

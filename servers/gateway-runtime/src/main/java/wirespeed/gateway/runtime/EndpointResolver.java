@@ -87,12 +87,20 @@ final class EndpointResolver implements AutoCloseable {
         }
     }
 
+    /**
+     * The servers of a service.
+     *
+     * @param targets none where it is not offered
+     * @param seconds how long it is valid that there are no others
+     */
+    record Service(List<Target> targets, int seconds) {
+    }
+
     /** One way of resolving; {@link UnknownHostException} means that the name does not exist. */
     interface Lookup {
         Found find(String host) throws IOException;
 
-        /** The servers of a service. */
-        default List<Target> findTargets(String service) throws IOException {
+        default Service findTargets(String service) throws IOException {
             throw new IOException("services are found by server.dns only");
         }
     }
@@ -164,11 +172,6 @@ final class EndpointResolver implements AutoCloseable {
         }
     }
 
-    /**
-     * The last answer about a server of a service.
-     *
-     * @param nanos when it came
-     */
     /**
      * Addresses of a server.
      *
@@ -250,7 +253,11 @@ final class EndpointResolver implements AutoCloseable {
             if ("file".equals(address.registry())) {
                 return Math.min(EndpointFile.POLL_SECONDS, leadToService(file.find(address.name())));
             }
-            return address.isService() ? leadToService(lookup.findTargets(address.host())) : leadToHost();
+            if (!address.isService()) {
+                return leadToHost();
+            }
+            Service service = lookup.findTargets(address.host());
+            return Math.min(service.seconds(), leadToService(service.targets()));
         }
 
         private void unanswered(Throwable cause) {

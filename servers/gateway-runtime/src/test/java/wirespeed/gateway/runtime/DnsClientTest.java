@@ -13,6 +13,7 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.List;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 
 class DnsClientTest {
@@ -32,23 +33,31 @@ class DnsClientTest {
 
     /** What a client reads of these records. */
     private static List<EndpointResolver.Target> find(byte[]... records) throws Exception {
+        return ask(client -> client.findTargets("_http._tcp.shop.test"), question -> answer(question, records))
+                .targets();
+    }
+
+    private interface Question<T> {
+        T ask(DnsClient client) throws IOException;
+    }
+
+    private static <T> T ask(Question<T> question, UnaryOperator<byte[]> answers) throws Exception {
         try (DatagramSocket server = new DatagramSocket(0, InetAddress.getLoopbackAddress())) {
-            Thread thread = new Thread(() -> serve(server, records), "names");
+            Thread thread = new Thread(() -> serve(server, answers), "names");
             thread.setDaemon(true);
             thread.start();
-            return new DnsClient(List.of((InetSocketAddress) server.getLocalSocketAddress()))
-                    .findTargets("_http._tcp.shop.test");
+            return question.ask(new DnsClient(List.of((InetSocketAddress) server.getLocalSocketAddress())));
         }
     }
 
-    private static void serve(DatagramSocket server, byte[][] records) {
+    private static void serve(DatagramSocket server, UnaryOperator<byte[]> answers) {
         byte[] bytes = new byte[512];
         try {
             while (true) {
                 DatagramPacket packet = new DatagramPacket(bytes, bytes.length);
                 server.receive(packet);
                 byte[] question = Arrays.copyOf(bytes, packet.getLength());
-                packet.setData(answer(question, records));
+                packet.setData(answers.apply(question));
                 server.send(packet);
             }
         } catch (IOException closed) {
@@ -80,6 +89,54 @@ class DnsClientTest {
             assertEquals(whole, find(bad, WHOLE), Arrays.toString(bad));
             assertThrows(IOException.class, () -> find(bad), Arrays.toString(bad));
         }
+    }
+
+    /** RFC 2308 §5: an answer without records says in the zone's SOA how long it is valid. */
+    private static byte[] absent(byte[] question, int seconds, int minimum) {
+        ByteArrayOutputStream answer = new ByteArrayOutputStream();
+        answer.writeBytes(answer(question, new byte[0][]));
+        answer.writeBytes(new byte[] {(byte) 0xc0, 12, 0, 6, 0, 1, 0, 0, 0, (byte) seconds, 0, 24,
+            (byte) 0xc0, 12, (byte) 0xc0, 12});
+        answer.writeBytes(new byte[19]);
+        answer.write(minimum);
+        byte[] whole = answer.toByteArray();
+        whole[9] = 1;
+        return whole;
+    }
+
+    private static byte[] address(byte[] question, int seconds) {
+        ByteArrayOutputStream answer = new ByteArrayOutputStream();
+        answer.writeBytes(answer(question, new byte[0][]));
+        answer.writeBytes(new byte[] {(byte) 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, (byte) seconds, 0, 4, 10, 0, 0, 1});
+        byte[] whole = answer.toByteArray();
+        whole[7] = 1;
+        return whole;
+    }
+
+    private static boolean isForIpv4(byte[] question) {
+        return question[question.length - 3] == 1;
+    }
+
+    @Test
+    void that_a_name_has_no_addresses_is_valid_as_long_as_its_zone_says() throws Exception {
+        Question<EndpointResolver.Found> name = client -> client.find("shop.test");
+        assertEquals(5, ask(name, question -> absent(question, 5, 60)).seconds());
+        assertEquals(7, ask(name, question -> absent(question, 60, 7)).seconds());
+        assertEquals(0, ask(name, question -> answer(question, new byte[0][])).seconds());
+        assertEquals(0, ask(name, question -> Arrays.copyOf(absent(question, 60, 60), question.length + 20)).seconds());
+        EndpointResolver.Found found = ask(name, question -> isForIpv4(question) ? address(question, 20)
+                : absent(question, 5, 5));
+        assertEquals(List.of("10.0.0.1"), found.literals());
+        assertEquals(20, found.seconds());
+    }
+
+    @Test
+    void that_there_is_no_such_service_is_valid_as_long_as_its_zone_says() throws Exception {
+        Question<EndpointResolver.Service> service = client -> client.findTargets("_http._tcp.shop.test");
+        assertEquals(new EndpointResolver.Service(List.of(), 6), ask(service, question -> absent(question, 6, 60)));
+        assertEquals(new EndpointResolver.Service(List.of(), 0),
+                ask(service, question -> answer(question, new byte[0][])));
+        assertEquals(9, ask(service, question -> answer(question, new byte[][] {WHOLE})).seconds());
     }
 
     @Test
