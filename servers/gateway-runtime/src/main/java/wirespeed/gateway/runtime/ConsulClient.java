@@ -17,7 +17,7 @@ import java.util.concurrent.Executor;
  * Blocking queries: a question with the index of the last answer is answered when something has changed,
  * or after half a minute. No thread waits meanwhile.
  */
-final class ConsulClient {
+class ConsulClient {
     private static final int BYTES_MAX = 4 << 20;
     /** Of ports and weights. */
     private static final BigDecimal NUMBER_MAX = BigDecimal.valueOf(65_535);

@@ -19,6 +19,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -105,6 +106,11 @@ final class EndpointResolver implements AutoCloseable {
         }
     }
 
+    /** How agents of Consul are asked. */
+    interface Agents {
+        ConsulClient agent(String address, String token, Executor readers);
+    }
+
     private final Lookup lookup;
     /** Null where no service is Consul's. */
     private final ConsulClient consul;
@@ -133,12 +139,17 @@ final class EndpointResolver implements AutoCloseable {
 
     /** With a clock of a test's for how old the last answers are. */
     EndpointResolver(OptionValues server, Runnable moved, LongSupplier clock) {
+        this(server, moved, clock, ConsulClient::new);
+    }
+
+    /** With an agent of a test's, too. */
+    EndpointResolver(OptionValues server, Runnable moved, LongSupplier clock, Agents agents) {
         this.clock = clock;
         List<String> servers = server.texts("dns");
         this.lookup = servers.isEmpty() ? EndpointResolver::bySystem
                 : new DnsClient(servers.stream().map(EndpointResolver::server).toList());
         this.consul = server.text("consul").isEmpty() ? null
-                : new ConsulClient(server.text("consul"), server.text("consul-token"), threads);
+                : agents.agent(server.text("consul"), server.text("consul-token"), threads);
         this.eureka = server.text("eureka").isEmpty() ? null : new EurekaClient(server.text("eureka"));
         this.file = server.text("endpoints").isEmpty() ? null : new EndpointFile(server.text("endpoints"));
         this.moved = moved;
@@ -240,8 +251,10 @@ final class EndpointResolver implements AutoCloseable {
             } catch (IOException | RuntimeException unanswered) {
                 notAbsentNanos = clock.getAsLong();
                 unanswered(unanswered);
+            } finally {
+                // Also after an error: no other thread would ever ask again.
+                schedule(seconds);
             }
-            schedule(seconds);
         }
 
         /** The answer is for how many seconds that is valid. */
@@ -274,15 +287,20 @@ final class EndpointResolver implements AutoCloseable {
         }
 
         private void askConsul() {
-            synchronized (followed) {
-                if (!isStopped) {
-                    asked = consul.ask(address.name(), index);
-                    asked.whenComplete(this::answered);
+            try {
+                synchronized (followed) {
+                    if (!isStopped) {
+                        asked = consul.ask(address.name(), index);
+                        // Not here, even if it is there already: it may lead to who waits for this lock.
+                        asked.whenCompleteAsync(this::answered, threads);
+                    }
                 }
+            } catch (RuntimeException unasked) {
+                answered(null, unasked);
             }
         }
 
-        /** On a thread of the resolver, or of the client that has failed. */
+        /** On a thread of the resolver. */
         private void answered(ConsulClient.Answer answer, Throwable failed) {
             synchronized (followed) {
                 if (isStopped) {
@@ -299,8 +317,9 @@ final class EndpointResolver implements AutoCloseable {
             } catch (IOException | RuntimeException unanswered) {
                 index = 0;
                 unanswered(unanswered);
+            } finally {
+                schedule(SECONDS_MIN);
             }
-            schedule(SECONDS_MIN);
         }
 
         private int leadToHost() throws IOException {

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Ascii;
 import wirespeed.gateway.core.Listener;
 import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.OptionValues;
@@ -85,6 +86,15 @@ final class Listening {
         if (!socket.isEmpty() && !Files.isWritable(Path.of(socket).toAbsolutePath().getParent())) {
             mistakes.add("admin.socket: \"" + socket + "\" does not lie in a folder that this user may"
                     + " write");
+        }
+        if (!Ascii.isValue(server.text("consul-token"))) {
+            mistakes.add("server.consul-token: it holds a line end or another character that no header"
+                    + " field may hold");
+        }
+        String token = admin.text("token");
+        if (!Ascii.isValue(token) || !token.equals(token.strip())) {
+            mistakes.add("admin.token: it begins or ends with a blank, or holds a line end or another"
+                    + " character that no header field may hold");
         }
         try {
             server.texts("dns").forEach(EndpointResolver::server);

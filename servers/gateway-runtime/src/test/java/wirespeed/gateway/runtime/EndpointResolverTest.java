@@ -9,11 +9,14 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Balancer;
@@ -49,6 +52,95 @@ class EndpointResolverTest {
         while (!state.getAsBoolean()) {
             assertTrue(System.nanoTime() < end, what);
             Thread.sleep(5);
+        }
+    }
+
+    /** Answers at once what a test wants. */
+    private static EndpointResolver.Agents agents(Supplier<ConsulClient.Answer> answers) {
+        return (address, token, readers) -> new ConsulClient(address, token, readers) {
+            @Override
+            CompletableFuture<Answer> ask(String service, long index) {
+                return CompletableFuture.completedFuture(answers.get());
+            }
+        };
+    }
+
+    private static OptionValues consul() {
+        OptionValues server = new OptionValues("server");
+        server.put("consul", "http://127.0.0.1:1");
+        return server;
+    }
+
+    private static final ConsulClient.Answer SHOP = new ConsulClient.Answer(
+            List.of(new EndpointResolver.Target("10.0.0.1", 8080, 0, 1, 0)), 1);
+
+    @Test
+    void an_answer_of_consul_that_is_there_at_once_holds_up_no_reload() throws Exception {
+        Address shop = Address.parse("consul:shop");
+        List<Origin> origins = List.of(origin("", shop));
+        AtomicReference<EndpointResolver> made = new AtomicReference<>();
+        AtomicReference<Boolean> isReloaded = new AtomicReference<>();
+        Runnable moved = () -> {
+            Thread reload = new Thread(() -> made.get().update(origins), "reload");
+            reload.setDaemon(true);
+            reload.start();
+            try {
+                reload.join(10_000);
+            } catch (InterruptedException over) {
+                return;
+            }
+            isReloaded.set(!reload.isAlive());
+        };
+        try (EndpointResolver resolver = new EndpointResolver(consul(), moved, System::nanoTime, agents(() -> SHOP))) {
+            made.set(resolver);
+            resolver.update(origins);
+            await("no endpoint", () -> isReloaded.get() != null);
+            assertTrue(isReloaded.get(), "the reload waits for the resolver's lock");
+        }
+    }
+
+    @Test
+    void a_service_is_asked_for_again_after_whatever_has_failed() throws Exception {
+        Seconds.nanos = Seconds.USUAL_NANOS / 20;
+        AtomicInteger asked = new AtomicInteger();
+        AtomicInteger calls = new AtomicInteger();
+        Address shop = Address.parse("consul:shop");
+        Runnable moved = () -> {
+            if (calls.incrementAndGet() == 1) {
+                throw new IllegalStateException("the first time");
+            }
+        };
+        EndpointResolver.Agents agents = agents(() -> {
+            if (asked.incrementAndGet() == 1) {
+                throw new IllegalArgumentException("an invalid header value");
+            }
+            return asked.get() == 2 ? SHOP : new ConsulClient.Answer(
+                    List.of(new EndpointResolver.Target("10.0.0.2", 8080, 0, 1, 0)), asked.get());
+        });
+        try (EndpointResolver resolver = new EndpointResolver(consul(), moved, System::nanoTime, agents)) {
+            resolver.update(List.of(origin("", shop)));
+            await("it is not asked again", () -> shop.endpoints().get(0).id().equals("10.0.0.2:8080"));
+        } finally {
+            Seconds.nanos = Seconds.USUAL_NANOS;
+        }
+    }
+
+    @Test
+    void a_name_is_asked_for_again_after_whatever_has_failed() throws Exception {
+        Seconds.nanos = Seconds.USUAL_NANOS / 20;
+        AtomicInteger calls = new AtomicInteger();
+        Address shop = new Address("localhost", 80);
+        Runnable moved = () -> {
+            calls.incrementAndGet();
+            throw new NoClassDefFoundError("at each time");
+        };
+        try (EndpointResolver resolver = new EndpointResolver(new OptionValues("server"), moved, System::nanoTime)) {
+            resolver.update(List.of(origin("", shop)));
+            await("the name leads nowhere", () -> calls.get() == 1);
+            shop.lead(List.of("10.0.0.1"), 0);
+            await("it is not asked again", () -> calls.get() == 2);
+        } finally {
+            Seconds.nanos = Seconds.USUAL_NANOS;
         }
     }
 
