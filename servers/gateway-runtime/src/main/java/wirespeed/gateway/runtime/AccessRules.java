@@ -3,6 +3,7 @@ package wirespeed.gateway.runtime;
 
 import java.nio.ByteBuffer;
 import java.util.List;
+import wirespeed.gateway.core.Ascii;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
@@ -69,9 +70,9 @@ final class AccessRules {
 
         private Cors(OptionValues values) {
             origins = values.texts("allow-origins");
-            methods = String.join(", ", values.texts("allow-methods"));
-            headers = String.join(", ", values.texts("allow-headers"));
-            exposed = String.join(", ", values.texts("expose-headers"));
+            methods = tokens(values, "allow-methods");
+            headers = tokens(values, "allow-headers");
+            exposed = tokens(values, "expose-headers");
             hasCredentials = values.isTrue("credentials");
             seconds = values.millis("max-age") / 1000;
             if (origins.isEmpty()) {
@@ -88,6 +89,16 @@ final class AccessRules {
                             + "\" is not an origin, such as https://shop.example");
                 }
             }
+        }
+
+        /** Refuses a name that would fail each response with it. */
+        private static String tokens(OptionValues values, String option) {
+            for (String text : values.texts(option)) {
+                if (!Ascii.isToken(text)) {
+                    throw new IllegalArgumentException(option + ": \"" + text + "\" is not a token");
+                }
+            }
+            return String.join(", ", values.texts(option));
         }
 
         /**

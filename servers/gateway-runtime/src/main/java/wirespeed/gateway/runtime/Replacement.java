@@ -2,7 +2,11 @@
 package wirespeed.gateway.runtime;
 
 import com.google.re2j.Matcher;
+import java.nio.charset.StandardCharsets;
+import java.util.function.IntFunction;
+import wirespeed.gateway.core.Ascii;
 import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.TargetPath;
 
@@ -13,9 +17,58 @@ import wirespeed.gateway.core.TargetPath;
  * @param text with groups, as {@link Matcher#replaceFirst(String)} takes it
  */
 record Replacement(Expression pattern, String text) {
+    /** Stands for a group in a check: also behind a % it is valid. */
+    private static final String ANY_GROUP = "aa";
+
     static Replacement of(OptionValues values) {
         Expression pattern = Expression.of(values.text("pattern"));
         return new Replacement(pattern, checked(pattern, values.text("replacement")));
+    }
+
+    /** Of a request's target: refuses what would fail each request that matches. */
+    static Replacement ofTarget(OptionValues values) {
+        Replacement made = of(values);
+        String sample = made.expanded(group -> ANY_GROUP);
+        sample.codePoints().filter(c -> c > 0x7e || !Ascii.isTarget(c)).findFirst().ifPresent(c -> {
+            throw new IllegalArgumentException("replacement: \"" + Character.toString(c)
+                    + "\" may not stand in a request target" + hint(c));
+        });
+        int question = sample.indexOf('?');
+        String path = "/" + (question < 0 ? sample : sample.substring(0, question));
+        try {
+            TargetPath.normalise(made.isAtStart() ? path : "/x".repeat(path.length()) + path);
+        } catch (Refusal bad) {
+            throw new IllegalArgumentException("replacement: the " + bad.getMessage(), bad);
+        }
+        return made;
+    }
+
+    /** Of a Location: refuses what no field may hold, and characters that a URI must encode. */
+    static Replacement ofLocation(OptionValues values) {
+        Replacement made = of(values);
+        made.expanded(group -> ANY_GROUP).codePoints().filter(c -> c > 0x7e || !Ascii.isValue(c)).findFirst()
+                .ifPresent(c -> {
+                    throw new IllegalArgumentException("replacement: \"" + Character.toString(c)
+                            + "\" may not stand in a Location" + hint(c));
+                });
+        return made;
+    }
+
+    /** An encoded control character or backslash would be refused, too. */
+    private static String hint(int character) {
+        if (character < ' ' || character == '\\' || character == 0x7f) {
+            return "";
+        }
+        StringBuilder hint = new StringBuilder();
+        for (byte one : Character.toString(character).getBytes(StandardCharsets.UTF_8)) {
+            hint.append(String.format("%%%02X", one));
+        }
+        return " (write " + hint + ")";
+    }
+
+    /** Whether nothing of a path stands before what the pattern finds. */
+    private boolean isAtStart() {
+        return pattern.text().startsWith("^") && pattern.text().indexOf('|') < 0;
     }
 
     /** The new target with the request's query behind it; null where the pattern finds nothing. */
@@ -25,11 +78,12 @@ record Replacement(Expression pattern, String text) {
             return null;
         }
         return withQuery(TargetPath.replaced(request, matcher.start(), matcher.end(),
-                expanded(request, matcher)), request.query());
+                expanded(group -> TargetPath.part(request, matcher.start(group), matcher.end(group)))),
+                request.query());
     }
 
     /** As {@link Matcher#appendReplacement} does; groups have the parameters of their segments. */
-    private String expanded(Request request, Matcher matcher) {
+    private String expanded(IntFunction<String> groups) {
         StringBuilder expanded = new StringBuilder();
         for (int at = 0; at < text.length(); at++) {
             char c = text.charAt(at);
@@ -39,16 +93,15 @@ record Replacement(Expression pattern, String text) {
                 expanded.append(c);
             } else if (text.charAt(at + 1) == '{') {
                 int close = text.indexOf('}', at);
-                String name = text.substring(at + 2, close);
-                expanded.append(TargetPath.part(request, matcher.start(name), matcher.end(name)));
+                expanded.append(groups.apply(pattern.pattern().namedGroups().get(text.substring(at + 2, close))));
                 at = close;
             } else {
                 int group = text.charAt(++at) - '0';
                 while (at + 1 < text.length() && Character.isDigit(text.charAt(at + 1))
-                        && group * 10 + text.charAt(at + 1) - '0' <= matcher.groupCount()) {
+                        && group * 10 + text.charAt(at + 1) - '0' <= pattern.pattern().groupCount()) {
                     group = group * 10 + text.charAt(++at) - '0';
                 }
-                expanded.append(TargetPath.part(request, matcher.start(group), matcher.end(group)));
+                expanded.append(groups.apply(group));
             }
         }
         return expanded.toString();

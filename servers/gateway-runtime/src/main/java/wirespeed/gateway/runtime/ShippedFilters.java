@@ -218,16 +218,18 @@ final class ShippedFilters {
     }
 
     private static final class Redirect extends Scoped {
+        /** RFC 9110 §15.4: 304 is not a redirect, 305 and 306 have no meaning any more. */
+        private static final Set<Integer> STATUSES = Set.of(300, 301, 302, 303, 307, 308);
         private final Replacement replacement;
         private final int status;
 
         Redirect(Scope scope, OptionValues values) {
             super(scope, Phase.PRE);
-            replacement = Replacement.of(values);
+            replacement = Replacement.ofLocation(values);
             status = values.count("status") == 0 ? 302 : values.count("status");
-            if (replacement.text().isEmpty() || status < 300 || status > 308) {
+            if (replacement.text().isEmpty() || !STATUSES.contains(status)) {
                 throw new IllegalArgumentException(
-                        "redirect needs replacement, and a status between 300 and 308");
+                        "redirect needs replacement, and a status of 300, 301, 302, 303, 307 or 308");
             }
         }
 
@@ -248,7 +250,7 @@ final class ShippedFilters {
 
         Rewrite(Scope scope, OptionValues values) {
             super(scope, Phase.PRE);
-            replacement = Replacement.of(values);
+            replacement = Replacement.ofTarget(values);
         }
 
         @Override
@@ -293,6 +295,7 @@ final class ShippedFilters {
                 throw new IllegalArgumentException("static-response needs a status from 200 on");
             }
             contentType = values.text("content-type");
+            new Headers().add("Content-Type", contentType);
             body = shared(values.text("body").getBytes(java.nio.charset.StandardCharsets.UTF_8));
         }
 
