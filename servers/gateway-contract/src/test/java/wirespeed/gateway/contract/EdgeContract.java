@@ -51,6 +51,55 @@ abstract class EdgeContract extends CarrierContract {
         }
     }
 
+    private static RawClient.Answer get(RawClient client, String path, String fields) throws IOException {
+        client.send("GET " + path + " HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n");
+        return client.read();
+    }
+
+    /** RFC 9110 §15.4.5: a 304 has the ETag and Vary of the 200 that it stands for. */
+    @Test
+    void a_304_is_about_the_compressed_response_that_the_client_has() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            String fields = "ETag: \"a\"\r\nCache-Control: max-age="
+                    + (seen.line().contains("/stored") ? "60" : "0")
+                    + (seen.line().contains("/as-it-is") ? ", no-transform\r\n" : "\r\n");
+            if (String.valueOf(seen.header("If-None-Match")).contains("\"a\"")) {
+                out.write(("HTTP/1.1 304 X\r\n" + fields + "\r\n").getBytes());
+            } else if (seen.header("Range") != null) {
+                RecordingOrigin.respond(out, 206, fields + "Content-Type: text/plain\r\n"
+                        + "Content-Range: bytes 0-3/5000\r\n", "cccc");
+            } else {
+                RecordingOrigin.respond(out, 200, fields + "Content-Type: text/plain\r\n", "c".repeat(5000));
+            }
+            return true;
+        };
+        RawClient client = client(gateway("[cache]\nenabled = true\n[[filter]]\ntype = \"compress\"\n"));
+        String gzip = "Accept-Encoding: gzip\r\n";
+        for (String path : List.of("/asked", "/stored")) {
+            RawClient.Answer first = get(client, path, gzip);
+            assertEquals("W/\"a\"", first.header("ETag"));
+            assertEquals("Accept-Encoding", first.header("Vary"));
+            RawClient.Answer same = get(client, path, gzip + "If-None-Match: " + first.header("ETag") + "\r\n");
+            assertEquals(304, same.status(), path);
+            assertEquals("W/\"a\"", same.header("ETag"), path);
+            assertEquals("Accept-Encoding", same.header("Vary"), path);
+            // Without compression the tag is the origin's.
+            for (String fields : List.of("If-None-Match: W/\"a\"\r\n", gzip + "If-None-Match: \"a\"\r\n")) {
+                RawClient.Answer plain = get(client, path, fields);
+                assertEquals(304, plain.status(), path);
+                assertEquals("\"a\"", plain.header("ETag"), path + fields);
+                assertEquals("Accept-Encoding", plain.header("Vary"), path + fields);
+            }
+        }
+        RawClient.Answer asItIs = get(client, "/as-it-is", gzip + "If-None-Match: W/\"a\"\r\n");
+        assertEquals("\"a\"", asItIs.header("ETag"));
+        assertNull(asItIs.header("Vary"));
+        RawClient.Answer part = get(client, "/asked", gzip + "Range: bytes=0-3\r\n");
+        assertEquals(206, part.status());
+        assertEquals("\"a\"", part.header("ETag"));
+        assertEquals("Accept-Encoding", part.header("Vary"));
+    }
+
     @Test
     void a_filter_that_appends_to_bodies_appends_nothing_to_a_head() throws Exception {
         Files.writeString(folder.resolve("Appends.java"), """

@@ -45,13 +45,24 @@ final class Compress extends ShippedFilters.Scoped {
     public Step apply(Context context) {
         Response response = context.response();
         Headers headers = response.headers();
-        if (!isCompressible(response)) {
+        boolean isWhole = isWhole(response);
+        if (!isWhole && !isAboutWhole(response)) {
             return Step.NEXT;
         }
         // Caches must know it even of the answer that stays as it is.
         headers.add("Vary", "Accept-Encoding");
-        String encoding = chosen(context.request().headers().all("Accept-Encoding"));
+        Headers asked = context.request().headers();
+        String encoding = chosen(asked.all("Accept-Encoding"));
         if (encoding == null) {
+            return Step.NEXT;
+        }
+        if (!isWhole) {
+            // The client has what was compressed, by the tag that it got.
+            String tag = headers.get("ETag");
+            if (response.status() == 304 && tag != null
+                    && String.join(",", asked.all("If-None-Match")).contains("W/" + tag)) {
+                headers.set("ETag", "W/" + tag);
+            }
             return Step.NEXT;
         }
         headers.set("Content-Encoding", encoding);
@@ -68,14 +79,24 @@ final class Compress extends ShippedFilters.Scoped {
         return Step.NEXT;
     }
 
-    private boolean isCompressible(Response response) {
-        Headers headers = response.headers();
+    private boolean isWhole(Response response) {
         int status = response.status();
-        boolean isWhole = status >= 200 && status != 204 && status != 206 && status != 304;
+        return status >= 200 && status != 204 && status != 206 && status != 304
+                && response.headers().has("Content-Type") && !isShort(response)
+                && isTransformable(response.headers());
+    }
+
+    /** A 304 or a part of what may be compressed whole: its fields are those of the 200 (RFC 9110 §15.4.5). */
+    private boolean isAboutWhole(Response response) {
+        boolean isAbout = response.status() == 304
+                || response.status() == 206 && response.headers().has("Content-Type");
+        return isAbout && isTransformable(response.headers());
+    }
+
+    private boolean isTransformable(Headers headers) {
         String type = headers.get("Content-Type");
-        return isWhole && type != null && !headers.has("Content-Encoding") && !isShort(response)
-                && !CacheControl.of(headers).has("no-transform")
-                && isWanted(type.split(";", 2)[0].trim());
+        return !headers.has("Content-Encoding") && !CacheControl.of(headers).has("no-transform")
+                && (type == null || isWanted(type.split(";", 2)[0].trim()));
     }
 
     private boolean isShort(Response response) {
