@@ -100,6 +100,40 @@ abstract class EdgeContract extends CarrierContract {
         assertEquals("Accept-Encoding", part.header("Vary"));
     }
 
+    /** W3C Trace Context §3.2 and §3.3, as its test suite asks for them. */
+    @Test
+    void a_trace_goes_on_with_its_state_or_begins_without_any() throws Exception {
+        RawClient client = client(gateway("[[filter]]\ntype = \"request-id\"\n"));
+        String id = "1234567890abcdef1234567890abcdef";
+        String good = id + "-1234567890123456-01";
+        String state = "tracestate: foo=1\r\n";
+        for (String parent : List.of("00-" + good, "cc-" + good, "cc-" + good + "-what-comes-later", "01-" + good,
+                "00-" + id + "-1234567890123456-03")) {
+            RecordingOrigin.Seen seen = traced(client, "traceparent: " + parent + "\r\n" + state);
+            String flags = parent.endsWith("-03") ? "03" : "01";
+            assertTrue(seen.header("traceparent").matches("00-" + id + "-(?!1234567890123456)[0-9a-f]{16}-" + flags),
+                    seen.head());
+            assertEquals("foo=1", seen.header("tracestate"), parent);
+        }
+        assertTrue(traced(client, "traceparent: cc-" + good.replace("-01", "-ff") + "\r\n")
+                .header("traceparent").endsWith("-03"));
+        for (String parent : List.of("", "traceparent: ff-" + good + "\r\n", "traceparent: 00-" + good + "-x\r\n",
+                "traceparent: cc-" + good + "x\r\n", "traceparent: 00-" + good.toUpperCase() + "\r\n",
+                "traceparent: 00-" + good + "\r\ntraceparent: 00-" + good + "\r\n",
+                "traceparent: 00-" + "0".repeat(32) + good.substring(32) + "\r\n",
+                "traceparent: 00-" + id + "-0000000000000000-01\r\n")) {
+            RecordingOrigin.Seen seen = traced(client, parent + state);
+            assertTrue(seen.header("traceparent").matches("00-(?!" + id + ")[0-9a-f]{32}-[0-9a-f]{16}-01"),
+                    seen.head());
+            assertNull(seen.header("tracestate"), parent);
+        }
+    }
+
+    private RecordingOrigin.Seen traced(RawClient client, String fields) throws IOException {
+        assertEquals(200, get(client, "/", fields).status());
+        return origin.seen.get(origin.seen.size() - 1);
+    }
+
     @Test
     void a_filter_that_appends_to_bodies_appends_nothing_to_a_head() throws Exception {
         Files.writeString(folder.resolve("Appends.java"), """

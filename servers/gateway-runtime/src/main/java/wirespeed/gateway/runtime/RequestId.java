@@ -4,9 +4,11 @@ package wirespeed.gateway.runtime;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Step;
@@ -17,8 +19,11 @@ final class RequestId extends ShippedFilters.Scoped {
     private static final String TRACE = "traceparent";
     private static final String ATTRIBUTE = "request-id";
     private static final int ID_CHARS_MAX = 128;
-    private static final Pattern TRACE_PARENT =
-            Pattern.compile("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
+    /** A later version than 00 may go on behind its flags; ff is none (W3C Trace Context §3.2). */
+    private static final Pattern TRACE_PARENT = Pattern.compile("(?!ff|00.{54})[0-9a-f]{2}"
+            + "-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?");
+    /** Sampled, and that the id is random: others must be off in version 00. */
+    private static final int FLAGS = 3;
 
     private RequestId(ShippedFilters.Scope scope) {
         super(scope, Phase.PRE);
@@ -40,7 +45,7 @@ final class RequestId extends ShippedFilters.Scoped {
         request.headers().set(ID, id);
         context.attribute(ATTRIBUTE, id);
         if (context.attribute(Tracing.SPAN) == null) {
-            request.headers().set(TRACE, trace(request.headers().all(TRACE)));
+            trace(request.headers());
         }
         return Step.NEXT;
     }
@@ -55,13 +60,19 @@ final class RequestId extends ShippedFilters.Scoped {
     }
 
     /** W3C Trace Context §3.2: the trace goes on with a span of ours, or begins here. */
-    private static String trace(List<String> given) {
-        boolean isValid = given.size() == 1 && TRACE_PARENT.matcher(given.get(0)).matches()
-                && !given.get(0).startsWith("00-" + "0".repeat(32))
-                && !given.get(0).startsWith("0".repeat(16), 36);
-        String trace = isValid ? given.get(0).substring(3, 35) : hex(2);
-        String flags = isValid ? given.get(0).substring(53) : "01";
-        return "00-" + trace + "-" + hex(1) + "-" + flags;
+    private static void trace(Headers headers) {
+        List<String> given = headers.all(TRACE);
+        Matcher parent = TRACE_PARENT.matcher(given.size() == 1 ? given.get(0) : "");
+        String trace = hex(2);
+        int flags = 1;
+        if (parent.matches()) {
+            trace = parent.group(1);
+            flags = Integer.parseInt(parent.group(2), 16) & FLAGS;
+        } else {
+            // §3.3: it is about another trace.
+            headers.remove("tracestate");
+        }
+        headers.set(TRACE, "00-" + trace + "-" + hex(1) + "-0" + flags);
     }
 
     private static String hex(int longs) {
