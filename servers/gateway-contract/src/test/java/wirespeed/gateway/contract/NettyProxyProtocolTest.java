@@ -44,12 +44,27 @@ class NettyProxyProtocolTest extends CarrierContract {
         Carrier gateway = from("\"127.0.0.0/8\"", "1m");
         assertEquals("192.0.2.7", clientOf(gateway,
                 "PROXY TCP4 192.0.2.7 198.51.100.1 4711 80\r\n"));
-        assertEquals("2001:db8::7", clientOf(gateway,
+        assertEquals("2001:db8:0:0:0:0:0:7", clientOf(gateway,
                 "PROXY TCP6 2001:db8::7 2001:db8::1 4711 80\r\n"));
         assertEquals("192.0.2.8", clientOf(gateway, SIGNATURE + "\u0021\u0011\0\u000c"
                 + "\u00c0\0\u0002\u0008\u00c6\u0033\u0064\u0001\u0012\u0067\0P"));
         assertEquals("127.0.0.1", clientOf(gateway, "PROXY UNKNOWN\r\n"));
         assertEquals("127.0.0.1", clientOf(gateway, SIGNATURE + "\u0020\0\0\0"));
+    }
+
+    /** The spelling of connections: one client has one address in limits and logs. */
+    @Test
+    void a_client_has_one_address_however_the_header_writes_it() throws IOException {
+        Carrier gateway = from("\"127.0.0.0/8\"", "1m");
+        for (String mapped : new String[] {"::ffff:10.0.0.7", "::FFFF:a00:7", "0:0:0:0:0:ffff:10.0.0.7"}) {
+            assertEquals("10.0.0.7", clientOf(gateway,
+                    "PROXY TCP6 " + mapped + " ::ffff:10.0.0.1 4000 80\r\n"), mapped);
+        }
+        assertEquals("10.0.0.7", clientOf(gateway, SIGNATURE + "\u0021\u0021\0\u0024"
+                + "\0".repeat(10) + "\u00ff\u00ff\n\0\0\7" + "\0".repeat(10) + "\u00ff\u00ff\n\0\0\1"
+                + "\u0012\u0067\0P"));
+        assertEquals("2001:db8:0:0:0:0:0:7", clientOf(gateway,
+                "PROXY TCP6 2001:DB8:0::7 2001:db8::1 4711 80\r\n"));
     }
 
     @Test

@@ -9,6 +9,7 @@ import io.netty.handler.codec.haproxy.HAProxyMessageDecoder;
 import io.netty.handler.codec.haproxy.HAProxyProxiedProtocol.AddressFamily;
 import io.netty.util.AttributeKey;
 import java.net.InetSocketAddress;
+import wirespeed.gateway.core.IpAddress;
 
 /** Stands before TLS: the header comes in the clear, before everything else, and only once. */
 final class ProxyHeader extends SimpleChannelInboundHandler<HAProxyMessage> {
@@ -60,7 +61,9 @@ final class ProxyHeader extends SimpleChannelInboundHandler<HAProxyMessage> {
         AddressFamily family = header.proxiedProtocol().addressFamily();
         boolean isNamed = family == AddressFamily.AF_IPv4 || family == AddressFamily.AF_IPv6;
         if (isNamed && header.sourceAddress() != null) {
-            context.channel().attr(CLIENT).set(header.sourceAddress());
+            byte[] address = IpAddress.parse(header.sourceAddress());
+            context.channel().attr(CLIENT).set(address == null ? header.sourceAddress()
+                    : IpAddress.text(address));
         }
         context.pipeline().remove(this);
     }
