@@ -60,8 +60,30 @@ abstract class AdminContract extends CarrierContract {
                 + "[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"secret\"\n");
         assertEquals(200, ask(gateway, "GET /ready", "", "").status());
         assertEquals(200, ask(gateway, "GET /health", "", "").status());
-        assertEquals(401, ask(gateway, "GET /metrics", "", "").status());
+        RawClient.Answer refused = ask(gateway, "GET /metrics", "", "");
+        assertEquals(401, refused.status());
+        assertEquals("Bearer", refused.header("WWW-Authenticate"));
         assertEquals(401, ask(gateway, "POST /ready", "", "").status());
+    }
+
+    @Test
+    void a_refused_method_gets_the_allowed_ones() throws Exception {
+        Path socket = folder.resolve("admin.sock");
+        Carrier open = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n");
+        start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n[admin]\nsocket = \""
+                + socket + "\"\n");
+        String[][] allowed = {{"POST /config", "GET, HEAD, PUT"}, {"PUT /config/rollback/1", "POST"},
+            {"POST /origins/o", "PATCH"}, {"POST /cache", "DELETE"}, {"POST /loggers/x", "PUT"},
+            {"POST /metrics", "GET, HEAD"}, {"DELETE /ready", "GET, HEAD"}};
+        for (String[] one : allowed) {
+            RawClient.Answer answer = ask(open, one[0], "", "");
+            assertEquals(405, answer.status(), one[0]);
+            assertEquals(one[1], answer.header("Allow"), one[0]);
+            String written = askSocket(socket, one[0] + " HTTP/1.1\r\nHost: a\r\n\r\n");
+            assertTrue(written.startsWith("HTTP/1.1 405 ") && written.contains("\r\nAllow: " + one[1] + "\r\n"),
+                    written);
+        }
     }
 
     @Test

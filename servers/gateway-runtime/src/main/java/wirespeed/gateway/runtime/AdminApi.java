@@ -6,6 +6,7 @@ import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.HashSet;
+import java.util.Map;
 import java.util.Set;
 import java.util.function.UnaryOperator;
 import java.util.logging.Level;
@@ -36,13 +37,18 @@ final class AdminApi {
     }
 
     /** An answer of the admin port. */
-    record Answer(int status, String type, String body, String tag) {
+    record Answer(int status, String type, String body, Map<String, String> fields) {
         static Answer json(int status, String body) {
-            return new Answer(status, "application/json", body + "\n", null);
+            return new Answer(status, "application/json", body + "\n", Map.of());
         }
 
         static Answer text(int status, String body) {
-            return new Answer(status, "text/plain; charset=utf-8", body + "\n", null);
+            return new Answer(status, "text/plain; charset=utf-8", body + "\n", Map.of());
+        }
+
+        /** The same with a header field, besides the type. */
+        Answer with(String name, String value) {
+            return new Answer(status, type, body, Map.of(name, value));
         }
     }
 
@@ -107,7 +113,7 @@ final class AdminApi {
                             + " or the host of admin.listen");
         }
         return isAllowed(asked.fields().apply("Authorization")) ? null
-                : Answer.text(401, "write Authorization: Bearer and the token");
+                : Answer.text(401, "write Authorization: Bearer and the token").with("WWW-Authenticate", "Bearer");
     }
 
     /** A page in a browser here can have its own name lead to this port (DNS rebinding). */
@@ -142,7 +148,7 @@ final class AdminApi {
         }
         if (path.startsWith("/origins/")) {
             return method.equals("PATCH") ? address(asked, path, body)
-                    : Answer.text(405, "PATCH /origins/NAME/addresses/HOST:PORT");
+                    : notAllowed(path, "PATCH /origins/NAME/addresses/HOST:PORT");
         }
         if (path.equals("/cache") && method.equals("DELETE")) {
             return purge(asked.uri());
@@ -150,7 +156,24 @@ final class AdminApi {
         if (path.startsWith("/loggers/") && method.equals("PUT")) {
             return logLevel(path.substring(9), body);
         }
-        return isRead ? view(path) : Answer.text(405, method + " is not for " + path);
+        return isRead ? view(path) : notAllowed(path, method + " is not for " + path);
+    }
+
+    /** RFC 9110 §15.5.6: with what is for this path. */
+    private static Answer notAllowed(String path, String text) {
+        String methods = "GET, HEAD";
+        if (path.equals("/config")) {
+            methods = "GET, HEAD, PUT";
+        } else if (path.startsWith("/config/rollback/")) {
+            methods = "POST";
+        } else if (path.startsWith("/origins/")) {
+            methods = "PATCH";
+        } else if (path.equals("/cache")) {
+            methods = "DELETE";
+        } else if (path.startsWith("/loggers/")) {
+            methods = "PUT";
+        }
+        return Answer.text(405, text).with("Allow", methods);
     }
 
     private Answer view(String path) {
@@ -158,13 +181,12 @@ final class AdminApi {
         return switch (path) {
             case "/metrics" -> new Answer(200, "text/plain; version=0.0.4; charset=utf-8",
                     metrics.scrape() + runtime.routeMetrics().scrape()
-                            + EndpointMetrics.scrape(runtime.gateway().snapshot()), null);
+                            + EndpointMetrics.scrape(runtime.gateway().snapshot()), Map.of());
             case "/health" -> Answer.json(200, views.health());
             case "/ready" -> runtime.gateway().isLeaving() ? Answer.text(503, "draining")
                     : Answer.text(200, "ready");
             case "/routes" -> Answer.json(200, views.routes());
-            case "/origins" -> new Answer(200, "application/json", views.origins() + "\n",
-                    states.tag());
+            case "/origins" -> Answer.json(200, views.origins()).with("ETag", states.tag());
             case "/filters" -> Answer.json(200, views.filters());
             case "/pools" -> Answer.json(200, views.pools());
             case "/loggers" -> Answer.json(200, views.loggers());
@@ -179,7 +201,7 @@ final class AdminApi {
             String text = Secrets.of(store.inFile(store.text())).hide(store.text());
             return text == null ? Answer.text(403, "a secret is written in a way in which it cannot be"
                     + " hidden; write it as a plain string") : new Answer(200, "application/toml", text,
-                    store.tag());
+                    Map.of("ETag", store.tag()));
         }
     }
 
@@ -187,7 +209,7 @@ final class AdminApi {
     private Answer replace(Asked asked, String body, String older) throws IOException {
         String method = asked.method();
         if (!method.equals("PUT") && older == null) {
-            return Answer.text(405, "GET or PUT /config");
+            return notAllowed("/config", "GET or PUT /config");
         }
         String expected = asked.fields().apply("If-Match");
         if (expected == null) {
@@ -209,8 +231,8 @@ final class AdminApi {
                 throw notKept;
             }
         }
-        return new Answer(200, "text/plain; charset=utf-8", "snapshot "
-                + runtime.gateway().snapshot().version() + "\n", store.tag());
+        return Answer.text(200, "snapshot " + runtime.gateway().snapshot().version())
+                .with("ETag", store.tag());
     }
 
     private Answer address(Asked asked, String path, String body)
@@ -241,8 +263,7 @@ final class AdminApi {
             address.weight(weight);
             throw refused;
         }
-        return new Answer(200, "application/json", new AdminViews(runtime).configured(address) + "\n",
-                states.tag());
+        return Answer.json(200, new AdminViews(runtime).configured(address)).with("ETag", states.tag());
     }
 
     private static void change(Address address, String change) {

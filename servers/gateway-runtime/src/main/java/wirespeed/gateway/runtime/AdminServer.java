@@ -91,9 +91,7 @@ final class AdminServer implements AutoCloseable {
         }
         byte[] body = answer.body().getBytes(StandardCharsets.UTF_8);
         exchange.getResponseHeaders().set("Content-Type", answer.type());
-        if (answer.tag() != null) {
-            exchange.getResponseHeaders().set("ETag", answer.tag());
-        }
+        answer.fields().forEach(exchange.getResponseHeaders()::set);
         boolean isHead = asked.method().equals("HEAD");
         exchange.sendResponseHeaders(answer.status(), isHead ? -1 : body.length);
         if (!isHead) {

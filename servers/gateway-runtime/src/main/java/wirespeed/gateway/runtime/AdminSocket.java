@@ -21,6 +21,7 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import wirespeed.gateway.core.HeadCheck;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Refusal;
@@ -169,7 +170,8 @@ final class AdminSocket implements AutoCloseable {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         out.write(("HTTP/1.1 " + answer.status() + " " + StatusLine.reason(answer.status())
                 + "\r\nContent-Type: " + answer.type() + "\r\nContent-Length: " + body.length
-                + (answer.tag() == null ? "" : "\r\nETag: " + answer.tag())
+                + answer.fields().entrySet().stream().map(one -> "\r\n" + one.getKey() + ": " + one.getValue())
+                .collect(Collectors.joining())
                 + "\r\nConnection: close\r\n\r\n").getBytes(StandardCharsets.ISO_8859_1));
         if (!isHead) {
             out.write(body);
