@@ -531,6 +531,16 @@ abstract class CacheContract extends CarrierContract {
         assertEquals("body 1", follower.read().body());
     }
 
+    /** RFC 9110 §13.1.2: the star is any response that there is, also one without a tag. */
+    @Test
+    void a_client_that_has_anything_gets_a_304_from_the_cache() throws Exception {
+        answers("Cache-Control: max-age=60\r\n");
+        assertEquals("body 1", get(client(), "").body());
+        assertEquals(304, get(client(), "If-None-Match: *\r\n").status());
+        assertEquals("body 1", get(client(), "If-None-Match: \"a\"\r\n").body());
+        assertEquals(1, origin.seen.size());
+    }
+
     @Test
     void a_304_with_the_tag_of_another_response_updates_nothing() throws Exception {
         validates(ONCE_STALE, "ETag: \"2\"\r\nCache-Control: max-age=60\r\n");

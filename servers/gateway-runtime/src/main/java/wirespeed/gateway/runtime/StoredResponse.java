@@ -221,7 +221,7 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         String tag = headers.get("ETag");
         if (asked.has("If-None-Match")) {
             String none = String.join(",", asked.all("If-None-Match"));
-            return tag != null && (none.equals("*") || isAmong(none, weak(tag)));
+            return none.trim().equals("*") || tag != null && isAmong(none, weak(tag));
         }
         String since = asked.get("If-Modified-Since");
         String modified = headers.get(headers.has("Last-Modified") ? "Last-Modified" : "Date");
