@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Set;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Ascii;
+import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.Balancer;
 import wirespeed.gateway.core.Chain;
 import wirespeed.gateway.core.Filter;
@@ -22,6 +23,7 @@ import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.core.Persistence;
+import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.RequestKey;
 import wirespeed.gateway.core.Retry;
 import wirespeed.gateway.core.Route;
@@ -282,6 +284,9 @@ final class SnapshotBuilder {
         }
         int min = Integer.parseInt(status.substring(0, 3));
         int max = Integer.parseInt(status.substring(status.length() - 3));
+        if (min > max) {
+            throw new IllegalArgumentException("check-status: no status is in \"" + status + "\"");
+        }
         return new HealthCheck(values.text("check-path"), values.millis("check-interval"),
                 values.millis("check-timeout"), values.count("check-rise"),
                 values.count("check-fall"), min, max, values.text("check-body"),
@@ -291,8 +296,17 @@ final class SnapshotBuilder {
     private static Map<String, String> fields(OptionValues values) {
         Map<String, String> fields = values.table("check-fields");
         fields.forEach(new Headers()::add);
-        if (!Ascii.isValue(values.text("check-host")) || !Ascii.isValue(values.text("check-path"))) {
-            throw new IllegalArgumentException("check-path or check-host holds a control character");
+        String path = values.text("check-path");
+        if (!path.startsWith("/") || path.chars().anyMatch(c -> c > 0x7e || !Ascii.isTarget(c))) {
+            throw new IllegalArgumentException("check-path: \"" + path + "\" is not a path (write for example"
+                    + " /health)");
+        }
+        try {
+            if (!values.text("check-host").isEmpty()) {
+                Authority.check(values.text("check-host"));
+            }
+        } catch (Refusal bad) {
+            throw new IllegalArgumentException("check-host: " + bad.getMessage(), bad);
         }
         return fields;
     }
