@@ -10,8 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::ServerConfig;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use support::{count, measured, run, unreached};
+use std::sync::{Arc, Mutex};
+use support::{count, measured, measured_or_not, run, unreached, wait_until};
 
 /// An element of DER.
 fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
@@ -204,6 +204,34 @@ fn servers_are_verified_against_authorities_where_that_is_asked() {
 }
 
 #[test]
+fn a_server_whose_certificate_is_refused_learns_why() {
+    let known = certificates();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&log);
+    let address = serving_with(
+        known.server.clone(),
+        &known.server_key,
+        move |mut stream| {
+            if let Err(error) = stream.read(&mut [0; 4096]) {
+                own.lock().expect("no panic").push(error.to_string());
+            }
+        },
+    );
+    let ca = known.authority.display();
+    unreached(&format!(
+        "-t1 -c1 -n 1 -d60s -T30s --ca {ca} --sni other.test https://{address}/"
+    ));
+    // the test whether the server is there says nothing
+    let is_told = || {
+        let log = log.lock().expect("no panic");
+        log.iter()
+            .any(|why| why.contains("fatal alert: BadCertificate"))
+    };
+    wait_until(is_told);
+    assert!(is_told(), "{:?}", log.lock());
+}
+
+#[test]
 fn a_client_certificate_is_shown_to_servers_that_ask() {
     let known = certificates();
     let provider = Arc::new(ring::default_provider());
@@ -230,7 +258,7 @@ fn a_client_certificate_is_shown_to_servers_that_ask() {
 
 #[test]
 fn versions_groups_and_suites_are_offered_as_typed() {
-    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&log);
     let address = serving(move |mut stream| {
         while stream.conn.is_handshaking() {

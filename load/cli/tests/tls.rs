@@ -5,11 +5,11 @@ mod https;
 mod support;
 
 use https::{echo, https, serving, Stream};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::{always, count, measured, unreached, Server, HELLO};
+use support::{always, count, measured, unreached, wait_until, Server, HELLO};
 
 #[test]
 fn https_is_measured_with_its_handshakes_apart() {
@@ -25,7 +25,7 @@ fn https_is_measured_with_its_handshakes_apart() {
 /// Takes handshakes one after the other, each after `pause` but the first. Before that comes the
 /// test whether the server is there.
 fn slow_handshakes(pause: Duration) -> SocketAddr {
-    let taken = Arc::new(std::sync::Mutex::new(0));
+    let taken = Arc::new(Mutex::new(0));
     serving(move |mut stream| {
         {
             let mut taken = taken.lock().expect("no panic");
@@ -233,4 +233,56 @@ fn a_server_that_does_not_choose_http2_is_reported() {
     assert!(count(&result, "/errors/connect/other") > 0);
     let notes = result["notes"].to_string();
     assert!(notes.contains("did not choose HTTP/2"), "{notes}");
+}
+
+/// Gives this answer to everything; how each connection ended that had begun: with the end that TLS has,
+/// or with an error.
+fn noting_ends(answer: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<Option<ErrorKind>>>>) {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&log);
+    let address = serving(move |mut stream| {
+        let mut buffer = [0; 4096];
+        let end = loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break None,
+                Ok(_) => drop(stream.write_all(answer).and_then(|()| stream.flush())),
+                Err(error) => break Some(error.kind()),
+            }
+        };
+        if !stream.conn.is_handshaking() {
+            own.lock().expect("no panic").push(end);
+        }
+    });
+    (address, log)
+}
+
+#[test]
+fn connections_end_with_the_end_of_tls() {
+    const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    for (options, answer, connections) in [
+        ("-c3 -n 6", HELLO, 3),
+        ("-c2 -R20 -d500ms --tls-version 1.2", HELLO, 2),
+        ("-c2 -n 6 --requests-per-connection 1", HELLO, 6),
+        ("-c2 -n 6 -H Connection:close", LAST, 6),
+        // a ramp down closes two of four
+        ("-c4..2:2 -d1s -R20", HELLO, 4),
+        // a server that does not answer
+        ("-c2 -n 4 -T300ms --connect-timeout 30s", b"", 4),
+    ] {
+        let (address, log) = noting_ends(answer);
+        measured(&format!("-t1 -T30s {options} https://{address}/"));
+        wait_until(|| log.lock().expect("no panic").len() >= connections);
+        let ends = log.lock().expect("no panic").clone();
+        assert!(ends.len() >= connections, "{options}: {ends:?}");
+        assert!(ends.iter().all(Option::is_none), "{options}: {ends:?}");
+    }
+}
+
+#[test]
+fn an_aborted_connection_ends_without_the_end_of_tls() {
+    let (address, log) = noting_ends(HELLO);
+    measured(&format!("-t1 -c2 -n 4 -T30s --abort https://{address}/"));
+    wait_until(|| log.lock().expect("no panic").len() >= 2);
+    let ends = log.lock().expect("no panic").clone();
+    assert_eq!(ends, [Some(ErrorKind::ConnectionReset); 2]);
 }

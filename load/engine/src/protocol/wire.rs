@@ -190,4 +190,9 @@ impl<T: Transport, P: Protocol> Wire<T, P> {
         let (own, bytes) = self.parts(session, fd);
         self.protocol.send_close(own, bytes);
     }
+
+    /// The same of its bytes, after the last of them.
+    pub fn send_end(&self, session: &mut SessionOf<T, P>, fd: Fd) {
+        self.transport.send_end(&mut session.bytes, fd);
+    }
 }

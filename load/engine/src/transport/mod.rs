@@ -119,6 +119,9 @@ pub trait Transport {
     fn flush(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<bool> {
         Ok(true)
     }
+
+    /// Says on a connection that is about to be closed that no more bytes come, where that is the custom.
+    fn send_end(&self, _session: &mut Self::Session, _fd: Fd) {}
 }
 
 /// Writes each of some datagrams by a call of its own, as far as there is room.

@@ -207,10 +207,13 @@ impl Transport for Tls {
             }
             match tls.read_tls(&mut Socket(fd)) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(_) => tls
-                    .process_new_packets()
-                    .map(drop)
-                    .map_err(io::Error::other)?,
+                Ok(_) => {
+                    if let Err(error) = tls.process_new_packets() {
+                        // the server learns why (RFC 8446, 6.2), unless it is gone already
+                        let _ = write_out(tls, fd);
+                        return Err(io::Error::other(error));
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -313,6 +316,21 @@ impl Transport for Tls {
             .as_mut()
             .map_or(Ok(true), |session| session.write_out(fd))
     }
+
+    /// RFC 8446, 6.1: each side says that it closes, or which error it has met.
+    fn send_end(&self, session: &mut Self::Session, fd: Fd) {
+        let session = session.as_mut().map(|session| &mut session.tls);
+        let Some(tls) = session.filter(|tls| !tls.is_handshaking()) else {
+            return;
+        };
+        // behind a fatal alert nothing more is said
+        if tls.process_new_packets().is_ok() {
+            tls.send_close_notify();
+        }
+        // the server may be gone already
+        let _ = write_out(tls, fd);
+    }
+}
 }
 
 /// Writes what the session holds; false if the socket has no room for all of it.

@@ -382,10 +382,8 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             self.connections.end_streams(index, streams);
         }
         self.set_not_busy(index, ConnectionState::Closed);
+        self.send_close(index);
         let connection = &mut self.connections[index];
-        if let Some(session) = connection.session.as_mut() {
-            self.wire.send_close(session, connection.fd);
-        }
         if connection.fd >= 0 {
             socket::close(connection.fd);
         }
@@ -393,6 +391,18 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         connection.begin_anew();
         connection.wants_room = false;
         connection.session = None;
+    }
+
+    /// Says on a connection that is about to be closed that it is. One that is aborted ends without the
+    /// end that TLS has.
+    pub(super) fn send_close(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if let Some(session) = connection.session.as_mut() {
+            self.wire.send_close(session, connection.fd);
+            if !self.plan.abort {
+                self.wire.send_end(session, connection.fd);
+            }
+        }
     }
 
     /// The server has ended a connection on which it owed nothing. One that has carried an answer, or

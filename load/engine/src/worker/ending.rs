@@ -36,12 +36,6 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                     tcp_info(fd).iter().for_each(|info| ending.tcp.record(info));
                 }
             }
-            if fd >= 0 {
-                if let Some(session) = self.connections[index].session.as_mut() {
-                    self.wire.send_close(session, fd);
-                }
-                close(fd);
-            }
             for (asked, times) in self.in_flight(index) {
                 self.age(asked, times, stopped_ns, &mut ending);
             }
@@ -49,9 +43,22 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         self.censor_unsent(now, &mut ending);
         self.recorder.finish(now);
         ending.window_cpu = self.recorder.window_cpu;
+        // behind the last look at the clock of the CPU: a thousand ends of TLS take milliseconds
+        self.close_all();
         let (fault, script) = self.scripting.into_parts();
         ending.fault = fault;
         (ending, script)
+    }
+
+    /// Closes all connections for good.
+    fn close_all(&mut self) {
+        for index in 0..self.connections.len() {
+            self.send_close(index);
+            let fd = self.connections[index].fd;
+            if fd >= 0 {
+                close(fd);
+            }
+        }
     }
 
     /// Enters requests that are in flight at the end.
