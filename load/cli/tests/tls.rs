@@ -286,3 +286,28 @@ fn an_aborted_connection_ends_without_the_end_of_tls() {
     let ends = log.lock().expect("no panic").clone();
     assert_eq!(ends, [Some(ErrorKind::ConnectionReset); 2]);
 }
+
+#[test]
+fn a_whole_response_counts_whatever_comes_behind_it() {
+    // not a record of TLS
+    let address = serving(|mut stream| {
+        let mut buffer = [0; 4096];
+        if stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+            let mut bytes = Vec::new();
+            stream.conn.writer().write_all(HELLO).expect("room");
+            stream.conn.write_tls(&mut bytes).expect("memory");
+            bytes.extend_from_slice(b"Segmentation fault");
+            // the client may have given up
+            let _ = stream.sock.write_all(&bytes);
+            let _ = stream.sock.read(&mut buffer);
+        }
+    });
+    let result = measured(&format!("-t1 -c2 -n 10 -d60s -T30s https://{address}/"));
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        10,
+        "{}",
+        result["notes"]
+    );
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}

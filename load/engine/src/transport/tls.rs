@@ -41,6 +41,8 @@ pub struct Session {
     tls: ClientConnection,
     /// Requests that were written before the handshake was over.
     early: Option<Early>,
+    /// The error behind the bytes that were read last.
+    fault: Option<rustls::Error>,
 }
 
 /// Bytes that the server may have to be sent again: it decides in the handshake whether it takes
@@ -132,25 +134,35 @@ impl Tls {
     }
 
     /// Decrypts bytes that came from the socket: how many of the buffer are filled then, and whether
-    /// the other side has said that no more will come.
+    /// no more will come: the other side has said so, or broken the rules.
     fn decrypt(
         &self,
-        tls: &mut ClientConnection,
+        session: &mut Session,
         mut received: &[u8],
         buffer: &mut [u8],
     ) -> io::Result<(usize, bool)> {
-        let mut filled = 0;
+        let (tls, mut filled) = (&mut session.tls, 0);
         loop {
             // the session learns of an end by a read of nothing
             tls.read_tls(&mut received)?;
-            let state = tls.process_new_packets().map_err(io::Error::other)?;
-            let is_over = state.peer_has_closed();
+            let (is_over, fault) = match tls.process_new_packets() {
+                Ok(state) => (state.peer_has_closed(), None),
+                Err(fault) => (true, Some(fault)),
+            };
             match tls.reader().read(&mut buffer[filled..]) {
                 Ok(length) => filled += length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock || fault.is_some() => {}
                 // what came before the end is taken first; the end is met again
                 Err(error) if filled == 0 => return Err(error),
                 Err(_) => return Ok((filled, true)),
+            }
+            if let Some(fault) = fault {
+                // a whole response counts, whatever comes behind it
+                if filled == 0 {
+                    return Err(io::Error::other(fault));
+                }
+                session.fault = Some(fault);
+                return Ok((filled, true));
             }
             if received.is_empty() {
                 return if filled > 0 || is_over {
@@ -191,11 +203,18 @@ impl Transport for Tls {
         // of a large body a part at a time is encrypted; the rest waits unencrypted, once for all
         tls.set_buffer_limit(Some(UNSENT_BYTES));
         let early = tls.early_data().map(|_| Early::default());
-        Ok(Some(Box::new(Session { tls, early })))
+        Ok(Some(Box::new(Session {
+            tls,
+            early,
+            fault: None,
+        })))
     }
 
     fn handshake(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool> {
-        let Some(Session { tls, early: None }) = session.as_deref_mut() else {
+        let Some(Session {
+            tls, early: None, ..
+        }) = session.as_deref_mut()
+        else {
             return Ok(true);
         };
         loop {
@@ -258,6 +277,9 @@ impl Transport for Tls {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             result => return result,
         }
+        if let Some(fault) = session.fault.take() {
+            return Err(io::Error::other(fault));
+        }
         let mut received = self.received.borrow_mut();
         loop {
             // what is decrypted, with the part of a record that came before, fits the buffer
@@ -268,7 +290,7 @@ impl Transport for Tls {
             let room = received.len().min(spare);
             let length = socket::read(fd, &mut received[..room])?;
             let is_empty = length < room;
-            let decrypted = self.decrypt(&mut session.tls, &received[..length], buffer);
+            let decrypted = self.decrypt(session, &received[..length], buffer);
             let written = if session.early.is_some() {
                 self.go_on_early(session, fd)
             } else {
