@@ -311,3 +311,18 @@ fn a_whole_response_counts_whatever_comes_behind_it() {
     );
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
 }
+
+#[test]
+fn a_handshake_without_a_common_cipher_suite_says_what_is_not_offered() {
+    let server = Server::start(|mut conversation| {
+        // a fatal alert, handshake_failure (RFC 5246, 7.2)
+        if conversation.read_exact(&mut [0; 5]) {
+            conversation.send(b"\x15\x03\x03\x00\x02\x02\x28");
+        }
+        while conversation.read_exact(&mut [0]) {}
+    });
+    let result = unreached(&format!("-t1 -c1 -n 2 -d60s https://{}/", server.address));
+    let notes = result["notes"].to_string();
+    let why = "HandshakeFailure (CBC, key exchange by RSA or DHE, and P-521 are not offered)";
+    assert!(notes.contains(why), "{notes}");
+}

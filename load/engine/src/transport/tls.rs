@@ -9,7 +9,7 @@ use super::{EarlyEnds, Transport};
 use crate::plan::{Target, TlsOptions};
 use crate::sys::socket::{self, Fd};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, HandshakeKind};
+use rustls::{AlertDescription, ClientConfig, ClientConnection, HandshakeKind};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -230,7 +230,7 @@ impl Transport for Tls {
                     if let Err(error) = tls.process_new_packets() {
                         // the server learns why (RFC 8446, 6.2), unless it is gone already
                         let _ = write_out(tls, fd);
-                        return Err(io::Error::other(error));
+                        return Err(no_handshake(error));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
@@ -353,6 +353,14 @@ impl Transport for Tls {
         let _ = write_out(tls, fd);
     }
 }
+
+/// Why a handshake failed. A server that finds no cipher suite says no more than that.
+fn no_handshake(error: rustls::Error) -> io::Error {
+    if error == rustls::Error::AlertReceived(AlertDescription::HandshakeFailure) {
+        let lacks = "CBC, key exchange by RSA or DHE, and P-521 are not offered";
+        return io::Error::other(format!("{error} ({lacks})"));
+    }
+    io::Error::other(error)
 }
 
 /// Writes what the session holds; false if the socket has no room for all of it.
