@@ -3,6 +3,11 @@
 mod support;
 
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc::{channel, Receiver};
+use std::time::Duration;
 use support::{always, c_library, own_address, program, temporary, two_addresses, wait_until};
 use support::{Conversation, Seen, Server, HELLO};
 
@@ -291,4 +296,68 @@ fn an_address_that_a_script_has_set_is_the_only_one() {
     for file in [script, library] {
         std::fs::remove_file(file).expect("ours");
     }
+}
+
+/// The first request that comes over a socket in the file system.
+fn first_over(listener: UnixListener) -> Receiver<String> {
+    let (sender, texts) = channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut buffer = [0; 4096];
+            // the test whether a server is there says nothing
+            let length = stream.read(&mut buffer).unwrap_or(0);
+            if length > 0 && stream.write_all(HELLO).is_ok() {
+                let _ = sender.send(String::from_utf8_lossy(&buffer[..length]).into_owned());
+            }
+        }
+    });
+    texts
+}
+
+#[test]
+fn a_script_names_the_host_of_a_socket_as_a_run_without_it() {
+    let path = temporary("sock");
+    let texts = first_over(UnixListener::bind(&path).expect("a socket"));
+    let url = format!("unix://{}:/x", path.display());
+    let options = "-t1 -c1 -n 1 -d60s -T30s";
+    let asked = || {
+        texts
+            .recv_timeout(Duration::from_secs(60))
+            .expect("a request")
+    };
+    let line = format!("{options} {url}");
+    assert!(program()
+        .args(line.split(' '))
+        .status()
+        .expect("it starts")
+        .success());
+    let without = asked();
+    let (_, errors, is_done) = play("", options, &url);
+    std::fs::remove_file(&path).expect("ours");
+    assert!(is_done, "{errors}");
+    assert_eq!(asked(), without);
+    assert!(without.contains("\r\nHost: localhost\r\n"), "{without}");
+}
+
+#[test]
+fn a_script_leaves_the_zone_of_an_address_to_this_side() {
+    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+        support::report_skip("IPv6 is missing");
+        return;
+    };
+    let server = Server::start_at(listener, always(HELLO));
+    let port = server.address.port();
+    let url = format!("http://[::1%251]:{port}/");
+    for script in ["", "request = function() return wrk.format('POST') end"] {
+        let (_, errors, is_done) = play(script, "-t1 -c1 -n 1 -d60s -T30s", &url);
+        assert!(is_done, "{errors}");
+    }
+    let hosts: Vec<_> = server
+        .seen()
+        .into_iter()
+        .flat_map(|seen| seen.headers)
+        .collect();
+    let wanted = format!("Host: [::1]:{port}");
+    let own = hosts.iter().filter(|header| header.starts_with("Host"));
+    assert_eq!(own.collect::<Vec<_>>(), [&wanted; 2]);
 }

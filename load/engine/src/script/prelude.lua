@@ -29,7 +29,10 @@ end
 
 local function host_field()
   local name = wrk.host
-  if name:find(":", 1, true) then name = "[" .. name .. "]" end
+  -- servers know no name of a socket
+  if name:sub(1, 1) == "/" then return "localhost" end
+  -- a zone means nothing to the server (RFC 6874, 4)
+  if name:find(":", 1, true) then name = "[" .. name:gsub("%%.*", "") .. "]" end
   return wrk.port and name .. ":" .. wrk.port or name
 end
 
