@@ -496,7 +496,7 @@ fn target(lines: &[&Line], common: &Common, book: &Book) -> Result<Target, Refus
         url: lines[0].text.clone(),
         address,
         others: addresses.collect(),
-        tls_name: url.is_tls().then(|| url.host.clone()),
+        tls_name: url.is_tls().then(|| url.host_name().to_string()),
         upgrade: url.is_websocket().then(upgrade),
         requests,
         order,

@@ -4,11 +4,12 @@
 mod https;
 mod support;
 
-use https::{echo, https, listening, serving, serving_with};
+use https::{echo, https, listening, listening_at, serving, serving_with};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::ServerConfig;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use support::{count, measured, measured_or_not, run, unreached, wait_until};
@@ -370,4 +371,25 @@ fn large_bodies_come_through_tls_whole() {
         result["errors"]
     );
     assert!(count(&result, "/totals/bytes_in") >= 30 << 20);
+}
+
+#[test]
+fn an_address_with_a_zone_is_a_name_without_it() {
+    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+        support::report_skip("IPv6 is missing");
+        return;
+    };
+    let made = rcgen::generate_simple_self_signed(vec!["::1".to_string()]).expect("a certificate");
+    let key = PrivateKeyDer::try_from(made.key_pair.serialize_der()).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("they fit");
+    let port = listening_at(listener, vec![config], echo).port();
+    let result = measured(&format!(
+        "-t1 -c1 -n 4 -d60s -T30s https://[::1%251]:{port}/"
+    ));
+    assert_eq!(count(&result, "/totals/completed"), 4);
 }

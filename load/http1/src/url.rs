@@ -78,15 +78,19 @@ impl Url {
         })
     }
 
+    /// The host as the server knows it: the zone of an address means nothing there (RFC 6874, 4).
+    pub fn host_name(&self) -> &str {
+        let zone = self.host.contains(':').then(|| self.host.find('%'));
+        zone.flatten().map_or(&self.host, |at| &self.host[..at])
+    }
+
     /// The value of the Host header: `[v6]` in brackets, the port if one was typed.
     pub fn host_header(&self) -> String {
         if self.scheme == "unix" {
             return "localhost".to_string();
         }
         let mut text = if self.host.contains(':') {
-            // a zone means nothing to the server (RFC 6874, 4)
-            let address = self.host.split('%').next().unwrap_or_default();
-            String::from("[") + address + "]"
+            String::from("[") + self.host_name() + "]"
         } else {
             self.host.clone()
         };

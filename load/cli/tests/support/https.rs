@@ -70,9 +70,18 @@ pub fn listening_in_turn(
     configs: Vec<ServerConfig>,
     serve: impl Fn(Stream) + Send + Sync + 'static,
 ) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listening_at(listener, configs, serve)
+}
+
+/// The same with a listener that is there.
+pub fn listening_at(
+    listener: TcpListener,
+    configs: Vec<ServerConfig>,
+    serve: impl Fn(Stream) + Send + Sync + 'static,
+) -> SocketAddr {
     let mut configs: Vec<_> = configs.into_iter().rev().map(Arc::new).collect();
     let serve = Arc::new(serve);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
