@@ -16,22 +16,24 @@ const FACTOR_MIN: f64 = 1.3;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Headroom {
     rps: f64,
+    depth: u64,
     file: String,
 }
 
 impl Headroom {
-    /// Reads the result file of a `--sink` run that was made as `plan` will be.
-    pub fn read(file: &str, plan: &Plan) -> Result<Headroom, Refusal> {
+    /// Reads the result file of a `--sink` run that was made as `plan` will be. A script has a depth of its own,
+    /// which is known when it runs.
+    pub fn read(file: &str, plan: &Plan, has_script: bool) -> Result<Headroom, Refusal> {
         let text = std::fs::read_to_string(file).map_err(|error| {
             Refusal::option(
                 "headroom",
                 Wrong::Unreadable(file.to_string(), error.to_string()),
             )
         })?;
-        Headroom::parse(file, &text, plan)
+        Headroom::parse(file, &text, plan, has_script)
     }
 
-    fn parse(file: &str, text: &str, plan: &Plan) -> Result<Headroom, Refusal> {
+    fn parse(file: &str, text: &str, plan: &Plan, has_script: bool) -> Result<Headroom, Refusal> {
         let Ok(known) = Measured::parse(text) else {
             return because(
                 "headroom",
@@ -44,17 +46,19 @@ impl Headroom {
                 format!("{file} is not from a run with --sink and without -R"),
             );
         }
+        let depth = known.plan.depth.write();
+        let own_depth = if has_script {
+            depth.clone()
+        } else {
+            Value::from(plan.protocol.depth())
+        };
         let own = [
             (
                 "threads",
                 known.plan.threads.write(),
                 Value::from(plan.threads),
             ),
-            (
-                "depth",
-                known.plan.depth.write(),
-                Value::from(plan.protocol.depth()),
-            ),
+            ("depth", depth, own_depth),
             ("close", known.plan.close.write(), Value::from(plan.close)),
         ];
         for (key, then, this) in own {
@@ -68,12 +72,25 @@ impl Headroom {
         }
         Ok(Headroom {
             rps: known.rps,
+            depth: known.plan.depth,
             file: file.to_string(),
         })
     }
 
-    /// The finding, if there is too little room above the server.
-    pub fn judge(&self, outcome: &Outcome) -> Option<Warning> {
+    /// The finding, if there is too little room above the server, or if the path was measured otherwise.
+    pub fn judge(&self, plan: &Plan, outcome: &Outcome) -> Option<Warning> {
+        let depth = outcome.depth(plan) as u64;
+        if depth != self.depth {
+            return Some(Warning {
+                id: "headroom",
+                value: depth as f64,
+                threshold: self.depth as f64,
+                text: format!(
+                    "{} was measured with depth {}, this run has {depth}; measure --sink with the same script",
+                    self.file, self.depth
+                ),
+            });
+        }
         let factor = self.rps / outcome.rps().max(f64::MIN_POSITIVE);
         (factor < FACTOR_MIN).then(|| Warning {
             id: "headroom",
@@ -112,21 +129,38 @@ mod tests {
 
     #[test]
     fn a_server_near_the_sink_is_warned_about() {
-        let headroom = Headroom::parse("f", &result(1299.0, true), &plan("-t1")).expect("fits");
+        let headroom =
+            Headroom::parse("f", &result(1299.0, true), &plan("-t1"), false).expect("fits");
         let outcome = Outcome {
             window_length_ns: 1_000_000_000,
             completed_in_window: 1000,
             ..Outcome::default()
         };
-        let warning = headroom.judge(&outcome).expect("too near");
+        let warning = headroom.judge(&plan("-t1"), &outcome).expect("too near");
         assert_eq!((warning.id, warning.value), ("headroom", 1.299));
-        let wide = Headroom::parse("f", &result(1300.0, true), &plan("-t1")).expect("fits");
-        assert!(wide.judge(&outcome).is_none());
+        let wide = Headroom::parse("f", &result(1300.0, true), &plan("-t1"), false).expect("fits");
+        assert!(wide.judge(&plan("-t1"), &outcome).is_none());
+        // a script may send several at once, which is known after the run
+        let outcome = Outcome {
+            shape: Some(load_engine::plan::Shape {
+                depth: 3,
+                ..Default::default()
+            }),
+            ..outcome
+        };
+        let scripted = Headroom::parse("f", &result(1300.0, true), &plan("-t1"), true);
+        let warning = scripted.expect("fits").judge(&plan("-t1"), &outcome);
+        let text = warning.expect("another path").text;
+        assert!(
+            text.starts_with("f was measured with depth 1, this run has 3"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_measure_of_another_path_is_refused() {
-        let refused = |text: &str, line: &str| match Headroom::parse("f", text, &plan(line)) {
+        let refused = |text: &str, line: &str| match Headroom::parse("f", text, &plan(line), false)
+        {
             Err(Refusal::Usage(mistake)) => mistake.to_string(),
             other => panic!("{other:?}"),
         };

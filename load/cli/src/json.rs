@@ -11,6 +11,7 @@ use load_engine::interval::{Counts, Errors, Interval};
 use load_engine::outcome::{Outcome, SecondSummary, ThreadOutcome};
 use load_engine::plan::{Late, Open, Phase, Plan, Protocol, TlsOptions};
 use load_engine::schedule::Stretch;
+use load_engine::script::Script;
 use load_engine::sys::options::SocketOptions;
 use load_engine::warnings::{self, Warning};
 use load_http1::Malformed;
@@ -22,6 +23,7 @@ pub fn result(
     outcome: &Outcome,
     warnings: &[Warning],
     arguments: &[String],
+    script: Option<&Script>,
 ) -> Measured {
     let total = &outcome.total;
     Measured {
@@ -29,7 +31,7 @@ pub fn result(
         tool: concat!("wirespeed-load ", env!("CARGO_PKG_VERSION")).to_string(),
         argv: arguments.to_vec(),
         merged: None,
-        plan: plan_facts(plan),
+        plan: plan_facts(plan, outcome, script),
         window: Window {
             start_unix_ns: outcome.window_start_unix_ns,
             length_ns: outcome.window_length_ns,
@@ -70,7 +72,7 @@ fn warning(warning: &Warning) -> WarningFacts {
     }
 }
 
-fn plan_facts(plan: &Plan) -> PlanFacts {
+fn plan_facts(plan: &Plan, outcome: &Outcome, script: Option<&Script>) -> PlanFacts {
     let open = plan.open();
     let mode = if open.is_some() { "open" } else { "closed" };
     let late = |late| if late == Late::Drop { "drop" } else { "queue" };
@@ -85,7 +87,7 @@ fn plan_facts(plan: &Plan) -> PlanFacts {
         seed: open.map(|open| open.seed),
         dispatch: open.map(|open| open.dispatch.name().to_string()),
         connections: plan.connections_max() as u64,
-        depth: plan.protocol.depth() as u64,
+        depth: outcome.depth(plan) as u64,
         http2: matches!(plan.protocol, Protocol::Http2 { .. }),
         http3: matches!(plan.protocol, Protocol::Http3 { .. }),
         websocket: matches!(plan.protocol, Protocol::WebSocket { .. }),
@@ -94,7 +96,7 @@ fn plan_facts(plan: &Plan) -> PlanFacts {
         streams: plan.protocol.streams() as u64,
         threads: plan.threads as u64,
         late: open.map(|open| late(open.late).to_string()),
-        requests: requests(plan),
+        requests: requests(plan, script),
         timeout_s: plan.timeout_ns as f64 / 1e9,
         duration_s: plan.duration_ns() as f64 / 1e9,
         warmup_s: plan.warmup_ns as f64 / 1e9,
@@ -163,8 +165,9 @@ fn raw(plan: &Plan) -> Option<RawFacts> {
     })
 }
 
-/// What is sent where, in short: equal for plans with the same requests in the same order.
-fn requests(plan: &Plan) -> String {
+/// What is sent where, in short: equal for plans with the same requests in the same order, and the same script
+/// that makes others of them.
+fn requests(plan: &Plan, script: Option<&Script>) -> String {
     let mut hash = Fingerprint::default();
     for target in &plan.targets {
         hash.add(target.url.as_bytes());
@@ -174,6 +177,11 @@ fn requests(plan: &Plan) -> String {
             .order
             .iter()
             .for_each(|place| hash.add(&place.to_be_bytes()));
+    }
+    if let Some(script) = script {
+        hash.add(&script.text);
+        let arguments = script.arguments.iter();
+        arguments.for_each(|argument| hash.add(argument.as_bytes()));
     }
     hash.text()
 }

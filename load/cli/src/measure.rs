@@ -79,7 +79,7 @@ pub fn measure(
     let stop_when = StopWhen::new(args.stop_when.clone());
     let headroom = args.headroom.as_deref();
     let headroom = headroom
-        .map(|file| Headroom::read(file, &plan))
+        .map(|file| Headroom::read(file, &plan, script.is_some()))
         .transpose()?;
     signal::watch();
     let prometheus = args.prometheus.as_deref();
@@ -252,11 +252,11 @@ impl Run<'_> {
         found.extend(
             self.headroom
                 .as_ref()
-                .and_then(|headroom| headroom.judge(outcome)),
+                .and_then(|headroom| headroom.judge(plan, outcome)),
         );
         print(&human::report(plan, outcome, parts(args)));
         // before a script's `done`, which may end the program
-        let mut failures = write_files(args, plan, outcome, &found, series, self.arguments);
+        let mut failures = self.write_files(outcome, &found, series);
         let done = self.script.map_or(Ok(()), |script| {
             // nothing looks at a signal while it runs
             signal::unwatch();
@@ -283,6 +283,39 @@ impl Run<'_> {
             return Ok(INTERRUPTED);
         }
         Ok(u8::from(args.strict && !found.is_empty()))
+    }
+
+    /// Writes the files that are wanted; why some of them could not be written.
+    fn write_files(&self, outcome: &Outcome, found: &[Warning], series: &Series) -> Vec<Failure> {
+        let (args, plan) = (self.args, self.plan);
+        let mut failures = Vec::new();
+        let mut note = |name, path: &str, written: std::io::Result<()>| {
+            failures.extend(written.err().map(|error| {
+                let wrong = Wrong::Unwritable(path.to_string(), error.to_string());
+                Failure::Option(name, wrong)
+            }));
+        };
+        let latency = outcome.total.times.counting(plan.open().is_some());
+        if let Some(path) = &args.json {
+            let script = self.script.map(|main| &main.script);
+            let result = json::result(plan, outcome, found, self.arguments, script);
+            note("json", path, result.save(Path::new(path)));
+        }
+        let texts = [
+            ("csv", &args.csv, series.csv.clone()),
+            (
+                "hlog",
+                &args.hlog,
+                series.hlog_file(outcome.window_start_unix_ns),
+            ),
+            ("hgrm", &args.hgrm, spectrum::table(latency)),
+        ];
+        for (name, path, text) in texts {
+            if let Some(path) = path {
+                note(name, path, file::replace(Path::new(path), &text));
+            }
+        }
+        failures
     }
 }
 
@@ -364,42 +397,4 @@ fn parts(args: &Args) -> Parts {
         latency: args.latency || uncorrected,
         uncorrected,
     }
-}
-
-/// Writes the files that are wanted; why some of them could not be written.
-fn write_files(
-    args: &Args,
-    plan: &Plan,
-    outcome: &Outcome,
-    found: &[Warning],
-    series: &Series,
-    arguments: &[String],
-) -> Vec<Failure> {
-    let mut failures = Vec::new();
-    let mut note = |name, path: &str, written: std::io::Result<()>| {
-        failures.extend(written.err().map(|error| {
-            let wrong = Wrong::Unwritable(path.to_string(), error.to_string());
-            Failure::Option(name, wrong)
-        }));
-    };
-    let latency = outcome.total.times.counting(plan.open().is_some());
-    if let Some(path) = &args.json {
-        let result = json::result(plan, outcome, found, arguments);
-        note("json", path, result.save(Path::new(path)));
-    }
-    let texts = [
-        ("csv", &args.csv, series.csv.clone()),
-        (
-            "hlog",
-            &args.hlog,
-            series.hlog_file(outcome.window_start_unix_ns),
-        ),
-        ("hgrm", &args.hgrm, spectrum::table(latency)),
-    ];
-    for (name, path, text) in texts {
-        if let Some(path) = path {
-            note(name, path, file::replace(Path::new(path), &text));
-        }
-    }
-    failures
 }

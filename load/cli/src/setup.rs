@@ -41,6 +41,12 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
             Wrong::OutOfRange(format!("at most {DEPTH_MAX}").into()),
         );
     }
+    if depth != 1 && args.script.is_some() {
+        return wrong(
+            "depth",
+            Wrong::Clash("--script (return several requests in one text)".into()),
+        );
+    }
     let log = Log::read(args)?;
     let (steps, stretches) = match &log {
         Some(log) => steps_of_log(args, log)?,

@@ -180,7 +180,27 @@ fn results_of_other_requests_are_not_merged() {
     let of = |options: &str, url: String| -> Value {
         measured(&format!("-t1 -c1 -d200ms -T30s {options} {url}"))
     };
+    let scripts = ["wrk.path = '/a'", "wrk.path = '/b'"].map(|text| {
+        let file = temporary("lua");
+        std::fs::write(&file, text).expect("a file");
+        file
+    });
+    let [one, two] = scripts
+        .each_ref()
+        .map(|file| format!("-s {}", file.display()));
     let first = of("", server.url());
+    let scripted = of(&one, server.url());
+    let differ = |first: &Value, other: Value, key: &'static str| (first.clone(), other, key);
+    let pairs = [
+        differ(&first, of(&one, server.url()), "requests"),
+        differ(&scripted, of(&two, server.url()), "requests"),
+        differ(&scripted, of(&one, server.url() + " argument"), "requests"),
+    ];
+    // the name of the file is each host's own
+    std::fs::rename(&scripts[0], &scripts[1]).expect("ours");
+    let same = of(&two, server.url());
+    std::fs::remove_file(&scripts[1]).expect("ours");
+    assert_eq!(same["plan"], scripted["plan"]);
     let others = [
         (of("", other.url()), "targets"),
         (of("-X HEAD", server.url()), "requests"),
@@ -192,9 +212,10 @@ fn results_of_other_requests_are_not_merged() {
         ),
         (of("--expect length=5", server.url()), "settings"),
     ];
-    for (other, key) in others {
+    let others = others.map(|(other, key)| differ(&first, other, key));
+    for (first, other, key) in others.into_iter().chain(pairs) {
         let files = [temporary("json"), temporary("json")];
-        for (file, document) in files.iter().zip([&first, &other]) {
+        for (file, document) in files.iter().zip([first, other]) {
             std::fs::write(file, document.to_string()).expect("a file");
         }
         let output = program()

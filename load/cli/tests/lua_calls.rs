@@ -361,3 +361,21 @@ fn a_script_leaves_the_zone_of_an_address_to_this_side() {
     let own = hosts.iter().filter(|header| header.starts_with("Host"));
     assert_eq!(own.collect::<Vec<_>>(), [&wanted; 2]);
 }
+
+#[test]
+fn a_depth_is_the_scripts_own() {
+    let server = Server::start(always(HELLO));
+    let script = r#"
+        local three = wrk.format("GET", "/a") .. wrk.format("GET", "/b") .. wrk.format("GET", "/c")
+        request = function() return three end
+    "#;
+    let (result, errors, is_done) = play(script, "-t1 -c1 -n 6 -d60s -T30s", &server.url());
+    assert!(is_done, "{errors}");
+    assert_eq!(result["plan"]["depth"], 3);
+    let (_, errors, is_done) = play("", "-t1 -c1 --depth 8 -n 6 -T30s", &server.url());
+    assert!(!is_done);
+    assert!(
+        errors.contains("--depth: does not work with --script"),
+        "{errors}"
+    );
+}

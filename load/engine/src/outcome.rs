@@ -3,7 +3,7 @@
 use crate::ending::{Ending, Pauses};
 use crate::interval::Interval;
 use crate::peaks::Peaks;
-use crate::plan::{Phase, Shape};
+use crate::plan::{Phase, Plan, Shape};
 use crate::sys::clock::{CpuTime, SECOND_NS};
 use crate::tcp::TcpSent;
 
@@ -102,6 +102,12 @@ impl Outcome {
     /// Bytes of answers per second of the window.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes_in_window as f64 * SECOND_NS as f64 / self.window_length_ns.max(1) as f64
+    }
+
+    /// Requests sent together on a connection: as the script has them, if there is one.
+    pub fn depth(&self, plan: &Plan) -> usize {
+        let decided = self.shape.map(|shape| shape.depth);
+        decided.unwrap_or(plan.protocol.depth())
     }
 
     /// Waits of all threads, and pauses before them.
