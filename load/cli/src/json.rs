@@ -76,7 +76,8 @@ fn plan_facts(plan: &Plan, outcome: &Outcome, script: Option<&Script>) -> PlanFa
     let open = plan.open();
     let mode = if open.is_some() { "open" } else { "closed" };
     let late = |late| if late == Late::Drop { "drop" } else { "queue" };
-    let rates = open.map(|open| open.stretches.iter().map(|stretch| stretch.to_rps));
+    let ends = |stretch: &Stretch| [stretch.from_rps, stretch.to_rps];
+    let rates = open.map(|open| open.stretches.iter().flat_map(ends));
     PlanFacts {
         mode: mode.to_string(),
         rate_rps: rates.and_then(|rates| rates.reduce(f64::max)),

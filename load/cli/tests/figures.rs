@@ -410,3 +410,17 @@ fn the_result_shows_what_tcp_did() {
     assert!(count(tcp, "/at_end/segments") >= 300);
     assert!(count(tcp, "/window_segments/min") >= 1);
 }
+
+#[test]
+fn the_rate_of_a_ramp_is_its_highest() {
+    let server = Server::start(always(HELLO));
+    for (rate, highest) in [
+        ("60..20", 60.0),
+        ("20..60", 60.0),
+        ("40..0", 40.0),
+        ("60..20:20", 60.0),
+    ] {
+        let line = format!("-t1 -c2 -R {rate} -d300ms -T30s {}", server.url());
+        assert_eq!(measured(&line)["plan"]["rate_rps"], highest, "{rate}");
+    }
+}
