@@ -4,9 +4,12 @@ mod support;
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{abort, count, measured, pause, run, temporary, unreached, Conversation, Server};
+use support::{abort, count, measured, pause, run, temporary, unreached, wait_until};
+use support::{Conversation, Server};
 use tungstenite::protocol::frame::coding::{Data, OpCode};
 use tungstenite::protocol::frame::Frame;
 use tungstenite::{accept, Message, WebSocket};
@@ -375,4 +378,63 @@ fn what_does_not_go_with_websocket_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{line}: {text}");
         assert!(text.contains(mistake), "{line}: {text}");
     }
+}
+
+/// Stops or continues a process.
+fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(sent.expect("a command of every system").success());
+}
+
+/// Whether a process is stopped.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| rest.starts_with(" T"))
+}
+
+#[test]
+fn a_message_lost_to_a_close_and_a_reset_is_lost_once() {
+    const ANSWER: &[u8] = b"\x81\x01x";
+    let client = Arc::new(AtomicU32::new(0));
+    let own = Arc::clone(&client);
+    let server = Server::start(move |mut conversation| {
+        upgraded(&mut conversation);
+        let mut message = [0; 7];
+        while conversation.read_exact(&mut message) && conversation.send(ANSWER) {
+            // the first connection tests whether a server is there
+            if conversation.number() != 1 {
+                continue;
+            }
+            // the next message lies unread when this side closes, which sends RST behind the frame; the client
+            // shall see both at once
+            let _ = conversation.stream().peek(&mut [0]);
+            wait_until(|| own.load(Ordering::Acquire) != 0);
+            let pid = own.load(Ordering::Acquire);
+            signal(pid, "-STOP");
+            wait_until(|| is_stopped(pid));
+            conversation.send(b"\x88\x02\x03\xf5");
+            drop(conversation);
+            signal(pid, "-CONT");
+            return;
+        }
+    });
+    let file = temporary("json");
+    let mut child = support::program()
+        .args("-t1 -c1 -n 4 -d60s -T30s --body x --json".split(' '))
+        .arg(&file)
+        .arg(format!("ws://{}/", server.address))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    client.store(child.id(), Ordering::Release);
+    assert!(child.wait().expect("it ends").success());
+    let text = std::fs::read_to_string(&file).expect("written");
+    std::fs::remove_file(&file).expect("ours");
+    let result: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let errors = &result["errors"];
+    assert_eq!(count(errors, "/total"), 1, "{errors}");
+    assert_eq!(count(&result, "/totals/completed"), 3);
+    assert_eq!(count(&result, "/latency/service/lost"), 1);
 }

@@ -48,8 +48,12 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             }
             Event::Message { .. } => self.fail(index, Failure::Frame(Fault::Unasked), now),
             Event::Closed => {
+                let generation = self.connections[index].generation;
                 self.answer_pings(index, now);
-                self.end_of_stream(index, now);
+                // a server that is gone takes no answer, and has ended the connection by that
+                if self.connections[index].generation == generation {
+                    self.end_of_stream(index, now);
+                }
             }
         }
     }
