@@ -265,6 +265,12 @@ fn check_websocket(args: &Args, common: &Common) -> Result<(), Refusal> {
             "'Connection: close' does not work with ws:// (remove it)",
         );
     }
+    if common.has_header("Sec-WebSocket-Extensions") {
+        return because(
+            "header",
+            "'Sec-WebSocket-Extensions' does not work with ws://, as there is no compression (remove it)",
+        );
+    }
     Ok(())
 }
 

@@ -85,6 +85,12 @@ impl Common {
         })
     }
 
+    /// Whether a field of this name was typed.
+    pub fn has_header(&self, name: &str) -> bool {
+        let mut names = self.headers.iter().map(|(own, _)| own);
+        names.any(|own| own.eq_ignore_ascii_case(name))
+    }
+
     /// The body as a message of WebSocket, in one frame.
     fn message(&self) -> Rendered {
         let opcode = if self.is_text {

@@ -370,6 +370,10 @@ fn what_does_not_go_with_websocket_is_refused() {
             "-H Connection:close ws://A/",
             "'Connection: close' does not work with ws://",
         ),
+        (
+            "-H sec-websocket-extensions:permessage-deflate ws://A/",
+            "'Sec-WebSocket-Extensions' does not work with ws://",
+        ),
         ("ws://A/a ws://A/b", "a server of ws:// is given once"),
         ("ws://A/ http://A/", "do not go together"),
     ] {

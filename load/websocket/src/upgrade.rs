@@ -39,6 +39,8 @@ impl fmt::Display for Refused {
 /// The head of an upgrade request without the key, which each connection adds.
 pub fn head(path: &str, host: &str, headers: &[(String, String)]) -> Vec<u8> {
     let mut fields = headers.to_vec();
+    // each connection has a key of its own (RFC 6455, 11.3.1)
+    fields.retain(|(own, _)| !own.eq_ignore_ascii_case("Sec-WebSocket-Key"));
     for (name, value) in [
         ("Upgrade", "websocket"),
         ("Connection", "Upgrade"),
@@ -117,6 +119,7 @@ mod tests {
     fn an_upgrade_has_its_fields_once() {
         let own = [
             ("connection".to_string(), "close".to_string()),
+            ("sec-websocket-key".to_string(), "own".to_string()),
             ("Cookie".to_string(), "a=b".to_string()),
         ];
         let text = with_key(&head("/chat?x", "h:81", &own), KEY);
