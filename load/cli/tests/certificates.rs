@@ -255,6 +255,14 @@ fn a_client_certificate_is_shown_to_servers_that_ask() {
     // TLS 1.3 ends the handshake before the server has looked at the certificate
     let output = run(&line("--strict".to_string()));
     assert_eq!(output.status.code(), Some(1));
+    // what a connection without a request on it met is no less known
+    let url = format!("https://{address}/");
+    let (result, _) = measured_or_not(&format!("-t1 -c1 -R10 -d1s -T30s {url}"));
+    let notes = result["notes"].to_string();
+    assert!(
+        notes.contains("connect: received fatal alert: CertificateRequired"),
+        "{notes}"
+    );
 }
 
 #[test]

@@ -410,7 +410,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// in peace for longer each time, the next try goes to the next address of its name, and from the
     /// second time on that is a failure to connect.
     #[cold]
-    pub(super) fn ended_idle(&mut self, index: usize, now: u64) {
+    pub(super) fn ended_idle(&mut self, index: usize, why: Option<&io::Error>, now: u64) {
         let connection = &mut self.connections[index];
         let was_idle = now.saturating_sub(connection.sent_ns) >= IDLE_NS;
         if connection.answered > 0 || was_idle {
@@ -419,8 +419,10 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         }
         if connection.failures > 0 {
             self.recorder.now.counts.errors.connect_other += 1;
-            self.recorder
-                .note(|| "connect: closed by the server before the first request".into());
+            self.recorder.note(|| match why {
+                Some(error) => format!("connect: {error}"),
+                None => "connect: closed by the server before the first request".into(),
+            });
             self.lose_connect(index, now);
         }
         // the first end counts as a try of its address too

@@ -149,7 +149,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                     }
                 }
                 Err(Malformed::Unasked) if says_timed_out(&input[used..]) => {
-                    self.ended_idle(index, now);
+                    self.ended_idle(index, None, now);
                     return;
                 }
                 Err(class) => {

@@ -316,7 +316,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let connection = &mut self.connections[index];
         if connection.in_flight == 0 {
             // an idle connection may be closed at any time
-            self.ended_idle(index, now);
+            self.ended_idle(index, None, now);
             return;
         }
         if P::STREAMS || P::MESSAGES {
@@ -341,7 +341,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     #[cold]
     pub(super) fn broken_off(&mut self, index: usize, error: io::Error, now: u64) {
         if self.connections[index].in_flight == 0 {
-            self.ended_idle(index, now);
+            self.ended_idle(index, Some(&error), now);
         } else {
             self.fail(index, Failure::Read(error), now);
         }

@@ -332,7 +332,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let session = connection.session.as_mut();
         let client = session.and_then(|session| self.wire.client(session));
         if client.is_some_and(|client| client.is_going() && client.open() == 0) {
-            self.ended_idle(index, now);
+            self.ended_idle(index, None, now);
         } else if connection.in_flight == 0 && index >= self.connections.wanted {
             self.close(index);
         }
