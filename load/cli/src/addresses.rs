@@ -4,8 +4,9 @@
 use crate::refusal::{because, Failure, Refusal};
 use crate::table::Args;
 use crate::values::{ConnectTo, Resolve};
-use load_engine::sys::socket::Address;
+use load_engine::sys::socket::{has_met_itself, Address};
 use load_http1::url::Url;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -53,6 +54,9 @@ impl Book<'_> {
         let mut last = None;
         for first in 0..found.len() {
             match TcpStream::connect_timeout(&found[first], TEST_CONNECT) {
+                Ok(stream) if has_met_itself(&stream) => {
+                    last = Some(ErrorKind::ConnectionRefused.into())
+                }
                 Ok(_) => {
                     found.rotate_left(first);
                     return Ok(found.into_iter().map(Address::Inet).collect());

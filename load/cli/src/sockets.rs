@@ -5,11 +5,9 @@ use crate::table::Args;
 use load_engine::plan::Target;
 use load_engine::sys::epoll::{Epoll, Trigger, Waits};
 use load_engine::sys::is_preloaded;
-use load_engine::sys::options::{Ports, SocketOptions};
+use load_engine::sys::options::{own_ports, Ports, SocketOptions};
 use load_engine::sys::socket::{self, Address, Kind};
 
-/// The ports that the kernel chooses from.
-const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 /// Longer polls would keep a thread from its checks.
 const BUSY_POLL_MAX_US: u32 = 1_000_000;
 
@@ -40,14 +38,7 @@ fn check_ports(ports: Ports, threads: usize) -> Result<(), Refusal> {
     if ports.count() < threads {
         return because("source-ports", "fewer ports than threads (each needs one)");
     }
-    let read = std::fs::read_to_string(PORT_RANGE);
-    let own = read.ok().and_then(|text| {
-        let mut ends = text.split_whitespace().map(str::parse::<u16>);
-        Some((ends.next()?.ok()?, ends.next()?.ok()?))
-    });
-    let Some((first, last)) = own else {
-        return Ok(());
-    };
+    let (first, last) = own_ports().into_inner();
     if ports.first < first || last < ports.last {
         return because(
             "source-ports",

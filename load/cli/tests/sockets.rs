@@ -3,9 +3,11 @@
 mod support;
 
 use std::collections::HashSet;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::channel;
-use support::{always, count, measured, run, Server, HELLO};
+use support::{always, count, measured, run, temporary, Server, HELLO};
 
 #[test]
 fn connections_begin_with_a_proxy_header_of_their_own_addresses() {
@@ -148,5 +150,45 @@ fn options_are_set_on_the_sockets() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{options}: {errors}");
         assert!(errors.contains(message), "{errors}");
+    }
+}
+
+/// The address of a server that ends once it was found to be there.
+fn short_lived() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        let (mut found, _) = listener.accept().expect("a client");
+        // who closes first keeps its port for a minute
+        let _ = found.read(&mut [0]);
+    });
+    address
+}
+
+#[test]
+fn a_connection_to_itself_is_none() {
+    for scheme in ["http", "tcp"] {
+        let (address, file) = (short_lived(), temporary("json"));
+        // nothing listens any more, and the kernel may choose this port alone for the other end
+        let port = address.port();
+        let output = run(&format!(
+            "-t1 -c1 -n 5 -d60s -T30s --source-ports {port}-{port} --json {} {scheme}://{address}/",
+            file.display()
+        ));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() == Some(2) {
+            assert!(
+                errors.contains("--source-ports: this kernel cannot"),
+                "{errors}"
+            );
+            return;
+        }
+        let text = std::fs::read_to_string(&file).expect("written");
+        std::fs::remove_file(&file).expect("ours");
+        let result: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let refused = &result["errors"]["connect"]["refused"];
+        assert!(refused.as_u64() > Some(0), "{scheme}: {}", result["errors"]);
+        assert_eq!(count(&result, "/totals/sent"), 0, "{scheme}");
+        assert_eq!(output.status.code(), Some(1), "{errors}");
     }
 }

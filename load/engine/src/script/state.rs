@@ -2,7 +2,7 @@
 
 use super::Script;
 use crate::sys::lua;
-use crate::sys::socket::Address;
+use crate::sys::socket::{has_met_itself, Address};
 use mlua::{Function, Lua, MetaMethod, Table, UserData, UserDataMethods, Value, Variadic};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -141,7 +141,8 @@ fn port_of(service: &str) -> Option<u16> {
 
 fn connect(_: &Lua, address: mlua::UserDataRef<ScriptAddress>) -> mlua::Result<bool> {
     Ok(match &address.0 {
-        Address::Inet(address) => TcpStream::connect_timeout(address, CONNECT_MAX).is_ok(),
+        Address::Inet(address) => TcpStream::connect_timeout(address, CONNECT_MAX)
+            .is_ok_and(|stream| !has_met_itself(&stream)),
         Address::Unix(path) => UnixStream::connect(path).is_ok(),
     })
 }

@@ -4,6 +4,7 @@ use super::check;
 use super::socket::Fd;
 use std::io;
 use std::mem::size_of;
+use std::ops::RangeInclusive;
 
 /// Source ports, the first and the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,16 @@ pub struct SocketOptions {
     pub device: Option<String>,
     /// The source port is one of these (IP_LOCAL_PORT_RANGE, Linux 6.3).
     pub ports: Option<Ports>,
+}
+
+/// The ports that the kernel chooses from (ip(7)); all, where it does not say.
+pub fn own_ports() -> RangeInclusive<u16> {
+    let read = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let own = read.ok().and_then(|text| {
+        let mut ends = text.split_whitespace().map(str::parse::<u16>);
+        Some(ends.next()?.ok()?..=ends.next()?.ok()?)
+    });
+    own.unwrap_or(0..=u16::MAX)
 }
 
 /// IP_LOCAL_PORT_RANGE of linux/in.h.

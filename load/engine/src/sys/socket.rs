@@ -3,7 +3,8 @@
 use super::{check, direct, length};
 use std::io;
 use std::mem::{size_of, MaybeUninit};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 /// A descriptor.
@@ -39,6 +40,25 @@ impl RawAddress {
     /// Whether it is one of IPv6.
     pub fn is_ipv6(&self) -> bool {
         libc::c_int::from(self.storage.ss_family) == libc::AF_INET6
+    }
+
+    /// Address and port, if it is one of IP.
+    pub fn inet(&self) -> Option<SocketAddr> {
+        let family = libc::c_int::from(self.storage.ss_family);
+        let pointer: *const libc::sockaddr_storage = &self.storage;
+        if family == libc::AF_INET {
+            // SAFETY: the family says that this is what is in it; the storage is aligned for it.
+            let v4 = unsafe { &*pointer.cast::<libc::sockaddr_in>() };
+            let ip = std::net::Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            return Some(SocketAddr::from((ip, u16::from_be(v4.sin_port))));
+        }
+        if family == libc::AF_INET6 {
+            // SAFETY: as above.
+            let v6 = unsafe { &*pointer.cast::<libc::sockaddr_in6>() };
+            let ip = std::net::Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            return Some(SocketAddr::from((ip, u16::from_be(v6.sin6_port))));
+        }
+        None
     }
 }
 
@@ -201,20 +221,27 @@ fn end(fd: Fd, call: EndCall) -> io::Result<SocketAddr> {
     let pointer: *mut libc::sockaddr_storage = &mut storage;
     // SAFETY: at most `size` bytes are written to the storage.
     check(unsafe { call(fd, pointer.cast(), &mut size) })?;
-    let family = libc::c_int::from(storage.ss_family);
-    if family == libc::AF_INET {
-        // SAFETY: the family says that this is what was written; the storage is aligned for it.
-        let v4 = unsafe { &*pointer.cast::<libc::sockaddr_in>() };
-        let ip = std::net::Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-        return Ok(SocketAddr::from((ip, u16::from_be(v4.sin_port))));
-    }
-    if family == libc::AF_INET6 {
-        // SAFETY: as above.
-        let v6 = unsafe { &*pointer.cast::<libc::sockaddr_in6>() };
-        let ip = std::net::Ipv6Addr::from(v6.sin6_addr.s6_addr);
-        return Ok(SocketAddr::from((ip, u16::from_be(v6.sin6_port))));
-    }
-    Err(io::Error::other("not a TCP socket"))
+    let inet = RawAddress { storage, len: size }.inet();
+    inet.ok_or_else(|| io::Error::other("not a TCP socket"))
+}
+
+/// Whether a socket that connects to `address` has met itself: nothing listens there, and the kernel has
+/// chosen that very port for this side (RFC 9293, 3.5: both sides open at once).
+pub fn meets_itself(fd: Fd, address: &RawAddress) -> bool {
+    let (Ok(own), Some(other)) = (end(fd, libc::getsockname), address.inet()) else {
+        return false;
+    };
+    // connects to "any" address go to this machine
+    let is_here = own.ip() == other.ip() || other.ip().is_unspecified();
+    is_here && own.port() == other.port()
+}
+
+/// The same of a connection that is there. It will leave nothing behind: a server that is started again shall
+/// find its port free.
+pub fn has_met_itself(stream: &TcpStream) -> bool {
+    let ends = (stream.local_addr(), stream.peer_addr());
+    let is_own = matches!(ends, (Ok(own), Ok(other)) if own == other);
+    is_own && set_abort(stream.as_raw_fd()).is_ok()
 }
 
 /// Sends each write at once.
@@ -573,5 +600,18 @@ mod tests {
         peer.send(b"x").expect("room");
         assert_eq!(read_batch(fd, &mut batch).expect("as above").0, 1);
         close(fd);
+    }
+
+    #[test]
+    fn a_socket_that_connects_to_its_own_port_meets_itself() {
+        let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a port"));
+        let address = |socket: &UdpSocket| socket.local_addr().expect("bound");
+        let raw = |address| Address::Inet(address).raw().expect("an address");
+        one.connect(address(&one)).expect("UDP connects at once");
+        assert!(meets_itself(one.as_raw_fd(), &raw(address(&one))));
+        // "any" address is this machine's
+        let any = SocketAddr::from(([0, 0, 0, 0], address(&one).port()));
+        assert!(meets_itself(one.as_raw_fd(), &raw(any)));
+        assert!(!meets_itself(one.as_raw_fd(), &raw(address(&other))));
     }
 }

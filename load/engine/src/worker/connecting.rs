@@ -474,7 +474,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     fn connect_again(&mut self, index: usize, fd: Fd) -> io::Result<Start> {
         self.adopt_address()?;
         let address = self.address_of(index);
-        let connect = socket::connect(fd, &address)?;
+        let connect = self.connector.connect(fd, &address)?;
         let (start, room) = self.start_first(index, connect)?;
         if room {
             let token = token(index, self.connections[index].registered);

@@ -6,10 +6,10 @@ use crate::plan::{Plan, Target};
 use crate::sys::clock::SECOND_NS;
 use crate::sys::epoll::Trigger;
 use crate::sys::is_preloaded;
-use crate::sys::options::SocketOptions;
+use crate::sys::options::{own_ports, SocketOptions};
 use crate::sys::socket::{self, Address, Connect, Fd, RawAddress};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 
 /// Connects under way at once; more would only fill the server's backlog. Before the load begins
 /// handshakes are part of it: all at once they would keep each other waiting until none is in time.
@@ -39,6 +39,8 @@ pub(super) struct Connector<'p> {
     renewals: u8,
     /// The shortest connect: about a round trip.
     pub round_trip_ns: u64,
+    /// A target has a port that the kernel may choose for this side.
+    may_meet_itself: bool,
 }
 
 impl<'p> Connector<'p> {
@@ -67,12 +69,14 @@ impl<'p> Connector<'p> {
             sends_first,
             renewals: if may_renew(plan) { RENEWALS_MAX } else { 0 },
             round_trip_ns: SECOND_NS,
+            may_meet_itself: targets.iter().any(has_own_port),
         })
     }
 
     /// From now on connections to `target`, which is the only one, go to another address.
     pub fn move_to(&mut self, target: &Target) -> io::Result<()> {
         self.addresses[0] = Addresses::of(target)?;
+        self.may_meet_itself = has_own_port(target);
         Ok(())
     }
 
@@ -120,7 +124,13 @@ impl<'p> Connector<'p> {
         if self.plan.abort {
             socket::set_abort(fd)?;
         }
-        socket::connect(fd, address)
+        let connect = socket::connect(fd, address)?;
+        if self.may_meet_itself && socket::meets_itself(fd, address) {
+            // a server that is started again shall find its port free
+            socket::set_abort(fd)?;
+            return Err(ErrorKind::ConnectionRefused.into());
+        }
+        Ok(connect)
     }
 
     /// Whether a connection must wait until others are open.
@@ -180,6 +190,16 @@ fn may_renew(plan: &Plan) -> bool {
     let is_plain = plan.socket.is_empty() && plan.proxy_header.is_none();
     let plain = is_plain && plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge;
     plan.close && plain && !is_preloaded()
+}
+
+/// Whether a target has a port that the kernel may choose for this side.
+fn has_own_port(target: &Target) -> bool {
+    let own = own_ports();
+    let mut all = std::iter::once(&target.address).chain(&target.others);
+    all.any(|address| match address {
+        Address::Inet(address) => own.contains(&address.port()),
+        Address::Unix(_) => false,
+    })
 }
 
 /// Whether a target is reached over TCP or UDP.
