@@ -47,8 +47,8 @@ pub struct Stream<U> {
     pub content_length: u64,
     /// It responds to a HEAD request: no body follows, whatever length is declared.
     pub is_head: bool,
-    /// How many of them the server got window updates for.
-    pub returned_bytes: u64,
+    /// Bytes of DATA frames without a window update yet.
+    pub received: u64,
     /// Bytes of a request's body that may still be sent.
     pub window: i64,
     pub upload: Option<Box<Upload>>,
@@ -89,7 +89,7 @@ impl<U: Copy + Default> Streams<U> {
             body_bytes: 0,
             content_length: NO_LENGTH,
             is_head: false,
-            returned_bytes: 0,
+            received: 0,
             window: 0,
             upload: None,
             user: U::default(),
@@ -148,7 +148,7 @@ impl<U: Copy + Default> Streams<U> {
             body_bytes: 0,
             content_length: NO_LENGTH,
             is_head: false,
-            returned_bytes: 0,
+            received: 0,
             window,
             upload: None,
             user,

@@ -514,3 +514,33 @@ fn a_silent_server_gets_one_ping() {
     assert_eq!(feed(&mut client, &answer), Ok(Vec::new()));
     assert!(!client.has_asked_before(second) && !client.is_silent_since(second));
 }
+
+#[test]
+fn windows_are_given_back_with_the_padding_in_them() {
+    const PAYLOAD: usize = 16 * 1024;
+    let mut client = settled(1, &[]);
+    client.request(&encoded(GET), 0);
+    written(&mut client);
+    feed(&mut client, &head(1, "200", 0)).expect("well formed");
+    let mut payload = vec![0; PAYLOAD];
+    payload[0] = 255;
+    let data = frame_of(kind::DATA, flag::PADDED, 1, &payload);
+    // RFC 9113, 6.1: all of the payload counts
+    let frames = (1 << 30) / PAYLOAD;
+    for number in 1..=frames {
+        assert_eq!(feed(&mut client, &data), Ok(Vec::new()));
+        assert_eq!(client.pending().is_empty(), number < frames, "{number}");
+    }
+    let updates = written(&mut client);
+    assert_eq!(
+        kinds(&updates),
+        [(kind::WINDOW_UPDATE, 0), (kind::WINDOW_UPDATE, 1)]
+    );
+    let more = (1_u32 << 30).to_be_bytes();
+    assert!(updates.iter().all(|(_, payload)| *payload == more));
+    // of the body alone the length is known
+    let end = frame_of(kind::DATA, flag::END_STREAM, 1, b"");
+    let events = feed(&mut client, &end).expect("well formed");
+    let body_bytes = frames * (PAYLOAD - 256);
+    assert_eq!(answers(&events), [answered(0, 200, body_bytes as u64)]);
+}

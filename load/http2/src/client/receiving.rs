@@ -44,6 +44,11 @@ impl<U: Copy + Default> Client<U> {
             );
             self.received = 0;
         }
+        if used > 0 {
+            if let Some(slot) = self.streams.find(head.stream) {
+                self.count_payload(slot, used + padding);
+            }
+        }
         self.reading = Reading::Data {
             stream: head.stream,
             body,
@@ -75,7 +80,8 @@ impl<U: Copy + Default> Client<U> {
         let taken = rest.len().min(body);
         let passed = (rest.len() - taken).min(padding);
         if let Some(slot) = slot.filter(|_| taken > 0) {
-            self.count_body(slot, taken);
+            self.streams.at(slot).body_bytes += taken as u64;
+            self.count_payload(slot, taken);
             if S::SEES {
                 sink.body(slot, &rest[..taken]);
             }
@@ -96,14 +102,14 @@ impl<U: Copy + Default> Client<U> {
         taken + passed
     }
 
+    /// Payload of DATA frames, padding included, takes from the stream's window (RFC 9113, 6.1).
     #[inline]
-    fn count_body(&mut self, slot: usize, bytes: usize) {
+    fn count_payload(&mut self, slot: usize, bytes: usize) {
         let stream = self.streams.at(slot);
-        stream.body_bytes += bytes as u64;
-        let held = stream.body_bytes - stream.returned_bytes;
-        if held >= RETURN_BYTES {
-            stream.returned_bytes = stream.body_bytes;
-            let (id, more) = (stream.id, (held as u32).to_be_bytes());
+        stream.received += bytes as u64;
+        if stream.received >= RETURN_BYTES {
+            let (id, more) = (stream.id, (stream.received as u32).to_be_bytes());
+            stream.received = 0;
             frame::write(&mut self.out, kind::WINDOW_UPDATE, 0, id, &more);
         }
     }
