@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::Arc;
 use std::time::Duration;
 use support::{
@@ -901,4 +902,35 @@ fn node_is_understood_with_interim_answers_and_trailers() {
         result["errors"]
     );
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}
+
+#[test]
+fn a_server_learns_of_the_end_and_of_its_errors() {
+    for (stray, options, code) in [
+        (None, "-c2 -n 4", 0),
+        (None, "-c2 -n 4 --requests-per-connection 1", 0),
+        // a body on no stream, PROTOCOL_ERROR
+        (Some((kind::DATA, 0)), "-c2 -n 2", 1),
+        // a ping that is too short, FRAME_SIZE_ERROR
+        (Some((kind::PING, 0)), "-c2 -n 2", 6),
+    ] {
+        let (sender, farewells) = channel();
+        let server = Http2Server::start(&[], move |mut side, _| {
+            while let Some(asked) = side.request() {
+                match stray {
+                    Some((kind, stream)) => side.send(kind, 0, stream, b"x"),
+                    None => side.answer(asked.stream, "200", b"hello"),
+                };
+            }
+            let _ = sender.send(side.farewells);
+        });
+        measured(&format!(
+            "--http2 -t1 -d60s -T30s {options} {}",
+            server.url()
+        ));
+        for _ in 0..2 {
+            let codes = farewells.recv_timeout(Duration::from_secs(60));
+            assert_eq!(codes.expect("a connection"), [code], "{options}");
+        }
+    }
 }

@@ -16,6 +16,17 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Its code (RFC 9113, 7).
+    pub fn code(self) -> u32 {
+        match self {
+            Fault::Protocol => 1,
+            Fault::FlowControl => 3,
+            Fault::FrameSize => 6,
+            Fault::Compression => 9,
+            Fault::EnhanceYourCalm => 11,
+        }
+    }
+
     /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {

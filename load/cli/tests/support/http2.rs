@@ -32,6 +32,8 @@ pub struct Side {
     decoder: Decoder,
     /// Streams that were given up by the client.
     pub given_up: Vec<u32>,
+    /// The codes of GOAWAYs that came.
+    pub farewells: Vec<u32>,
     /// PINGs that came; they are answered if it is awake.
     pub pings: usize,
     /// Whether it answers PING and SETTINGS.
@@ -93,6 +95,10 @@ impl Side {
                     if self.is_awake {
                         self.send(kind::PING, flag::ACK, 0, &payload);
                     }
+                }
+                kind::GOAWAY => {
+                    let code = payload[4..8].try_into().expect("four octets");
+                    self.farewells.push(u32::from_be_bytes(code));
                 }
                 kind::RST_STREAM => self.given_up.push(head.stream),
                 kind::SETTINGS if !head.has(flag::ACK) && self.is_awake => {
@@ -171,6 +177,7 @@ impl Http2Server {
                         stream,
                         decoder: Decoder::default(),
                         given_up: Vec::new(),
+                        farewells: Vec::new(),
                         pings: 0,
                         is_awake: true,
                         is_generous: true,

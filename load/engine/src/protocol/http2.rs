@@ -98,4 +98,10 @@ impl Protocol for Http2 {
             Err(error) => Err(error),
         }
     }
+
+    fn send_close<T: Transport>(&self, client: &mut Self::Session, bytes: Bytes<'_, T>) {
+        client.close();
+        // the server may be gone already
+        let _ = self.send_pending(client, bytes);
+    }
 }

@@ -89,6 +89,8 @@ pub struct Client<U> {
     is_settled: bool,
     /// The server accepts no more streams.
     is_going: bool,
+    /// The code of the server's error; 0 if it made none.
+    code: u32,
     /// The server's decoder has the fields that requests share.
     is_primed: bool,
     /// The server's decoder has a smaller table than usual: the client empties it.
@@ -127,6 +129,7 @@ impl<U: Copy + Default> Client<U> {
             server: Settings::default(),
             is_settled: false,
             is_going: false,
+            code: 0,
             is_primed: false,
             is_plain: false,
             owes_empty: false,
@@ -256,6 +259,16 @@ impl<U: Copy + Default> Client<U> {
         self.reset(slot, CANCEL);
     }
 
+    /// Sends a GOAWAY: no more requests come, for the server's error if it has made one (RFC 9113, 5.4.1 and
+    /// 6.8). Before its settings have come there is nothing to end.
+    pub fn close(&mut self) {
+        if self.is_settled || self.code != 0 {
+            // the server's streams, of which there are none, were processed up to the first number
+            let payload = [[0; 4], self.code.to_be_bytes()].concat();
+            frame::write(&mut self.out, kind::GOAWAY, 0, 0, &payload);
+        }
+    }
+
     /// Sends a PING, unless one is outstanding.
     pub fn ask(&mut self) {
         if self.asked == 0 {
@@ -324,6 +337,20 @@ impl<U: Copy + Default> Client<U> {
         sink: &mut S,
     ) -> Result<(), Fault> {
         (self.heard, self.asked) = (self.streams.next(), 0);
+        let fed = self.feed_on(bytes, events, sink);
+        if let Err(fault) = fed {
+            self.code = fault.code();
+        }
+        fed
+    }
+
+    #[inline]
+    fn feed_on<S: Sink>(
+        &mut self,
+        bytes: &[u8],
+        events: &mut Vec<Event<U>>,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
         if self.kept.is_empty() {
             let used = self.feed_all(bytes, events, sink)?;
             self.kept.extend_from_slice(&bytes[used..]);
