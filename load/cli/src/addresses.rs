@@ -134,7 +134,7 @@ mod tests {
             .iter()
             .map(|(name, value)| format!("--{name}={value}"));
         let words: Vec<String> = words.collect();
-        Args::read(&crate::options::parse(&words).expect("options"))
+        Args::read(&crate::options::parse(&words, crate::measure::Compat::Own).expect("options"))
     }
 
     fn lookup(book: &Book, url: &str) -> Vec<String> {

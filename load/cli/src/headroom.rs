@@ -114,7 +114,7 @@ mod tests {
 
     fn plan(line: &str) -> Plan {
         let words: Vec<String> = line.split(' ').map(String::from).collect();
-        let typed = crate::options::parse(&words).expect("correct");
+        let typed = crate::options::parse(&words, crate::measure::Compat::Own).expect("correct");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let args = Args::read(&typed).expect("correct");

@@ -98,7 +98,7 @@ fn refuse(refusal: Refusal, compat: Compat) -> u8 {
 
 fn start(arguments: &[String], compat: Compat) -> Result<u8, Refusal> {
     let mut typed =
-        options::parse(arguments.get(1..).unwrap_or_default()).map_err(Refusal::Usage)?;
+        options::parse(arguments.get(1..).unwrap_or_default(), compat).map_err(Refusal::Usage)?;
     if compat != Compat::Own {
         // wrk sends no field without a space behind its first colon, and goes on
         let has_space = |text: &str| {

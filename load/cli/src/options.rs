@@ -1,11 +1,12 @@
 //! Splits the command line as getopt_long does, without interpreting values.
 
+use crate::measure::Compat;
 use crate::refusal::{Mistake, Wrong};
 use crate::table::{Entry, Group, Typed, TABLE};
 
 /// Reads arguments as getopt_long does: options anywhere, short ones together, `--name=value`,
 /// long names cut short as far as they stay unique.
-pub fn parse(arguments: &[String]) -> Result<Typed, Mistake> {
+pub fn parse(arguments: &[String], compat: Compat) -> Result<Typed, Mistake> {
     let mut typed = Typed::default();
     let mut left = arguments.iter();
     while let Some(argument) = left.next() {
@@ -18,7 +19,7 @@ pub fn parse(arguments: &[String]) -> Result<Typed, Mistake> {
                 Some((name, value)) => (name, Some(value.to_string())),
                 None => (long, None),
             };
-            let entry = by_long(name)?;
+            let entry = by_long(name, compat)?;
             let value = take_value(entry, given, &mut left)?;
             typed.options.push((entry, value));
         } else if argument.len() > 1 && argument.starts_with('-') {
@@ -34,15 +35,21 @@ pub fn parse(arguments: &[String]) -> Result<Typed, Mistake> {
     Ok(typed)
 }
 
-fn by_long(name: &str) -> Result<&'static Entry, Mistake> {
-    if let Some(entry) = TABLE.iter().find(|entry| entry.long == name) {
+fn by_long(name: &str, compat: Compat) -> Result<&'static Entry, Mistake> {
+    let is_begun = |entry: &&Entry| !name.is_empty() && entry.long.starts_with(name);
+    let is_theirs = |entry: &&Entry| matches!(entry.group, Group::Wrk | Group::Wrk2);
+    let exact = TABLE.iter().find(|entry| entry.long == name);
+    // what is short for an option of wrk or wrk2 there is short for it here, whatever else begins so; under their
+    // names even what else is called so
+    let comes_first = |entry: &&Entry| compat == Compat::Own || is_theirs(entry);
+    if let Some(entry) = exact.filter(comes_first) {
         return Ok(entry);
     }
-    let is_begun = |entry: &&Entry| !name.is_empty() && entry.long.starts_with(name);
-    // what is short for an option of wrk or wrk2 there is short for it here, whatever else begins so
-    let is_theirs = |entry: &&Entry| matches!(entry.group, Group::Wrk | Group::Wrk2);
     let mut theirs = TABLE.iter().filter(is_theirs).filter(is_begun);
     if let (Some(entry), None) = (theirs.next(), theirs.next()) {
+        return Ok(entry);
+    }
+    if let Some(entry) = exact {
         return Ok(entry);
     }
     let mut begun = TABLE.iter().filter(is_begun);
@@ -100,7 +107,7 @@ mod tests {
 
     fn typed(line: &str) -> Result<Typed, Mistake> {
         let words: Vec<String> = line.split(' ').map(String::from).collect();
-        parse(&words)
+        parse(&words, Compat::Own)
     }
 
     #[test]
@@ -127,6 +134,27 @@ mod tests {
         let typed = typed("-t4 -- http://h/ -x").expect("correct");
         assert_eq!(typed.words, ["http://h/", "-x"]);
         assert!(typed.rest.is_empty());
+    }
+
+    #[test]
+    fn what_is_short_for_an_option_of_wrk_is_that_under_its_name() {
+        let words = |line: &str| -> Vec<String> { line.split(' ').map(String::from).collect() };
+        let of = |line: &str, compat| {
+            let typed = parse(&words(line), compat).expect("correct");
+            let options = typed.options.iter();
+            let options = options.map(|(entry, value)| format!("{}={value}", entry.long));
+            (options.collect::<Vec<_>>().join(" "), typed.words.join(" "))
+        };
+        let pair = |options: &str, rest: &str| (options.to_string(), rest.to_string());
+        for compat in [Compat::Wrk, Compat::Wrk2] {
+            assert_eq!(
+                of("--late http://h/", compat),
+                pair("latency=", "http://h/")
+            );
+            // whole names of our own stay
+            assert_eq!(of("--json f u", compat), pair("json=f", "u"));
+        }
+        assert_eq!(of("--late drop u", Compat::Own), pair("late=drop", "u"));
     }
 
     #[test]

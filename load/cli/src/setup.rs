@@ -699,7 +699,8 @@ mod tests {
         let resolve = format!("--resolve=h.test:{port}:127.0.0.1,::1,127.0.0.2");
         let others = |options: &[&str]| {
             let words: Vec<String> = options.iter().map(ToString::to_string).collect();
-            let typed = crate::options::parse(&words).expect("options");
+            let typed =
+                crate::options::parse(&words, crate::measure::Compat::Own).expect("options");
             let args = Args::read(&typed).expect("values");
             let plan = plan(&args, &[format!("http://h.test:{port}/")]).expect("a plan");
             let each = plan.targets[0].others.iter();

@@ -380,7 +380,7 @@ mod tests {
             "46",
         ];
         let words: Vec<String> = words.map(String::from).to_vec();
-        let typed = crate::options::parse(&words).expect("correct");
+        let typed = crate::options::parse(&words, crate::measure::Compat::Own).expect("correct");
         let args = Args::read(&typed).expect("correct");
         assert_eq!((args.connections.from, args.timeout.0), (7.0, 500_000_000));
         assert_eq!((args.wait, args.dscp), (Wait::Spin, Some(UpTo(46))));
