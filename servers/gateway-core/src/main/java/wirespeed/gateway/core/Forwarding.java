@@ -171,7 +171,18 @@ public final class Forwarding {
 
     /** Adds the fields that describe client and gateway to the origin; once per request. */
     public void prepare(Request request) {
-        Headers headers = request.headers();
+        prepare(request, request.headers());
+    }
+
+    /** The fields of a request that no origin has been asked yet, as one gets them. */
+    public Headers prepared(Context context) {
+        Headers copy = context.request().headers().copy();
+        prepare(context.request(), copy);
+        StrippedPrefix.tell(context.route(), copy);
+        return copy;
+    }
+
+    private void prepare(Request request, Headers headers) {
         headers.removeKnown(Field.HOP_BY_HOP);
         if (countsHops(request)) {
             countHop(headers);
@@ -196,7 +207,7 @@ public final class Forwarding {
     }
 
     /** The element of Via by which this gateway knows a request that it has sent. */
-    public String via(Request request) {
+    private String via(Request request) {
         return via[request.isHttp2() ? 2 : request.minor()];
     }
 

@@ -63,7 +63,7 @@ public final class Persistence {
         if (token.equals(Cookies.get(context.request().headers(), name))) {
             return;
         }
-        boolean isSecure = context.request().scheme().equals("https");
+        boolean isSecure = context.request().clientScheme().equals("https");
         context.response().headers().add("Set-Cookie", name + "=" + token
                 + "; Path=/; HttpOnly; SameSite=Lax" + (isSecure ? "; Secure" : ""));
     }

@@ -136,6 +136,24 @@ public final class Request {
         this.scheme = scheme;
     }
 
+    /** The scheme that the client has used, as the first trusted proxy says; else {@link #scheme}. */
+    public String clientScheme() {
+        String said = first(headers.get(Field.X_FORWARDED_PROTO.text));
+        return said.isEmpty() ? scheme : said.toLowerCase(java.util.Locale.ROOT);
+    }
+
+    /** The host that the client has asked for, as the first trusted proxy says; else {@link #host}. */
+    public String clientHost() {
+        String said = first(headers.get(Field.X_FORWARDED_HOST.text));
+        return said.isEmpty() ? host : said;
+    }
+
+    /** Only trusted proxies can have sent it; of several the first has spoken to the client. */
+    private static String first(String list) {
+        int comma = list == null ? -1 : list.indexOf(',');
+        return list == null ? "" : (comma < 0 ? list : list.substring(0, comma)).trim();
+    }
+
     /** The client's address without its port. */
     public String clientAddress() {
         return clientAddress;

@@ -13,9 +13,12 @@ public final class StrippedPrefix {
 
     /** Passes it to the origin, behind a prefix that a trusted proxy took off; once per request. */
     public static void tell(Context context) {
-        String prefix = prefix(context.route());
+        tell(context.route(), context.request().headers());
+    }
+
+    static void tell(Route route, Headers headers) {
+        String prefix = prefix(route);
         if (!prefix.isEmpty()) {
-            Headers headers = context.request().headers();
             String before = headers.get(TOLD);
             headers.set(TOLD, (before == null ? "" : before) + prefix);
         }
@@ -65,8 +68,9 @@ public final class StrippedPrefix {
         if (isOrigins) {
             return below(place.substring(path), prefix);
         }
-        return authority.equalsIgnoreCase(context.request().host())
-                ? place.substring(0, path) + below(place.substring(path), prefix) : place;
+        boolean isClients = authority.equalsIgnoreCase(context.request().host())
+                || authority.equalsIgnoreCase(context.request().clientHost());
+        return isClients ? place.substring(0, path) + below(place.substring(path), prefix) : place;
     }
 
     private static String below(String path, String prefix) {

@@ -36,7 +36,7 @@ final class AccessLogFormat {
             Map.entry("time", line -> now()),
             Map.entry("client", line -> line.context().request().clientAddress()),
             Map.entry("method", line -> line.context().request().method()),
-            Map.entry("scheme", line -> line.context().request().scheme()),
+            Map.entry("scheme", line -> line.context().request().clientScheme()),
             Map.entry("host", line -> line.context().request().host()),
             Map.entry("target", line -> line.context().request().target()),
             Map.entry("forwarded", AccessLogFormat::forwarded),

@@ -95,12 +95,12 @@ final class ExternalAuthorization extends ShippedFilters.Scoped {
             request.headers().all(name).forEach(value -> question.header(name, value));
         }
         question.setHeader("X-Forwarded-Method", request.method());
-        question.setHeader("X-Forwarded-Proto", request.scheme());
+        question.setHeader("X-Forwarded-Proto", request.clientScheme());
         question.setHeader("X-Forwarded-Uri", request.pathWithParameters()
                 + (request.query() == null ? "" : "?" + request.query()));
         question.setHeader("X-Forwarded-For", request.clientAddress());
-        if (request.host() != null) {
-            question.setHeader("X-Forwarded-Host", request.host());
+        if (request.clientHost() != null) {
+            question.setHeader("X-Forwarded-Host", request.clientHost());
         }
         return question.build();
     }

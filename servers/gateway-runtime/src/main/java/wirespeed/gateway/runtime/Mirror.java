@@ -135,18 +135,12 @@ final class Mirror extends ShippedFilters.Scoped {
                 + url.getRawAuthority() + Forwarding.target(context))).timeout(timeout)
                 .method(request.method(), bytes.length == 0 ? HttpRequest.BodyPublishers.noBody()
                         : HttpRequest.BodyPublishers.ofByteArray(bytes));
-        request.headers().forEach((name, value) -> {
+        // With Via: a service that leads back here gets 508, and no copy of a copy is made.
+        context.snapshot().forwarding().prepared(context).forEach((name, value) -> {
             if (!notCopied.contains(name.toLowerCase(Locale.ROOT))) {
                 copy.header(name, value);
             }
         });
-        // A service that leads back here gets 508, and no copy of a copy is made.
-        copy.header("Via", context.snapshot().forwarding().via(request));
-        copy.setHeader("X-Forwarded-For", request.clientAddress());
-        copy.setHeader("X-Forwarded-Proto", request.scheme());
-        if (request.host() != null) {
-            copy.setHeader("X-Forwarded-Host", request.host());
-        }
         return copy.build();
     }
 

@@ -113,7 +113,7 @@ final class Tracing implements FinishFilter {
         SpanBuilder builder = tracer.spanBuilder(request.method()).setParent(parent)
                 .setSpanKind(SpanKind.SERVER)
                 .setAttribute(METHOD, request.method()).setAttribute(PATH, request.path())
-                .setAttribute(SCHEME, request.scheme())
+                .setAttribute(SCHEME, request.clientScheme())
                 .setAttribute(CLIENT, request.clientAddress());
         Span span = builder.startSpan();
         context.attribute(SPAN, span);

@@ -1,0 +1,112 @@
+// For which requests shipped filters are, and what they say of answers that no origin gave.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+abstract class ShippedContract extends CarrierContract {
+    private static final String PAGE = "Origin: https://shop.example\r\n";
+    private static final String CORS = "[[filter]]\ntype = \"cors\"\nallow-origins = [\"https://shop.example\"]\n"
+            + "credentials = true\n";
+    private static final String BALANCER = "[server]\ntrusted-proxies = [\"127.0.0.1\"]\n";
+    private static final String SECURE = "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https, http\r\n"
+            + "X-Forwarded-Host: shop.example, edge.internal\r\n";
+    @TempDir
+    Path folder;
+
+    private Carrier gateway(String more) {
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n" + more);
+    }
+
+    /** A filter that refuses every client. */
+    private String locked(String more) throws IOException {
+        Path keys = Files.writeString(folder.resolve("keys"), "kim " + "0".repeat(64) + "\n");
+        return "[[filter]]\ntype = \"api-key\"\nkeys-file = \"" + keys + "\"\n" + more;
+    }
+
+    private static RawClient.Answer ask(RawClient client, String line, String host, String fields)
+            throws IOException {
+        client.send(line + " HTTP/1.1\r\nHost: " + host + "\r\n" + fields + "\r\n");
+        return client.read();
+    }
+
+    private static int preflight(RawClient client, String path, String host) throws IOException {
+        return ask(client, "OPTIONS " + path, host, PAGE + "Access-Control-Request-Method: POST\r\n").status();
+    }
+
+    private static int freePort() throws IOException {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return socket.getLocalPort();
+        }
+    }
+
+    @Test
+    void what_a_trusted_proxy_says_of_scheme_and_host_goes_to_the_service_that_decides() throws Exception {
+        RecordingOrigin service = closedLater(new RecordingOrigin());
+        String more = "[[filter]]\ntype = \"external-auth\"\nurl = \"http://127.0.0.1:" + service.port()
+                + "/\"\ntimeout = \"20s\"\n";
+        assertEquals(200, ask(client(gateway(BALANCER + more)), "GET /", "inner.internal", SECURE).status());
+        assertEquals("https", service.seen.get(0).header("X-Forwarded-Proto"));
+        assertEquals("shop.example", service.seen.get(0).header("X-Forwarded-Host"));
+        assertEquals("203.0.113.7", service.seen.get(0).header("X-Forwarded-For"));
+        // Other clients may not say it.
+        assertEquals(200, ask(client(gateway(more)), "GET /", "inner.internal", SECURE).status());
+        assertEquals("http", service.seen.get(1).header("X-Forwarded-Proto"));
+        assertEquals("inner.internal", service.seen.get(1).header("X-Forwarded-Host"));
+    }
+
+    @Test
+    void a_copy_says_of_client_and_proxies_what_the_origin_gets() throws Exception {
+        RecordingOrigin mirror = closedLater(new RecordingOrigin());
+        RawClient client = client(gateway(BALANCER + "[[route]]\nprefix = \"/shop\"\norigins = [\"o\"]\n"
+                + "strip-prefix = true\n[[filter]]\ntype = \"mirror\"\ntimeout = \"1m\"\nurl = \"http://127.0.0.1:"
+                + mirror.port() + "\"\n"));
+        assertEquals(200, ask(client, "GET /shop/a", "inner.internal", SECURE + "Forwarded: for=203.0.113.7\r\n")
+                .status());
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (mirror.seen.isEmpty()) {
+            assertTrue(System.nanoTime() < end, "no copy");
+            Thread.sleep(5);
+        }
+        for (String name : List.of("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded",
+                "X-Forwarded-Prefix", "Via")) {
+            assertEquals(origin.seen.get(0).header(name), mirror.seen.get(0).header(name), name);
+        }
+        assertEquals("203.0.113.7, 127.0.0.1", mirror.seen.get(0).header("X-Forwarded-For"));
+        assertEquals("https, http", mirror.seen.get(0).header("X-Forwarded-Proto"));
+    }
+
+    @Test
+    void a_cookie_that_binds_is_for_tls_alone_where_the_client_uses_it() throws Exception {
+        String cookie = "persistence = \"cookie\"\n";
+        String secure = ask(client(gateway(cookie + BALANCER)), "GET /", "a", SECURE).header("Set-Cookie");
+        assertTrue(secure.endsWith("; Secure"), secure);
+        String plain = ask(client(gateway(cookie)), "GET /", "a", SECURE).header("Set-Cookie");
+        assertTrue(plain.endsWith("; SameSite=Lax"), plain);
+    }
+
+    @Test
+    void a_stripped_prefix_is_restored_in_places_of_the_host_that_the_client_asked_for() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 302, "Location: https://shop.example/next\r\n", "");
+            return true;
+        };
+        Carrier gateway = gateway(BALANCER + "[[route]]\nprefix = \"/shop\"\norigins = [\"o\"]\n"
+                + "strip-prefix = true\nrestore-prefix = true\n");
+        assertEquals("https://shop.example/shop/next",
+                ask(client(gateway), "GET /shop/a", "inner.internal", SECURE).header("Location"));
+        assertEquals("https://shop.example/next",
+                ask(client(gateway), "GET /shop/a", "inner.internal", "").header("Location"));
+    }
+}
