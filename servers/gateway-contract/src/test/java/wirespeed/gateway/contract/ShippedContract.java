@@ -41,6 +41,18 @@ abstract class ShippedContract extends CarrierContract {
         return client.read();
     }
 
+    @Test
+    void a_filter_for_a_suffix_is_for_each_host_below_it() throws Exception {
+        Carrier gateway = gateway(locked("host = \"*.example.com\"\nprefix = \"/admin\"\n"));
+        for (String host : List.of("a.example.com", "A.b.Example.COM.:8443")) {
+            assertEquals(401, ask(client(gateway), "GET /admin/x", host, "").status(), host);
+            assertEquals(200, ask(client(gateway), "GET /administer", host, "").status(), host);
+        }
+        for (String host : List.of("example.com", "notexample.com", "a.example.com.evil")) {
+            assertEquals(200, ask(client(gateway), "GET /admin/x", host, "").status(), host);
+        }
+    }
+
     private static int preflight(RawClient client, String path, String host) throws IOException {
         return ask(client, "OPTIONS " + path, host, PAGE + "Access-Control-Request-Method: POST\r\n").status();
     }

@@ -42,6 +42,53 @@ public final class Authority {
         return name;
     }
 
+    /**
+     * A host of the configuration as {@link #canonical} writes it: a name or an address without a port,
+     * {@code *.suffix}, or nothing for every host. A host that no request could have is refused with a reason.
+     */
+    public static String pattern(String text) {
+        boolean isSuffix = text.startsWith("*.");
+        String name = isSuffix ? text.substring(2) : text;
+        int end;
+        try {
+            end = hostEnd(name);
+        } catch (Refusal none) {
+            end = 0;
+        }
+        if (end > 0 && name.substring(end).matches(":\\d*")) {
+            throw new IllegalArgumentException("host \"" + text + "\" has a port, which is not compared"
+                    + " (write \"" + text.substring(0, text.lastIndexOf(':')) + "\")");
+        }
+        boolean isName = end > 0 && end == name.length() && end <= 255 && name.charAt(0) != '.'
+                && !(isSuffix && name.startsWith("["));
+        if (!isName && !text.isEmpty()) {
+            throw new IllegalArgumentException("host \"" + text + "\" is neither a host name nor *.suffix"
+                    + (text.equals("*") ? " (leave it out for every host)" : " (for example \"example.com\""
+                    + " or \"*.example.com\")"));
+        }
+        return canonical(text);
+    }
+
+    /** Whether a pattern stands for the host of a request. */
+    public static boolean matches(String pattern, String host) {
+        if (pattern.isEmpty() || host == null) {
+            return pattern.isEmpty();
+        }
+        String name = name(host);
+        return pattern.startsWith("*.") ? name.endsWith(pattern.substring(1)) : name.equals(pattern);
+    }
+
+    /** Whether a host can be one of those of both patterns. */
+    public static boolean overlap(String one, String other) {
+        boolean isEvery = one.isEmpty() || other.isEmpty() || one.equals(other);
+        return isEvery || isWithin(one, other) || isWithin(other, one);
+    }
+
+    /** Whether a pattern, or the part of it that hosts end with, lies below {@code *.suffix}. */
+    private static boolean isWithin(String one, String suffix) {
+        return suffix.startsWith("*.") && one.endsWith(suffix.substring(1));
+    }
+
     private static int hostEnd(String host) {
         if (host.startsWith("[")) {
             int close = host.indexOf(']');

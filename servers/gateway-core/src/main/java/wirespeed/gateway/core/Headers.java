@@ -76,6 +76,21 @@ public final class Headers {
         return count;
     }
 
+    /** Whether a field with this name is taken off each request before filters and routes see it. */
+    public static boolean isNeverSeen(String name) {
+        return isAmong(name, Field.HOP_BY_HOP | Field.NEVER_TAKEN);
+    }
+
+    /** Whether the gateway frames messages by a field with this name, or by its absence. */
+    public static boolean isFraming(String name) {
+        return isAmong(name, Field.HOP_BY_HOP | Field.CONTENT_LENGTH.bit);
+    }
+
+    private static boolean isAmong(String name, long bits) {
+        Field field = Field.of(name);
+        return field != null && (field.bit & bits) != 0;
+    }
+
     /** Whether any of these fields may be present; a removed field may still say yes. */
     boolean mayHave(long bits) {
         return (seen & bits) != 0;

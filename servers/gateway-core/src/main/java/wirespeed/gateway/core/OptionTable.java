@@ -316,7 +316,7 @@ public final class OptionTable {
         d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier. Without it a mirror runs last,"
                 + " and cors answers preflights that ip allows before jwt, api-key, basic and external-auth.");
         d.text("prefix", "/", "Only below this path.");
-        d.text("host", "", "Only for this host.");
+        d.text("host", "", "Only for this host, or *.suffix; empty for all.");
         d.choice("scheme", "any", List.of("any", "http", "https"), "Only for requests that came by it.");
         d.table("request-set", "headers: set in requests.");
         d.texts("request-remove", "", "headers: removed from requests.");

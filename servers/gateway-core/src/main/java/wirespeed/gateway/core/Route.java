@@ -114,13 +114,9 @@ public record Route(String name, String host, String prefix, Match match, List<T
         }
     }
 
-    /** Whether a normalised path lies below the prefix: /a matches /a and /a/b, not /ab. */
+    /** Whether a normalised path lies below the prefix. */
     boolean covers(String path) {
-        if (!path.startsWith(prefix)) {
-            return false;
-        }
-        return path.length() == prefix.length() || prefix.endsWith("/")
-                || path.charAt(prefix.length()) == '/';
+        return TargetPath.isBelow(prefix, path);
     }
 
     Origin origin(Request request, RandomGenerator random) {

@@ -62,6 +62,44 @@ public final class TargetPath {
         return whole.length();
     }
 
+    /** Whether a path that rules see is a prefix, or lies below it: /a covers /a and /a/b, not /ab. */
+    public static boolean isBelow(String prefix, String path) {
+        return prefix.equals("/") || path.startsWith(prefix) && (path.length() == prefix.length()
+                || prefix.endsWith("/") || path.charAt(prefix.length()) == '/');
+    }
+
+    /** A prefix of the configuration. One that no path as rules see it begins with is refused with a sentence. */
+    public static String prefix(String text) {
+        if (!text.startsWith("/")) {
+            throw new IllegalArgumentException("prefix \"" + text + "\" does not start with /");
+        }
+        String form;
+        try {
+            form = prefixForm(text);
+        } catch (Refusal none) {
+            throw new IllegalArgumentException("prefix \"" + text + "\": " + none.getMessage(), none);
+        }
+        if (!form.equals(text)) {
+            throw new IllegalArgumentException("prefix \"" + text + "\" is the beginning of no path as rules"
+                    + " see it (write \"" + form + "\")");
+        }
+        return text;
+    }
+
+    /** Without a query, parameters and a star for all that follows, and in the normal form. */
+    private static String prefixForm(String text) {
+        int end = text.indexOf('?');
+        String path = end < 0 ? text : text.substring(0, end);
+        String plain = path.endsWith("/*") ? path.substring(0, Math.max(1, path.length() - 2)) : path;
+        StringBuilder encoded = new StringBuilder(plain.length());
+        for (byte b : plain.getBytes(java.nio.charset.StandardCharsets.UTF_8)) {
+            encoded.append(Ascii.isTarget(b) ? String.valueOf((char) b) : String.format("%%%02X", b));
+        }
+        String normal = normalise(encoded.toString());
+        checkDecoded(normal);
+        return normal.indexOf(';') < 0 ? normal : withoutParameters(normal);
+    }
+
     /** Whether a normal path holds %2F: a slash to some origins, and a part of a name to others. */
     static boolean hasEncodedSlash(String normal) {
         return normal.indexOf('%') >= 0 && normal.contains(ENCODED_SLASH);

@@ -3,6 +3,8 @@ package wirespeed.gateway.runtime;
 
 import java.nio.ByteBuffer;
 import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import wirespeed.gateway.core.Ascii;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
@@ -60,6 +62,9 @@ final class AccessRules {
     /** Lets browsers know whether a page of another origin may read (Fetch §3.2). */
     static final class Cors {
         private static final String ANY = "*";
+        private static final int PORT_MAX = 65_535;
+        private static final Pattern ORIGIN = Pattern.compile(
+                "https?://(?:[a-z0-9._-]+|\\[[0-9a-f:.]+\\])(:[1-9][0-9]{0,4})?");
 
         private final List<String> origins;
         private final String methods;
@@ -84,9 +89,10 @@ final class AccessRules {
                         + " any page act as its reader; name the origins");
             }
             for (String origin : origins) {
-                if (!origin.equals(ANY) && !origin.matches("https?://[^/\\s]+")) {
+                if (!origin.equals(ANY) && !isOrigin(origin)) {
                     throw new IllegalArgumentException("allow-origins: \"" + origin
-                            + "\" is not an origin, such as https://shop.example");
+                            + "\" is not an origin as browsers write it (for example https://shop.example"
+                            + " or http://10.0.0.7:8080)");
                 }
             }
         }
@@ -99,6 +105,14 @@ final class AccessRules {
                 }
             }
             return String.join(", ", values.texts(option));
+        }
+
+        /** In lower case, and without the usual port: any other spelling is equal to none that is sent. */
+        private static boolean isOrigin(String text) {
+            Matcher parts = ORIGIN.matcher(text);
+            String usual = text.startsWith("https") ? ":443" : ":80";
+            return parts.matches() && !usual.equals(parts.group(1))
+                    && (parts.group(1) == null || Integer.parseInt(parts.group(1).substring(1)) <= PORT_MAX);
         }
 
         /**

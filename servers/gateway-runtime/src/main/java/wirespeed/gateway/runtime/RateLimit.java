@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
+import wirespeed.gateway.core.Ascii;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.IpAddress;
 import wirespeed.gateway.core.OptionValues;
@@ -103,6 +104,9 @@ final class RateLimit extends ShippedFilters.Scoped {
         }
         if (text.startsWith(HEADER)) {
             String name = named(text, HEADER, "header");
+            if (!Ascii.isToken(name)) {
+                throw new IllegalArgumentException("key \"" + text + "\": no header field has this name");
+            }
             // All lines: otherwise a client would choose a bucket by what it puts first.
             return context -> String.join(",", context.request().headers().all(name));
         }

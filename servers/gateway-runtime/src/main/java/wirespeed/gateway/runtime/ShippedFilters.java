@@ -4,7 +4,6 @@ package wirespeed.gateway.runtime;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
 import java.util.Set;
 import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.Context;
@@ -103,7 +102,8 @@ final class ShippedFilters {
     /** For which requests a filter is. */
     record Scope(String name, int order, String prefix, String host, String scheme) {
         Scope {
-            host = Authority.canonical(host);
+            host = Authority.pattern(host);
+            prefix = prefix.isEmpty() ? "/" : TargetPath.prefix(prefix);
         }
 
         /** The same requests, for the filter of another phase. */
@@ -116,29 +116,18 @@ final class ShippedFilters {
             return new Scope(name, otherOrder, prefix, host, scheme);
         }
 
-        boolean covers(Context context) {
-            Request request = context.request();
-            if (!host.isEmpty() && (request.host() == null
-                    || !host.equals(Authority.name(request.host())))) {
-                return false;
-            }
-            if (!scheme.equals("any") && !scheme.equals(scheme(request))) {
-                return false;
-            }
-            return prefix.equals("/") || request.path().startsWith(prefix)
-                    && (request.path().length() == prefix.length() || prefix.endsWith("/")
-                    || request.path().charAt(prefix.length()) == '/');
+        /** Whether a request can be there that both are for. */
+        boolean overlaps(Scope other) {
+            return Authority.overlap(host, other.host)
+                    && (scheme.equals("any") || other.scheme.equals("any") || scheme.equals(other.scheme))
+                    && (TargetPath.isBelow(prefix, other.prefix) || TargetPath.isBelow(other.prefix, prefix));
         }
 
-        /** The client's, as a trusted proxy in front says; what others say has been removed. */
-        private static String scheme(Request request) {
-            String said = request.headers().get("X-Forwarded-Proto");
-            if (said == null) {
-                return request.scheme();
-            }
-            // Of several proxies the first one has spoken to the client.
-            int comma = said.indexOf(',');
-            return (comma < 0 ? said : said.substring(0, comma)).trim().toLowerCase(Locale.ROOT);
+        boolean covers(Context context) {
+            Request request = context.request();
+            return Authority.matches(host, request.host())
+                    && (scheme.equals("any") || scheme.equals(request.clientScheme()))
+                    && TargetPath.isBelow(prefix, request.path());
         }
     }
 

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import wirespeed.gateway.core.Address;
@@ -29,12 +30,16 @@ import wirespeed.gateway.core.Retry;
 import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.RouteTable;
 import wirespeed.gateway.core.Snapshot;
+import wirespeed.gateway.core.TargetPath;
 
 /**
  * Addresses are taken over from snapshot to snapshot, so that health, load and connections outlive
  * a change. Cross-checks (a route to an origin that there is not) happen here.
  */
 final class SnapshotBuilder {
+    private static final Set<String> METHODS = Set.of("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE",
+            "OPTIONS", "TRACE");
+    private static final String PERSISTENCE = "wirespeed";
     private final Map<Entry, Address> addresses = new HashMap<>();
     private final byte[] randomKey = new byte[32];
     /** In Via, where no name is configured; loops of other gateways must not look like ours. */
@@ -87,11 +92,13 @@ final class SnapshotBuilder {
         List<Route> routes = new ArrayList<>();
         // Otherwise a wrong origin would be reported again by each of its routes.
         boolean areOriginsGood = mistakes.isEmpty();
+        int number = 0;
         for (OptionValues values : areOriginsGood ? config.routes() : List.<OptionValues>of()) {
+            number++;
             try {
-                routes.add(route(routes.size() + 1, values, origins));
+                routes.add(route(number, values, origins));
             } catch (IllegalArgumentException bad) {
-                mistakes.add(values.place() + "route " + (routes.size() + 1) + ": " + bad.getMessage());
+                mistakes.add(values.place() + "route " + number + ": " + bad.getMessage());
             }
         }
         if (config.routes().isEmpty() && origins.size() == 1) {
@@ -319,11 +326,40 @@ final class SnapshotBuilder {
         }
     }
 
-    private static Route route(int number, OptionValues values, Map<String, Origin> origins) {
-        String prefix = values.text("prefix");
-        if (!prefix.startsWith("/")) {
-            throw new IllegalArgumentException("prefix \"" + prefix + "\" does not start with /");
+    /** A route that no request could have would be passed over silently. */
+    private static Route.Match match(OptionValues values) {
+        for (String method : values.texts("methods")) {
+            String upper = method.toUpperCase(Locale.ROOT);
+            if (!Ascii.isToken(method) || !method.equals(upper) && METHODS.contains(upper)) {
+                throw new IllegalArgumentException("methods: \"" + method + "\" is not a method ("
+                        + (METHODS.contains(upper) ? "write " + upper + "; " : "")
+                        + "they are compared with their case)");
+            }
         }
+        for (String option : List.of("headers", "cookies")) {
+            values.table(option).forEach((name, value) -> {
+                if (!Ascii.isToken(name) || !Ascii.isValue(value) || !value.equals(value.trim())) {
+                    throw new IllegalArgumentException(option + ": no request has \"" + name + "\" = \""
+                            + value + "\" (write a name, and a value without blanks around it)");
+                }
+            });
+        }
+        values.table("headers").keySet().forEach(SnapshotBuilder::checkSeen);
+        Expression pattern = values.text("pattern").isEmpty() ? null : Expression.of(values.text("pattern"));
+        return new Route.Match(values.texts("methods"), values.table("headers"), values.table("query"),
+                values.table("cookies"), pattern);
+    }
+
+    private static void checkSeen(String field) {
+        if (Headers.isNeverSeen(field)) {
+            throw new IllegalArgumentException("headers: " + field + " is taken off a request before its"
+                    + " route is chosen (use another field)");
+        }
+    }
+
+    private static Route route(int number, OptionValues values, Map<String, Origin> origins) {
+        String host = Authority.pattern(values.text("host"));
+        String prefix = TargetPath.prefix(values.text("prefix"));
         List<Route.Target> targets = new ArrayList<>();
         for (String text : values.texts("origins")) {
             int star = text.indexOf('*');
@@ -343,10 +379,8 @@ final class SnapshotBuilder {
         if (!values.text("sticky").isEmpty()) {
             checkKey("sticky", values);
         }
-        Expression pattern = values.text("pattern").isEmpty() ? null : Expression.of(values.text("pattern"));
-        return new Route(name, values.text("host"), prefix, new Route.Match(values.texts("methods"),
-                values.table("headers"), values.table("query"), values.table("cookies"), pattern), targets,
-                values.text("sticky"), values.isTrue("strip-prefix"), values.isTrue("upgrade"),
+        return new Route(name, host, prefix, match(values), targets, values.text("sticky"),
+                values.isTrue("strip-prefix"), values.isTrue("upgrade"),
                 new Route.Bounds(values.bytes("body"), values.millis("timeout"), values.millis("response")),
                 values.isTrue("restore-prefix"), values.isTrue("encoded-slashes"));
     }

@@ -33,6 +33,19 @@ class ScopeTest {
     }
 
     @Test
+    void a_suffix_stands_for_the_hosts_below_it() {
+        for (String configured : List.of("*.admin.test", "*.Admin.test.")) {
+            for (String host : List.of("a.admin.test", "A.b.ADMIN.test.:80")) {
+                assertEquals(true, covers(configured, host), configured + " for " + host);
+            }
+            for (String host : List.of("admin.test", "xadmin.test", "a.admin.test.example")) {
+                assertEquals(false, covers(configured, host), configured + " for " + host);
+            }
+        }
+        assertEquals(true, covers("[2001:DB8::1]", "[2001:db8::1]:80"));
+    }
+
+    @Test
     void the_scheme_is_the_first_one_that_proxies_in_front_name() {
         for (String said : List.of("https", "HTTPS", "https, http", " https ,http", "https,https")) {
             Headers headers = new Headers();
