@@ -57,6 +57,24 @@ abstract class ShippedContract extends CarrierContract {
         return ask(client, "OPTIONS " + path, host, PAGE + "Access-Control-Request-Method: POST\r\n").status();
     }
 
+    @Test
+    void preflights_come_before_credentials_of_their_own_requests_and_behind_all_else() throws Exception {
+        String rewrite = "[[filter]]\ntype = \"rewrite\"\norder = 50\npattern = \"^/public\"\n"
+                + "replacement = \"/api\"\n" + CORS + "prefix = \"/api\"\n";
+        for (String elsewhere : List.of("host = \"admin.example\"\n", "prefix = \"/apis\"\n",
+                "host = \"*.admin.example\"\n")) {
+            RawClient client = client(gateway(rewrite + "host = \"shop.example\"\n" + locked("order = 10\n" + elsewhere)));
+            assertEquals(204, preflight(client, "/public/x", "shop.example"), elsewhere);
+        }
+        assertEquals(0, origin.seen.size());
+        for (String here : List.of("", "host = \"*.example\"\n", "prefix = \"/api/x\"\n")) {
+            RawClient client = client(gateway(CORS + "prefix = \"/api\"\nhost = \"shop.example\"\n"
+                    + locked("order = 10\n" + here)));
+            assertEquals(204, preflight(client, "/api/x", "shop.example"), here);
+        }
+        assertEquals(0, origin.seen.size());
+    }
+
     private static int freePort() throws IOException {
         try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             return socket.getLocalPort();

@@ -37,7 +37,6 @@ final class ShippedFilters {
         List<Filter> filters = new ArrayList<>();
         List<String> mistakes = new ArrayList<>();
         boolean hasTokens = tables.stream().anyMatch(values -> values.text("type").equals("jwt"));
-        int early = beforeAuthentication(tables);
         int number = 0;
         for (OptionValues values : tables) {
             number++;
@@ -46,7 +45,7 @@ final class ShippedFilters {
                     throw new IllegalArgumentException("key claim:NAME needs a filter of type jwt");
                 }
                 boolean isLog = isCheck && values.text("type").equals("access-log");
-                filters.addAll(isLog ? AccessLog.checked(values) : make(values, number, early));
+                filters.addAll(isLog ? AccessLog.checked(values) : make(values, number, tables));
             } catch (IllegalArgumentException bad) {
                 mistakes.add(values.place() + "filter " + number + ": " + bad.getMessage());
             }
@@ -61,17 +60,31 @@ final class ShippedFilters {
     }
 
     /** A browser sends no credentials with a preflight: who asks for them would refuse it. */
-    private static int beforeAuthentication(List<OptionValues> tables) {
-        return tables.stream().filter(values -> AUTHENTICATION.contains(values.text("type")))
+    private static int beforeAuthentication(Scope scope, List<OptionValues> tables) {
+        return tables.stream().filter(values -> AUTHENTICATION.contains(values.text("type"))
+                && mayBothCover(scope, values))
                 .mapToInt(values -> values.count("order")).reduce(ORDER, Math::min) - 1;
     }
 
-    private static List<Filter> make(OptionValues values, int number, int early) {
+    private static boolean mayBothCover(Scope scope, OptionValues values) {
+        try {
+            return scope.overlaps(scope("", values));
+        } catch (IllegalArgumentException another) {
+            // A mistake of that table, which is reported there.
+            return false;
+        }
+    }
+
+    private static Scope scope(String name, OptionValues values) {
+        return new Scope(name, values.count("order"), values.text("prefix"), values.text("host"),
+                values.text("scheme"));
+    }
+
+    private static List<Filter> make(OptionValues values, int number, List<OptionValues> tables) {
         String type = values.text("type");
         String name = values.text("name").isEmpty() ? type + "-" + number : values.text("name");
         checkOptions(values, type);
-        Scope scope = new Scope(name, values.count("order"), values.text("prefix"),
-                values.text("host"), values.text("scheme"));
+        Scope scope = scope(name, values);
         return switch (type) {
             case "headers" -> List.of(new RequestHeaders(scope, values),
                     new ResponseHeaders(scope, values));
@@ -91,7 +104,7 @@ final class ShippedFilters {
             case "external-auth" -> List.of(new ExternalAuthorization(scope, values));
             case "mirror" -> List.of(new Mirror(scope, values));
             case "ip" -> List.of(new AccessRules.Ip(scope, values));
-            case "cors" -> AccessRules.Cors.of(scope, values, early);
+            case "cors" -> AccessRules.Cors.of(scope, values, beforeAuthentication(scope, tables));
             case "debug" -> List.of(new Debug(scope));
             case "static-response" -> List.of(new StaticResponse(scope, values));
             default -> throw new IllegalArgumentException("type is missing (for example type ="
