@@ -66,6 +66,48 @@ abstract class CacheContract extends CarrierContract {
         assertEquals("body 2", get(client, "").body());
     }
 
+    private void confirms(String validators) {
+        origin.handler = (seen, out, socket) -> {
+            asked.incrementAndGet();
+            out.write(("HTTP/1.1 304 X\r\nCache-Control: max-age=60\r\n" + validators + "\r\n").getBytes());
+            return true;
+        };
+    }
+
+    @Test
+    void a_304_for_a_copy_of_the_client_that_is_the_stored_one_refreshes_that() throws Exception {
+        String modified = "Last-Modified: Mon, 05 Jan 2026 00:00:00 GMT\r\n";
+        for (String validator : new String[] {"ETag: \"a\"\r\n", "ETag: W/\"a\"\r\n", modified}) {
+            gateway = cached("", "");
+            asked.set(0);
+            answers("Cache-Control: max-age=0\r\n" + validator);
+            assertEquals("body 1", get(client(), "").body());
+            confirms(validator);
+            String own = validator.equals(modified) ? modified.replace("Last-Modified", "If-Modified-Since")
+                    : validator.replace("ETag", "If-None-Match");
+            assertEquals(304, get(client(), own).status(), validator);
+            RawClient.Answer hit = get(client(), "");
+            assertEquals("body 1", hit.body(), validator);
+            assertEquals(304, get(client(), own).status(), validator);
+            assertEquals(2, asked.get(), validator);
+            assertEquals("max-age=60", hit.header("Cache-Control"), validator);
+        }
+    }
+
+    @Test
+    void a_304_for_another_copy_of_the_client_refreshes_nothing() throws Exception {
+        String modified = "Last-Modified: Mon, 05 Jan 2026 00:00:00 GMT\r\n";
+        answers("Cache-Control: max-age=0\r\nETag: \"a\"\r\n" + modified);
+        assertEquals("body 1", get(client(), "").body());
+        for (String of304 : new String[] {"ETag: \"b\"\r\n" + modified, "", modified.replace("05 Jan", "06 Jan")}) {
+            confirms(of304);
+            assertEquals(304, get(client(), "If-None-Match: \"a\", \"b\"\r\n").status(), of304);
+            asked.set(1);
+            answers("Cache-Control: max-age=0\r\nETag: \"a\"\r\n" + modified);
+            assertEquals("body 2", get(client(), "").body(), of304);
+        }
+    }
+
     @Test
     void a_stale_response_stands_in_for_an_error_of_the_origin() throws Exception {
         answers("Cache-Control: max-age=0, stale-if-error=60\r\nETag: \"1\"\r\n");

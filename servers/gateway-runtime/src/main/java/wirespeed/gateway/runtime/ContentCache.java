@@ -327,6 +327,12 @@ final class ContentCache {
                 revalidated(context, asked, before);
                 return Step.NEXT;
             }
+            if (context.response().status() == 304 && before != null
+                    && before.isIdentifiedBy(context.response().headers())) {
+                // The client's own copy is that which is stored, and the origin has confirmed it.
+                land(context, isKept(context, asked, refreshed(context, before)));
+                return Step.NEXT;
+            }
             if (before != null && context.request().method().equals("HEAD")
                     && before.isContradictedBy(context.response())) {
                 table.drop(asked);
@@ -372,18 +378,27 @@ final class ContentCache {
             context.response(before.toResponse(new Headers(), now));
             return;
         }
-        StoredResponse fresh = before.refreshed(context.response().headers(), askedMillis(context), now);
+        StoredResponse fresh = refreshed(context, before);
+        land(context, isKept(context, asked, fresh));
+        Response answer = fresh.toResponse(new Headers(), now);
+        context.response().headers().all(SET_COOKIE).forEach(cookie ->
+                answer.headers().add(SET_COOKIE, cookie));
+        context.response(answer);
+    }
+
+    private static StoredResponse refreshed(Context context, StoredResponse before) {
+        return before.refreshed(context.response().headers(), askedMillis(context), System.currentTimeMillis());
+    }
+
+    /** Whether it may be stored in place of the old one, and is; else that is dropped. */
+    private boolean isKept(Context context, Asked asked, StoredResponse fresh) {
         boolean isStored = mayStore(context.request(), fresh.status(), fresh.headers());
         if (isStored) {
             table.put(asked, fresh);
         } else {
             table.drop(asked);
         }
-        land(context, isStored);
-        Response answer = fresh.toResponse(new Headers(), now);
-        context.response().headers().all(SET_COOKIE).forEach(cookie ->
-                answer.headers().add(SET_COOKIE, cookie));
-        context.response(answer);
+        return isStored;
     }
 
     private static long askedMillis(Context context) {

@@ -166,6 +166,20 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
                 : weak(mine).equals(weak(theirs));
     }
 
+    /**
+     * §4.3.4: whether a 304 to validators of the client's own is about this response, too. A strong tag is
+     * compared strongly; a 304 without any validator says nothing.
+     */
+    boolean isIdentifiedBy(Headers from304) {
+        String mine = headers.get("ETag");
+        String theirs = from304.get("ETag");
+        if (theirs != null) {
+            return mine != null && (theirs.startsWith("W/") ? weak(mine).equals(weak(theirs)) : mine.equals(theirs));
+        }
+        String modified = from304.get("Last-Modified");
+        return modified != null && modified.equals(headers.get("Last-Modified"));
+    }
+
     /** §4.3.5: whether the answer to a HEAD request is about another response than this one. */
     boolean isContradictedBy(Response head) {
         return head.status() == 200 && status == 200
