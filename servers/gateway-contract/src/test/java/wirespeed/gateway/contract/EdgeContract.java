@@ -9,6 +9,8 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -188,6 +190,35 @@ abstract class EdgeContract extends CarrierContract {
         assertEquals("guest", seen.header("X-User"));
         assertEquals("127.0.0.1", seen.header("X-Forwarded-For"));
         assertNull(seen.header("X-Role"));
+    }
+
+    @Test
+    void two_origins_of_one_host_keep_a_client_at_an_address_of_each() throws IOException {
+        StringBuilder toml = new StringBuilder();
+        RecordingOrigin[] origins = new RecordingOrigin[4];
+        for (int i = 0; i < 4; i++) {
+            origins[i] = closedLater(new RecordingOrigin());
+        }
+        for (int i = 0; i < 4; i += 2) {
+            toml.append("[origins.\"").append(i == 0 ? "a" : "two words").append("\"]\naddresses = [\"127.0.0.1:")
+                    .append(origins[i].port()).append("\", \"127.0.0.1:").append(origins[i + 1].port())
+                    .append("\"]\npersistence = \"cookie\"\nbalance = \"round-robin\"\n");
+        }
+        RawClient client = client(start(toml + "[[route]]\nprefix = \"/a\"\norigins = [\"a\"]\n[[route]]\n"
+                + "prefix = \"/b\"\norigins = [\"two words\"]\n"));
+        Map<String, String> jar = new TreeMap<>();
+        for (int i = 0; i < 20; i++) {
+            client.send("GET " + (i % 2 == 0 ? "/a" : "/b") + " HTTP/1.1\r\nHost: a\r\nCookie: "
+                    + String.join("; ", jar.values()) + "\r\n\r\n");
+            String set = client.read().header("Set-Cookie");
+            assertEquals(i < 2, set != null, i + ": " + set);
+            if (set != null) {
+                jar.put(set.substring(0, set.indexOf('=')), set.substring(0, set.indexOf(';')));
+            }
+        }
+        for (RecordingOrigin one : origins) {
+            assertTrue(one.seen.isEmpty() || one.seen.size() == 10, one.seen.size() + " requests");
+        }
     }
 
     @Test

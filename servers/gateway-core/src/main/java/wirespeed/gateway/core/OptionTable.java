@@ -254,7 +254,8 @@ public final class OptionTable {
                 + " the address.");
         d.choice("persistence", "none", List.of("none", "cookie", "header"),
                 "Session affinity: binds a client to an address.");
-        d.text("persistence-name", "wirespeed", "Name of that cookie or header.");
+        d.text("persistence-name", "", "Name of that cookie or header; empty for the cookie wirespeed-NAME,"
+                + " with the name of the origin, or the header wirespeed.");
         d.text("persistence-key", "", "Secret of the cookie; empty = random at each start.");
     }
 

@@ -35,6 +35,11 @@ public final class Persistence {
         return kind;
     }
 
+    /** Of the cookie or the header. */
+    public String name() {
+        return name;
+    }
+
     /** The address that this request is bound to, whether usable or not; null for none. */
     Address bound(Context context, Origin origin) {
         if (kind == Kind.NONE) {

@@ -109,6 +109,7 @@ final class SnapshotBuilder {
                     + " (write [[route]] with origins = [\"NAME\"])");
         }
         uniqueNames(filters, mistakes);
+        uniqueCookies(config, routes, mistakes);
         Forwarding forwarding = forwarding(config.table("server"), mistakes);
         if (!mistakes.isEmpty()) {
             throw new ConfigError(mistakes);
@@ -173,7 +174,7 @@ final class SnapshotBuilder {
                 values.count("connection-requests"), values.millis("connection-age"),
                 values.count("waiters"), values.millis("slow-start"), values.count("retries"),
                 values.isTrue("interim"), values.isTrue("preserve-host"), values.isTrue("tls"),
-                values.text("hash-key"), persistence(values),
+                values.text("hash-key"), persistence(name, values),
                 check(values), retry(values), http2(values),
                 values.isTrue("request-trailers"), values.text("tls-name"));
         return new Origin(name, list, Balancer.Method.parse(values.text("balance")), settings);
@@ -267,17 +268,56 @@ final class SnapshotBuilder {
         return Integer.parseInt(text);
     }
 
-    private Persistence persistence(OptionValues values) {
+    private Persistence persistence(String origin, OptionValues values) {
         String key = values.text("persistence-key");
         byte[] secret = key.isEmpty() ? randomKey
                 : key.getBytes(java.nio.charset.StandardCharsets.UTF_8);
-        return switch (values.text("persistence")) {
+        String kind = values.text("persistence");
+        String given = values.text("persistence-name");
+        if (!given.isEmpty() && !Ascii.isToken(given)) {
+            throw new IllegalArgumentException("persistence-name: no cookie or header field has the name \""
+                    + given + "\" (write letters, digits and hyphens)");
+        }
+        return switch (kind) {
+            // Of two origins with one cookie each would take the other's from a client.
             case "cookie" -> new Persistence(Persistence.Kind.COOKIE,
-                    values.text("persistence-name"), secret);
+                    given.isEmpty() ? cookie(origin) : given, secret);
             case "header" -> new Persistence(Persistence.Kind.HEADER,
-                    values.text("persistence-name"), secret);
+                    given.isEmpty() ? PERSISTENCE : given, secret);
             default -> Persistence.NONE;
         };
+    }
+
+    private static String cookie(String origin) {
+        return PERSISTENCE + '-' + (Ascii.isToken(origin) ? origin : Integer.toHexString(origin.hashCode()));
+    }
+
+    /** With one cookie for one host, an origin would undo what the other one has bound. */
+    private static void uniqueCookies(Config config, List<Route> routes, List<String> mistakes) {
+        Map<String, Map<Origin, Set<String>>> hosts = new LinkedHashMap<>();
+        for (Route route : routes) {
+            for (Route.Target target : route.targets()) {
+                Persistence persistence = target.origin().settings().persistence();
+                if (persistence.kind() == Persistence.Kind.COOKIE) {
+                    hosts.computeIfAbsent(persistence.name(), name -> new LinkedHashMap<>())
+                            .computeIfAbsent(target.origin(), origin -> new HashSet<>()).add(route.host());
+                }
+            }
+        }
+        hosts.forEach((cookie, origins) -> {
+            Map<Origin, Set<String>> before = new LinkedHashMap<>();
+            origins.forEach((origin, own) -> {
+                before.forEach((other, others) -> {
+                    if (own.stream().anyMatch(host -> others.stream().anyMatch(one ->
+                            Authority.overlap(host, one)))) {
+                        mistakes.add(config.origins().get(origin.name()).place() + "origins." + origin.name()
+                                + ": persistence-name \"" + cookie + "\" is that of origins." + other.name()
+                                + ", too (leave it out, or give each its own)");
+                    }
+                });
+                before.put(origin, own);
+            });
+        });
     }
 
     private static HealthCheck check(OptionValues values) {
