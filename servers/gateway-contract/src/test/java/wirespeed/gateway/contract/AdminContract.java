@@ -55,6 +55,28 @@ abstract class AdminContract extends CarrierContract {
     }
 
     @Test
+    void one_secret_of_several_options_is_hidden_in_all_of_them() throws Exception {
+        String origins = "";
+        for (String name : new String[] {"a", "b"}) {
+            origins += "[origins." + name + "]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
+                    + "persistence = \"cookie\"\npersistence-key = \"k3y-of-all\"\n"
+                    + "[[route]]\nprefix = \"/" + name + "\"\norigins = [\"" + name + "\"]\n";
+        }
+        Carrier gateway = start(origins + "[admin]\nlisten = \"127.0.0.1:0\"\ntoken = 'k3y-of-all'\n");
+        String token = "Authorization: Bearer k3y-of-all\r\n";
+        RawClient.Answer shown = ask(gateway, "GET /config", token, "");
+        assertEquals(200, shown.status(), shown.body());
+        assertFalse(shown.body().contains("k3y-of"), shown.body());
+        RawClient.Answer put = ask(gateway, "PUT /config", token + "If-Match: " + shown.header("ETag")
+                + "\r\n", shown.body().replaceFirst("persistence = \"cookie\"", "retries = 3\n$0"));
+        assertEquals(200, put.status(), put.body());
+        assertEquals(200, ask(gateway, "GET /config", token, "").status());
+        // Of two spellings one would stay.
+        gateway = start(origins + "[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"k3y-of-\\u0061ll\"\n");
+        assertEquals(403, ask(gateway, "GET /config", token, "").status());
+    }
+
+    @Test
     void balancers_ask_without_a_token() throws Exception {
         Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
                 + "[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"secret\"\n");

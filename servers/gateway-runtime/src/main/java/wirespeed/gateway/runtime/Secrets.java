@@ -32,15 +32,22 @@ final class Secrets {
     String hide(String text) {
         String hidden = text;
         for (Map.Entry<String, String> one : marks.entrySet()) {
-            String before = hidden;
             for (char quote : new char[] {'"', '\''}) {
                 hidden = hidden.replace(quote + one.getValue() + quote, quote + one.getKey() + quote);
             }
-            if (hidden.equals(before)) {
-                return null;
-            }
         }
-        return hidden;
+        return isLeft(hidden) ? null : hidden;
+    }
+
+    /** Several options may have one secret, and each may be written in another way. */
+    private boolean isLeft(String hidden) {
+        try {
+            return of(ConfigReader.read(hidden, "configuration", Map.of(), Map.of())).marks.values().stream()
+                    .anyMatch(marks::containsValue);
+        } catch (ConfigError changed) {
+            // A secret that is the value of another option, too.
+            return true;
+        }
     }
 
     /** With the secrets in place of their marks. */
