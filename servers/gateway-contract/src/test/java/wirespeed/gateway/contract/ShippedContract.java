@@ -139,4 +139,39 @@ abstract class ShippedContract extends CarrierContract {
         assertEquals("https://shop.example/next",
                 ask(client(gateway), "GET /shop/a", "inner.internal", "").header("Location"));
     }
+
+    @Test
+    void a_host_field_that_a_filter_takes_off_or_sets_leaves_a_request_with_one() throws Exception {
+        String headers = "[[filter]]\ntype = \"headers\"\n";
+        assertEquals(200, ask(client(gateway(headers + "request-remove = [\"Host\"]\n")), "GET /", "a.example:81",
+                "").status());
+        assertEquals(200, ask(client(gateway(headers + "request-set = { Host = \"b.internal\" }\n")), "GET /",
+                "a.example", "").status());
+        assertEquals(200, ask(client(gateway("preserve-host = false\n" + headers
+                + "request-set = { Host = \"b.internal\" }\n")), "GET /", "a.example", "").status());
+        Files.writeString(folder.resolve("Two.java"), """
+                import wirespeed.gateway.core.*;
+                public class Two implements Filter {
+                    public Phase phase() { return Phase.PRE; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        context.request().host("c.internal");
+                        context.request().headers().add("Host", "d.internal");
+                        return Step.NEXT;
+                    }
+                }
+                """);
+        String filter = "[filters]\nfolder = \"" + folder + "\"\n";
+        assertEquals(200, ask(client(gateway(filter)), "GET /", "a.example", "").status());
+        RawClient old = client(gateway(headers + "request-set = { Host = \"b.internal\" }\n"));
+        old.send("GET / HTTP/1.0\r\n\r\n");
+        assertEquals(200, old.read().status());
+        List<String> hosts = List.of("a.example:81", "b.internal", "127.0.0.1:" + origin.port(), "a.example",
+                "b.internal");
+        for (int i = 0; i < hosts.size(); i++) {
+            String head = origin.seen.get(i).head();
+            assertEquals(hosts.get(i), origin.seen.get(i).header("Host"), head);
+            assertEquals(head.indexOf("\r\nHost:"), head.lastIndexOf("\r\nHost:"), head);
+        }
+    }
 }

@@ -237,10 +237,11 @@ public final class Forwarding {
         }
         sink.put(HTTP_11_LINE);
         Headers headers = request.headers();
-        boolean hasOwnHost = request.host() == null || !context.origin().settings().preserveHost();
-        long rewritten = Field.CONTENT_LENGTH.bit | (hasOwnHost ? Field.HOST.bit : 0);
-        if (hasOwnHost) {
-            sink.put(HOST).put(address.authority()).crlf();
+        // The one line of a client can stay where it is; filters may have made it none, or several.
+        boolean isKept = context.origin().settings().preserveHost() && headers.count(Field.HOST) == 1;
+        long rewritten = Field.CONTENT_LENGTH.bit | (isKept ? 0 : Field.HOST.bit);
+        if (!isKept) {
+            sink.put(HOST).put(authority(context, address)).crlf();
         }
         Framing framing = request.framing();
         headers.removeKnown(rewritten);
@@ -264,11 +265,18 @@ public final class Forwarding {
         return request.query() == null ? path : path + '?' + request.query();
     }
 
-    /** The name that an address is asked for. */
+    /**
+     * The name that an address is asked for, in either version of HTTP: with preserve-host that of the
+     * field Host, or where a filter has removed it, of the client.
+     */
     public static String authority(Context context, Address address) {
-        boolean isKept = context.request().host() != null
-                && context.origin().settings().preserveHost();
-        return isKept ? context.request().host() : address.authority();
+        if (!context.origin().settings().preserveHost()) {
+            return address.authority();
+        }
+        Request request = context.request();
+        String field = request.headers().get(Field.HOST.text);
+        String host = field == null ? request.host() : field;
+        return host == null ? address.authority() : host;
     }
 
     /** Refuses a 101 that was not asked for, or that leads to another protocol (RFC 9110 §7.8). */
@@ -301,7 +309,7 @@ public final class Forwarding {
         sink.put(StatusLine.of(response.status()));
         headers.removeKnown(Field.HOP_BY_HOP);
         boolean ownsLength = framing.kind() == Framing.Kind.LENGTH || framing.isChunked();
-        if (ownsLength || response.status() == 204) {
+        if (ownsLength || response.status() == 204 || framing.kind() == Framing.Kind.UNTIL_CLOSE) {
             headers.removeKnown(Field.CONTENT_LENGTH.bit);
         }
         headers.writeTo(sink);

@@ -96,6 +96,18 @@ public final class Headers {
         return (seen & bits) != 0;
     }
 
+    /** How many lines a field has. */
+    int count(Field field) {
+        int lines = 0;
+        for (int line = 0; line < count; line++) {
+            lines += field(line) == field.ordinal() && !isRemoved(line) ? 1 : 0;
+        }
+        for (int i = 0; i < addedCount; i += 2) {
+            lines += added[i].equalsIgnoreCase(field.text) ? 1 : 0;
+        }
+        return lines;
+    }
+
     /** The only value of a field; null when absent. More than one line is refused. */
     String single(Field field, int status) {
         if (!mayHave(field.bit)) {

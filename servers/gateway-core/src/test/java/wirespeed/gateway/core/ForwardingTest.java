@@ -58,6 +58,19 @@ class ForwardingTest {
     }
 
     @Test
+    void a_length_that_a_filter_sets_frames_no_response() {
+        for (Framing framing : List.of(Framing.CHUNKED, Framing.UNTIL_CLOSE, Framing.length(3))) {
+            Context context = new Context(new Snapshot(1, new Chain(List.of()), new RouteTable(List.of()), Map.of(),
+                    Limits.DEFAULT, FORWARDING), HeadCheckTest.parse("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 0);
+            context.response(Response.of(200, ByteBuffer.allocate(0)));
+            context.response().headers().set("Content-Length", "5");
+            HeadSink sink = new HeadSink();
+            Forwarding.writeResponse(context, framing, true, "now", sink);
+            assertFalse(sink.toString().contains("Length: 5"), sink.toString());
+        }
+    }
+
+    @Test
     void sees_a_loop_and_bad_connection_lists() {
         Refusal loop = assertThrows(Refusal.class, () -> forwarded(
                 "GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 x, 1.1 gw-1\r\n\r\n"));

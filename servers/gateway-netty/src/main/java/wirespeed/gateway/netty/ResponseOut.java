@@ -70,8 +70,7 @@ final class ResponseOut extends OutBuffer {
         keepAlive &= !untilClose;
         isChunked = framing.isChunked();
         loop.sink.clear();
-        Forwarding.writeResponse(context, untilClose ? Framing.NONE : framing, keepAlive, loop.date(),
-                loop.sink);
+        Forwarding.writeResponse(context, framing, keepAlive, loop.date(), loop.sink);
         head(loop.sink);
     }
 

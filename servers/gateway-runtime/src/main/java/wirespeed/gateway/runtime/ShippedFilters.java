@@ -13,6 +13,7 @@ import wirespeed.gateway.core.Option;
 import wirespeed.gateway.core.OptionTable;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Step;
@@ -181,7 +182,7 @@ final class ShippedFilters {
         RequestHeaders(Scope scope, OptionValues values) {
             super(scope.named("request"), Phase.PRE);
             this.values = values;
-            checkNames(values, "request-set");
+            checkNames(values, "request-set", "request-remove");
         }
 
         @Override
@@ -198,7 +199,7 @@ final class ShippedFilters {
         ResponseHeaders(Scope scope, OptionValues values) {
             super(scope.named("response"), Phase.POST);
             this.values = values;
-            checkNames(values, "response-set");
+            checkNames(values, "response-set", "response-remove");
         }
 
         @Override
@@ -209,8 +210,28 @@ final class ShippedFilters {
         }
     }
 
-    private static void checkNames(OptionValues values, String option) {
-        values.table(option).forEach(new Headers()::add);
+    /** Fields by which messages are framed are written last: a value set here would have no effect. */
+    private static void checkNames(OptionValues values, String set, String removed) {
+        values.table(set).forEach((name, value) -> {
+            new Headers().add(name, value);
+            if (Headers.isFraming(name)) {
+                throw new IllegalArgumentException(set + ": " + name + " is written by the gateway itself"
+                        + " (leave it out)");
+            }
+            if (set.equals("request-set") && name.equalsIgnoreCase("Host")) {
+                checkHost(set, value);
+            }
+        });
+        values.texts(removed).forEach(name -> new Headers().add(name, ""));
+    }
+
+    private static void checkHost(String option, String value) {
+        try {
+            Authority.check(value);
+        } catch (Refusal none) {
+            throw new IllegalArgumentException(option + ": Host = \"" + value + "\": " + none.getMessage()
+                    + " (write a name, with or without a port)", none);
+        }
     }
 
     private static void change(Headers headers, List<String> removed,
