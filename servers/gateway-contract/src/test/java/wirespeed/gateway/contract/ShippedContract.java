@@ -82,6 +82,58 @@ abstract class ShippedContract extends CarrierContract {
     }
 
     @Test
+    void a_page_may_read_the_failures_of_the_gateway_too() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            if (!seen.line().contains("/late")) {
+                return RecordingOrigin.ordinary(seen, out, socket);
+            }
+            RecordingOrigin.awaitQuietly(new java.util.concurrent.CountDownLatch(1));
+            return false;
+        };
+        Carrier gateway = gateway("[limits]\nbody = \"10B\"\n" + CORS + "[[filter]]\ntype = \"request-id\"\n"
+                + "[[filter]]\ntype = \"external-auth\"\nprefix = \"/asked\"\nurl = \"http://127.0.0.1:"
+                + freePort() + "/\"\n[origins.down]\naddresses = [\"127.0.0.1:" + freePort() + "\"]\n"
+                + "[[route]]\nprefix = \"/down\"\norigins = [\"down\"]\n[[route]]\nprefix = \"/late\"\n"
+                + "origins = [\"o\"]\nresponse = \"200ms\"\n[[route]]\nprefix = \"/o\"\norigins = [\"o\"]\n"
+                + "[[route]]\nprefix = \"/asked\"\norigins = [\"o\"]\n");
+        for (String line : List.of("GET /o 200", "GET /down 502", "GET /late 504", "GET /none 404",
+                "GET /asked 503", "POST /o 413")) {
+            String fields = PAGE + (line.startsWith("POST") ? "Content-Length: 11\r\n" : "");
+            RawClient.Answer answer = ask(client(gateway), line.substring(0, line.length() - 4), "a", fields);
+            assertEquals(Integer.parseInt(line.substring(line.length() - 3)), answer.status(), line);
+            assertEquals("https://shop.example", answer.header("Access-Control-Allow-Origin"), line);
+            assertEquals("true", answer.header("Access-Control-Allow-Credentials"), line);
+            assertEquals("Origin", answer.header("Vary"), line);
+            assertEquals(answer.head().indexOf("Vary"), answer.head().lastIndexOf("Vary"), line);
+            assertNotNull(answer.header("X-Request-ID"), line);
+        }
+    }
+
+    @Test
+    void an_error_page_and_a_filter_that_answers_failures_leave_these_fields() throws Exception {
+        Files.writeString(folder.resolve("Sorry.java"), """
+                import wirespeed.gateway.core.*;
+                public class Sorry implements Filter {
+                    public Phase phase() { return Phase.ERROR; }
+                    public int order() { return 500; }
+                    public Step apply(Context context) {
+                        return context.request().path().equals("/page") ? Step.NEXT
+                                : Step.respond(Response.of(503, "text/plain", "sorry"));
+                    }
+                }
+                """);
+        RawClient client = client(start("[origins.o]\naddresses = [\"127.0.0.1:" + freePort() + "\"]\n" + CORS
+                + "[[filter]]\ntype = \"error-page\"\nstatuses = [\"502\"]\nbody = \"page\"\n"
+                + "[filters]\nfolder = \"" + folder + "\"\n"));
+        for (String path : List.of("/page", "/own")) {
+            RawClient.Answer answer = ask(client, "GET " + path, "a", PAGE);
+            assertEquals(path.equals("/page") ? "page" : "sorry", answer.body());
+            assertEquals("https://shop.example", answer.header("Access-Control-Allow-Origin"), path);
+            assertEquals(answer.head().indexOf("Vary"), answer.head().lastIndexOf("Vary"), path);
+        }
+    }
+
+    @Test
     void what_a_trusted_proxy_says_of_scheme_and_host_goes_to_the_service_that_decides() throws Exception {
         RecordingOrigin service = closedLater(new RecordingOrigin());
         String more = "[[filter]]\ntype = \"external-auth\"\nurl = \"http://127.0.0.1:" + service.port()

@@ -116,14 +116,15 @@ final class AccessRules {
         }
 
         /**
-         * The two filters.
+         * The three filters: failures have a phase of their own.
          *
          * @param early where preflights are answered unless the configuration says so
          */
         static List<Filter> of(ShippedFilters.Scope scope, OptionValues values, int early) {
             Cors cors = new Cors(values);
             ShippedFilters.Scope first = values.isGiven("order") ? scope : scope.at(early);
-            return List.of(cors.new Preflight(first), cors.new Answers(scope.named("response")));
+            return List.of(cors.new Preflight(first), cors.new Answers(scope.named("response"), Phase.POST),
+                    cors.new Answers(scope.named("failure").at(ShippedFilters.LAST), Phase.ERROR));
         }
 
         private boolean isAllowed(String origin) {
@@ -174,8 +175,8 @@ final class AccessRules {
 
         /** Says of each answer who may read it, and takes off what the origin says. */
         private final class Answers extends ShippedFilters.Scoped {
-            Answers(ShippedFilters.Scope scope) {
-                super(scope, Phase.POST);
+            Answers(ShippedFilters.Scope scope, Phase phase) {
+                super(scope, phase);
             }
 
             @Override
@@ -183,7 +184,7 @@ final class AccessRules {
                 Headers answer = context.response().headers();
                 answer.remove("Access-Control-Allow-Origin");
                 answer.remove("Access-Control-Allow-Credentials");
-                if (!origins.contains(ANY)) {
+                if (!origins.contains(ANY) && !CacheTable.varyNames(answer).contains("origin")) {
                     // A cache must not give one origin's answer to another.
                     answer.add("Vary", "Origin");
                 }

@@ -30,11 +30,20 @@ final class RequestId extends ShippedFilters.Scoped {
     }
 
     static List<Filter> of(ShippedFilters.Scope scope) {
-        return List.of(new RequestId(scope), new Answer(scope.named("response")));
+        return List.of(new RequestId(scope), new Answer(scope.named("response"), Phase.POST),
+                new Answer(scope.named("failure").at(ShippedFilters.LAST), Phase.ERROR));
     }
 
     @Override
     public Step apply(Context context) {
+        identify(context);
+        if (context.attribute(Tracing.SPAN) == null) {
+            trace(context.request().headers());
+        }
+        return Step.NEXT;
+    }
+
+    private static String identify(Context context) {
         Request request = context.request();
         String id = request.headers().get(ID);
         // A client could give all of its requests the name of another's.
@@ -44,10 +53,7 @@ final class RequestId extends ShippedFilters.Scoped {
         }
         request.headers().set(ID, id);
         context.attribute(ATTRIBUTE, id);
-        if (context.attribute(Tracing.SPAN) == null) {
-            trace(request.headers());
-        }
-        return Step.NEXT;
+        return id;
     }
 
     private static boolean isName(String id) {
@@ -86,14 +92,17 @@ final class RequestId extends ShippedFilters.Scoped {
 
     /** The same name in the response. */
     private static final class Answer extends ShippedFilters.Scoped {
-        private Answer(ShippedFilters.Scope scope) {
-            super(scope, Phase.POST);
+        private Answer(ShippedFilters.Scope scope, Phase phase) {
+            super(scope, phase);
         }
 
         @Override
         public Step apply(Context context) {
             if (context.attribute(ATTRIBUTE) instanceof String id) {
                 context.response().headers().set(ID, id);
+            } else if (!context.response().isFromOrigin()) {
+                // Refused before its turn.
+                context.response().headers().set(ID, identify(context));
             }
             return Step.NEXT;
         }

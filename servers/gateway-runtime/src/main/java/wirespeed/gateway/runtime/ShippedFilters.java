@@ -22,6 +22,8 @@ import wirespeed.gateway.core.TargetPath;
 /** Routing itself is not a filter: it happens between the phases pre and route. */
 final class ShippedFilters {
     private static final Set<String> AUTHENTICATION = Set.of("jwt", "api-key", "basic", "external-auth");
+    /** Of filters that add a field to whatever response the others have left. */
+    static final int LAST = Integer.MAX_VALUE;
     /** That of filters that say none. */
     private static final int ORDER = 100;
 
