@@ -21,7 +21,6 @@ import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
@@ -36,7 +35,6 @@ import wirespeed.gateway.core.Origin;
  */
 final class HealthChecker implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
-    private static final int ANSWER_BYTES_MAX = 4096;
     private static final int THREADS_MAX = 64;
 
     private final ScheduledThreadPoolExecutor threads = new ScheduledThreadPoolExecutor(1, task -> {
@@ -194,7 +192,7 @@ final class HealthChecker implements AutoCloseable {
             plain.setSoTimeout(check.timeoutMillis());
             Socket socket = wanted.isTls() ? encrypted(plain, wanted.tlsName(), port, tls()) : plain;
             socket.getOutputStream().write(request(address, check));
-            return isGood(answer(socket.getInputStream(), check), check);
+            return new CheckAnswer(socket, check).isGood();
         } catch (IOException | RuntimeException failed) {
             return false;
         }
@@ -227,43 +225,6 @@ final class HealthChecker implements AutoCloseable {
         parameters.setEndpointIdentificationAlgorithm("HTTPS");
         socket.setSSLParameters(parameters);
         return socket;
-    }
-
-    private static String answer(InputStream in, HealthCheck check) throws IOException {
-        byte[] bytes = new byte[ANSWER_BYTES_MAX];
-        int length = 0;
-        long end = System.nanoTime() + check.timeoutMillis() * 1_000_000L;
-        while (length < bytes.length && System.nanoTime() < end) {
-            int count = read(in, bytes, length);
-            if (count < 0) {
-                break;
-            }
-            length += count;
-            if (check.bodyContains().isEmpty() && length >= 12) {
-                break;
-            }
-        }
-        return new String(bytes, 0, length, StandardCharsets.ISO_8859_1);
-    }
-
-    /** Without the alert of TLS before the end, what came counts all the same. */
-    private static int read(InputStream in, byte[] into, int from) throws IOException {
-        try {
-            return in.read(into, from, into.length - from);
-        } catch (SSLException notToldToEnd) {
-            return -1;
-        }
-    }
-
-    private static boolean isGood(String answer, HealthCheck check) {
-        if (!answer.matches("(?s)HTTP/1\\.[01] \\d{3}.*")) {
-            return false;
-        }
-        int status = Integer.parseInt(answer.substring(9, 12));
-        int body = answer.indexOf("\r\n\r\n");
-        return status >= check.statusMin() && status <= check.statusMax()
-                && (check.bodyContains().isEmpty()
-                || body >= 0 && answer.substring(body).contains(check.bodyContains()));
     }
 
     @Override

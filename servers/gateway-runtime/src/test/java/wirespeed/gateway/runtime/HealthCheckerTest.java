@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -34,12 +35,16 @@ class HealthCheckerTest {
     }
 
     private static Origin checked(List<Address> addresses, int intervalMillis) {
+        return checked(addresses, intervalMillis, "");
+    }
+
+    private static Origin checked(List<Address> addresses, int intervalMillis, String text) {
         Origin.Settings usual = Origin.Settings.DEFAULT;
         return new Origin("o", addresses, Balancer.Method.RANDOM_TWO, new Origin.Settings(
                 usual.connectMillis(), usual.responseMillis(), usual.idleBodyMillis(),
                 usual.connectionsMax(), usual.connectionRequestsMax(),
                 usual.connectionAgeMillis(), usual.waitersMax(), 0, 1, false, true, false,
-                "client", Persistence.NONE, new HealthCheck("/", intervalMillis, 110_000, 1, 1, 200, 299, ""),
+                "client", Persistence.NONE, new HealthCheck("/", intervalMillis, 110_000, 1, 1, 200, 299, text),
                 Retry.DEFAULT, Origin.Http2.OFF, false, ""));
     }
 
@@ -78,6 +83,71 @@ class HealthCheckerTest {
             checker.update(List.of());
             assertTrue(dead.isChecked(), "its recovery would not be noticed");
         }
+    }
+
+    @Test
+    void an_address_that_sends_interim_responses_or_stays_connected_is_healthy() throws Exception {
+        for (String text : List.of("", "ok")) {
+            try (ServerSocket listener = listener(); HealthChecker checker = new HealthChecker("")) {
+                Thread answers = new Thread(() -> hold(listener));
+                answers.setDaemon(true);
+                answers.start();
+                Address address = address(listener);
+                address.checked(false);
+                checker.update(List.of(checked(List.of(address), 100, text)));
+                long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+                while (!address.isChecked()) {
+                    assertTrue(System.nanoTime() < end, "not healthy: " + text);
+                    Thread.sleep(10);
+                }
+            }
+        }
+    }
+
+    private static void hold(ServerSocket listener) {
+        List<Socket> open = new ArrayList<>();
+        while (!listener.isClosed()) {
+            try {
+                open.add(listener.accept());
+                open.get(open.size() - 1).getOutputStream().write(("HTTP/1.1 103 Early Hints\r\n\r\n"
+                        + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").getBytes());
+            } catch (java.io.IOException over) {
+                return;
+            }
+        }
+    }
+
+    /** Of an address that answers so, and leaves the connection open. */
+    private static boolean isGood(String answer, String text) throws Exception {
+        try (ServerSocket listener = listener(); Socket asks = new Socket("127.0.0.1", listener.getLocalPort());
+                Socket answers = listener.accept()) {
+            answers.getOutputStream().write(answer.getBytes(StandardCharsets.ISO_8859_1));
+            return new CheckAnswer(asks, new HealthCheck("/", 100, 100_000, 1, 1, 200, 299, text)).isGood();
+        }
+    }
+
+    @Test
+    void interim_responses_say_nothing() throws Exception {
+        String early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        assertTrue(isGood(early + "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n", ""));
+        assertFalse(isGood(early + "HTTP/1.1 500 No\r\n", ""));
+        assertTrue(isGood(early.repeat(8) + "HTTP/1.0 204 No Content\r\n", ""));
+        assertFalse(isGood(early.repeat(9), ""));
+        assertFalse(isGood("HTTP/1.1 101 Switching Protocols\r\n\r\n", ""));
+        assertFalse(isGood("SSH-2.0-OpenSSH_9", ""));
+    }
+
+    @Test
+    void a_body_ends_where_its_framing_says() throws Exception {
+        String head = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n";
+        assertTrue(isGood(head + "Content-Length: 2\r\n\r\nok", "ok"));
+        assertFalse(isGood(head + "content-length:3\r\n\r\nnook", "ok"));
+        assertTrue(isGood(head + "Content-Length: 999\r\n\r\nall is ok", "ok"));
+        assertFalse(isGood(head + "X: ok\r\nContent-Length: 0\r\n\r\n", "ok"));
+        String chunked = head + "Transfer-Encoding: chunked\r\n\r\n";
+        assertTrue(isGood(chunked + "1\r\no\r\n1;a=b\r\nk\r\n", "ok"));
+        assertFalse(isGood(chunked + "1\r\no\r\n0\r\n\r\n", "ok"));
+        assertFalse(isGood(head + "\r\n" + "x".repeat(4096) + "ok", "ok"));
     }
 
     private static void answer(ServerSocket listener) {
