@@ -315,7 +315,8 @@ public final class OptionTable {
                 "Which of the shipped filters.");
         d.text("name", "", "Unique name; the default is its type and number.");
         d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier. Without it a mirror runs last,"
-                + " and cors answers preflights that ip allows before jwt, api-key, basic and external-auth.");
+                + " and cors answers preflights that ip allows before the jwt, api-key, basic and external-auth"
+                + " that its requests can pass.");
         d.text("prefix", "/", "Only below this path.");
         d.text("host", "", "Only for this host, or *.suffix; empty for all.");
         d.choice("scheme", "any", List.of("any", "http", "https"), "Only for requests that came by it.");
