@@ -19,6 +19,7 @@ import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.HealthCheck;
+import wirespeed.gateway.core.IpAddress;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Networks;
@@ -176,7 +177,7 @@ final class SnapshotBuilder {
                 values.isTrue("interim"), values.isTrue("preserve-host"), values.isTrue("tls"),
                 values.text("hash-key"), persistence(name, values),
                 check(values), retry(values), http2(values),
-                values.isTrue("request-trailers"), values.text("tls-name"));
+                values.isTrue("request-trailers"), tlsName(values));
         return new Origin(name, list, Balancer.Method.parse(values.text("balance")), settings);
     }
 
@@ -234,6 +235,8 @@ final class SnapshotBuilder {
         Address parsed = Address.parse(star < 0 ? rest : rest.substring(0, star));
         if (parsed.isService()) {
             checkService(parsed);
+        } else {
+            checkHost(parsed, text);
         }
         Entry entry = new Entry(origin, parsed.id());
         boolean isLate = addresses.keySet().stream().anyMatch(one -> one.origin().equals(origin));
@@ -245,6 +248,35 @@ final class SnapshotBuilder {
         used.put(entry, address);
         placements.put(address, new Placement(weight, isBackup));
         return address;
+    }
+
+    /** A name of other characters is never resolved, and would be none in Host; no server has port 0. */
+    private static void checkHost(Address parsed, String text) {
+        if (parsed.port() == 0) {
+            throw new IllegalArgumentException("\"" + text + "\": port out of range (1 to 65535)");
+        }
+        // The zone of a link-local address stands in no Host.
+        if (parsed.host().indexOf('%') < 0) {
+            checkAuthority(parsed.authority(), "\"" + text + "\" is not host:port");
+        }
+    }
+
+    private static void checkAuthority(String authority, String message) {
+        try {
+            Authority.check(authority);
+        } catch (Refusal none) {
+            throw new IllegalArgumentException(message + ": " + none.getMessage(), none);
+        }
+    }
+
+    /** With a port, or of other characters, no certificate has it. */
+    private static String tlsName(OptionValues values) {
+        String name = values.text("tls-name");
+        if (!name.isEmpty() && !name.matches("[A-Za-z0-9._-]+") && IpAddress.parse(name) == null) {
+            throw new IllegalArgumentException("tls-name \"" + name + "\" is not a host name (write it without"
+                    + " a port, such as shop.example)");
+        }
+        return name;
     }
 
     /** Only what the configuration changes: a weight that an operator set outlives a swap. */
@@ -348,12 +380,8 @@ final class SnapshotBuilder {
             throw new IllegalArgumentException("check-path: \"" + path + "\" is not a path (write for example"
                     + " /health)");
         }
-        try {
-            if (!values.text("check-host").isEmpty()) {
-                Authority.check(values.text("check-host"));
-            }
-        } catch (Refusal bad) {
-            throw new IllegalArgumentException("check-host: " + bad.getMessage(), bad);
+        if (!values.text("check-host").isEmpty()) {
+            checkAuthority(values.text("check-host"), "check-host");
         }
         return fields;
     }
