@@ -18,6 +18,8 @@ pub enum Refused {
     Status(u16),
     /// Sec-WebSocket-Accept does not match the key.
     Accept,
+    /// An extension that was not asked for (RFC 6455, 4.1).
+    Extension,
     /// The answer is not one of HTTP/1.1.
     Malformed(Malformed),
 }
@@ -28,6 +30,9 @@ impl fmt::Display for Refused {
             Refused::Status(status) => write!(to, "the server answered {status} to the upgrade"),
             Refused::Accept => {
                 to.write_str("the server's Sec-WebSocket-Accept is wrong or missing")
+            }
+            Refused::Extension => {
+                to.write_str("the server uses an extension that was not asked for")
             }
             Refused::Malformed(class) => {
                 write!(to, "malformed response to the upgrade: {}", class.name())
@@ -90,17 +95,24 @@ pub fn answer(input: &[u8], searched: usize, key: &str) -> Result<Option<usize>,
         return Err(Refused::Status(head.status));
     }
     let text = &input[..head.len];
-    let lines = text.split(|byte| *byte == b'\n');
-    let proof = lines.filter_map(|line| {
-        let colon = line.iter().position(|byte| *byte == b':')?;
-        let is_proof = line[..colon].eq_ignore_ascii_case(b"sec-websocket-accept");
-        is_proof.then(|| line[colon + 1..].trim_ascii())
-    });
-    if proof.eq([accept(key).as_bytes()]) {
-        Ok(Some(head.len))
-    } else {
-        Err(Refused::Accept)
+    if !values(text, b"sec-websocket-accept").eq([accept(key).as_bytes()]) {
+        return Err(Refused::Accept);
     }
+    let mut extensions = values(text, b"sec-websocket-extensions");
+    if extensions.any(|named| !named.is_empty()) {
+        return Err(Refused::Extension);
+    }
+    Ok(Some(head.len))
+}
+
+/// The values of a field in a head.
+fn values<'t>(head: &'t [u8], name: &'static [u8]) -> impl Iterator<Item = &'t [u8]> {
+    let lines = head.split(|byte| *byte == b'\n');
+    lines.filter_map(move |line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let is_own = line[..colon].eq_ignore_ascii_case(name);
+        is_own.then(|| line[colon + 1..].trim_ascii())
+    })
 }
 
 #[cfg(test)]
@@ -140,6 +152,11 @@ mod tests {
         for (text, refused) in [
             (&b"HTTP/1.1 403 No\r\n\r\n"[..], Refused::Status(403)),
             (b"HTTP/1.1 101 Up\r\n\r\n", Refused::Accept),
+            (
+                b"HTTP/1.1 101 Up\r\nsec-websocket-extensions: permessage-deflate\r\n\
+                sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+                Refused::Extension,
+            ),
             (b"hello\r\n\r\n", Refused::Malformed(Malformed::StatusLine)),
         ] {
             assert_eq!(answer(text, 0, KEY), Err(refused));
