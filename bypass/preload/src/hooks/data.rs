@@ -316,17 +316,28 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
     let kernel = || unsafe { real::readv()(fd, pieces, count) };
     if table::is_kernel(fd) {
         // SAFETY: the caller's buffers.
-        let room = || unsafe { many(pieces, count as usize) }.map_or(0, |room| room.left());
-        if table::is_datagram(fd) && room() > 0 {
-            // SAFETY: an array that was just looked at.
-            let pieces = unsafe { core::slice::from_raw_parts(pieces, count as usize) };
-            // SAFETY: the caller's buffers.
-            return unsafe { datagrams::receive_from(fd, pieces, 0, NOBODY) };
-        }
-        return kernel();
+        return unsafe { read_datagram(fd, pieces, count, 0) }.unwrap_or_else(kernel);
     }
     // SAFETY: the caller's buffers.
     unsafe { read_pieces(fd, pieces, count, 0, kernel) }
+}
+
+/// readv from a UDP socket that may have datagrams over packets, with flags of recv(2); None: the kernel is to.
+pub(super) unsafe fn read_datagram(
+    fd: c_int,
+    pieces: *const iovec,
+    count: c_int,
+    flags: c_int,
+) -> Option<ssize_t> {
+    if !table::is_datagram(fd) {
+        return None;
+    }
+    // SAFETY: the caller's buffers.
+    unsafe { many(pieces, count as usize) }.filter(|room| room.left() > 0)?;
+    // SAFETY: an array that was just looked at.
+    let pieces = unsafe { core::slice::from_raw_parts(pieces, count as usize) };
+    // SAFETY: the caller's buffers.
+    Some(unsafe { datagrams::receive_from(fd, pieces, flags, NOBODY) })
 }
 
 /// readv from a socket of ours, with flags of recv(2).
@@ -371,17 +382,27 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::writev()(fd, pieces, count) };
     if table::is_kernel(fd) {
-        if table::is_datagram(fd) {
-            // SAFETY: the caller's buffers.
-            let pieces = unsafe { many(pieces, count as usize) };
-            // SAFETY: as above.
-            let sent = unsafe { datagrams::send(fd, pieces.as_ref(), 0, TO_PEER) };
-            return sent.unwrap_or_else(kernel);
-        }
-        return kernel();
+        // SAFETY: the caller's buffers.
+        return unsafe { write_datagram(fd, pieces, count, 0) }.unwrap_or_else(kernel);
     }
     // SAFETY: the caller's buffers.
     unsafe { write_pieces(fd, pieces, count, 0, kernel) }
+}
+
+/// writev to a UDP socket that an engine may serve, with flags of send(2); None: the kernel is to.
+pub(super) unsafe fn write_datagram(
+    fd: c_int,
+    pieces: *const iovec,
+    count: c_int,
+    flags: c_int,
+) -> Option<ssize_t> {
+    if !table::is_datagram(fd) {
+        return None;
+    }
+    // SAFETY: the caller's buffers.
+    let pieces = unsafe { many(pieces, count as usize) };
+    // SAFETY: as above.
+    unsafe { datagrams::send(fd, pieces.as_ref(), flags, TO_PEER) }
 }
 
 /// writev to a socket of ours, with flags of send(2).

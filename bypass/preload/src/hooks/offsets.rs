@@ -54,8 +54,10 @@ pub unsafe extern "C-unwind" fn preadv2(
         match of_sockets(flags) {
             // Of a socket of ours the shadow says that it has no offset.
             _ if offset != NO_OFFSET => kernel(),
-            Some(0) => data::readv(fd, pieces, count),
-            _ if table::is_kernel(fd) => kernel(),
+            // A file takes all flags.
+            known if table::is_kernel(fd) => known
+                .and_then(|flags| data::read_datagram(fd, pieces, count, flags))
+                .unwrap_or_else(kernel),
             Some(flags) => data::read_pieces(fd, pieces, count, flags, kernel),
             None => fail(libc::EOPNOTSUPP) as ssize_t,
         }
@@ -87,8 +89,9 @@ pub unsafe extern "C-unwind" fn pwritev2(
         let kernel = || real::pwritev2()(fd, pieces, count, offset, flags);
         match of_sockets(flags) {
             _ if offset != NO_OFFSET => kernel(),
-            Some(0) => data::writev(fd, pieces, count),
-            _ if table::is_kernel(fd) => kernel(),
+            known if table::is_kernel(fd) => known
+                .and_then(|flags| data::write_datagram(fd, pieces, count, flags))
+                .unwrap_or_else(kernel),
             Some(flags) => data::write_pieces(fd, pieces, count, flags, kernel),
             None => fail(libc::EOPNOTSUPP) as ssize_t,
         }
