@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bypass_netlink::diag;
+use bypass_netlink::{diag, RouteKind};
 use bypass_shm::layout::SLOTS_MAX;
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
@@ -401,7 +401,7 @@ impl Target {
 }
 
 fn ask_kernel(target: SocketAddr) -> Result<Vec<Holder>, Reason> {
-    if !is_local(target.ip()) {
+    if !is_local(target.ip())? {
         return Err(Reason::NotLocal);
     }
     let found = diag::listeners(target).map_err(|_| Reason::Sandbox)?;
@@ -421,8 +421,29 @@ fn ask_kernel(target: SocketAddr) -> Result<Vec<Holder>, Reason> {
     Ok(found.iter().map(holder).collect())
 }
 
-/// Whether the address is this host's: the kernel lets a socket be bound to it.
-fn is_local(ip: IpAddr) -> bool {
+/// Whether the kernel delivers to this host what is sent to the address. That a socket can be bound to it says less: so it
+/// can to those of broadcast and multicast, and with ip_nonlocal_bind to every one. It is asked first, as other hosts' then
+/// need no netlink.
+fn is_local(ip: IpAddr) -> Result<bool, Reason> {
+    if !can_be_bound(ip) {
+        return Ok(false);
+    }
+    match bypass_netlink::route::ask(ip, None) {
+        Ok(route) => Ok(route.kind == RouteKind::Local),
+        Err(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EINVAL | libc::EACCES) => Ok(false),
+        Err(_) => Err(Reason::Sandbox),
+    }
+}
+
+/// Whether the socket is bound to an address that is not this host's (IP_FREEBIND): the kernel says what comes of that.
+fn is_bound_elsewhere(fd: i32, target: SocketAddr) -> bool {
+    let bound = sockets::kernel_name(fd).map(|name| name.ip());
+    let unknown =
+        bound.filter(|ip| !ip.is_unspecified() && !ip.is_loopback() && *ip != target.ip());
+    unknown.is_some_and(|ip| is_local(ip) != Ok(true))
+}
+
+fn can_be_bound(ip: IpAddr) -> bool {
     if ip.is_loopback() {
         return true;
     }
@@ -547,6 +568,9 @@ fn establish(
 ) -> Result<Connected, Reason> {
     let index = entry.index();
     let socket = sockets::get(index);
+    if socket.has(sockets::BOUND) && is_bound_elsewhere(fd, target) {
+        return Err(Reason::BoundAddress);
+    }
     if peer.stays_short_of_places(patience_ms(socket)) {
         return Err(Reason::Limit);
     }
