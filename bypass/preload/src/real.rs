@@ -4,6 +4,7 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr};
 use core::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::CString;
 
 use libc::{
     epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pid_t, pollfd, sigaction, sigset_t, size_t,
@@ -18,6 +19,13 @@ fn find(name: &CStr, place: &AtomicPtr<c_void>) -> *mut c_void {
     if found.is_null() {
         found = by_number(name);
     }
+    if found.is_null() && is_of_other_library(name) {
+        found = in_modules(name);
+        if found.is_null() {
+            // Nothing to keep: such a library may be opened yet.
+            return no_such_call as *mut c_void;
+        }
+    }
     if found.is_null() {
         // A libc without this function cannot have a program that calls it.
         std::process::abort();
@@ -26,7 +34,72 @@ fn find(name: &CStr, place: &AtomicPtr<c_void>) -> *mut c_void {
     found
 }
 
-/// The substitute of a function that glibc 2.34 and 2.35 may lack. A program that looks for it there, and would do
+/// Whether it is liburing's or libaio's. A program without these can ask the loader for the function, and finds ours.
+fn is_of_other_library(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    name.starts_with(b"io_uring_") || name == b"io_submit"
+}
+
+/// What these functions return where the kernel lacks their system call.
+extern "C" fn no_such_call() -> c_int {
+    -libc::ENOSYS
+}
+
+/// A function of a library that was opened for one module alone (RTLD_LOCAL), or that is part of such a module. It finds
+/// ours first, and RTLD_NEXT does not find its own. The library is never unloaded then. Null where there is none.
+fn in_modules(name: &CStr) -> *mut c_void {
+    // No lock of the loader's is held while it is asked for each.
+    let mut files: Vec<CString> = Vec::new();
+    // SAFETY: the function gets the address of the list, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(note_file), (&raw mut files).cast()) };
+    let mut found = files.iter().filter_map(|file| {
+        // SAFETY: the name of a file that is loaded.
+        let module = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if module.is_null() {
+            return None;
+        }
+        // SAFETY: a module that is open.
+        let function = unsafe { libc::dlsym(module, name.as_ptr()) };
+        if function.is_null() || is_ours(function) {
+            // SAFETY: opened above.
+            unsafe { libc::dlclose(module) };
+            return None;
+        }
+        Some(function)
+    });
+    found.next().unwrap_or(core::ptr::null_mut())
+}
+
+unsafe extern "C" fn note_file(
+    module: *mut libc::dl_phdr_info,
+    _size: size_t,
+    files: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader's, whose name is a C string, and the list of [`in_modules`].
+    let (file, files) = unsafe {
+        let file = CStr::from_ptr((*module).dlpi_name);
+        (file, &mut *files.cast::<Vec<CString>>())
+    };
+    if !file.is_empty() {
+        files.push(file.to_owned());
+    }
+    0
+}
+
+/// Whether a function is this library's.
+fn is_ours(function: *const c_void) -> bool {
+    let base_of = |function: *const c_void| {
+        let mut place = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: dladdr only fills the place, in which zeroes are valid.
+        unsafe {
+            libc::dladdr(function, place.as_mut_ptr());
+            place.assume_init().dli_fbase
+        }
+    };
+    base_of(function) == base_of(no_such_call as *const c_void)
+}
+
+/// The substitute of a function that glibc 2.34 to 2.38 may lack. A program that looks for it there, and would do
 /// without, finds ours. Null for any other.
 fn by_number(name: &CStr) -> *mut c_void {
     match name.to_bytes() {

@@ -53,6 +53,14 @@ const CASES: &[Case] = &[
             assert_eq!(run("liburing", &["files", "memory"], &[]), "written shared");
         },
     ),
+    ("a_library_that_a_module_alone_has_opened_is_found", || {
+        let expected = "without it -38, with it -22 -7";
+        assert_eq!(run("opening", &["./module.so"], &[]), expected);
+    }),
+    ("a_library_that_is_part_of_a_module_is_found", || {
+        let expected = "without it -38, with it -22 -7";
+        assert_eq!(run("opening", &["./whole.so"], &[]), expected);
+    }),
 ];
 
 fn main() {
@@ -251,6 +259,46 @@ fn later_liburing(folder: &Path) -> PathBuf {
     library
 }
 
+/// Opens a module for itself alone (RTLD_LOCAL), as Python, Ruby and Samba do. Before that no library has the function.
+const OPENING: &str = r#"
+#include <dlfcn.h>
+int main(int count, char **words) {
+    int (*first)(void *, long, void **) = dlsym(RTLD_DEFAULT, "io_submit"), (*go)(void);
+    int without = first ? first(0, 0, 0) : 0;
+    void *module = dlopen(words[count - 1], RTLD_NOW);
+    if (!module || !(go = dlsym(module, "go"))) return 1;
+    printf("without it %d, ", without);
+    return go();
+}
+"#;
+const MODULE: &str = r#"
+#include <stdio.h>
+int io_submit(void *, long, void **);
+int io_uring_queue_init(unsigned, void *, unsigned);
+int go(void) { return printf("with it %d %d\n", io_submit(0, 0, 0), io_uring_queue_init(0, 0, 0)) < 0; }
+"#;
+/// In the place of libaio and liburing.
+const STUB: &str = r#"
+int io_submit(void *context, long count, void **requests) { return context || count || requests ? 1 : -22; }
+int io_uring_queue_init(unsigned entries, void *ring, unsigned flags) { return entries || ring || flags ? 1 : -7; }
+"#;
+
+/// A module with a library of [`STUB`], and one of which that is a part.
+fn modules(folder: &Path) {
+    let compile = |output: &str, source: &str, words: &[&str]| {
+        let file = folder.join(output).with_extension("c");
+        fs::write(&file, source).expect("a source");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-o", output]).arg(&file);
+        compiler.args(words).current_dir(folder);
+        assert!(compiler.status().expect("cc").success());
+    };
+    compile("libstub.so", STUB, &[]);
+    let with_stub = ["-L.", "-lstub", "-Wl,-rpath,$ORIGIN"];
+    compile("module.so", MODULE, &with_stub);
+    compile("whole.so", &format!("{STUB}{MODULE}"), &[]);
+}
+
 fn run(name: &str, words: &[&str], options: &[(&str, &str)]) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rings");
     fs::create_dir_all(&folder).expect("a folder");
@@ -259,6 +307,10 @@ fn run(name: &str, words: &[&str], options: &[(&str, &str)]) -> String {
         linking.push(later_liburing(&folder).display().to_string());
         linking.push(liburing().display().to_string());
         LIBURING
+    } else if name == "opening" {
+        modules(&folder);
+        linking.push("-ldl".to_owned());
+        OPENING
     } else {
         PLAIN
     };
