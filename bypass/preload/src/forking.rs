@@ -10,7 +10,7 @@ use bypass_sys::{kernel, numbers};
 
 use crate::locking::lock;
 use crate::outcome::{errno, set_errno};
-use crate::{environment, real, spawning, streams};
+use crate::{environment, real, shell, spawning, streams};
 
 /// No descriptor.
 const NONE: i32 = -1;
@@ -100,6 +100,23 @@ extern "C" {
     fn _IO_list_resetlock();
 }
 
+/// Runs `call`, in which libc takes its list of streams and starts a program, while nothing else is started. As in a fork
+/// the list comes first.
+pub fn starting_alone<T>(call: impl FnOnce() -> T) -> T {
+    struct Listed;
+    impl Drop for Listed {
+        fn drop(&mut self) {
+            // SAFETY: taken below.
+            unsafe { _IO_list_unlock() };
+        }
+    }
+    // SAFETY: the lock counts how often a thread has it.
+    unsafe { _IO_list_lock() };
+    let _listed = Listed;
+    let _alone = spawning::alone();
+    call()
+}
+
 /// What this thread keeps across a fork has its place from now on. The loader makes such places under its lock, which a
 /// thread has that loads a library, whose constructor may open a stream and wait for the list of them.
 fn make_places() {
@@ -115,11 +132,13 @@ extern "C" fn before_fork() {
     // SAFETY: the lock counts how often a thread has it.
     unsafe { _IO_list_lock() };
     deferral::enter();
+    // A thread that starts a program takes locks of the stack.
+    let starting = spawning::alone();
     let prepared = fork::prepare();
     let _ = PREPARED.try_with(|place| place.replace(prepared));
     let hooks = (
         (streams::hold(), spawning::hold(), environment::hold()),
-        lock(&WRITERS).ok(),
+        (lock(&WRITERS).ok(), shell::hold(), starting),
     );
     // Last: a thread that takes numbers waits for nothing.
     let locked: Box<dyn Any> = Box::new((hooks, numbers::hold()));
@@ -143,6 +162,7 @@ extern "C" fn in_child() {
     numbers::forget_closes();
     let prepared = PREPARED.try_with(RefCell::take).ok().flatten();
     environment::forget();
+    shell::forget();
     close_others_writers();
     fork::child(prepared);
     deferral::leave();

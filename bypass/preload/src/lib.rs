@@ -3,7 +3,7 @@
 //! Each hook is one question (is this descriptor handled by the kernel?) and one operation of the stack.
 //! [`outcome`] alone turns results into return values and errno; [`real`] finds libc's own
 //! functions. Nothing here keeps state but [`signals`], which counts handlers for threads that wait,
-//! [`streams`], [`spawning`] and [`environment`].
+//! [`streams`], [`spawning`], [`shell`] and [`environment`].
 //!
 //! Hooks that wait are `extern "C-unwind"`: pthread_cancel(3) ends a thread by unwinding through them. A panic would
 //! unwind into C there, so nothing in them may panic.
@@ -30,6 +30,7 @@ mod hooks;
 mod locking;
 mod outcome;
 mod real;
+mod shell;
 mod signals;
 mod spawning;
 mod start;

@@ -6,12 +6,13 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 
 use bypass_stack::lifecycle::exec::{self, Prepared};
+use bypass_stack::process;
 use bypass_stack::process::deferral::inside;
-use libc::{pid_t, FILE};
+use libc::FILE;
 
 use super::creating::{or_give_back, Made};
 use crate::environment::{self, Lent, List};
-use crate::{real, spawning};
+use crate::{forking, real, shell, spawning};
 
 extern "C" {
     static mut environ: List;
@@ -105,6 +106,9 @@ unsafe fn with_record(
 
 unsafe fn replace(environment: List, call: impl FnOnce(List) -> c_int) -> c_int {
     let prepared = inside(|| exec::prepare(&[], true));
+    if let Some(prepared) = &prepared {
+        prepared.uncover();
+    }
     // SAFETY: the caller's list; exec that returns has failed.
     let result = unsafe { with_record(environment, prepared, call, |_| false) };
     // errno was set by the call; undoing uses raw system calls, which leave it alone.
@@ -170,37 +174,51 @@ pub unsafe extern "C-unwind" fn execveat(
     unsafe { replace(environment, call) }
 }
 
+/// Starts a program by `call`, with actions and an environment in which it finds the connections that it inherits.
+unsafe fn start(
+    actions: *const c_void,
+    environment: List,
+    call: impl Fn(*const c_void, List) -> c_int,
+) -> c_int {
+    spawning::find();
+    let _beside_others = spawning::beside_others();
+    let given = spawning::given_by(actions);
+    let prepared = inside(|| exec::prepare(&given, false));
+    let kept = prepared.as_ref().map(Prepared::inherited);
+    let covered = prepared
+        .as_ref()
+        .map(|prepared| prepared.covered().to_vec());
+    let call = |all| {
+        let completed = spawning::complete(actions.cast_mut(), kept.as_deref());
+        if let Err(error) = completed {
+            return error;
+        }
+        let given = (kept.as_deref(), covered.as_deref());
+        let given = (given.0.unwrap_or_default(), given.1.unwrap_or_default());
+        spawning::giving(actions, given, |actions| call(actions, all))
+    };
+    // SAFETY: the caller's list.
+    unsafe { with_record(environment, prepared, call, |error| error == 0) }
+}
+
 macro_rules! spawn {
     ($name:ident) => {
         #[no_mangle]
         pub unsafe extern "C" fn $name(
-            child: *mut pid_t,
+            child: *mut c_int,
             path: *const c_char,
             actions: *const c_void,
             attributes: *const c_void,
             arguments: List,
             environment: List,
         ) -> c_int {
-            let environment = if environment.is_null() {
-                core::ptr::null()
-            } else {
-                environment
-            };
-            let given = spawning::given_by(actions);
-            let prepared = inside(|| exec::prepare(&given, false));
-            let kept = prepared.as_ref().map(Prepared::inherited);
-            // Found before a lock is held, see `complete`.
+            // Found before a lock is held, see `spawning::find`.
             let real = real::$name();
-            let call = |all| {
-                let completed = inside(|| spawning::complete(actions.cast_mut(), kept.as_deref()));
-                if let Err(error) = completed {
-                    return error;
-                }
-                // SAFETY: the caller's arguments.
-                unsafe { real(child, path, actions, attributes, arguments, all) }
-            };
-            // SAFETY: the caller's list.
-            unsafe { with_record(environment, prepared, call, |error| error == 0) }
+            // SAFETY: the caller's arguments.
+            let call =
+                |actions, all| unsafe { real(child, path, actions, attributes, arguments, all) };
+            // SAFETY: as above.
+            unsafe { start(actions, environment, call) }
         }
     };
 }
@@ -279,7 +297,7 @@ pub unsafe extern "C" fn posix_spawn_file_actions_addclosefrom_np(
     0
 }
 
-/// What libc's shells find, until the call that starts them has ended, also when its thread is cancelled in it.
+/// What libc's shell finds, until the call that starts it has ended.
 struct Shells {
     prepared: Option<Prepared>,
     _environment: Lent,
@@ -293,11 +311,12 @@ impl Drop for Shells {
     }
 }
 
-/// Runs `call`, by which libc itself starts a shell with the environment that it finds.
+/// Runs `call`, by which libc itself starts a shell with the environment and the descriptors that it finds.
 unsafe fn in_environment<T: Made>(call: impl Fn() -> T) -> T {
     let Some(prepared) = inside(|| exec::prepare(&[], false)) else {
         return call();
     };
+    prepared.uncover();
     // SAFETY: libc's list. Another thread that sets a variable meanwhile has libc copy it, and keep the copy.
     let extended = |own, record: Option<&CStr>| unsafe { extended(own, record) };
     let mut shells = Shells {
@@ -313,12 +332,32 @@ unsafe fn in_environment<T: Made>(call: impl Fn() -> T) -> T {
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
-    // SAFETY: the caller's command.
-    unsafe { in_environment(|| real::system()(command)) }
+    let real = real::system();
+    if command.is_null() || !process::is_started() {
+        // SAFETY: the caller's command.
+        return unsafe { real(command) };
+    }
+    let words = [c"sh", c"-c", c"--"].map(CStr::as_ptr);
+    let words = [words[0], words[1], words[2], command, core::ptr::null()];
+    let spawn = real::posix_spawn();
+    shell::run(|child, attributes| {
+        let (path, attributes) = (c"/bin/sh".as_ptr(), attributes.cast());
+        // SAFETY: places and lists of this frame, and the caller's command.
+        let call =
+            |actions, all| unsafe { spawn(child, path, actions, attributes, words.as_ptr(), all) };
+        // SAFETY: no actions, and libc's environment.
+        unsafe { start(core::ptr::null(), environ, call) }
+    })
 }
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+    let real = real::popen();
     // SAFETY: the caller's arguments.
-    unsafe { in_environment(|| or_give_back(|| real::popen()(command, mode))) }
+    let call = || or_give_back(|| unsafe { real(command, mode) });
+    if !process::is_started() {
+        return call();
+    }
+    // SAFETY: as above.
+    forking::starting_alone(|| unsafe { in_environment(call) })
 }

@@ -102,8 +102,13 @@ impl Prepared {
         kept_open.chain(files).map(|owned| owned.0).collect()
     }
 
-    /// Shadows are close-on-exec; the ones of the new image are not from here on.
-    fn uncover(&self) {
+    /// Descriptors that the new image has by the program's will, and that are close-on-exec here.
+    pub fn covered(&self) -> &[i32] {
+        &self.uncovered
+    }
+
+    /// Nothing of the new image is close-on-exec from here on: whatever is started meanwhile has it, too.
+    pub fn uncover(&self) {
         let inherited = self.inherited().into_iter();
         for fd in inherited.chain(self.uncovered.iter().copied()) {
             let _ = kernel::fcntl(fd, libc::F_SETFD, 0);
@@ -129,7 +134,8 @@ fn is_covered(fd: i32, socket: &Socket) -> bool {
 }
 
 /// Before exec; None when no accelerated socket survives it. Any other number `given` to the new image stays
-/// close-on-exec under its own number. A process that goes on itself `waits` for nothing.
+/// close-on-exec under its own number. A process that goes on itself `waits` for nothing. Its descriptors are
+/// close-on-exec until [`Prepared::uncover`], or is given to a child by its actions.
 pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
     if !process::is_started() {
         return None;
@@ -201,7 +207,6 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
             return None;
         }
     }
-    prepared.uncover();
     Some(prepared)
 }
 
