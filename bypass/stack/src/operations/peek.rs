@@ -24,12 +24,16 @@ pub fn peek_all(
     let enough =
         || there() >= wanted || stream.inbound_ends() != 0 || stream.is_shut(sockets::SHUT_READ);
     let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
-    let deadline = timeout(timeout_ns);
+    let mut deadline = timeout(timeout_ns);
     let peer = stream.socket.share_peer().ok_or(libc::EBADF)?;
     while !enough() && !is_nonblocking {
+        if there() == 0 {
+            deadline.begin_again();
+        }
+        let is_interrupted = || deadline.is_interrupted_after(there() > 0);
         let result = match sleep_on(&peer, stream.slot, For::Bytes, deadline, enough) {
             // The handler wants the call to go on.
-            Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
+            Err(libc::EINTR) if !is_interrupted() => Ok(()),
             other => other,
         };
         if result.is_err() || deadline.left() == Some(Duration::ZERO) {

@@ -75,9 +75,9 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
             Attempt::Blocked | Attempt::Undecided if is_nonblocking(&stream, flags) => libc::EAGAIN,
             Attempt::Blocked | Attempt::Undecided => {
                 let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
-                let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
-                let blocked =
-                    keep(&mut held, &stream).and_then(|()| block(&stream, For::Bytes, deadline));
+                let deadline = deadline.get_or_insert_with(|| timeout(timeout_ns));
+                let blocked = keep(&mut held, &stream)
+                    .and_then(|()| block(&stream, For::Bytes, deadline, done > 0));
                 match blocked {
                     // As in the kernel, which looks no further once it has waited.
                     _ if wanted == 0 => return Outcome::Done(0),

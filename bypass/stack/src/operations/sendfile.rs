@@ -184,9 +184,9 @@ impl<'a> Sending<'a> {
             Step::Full => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
                 let after = || timeout(timeout_ns);
-                let deadline = *self.deadline.get_or_insert_with(after);
+                let deadline = self.deadline.get_or_insert_with(after);
                 keep(&mut self.held, &stream)?;
-                block(&stream, For::Room, deadline).map(|()| true)
+                block(&stream, For::Room, deadline, self.done > 0).map(|()| true)
             }
             Step::Missing => self.read_ahead(),
         }

@@ -102,7 +102,7 @@ fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
             Ok(Step::Blocked) if done > 0 => break,
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
-                match wait(&stream, For::Bytes, timeout_ns, &mut deadline) {
+                match wait(&stream, For::Bytes, timeout_ns, (&mut deadline, false)) {
                     Ok(()) => continue,
                     Err(error) => error,
                 }
@@ -134,18 +134,18 @@ fn or_done(done: usize, outcome: Outcome) -> Outcome {
     }
 }
 
-/// One wait of a call, whose first has begun its time.
+/// One wait of a call, which may have moved a part; its first has begun its time.
 fn wait(
     stream: &Stream,
     what: For,
     timeout_ns: u64,
-    deadline: &mut Option<Deadline>,
+    (deadline, has_moved): (&mut Option<Deadline>, bool),
 ) -> Result<(), i32> {
     if stream::is_nonblocking(stream, 0) {
         return Err(libc::EAGAIN);
     }
-    let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
-    block(stream, what, deadline)
+    let deadline = deadline.get_or_insert_with(|| timeout(timeout_ns));
+    block(stream, what, deadline, has_moved)
 }
 
 /// Writes a piece into the pipe and frees what the pipe took. The reader's lock is held.
@@ -202,7 +202,7 @@ fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
             Ok(Step::End) => break,
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
-                match wait(&stream, For::Room, timeout_ns, &mut deadline) {
+                match wait(&stream, For::Room, timeout_ns, (&mut deadline, done > 0)) {
                     Ok(()) => continue,
                     Err(error) => error,
                 }

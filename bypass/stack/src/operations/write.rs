@@ -78,9 +78,9 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
             Attempt::Blocked if is_nonblocking(&stream, flags) => libc::EAGAIN,
             Attempt::Blocked => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
-                let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
-                let blocked =
-                    keep(&mut held, &stream).and_then(|()| block(&stream, For::Room, deadline));
+                let deadline = deadline.get_or_insert_with(|| timeout(timeout_ns));
+                let blocked = keep(&mut held, &stream)
+                    .and_then(|()| block(&stream, For::Room, deadline, done > 0));
                 match blocked {
                     Ok(()) => continue,
                     Err(error) => error,

@@ -32,6 +32,19 @@ impl Deadline {
         interrupts() != self.interrupts || (self.at_ns.is_some() && signals() != self.signals)
     }
 
+    /// The same for a call that may have moved a part already: any handler ends it then, as only a call that has moved
+    /// nothing is begun again.
+    pub fn is_interrupted_after(self, has_moved: bool) -> bool {
+        self.is_interrupted() || (has_moved && signals() != self.signals)
+    }
+
+    /// The call is as if it began now: handlers that have run, and want it to go on, count no more. Its time goes on.
+    pub fn begin_again(&mut self) {
+        if self.at_ns.is_none() {
+            self.signals = signals();
+        }
+    }
+
     /// Time left; Some(0) when it is over, None when it never is.
     pub fn left(self) -> Option<Duration> {
         self.at_ns

@@ -18,19 +18,28 @@ use crate::stream::{announce_held_back, For, Stream};
 /// by siglongjmp.
 const TURN: Duration = Duration::from_secs(1);
 
-/// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
-pub fn block(stream: &Stream, what: For, deadline: Deadline) -> Result<(), i32> {
-    block_until(stream, what, deadline, || match what {
+/// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal, which is any if the call `has_moved` a part.
+pub fn block(
+    stream: &Stream,
+    what: For,
+    deadline: &mut Deadline,
+    has_moved: bool,
+) -> Result<(), i32> {
+    let ready = || match what {
         For::Bytes => stream.is_readable(),
         For::Room => stream.is_writable(),
-    })
+    };
+    if !has_moved {
+        deadline.begin_again();
+    }
+    block_until(stream, what, (*deadline, has_moved), ready)
 }
 
 /// The same until `ready`, which the other side announces as it does `what`.
 pub fn block_until(
     stream: &Stream,
     what: For,
-    deadline: Deadline,
+    (deadline, has_moved): (Deadline, bool),
     ready: impl Fn() -> bool,
 ) -> Result<(), i32> {
     announce_held_back();
@@ -46,7 +55,8 @@ pub fn block_until(
         epoll::note_found(stream.index);
         return Ok(());
     }
-    if deadline.is_interrupted() {
+    let is_interrupted = || deadline.is_interrupted_after(has_moved);
+    if is_interrupted() {
         return Err(libc::EINTR);
     }
     if deadline.left() == Some(Duration::ZERO) {
@@ -55,7 +65,7 @@ pub fn block_until(
     let peer = stream.socket.share_peer().ok_or(libc::EBADF)?;
     match sleep_on(&peer, stream.slot, what, deadline, ready) {
         // The handler wants the call to go on.
-        Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
+        Err(libc::EINTR) if !is_interrupted() => Ok(()),
         other => other,
     }
 }

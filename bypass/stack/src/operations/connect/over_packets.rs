@@ -55,11 +55,11 @@ fn wait_for(fd: i32, now: Entry, socket: &Socket) -> Connected {
         return Connected::Done;
     }
     let timeout_ns = socket.send_timeout_ns.load(Ordering::Relaxed);
-    let deadline: Deadline = timeout(timeout_ns);
+    let mut deadline: Deadline = timeout(timeout_ns);
     let mut tries = 0;
     while socket.is_opening() {
         let found = stream::find(fd).map_err(|_| libc::EBADF);
-        match found.and_then(|stream| block(&stream, For::Room, deadline)) {
+        match found.and_then(|stream| block(&stream, For::Room, &mut deadline, false)) {
             Ok(()) => {}
             // Another thread is shutting it down: its stream ends before it is unconnected again.
             Err(libc::EBADF) if tries < TRIES_MAX => {

@@ -150,7 +150,7 @@ pub fn await_taker(fd: i32) {
         // One for each wait: a signal does not end the call.
         let deadline = Deadline::after(Some(Duration::from_nanos(left_ns)));
         let is_decided = || !stream.socket.is_undecided();
-        let _ = block_until(&stream, For::Room, deadline, is_decided);
+        let _ = block_until(&stream, For::Room, (deadline, false), is_decided);
     }
 }
 
