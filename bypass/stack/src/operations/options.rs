@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 
-use bypass_shm::layout::INFO_WORDS;
+use bypass_shm::layout::{FIN, INFO_WORDS, RST};
 use bypass_sys::{address, kernel};
 
 use super::shadow::{self, timeval_bytes, SWITCHES};
@@ -97,6 +97,13 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     if let (Kind::Connected, Some(error)) = (kind, too_late(socket, (level, name), value)) {
         return Outcome::Error(error);
     }
+    let is_ipv6 = || socket.family.load(Ordering::Relaxed) == libc::AF_INET6;
+    if (level, name) == (libc::SOL_IPV6, libc::IPV6_ADDRFORM)
+        && kind == Kind::Connected
+        && is_ipv6()
+    {
+        return become_ipv4(fd, socket, value);
+    }
     if guards((level, name), value) {
         return guard(fd, socket, kind);
     }
@@ -165,6 +172,33 @@ fn choose(fd: i32, socket: &Socket, kind: Kind) {
         Kind::Listener => listener::choose_by_program(fd),
         _ => socket.set(sockets::CHOOSES, true),
     }
+}
+
+/// An IPv6 socket whose connection is one of IPv4 becomes an IPv4 socket (ipv6(7)).
+#[cold]
+fn become_ipv4(fd: i32, socket: &Socket, value: &[u8]) -> Outcome {
+    if int(value) != Some(libc::AF_INET) {
+        return Outcome::Error(libc::EINVAL);
+    }
+    let stream = match stream::find(fd) {
+        Ok(stream) => stream,
+        Err(outcome) => return outcome,
+    };
+    let is_established = !socket.is_in_progress()
+        && stream.inbound_ends() & (FIN | RST) == 0
+        && !stream.is_shut(sockets::SHUT_WRITE);
+    if !is_established {
+        return Outcome::Error(libc::ENOTCONN);
+    }
+    if !socket.remote.load().ip().to_canonical().is_ipv4() {
+        return Outcome::Error(libc::EADDRNOTAVAIL);
+    }
+    socket.family.store(libc::AF_INET, Ordering::Relaxed);
+    if shadow::is_connected(fd) {
+        return Outcome::Kernel;
+    }
+    shadow::replace(fd, socket);
+    Outcome::Done(0)
 }
 
 /// Whether an option with this value guards a connection: a least number of hops of zero does not.

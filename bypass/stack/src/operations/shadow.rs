@@ -191,6 +191,26 @@ pub fn detach(fd: i32) {
     }
 }
 
+/// The socket is of another family from now on, and so is its shadow, unless other processes have that, too.
+pub fn replace(fd: i32, socket: &Socket) {
+    socket.set(sockets::DIRTY, true);
+    if socket.has(sockets::SHARED) {
+        return;
+    }
+    let family = socket.family.load(Ordering::Relaxed);
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let Ok(fresh) = numbers::high(|| kernel::socket(family, kind, 0)) else {
+        return;
+    };
+    for one in table::all(table::get(fd)) {
+        let flags = kernel::fcntl(one, libc::F_GETFD, 0).unwrap_or(0) as i32;
+        let close_on_exec = flags & libc::FD_CLOEXEC != 0;
+        let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
+        let _ = kernel::dup3(fresh.0, one, flags);
+    }
+    apply_to_file(fd, socket);
+}
+
 fn negative_timeval() -> [u8; 16] {
     let mut bytes = [0u8; 16];
     bytes[..8].copy_from_slice(&(-1i64).to_ne_bytes());
