@@ -697,10 +697,11 @@ pub unsafe extern "C-unwind" fn sendfile(
     let kernel = || unsafe { real::sendfile()(out, file, offset, count) };
     if !table::is_kernel(file) && offset.is_null() && stack_splice::is_pipe(out) == Ok(true) {
         // The kernel does what splice does, and says of other sockets that it cannot.
-        let work = || inside(|| stack_splice::splice(file, out, count, 0, false));
+        let work = || inside(|| stack_splice::splice(file, out, count, 0, [false; 2]));
         return finish(work(), kernel);
     }
-    if table::is_kernel(out) || !table::is_kernel(file) {
+    let has_wild_offset = !offset.is_null() && is_wild(offset);
+    if table::is_kernel(out) || !table::is_kernel(file) || has_wild_offset {
         return kernel();
     }
     // SAFETY: null or an offset, by sendfile(2).
@@ -749,7 +750,7 @@ pub unsafe extern "C-unwind" fn splice(
         // SAFETY: the caller's arguments.
         return unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) };
     }
-    let has_offset = !from_offset.is_null() || !to_offset.is_null();
+    let has_offset = [from_offset, to_offset].map(|offset| !offset.is_null());
     let work = || inside(|| stack_splice::splice(from, to, length, flags, has_offset));
     point(work, || {
         // SAFETY: the caller's arguments.

@@ -19,6 +19,13 @@ static void server(void) {
     result("nothing there", splice(fd, NULL, pipes[1], NULL, 4, 0));
     off64_t offset = 0;
     result("with an offset", splice(fd, &offset, pipes[1], NULL, 4, 0));
+    result("with an offset of the pipe", splice(fd, NULL, pipes[1], &offset, 4, 0));
+    result("from a pipe with an offset", splice(pipes[0], &offset, fd, NULL, 4, 0));
+    result("into the socket with an offset", splice(pipes[0], NULL, fd, &offset, 4, 0));
+    result("with two offsets", splice(fd, &offset, pipes[1], &offset, 4, 0));
+    result("with an unknown flag", splice(fd, NULL, pipes[1], NULL, 4, 1 << 8));
+    result("with an unknown flag from a pipe", splice(pipes[0], NULL, fd, NULL, 4, 1 << 8));
+    result("nothing with an unknown flag", splice(fd, NULL, pipes[1], NULL, 0, 1 << 8));
     result("socket to socket", splice(fd, NULL, fd, NULL, 4, 0));
     meet();
     wait_for(fd, POLLRDHUP);

@@ -21,6 +21,10 @@ use crate::wait::blocking::block;
 /// A pipe that polls writable takes so many bytes without blocking (PIPE_BUF).
 const PIECE: usize = 4096;
 
+/// All that there are (SPLICE_F_ALL of linux/splice.h).
+const FLAGS: u32 =
+    libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
+
 /// The result of one step.
 enum Step {
     Bytes(usize),
@@ -36,15 +40,21 @@ pub fn is_pipe(fd: i32) -> Result<bool, i32> {
     kernel::fstat(fd).map(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
-/// Either end may be the connection; the other must be a pipe. Neither has an offset.
-pub fn splice(from: i32, to: i32, length: usize, flags: u32, has_offset: bool) -> Outcome {
+/// Either end may be the connection; the other must be a pipe. Neither has an offset: which of them `has_offset` decides
+/// what is said.
+pub fn splice(from: i32, to: i32, length: usize, flags: u32, has_offset: [bool; 2]) -> Outcome {
     if length == 0 {
         return Outcome::Done(0);
     }
+    if flags & !FLAGS != 0 {
+        return Outcome::Error(libc::EINVAL);
+    }
     match (is_pipe(from), is_pipe(to)) {
         (Err(error), _) | (_, Err(error)) => Outcome::Error(error),
+        (Ok(true), _) if has_offset[0] => Outcome::Error(libc::ESPIPE),
+        (_, Ok(true)) if has_offset[1] => Outcome::Error(libc::ESPIPE),
         (Ok(false), Ok(false)) => Outcome::Error(libc::EINVAL),
-        _ if has_offset => Outcome::Error(libc::EINVAL),
+        _ if has_offset != [false; 2] => Outcome::Error(libc::EINVAL),
         (Ok(true), _) => into_connection(from, to, length, flags),
         _ => out_of_connection(from, to, length, flags),
     }
