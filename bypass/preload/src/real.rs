@@ -40,7 +40,7 @@ fn is_of_other_library(name: &CStr) -> bool {
     name.starts_with(b"io_uring_") || name == b"io_submit"
 }
 
-/// What these functions return where the kernel lacks their system call.
+/// The result of these functions where the kernel lacks their system call.
 extern "C" fn no_such_call() -> c_int {
     -libc::ENOSYS
 }
@@ -105,6 +105,7 @@ fn by_number(name: &CStr) -> *mut c_void {
     match name.to_bytes() {
         b"pidfd_open" => pidfd_open_by_number as *mut c_void,
         b"epoll_pwait2" => epoll_pwait2_by_number as *mut c_void,
+        b"pidfd_spawn" | b"pidfd_spawnp" => pidfd_spawn_of_none as *mut c_void,
         _ => core::ptr::null_mut(),
     }
 }
@@ -113,6 +114,11 @@ unsafe extern "C-unwind" fn pidfd_open_by_number(process: pid_t, flags: c_uint) 
     let (process, flags) = (process as usize, flags as usize);
     // SAFETY: numbers only.
     unsafe { syscall()(libc::SYS_pidfd_open, process, flags, 0, 0, 0, 0) as c_int }
+}
+
+/// The error of libc's own function where the kernel lacks what that needs.
+extern "C-unwind" fn pidfd_spawn_of_none() -> c_int {
+    libc::ENOSYS
 }
 
 unsafe extern "C-unwind" fn epoll_pwait2_by_number(
@@ -276,6 +282,8 @@ real! {
     fexecve = c"fexecve": fn(c_int, *const *const c_char, *const *const c_char) -> c_int;
     posix_spawn = c"posix_spawn": fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
     posix_spawnp = c"posix_spawnp": fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
+    pidfd_spawn = c"pidfd_spawn": fn(*mut c_int, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
+    pidfd_spawnp = c"pidfd_spawnp": fn(*mut c_int, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
     posix_spawn_file_actions_init = c"posix_spawn_file_actions_init": fn(*mut c_void) -> c_int;
     posix_spawn_file_actions_destroy = c"posix_spawn_file_actions_destroy": fn(*mut c_void) -> c_int;
     posix_spawn_file_actions_addclose = c"posix_spawn_file_actions_addclose": fn(*mut c_void, c_int) -> c_int;

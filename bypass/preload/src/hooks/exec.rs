@@ -214,9 +214,10 @@ macro_rules! spawn {
         ) -> c_int {
             // Found before a lock is held, see `spawning::find`.
             let real = real::$name();
-            // SAFETY: the caller's arguments.
-            let call =
-                |actions, all| unsafe { real(child, path, actions, attributes, arguments, all) };
+            let call = |actions, all| {
+                // SAFETY: the caller's arguments.
+                unsafe { real(child, path, actions, attributes, arguments, all) }
+            };
             // SAFETY: as above.
             unsafe { start(actions, environment, call) }
         }
@@ -225,6 +226,9 @@ macro_rules! spawn {
 
 spawn!(posix_spawn);
 spawn!(posix_spawnp);
+// These give a descriptor of the process (pidfd) for its number.
+spawn!(pidfd_spawn);
+spawn!(pidfd_spawnp);
 
 #[no_mangle]
 pub unsafe extern "C" fn posix_spawn_file_actions_init(actions: *mut c_void) -> c_int {
