@@ -4,6 +4,8 @@ use core::ffi::c_int;
 
 use libc::{cmsghdr, msghdr};
 
+use crate::address::is_wild;
+
 /// Of asm-generic/socket.h: what a message of a stream may ask for.
 const FOR_STREAMS: [c_int; 3] = [libc::SO_MARK, libc::SO_PRIORITY, libc::SO_TIMESTAMPING];
 
@@ -37,7 +39,7 @@ impl Parts {
     /// The next one; None at the end.
     unsafe fn next(&mut self) -> Result<Option<Part>, Wrong> {
         let head = size_of::<cmsghdr>();
-        if self.control.is_null() || self.size.saturating_sub(self.at) < head {
+        if is_wild(self.control) || self.size.saturating_sub(self.at) < head {
             return Ok(None);
         }
         // SAFETY: the caller's control part has so many bytes; a header there need not be aligned.
@@ -78,7 +80,7 @@ pub unsafe fn error(header: &msghdr) -> Option<c_int> {
     if header.msg_controllen > i32::MAX as usize {
         return Some(libc::ENOBUFS);
     }
-    if header.msg_controllen > 0 && header.msg_control.is_null() {
+    if header.msg_controllen > 0 && is_wild(header.msg_control) {
         return Some(libc::EFAULT);
     }
     let mut parts = Parts::of(header);

@@ -14,6 +14,7 @@ use bypass_sys::iovec::Pieces;
 use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 
 use super::control;
+use crate::address::is_wild;
 use crate::cancel::point;
 use crate::outcome::{errno, fail};
 use crate::real;
@@ -311,6 +312,7 @@ unsafe fn send_as(
 ) -> Option<ssize_t> {
     let to = match name.is_null() {
         true => None,
+        false if is_wild(name) => return None,
         false if length as usize > size_of::<libc::sockaddr_storage>() => return None,
         // SAFETY: sendto(2) promises so many readable bytes.
         false => Some(unsafe { core::slice::from_raw_parts(name.cast::<u8>(), length as usize) }),

@@ -13,6 +13,7 @@ use libc::pid_t;
 use super::creating::or_give_back;
 use super::{clone, closing, data, descriptors, exec, memory, offsets, sockets, uring, waiting};
 use crate::outcome::fail;
+use crate::address::is_wild;
 use crate::{forking, real};
 
 #[no_mangle]
@@ -223,7 +224,7 @@ pub unsafe extern "C-unwind" fn syscall(
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => descriptors::dup2(fd, b as c_int).into(),
-            libc::SYS_io_uring_setup if b != 0 => {
+            libc::SYS_io_uring_setup if !is_wild(b as *const u32) => {
                 let flags = *(b as *const u32).add(2);
                 if uring::is_libuvs(a as u32, flags) {
                     return fail(libc::ENOSYS).into();

@@ -9,6 +9,7 @@ use bypass_stack::operations::datagrams;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::{table, uring};
 
+use crate::address::is_wild;
 use crate::real;
 
 /// Sizes that libuv asks for: its loop's ring has 256 entries, that for files 64.
@@ -75,15 +76,18 @@ pub struct Control {
 /// `requests` leads to `count` pointers to requests, as io_submit(2) demands.
 pub unsafe fn before_aio(count: c_long, requests: *const *const Control) {
     const POLL: u16 = 5;
-    let count = usize::try_from(count).unwrap_or(0);
-    if count == 0 || requests.is_null() || uring::hides_sockets() {
+    // The kernel takes no more than the context has room for, of which all contexts share so much (fs.aio-max-nr).
+    const COUNT_MAX: usize = 65_536;
+    let count = usize::try_from(count).unwrap_or(0).min(COUNT_MAX);
+    if count == 0 || is_wild(requests) || uring::hides_sockets() {
         return;
     }
+    // Those before the first that the kernel refuses.
     // SAFETY: the caller's promise.
-    let all = unsafe { core::slice::from_raw_parts(requests, count) };
-    // SAFETY: as above; the kernel refuses null.
-    let waits = |one: &&*const Control| unsafe { one.as_ref() }.is_some_and(|one| one.code == POLL);
-    if all.iter().any(|one| waits(&one)) {
+    let given = (0..count).map(|index| unsafe { *requests.add(index) });
+    let mut taken = given.take_while(|one| !is_wild(*one));
+    // SAFETY: as above.
+    if taken.any(|one| unsafe { (*one).code } == POLL) {
         inside(listener::use_hidden_sockets);
     }
 }

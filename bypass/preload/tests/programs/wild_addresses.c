@@ -1,6 +1,8 @@
 /* pair: calls on a connection and on a listener with addresses at which no program has memory: EFAULT, and nothing is lost
  * but what the kernel loses, too. */
 #include "contract.h"
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
 
 /* Not known to the compiler. */
 static void *volatile wild;
@@ -21,6 +23,11 @@ static void receive(int fd) {
     result("recvmsg without a header", recvmsg(fd, wild, 0));
     result("recvmmsg", recvmmsg(fd, wild, 1, 0, NULL));
     result("preadv2", preadv2(fd, wild, 1, -1, 0));
+    if (wild) {
+        struct iovec into = {&(char){0}, 1};
+        struct msghdr parts = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = wild, .msg_controllen = 64};
+        result("peek with parts", recvmsg(fd, &parts, MSG_PEEK));
+    }
 }
 
 static void send_all(int fd) {
@@ -36,6 +43,39 @@ static void send_all(int fd) {
     result("sendmsg without a header", sendmsg(fd, wild, MSG_NOSIGNAL));
     result("sendmmsg", sendmmsg(fd, wild, 1, MSG_NOSIGNAL));
     result("pwritev2", pwritev2(fd, wild, 1, -1, 0));
+    struct iovec byte = {"x", 1};
+    struct msghdr parts = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = wild, .msg_controllen = 24};
+    result("sendmsg with parts", sendmsg(fd, &parts, MSG_NOSIGNAL));
+    if (wild)
+        result("sendfile", sendfile(fd, open("/dev/zero", O_RDONLY), wild, 4));
+}
+
+/* Sockets and calls that the kernel handles. */
+static void ask_kernel(void) {
+    int ends[2], datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in name = ipv4("127.0.0.1", 9);
+    struct iovec byte = {"x", 1};
+    struct msghdr parts = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = wild, .msg_controllen = 24};
+    struct mmsghdr several = {.msg_hdr = parts};
+    need(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
+    result("sendmsg of a Unix socket", sendmsg(ends[0], &parts, MSG_NOSIGNAL));
+    result("sendmmsg of a Unix socket", sendmmsg(ends[0], &several, 1, MSG_NOSIGNAL));
+    parts.msg_name = &name;
+    parts.msg_namelen = sizeof name;
+    result("sendmsg of a datagram", sendmsg(datagrams, &parts, MSG_NOSIGNAL));
+    if (wild)
+        result("sendto of a datagram", sendto(datagrams, "x", 1, 0, wild, sizeof name));
+    unsigned long context = 0;
+    void *requests[2] = {wild, NULL};
+    int is_there = syscall(SYS_io_setup, 8, &context) == 0;
+    result("io_submit", is_there ? syscall(SYS_io_submit, context, 1L, wild) : 0);
+    result("io_submit of a request", is_there ? syscall(SYS_io_submit, context, 1L, requests) : 0);
+    result("io_submit of none", is_there ? syscall(SYS_io_submit, context, 1L << 40, requests) : 0);
+    result("io_uring_setup", syscall(SYS_io_uring_setup, 1L, wild));
+    syscall(SYS_io_destroy, context);
+    close(ends[0]);
+    close(ends[1]);
+    close(datagrams);
 }
 
 static void ask(int fd) {
@@ -88,6 +128,7 @@ static void server(void) {
         receive(fd);
         send_all(fd);
         ask(fd);
+        ask_kernel();
         names_of_none(fd);
     }
     result("the rest", recv(fd, rest, sizeof rest, 0));
