@@ -227,6 +227,8 @@ pub struct ProducerLine {
     pub records: AtomicU64,
     /// Position of the urgent byte plus one, 0 when none was sent.
     pub urgent: AtomicU64,
+    /// 1: where no process of the writer's side is left, that has reset the connection (SO_LINGER without a time).
+    pub aborts: AtomicU32,
 }
 
 /// Written by the side that reads the direction's bytes.

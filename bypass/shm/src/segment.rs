@@ -401,6 +401,8 @@ impl Segment {
                 locks.since.store(0, Ordering::Relaxed);
                 meta.has_grown[side].store(0, Ordering::Relaxed);
             }
+            let aborts = &self.slot(index).producer[side].aborts;
+            aborts.store(0, Ordering::Relaxed);
             locks.read.store(0, Ordering::Relaxed);
             locks.write.store(0, Ordering::Relaxed);
             locks.owner.store(0, Ordering::Relaxed);

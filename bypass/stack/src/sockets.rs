@@ -261,6 +261,11 @@ impl Socket {
         self.flags.load(Ordering::Relaxed) & flag != 0
     }
 
+    /// Whether its close resets the connection: SO_LINGER is on, without a time.
+    pub fn is_aborting(&self) -> bool {
+        self.has(LINGER) && self.linger_s.load(Ordering::Relaxed) == 0
+    }
+
     /// Sets or clears a flag.
     pub fn set(&self, flag: u32, on: bool) {
         if on {

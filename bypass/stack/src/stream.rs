@@ -25,7 +25,7 @@ mod transport;
 pub mod urgent;
 mod writing;
 
-pub use attaching::{attach, revive, share_buffers};
+pub use attaching::{attach, revive, share_buffers, share_linger};
 pub use capturing::{opened as show_opened, By};
 pub use ending::{alone_with, end, end_with_shadow, retire, Lingering};
 pub use holding::{announce_held_back, index_of, named};

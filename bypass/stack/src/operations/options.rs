@@ -123,9 +123,14 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         return Outcome::Kernel;
     }
     if is_kept {
-        if name == libc::SO_LINGER && socket.is_undecided() {
-            // Closed before a process takes it, the connection ends in the kernel.
-            shadow::set_linger(fd, socket);
+        if name == libc::SO_LINGER {
+            if let Ok(stream) = stream::find(fd) {
+                stream::share_linger(socket, stream.peer, stream.slot);
+            }
+            if socket.is_undecided() {
+                // Closed before a process takes it, the connection ends in the kernel.
+                shadow::set_linger(fd, socket);
+            }
         }
         return Outcome::Done(0);
     }

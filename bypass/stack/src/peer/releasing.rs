@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use bypass_shm::holders::{self, Holders};
-use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, LATE, PROCESSES, QUEUED, RST};
+use bypass_shm::layout::{ProducerLine, Slot, CLOSED, CLOSING, FIN, LATE, PROCESSES, QUEUED, RST};
 use bypass_stats::{Counter, Reason};
 
 use super::{due, ring_listeners, Notice, Peer};
@@ -141,13 +141,21 @@ impl Peer {
     }
 
     /// How a connection ends whose last process on the other side has ended, with `holders` on ours: what it has not read
-    /// resets it, as in the kernel.
+    /// resets it, as in the kernel, and so does SO_LINGER without a time.
     fn ends_of_dead(&self, slot: usize, holders: u64) -> u32 {
         let unread = self.segment.ring(slot, self.side).available(usize::MAX);
-        match holders == 0 || unread == Ok(0) {
+        match holders == 0 || unread == Ok(0) && !self.is_aborted(slot) {
             true => FIN,
             false => RST,
         }
+    }
+
+    /// Whether the other side's end is to reset the connection in `slot`, which has not ended in both directions before.
+    fn is_aborted(&self, slot: usize) -> bool {
+        let sides = &self.segment.slot(slot).producer;
+        let has_ended = |side: &ProducerLine| side.ends.load(Ordering::SeqCst) & FIN != 0;
+        let aborts = sides[1 - self.side].aborts.load(Ordering::Relaxed) != 0;
+        aborts && !sides.iter().all(has_ended)
     }
 
     /// Whether no process of the other side is left.
@@ -205,7 +213,8 @@ impl Peer {
         let word = &place.meta.holders[other];
         for index in Holders(word.load(Ordering::SeqCst)).processes() {
             let is_gone = self.segment.process(other, index) == 0;
-            if is_gone && drop_holder(place, other, index, FIN).is_some() {
+            let ends = if self.is_aborted(slot) { RST } else { FIN };
+            if is_gone && drop_holder(place, other, index, ends).is_some() {
                 holders::forget(word, index);
             }
         }

@@ -20,6 +20,7 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     socket.peer.put(peer.clone());
     peer.set_socket(slot, Some(index));
     share_buffers(socket, peer, slot);
+    share_linger(socket, peer, slot);
     if socket.has(sockets::OWNED) {
         urgent::share_owner(fd, socket);
     }
@@ -65,6 +66,12 @@ pub fn revive(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     socket.remote.store(remote);
     socket.change(Event::Connect);
     attach(fd, index, peer, slot);
+}
+
+/// Says in the segment whether the end of the last process that holds this side resets the connection, as its close does.
+pub fn share_linger(socket: &Socket, peer: &Peer, slot: usize) {
+    let aborts = &peer.segment.slot(slot).producer[peer.side].aborts;
+    aborts.store(socket.is_aborting().into(), Ordering::Relaxed);
 }
 
 /// Says in the segment how large the program wants its buffers, if it has said so.

@@ -51,10 +51,9 @@ pub fn end(index: usize) -> Option<Lingering> {
     stream.withdraw();
     socket.generation.fetch_add(1, Ordering::AcqRel);
     let unread = stream.inbound().available(usize::MAX).unwrap_or(1) > 0;
-    let is_abort = socket.has(sockets::LINGER) && socket.linger_s.load(Ordering::Relaxed) == 0;
     // Where both directions have ended the kernel has no connection to reset.
     let is_over = stream.is_over() && !stream.is_over_packets();
-    let resets = (unread || is_abort) && !is_over;
+    let resets = (unread || socket.is_aborting()) && !is_over;
     let ends = if resets { RST | FIN } else { FIN };
     if ends & RST != 0 {
         process::count(Counter::Resets, 1);
