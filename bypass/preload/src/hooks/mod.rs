@@ -10,6 +10,7 @@ mod datagrams;
 pub mod descriptors;
 pub mod exec;
 pub mod extensions;
+mod files;
 mod fortified;
 mod memory;
 mod offsets;

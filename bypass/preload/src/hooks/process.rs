@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_long, c_void};
 
 use bypass_stack::lifecycle::{confinement, passing, serving};
+use bypass_stack::operations::descriptors::is_hidden;
 use bypass_stack::packets;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::namespace;
@@ -12,8 +13,8 @@ use libc::pid_t;
 
 use super::creating::or_give_back;
 use super::{clone, closing, data, descriptors, exec, memory, offsets, sockets, uring, waiting};
-use crate::outcome::fail;
 use crate::address::is_wild;
+use crate::outcome::fail;
 use crate::{forking, real};
 
 #[no_mangle]
@@ -254,6 +255,18 @@ pub unsafe extern "C-unwind" fn syscall(
                 confining(is_strict || is_filter, all_threads, || {
                     real::syscall()(number, a, b, c, d, e, f)
                 })
+            }
+            libc::SYS_fstat
+            | libc::SYS_lseek
+            | libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_ftruncate
+            | libc::SYS_fchmod
+            | libc::SYS_fchown
+            | libc::SYS_fstatfs
+                if is_hidden(fd) =>
+            {
+                fail(libc::EBADF).into()
             }
             _ => or_give_back(|| real::syscall()(number, a, b, c, d, e, f)),
         }
