@@ -315,6 +315,15 @@ pub fn file_system(fd: i32) -> Result<i64> {
     Ok(stat.f_type)
 }
 
+/// The processor on which the calling thread runs.
+pub fn processor() -> Result<u32> {
+    let mut number = 0u32;
+    let at = &raw mut number as usize;
+    // SAFETY: the kernel fills the word on this stack frame.
+    unsafe { call(libc::SYS_getcpu, [at, 0, 0, 0, 0, 0]) }?;
+    Ok(number)
+}
+
 /// getrandom(2) of one word that is not 0.
 pub fn random() -> u64 {
     loop {

@@ -21,17 +21,19 @@ impl Ring<'_> {
     /// Most that may be unread: the kernel's doubled SO_SNDBUF, and SO_RCVBUF.
     fn limit(&self) -> usize {
         let send = self.writer.send_buffer.load(Ordering::Relaxed) as usize;
-        let receive = self.consumer.receive_buffer.load(Ordering::Relaxed) as usize;
-        let receive_or_default = if receive == 0 {
-            RECEIVE_DEFAULT
-        } else {
-            receive
-        };
         let limit = match send {
             0 => UNREAD_MAX,
-            chosen => (2 * chosen).saturating_add(receive_or_default),
+            chosen => (2 * chosen).saturating_add(self.receive_buffer()),
         };
         limit.clamp(self.first.size, UNREAD_MAX)
+    }
+
+    /// The reader's SO_RCVBUF.
+    pub fn receive_buffer(&self) -> usize {
+        match self.consumer.receive_buffer.load(Ordering::Relaxed) {
+            0 => RECEIVE_DEFAULT,
+            chosen => chosen as usize,
+        }
     }
 
     /// Bytes of the writer's own ring that are in use.

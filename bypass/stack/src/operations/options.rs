@@ -448,6 +448,11 @@ fn of_loopback(fd: i32, socket: &Socket, option: (i32, i32)) -> Option<i32> {
             let is_chosen = locked & SEND_LOCKED != 0;
             (!is_chosen && is_on_this_host(fd)).then_some(LOOPBACK_SEND_BUFFER)
         }
+        (libc::SOL_SOCKET, libc::SO_INCOMING_CPU) => {
+            let known = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU).ok()?;
+            // As over the loopback, where the sender's processor handles a packet, it is any: the reader's is as good.
+            (known < 0).then(|| kernel::processor().map_or(0, |processor| processor as i32))
+        }
         (libc::SOL_TCP, libc::TCP_MAXSEG) => {
             let segment = kernel::option_int(fd, libc::SOL_TCP, libc::TCP_MAXSEG).ok()?;
             let is_chosen = segment != SEGMENT_DEFAULT;

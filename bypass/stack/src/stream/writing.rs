@@ -186,8 +186,13 @@ impl Stream {
     }
 }
 
-/// Bytes that the other side has not read (SIOCOUTQ).
+/// Bytes that the other side has not acknowledged (SIOCOUTQ). On one host those beyond its buffer: the kernel acknowledges
+/// what lies there, read or not.
 pub fn unsent_bytes(stream: &Stream) -> usize {
     let ring = stream.outbound();
-    ring.unread() + ring.lent_bytes()
+    let unread = ring.unread() + ring.lent_bytes();
+    match stream.is_over_packets() {
+        true => unread,
+        false => unread.saturating_sub(ring.receive_buffer()),
+    }
 }
