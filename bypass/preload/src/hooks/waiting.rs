@@ -47,7 +47,9 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::epoll_ctl()(set, command, fd, event) };
-    if table::is_kernel(set) && table::is_kernel(fd) {
+    // The kernel reads the event before it looks at the command.
+    let has_no_event = command != libc::EPOLL_CTL_DEL && is_wild(event);
+    if has_no_event || table::is_kernel(set) && table::is_kernel(fd) {
         return kernel();
     }
     // SAFETY: null or an event, by epoll_ctl(2).

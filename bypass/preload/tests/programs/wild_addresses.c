@@ -92,6 +92,8 @@ static void ask(int fd) {
     result("connect", connect(fd, wild, sizeof name));
     result("poll", poll(wild, 1, 0));
     result("EPOLL_CTL_ADD", epoll_ctl(set, EPOLL_CTL_ADD, fd, wild));
+    result("an unknown command", epoll_ctl(set, 99, fd, wild));
+    result("EPOLL_CTL_DEL", epoll_ctl(set, EPOLL_CTL_DEL, fd, wild));
     if (wild) {
         result("select", select(fd + 1, wild, NULL, NULL, NULL));
         result("sendto", sendto(fd, "x", 1, 0, wild, sizeof name));

@@ -259,6 +259,10 @@ fn note_buffer(fd: i32, socket: &Socket, option: (i32, i32), value: &[u8]) {
     };
     if let Some(bytes) = int(value) {
         let is_bounded = matches!(option.1, libc::SO_SNDBUF | libc::SO_RCVBUF);
+        // It needs a capability.
+        if !is_bounded && kernel::set_option(fd, option.0, option.1, value).is_err() {
+            return;
+        }
         // The kernel takes a negative size for one beyond its bound, but where no bound holds for nothing.
         let bytes = if bytes < 0 && is_bounded {
             i32::MAX
