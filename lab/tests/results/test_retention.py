@@ -107,6 +107,23 @@ def test_a_removal_that_was_cut_off_is_half_a_run_that_recover_removes(runs, mon
     assert old not in store.list_runs(runs) and old in store.half_made(runs)
 
 
+def test_a_removal_that_was_cut_off_anywhere_can_be_finished(runs, monkeypatch):
+    old, removed = runs / "20261102T000000Z-a-0002", []
+    whole = prune.shutil.rmtree
+
+    def stopped_at_last(path, **_):
+        if path == old:
+            raise KeyboardInterrupt
+        removed.append(whole(path))
+
+    monkeypatch.setattr(prune.shutil, "rmtree", stopped_at_last)
+    with pytest.raises(KeyboardInterrupt):
+        prune.remove(old)
+    os.utime(old, (0, 0))
+    assert removed and os.listdir(old) == [store.GOING]
+    assert store.half_made(runs) == [old]
+
+
 def test_outputs_that_trials_share_are_counted_once(tmp_path):
     folder = add(tmp_path, 1)
     before = retention.size_bytes(folder)

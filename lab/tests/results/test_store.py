@@ -71,6 +71,36 @@ def test_a_run_that_was_killed_while_it_was_made_is_not_the_latest(tmp_path, run
     assert store.half_made(tmp_path / "runs") == [half]
 
 
+@pytest.mark.parametrize("name", ["paper", "20261102T000000Z-demo-0123abcd"])
+def test_folders_that_the_lab_did_not_begin_stay(tmp_path, name):
+    folder = tmp_path / "runs" / name
+    (folder / "trials").mkdir(parents=True)
+    (folder / "derived").mkdir()
+    (folder / "notes.txt").write_text("x")
+    os.utime(folder, (0, 0))
+    assert store.half_made(tmp_path / "runs") == []
+
+
+@pytest.mark.parametrize("kept", ["trials/000001-k/trial.json", "derived/report.html"])
+def test_a_run_without_its_run_json_keeps_what_was_measured(tmp_path, run_dir, kept):
+    (run_dir / kept).parent.mkdir(parents=True, exist_ok=True)
+    (run_dir / kept).write_text("{}")
+    (run_dir / "run.json").unlink()
+    os.utime(run_dir, (0, 0))
+    assert store.half_made(tmp_path / "runs") == []
+
+
+def test_a_run_that_was_killed_before_its_run_json_is_removed_with_its_first_files(tmp_path):
+    half = store.create(tmp_path / "runs", "demo")
+    store.write_plan(half, [])
+    store.write_text(half / "recipe.toml", "")
+    store.append_event(half, "created")
+    execute.hold(half).close()
+    (half / ".run.json.new").write_text("{")
+    os.utime(half, (0, 0))
+    assert store.half_made(tmp_path / "runs") == [half]
+
+
 def test_a_torn_last_line_of_the_journal_is_left_out(run_dir):
     store.append_event(run_dir, "created")
     with open(run_dir / "journal.jsonl", "a") as file:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -40,6 +40,13 @@ class _Gain(BaseModel):
     round: int = 0
 
 
+class _Decided(BaseModel):
+    of: list[str]
+    word: Literal["gain", "loss", "no difference"]
+    bound: str
+    rounds: int
+
+
 class _Table(BaseModel):
     title: str = ""
     each: str | list[str] = []
@@ -59,6 +66,7 @@ class _Copies(BaseModel):
     tables: list[_Table] = []
     stacks: dict[str, dict[str, Any]] = {}
     audit: list[tuple[str, str, str]] = []
+    decided: list[_Decided] = []
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from wirespeed.errors import StorageError
-from wirespeed.results import retention
+from wirespeed.results import retention, store
 from wirespeed.results.retention import Kept
 from wirespeed.runner import execute
 
@@ -24,15 +24,19 @@ def removable(runs: Path, newest: int) -> list[Kept]:
 def remove(run_dir: Path) -> None:
     """Raises BusyError when somebody began to work on it meanwhile.
 
-    Its run.json goes first: the rest of a removal that is cut off does not count as a run, and
-    `recover` removes it.
+    Its run.json changes its name first and goes last: the rest of a removal that is cut off does
+    not count as a run, and `recover` knows that it may remove it.
     """
     if run_dir.is_symlink():
         raise StorageError(f"{run_dir.name} is a link to another folder: remove it yourself")
     holder = execute.hold(run_dir)
     try:
-        (run_dir / "run.json").unlink()
-        shutil.rmtree(run_dir / "trials", ignore_errors=True)
+        (run_dir / "run.json").rename(run_dir / store.GOING)
+        for path in list(run_dir.iterdir()):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != store.GOING:
+                path.unlink()
         shutil.rmtree(run_dir)
     except OSError as error:
         raise StorageError(
