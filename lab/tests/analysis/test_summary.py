@@ -11,6 +11,7 @@ from report.make_run import Kind, make_run, netty, nginx, quickstart, zuul
 
 from wirespeed.analysis import comparisons, diagnosis, gate, sheets, summary, two_runs
 from wirespeed.analysis.verdict import Terms, decide
+from wirespeed.report import wording
 from wirespeed.results import store
 from wirespeed.results.model import Run
 from wirespeed.stats import comparison
@@ -436,6 +437,43 @@ def test_the_interval_that_is_shown_is_that_of_the_interim_analysis(tmp_path):
     (run / "run.json").write_text(json.dumps(data))
     early = summary.load(run).gains[0].found
     assert early.low < plain.low < plain.high < early.high and early.gain == plain.gain
+
+
+@pytest.mark.parametrize("word", ["loss", "gain"])
+def test_a_verdict_stays_when_a_later_analysis_may_spend_less(word, tmp_path):
+    """A loss with a chance of 1 %, judged at a quarter after rounds were added, opened the gate."""
+    better = 0.97 if word == "loss" else 1.03
+    kind = small(lambda a: 1000.0 * (better if a["stack"] == "balanced" else 1.0), noise=0.016)
+    run = make_run(kind, tmp_path)
+    first = summary.load(run)
+    key = {comparisons.key_of(gain): gain.verdict.word for gain in first.gains}
+    data = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(data | {"analyses": 2}))
+    lost = [gain for gain in summary.load(run).gains if gain.verdict.word != word]
+    lost = [gain for gain in lost if key[comparisons.key_of(gain)] == word]
+    assert lost, "the later analysis decides less"
+    stands = comparisons.decided(first.run, first.gains, first.families)
+    (run / "run.json").write_text(json.dumps(data | {"analyses": 2, "decided": stands}))
+    after = {comparisons.key_of(gain): gain for gain in summary.load(run).gains}
+    for gain in lost:
+        verdict = after[comparisons.key_of(gain)].verdict
+        assert (verdict.word, verdict.decided_at) == (word, 5)
+        assert verdict.reason.startswith("decided after 5 rounds; with all of them")
+        assert wording.verdict_word(after[comparisons.key_of(gain)]) == f"{word} after 5 rounds"
+    check = gate.Criteria(("loss",))
+    assert bool(gate.broken(summary.load(run), check)) == (word == "loss")
+
+
+def test_a_verdict_goes_when_all_rounds_say_something_else(tmp_path):
+    kind = small(lambda a: 1010.0 if a["stack"] == "balanced" else 1000.0, noise=0.03)
+    run = make_run(kind, tmp_path)
+    (gain, *_) = [g for g in summary.load(run).gains if g.verdict.word == "not decided"]
+    word = "loss" if gain.found.gain > 0 else "gain"
+    stands = [{"of": comparisons.key_of(gain), "word": word, "bound": "", "rounds": 3}]
+    data = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(data | {"decided": stands}))
+    again = {comparisons.key_of(g): g.verdict.word for g in summary.load(run).gains}
+    assert again[comparisons.key_of(gain)] == "not decided"
 
 
 def test_too_few_connections_on_both_sides_compare_latency(tmp_path):

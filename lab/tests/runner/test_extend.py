@@ -6,9 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from report.make_run import KINDS, make_run
 
+from wirespeed.analysis import comparisons
+from wirespeed.analysis.summary import load
 from wirespeed.cli import run as command
-from wirespeed.errors import StorageError
+from wirespeed.errors import InputError, StorageError
 from wirespeed.results import store
 from wirespeed.results.model import Run, RunPlan
 from wirespeed.runner import extend
@@ -76,6 +79,44 @@ def test_rounds_for_which_the_disk_has_no_room_leave_the_run_as_it_was(tmp_path,
     with pytest.raises(StorageError):
         extend.add_rounds(run_dir, 2)
     assert store.read_run(run_dir) == before
+
+
+def of_rounds(tmp_path, most):
+    run_dir = Path(shutil.copytree(OLD_RUN, tmp_path / "first"))
+    run = store.read_run(run_dir)
+    rounds = run.plan.repeat
+    run = replace(run, is_sequential=True, analysed_at=[rounds], rounds_max=rounds + most)
+    store.write_run(run_dir, run)
+    return run_dir
+
+
+@pytest.mark.parametrize(("left", "why"), [(0, "are used up"), (2, "2 of them are left")])
+def test_rounds_of_which_no_analysis_may_spend_anything_are_refused(tmp_path, left, why):
+    """They turned every verdict into "not decided", and `--fail-on loss` let the run pass."""
+    run_dir = of_rounds(tmp_path, left)
+    before = store.read_run(run_dir), store.read_plan(run_dir)
+    with pytest.raises(InputError, match=why):
+        command.resume("first", tmp_path, command.More(add_rounds=3))
+    with pytest.raises(InputError, match=why):
+        extend.add_rounds(run_dir, 3)
+    assert (store.read_run(run_dir), store.read_plan(run_dir)) == before
+
+
+def test_a_complete_run_without_rounds_left_is_not_sent_to_add_some(tmp_path):
+    of_rounds(tmp_path, 0)
+    with pytest.raises(InputError) as refused:
+        command.resume("first", tmp_path, command.More(until_decided=True))
+    assert "are used up" in str(refused.value) and "--add-rounds" not in str(refused.value)
+
+
+def test_verdicts_are_kept_with_the_run_when_rounds_are_added(tmp_path, monkeypatch):
+    run_dir = make_run(KINDS["quickstart"](), tmp_path)
+    shutil.copy(OLD_RUN / "recipe.toml", run_dir)  # a made-up run has none that can be planned
+    monkeypatch.setattr(extend.plans, "with_values", lambda recipe, axes: recipe)
+    found = load(run_dir)
+    stands = comparisons.decided(found.run, found.gains, found.families)
+    assert stands and {one["rounds"] for one in stands} == {found.run.plan.repeat}
+    assert extend.add_rounds(run_dir, 2).decided == store.read_run(run_dir).decided == stands
 
 
 @pytest.mark.parametrize(("force", "accept_noise"), [(True, False), (False, True)])

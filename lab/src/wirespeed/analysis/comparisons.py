@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from wirespeed.analysis import duet
 from wirespeed.analysis.cells import SATURATED, Cell, is_time
-from wirespeed.analysis.verdict import Terms, Verdict, decide, interval_at
+from wirespeed.analysis.verdict import Terms, Verdict, decide, interval_at, kept
 from wirespeed.results.model import Run
 from wirespeed.stats import comparison
 from wirespeed.stats.comparison import (
@@ -269,7 +269,10 @@ def _judged(run: Run, pairs: Sequence[Pair], is_seen: bool = False) -> list[Gain
     gains = []
     for pair, one, term, q in zip(pairs, found, terms, qs(found, terms), strict=True):
         wide = loosened(one, slack([pair], term))
-        verdict = _with_slack(decide(wide, replace(term, q=q)), [pair], term)
+        verdict = decide(wide, replace(term, q=q))
+        if not is_seen:
+            verdict = _after(run, pair.key, verdict, wide, term)
+        verdict = _with_slack(verdict, [pair], term)
         shown = at_level(wide, term)
         names = (pair.axis, pair.metric, term.better)
         gains.append(Gain(pair.cell, pair.base, *names, shown, q, verdict, pair.method))
@@ -340,7 +343,9 @@ def families(run: Run, gains: Iterable[Gain]) -> list[Family]:
         groups.setdefault((gain.contender, gain.over, gain.metric), []).append(gain)
     pooled = [_pooled(run, tuple(group)) for group in groups.values()]
     each = qs([one.found for one in pooled], [one.terms for one in pooled])
-    return [_family(names, one, q) for names, one, q in zip(groups, pooled, each, strict=True)]
+    return [
+        _family(run, names, one, q) for names, one, q in zip(groups, pooled, each, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -377,12 +382,38 @@ def _pooled(run: Run, gains: tuple[Gain, ...]) -> _Pooled:
     return _Pooled(gains, tuple(chosen), loosened(found, slack(pairs, terms)), terms)
 
 
-def _family(names: tuple[str, str, str], one: _Pooled, q: float) -> Family:
+def _family(run: Run, names: Key, one: _Pooled, q: float) -> Family:
     verdict = decide(one.found, replace(one.terms, q=q))
+    verdict = _after(run, names, verdict, one.found, one.terms)
     if not one.chosen:
         return Family(*names, one.gains, (), None, verdict)
     verdict = _with_slack(verdict, [_pair(gain) for gain in one.chosen], one.terms)
     return Family(*names, one.gains, one.chosen, at_level(one.found, one.terms), verdict)
+
+
+def _after(
+    run: Run, key: Key, now: Verdict, found: Comparison | None, terms: Terms
+) -> Verdict:
+    """The verdict of this analysis, or of the ones before rounds were added."""
+    for one in run.decided:
+        if tuple(one["of"]) == key:
+            earlier = Verdict(one["word"], "", bound=one["bound"], decided_at=one["rounds"])
+            return kept(now, found, terms.better, earlier)
+    return now
+
+
+def decided(run: Run, gains: Iterable[Gain], pooled: Iterable[Family]) -> list[dict[str, Any]]:
+    """The verdicts that decide something, as run.json keeps them when rounds are added."""
+    named = [(key_of(gain), gain.verdict) for gain in gains]
+    named += [((one.contender, one.over, one.metric), one.verdict) for one in pooled]
+    return [
+        {
+            "of": list(key), "word": verdict.word, "bound": verdict.bound,
+            "rounds": verdict.decided_at or run.plan.repeat,
+        }
+        for key, verdict in named
+        if verdict.word not in ("not decided", "not comparable")
+    ]  # fmt: skip
 
 
 def _pair(gain: Gain) -> Pair:

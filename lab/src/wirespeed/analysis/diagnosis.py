@@ -108,10 +108,13 @@ def _decider(gain: Gain, summary: Summary) -> str:
     run = summary.run.run_id
     if gain.verdict.word == "not decided":
         more = gain.verdict.more_rounds
-        if more:
-            return f"about {more} more rounds: {COMMAND} run --resume {run} --add-rounds {more}"
+        most = summary.run.rounds_max
         if "interference" in gain.verdict.reason:
             return "the same on a quiet machine: --wait-for-quiet 10m, --tune"
+        if most and summary.run.plan.repeat + (more or 1) > most:
+            return f"a new run: the {most} rounds that this one may have do not decide it"
+        if more:
+            return f"about {more} more rounds: {COMMAND} run --resume {run} --add-rounds {more}"
         return "a difference this small takes more rounds than are worth it; a quieter machine"
     if summary.run.plan.order == "blocked":
         return 'plan.order = "interleaved"'

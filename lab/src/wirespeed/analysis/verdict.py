@@ -33,6 +33,7 @@ class Verdict:
     bound: str = ""  # "≥" or "≤" when a side was held back by something else than the server
     scope: str = ""  # "latency-bound" (of a pooled verdict also "partly …"): holds for so few
     # connections, not for the server's limit
+    decided_at: int = 0  # rounds of the earlier analysis that decided it; 0: this one, or none did
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,22 @@ def decide(found: Comparison | None, terms: Terms) -> Verdict:
     if terms.scope and not terms.is_bound_only:  # it holds for so many connections
         return replace(plain, reason=reason)
     return Verdict("not comparable", terms.withheld, bound=terms.bound, scope=terms.scope)
+
+
+def kept(now: Verdict, found: Comparison | None, better: str, earlier: Verdict) -> Verdict:
+    """The verdict of an earlier analysis stands where a later one, which may spend less, decides
+    nothing and its figure says nothing else: the chances of an error that all of them may spend
+    are of a decision by any of them."""
+    if now.word != "not decided" or found is None:
+        return now
+    if earlier.word == "no difference":
+        is_same = abs(found.gain) <= THRESHOLD
+    else:
+        is_same = earlier.word == ("gain" if (found.gain > 0) == (better == "higher") else "loss")
+    if not is_same:
+        return now
+    reason = f"decided after {earlier.decided_at} rounds; with all of them {now.reason}"
+    return replace(earlier, reason=reason, scope=now.scope)
 
 
 def _decide(found: Comparison | None, terms: Terms) -> Verdict:

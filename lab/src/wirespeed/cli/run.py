@@ -157,11 +157,11 @@ def gate(run_dir: Path, check: gating.Criteria) -> int:
     return EXIT_GATE if lines else 0
 
 
-def write_ci(run_dir: Path, folder: str) -> None:
-    """The files of a run for CI systems."""
+def write_ci(run_dir: Path, folder: str, check: gating.Criteria) -> None:
+    """The files of a run for CI systems, with what fails the check."""
     from wirespeed.report import ci
 
-    ci.write(load(run_dir), Path(folder))
+    ci.write(load(run_dir), Path(folder), check)
 
 
 def write_report(run_dir: Path, console: Console, as_json: bool = False) -> None:

@@ -170,9 +170,11 @@ def interval(found: Comparison | None, times: bool = False) -> str:
 
 
 def verdict_word(gain: Gain | Family) -> str:
-    """`gain`, or `gain, latency-bound` where a server was not busy."""
-    scope = gain.verdict.scope
-    return f"{gain.verdict.word}, {scope}" if scope else gain.verdict.word
+    """`gain`, or `gain, latency-bound` where a server was not busy; `gain after 5 rounds` where
+    those that were added show it no more."""
+    scope, decided_at = gain.verdict.scope, gain.verdict.decided_at
+    word = gain.verdict.word + (f" after {count(decided_at, 'round')}" if decided_at else "")
+    return f"{word}, {scope}" if scope else word
 
 
 def figure(gain: Gain | Family, times: bool = False) -> str:

@@ -70,6 +70,8 @@ class Run(_Record):
     is_sequential: bool = False  # begun as a run that goes on until it is decided
     analysed_at: list[int] = field(default_factory=list)  # its rounds at each interim analysis
     rounds_max: int = 0  # that such a run may come to; 0: of an earlier build, or a plain run
+    decided: list[dict[str, Any]] = field(default_factory=list)  # before rounds were added: keys
+    # `of` (two cells or contenders, and the metric), `word`, `bound` and `rounds`
     nice: int = 0  # of every measured program
     preflight: str = ""  # what the machine could decide when the run began
     idle_held: bool = False

@@ -9,6 +9,7 @@ import calendar
 import errno
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,12 @@ from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 BASELINES = "baselines"  # next to the runs: links with names that the user chose
 STAMP = "%Y%m%dT%H%M%SZ"  # the beginning of a run's name; its order is that of time
 MADE_WITHIN_S = 60.0  # from a run's folder to its run.json; it takes a tenth of a second
+GOING = ".removed-run.json"  # the run.json of a run that is being removed
 
+_GIVEN = re.compile(r"\d{8}T\d{6}Z-.+-[0-9a-f]{8}")  # a run's name before a user changes it
+_EMPTY_AT_FIRST = ("trials", "derived")
+#: Other files that may lie in a run's folder before its run.json does.
+_FIRST = {"recipe.toml", "site.json", "plan.jsonl", "journal.jsonl", "lock", "published"}
 
 Kind = TypeVar("Kind", Run, Trial)
 _CHECKERS: dict[type, TypeAdapter[Any]] = {
@@ -331,15 +337,34 @@ def list_runs(runs: Path) -> list[Path]:
 
 
 def half_made(runs: Path) -> list[Path]:
-    """Folders of runs whose lab was killed before they were one."""
+    """Folders of runs whose lab was killed before they were one, or while it removed them."""
     if not runs.is_dir():
         return []
     latest = time.time() - MADE_WITHIN_S
-    return sorted(
-        p for p in runs.iterdir()
-        if os.path.isdir(p / "derived") and not is_run(p) and not p.is_symlink()
-        and p.stat().st_mtime < latest
-    )  # fmt: skip
+    return sorted(p for p in runs.iterdir() if _is_half_made(p) and p.stat().st_mtime < latest)
+
+
+def _is_half_made(folder: Path) -> bool:
+    """Whether the lab began it, or began to remove it, and nothing of a user's can be in it. A
+    run.json is missing in other programs' folders too, and may be lost."""
+    if folder.is_symlink() or is_run(folder):
+        return False
+    try:
+        if os.path.isfile(folder / GOING):
+            return True
+        if not (_GIVEN.fullmatch(folder.name) and os.path.isdir(folder / "trials")):
+            return False
+        held = {name for name in _EMPTY_AT_FIRST if os.path.isdir(folder / name)}
+        return not any(map(os.listdir, (folder / name for name in held))) and all(
+            name in held or name in _FIRST or _is_temporary(name) for name in os.listdir(folder)
+        )
+    except OSError:  # another user's
+        return False
+
+
+def _is_temporary(name: str) -> bool:
+    """Of `write_text`, which a kill cut off."""
+    return name.startswith(".") and name.endswith(".new")
 
 
 def _run_dir(runs: Path, path: Path) -> Path:

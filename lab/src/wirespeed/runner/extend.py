@@ -3,15 +3,19 @@
 Rounds are appended to the plan and measured like a resumed run. A run whose verdicts were read
 before it went on has had one chance more to find something by accident, so each interim analysis
 may spend its share of that chance only (`analyses`, `analysed_at` and `rounds_max` of run.json;
-results/spending.py).
+stats/spending.py). Earlier verdicts are kept (`decided`): the later share may be too small to
+decide them again. A run that went on until it was decided has nothing left to spend after its
+last round, and gets no more.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from wirespeed.analysis.summary import Summary
+from wirespeed.analysis.comparisons import decided
+from wirespeed.analysis.summary import Summary, load
 from wirespeed.errors import InputError, StorageError
 from wirespeed.recipe import read, sweep
 from wirespeed.results import store
@@ -26,9 +30,34 @@ ROUNDS_AT_ONCE_MIN = 2  # an analysis is worth more than a round
 ROUNDS_AT_ONCE_MAX = 10
 
 
+def is_used_up(run: Run) -> bool:
+    """Whether it went on until it was decided, for as many rounds as it was begun with."""
+    return 0 < run.rounds_max <= run.plan.repeat
+
+
+def used_up(run: Run) -> str:
+    return (
+        f"its {run.rounds_max} rounds are used up, which was fixed when it began, so more would "
+        "decide nothing (begin a new run)"
+    )
+
+
+def check(run: Run, rounds: int) -> None:
+    """Raises InputError for rounds that no analysis of the run could use."""
+    left = run.rounds_max - run.plan.repeat
+    if is_used_up(run):
+        raise InputError(f"--add-rounds: {run.run_id}: {used_up(run)}")
+    if run.rounds_max and rounds > left:
+        raise InputError(
+            f"--add-rounds {rounds}: {run.run_id} was begun for {run.rounds_max} rounds at most, "
+            f"{left} of them are left"
+        )
+
+
 def add_rounds(run_dir: Path, rounds: int) -> Run:
     """Appends rounds of every planned cell to the plan; the run is open again afterwards."""
     run, lines = store.read_run(run_dir), store.read_plan(run_dir)
+    check(run, rounds)
     recipe = plans.with_values(read.read_copy(run_dir / "recipe.toml")[0], run.axes)
     planned = [line for line in lines if line.state == "planned"]
     cells = {
@@ -57,7 +86,7 @@ def add_rounds(run_dir: Path, rounds: int) -> Run:
     at = [*run.analysed_at, last + rounds] if run.analysed_at else []
     longer = replace(
         run, plan=plan, state="interrupted", analyses=run.analyses + 1, analysed_at=at,
-        budget_s=None,
+        budget_s=None, decided=_decided(run_dir, run),
     )
     # Before the plan: rounds of a lab that is killed in between are not measured uncounted.
     store.write_run(run_dir, longer)
@@ -68,6 +97,14 @@ def add_rounds(run_dir: Path, rounds: int) -> Run:
         raise
     store.append_event(run_dir, "extended", rounds=rounds)
     return longer
+
+
+def _decided(run_dir: Path, run: Run) -> list[dict[str, Any]]:
+    """The verdicts of its last analysis; of a run that was stopped before that, the one before."""
+    if run.state != "done":
+        return run.decided
+    summary = load(run_dir)
+    return decided(run, summary.gains, summary.families)
 
 
 def rounds_max(repeat: int, seconds: float, for_s: float) -> int:
