@@ -209,6 +209,36 @@ def test_an_unknown_kind_of_failure_is_refused(run_dir):
     assert "unknown value 'gain' (loss, undecided)" in str(done.exception)
 
 
+def test_cells_that_nobody_asked_for_do_not_fail_the_check(run_dir):
+    """A recipe with plan.skip, as the quickstart's, failed every check."""
+    summary = load(run_dir)
+
+    def missing(reason, state="thinned"):
+        cell = replace(summary.cells[0], trials=(), invalid=(), state=state, reason=reason)
+        shown = replace(summary, cells=(cell, *summary.cells[1:]))
+        lines = gate.broken(shown, gate.Criteria(("loss",)))
+        return [line for line in lines if "not measured" in line]
+
+    assert missing("left out by the recipe") == missing("left out by --only") == []
+    for reason in ("left out to keep the budget of 5 min", "left out by the recipes of others"):
+        assert len(missing(reason)) == 1
+    assert len(missing("left out by the recipe", "not-runnable")) == 1
+    assert len(missing("the run ended before this cell", "not measured yet")) == 1
+
+
+def test_a_check_of_cells_that_are_all_left_out_fails(run_dir):
+    summary = load(run_dir)
+    cells = tuple(
+        replace(cell, trials=(), invalid=(), state="thinned", reason="left out by the recipe")
+        for cell in summary.cells
+    )
+    none = replace(summary, cells=cells, gains=(), families=())
+    (line,) = gate.broken(none, gate.Criteria(("loss",)))
+    assert line.startswith("nothing was compared")
+    (line,) = gate.broken(none, gate.Criteria(rules=(gate.rule("rps > 1"),)))
+    assert "no measured cell is meant" in line
+
+
 @pytest.mark.parametrize("short", ["p50", "p99_9", "mean", "max"])
 def test_a_rule_knows_the_short_names_of_every_other_command(short):
     assert gate.rule(f"{short} < 5ms").metric == full_name(short) == f"latency.{short}"

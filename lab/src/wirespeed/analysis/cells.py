@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wirespeed.errors import InputError
-from wirespeed.results.model import Axes, PlannedTrial, Run, Trial
+from wirespeed.results.model import BY_ONLY, BY_RECIPE, Axes, PlannedTrial, Run, Trial
 from wirespeed.stats.comparison import median
 
 SATURATED = 0.95  # a server or generator that is busy for more of its time than this
@@ -86,6 +86,11 @@ class Cell:
     def median(self, metric: str) -> float | None:
         values = self.values(metric)
         return median(values) if values else None
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether nobody asked for it: the recipe's plan.skip names it, or --only does not."""
+        return self.state == "thinned" and self.reason in (BY_RECIPE, BY_ONLY)
 
     @cached_property
     def bottleneck(self) -> str:

@@ -9,6 +9,7 @@ from wirespeed.analysis.cells import Cell, place
 from wirespeed.analysis.comparisons import Gain
 from wirespeed.analysis.summary import Summary
 from wirespeed.errors import COMMAND
+from wirespeed.results.model import BY_ONLY, BY_RECIPE
 
 #: The limit of a cell → what makes it the server.
 REMEDIES = {
@@ -73,9 +74,9 @@ def _way(cell: Cell, summary: Summary) -> str:
 
 
 def _of_thinned(reason: str) -> str:
-    if "--only" in reason:
+    if reason == BY_ONLY:
         return "a run without --only, or with one that names them"
-    if "recipe" in reason:
+    if reason == BY_RECIPE:
         return "nothing is missing: plan.skip of the recipe names them"
     return "a longer --budget, or an --only that leaves out others"
 

@@ -1,7 +1,8 @@
 """Checks of a run, in CI for example: no losses, metrics within limits.
 
 A cell that was not measured shows nothing, so it fails the check: cells without a valid trial,
-cells that were not runnable or left out, a run that did not end, a recipe that compares nothing.
+cells that were not runnable or had no room in the budget, a run that did not end, a recipe that
+compares nothing. Cells that plan.skip or --only leaves out are not part of the run.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
     for cell in filter(check.covers, summary.cells):
         if cell.failures:
             lines.append(_of_failures(cell))
-        elif not cell.trials and not check.allow_missing:
+        elif is_missing(cell, check):
             lines.append(f"{prefix(cell.axes)}not measured: {cell.reason or cell.state}")
     if check.fail_on and (reason := undecidable(summary)):
         lines.append(reason)
@@ -137,9 +138,18 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
         ]
     if "undecided" in check.fail_on:
         lines += _of_words(summary, UNDECIDED)
-    for one in check.rules:
-        lines += _of_rule(summary, one)
-    return lines
+    return lines + broken_rules(summary, check)
+
+
+def broken_rules(summary: Summary, check: Criteria) -> list[str]:
+    """The lines of `--require` alone."""
+    return [line for one in check.rules for line in _of_rule(summary, one)]
+
+
+def is_missing(cell: Cell, check: Criteria) -> bool:
+    """Whether the check expects a figure of the cell and nothing was measured."""
+    is_expected = check.covers(cell) and not cell.is_left_out and not check.allow_missing
+    return is_expected and not cell.trials and not cell.failures
 
 
 def undecidable(summary: Summary) -> str:

@@ -94,6 +94,10 @@ class Run(_Record):
         return dataclasses.replace(run, plan=plan, analyses=analyses)
 
 
+BY_RECIPE = "left out by the recipe"  # reasons of cells that a run is not meant to have
+BY_ONLY = "left out by --only"
+
+
 @dataclass(frozen=True)
 class PlannedTrial(_Record):
     """One line of plan.jsonl. Cells that are not measured stand there once, in round 0."""

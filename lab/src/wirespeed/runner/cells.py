@@ -11,7 +11,7 @@ from wirespeed.errors import RecipeError
 from wirespeed.recipe import sweep
 from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import MODULES, Place, Resolver
-from wirespeed.results.model import CellState
+from wirespeed.results.model import BY_ONLY, BY_RECIPE, CellState
 from wirespeed.runner import fit
 from wirespeed.topology import Seat
 
@@ -39,10 +39,10 @@ def planned_cells(
     result = []
     for cell in sweep.cells(recipe):
         if any(cell.axes[name] not in values for name, values in only.items()):
-            result.append(PlannedCell(cell, "thinned", "left out by --only"))
+            result.append(PlannedCell(cell, "thinned", BY_ONLY))
             continue
         if any(cell.matches(values) for values in recipe.plan.skip):
-            result.append(PlannedCell(cell, "thinned", "left out by the recipe"))
+            result.append(PlannedCell(cell, "thinned", BY_RECIPE))
             continue
         result.append(_judged(recipe, cell, place, fit_mode))
     return result
