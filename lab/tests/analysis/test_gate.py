@@ -13,7 +13,7 @@ from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
 from wirespeed.analysis import gate
-from wirespeed.analysis.cells import full_name, prefix
+from wirespeed.analysis.cells import full_name, known_name, prefix
 from wirespeed.analysis.summary import load, summarize
 from wirespeed.cli import run as command
 from wirespeed.cli.app import app
@@ -209,7 +209,7 @@ def test_an_unknown_kind_of_failure_is_refused(run_dir):
     assert "unknown value 'gain' (loss, undecided)" in str(done.exception)
 
 
-def test_cells_that_nobody_asked_for_do_not_fail_the_check(run_dir):
+def test_cells_that_the_run_is_not_meant_to_have_do_not_fail_the_check(run_dir):
     """A recipe with plan.skip, as the quickstart's, failed every check."""
     summary = load(run_dir)
 
@@ -242,6 +242,15 @@ def test_a_check_of_cells_that_are_all_left_out_fails(run_dir):
 @pytest.mark.parametrize("short", ["p50", "p99_9", "mean", "max"])
 def test_a_rule_knows_the_short_names_of_every_other_command(short):
     assert gate.rule(f"{short} < 5ms").metric == full_name(short) == f"latency.{short}"
+
+
+@pytest.mark.parametrize("written", ["p99.9", "latency.p99.9", "p99_9", "latency.p99_9"])
+def test_a_percentile_may_be_written_as_reports_write_it(written, run_dir):
+    """Its unit was refused, and without one it was an unknown metric after the whole run."""
+    rule = gate.rule(f"{written} < 5ms")
+    assert (rule.metric, rule.limit) == ("latency.p99_9", 5000.0)
+    assert known_name(load(run_dir).measured, written) == "latency.p99_9"
+    assert full_name("ttfb.p99.99") == "ttfb.p99_99" and full_name("gc.count") == "gc.count"
 
 
 def test_a_gate_is_about_the_run_that_was_measured_though_another_is_the_latest(

@@ -29,8 +29,13 @@ ALIASES = {
 SHORT = re.compile(r"p\d+(_\d+)?|mean|max")
 
 
+_DECIMAL = re.compile(r"((?:.*\.)?p\d+)\.(\d+)")  # of a percentile, as reports write it
+
+
 def full_name(metric: str) -> str:
-    """`p99` is short for `latency.p99`."""
+    """`p99` is short for `latency.p99`, and `p99.9` another name of `p99_9`."""
+    if match := _DECIMAL.fullmatch(metric):
+        metric = f"{match[1]}_{match[2]}"
     return f"latency.{metric}" if SHORT.fullmatch(metric) else metric
 
 
@@ -89,7 +94,7 @@ class Cell:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether nobody asked for it: the recipe's plan.skip names it, or --only does not."""
+        """Whether the run was not meant to have it: plan.skip names it, or --only does not."""
         return self.state == "thinned" and self.reason in (BY_RECIPE, BY_ONLY)
 
     @cached_property
