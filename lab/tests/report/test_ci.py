@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from report.make_run import LATENCY, RPS, Kind, make_run
 
+from wirespeed.analysis import gate
 from wirespeed.analysis.summary import load
 from wirespeed.analysis.verdict import Verdict
 from wirespeed.report import ci, wording
@@ -35,6 +36,57 @@ def test_a_comment_has_the_losses_first_and_names_the_revisions(summary):
     rows = [line for line in text.splitlines() if line.startswith("| :")]
     assert "connections 50" in rows[0] and "loss" in rows[0] and "−30 %" in rows[0]
     assert all(row.count(" | ") == 5 for row in rows)
+
+
+def test_a_broken_rule_and_a_missing_cell_are_in_the_comment_and_fail_a_case(summary, tmp_path):
+    """A broken rule failed the job, whose junit.xml was green."""
+    gains = [gain for gain in summary.gains if gain.verdict.word != "loss"]
+    lost = replace(summary.cells[0], trials=(), state="thinned", reason="the budget ended")
+    shown = replace(summary, gains=tuple(gains), families=(), cells=(*summary.cells[1:], lost))
+    check = gate.Criteria(rules=(gate.rule("p99 < 1us"), gate.rule("rps > 1")))
+    ci.write(shown, tmp_path, check)
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    broken = gate.broken_rules(shown, check)
+    failures = [case.find("failure").get("message") for case in suite.findall("*[failure]")]
+    assert len(broken) == 3 and failures == [*broken, "the budget ended"]
+    assert suite.get("failures") == "4"
+    (kept,) = [one for one in suite.findall("*[@classname='rule']") if one.find("failure") is None]
+    assert kept.get("name") == "rps > 1"
+    text = (tmp_path / "comment.md").read_text()
+    assert all(f"- Broken rule: {line}".replace("<", "&lt;") in text for line in broken)
+
+
+def test_junit_fails_what_is_not_decided_where_the_check_does(summary):
+    open_ = tuple(replace(g, verdict=Verdict("not decided", "open")) for g in summary.gains)
+    shown = replace(summary, gains=open_, families=())
+    for words, child in ((("undecided",), "failure"), (("loss",), "skipped")):
+        suite = ElementTree.fromstring(ci.junit(shown, gate.Criteria(words)))
+        assert len(suite.findall(f"testcase/{child}")) == len(open_) == len(suite)
+    none = replace(shown, gains=())
+    for words, child in ((("loss",), "failure"), ((), "skipped")):
+        suite = ElementTree.fromstring(ci.junit(none, gate.Criteria(words)))
+        assert suite.find(f"testcase[@classname='run']/{child}") is not None
+
+
+def test_a_dashboard_gets_one_series_a_figure_of_every_histogram(summary):
+    """A comparison in p99 had it twice; a histogram of another name had none."""
+    gains = tuple(replace(gain, metric="latency.p99") for gain in summary.gains)
+    ttfb = {**LATENCY, "name": "ttfb"}
+
+    def with_ttfb(cell):
+        more = {"ttfb.p50": 1.0, "ttfb.p99": 2.0, "little_residual": -0.012}
+        return replace(
+            cell, trials=tuple(replace(t, metrics={**t.metrics, **more}) for t in cell.trials)
+        )
+
+    run = replace(summary.run, metrics=[*summary.run.metrics, ttfb, {"name": "little_residual"}])
+    shown = replace(summary, gains=gains, run=run, cells=tuple(map(with_ttfb, summary.cells)))
+    bigger, smaller = ci.github_benchmark(shown)
+    names = [one["name"].rpartition(": ")[2] for one in smaller]
+    assert sorted(set(names)) == ["latency p50", "latency p99", "ttfb p50", "ttfb p99"]
+    assert len(names) == 4 * len(summary.measured)
+    residual = next(one for one in bigger if "Little" in one["name"])
+    assert (residual["value"], residual["unit"]) == (-0.012, "share"), "not −0.012 %"
 
 
 def test_a_text_of_a_program_breaks_neither_table_nor_xml(summary):

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -50,6 +51,16 @@ def collector(monkeypatch):
 
 def told(attributes):
     return {one["key"]: next(iter(one["value"].values())) for one in attributes}
+
+
+def test_a_share_has_the_unit_of_a_share(run_dir):
+    """−0.012 went out as −0.012 %."""
+    summary = load(run_dir)
+    trial = replace(summary.valid[0], metrics={"little_residual": -0.012, "load.headroom": 2.0})
+    gauges = otlp.metrics(summary, [trial])["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]
+    assert {one["name"]: one["unit"] for one in gauges} == {
+        "wirespeed.little_residual": "1", "wirespeed.load.headroom": "1",
+    }  # fmt: skip
 
 
 def test_each_trial_is_a_span_and_valid_ones_have_their_figures(run_dir, collector, monkeypatch):

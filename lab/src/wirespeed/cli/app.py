@@ -194,7 +194,7 @@ def run(
         ended = command.measure(origin, options, folder, until_decided, as_json)
     code = ended.code
     if ci and ended.run_dir:
-        command.write_ci(ended.run_dir, ci)
+        command.write_ci(ended.run_dir, ci, check)
     if not code and ended.run_dir:
         code = command.gate(ended.run_dir, check)
     raise typer.Exit(code)
@@ -262,7 +262,7 @@ def report(
     run_dir = store.find_run(runs_folder(runs), run)
     command.report(run_dir, as_json)
     if ci:
-        command.write_ci(run_dir, ci)
+        command.write_ci(run_dir, ci, check)
     if open_page:
         command.open_page(run_dir)
     code = command.gate(run_dir, check)

@@ -191,7 +191,7 @@ def measure_variants(
         origin = session.source(str(file), "here")
         ended = runs_of.measure(origin, options, runs, as_json=as_json, can_resume=given.can_resume)
     if given.ci_folder and ended.run_dir is not None:
-        runs_of.write_ci(ended.run_dir, given.ci_folder)
+        runs_of.write_ci(ended.run_dir, given.ci_folder, check)
     if ended.code or ended.run_dir is None:
         return ended.code
     return runs_of.gate(ended.run_dir, check)

@@ -79,14 +79,19 @@ def measure(
 
 def resume(name: str, runs: Path, more: More, as_json: bool = False) -> Ended:
     run_dir = store.find_run(runs, name)
-    is_done = store.read_run(run_dir).state == "done"
+    recorded = store.read_run(run_dir)
+    is_done = recorded.state == "done"
     rounds = more.add_rounds
+    if rounds:
+        extend.check(recorded, rounds)
     if is_done and more.until_decided:
         rounds = rounds or extend.rounds_to_decide(load(run_dir))
     if is_done and not rounds:
+        way = "--add-rounds N measures every cell N more times"
+        if extend.is_used_up(recorded):
+            way = extend.used_up(recorded)
         raise InputError(
-            f"{run_dir.name} is complete; `{COMMAND} report {run_dir.name}` shows it, "
-            "--add-rounds N measures every cell N more times"
+            f"{run_dir.name} is complete; `{COMMAND} report {run_dir.name}` shows it, {way}"
         )
     _put_back()
     more = replace(more, runs=runs)

@@ -1,8 +1,9 @@
 """Files for CI systems: a comment, JUnit XML, and JSON that dashboards follow over commits.
 
 comment.md           a reviewer's summary, for a pull request
-junit.xml            a test case for each comparison: failed on a loss, skipped where undecided; an
-                     error for a run that did not end
+junit.xml            a test case for each comparison and each rule: failed on a loss, on a broken
+                     rule and on what else fails the check; skipped where undecided; an error for
+                     a run that did not end
 github-bigger.json   github-action-benchmark, customBiggerIsBetter: rates
 github-smaller.json  the same, customSmallerIsBetter: latencies, CPU per request
 bencher.json         Bencher Metric Format: a measure with its bounds for each cell
@@ -18,6 +19,7 @@ from xml.etree import ElementTree
 
 from wirespeed.analysis import gate
 from wirespeed.analysis.cells import prefix
+from wirespeed.analysis.gate import Criteria
 from wirespeed.analysis.summary import Cell, Gain, Summary
 from wirespeed.errors import StorageError
 from wirespeed.report import story, wording
@@ -32,12 +34,15 @@ ORDER = ("loss", "gain", "no difference", "not decided", "not comparable")
 MARKER = "<!-- wirespeed -->"  # by which a bot finds its earlier comment
 
 
-def write(summary: Summary, folder: Path) -> None:
+NO_CHECK = Criteria()
+
+
+def write(summary: Summary, folder: Path, check: Criteria = NO_CHECK) -> None:
     """Writes all of them; raises StorageError."""
     bigger, smaller = github_benchmark(summary)
     texts = {
-        "comment.md": comment(summary),
-        "junit.xml": junit(summary),
+        "comment.md": comment(summary, check),
+        "junit.xml": junit(summary, check),
         "github-bigger.json": json.dumps(bigger, indent=1) + "\n",
         "github-smaller.json": json.dumps(smaller, indent=1) + "\n",
         "bencher.json": json.dumps(bencher(summary), indent=1) + "\n",
@@ -50,7 +55,7 @@ def write(summary: Summary, folder: Path) -> None:
         raise StorageError(f"cannot write {folder}: {error.strerror}") from error
 
 
-def comment(summary: Summary) -> str:
+def comment(summary: Summary, check: Criteria = NO_CHECK) -> str:
     """Markdown that a reviewer understands without this tool's manual."""
     run = summary.run
     revisions = [f"{name} `{run.labels[name]}`" for name in ("base", "head") if name in run.labels]
@@ -76,6 +81,9 @@ def comment(summary: Summary) -> str:
               for gain, text in gate.unjudged(summary)]  # fmt: skip
     lines += [f"- {_escaped(one.contender)}: {one.metric}: {_escaped(text)}"
               for one, text in gate.unjudged_families(summary)]  # fmt: skip
+    rules = gate.broken_rules(summary, check)
+    lines += [f"- Broken rule: {_escaped(line)}" for line in rules[:ROWS_MAX]]
+    lines += [f"- … {len(rules) - ROWS_MAX} more broken rules"] * (len(rules) > ROWS_MAX)
     lines += [
         "",
         f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
@@ -110,8 +118,9 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
-def junit(summary: Summary) -> str:
-    """One test case for each comparison and each cell that has no figure."""
+def junit(summary: Summary, check: Criteria = NO_CHECK) -> str:
+    """One test case for each comparison, each rule and each cell that has no figure. Whatever fails
+    the check fails a case, too."""
     suite = ElementTree.Element("testsuite", name=summary.run.recipe)
     counts = {"tests": 0, "failures": 0, "skipped": 0, "errors": 0}
 
@@ -123,10 +132,11 @@ def junit(summary: Summary) -> str:
             counts[{"failure": "failures", "error": "errors"}.get(child, child)] += 1
 
     lost = {id(gain): text for gain, text in gate.unjudged(summary)}
+    undecided = "failure" if "undecided" in check.fail_on else "skipped"
     for gain in summary.gains:
         name = f"{prefix(gain.cell.axes)}{gain.metric} against {gain.over}"
         verdict = lost.get(id(gain)) or f"{wording.verdict(gain)} ({gain.verdict.reason})"
-        child = {"loss": "failure", "not decided": "skipped", "not comparable": "skipped"}
+        child = {"loss": "failure", **dict.fromkeys(gate.UNDECIDED, undecided)}
         child |= {gain.verdict.word: "failure"} if id(gain) in lost else {}
         case("comparison", name, child.get(gain.verdict.word, ""), verdict)
     for family in summary.families:
@@ -139,13 +149,21 @@ def junit(summary: Summary) -> str:
     if summary.run.state != "done":
         case("run", summary.run.run_id, "error", f"the run did not end: {summary.run.state}")
     elif reason := gate.undecidable(summary):
-        case("run", summary.run.run_id, "skipped", reason)
+        case("run", summary.run.run_id, "failure" if check.fail_on else "skipped", reason)
+    for rule in check.rules:
+        lines = gate.broken_rules(summary, Criteria(rules=(rule,)))
+        for line in lines:
+            case("rule", line.partition(f"{rule.text}: ")[0] + rule.text, "failure", line)
+        if not lines:
+            case("rule", rule.text, "", "")
     for cell in summary.cells:
         name = wording.place(cell) or summary.run.recipe
         if cell.failures:
             case("cell", name, "error", f"{cell.failures}: {cell.failure}")
         elif not cell.trials:
-            case("cell", name, "skipped", cell.reason or cell.state)
+            is_missing = check.is_asked and gate.is_missing(cell, check)
+            outcome = "failure" if is_missing else "skipped"
+            case("cell", name, outcome, cell.reason or cell.state)
     for name, number in counts.items():
         suite.set(name, str(number))
     ElementTree.indent(suite)
@@ -161,16 +179,17 @@ def _printable(text: str) -> str:
 
 def _figures(summary: Summary) -> Iterable[tuple[Cell, str, float, float, float]]:
     """(cell, metric, median, lowest, highest) of everything that the recipe measures."""
-    names = [str(metric["name"]) for metric in summary.run.metrics]
-    shown = dict.fromkeys(
-        [*(gain.metric for gain in summary.gains), *(n for n in names if n != "latency")]
-    )
+    names = [gain.metric for gain in summary.gains]
+    for metric in summary.run.metrics:
+        name = str(metric["name"])
+        is_histogram = name == "latency" or metric.get("combine") == "histogram"
+        names += [f"{name}.p50", f"{name}.p99"] if is_histogram else [name]
     for cell in summary.measured:
-        for metric in [*shown, "latency.p50", "latency.p99"]:
-            values = cell.values(metric)
-            middle = cell.median(metric)
-            if values and middle is not None and (metric in shown or "latency" in names):
-                yield cell, metric, middle, min(values), max(values)
+        for name in dict.fromkeys(names):
+            values = cell.values(name)
+            middle = cell.median(name)
+            if values and middle is not None:
+                yield cell, name, middle, min(values), max(values)
 
 
 def github_benchmark(summary: Summary) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
@@ -183,7 +202,7 @@ def github_benchmark(summary: Summary) -> tuple[list[dict[str, object]], list[di
         if name in entries:  # CPU per request with and without polls
             name = f"{name} ({metric})"
         entries[name] = {
-            "name": name, "unit": measure.unit or measure.label, "value": middle,
+            "name": name, "unit": measure.stored_unit or measure.label, "value": middle,
             "range": f"{low:g} … {high:g}", "extra": f"run {summary.run.run_id}",
         }  # fmt: skip
     return list(by_direction["higher"].values()), list(by_direction["lower"].values())

@@ -133,9 +133,7 @@ def cells_csv(summary: Summary) -> str:
 
 
 def _csv_head(metric: str, unit: str) -> str:
-    """The files hold figures as trials have them: what a table shows in per cent is a share."""
-    measure = wording.measure(metric, unit)
-    unit = measure.unit if measure.scale == 1 else "share"
+    unit = wording.measure(metric, unit).stored_unit
     return f"{metric} ({unit})" if unit else metric
 
 

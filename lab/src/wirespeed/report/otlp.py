@@ -92,7 +92,7 @@ def metrics(summary: Summary, trials: Sequence[Trial]) -> Document:
     gauges = [
         {
             "name": f"wirespeed.{name}",
-            "unit": wording.measure(name, summary.unit(name)).unit.replace("µ", "u"),  # UCUM
+            "unit": _unit(name, summary),
             "gauge": {"dataPoints": own},
         }
         for name, own in points.items()
@@ -100,6 +100,12 @@ def metrics(summary: Summary, trials: Sequence[Trial]) -> Document:
     scope = {"scope": _scope(), "metrics": gauges}
     resource = {"resource": _resource(summary), "scopeMetrics": [scope]}
     return {"resourceMetrics": [resource]} if gauges else {}
+
+
+def _unit(name: str, summary: Summary) -> str:
+    """As UCUM writes it, in which a ratio has the unit 1."""
+    unit = wording.measure(name, summary.unit(name)).stored_unit
+    return "1" if unit in ("share", "×") else unit.replace("µ", "u")
 
 
 def span(summary: Summary, trial: Trial) -> Document:

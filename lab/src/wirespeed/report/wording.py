@@ -42,6 +42,11 @@ class Measure:
     scale: float = 1.0
 
     @property
+    def stored_unit(self) -> str:
+        """The unit of figures as trials have them: what is shown in per cent is a share."""
+        return self.unit if self.scale == 1 else "share"
+
+    @property
     def head(self) -> str:
         return f"{self.label}, {self.unit}" if self.unit else self.label
 
@@ -171,7 +176,7 @@ def interval(found: Comparison | None, times: bool = False) -> str:
 
 def verdict_word(gain: Gain | Family) -> str:
     """`gain`, or `gain, latency-bound` where a server was not busy; `gain after 5 rounds` where
-    those that were added show it no more."""
+    more rounds do not show it again."""
     scope, decided_at = gain.verdict.scope, gain.verdict.decided_at
     word = gain.verdict.word + (f" after {count(decided_at, 'round')}" if decided_at else "")
     return f"{word}, {scope}" if scope else word
