@@ -306,6 +306,18 @@ def test_a_ceiling_and_what_a_budget_left_out_are_not_counted_among_the_comparis
     assert left < 20 and short.comparisons == left
 
 
+@pytest.mark.parametrize("values", [[-20, -10, 0], [-1, 0, 1], [-2.5, 0.5, 3]])
+def test_a_budget_thins_an_axis_of_numbers_below_zero(values):
+    """Their logarithm ended the command with a traceback."""
+    schedule = made(recipe_of({"nice": values, "stack": ["kernel", "other"]}), budget_s=80.0)
+    gone = {cell.cell.axes["nice"] for cell in schedule.cells if not cell.is_measured}
+    assert gone == {values[1]}
+
+
+def test_remarks_of_a_command_are_for_the_readers_of_the_report():
+    assert made(recipe_of({"payload": [1]}), remarks=("Beware.",)).thinned == ["Beware."]
+
+
 def test_a_budget_keeps_the_least_warm_up_of_the_recipe():
     recipe = recipe_of({"payload": [1]}, warmup="60s", warmup_least="6s", step_warmup="500ms")
     times = made(recipe, budget_s=70.0).times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -42,7 +43,23 @@ COMPARE_NEEDS = (
 )
 
 
+#: Options of a measurement by `compare --rev` or `--run`, which say nothing of two runs.
+OF_MEASUREMENT = (
+    "accept-noise", "build", "ci", "connections", "duration", "method", "path", "port", "profile",
+    "rate", "repeat", "server-cores",
+)  # fmt: skip
+
+
+def given(context: typer.Context, options: Iterable[str]) -> list[str]:
+    """Those of the options that stand in the command line, whatever their values are."""
+    sources = {name: context.get_parameter_source(name.replace("-", "_")) for name in options}
+    return [
+        f"--{name}" for name, source in sources.items() if source and source.name == "COMMANDLINE"
+    ]
+
+
 def compare(
+    context: typer.Context,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[RUN RUN]", help="Runs, baselines, or latest.")
     ] = None,
@@ -141,7 +158,14 @@ def compare(
             raise InputError(COMPARE_NEEDS)
         if html:
             raise InputError("--html belongs to compare RUN RUN (--run has a report of its own)")
-        given = command.CompareOptions(
+        if build and not revs:
+            raise InputError("--build belongs to compare --rev (--run starts what is there)")
+        if rate and method == "duet" and given(context, ["method"]):
+            raise InputError(
+                "--method duet: an open loop cannot be held back for turns (leave out --rate, or "
+                "--method)"
+            )
+        what = command.CompareOptions(
             commands or [], path, port, connections, duration, method, server_cores,
             command.rate_of(rate), ci,
         )  # fmt: skip
@@ -151,12 +175,13 @@ def compare(
             from wirespeed.cli import revisions
 
             between = revisions.Revisions(revs, build, (commands or [""])[0])
-            code = revisions.measure(between, given, folder, options, fail_on, as_json)
+            code = revisions.measure(between, what, folder, options, fail_on, as_json)
         else:
-            code = command.measure(given, folder, options, fail_on, as_json)
+            code = command.measure(what, folder, options, fail_on, as_json)
         raise typer.Exit(code)
-    if build or ci or rate or profile:
-        raise InputError("--build, --ci, --profile and --rate belong to compare --rev or --run")
+    if vain := given(context, OF_MEASUREMENT):
+        verb = "belongs" if len(vain) == 1 else "belong"
+        raise InputError(f"{' and '.join(vain)} {verb} to compare --rev or --run")
     if len(names) != 2:
         raise InputError(COMPARE_NEEDS)
     pair = (names[0], names[1])

@@ -168,6 +168,8 @@ def run(
         )
     if add_rounds and not resume:
         raise InputError("--add-rounds: needs --resume RUN (for a new run use --repeat N)")
+    if force and not resume:
+        raise InputError("--force: needs --resume RUN")
     if for_ and (resume or not until_decided):
         raise InputError("--for: needs --until-decided and a new run")
     of_new = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +29,7 @@ from wirespeed.results import store
 from wirespeed.runner import session, tryout
 from wirespeed.runner.plan import PlanOptions
 
+LENGTHS_APART = 32  # bytes of a date or a counter in a response
 PIPE_COLUMNS = 120  # where the width is not known
 MISSING_MAX = 20  # cells that are named; the number stands below them
 
@@ -176,6 +177,8 @@ def measure_variants(
         tryout.ask(argv, given.port, given.path, variant.folder)
         for argv, variant in zip(filled, variants, strict=True)
     ]
+    if line := lengths_note([variant.name for variant in variants], answers):
+        options = replace(options, remarks=(*options.remarks, line))
     filled_in = draft.ComparisonDraft(
         argvs, given.port, given.path, connections, given.duration, answers[0].status,
         [draft.literal(variant.folder) for variant in variants],
@@ -195,6 +198,18 @@ def measure_variants(
     if ended.code or ended.run_dir is None:
         return ended.code
     return runs_of.gate(ended.run_dir, check)
+
+
+def lengths_note(names: Sequence[str], answers: Sequence[tryout.Answer]) -> str:
+    """Where servers do not answer with the same: a shorter response is faster, and maybe wrong."""
+    lengths = [answer.length for answer in answers]
+    is_same = max(lengths) - min(lengths) <= LENGTHS_APART and bool(min(lengths)) == any(lengths)
+    if is_same:
+        return ""
+    told = ", ".join(
+        f"{name} with {length:,} bytes" for name, length in zip(names, lengths, strict=True)
+    )
+    return f"The servers do not answer with the same: {told}."
 
 
 def rate_of(text: str) -> int | None:

@@ -48,6 +48,7 @@ class PlanOptions:
     for_s: float = 0.0  # that such a run may take; 0: a multiple of its planned rounds
     spread: float | None = None  # of this machine's trials, from former runs
     profile: bool = False
+    remarks: tuple[str, ...] = ()  # for whoever reads the report, of what was seen beforehand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +133,7 @@ def arrange(
         sessions=sessions,
         times=times,
         repeat=repeat,
-        thinned=thinned,
+        thinned=[*options.remarks, *thinned],
         seed=seed,
         fit=options.fit,
         seconds=guess.seconds(cells, times),
